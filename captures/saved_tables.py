@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -26,6 +27,8 @@ DATABASE = (".duckdb", ".db")
 """Suffixes of databases; another name is that of a folder of Parquet files."""
 FILTER = "filter"
 """Kind of the row of the table details that says which RPCs the tables were saved of, where it was not all."""
+RECOGNITION = "recognition"
+"""Kind of the one that has the options by which RPCs were recognised, where there were any."""
 
 
 class Origin(NamedTuple):
@@ -92,11 +95,12 @@ def captures_behind(path: str, what: str) -> tuple[str, ...]:
     """The captures that saved tables were made of, for ``what`` the tables do not hold.
 
     They are where they were, or beside the tables.  Raises CaptureError where they are not, or are others, or where
-    the tables hold only some of their RPCs.
+    RPCs would have other numbers there: the tables hold only some, or those that options recognised.
     """
     with open_saved(path) as database:
         rows = database.connection.execute("SELECT path, size_bytes FROM sources").fetchall()
-        ((filtered,),) = database.connection.execute("SELECT count(*) FROM details WHERE kind = ?", [FILTER]).fetchall()
+        query = "SELECT kind, content FROM details WHERE kind IN (?, ?)"
+        found_otherwise = dict(database.connection.execute(query, [FILTER, RECOGNITION]).fetchall())
     lacking = f"{path}: holds tables, in which {what} are not"
     found = []
     for source, size in rows:
@@ -107,8 +111,12 @@ def captures_behind(path: str, what: str) -> tuple[str, ...]:
         if size_of(there) != size:
             raise CaptureError(f"{lacking}; they were in {there}, which has changed since")
         found.append(there)
-    if filtered:
-        raise CaptureError(f"{lacking}, and was saved with a filter: give both filters to {' and '.join(found)}")
+    sources = " and ".join(found)
+    if FILTER in found_otherwise:
+        raise CaptureError(f"{lacking}, and was saved with a filter: give both filters to {sources}")
+    if RECOGNITION in found_otherwise:
+        words = json.loads(found_otherwise[RECOGNITION])
+        raise CaptureError(f"{lacking}, and was saved with {words}: give that to {sources}")
     return tuple(found)
 
 

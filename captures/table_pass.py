@@ -11,12 +11,14 @@ from rdmascope.dissect.records.table import Columns, TableBuilder, Wanted
 from rdmascope.dissect.records.table_packets import PacketTableBatch
 from rdmascope.dissect.records.table_results import Detail, Verdict
 from rdmascope.dissect.records.tables import TABLES
+from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.listeners import ColumnListener, ColumnListeners, Listener
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 from .condition import ChosenRpcs
 from .rpc_batches import RpcBatches
+from .saved_tables import RECOGNITION
 from .session import Session
 
 ROWS = 8192
@@ -152,6 +154,8 @@ class _TablePass:
         analyzer, file_table = self.session.analyzer, self.batches.file_table
         yield Detail("capture", None, CaptureSums.of(analyzer))
         yield Detail("passed over", None, self.session.passed_over)
+        if words := _recognition(analyzer.options):
+            yield Detail(RECOGNITION, None, words)
         for point in self.session.other_points:
             yield Detail("other capture point", None, point)
         for one in analyzer.conversations:
@@ -183,3 +187,9 @@ class _TablePass:
     def _add(self, of: str, noun: object) -> None:
         for builder in self.by_noun.get(of, ()):
             builder.add(noun)
+
+
+def _recognition(options: Options) -> str:
+    """The options by which more is taken for RPC-over-RDMA than by itself, as they are typed."""
+    ports = [f"--port {port}" for port in sorted(options.ports - Options().ports)]
+    return " ".join([*ports, *(["--as rpcrdma"] if options.force else [])])

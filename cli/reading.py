@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rdmascope.captures import CaptureError, Follow
+from rdmascope.captures.data_set_folder import is_data_set
 from rdmascope.captures.decoded_ahead import Source
-from rdmascope.captures.saved import holds_tables
+from rdmascope.captures.saved import holds_tables, refuse_tables
 from rdmascope.captures.session import Made, Paths, Session
 from rdmascope.captures.urls import local
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
@@ -69,6 +70,18 @@ CAPTURE = CapturePath()
 file_argument = click.argument("files", metavar="FILE...", nargs=-1, required=True, type=CAPTURE)
 """Paths or URLs of captures, or directories of captures, all of them one capture in the order of time; or - for
 standard input.  They are opened by the captures folder, which explains what is wrong with them."""
+
+
+def _with_packets(ctx: click.Context, parameter: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """In place of saved tables the captures that they were made of; those of a data set may be anywhere."""
+    refuse_tables(list(filter(is_data_set, paths)))
+    return tuple(found for path in paths for found in behind(path, "packets"))
+
+
+packets_argument = click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=CAPTURE, callback=_with_packets
+)
+"""The same, for what reads packets: of saved tables, those of their captures."""
 
 
 def follow_options(command: Callable[..., Any]) -> Callable[..., Any]:

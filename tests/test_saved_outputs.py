@@ -5,6 +5,7 @@ The tables get the name of the sample, so that even the names in the outputs are
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,15 +17,16 @@ from rdmascope.cli.main import main
 from .test_outputs import SAMPLES, kept, made, runs
 
 ANSWERED = ("report", "questions", "rpcs", "credits", "files", "audit", "transport")
-NOT_ANSWERED = {
-    "info": "the format of the file and what it says of the capture are not in the tables",
-    "packets": "the fields of headers are not in the tables",
-    "show": "the packets and the bytes of the messages are not in the tables",
-    "export": "packets are not in the tables",
-    "diagnose": "some of it looks at the bytes of calls: it says what it did not look at",
-    "sessions": "what calls say of clients and sessions is in their bytes",
+OF_PACKETS = {
+    "info": [],
+    "packets": [],
+    "show": ["--rpc", "1"],
+    "export": ["--json"],
+    "sessions": [],
 }
-"""What takes the capture, and why: all but ``diagnose`` say so in one line, with status 2."""
+"""What packets are read for, from the capture that the tables were made of: it says so.  With options."""
+IN_PART = ("diagnose",)
+"""Looks at the bytes of calls for some of it, and says what it did not look at."""
 
 
 def save(sample: str, target: Path) -> None:
@@ -39,7 +41,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def test_every_command_is_answered_or_refused_for_a_reason() -> None:
-    assert {*ANSWERED, *NOT_ANSWERED} == runs(SAMPLES[0]).keys()
+    assert {*ANSWERED, *OF_PACKETS, *IN_PART} == runs(SAMPLES[0]).keys()
 
 
 @pytest.mark.parametrize("name", ANSWERED)
@@ -59,19 +61,48 @@ def test_tables_answer_as_the_capture_does(
     assert made(sample, name) == kept(sample, name).read_text()
 
 
-@pytest.mark.parametrize("name", sorted(NOT_ANSWERED.keys() - {"diagnose"}))
-def test_what_takes_the_bytes_says_in_one_line_where_they_are(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", OF_PACKETS)
+def test_what_takes_packets_reads_them_from_the_capture(name: str, tmp_path: Path) -> None:
     sample = "loss-siw.pcap.zst"
-    tables = tmp_path / "saved.duckdb"
-    save(sample, tables)
-    options = {"show": ["--rpc", "1"], "export": ["-o", str(tmp_path / "out.pcapng")]}.get(name, [])
-    for target in (tables, *([] if name != "packets" else [tmp_path / "folder"])):
-        if target != tables:
-            save(sample, target)
-        done = CliRunner().invoke(main, [name, str(target), *options], prog_name="rdmascope")
+    options = [*OF_PACKETS[name], *(["-o", str(tmp_path / "out.pcapng")] if name == "export" else [])]
+    runner = CliRunner()
+    fresh = runner.invoke(main, [name, str(FOLDER / sample), *options], prog_name="rdmascope")
+    assert (fresh.exit_code, fresh.stderr) == (0, "") != (0, fresh.stdout)
+    for tables in (tmp_path / "saved.duckdb", tmp_path / "folder"):
+        save(sample, tables)
+        done = runner.invoke(main, [name, str(tables), *options], prog_name="rdmascope")
+        assert (done.exit_code, done.stdout) == (0, fresh.stdout)
+        assert done.stderr == f"rdmascope: {tables}: the tables do not hold packets; read from {FOLDER / sample}\n"
+
+
+def test_packets_of_other_rpcs_are_not_taken_for_those_of_the_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The capture is gone, or is another by now, or has other RPCs: by a filter, or by what was taken for RPCs."""
+    sample = "loss-siw.pcap.zst"
+    monkeypatch.chdir(tmp_path)
+    capture = Path("a.pcap.zst")
+    shutil.copy(FOLDER / sample, capture)
+    runner = CliRunner()
+    for tables, options in (
+        ("all", []),
+        ("some", ["--slower-than", "1us"]),
+        ("ports", ["--port", "4000", "--as", "rpcrdma"]),
+    ):
+        assert runner.invoke(main, ["sql", str(capture), "--save", tables, *options]).exit_code == 0
+
+    def refused(tables: str) -> str:
+        done = runner.invoke(main, ["show", tables, "--rpc", "1"], prog_name="rdmascope")
         (line,) = done.output.splitlines()
         assert done.exit_code == 2
-        assert line.startswith(f"rdmascope: {target}: holds tables") and line.endswith(str(FOLDER / sample))
+        return line.removeprefix(f"rdmascope: {tables}: holds tables, in which packets are not")
+
+    assert refused("some") == ", and was saved with a filter: give both filters to a.pcap.zst"
+    assert refused("ports") == ", and was saved with --port 4000 --as rpcrdma: give that to a.pcap.zst"
+    capture.write_bytes(b"")
+    assert refused("all") == "; they were in a.pcap.zst, which has changed since"
+    capture.unlink()
+    assert refused("all") == "; they are in a.pcap.zst, which is not there"
 
 
 @pytest.mark.parametrize("name", ANSWERED)

@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING
 import click
 
 from rdmascope.captures.merge import open_captures
-from rdmascope.captures.saved import refuse_tables
 
 from ..browse.feed import BrowseFeed
 from ..browse.jobs import BrowsedCapture
 from ..browse.terminal import need_terminal, walk
-from ..reading import analyzer_options, file_argument, recognition_options
+from ..reading import analyzer_options, packets_argument, recognition_options
 
 if TYPE_CHECKING:
     from ..browse.app import BrowseApp
 
 
 @click.command("browse")
-@file_argument
+@packets_argument
 @click.option("--where", metavar="SQL", default="", help="Begin with this filter, a condition as of other commands.")
 @recognition_options
 @click.pass_context
@@ -42,7 +41,6 @@ def command(ctx: click.Context, files: tuple[str, ...], where: str, ports: tuple
     if "-" in files:
         raise click.UsageError("standard input is the keyboard: browse takes files", ctx)
     need_terminal("rdmascope report and rpcs do")
-    refuse_tables(files)
     with open_captures(files):  # What cannot be read is said here.
         pass
     feed = BrowseFeed(BrowsedCapture(files, analyzer_options(ports, force)))

@@ -12,7 +12,7 @@ from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count, plural
 
 from ..options import filter_options
-from ..reading import Reading, analyzer_options, file_argument, recognition_options
+from ..reading import Reading, analyzer_options, packets_argument, recognition_options
 from ..terminal import binary_output, complain, print_json, say
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ TCP = "tcp-pcapng"
 
 
 @click.command("export")
-@file_argument
+@packets_argument
 @click.option(
     "--to",
     "target",

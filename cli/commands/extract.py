@@ -15,7 +15,7 @@ from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import plural, size
 
 from ..options import filter_options
-from ..reading import Reading, analyzer_options, file_argument, recognition_options
+from ..reading import Reading, analyzer_options, packets_argument, recognition_options
 from ..terminal import complain, print_json, say
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command("extract")
-@file_argument
+@packets_argument
 @click.option(
     "-o", "--output", required=True, metavar="OUT", type=click.Path(path_type=Path), help="The pcapng file to write."
 )

@@ -10,7 +10,6 @@ from rich.text import Text
 
 from rdmascope.captures.file_copies import MANIFEST, Spool, Target
 from rdmascope.captures.manifest import extract_files
-from rdmascope.captures.saved import holds_tables
 from rdmascope.dissect.measure.files import File, FileTable, FileTransfer
 from rdmascope.dissect.records.files import file_record
 from rdmascope.dissect.records.schema import Record, schema
@@ -104,16 +103,15 @@ def command(
     """
     if overwrite and directory is None:
         raise click.UsageError("--force goes with --extract", click.get_current_context())
-    if condition is not None:
-        files = tuple(path for file in files for path in behind(file, "what single RPCs did with files"))
+    if condition is not None or directory is not None:
+        what = "the contents of files" if directory is not None else "what single RPCs did with files"
+        files = tuple(path for file in files for path in behind(file, what))
     reading = opened(files, ports, force, jobs=jobs)
     extracts: dict[int, Record] = {}
     passes = None if condition is None else lambda table: condition.mask(table, reading)
     if directory is None:
         table = reading.files(passes=passes)
     else:
-        if any(map(holds_tables, files)):
-            reading.files(on_transfers=print)  # Raises, before anything is made.
         with Target(directory, reading.paths, overwrite) as target, Spool(directory) as spool:
 
             def keep(transfers: list[FileTransfer]) -> None:

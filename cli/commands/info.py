@@ -7,19 +7,18 @@ from rich.text import Text
 
 from rdmascope.captures import CaptureError, open_capture
 from rdmascope.captures.merge import expand
-from rdmascope.captures.saved import refuse_tables
 from rdmascope.captures.survey import Survey, survey_record
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count
 
 from ..exit_status import EXIT_BAD_INPUT
-from ..reading import CAPTURE
+from ..reading import packets_argument
 from ..terminal import complain, console, meter, print_json, show
 from ..views import info as views
 
 
 @click.command("info")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=CAPTURE)
+@packets_argument
 @click.option("--checksums", is_flag=True, help="Verify the ICRC of every packet, and the VCRC where there is one.")
 @click.option("--json", "as_json", is_flag=True, help=f"One {schema('info')} object a file.")
 def command(files: tuple[str, ...], checksums: bool, as_json: bool) -> None:
@@ -52,7 +51,6 @@ def command(files: tuple[str, ...], checksums: bool, as_json: bool) -> None:
     Nothing is truncated, and every packet is intact.  A pcap file does not record what the capturing host dropped; a
     pcapng file may.  Frames that it dropped look like packets that the network lost: "report" calls both missing.
     """
-    refuse_tables(files)
     failed = False
     paths: list[tuple[str, bool]] = []
     for file in files:

@@ -25,7 +25,7 @@ from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import plural
 
 from ..options import FRAMES, filter_options
-from ..reading import Reading, analyzer_options, file_argument, follow_options, following, recognition_options
+from ..reading import Reading, analyzer_options, follow_options, following, packets_argument, recognition_options
 from ..terminal import (
     LineStyles,
     complain,
@@ -76,7 +76,7 @@ def _display_filters(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command("packets")
-@file_argument
+@packets_argument
 @click.option("-V", "trees", is_flag=True, help="Every header of each packet as a tree.")
 @click.option("-c", "max_packets", type=click.IntRange(1), metavar="N", help="Stop after N packets.")
 @click.option(

@@ -9,7 +9,7 @@ from rdmascope.dissect.records.nfs_state import state_records
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import plural
 
-from ..reading import Reading, analyzer_options, file_argument, recognition_options
+from ..reading import Reading, analyzer_options, packets_argument, recognition_options
 from ..terminal import complain, console, print_json, show
 
 TYPES = (
@@ -18,7 +18,7 @@ TYPES = (
 
 
 @click.command("sessions")
-@file_argument
+@packets_argument
 @click.option("--all", "everything", is_flag=True, help="List every delegation, request out of order, and wait.")
 @click.option("--json", "as_json", is_flag=True, help=f"{', '.join(map(schema, TYPES))} objects.")
 @recognition_options

@@ -21,7 +21,7 @@ from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..options import FRAMES, XID
-from ..reading import Reading, analyzer_options, file_argument, recognition_options
+from ..reading import Reading, analyzer_options, packets_argument, recognition_options
 from ..terminal import console, print_json, show
 from ..views import rpc_page as views
 from ..views.rpc_contents import field_bytes
@@ -33,7 +33,7 @@ MAX_FRAMES = 100
 
 
 @click.command("show")
-@file_argument
+@packets_argument
 @click.option("--rpc", "numbers", type=click.IntRange(1), multiple=True, metavar="N", help="The RPC with this number.")
 @click.option("--xid", "xids", type=XID, multiple=True, help="The first RPC with this XID: 0x1a2b3c4d or decimal.")
 @click.option(

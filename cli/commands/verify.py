@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import click
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.saved import refuse_tables
 from rdmascope.captures.second_opinion import compare
 from rdmascope.captures.session import rereadable
 from rdmascope.captures.wireshark import Tshark, TsharkInput, find_tshark, in_words
@@ -16,7 +15,7 @@ from rdmascope.dissect.records.verification import difference_record, verificati
 from rdmascope.dissect.verify.second_opinion import FIELD, Difference
 
 from ..exit_status import EXIT_FOUND
-from ..reading import Reading, analyzer_options, file_argument, recognition_options
+from ..reading import Reading, analyzer_options, packets_argument, recognition_options
 from ..terminal import complain, console, print_json, show
 from ..views import verify as views
 
@@ -26,7 +25,7 @@ MAX_IN_WORDS = 100
 
 
 @click.command("verify")
-@file_argument
+@packets_argument
 @click.option(
     "--limit",
     type=click.IntRange(0),
@@ -87,7 +86,6 @@ def command(
     The call was sent in frame 107 and was answered 8.91 ms later.  Wireshark shows it when all its data has arrived,
     in frame 113, so its response time excludes the transfer of the data.
     """
-    refuse_tables(files)
     with rereadable(files) as paths:
         reading = Reading(paths, analyzer_options(ports, force, contents=not headers))
         with TsharkInput(reading.paths) as readable:

@@ -14,7 +14,7 @@ from rdmascope.captures.tcp_export import export_tcp
 
 from ..exit_status import EXIT_BAD_INPUT
 from ..options import filter_options
-from ..reading import Reading, analyzer_options, file_argument, recognition_options
+from ..reading import Reading, analyzer_options, packets_argument, recognition_options
 from ..terminal import complain
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command("wireshark")
-@file_argument
+@packets_argument
 @click.option("-Y", "--display-filter", metavar="FILTER", help="Wireshark's display filter, such as nfs.opcode==25.")
 @filter_options
 @recognition_options
