@@ -231,11 +231,11 @@ class Capture:
         return found
 
     def groups(self, *by: str, where: Sequence[str] = ()) -> CallGroups:
-        """RPCs in groups: by client, server, connection, export, path, user, procedure, slot, or intervals such as 10s.
+        """RPCs in groups: by client, server, connection, export, path, user, procedure, linux_operation, slot, or 10s.
 
         ``where``: only RPCs of which these conditions are true.  The key of a group has a value for each of ``by``;
-        that of an interval is its begin, in nanoseconds since the capture began.  Raises ValueError for what RPCs
-        cannot be grouped by.
+        that of an interval such as 10s is its begin, in nanoseconds since the capture began.  Raises ValueError for
+        what RPCs cannot be grouped by.
         """
         from .questions import Questions, parse_group_keys
 

@@ -34,6 +34,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "path": ("path",),
     "user": ("user",),
     "procedure": (),
+    "linux_operation": ("linux_operation",),
     "slot": ("session", "slot"),
     "host": ("connection",),
 }

@@ -179,6 +179,7 @@ def _flat_fields(row: Mapping[str, Any]) -> FlatFields:
         row["gid"],
         _encoded(row["machine_name"]),
         bytes.fromhex(user.removeprefix("gss:")) if user.startswith("gss:") else None,
+        row["linux_operation"],
     )
 
 

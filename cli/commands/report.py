@@ -68,8 +68,8 @@ SERVICE_LEVEL: Parsed[ServiceLevel] = Parsed("service level", parse_service_leve
     type=GROUP_KEYS,
     multiple=True,
     metavar="WHAT",
-    help="RPCs in groups instead: by client, server, connection, export, path, user, procedure, slot, host (of"
-    " a data set), or an interval such as 10s; several with commas.",
+    help="RPCs in groups instead: by client, server, connection, export, path, user, procedure, linux_operation,"
+    " slot, host (of a data set), or an interval such as 10s; several with commas.",
 )
 @click.option(
     "--sort", metavar="COLUMN", help="With --by: sort by any column of the page.  [default: time, of intervals begin]"
@@ -308,7 +308,7 @@ def _kernel_counters(
     elif max(len(mountstats), len(nfsd)) > READINGS:
         words = "--mountstats and --nfsd are given once, or twice: before and after"
     elif any(map(holds_tables, files)):
-        words = "--mountstats and --nfsd need the capture: saved tables do not have what calls ask for"
+        words = "--mountstats and --nfsd need the capture: saved tables do not have what a server carried out"
     if words:
         raise click.UsageError(words, click.get_current_context())
     return saved_counters(mountstats, nfsd)

@@ -11,6 +11,7 @@ from rich.text import Text
 from rdmascope.captures.ladder import Step
 from rdmascope.dissect.onc.shapes.decode import MAX_NODES as ALL_NODES
 from rdmascope.dissect.rpcrdma.message_trees import DecodedMessage, decoded_call, decoded_reply
+from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from .rpc import chunk_map, contents, header_tree, ladder, rpc_summary
@@ -43,6 +44,9 @@ def summary_section(rpc: Rpc, first_time: int, place: str, path: str | None) -> 
     parts: list[RenderableType] = [rpc_summary(rpc, first_time, place)]
     if path is not None:
         parts.append(Text(f"path {path}"))
+    linux = rpc_fields(rpc).linux
+    if linux is not None:
+        parts.append(Text(f"{linux} as Linux's client counts it"))
     return Section("", "", tuple(parts))
 
 

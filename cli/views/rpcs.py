@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rich.text import Text
@@ -35,6 +35,8 @@ COLUMNS = (
 """Name, width, and from which width of the terminal on; procedure and path follow with whatever room is left.  Without
 the column, the status of what failed stands before the procedure."""
 NARROW = 110
+LINUX = 160
+"""From this width on a COMPOUND has the name of Linux's client, where it says more than the operations."""
 NOMSG = procedure_name(1, RDMA_NOMSG)
 WHOLE_TIME = 26
 """Width of a date and time."""
@@ -95,6 +97,11 @@ def title(rpc: Rpc, full: bool = True) -> str:
     return f"{program_label(rpc.program, rpc.version, rpc.minor_version)} {name}"
 
 
+def linux_words(name: str | None, operations: Sequence[str]) -> str:
+    """' [OPEN_NOATTR]'; '' where it is the first operation behind the preamble."""
+    return f" [{name}]" if name and name != procedure_label("", operations).partition(" ")[0] else ""
+
+
 def _encrypted(rpc: Rpc) -> bool:
     return rpc.gss is not None and rpc.gss.service == GSS_PRIVACY and rpc.gss.procedure == RPCSEC_GSS_DATA
 
@@ -145,6 +152,8 @@ class RpcCells(NamedTuple):
     encrypted: bool
     psn_reused: bool
     title: str
+    linux: str
+    """Behind the title, where there is room."""
     path: str | None
     handle_hash: int | None
 
@@ -156,20 +165,21 @@ class RpcCells(NamedTuple):
             rpc.number, begin(rpc), rpc.connection.number, rpc.backward, rpc.xid,
             rpc.latency.total if rpc.latency else None, frames(rpc), how(rpc), rpc.call_bytes, rpc.reply_bytes,
             fields.uid, fields.offset, fields.count, rpc.state, rpc.status, _encrypted(rpc), bool(rpc.psn_errors),
-            title(rpc, full=full), path, handle,
+            title(rpc, full=full), linux_words(fields.linux, rpc.operations), path, handle,
         )  # fmt: skip
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any], full: bool) -> RpcCells:
         """Of a row of the table rpcs, which does not know what is encrypted."""
         label = program_label(row["program_number"], row["version"], row["minor_version"])
-        name = procedure_label(row["procedure"] or "", (row["operations"] or "").split(), full=full)
+        operations = (row["operations"] or "").split()
+        name = procedure_label(row["procedure"] or "", operations, full=full)
         return cls(
             row["number"], row["time_ns"], row["connection"], row["direction"] == "backward", row["xid"],
             row["latency_ns"], f"{row['call_frame'] or '?'}-{row['reply_frame'] or '?'}", _how_of_row(row),
             row["call_bytes"], row["reply_bytes"], row["uid"], row["offset_bytes"], row["count_bytes"], row["state"],
-            row["status"] or "", False, bool(row["psn_reused"]), f"{label} {name}", row["path"],
-            row["file_handle_hash"],
+            row["status"] or "", False, bool(row["psn_reused"]), f"{label} {name}",
+            linux_words(row["linux_operation"], operations), row["path"], row["file_handle_hash"],
         )  # fmt: skip
 
 
@@ -222,6 +232,8 @@ def cells_line(rpc: RpcCells, layout: RpcLine, place: str | None = None) -> Text
         text.append("PSN reused", "red")
         text.append("  ")
     text.append(rpc.title)
+    if rpc.linux and (layout.width is None or layout.width >= LINUX):
+        text.append(rpc.linux, "dim")
     if rpc.path is not None or rpc.handle_hash is not None:
         text.append("  ")
         text.append(rpc.path or f"FH {rpc.handle_hash or 0:#010x}", "cyan" if rpc.path else "dim")

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from ..arrays import Int64s, Rows
 from ..onc.compound import compound_reply, operation_names
-from ..onc.linux_operations import BY_ARGUMENTS, by_arguments, linux_operation
 from ..onc.programs import NFS
 from ..onc.rpc_header import reply_header
-from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
+from ..rpcrdma.reassembly import reassembled_reply
+from ..rpcrdma.rpc_fields import FieldReader
 from ..rpcrdma.rpc_table import FLAG_MISSING, FLAG_TRUNCATED, STATES, ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
 
@@ -91,6 +91,7 @@ class WireOperations:
     """Feed it tables of RPCs."""
 
     def __init__(self) -> None:
+        self.reader = FieldReader()
         self.begin, self.end = 0, (1 << 63) - 1
         """Only RPCs that ended between these times (ns) are counted."""
         self.callers: dict[NfsCaller, WireCalls] = {}
@@ -139,15 +140,18 @@ class WireOperations:
 
     def _keys(self, table: RpcTable, kept: Int64s) -> Iterator[tuple[int, int, str]]:
         """Connection, procedure (doubled, and one more for a backward call) and Linux's name of each RPC."""
-        rows = table.rows
-        names = [_name(one) for one in table.names.procedures]
-        for row in kept.tolist():
-            one = rows[row]
-            procedure = int(one["procedure"])
-            operation = "" if one["state"] == _NO_CALL else names[procedure]
-            if operation in BY_ARGUMENTS and table.names.procedures[procedure].operations:
-                operation = by_arguments(operation, _call(table, row))
-            yield int(one["connection"]), procedure << 1 | (one["caller"] != 0), operation
+        rows = table.rows[kept]
+        names = table.names.procedures
+        linux = self.reader.columns(table, wanted=frozenset(("linux",))).columns["linux"][kept].tolist()
+        columns = (rows[name].tolist() for name in ("connection", "procedure", "caller", "state"))
+        for connection, procedure, caller, state, name in zip(*columns, linux, strict=True):
+            one = names[procedure]
+            operation = one.name or "?"
+            if state == _NO_CALL:
+                operation = ""
+            elif one.version == 4 and one.operations:
+                operation = name or OTHER_COMPOUND
+            yield connection, procedure << 1 | (caller != 0), operation
 
     def _caller(self, pair: tuple[str, str], names: ProcedureNames) -> WireCalls:
         key = NfsCaller(*pair, names.version or 0, names.minor_version)
@@ -174,22 +178,6 @@ class WireOperations:
         answered = (rows["reply_frame"] != 0) & (rows["call_frame"] != 0) & (rows["caller"] == 0)
         found: Mask = failures[rows["status"]] & compounds[rows["procedure"]] & answered
         return found
-
-
-def _name(names: ProcedureNames) -> str:
-    if names.version != 4 or not names.operations:
-        return names.name or "?"
-    return linux_operation(names.operations) or OTHER_COMPOUND
-
-
-def _call(table: RpcTable, row: int) -> bytes:
-    """The bytes of a call from its XID on, as far as they are in one piece."""
-    one = table.rows[row]
-    if table.is_plain[row] and len(table.data):
-        end = int(one["call_at"] + one["call_send"])
-        return table.data[end - int(one["call_inline"]) : end].tobytes()
-    message = reassembled_call(table.rpc(row))
-    return message.prefix if message is not None else b""
 
 
 def _counted(chosen: Rows, failed: Mask, table: RpcTable) -> WireOperation:

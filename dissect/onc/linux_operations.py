@@ -6,11 +6,7 @@ for no file handle is OPEN_NOATTR, and a GETATTR is told apart by the attributes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
-from .compound import OPERATION_NAMES, compound_call
-from .rpc_header import call_head
-from .xdr import Data, word
+from collections.abc import Collection, Iterator, Sequence
 
 _SHAPES = """
 ACCESS          PUTFH ACCESS [GETATTR]
@@ -74,19 +70,16 @@ _ALONE = (
 """COMPOUNDs of one operation, with or without SEQUENCE."""
 
 _GETATTRS = (
-    ("FS_LOCATIONS", 1 << 24),
-    ("SERVER_CAPS", 1 << 0),
-    ("GETACL", 1 << 12),
-    ("STATFS", 7 << 21),
-    ("FSINFO", 1 << 27 | 3 << 30),
-    ("PATHCONF", 3 << 28),
+    ("FS_LOCATIONS", {24}),
+    ("SERVER_CAPS", {0}),
+    ("GETACL", {12}),
+    ("STATFS", {21, 22, 23}),
+    ("FSINFO", {27, 30, 31}),
+    ("PATHCONF", {28, 29}),
 )
 """What a GETATTR is, that asks for one of these attributes: fs_locations, supported_attrs, acl, files_avail to
 files_total, maxfilesize, maxread and maxwrite, maxlink and maxname (RFC 8881, 5.8)."""
 _NF4LNK = 5
-
-BY_ARGUMENTS = frozenset(("GETATTR", "CREATE"))
-"""Names that the operations alone do not decide."""
 
 
 def _choices(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -107,31 +100,22 @@ _NAMES: dict[tuple[str, ...], str] = {
 _NAMES.update({(name,): name for name in _ALONE})
 
 
-def linux_operation(operations: Sequence[str]) -> str | None:
-    """The name by the operations of a COMPOUND, ``Rpc.operations``; None where the client of Linux sends none such.
+def linux_operation(
+    operations: Sequence[str], attributes: Collection[int] | None = None, kind: int | None = None
+) -> str | None:
+    """The name by all operations of a COMPOUND; None where the client of Linux sends none such.
 
-    Of a name in ``BY_ARGUMENTS`` the arguments decide: see ``by_arguments``.
+    Args:
+        operations: their names.
+        attributes: the numbers of those that its GETATTR asks for; None: not known.
+        kind: nfs_ftype4 of what its CREATE makes; None: not known.
     """
     behind = operations[1:] if len(operations) > 1 and operations[0] == "SEQUENCE" else operations
-    return _NAMES.get(tuple(behind))
-
-
-def by_arguments(name: str, call: Data) -> str:
-    """The name of a GETATTR or CREATE, whose whole call is given.
-
-    GETATTR becomes SERVER_CAPS, FSINFO, PATHCONF, STATFS, GETACL or FS_LOCATIONS by the attributes asked for, CREATE
-    SYMLINK by the type.
-    """
-    head = call_head(call, 0, len(call))
-    if head is None or not head[4]:
-        return name
-    compound = compound_call(call, head[4], len(call))
-    for number, at in zip(compound.operations, compound.places, strict=True):
-        if OPERATION_NAMES.get(number) != name or at + 8 > len(call):
-            continue
-        first, second = word(call, at)[0], word(call, at + 4)[0]
-        if name == "CREATE":
-            return "SYMLINK" if first == _NF4LNK else name
-        asked = second if first else 0
-        return next((found for found, attributes in _GETATTRS if asked & attributes), name)
+    name = _NAMES.get(tuple(behind))
+    if name == "GETATTR":
+        if attributes is None:
+            return None
+        return next((found for found, asked in _GETATTRS if not asked.isdisjoint(attributes)), name)
+    if name == "CREATE":
+        return None if kind is None else "SYMLINK" if kind == _NF4LNK else name
     return name

@@ -19,6 +19,7 @@ KEYS: Fields = {
     "path": ("string|null|absent", "path of the file, as it was called then"),
     "user": ("string|null|absent", "user ID, or gss: and the context handle"),
     "procedure": ("string|null|absent", "program, version and procedure, of a COMPOUND its operations"),
+    "linux_operation": ("string|null|absent", "what Linux's client calls the COMPOUND, where its shape tells it"),
     "slot": ("string|null|absent", "slot and session"),
     "begin_ns": ("integer|null|absent", "beginning of the interval in which the calls were made"),
 }

@@ -73,6 +73,10 @@ RPC_VALUES: tuple[RpcValue, ...] = (
     RpcValue("gid", "int", "group ID of an AUTH_SYS credential", _CALLER, lambda fields: fields.gid),
     RpcValue("machine_name", "text", "machine name of an AUTH_SYS credential", _CALLER,
            lambda fields: _text(fields.machine_name)),
+    RpcValue("linux_operation", "text",
+             "what Linux's client calls a COMPOUND with these operations, that asks for these attributes: OPEN_NOATTR, "
+             "FSINFO; none where they do not tell it",
+             ("linux",), lambda fields: fields.linux),
 )  # fmt: skip
 """Their values are of ``FlatFields``."""
 

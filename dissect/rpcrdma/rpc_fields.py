@@ -21,6 +21,7 @@ from ..onc.shapes.decode import Node, SparseBytes, decode
 from ..onc.shapes.flat import (
     ARGUMENTS,
     MAX_NODES,
+    OF_CALLS,
     RESULTS,
     FlatFields,
     credential_fields,
@@ -144,7 +145,7 @@ class FieldReader:
         if layout is None:
             layouts.learn_sparse(data, start)
             return decoded_values(type, results, data, start)
-        found = {}
+        found: dict[str, Any] = {} if results else {"linux": layout.linux}
         for name, (first, behind) in layout.places.items():
             raw = data.view(start + first, start + behind)
             if raw is None:
@@ -267,7 +268,7 @@ class _Plain:
         ends = self.rows["call_at"] + self.rows["call_send"]
         replies, behind = self.rows["reply_at"] + HEADER, self.rows["reply_at"] + self.rows["reply_send"]
         first, which = distinct(self.rows["procedure"])
-        of_calls = self.wanted & set(ARGUMENTS)
+        of_calls = self.wanted & OF_CALLS
         for kind, procedure in enumerate(self.rows["procedure"][first].tolist()):
             names = self.table.names.procedures[procedure]
             shape = procedure_shape(names.program, names.version, names.procedure)
@@ -360,6 +361,8 @@ class _Plain:
 
     def _take(self, layout: Layout, rows: Int64s, starts: Int64s, results: bool, wanted: frozenset[str]) -> set[str]:
         places = self.places[rows]
+        if layout.linux is not None and "linux" in wanted:
+            self.found["linux"][places] = layout.linux
         for name in wanted & layout.places.keys():
             first, behind = layout.places[name]
             values = _values(name, self.data, starts[rows] + first, behind - first)

@@ -54,6 +54,7 @@ BY = {
     "connection": "connection",
     "path": "path",
     "user": '"user"',
+    "linux_operation": "linux_operation",
     "slot": "slot || ' of ' || session",
     "5s": "(time_ns - FIRST) // 5000000000 * 5000000000 + FIRST",
 }

@@ -7,8 +7,11 @@ from functools import cache
 from struct import error as StructError
 from typing import Any, NamedTuple
 
+from ..linux_operations import linux_operation
 from ..xdr import Malformed, as_skip
+from .attributes4 import ATTRIBUTE_BITS
 from .decode import Node, SparseBytes, Walk
+from .nfs4 import COMPOUND4ARGS, OPERATIONS
 from .nfs4_types import (
     CLIENTID4,
     COMPONENT4,
@@ -93,11 +96,14 @@ class FlatFields(NamedTuple):
     machine_name: bytes | None = None
     context: bytes | None = None
     """Context handle of an RPCSEC_GSS credential."""
+    linux: str | None = None
+    """What Linux's client calls the COMPOUND (``onc.linux_operations``)."""
 
 
 NO_FIELDS = FlatFields()
 ARGUMENTS = ("handle", "name", "offset", "count", "stateid", "slot", "sequence", "session", "client")
 """Fields of ``flat_nodes``."""
+OF_CALLS = frozenset((*ARGUMENTS, "linux"))
 RESULTS = ("eof", "stateid", "session", "client", "object")
 """Fields of ``result_nodes``."""
 ALL = frozenset(RESULTS) - {"object"}
@@ -111,7 +117,7 @@ def flat_fields(
     if results is not None:
         found = {name: _value(node) for name, node in result_nodes(results).items() if name in of_results}
     if arguments is not None:
-        found |= {name: _value(node) for name, node in flat_nodes(arguments).items()}
+        found |= _called_values(arguments)
     return FlatFields(**found, **(credential_fields(header) if header is not None else {}))
 
 
@@ -125,6 +131,32 @@ def credential_fields(header: Node) -> dict[str, Any]:
             if flat is not None and flat not in found and (value := _value(node)) is not None:
                 found[flat] = value
     return found
+
+
+def _called_values(arguments: Node) -> dict[str, Any]:
+    return {"linux": linux_name(arguments)} | {name: _value(node) for name, node in flat_nodes(arguments).items()}
+
+
+def linux_name(arguments: Node) -> str | None:
+    """What Linux's client calls a COMPOUND; None where not all its operations are there, and of other procedures."""
+    array = arguments.child("argarray") if arguments.type is COMPOUND4ARGS else None
+    if array is None or array.value != len(array.children):
+        return None
+    operations: list[str] = []
+    attributes: tuple[int, ...] | None = None
+    kind: int | None = None
+    for node in array.children:
+        number = node.child("argop")
+        shape = OPERATIONS.get(number.value) if number is not None and isinstance(number.value, int) else None
+        if shape is None:
+            return None
+        operations.append(shape.name)
+        for one in node.children:
+            if one.type is ATTRIBUTE_BITS and isinstance(one.value, tuple):
+                attributes = one.value
+            elif shape.name == "CREATE" and one.name == "objtype":
+                kind = next((child.value for child in one.children if isinstance(child.value, int)), None)
+    return linux_operation(operations, attributes, kind)
 
 
 def flat_nodes(arguments: Node) -> dict[str, Node]:
@@ -186,7 +218,9 @@ class FlatWalk(Walk):
 def decoded_values(type: XdrType, results: bool, data: SparseBytes, start: int) -> dict[str, Any]:
     """The fields of arguments or results, decoded."""
     root = FlatWalk(data, start, data.length, MAX_NODES).decoded(type, "").root
-    return {name: _value(node) for name, node in (result_nodes if results else flat_nodes)(root).items()}
+    if not results:
+        return _called_values(root)
+    return {name: _value(node) for name, node in result_nodes(root).items()}
 
 
 @cache

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ...arrays import Bytes, Int64s, big_endian_words, windows
 from ..xdr import round_up, word
 from .decode import NOT_CAPTURED, Node, SparseBytes
-from .flat import FlatWalk, flat_nodes
+from .flat import FlatWalk, flat_nodes, linux_name
 from .nfs4_types import DATA4, STATEID4
 from .types import DATA, XdrInteger, XdrList, XdrOpaque, XdrSelected, XdrType, XdrUnion
 
@@ -44,6 +44,8 @@ class Layout(NamedTuple):
     """Name of a field -> its first byte and the one behind the last, without length word and pad."""
     deciding: tuple[int, ...] = ()
     """Where the words are on which the layout depends."""
+    linux: str | None = None
+    """What Linux's client calls COMPOUNDs that are laid out so: the attributes that a GETATTR asks for decide, too."""
 
 
 class _Pattern(NamedTuple):
@@ -213,7 +215,7 @@ class Layouts:
         if self._learned == MAX_LAYOUTS:
             self._top, self._learned = None, 0
         deciding = tuple(at - start for at, _ in walk.deciding)
-        self._add(start, walk.deciding, Layout(decoded.end - start, places, deciding))
+        self._add(start, walk.deciding, Layout(decoded.end - start, places, deciding, linux_name(decoded.root)))
 
     def _add(self, start: int, deciding: list[tuple[int, int]], layout: Layout) -> None:
         if not deciding:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from struct import pack
 
+import pytest
+
 from playbook.xdr_values import counted
 from rdmascope.dissect.onc.rpc_header import GssCredential
 from rdmascope.dissect.onc.shapes.decode import SparseBytes
@@ -48,7 +50,14 @@ def test_a_compound_with_session_slot_and_stateid() -> None:
     assert call.problem == ""
     found = flat_fields(call.body)
     assert found == FlatFields(
-        handle=b"fh", offset=8192, count=100, stateid=STATEID, slot=11, sequence=3, session=SESSION
+        handle=b"fh",
+        offset=8192,
+        count=100,
+        stateid=STATEID,
+        slot=11,
+        sequence=3,
+        session=SESSION,
+        linux="READ",
     )
 
 
@@ -102,3 +111,41 @@ def test_what_is_not_declared_is_marked_with_its_place() -> None:
     assert longer.problem == "4 bytes behind the end"
     unmatched = reply_tree(whole(pack(">3I", 5, 1, 0) + NONE + pack(">I", 0) + b"1234"), None, None, None, None)
     assert unmatched.problem == "the call is not known"
+
+
+def compound(*operations: bytes, announced: int | None = None) -> bytes:
+    return counted(b"tag") + pack(">II", 2, announced or len(operations)) + b"".join(operations)
+
+
+SEQUENCE = pack(">I", 53) + SESSION + pack(">4I", 3, 0, 0, 1)
+PUTFH = pack(">I", 22) + counted(b"fh")
+SYMLINK = pack(">II", 6, 5) + counted(b"to") + counted(b"name") + pack(">II", 0, 0)
+DIRECTORY = pack(">II", 6, 2) + counted(b"name") + pack(">3I", 1, 2, 0)
+
+
+def getattr_of(*words: int) -> bytes:
+    return pack(f">{2 + len(words)}I", 9, len(words), *words)
+
+
+@pytest.mark.parametrize(
+    "arguments, name",
+    [
+        (compound(SEQUENCE, PUTFH, getattr_of(0x0010011A, 0x00B0A23A)), "GETATTR"),
+        (compound(SEQUENCE, PUTFH, getattr_of(1, 0)), "SERVER_CAPS"),
+        (compound(PUTFH, getattr_of(7 << 21, 7 << 10)), "STATFS"),
+        (compound(PUTFH, getattr_of()), "GETATTR"),
+        (compound(SEQUENCE, PUTFH, SYMLINK, pack(">I", 10), getattr_of(1)), "SYMLINK"),
+        (compound(SEQUENCE, PUTFH, DIRECTORY, pack(">I", 10), getattr_of(1)), "CREATE"),
+        (compound(SEQUENCE), "SEQUENCE"),
+        (compound(SEQUENCE, announced=2), None),
+        (compound(SEQUENCE, PUTFH, getattr_of(1)[:-4]), None),
+        (compound(SEQUENCE, pack(">I", 4711)), None),
+        (compound(SEQUENCE, getattr_of(1)), None),
+    ],
+)
+def test_what_linux_calls_a_compound(arguments: bytes, name: str | None) -> None:
+    assert flat_fields(called(4, 1, arguments).body).linux == name
+
+
+def test_linux_names_only_compounds() -> None:
+    assert flat_fields(called(3, 1, counted(b"handle")).body).linux is None
