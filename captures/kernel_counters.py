@@ -8,8 +8,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from typing import TypeVar
 
+import numpy as np
+
+from rdmascope.dissect.arrays import among, unique
 from rdmascope.dissect.measure.kernel_comparison import (
     Completeness,
     MountComparison,
@@ -37,6 +41,8 @@ from .errors import CaptureError
 MOUNTSTATS = "/proc/self/mountstats"
 NFSD = "/proc/net/rpc/nfsd"
 MOUNTS = "/proc/self/mounts"
+MAX_CONNECTIONS = 1 << 16
+"""Whose capture points are remembered."""
 READINGS = 2
 """Of the same counters, at most: before and after."""
 
@@ -53,20 +59,20 @@ class KernelCounters:
         self.mounts_between = self.server_between = False
         """They are the difference of two readings."""
         self._lossy = False
-        self._midway: set[int] = set()
+        self._midway: set[tuple[int, int]] = set()
 
-    def add(self, table: RpcTable) -> None:
-        """RPCs that ended; their contents must be held."""
-        self.wire.add(table)
+    def add(self, table: RpcTable, point: int = 0) -> None:
+        """RPCs that ended; their contents must be held.  ``point``: where they were captured."""
+        self.wire.add(table, point)
 
-    def note(self, conversations: Iterable[Conversation], lossy: bool = False) -> None:
+    def note(self, conversations: Iterable[Conversation], lossy: bool = False, point: int = 0) -> None:
         """What may be missing of connections; before they are evicted, and at the end."""
         self._lossy |= lossy
         for conversation in conversations:
             connection = conversation.connection
             self._lossy |= any(connection.missing_packets) or any(connection.unread_packets)
             if not connection.start_known:
-                self._midway.add(connection.number)
+                self._midway.add((point, connection.number))
 
     def mount_comparisons(self) -> list[MountComparison]:
         complete = Completeness(frozenset(self._midway), self._lossy)
@@ -99,7 +105,7 @@ def saved_counters(mountstats: Sequence[str], nfsd: Sequence[str]) -> KernelCoun
 
 
 class RunningCounters(KernelCounters):
-    """Those of the running kernel: read when this is made, and by ``read_again``."""
+    """Those of the running kernel: read when this is made, and once more by ``read_again``."""
 
     def __init__(self, mount: str | None, nfsd: bool, root: str = "/") -> None:
         """Raises CaptureError where there is no such mount, or no NFS server.
@@ -116,13 +122,50 @@ class RunningCounters(KernelCounters):
         self.mounts_between, self.server_between = mount is not None, nfsd
         self._before, self._server_before = self._read()
         self.wire.begin = time.time_ns()
+        self._read_twice = False
+        self._lock = Lock()
+        self._points = 0
+        self._seen_at: dict[frozenset[object], int] = {}
+        """The capture point that each connection counts at."""
+
+    def point(self) -> CounterPoint:
+        """For the RPCs of one more capture point; a connection that two of them see counts at the first."""
+        self._points += 1
+        return CounterPoint(self, self._points)
 
     def read_again(self) -> None:
         """What was counted in between is compared; RPCs that end later are not."""
+        if self._read_twice:
+            return
+        self._read_twice = True
         self.wire.end = time.time_ns()
         mounts, server = self._read()
         self.mounts = mounts_since(mounts, self._before)
         self.server = server.since(self._server_before) if server and self._server_before else None
+
+    def add_at(self, point: int, table: RpcTable) -> None:
+        """RPCs that ended at a capture point, from a thread of its own."""
+        with self._lock:
+            numbers = table.rows["connection"]
+            others = [one for one in unique(numbers).tolist() if not self._counts(point, table.conversation(one))]
+            self.add(table.selected(~among(numbers, np.array(others))) if others else table, point)
+
+    def note_at(self, point: int, conversations: Iterable[Conversation], lossy: bool) -> None:
+        with self._lock:
+            self.note([one for one in conversations if self._counts(point, one)], lossy, point)
+
+    def read_again_at_once(self) -> None:
+        """At the first capture point that ends."""
+        with self._lock:
+            self.read_again()
+
+    def _counts(self, point: int, conversation: Conversation) -> bool:
+        """Whether a connection counts at this point: the first that sees it."""
+        ends = conversation.connection.endpoints
+        key = frozenset((one.address, one.qpn, one.port) for one in ends)
+        if key not in self._seen_at and len(self._seen_at) >= MAX_CONNECTIONS:
+            del self._seen_at[next(iter(self._seen_at))]
+        return self._seen_at.setdefault(key, point) == point
 
     def _read(self) -> tuple[list[Mount], ServerCounters | None]:
         mounts = []
@@ -140,6 +183,25 @@ class RunningCounters(KernelCounters):
                 if (one.server, one.version, one.minor_version) == (mount.server, mount.version, mount.minor_version)
             ]
         return mounts, _parsed(str(self._root / NFSD[1:]), parse_nfsd) if self._nfsd else None
+
+
+class CounterPoint:
+    """One of several capture points that the counters are compared with; see ``RunningCounters.point``."""
+
+    def __init__(self, counters: RunningCounters, number: int) -> None:
+        self._counters, self._number = counters, number
+
+    def add(self, table: RpcTable) -> None:
+        """RPCs that ended; their contents must be held."""
+        self._counters.add_at(self._number, table)
+
+    def note(self, conversations: Iterable[Conversation], lossy: bool = False) -> None:
+        """What may be missing of connections; before they are evicted, and at the end."""
+        self._counters.note_at(self._number, conversations, lossy)
+
+    def read_again(self) -> None:
+        """At the end."""
+        self._counters.read_again_at_once()
 
 
 def _parsed(path: str, parse: Callable[[str], Parsed]) -> Parsed:

@@ -31,7 +31,7 @@ from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..capture_points import OtherPoint
 from ..errors import CaptureError
-from ..kernel_counters import RunningCounters
+from ..kernel_counters import CounterPoint
 from . import CaptureSettings, open_live
 from .device import trouble_of
 from .keep import Keeper
@@ -115,7 +115,7 @@ class LiveSession:
         on_finding: Callable[[Finding], None] | None = None,
         on_turn: Callable[[], None] | None = None,
         on_trouble: Callable[[str], None] | None = None,
-        kernel: RunningCounters | None = None,
+        kernel: CounterPoint | None = None,
         metrics: CaptureMetrics | None = None,
         bound: MemoryBound | None = None,
     ) -> None:

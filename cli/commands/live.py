@@ -20,6 +20,7 @@ from rdmascope.captures.live import CaptureSettings, Keep, Keeper, is_stream, op
 from rdmascope.captures.live.memory_bound import MAX_BUFFER, MAX_FILES, MemoryBound, MemoryParts, divided
 from rdmascope.captures.live.metrics import LOCAL, CaptureMetrics, Metrics
 from rdmascope.captures.live.session import Ending, LiveSession, bounded, run_together
+from rdmascope.captures.live.stream import STREAM
 from rdmascope.captures.live.trigger import Trigger, Wanted
 from rdmascope.captures.live.window import Surroundings, WindowKeeper
 from rdmascope.dissect.audit.finding import Finding
@@ -37,6 +38,7 @@ from ..options import BYTES, DURATION
 from ..reading import analyzer_options, recognition_options, stoppable
 from ..terminal import complain, console, json_value, print_json, print_page, show
 from ..views.dashboard import Dashboard
+from ..views.kernel_counters import counters_view
 from ..views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Look, capture_view
 from .report_output import print_page as print_report
 from .report_output import print_records
@@ -230,7 +232,8 @@ def command(
     to be looked at, w writes what is to stay, and there is no report at the end.
 
     --mount PATH reads /proc/self/mountstats at start and end, and --nfsd /proc/net/rpc/nfsd: the report has calls,
-    errors, bytes and times as Linux counted them, beside what was seen, and why they differ (docs/live.md).
+    errors, bytes and times as Linux counted them, beside what was seen, of several DEVICEs together, and why they
+    differ (docs/live.md).
 
     --metrics :9400 serves RPCs, errors, latencies, credits, retransmissions, drops and findings to Prometheus while it
     runs; docs/live.md has the names, a systemd unit and a dashboard.
@@ -266,8 +269,6 @@ def command(
     settings = CaptureSettings(
         tuple(sorted({NFS_RDMA_PORT, *ports})), all_tcp, tunnels, snaplen, room, not no_promiscuous
     )
-    if len(devices) > 1 and (mount or nfsd):
-        raise click.UsageError("--mount and --nfsd go with one DEVICE", ctx)
     files = dict(zip(devices, _files(path, devices), strict=True)) if path else {}
     if files and len(set(files.values())) < len(devices):
         raise click.UsageError("--write: two DEVICEs would be written to one file", ctx)
@@ -311,7 +312,6 @@ def command(
             else None,
             on_finding=partial(_print_finding, named) if as_json else None,
             on_turn=_flush,
-            kernel=RunningCounters(mount, nfsd) if mount is not None or nfsd else None,
             metrics=CaptureMetrics(metrics, live) if metrics is not None else None,
             bound=MemoryBound(parts) if parts is not None else None,
             on_trouble=None if shown else lambda words: complain(f"{live.device}: {words}"),
@@ -333,6 +333,9 @@ def command(
                 complain(f"metrics at {metrics.url}")
             sessions = [opened(device, stack) for device in devices]
             ending.others = [one.ending for one in sessions]
+            kernel = RunningCounters(mount, nfsd) if mount is not None or nfsd else None
+            if kernel is not None:
+                _compare(kernel, sessions)
             if not (as_json or path or wanted or duration or waits or sys.stdout.isatty()):
                 complain("standard output is no terminal: the report comes with Ctrl-C")
             if len(sessions) > 1:
@@ -346,7 +349,9 @@ def command(
     except CaptureError as error:
         raise click.ClickException(str(error)) from None
     for session in sessions:
-        _report(session, as_json)
+        _report(session, kernel if len(sessions) == 1 else None, as_json)
+    if kernel is not None and len(sessions) > 1:
+        _report_counters(kernel, ", ".join(session.path for session in sessions), as_json)
     for session in sessions:
         if session.damage is not None:
             complain(str(session.damage))
@@ -432,12 +437,28 @@ def _flush() -> None:
         sys.stdout.flush()
 
 
-def _report(session: LiveSession, as_json: bool) -> None:
+def _compare(counters: RunningCounters, sessions: list[LiveSession]) -> None:
+    """With what is seen here; elsewhere, where clocks are others, only if nothing is."""
+    here = [session for session in sessions if session.live.device.kind != STREAM]
+    for session in here or sessions:
+        session.kernel = counters.point()
+
+
+def _report(session: LiveSession, kernel: RunningCounters | None, as_json: bool) -> None:
     """The records or the page of ``rdmascope report``, and how the capture itself went."""
     if as_json:
-        print_records(session, session.gathered, kernel=session.kernel)
+        print_records(session, session.gathered, kernel=kernel)
         print_json(session.record())
         return
     if session.analyzer.frames:
-        print_report(session, session.gathered, kernel=session.kernel)
+        print_report(session, session.gathered, kernel=kernel)
     show(console(), capture_view(session.record(), session.breaches()))
+
+
+def _report_counters(kernel: RunningCounters, devices: str, as_json: bool) -> None:
+    """Beside what all capture points saw together."""
+    if as_json:
+        for record in kernel.records():
+            print_json({**record, "file": devices})
+    else:
+        show(console(), counters_view(kernel, console().width))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from ipaddress import ip_address
-from operator import add
+from operator import add, itemgetter
 
 from .kernel_counters import NO_CALLS, Mount, OperationCounters, ServerCounters
 from .wire_operations import NfsCaller, ServedCalls, WireOperation, WireOperations
@@ -120,8 +120,8 @@ class ServerComparison:
 class Completeness:
     """What a capture may lack."""
 
-    midway: frozenset[int] = frozenset()
-    """Connections whose beginning it does not have."""
+    midway: frozenset[tuple[int, int]] = frozenset()
+    """Connections whose beginning it does not have: capture point and number."""
     lossy: bool = False
     """It lacks packets, or what captured it dropped some."""
 
@@ -131,8 +131,8 @@ class _Found:
     """What one client, or several, asked."""
 
     operations: dict[str, WireOperation] = field(default_factory=dict)
-    newest: list[str] = field(default_factory=list)
-    connections: set[int] = field(default_factory=set)
+    newest: list[tuple[int, str]] = field(default_factory=list)
+    connections: set[tuple[int, int]] = field(default_factory=set)
     callers: list[NfsCaller] = field(default_factory=list)
 
 
@@ -154,7 +154,7 @@ def _compared(mounts: tuple[Mount, ...], wire: WireOperations, complete: Complet
     pairs = {name: (_counted(name, mounts), found.operations.get(name, WireOperation())) for name in names}
     excess = Counter({name: seen.calls - one.transmissions for name, (one, seen) in pairs.items()})
     later = +excess
-    is_later = later.total() > 0 and Counter(found.newest[-later.total() :]) == later
+    is_later = later.total() > 0 and Counter(name for _, name in found.newest[-later.total() :]) == later
     unsent = _never_sent(mounts, wire, found)
     rows = []
     for name, (counted, seen) in pairs.items():
@@ -229,6 +229,7 @@ def _found(mounts: Sequence[Mount], wire: WireOperations) -> _Found:
             found.operations.setdefault(name, WireOperation()).add(seen)
         found.connections |= calls.connections
         found.newest += calls.newest
+    found.newest.sort(key=itemgetter(0))
     return found
 
 

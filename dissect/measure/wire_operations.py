@@ -72,9 +72,10 @@ class WireCalls:
     """What one client asked of one server in one version."""
 
     operations: dict[str, WireOperation] = field(default_factory=dict)
-    newest: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_NEWEST))
-    """Operations of the last RPCs, in the order in which they ended."""
-    connections: set[int] = field(default_factory=set)
+    newest: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=MAX_NEWEST))
+    """When the last RPCs ended, in that order of each capture point, with their operations."""
+    connections: set[tuple[int, int]] = field(default_factory=set)
+    """Capture point and number."""
 
 
 @dataclass(slots=True)
@@ -101,8 +102,8 @@ class WireOperations:
         self.others: Counter[tuple[str, str]] = Counter()
         """Calls of other programs, and replies to backward calls, which the client sent on the same connections."""
 
-    def add(self, table: RpcTable) -> None:
-        """The contents of its RPCs must be held."""
+    def add(self, table: RpcTable, point: int = 0) -> None:
+        """The contents of its RPCs must be held; ``point``: where they were captured."""
         rows = table.rows
         ended = np.where(rows["reply_end"] != 0, rows["reply_end"], rows["call_end"])
         kept = np.flatnonzero((rows["state"] != _DUPLICATE) & (ended >= self.begin) & (ended <= self.end))
@@ -124,7 +125,7 @@ class WireOperations:
             else:
                 self._serve(pair[1], names, chosen)
                 caller = self._caller(pair, names)
-                caller.connections.add(connection)
+                caller.connections.add((point, connection))
                 caller.operations.setdefault(operation, WireOperation()).add(
                     _counted(chosen, failures[chosen["status"]], table)
                 )
@@ -133,7 +134,7 @@ class WireOperations:
             names = table.names.procedures[procedure >> 1]
             if operation and not procedure & 1 and names.program == NFS:
                 ends = table.conversation(connection).connection.endpoints
-                self._caller((ends[0].address, ends[1].address), names).newest.append(operation)
+                self._caller((ends[0].address, ends[1].address), names).newest.append((int(ended[kept[at]]), operation))
         for row in kept[self._failed_compounds(table, kept, failures)].tolist():
             rpc = table.rpc(row)
             self._server(rpc.connection.endpoints[1].address).operations.update(_carried_out(rpc))

@@ -96,6 +96,43 @@ def test_the_running_kernel_is_read_twice(tmp_path: Path) -> None:
     assert found.mounts_between and found.server_between
 
 
+def running(root: Path) -> RunningCounters:
+    """Of all time."""
+    proc(root)
+    found = RunningCounters(None, True, str(root))
+    found.wire.begin = 0
+    return found
+
+
+def test_what_several_capture_points_see_counts_once(tmp_path: Path) -> None:
+    """Two see every connection, a third one of them; none of it all."""
+    tables = [*Session(CLIENT).tables()]
+    alone, together = running(tmp_path / "alone"), running(tmp_path / "together")
+    points = [together.point() for _ in range(3)]
+    for table in tables:
+        alone.add(table)
+        first = table.rows["connection"] == 1
+        points[2].add(table.selected(first))
+        points[0].add(table.selected(~first))
+        points[1].add(table)
+    for one in (alone, together):
+        one.read_again()
+    assert [*together.records()] == [*alone.records()]
+    numbers = {connection for one in together.wire.callers.values() for connection in one.connections}
+    assert {(3, 1), (1, 2)} <= numbers and not any(point == 2 for point, _ in numbers)
+
+
+def test_only_the_first_capture_point_that_ends_reads_again(tmp_path: Path) -> None:
+    found = running(tmp_path)
+    points = [found.point(), found.point()]
+    shutil.copy(SERVER[1], tmp_path / NFSD[1:])
+    points[1].read_again()
+    end = found.wire.end
+    (tmp_path / NFSD[1:]).unlink()
+    points[0].read_again()
+    assert found.wire.end == end and found.server is not None and found.server.calls == 586
+
+
 def test_a_path_that_is_on_no_mount(tmp_path: Path) -> None:
     proc(tmp_path)
     with pytest.raises(CaptureError, match=r"/elsewhere: is not on an NFS mount; there are /mnt3, /mnt4"):

@@ -124,8 +124,3 @@ def test_the_packets_of_each_capture_point_are_kept_in_a_file(tmp_path: Path) ->
 def test_two_capture_points_never_share_a_file(tmp_path: Path) -> None:
     done = run(tmp_path, WORKS, "a:eth0", "a::eth0", "--write", str(tmp_path / "x.pcapng"))
     assert done.returncode == 2 and "would be written to one file" in done.stderr
-
-
-def test_counters_of_this_host_go_with_one_capture_point(tmp_path: Path) -> None:
-    done = run(tmp_path, WORKS, "a:eth0", "b:eth0", "--nfsd")
-    assert done.returncode == 2 and "go with one DEVICE" in done.stderr

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
@@ -63,21 +64,21 @@ class Namespace:
         command = ["ip", "netns", "exec", self.name, sys.executable, *words]
         return subprocess.Popen(command, text=True, stdin=subprocess.DEVNULL, **options)
 
-    def live(self, device: str, *options: str) -> subprocess.Popen[str]:
-        """``rdmascope live``, as soon as its packet socket runs."""
+    def live(self, device: str, *options: str, program: str = PROGRAM, sockets: int = 1) -> subprocess.Popen[str]:
+        """``rdmascope live``, as soon as its packet sockets run."""
         pipe = subprocess.PIPE
-        watcher = self.run("-c", PROGRAM, "live", device, *options, stdout=pipe, stderr=pipe)
+        watcher = self.run("-c", program, "live", device, *options, stdout=pipe, stderr=pipe)
         end = time.monotonic() + DEADLINE
-        while not self.listens(watcher.pid):
+        while self.listening(watcher.pid) < sockets:
             assert watcher.poll() is None and time.monotonic() < end, watcher.communicate()
             time.sleep(0.02)
         return watcher
 
-    def listens(self, pid: int) -> bool:
-        """Whether a process has a packet socket of its own that runs: others of its network do not count."""
+    def listening(self, pid: int) -> int:
+        """How many packet sockets of a process run: others of its network do not count."""
         lines = Path(f"/proc/{pid}/net/packet").read_text().splitlines()[1:]
         running = {f"socket:[{line.split()[8]}]" for line in lines if line.split()[5] == "1"}
-        return any(target in running for target in map(_target, Path(f"/proc/{pid}/fd").iterdir()))
+        return len(running & {*map(_target, Path(f"/proc/{pid}/fd").iterdir())})
 
     def replay(self, path: Path, device: str | None = None, tag: str = "") -> None:
         sender = self.run("-c", REPLAY, device or self.far, str(path), tag)
@@ -171,6 +172,23 @@ def test_findings_are_those_of_the_audit(wire: Namespace) -> None:
     mine = [one for one in found if one["type"] == "finding"]
     assert sorted((one["rule"], one["connection"], one["rpc"], one["observed"]) for one in mine) == of_audit
     assert all({*one, "file"} == set(theirs[0]) for one in mine)
+
+
+def test_counters_of_the_host_beside_what_two_devices_saw(wire: Namespace, tmp_path: Path) -> None:
+    """Both see the same traffic, which counts once; the server's counters, which do not move, are a copy."""
+    path = SAMPLES / "ipv6-rxe.pcap.zst"
+    counters = tmp_path / "nfsd"
+    counters.write_bytes((Path(__file__).parents[2] / "captures" / "counters" / "nfsd.0").read_bytes())
+    program = f"from rdmascope.captures import kernel_counters; kernel_counters.NFSD = {str(counters)!r}; {PROGRAM}"
+    count = str(len(of(path)))
+    watcher = wire.live(wire.near, wire.far, "--nfsd", "--json", "--count", count, program=program, sockets=2)
+    wire.replay(path)
+    out, err = watcher.communicate(timeout=DEADLINE)
+    assert (watcher.returncode, err) == (0, "")
+    *_, server = lines(out)
+    assert (server["type"], server["file"]) == ("nfsd_counters", f"{wire.near}, {wire.far}")
+    by_procedure = Counter(f"NFSv{one['version']} {one['procedure']}" for one in of(path))
+    assert {one["name"]: one["seen_calls"] for one in server["procedures"]} == by_procedure
 
 
 def test_a_vlan_tag_that_the_kernel_takes_out_is_put_back(wire: Namespace, tmp_path: Path) -> None:
@@ -297,7 +315,7 @@ def test_wireshark_is_fed_what_passes(wire: Namespace, tmp_path: Path) -> None:
     )
     assert reader.stdout is not None
     end = time.monotonic() + DEADLINE
-    while not wire.listens(feeder.pid):
+    while not wire.listening(feeder.pid):
         assert feeder.poll() is None and time.monotonic() < end, feeder.communicate()
         time.sleep(0.02)
     wire.replay(path)

@@ -85,7 +85,7 @@ def test_nothing_differs() -> None:
     [
         (Completeness(), UNEXPLAINED),
         (Completeness(lossy=True), NOT_CAPTURED),
-        (Completeness(frozenset({1})), NOT_CAPTURED),
+        (Completeness(frozenset({(0, 1)})), NOT_CAPTURED),
     ],
 )
 def test_what_was_counted_and_not_seen(complete: Completeness, why: str) -> None:
