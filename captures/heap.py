@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-TRIM_CONNECTIONS = 1 << 9
+TRIM_CONNECTIONS = 1 << 7
 """New connections behind which it is trimmed: what is kept of them lies between the gaps that batches left."""
 
 

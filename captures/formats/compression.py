@@ -5,11 +5,8 @@ What a damaged stream gave before its damage is given too; then CaptureError is 
 
 from __future__ import annotations
 
-import lzma
 import zlib
 from collections.abc import Callable, Generator, Iterator
-
-import zstandard
 
 from ..errors import CaptureError
 
@@ -32,6 +29,10 @@ def compression_of(head: bytes) -> str:
     return next((name for magic, name in MAGICS.items() if head.startswith(magic)), "")
 
 
+class _CorruptError(Exception):
+    """What a library says of a stream; each is loaded only where a file is compressed with it."""
+
+
 Chunks = Iterator[bytes] | Iterator[bytes | None]
 Pieces = Generator[bytes | None, None, bytes]
 """What is decompressed, to the end of a member; gives what comes behind it."""
@@ -52,7 +53,7 @@ def decompress(name: str, compression: str, chunks: Chunks, growing: bool = Fals
             while not (rest := rest.lstrip(b"\0")):
                 if not (rest := (yield from _next(chunks))):
                     return
-    except (zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+    except (zlib.error, _CorruptError) as error:
         raise CaptureError(f"{name}: the {compression} stream is corrupt ({error})") from None
     except EOFError:
         if growing:
@@ -103,23 +104,33 @@ def _until_error(decompress: Callable[[bytes], bytes], chunk: bytes) -> Iterator
 
 
 def _unxz(chunk: bytes, chunks: Chunks) -> Pieces:
+    import lzma
+
     decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
-    while not decoder.eof:
-        if decoder.needs_input and not chunk:
-            chunk = yield from _needed(chunks)
-        yield decoder.decompress(chunk, PIECE)
-        chunk = b""
+    try:
+        while not decoder.eof:
+            if decoder.needs_input and not chunk:
+                chunk = yield from _needed(chunks)
+            yield decoder.decompress(chunk, PIECE)
+            chunk = b""
+    except lzma.LZMAError as error:
+        raise _CorruptError(error) from None
     return decoder.unused_data
 
 
 def _unzstd(chunk: bytes, chunks: Chunks) -> Pieces:
+    import zstandard
+
     decoder = zstandard.ZstdDecompressor().decompressobj()
-    while True:
-        for i in range(0, len(chunk), SIP):
-            yield decoder.decompress(chunk[i : i + SIP])
-            if decoder.eof:
-                return decoder.unused_data + chunk[i + SIP :]
-        chunk = yield from _needed(chunks)
+    try:
+        while True:
+            for i in range(0, len(chunk), SIP):
+                yield decoder.decompress(chunk[i : i + SIP])
+                if decoder.eof:
+                    return decoder.unused_data + chunk[i + SIP :]
+            chunk = yield from _needed(chunks)
+    except zstandard.ZstdError as error:
+        raise _CorruptError(error) from None
 
 
 def _unlz4(chunk: bytes, chunks: Chunks) -> Pieces:

@@ -10,7 +10,7 @@ from ..measure.files import READ, WRITE, File, FileCall, FileTable, FileTransfer
 from ..measure.paths import MountRoot
 from ..onc.file_operations import UNSTABLE
 from ..rpcrdma.rpc_table import RpcTable
-from .rpc_facts import Examples
+from .examples import Examples
 
 MAX_EARLIER = 2
 """Names that a file had before, of those that are listed."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,63 +15,24 @@ from ..arrays import Int64s, Rows, coded, extremes, some, take, unique
 from ..measure.statistics import ProcedureKey, key_of_names, other_procedures, procedure_key
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER
-from ..rpcrdma.rpc_fields import FieldReader
 from ..rpcrdma.rpc_table import STATES, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
+from .examples import Examples
 from .outstanding import AtLimit, CallsOutstanding, Watch, columns_of
+
+if TYPE_CHECKING:
+    from ..rpcrdma.rpc_fields import FieldReader
 
 BINS = 64
 MEASURES = ("calls", "latency", "reads", "server", "writes")
 """What is summed: RPCs with a latency, and nanoseconds."""
 MAX_GROUPS = 2048
 """Connections and procedures counted one by one."""
-MAX_EXAMPLES = 5
 CALLS_TOGETHER = 1 << 16
 """RPCs of all connections that wait to be looked at by connection: most have few of them."""
 MAX_UNANSWERED = 1000
 MAX_RECALLS = 1000
 ERROR = STATES.index("error")
-
-
-@dataclass(slots=True)
-class Examples:
-    """How many there are of something, how much in all, and the worst of them."""
-
-    count: int = 0
-    total: int = 0
-    _worst: list[tuple[int, int, int]] = field(default_factory=list)
-
-    def add(self, weight: int, number: int, frame: int) -> None:
-        """An RPC and its first frame."""
-        self.count += 1
-        self.total += weight
-        keep = heapq.heappush if len(self._worst) < MAX_EXAMPLES else heapq.heappushpop
-        keep(self._worst, (weight, -number, frame))
-
-    def add_all(self, weights: Int64s, numbers: Int64s, frames: Int64s) -> None:
-        """Many RPCs."""
-        if len(weights) > MAX_EXAMPLES:
-            worst = np.argpartition(weights, -MAX_EXAMPLES)[-MAX_EXAMPLES:]
-            self.count += len(weights) - MAX_EXAMPLES
-            self.total += int(weights.sum()) - int(weights[worst].sum())
-            weights, numbers, frames = weights[worst], numbers[worst], frames[worst]
-        for one in zip(weights.tolist(), numbers.tolist(), frames.tolist(), strict=True):
-            self.add(*one)
-
-    def join(self, other: Examples) -> None:
-        """Take over those of another one."""
-        self.count += other.count
-        self.total += other.total
-        self._worst = heapq.nlargest(MAX_EXAMPLES, [*self._worst, *other._worst])[::-1]
-
-    @property
-    def rpcs(self) -> tuple[int, ...]:
-        """Numbers, the worst first."""
-        return tuple(-number for _, number, _ in sorted(self._worst, reverse=True))
-
-    @property
-    def frames(self) -> tuple[int, ...]:
-        return tuple(frame for _, _, frame in sorted(self._worst, reverse=True) if frame)
 
 
 class Unanswered(NamedTuple):
@@ -112,14 +72,38 @@ class Larger:
     threshold: int = 0
 
 
-class Sums(NamedTuple):
+class Sums:
     """One of ``MEASURES`` for each of ``BINS`` intervals of time."""
 
-    calls: NDArray[np.float64]
-    latency: NDArray[np.float64]
-    reads: NDArray[np.float64]
-    server: NDArray[np.float64]
-    writes: NDArray[np.float64]
+    __slots__ = ("_index", "_sums")
+
+    def __init__(self, sums: Sequence[NDArray[np.float64]], index: int) -> None:
+        """``sums``: of all groups, a table for each measure."""
+        self._sums, self._index = sums, index
+
+    @property
+    def calls(self) -> NDArray[np.float64]:
+        return self._of(0)
+
+    @property
+    def latency(self) -> NDArray[np.float64]:
+        return self._of(1)
+
+    @property
+    def reads(self) -> NDArray[np.float64]:
+        return self._of(2)
+
+    @property
+    def server(self) -> NDArray[np.float64]:
+        return self._of(3)
+
+    @property
+    def writes(self) -> NDArray[np.float64]:
+        return self._of(4)
+
+    def _of(self, measure: int) -> NDArray[np.float64]:
+        row: NDArray[np.float64] = self._sums[measure][self._index]
+        return row
 
 
 class RpcFacts:
@@ -137,7 +121,7 @@ class RpcFacts:
         self.recalls: list[Recall] = []
         self._recalled: dict[tuple[str, bytes | None], list[Recall]] = {}
         """By client and delegation: those that were not returned yet."""
-        self._reader = FieldReader()
+        self._reader: FieldReader | None = None
         self.chunked = 0
         """Messages of which something came through a chunk."""
         self.larger: dict[tuple[int, int], Larger] = defaultdict(Larger)
@@ -151,7 +135,7 @@ class RpcFacts:
         """The same by procedure and connection, without those that stand for others."""
         self._others: dict[bool, int] = {}
         """Of these the index, by whether the calls are backward."""
-        self._sums = np.zeros((len(MEASURES), MAX_GROUPS + 2, BINS))
+        self._sums = [np.zeros((MAX_GROUPS + 2, BINS)) for _ in MEASURES]
         """Those of others, both ways, included; memory is taken only where something is counted."""
         self.watch: Watch | None = None
         """Is given the calls outstanding on any connection, over time: as that of ``CallsOutstanding``."""
@@ -177,7 +161,7 @@ class RpcFacts:
 
     def groups(self) -> dict[tuple[int, ProcedureKey], Sums]:
         """By connection and procedure; connection 0 is all that were too many to be counted one by one."""
-        return {key: Sums(*self._sums[:, index]) for key, index in self._groups.items()}
+        return {key: Sums(self._sums, index) for key, index in self._groups.items()}
 
     def at_limit(self) -> dict[tuple[int, bool], AtLimit]:
         """By connection and whether the calls are backward.  Ends the count."""
@@ -229,24 +213,23 @@ class RpcFacts:
         cells = (index - low) * BINS + bins
         shape = high - low, BINS
         size = shape[0] * BINS
-        self._sums[0, low:high] += np.bincount(cells, minlength=size).reshape(shape)
-        for at, column in enumerate((latencies, reads, server, writes), 1):
+        calls, *others = self._sums
+        calls[low:high] += np.bincount(cells, minlength=size).reshape(shape)
+        for sums, column in zip(others, (latencies, reads, server, writes), strict=True):
             if some(column):
-                self._sums[at, low:high] += np.bincount(cells, column, size).reshape(shape)
+                sums[low:high] += np.bincount(cells, column, size).reshape(shape)
 
     def _bins(self, times: Int64s) -> Int64s:
         if not self.start:
             self.start = int(times.min())
         span = int(times.max()) - self.start
         if span >= BINS * self.width:
-            # Of what is left of many halves in a row, each takes half the time of the one before.
-            sums = self._sums[:, : len(self._groups)]
+            halvings = 0
             while span >= BINS * self.width:
-                if sums.shape[2] > 1:
-                    sums = sums[:, :, ::2] + sums[:, :, 1::2]
                 self.width *= 2
-            self._sums[:, : sums.shape[1], : sums.shape[2]] = sums
-            self._sums[:, : sums.shape[1], sums.shape[2] :] = 0
+                halvings += 1
+            for sums in self._sums:
+                _halve(sums[: len(self._groups)], halvings)
         return np.maximum(0, (times - self.start) // self.width)
 
     def _group(self, number: int, key: ProcedureKey) -> int:
@@ -286,6 +269,11 @@ class RpcFacts:
                 del self._recalled[place]
 
     def _delegation(self, rpc: Rpc) -> bytes | None:
+        if self._reader is None:
+            # Few captures have a recall; what reads it takes long to load.
+            from ..rpcrdma.rpc_fields import FieldReader
+
+            self._reader = FieldReader()
         stateid = self._reader.fields(rpc).stateid
         return None if stateid is None else stateid[4:]
 
@@ -453,3 +441,15 @@ class RpcFacts:
         kept = [(places, calls, ~np.isin(places, gone)) for places, calls in self._calls]
         self._calls = [(places[there], calls[:, there]) for places, calls, there in kept if there.any()]
         self._calls_waiting = sum(len(places) for places, _ in self._calls)
+
+
+def _halve(sums: NDArray[np.float64], times: int) -> None:
+    """Put each two bins together, again and again."""
+    if not sums.any():
+        return
+    # Of what is left of many halves in a row, each takes half the time of the one before.
+    halves = sums
+    for _ in range(min(times, BINS.bit_length() - 1)):
+        halves = halves[:, ::2] + halves[:, 1::2]
+    sums[:, : halves.shape[1]] = halves
+    sums[:, halves.shape[1] :] = 0

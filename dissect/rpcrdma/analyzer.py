@@ -159,8 +159,8 @@ class Analyzer:
     def outstanding(self) -> Iterator[Rpc]:
         """Calls without a reply so far, of which no Rpc has ended: what they are called is not read yet."""
         for dispatcher in self._dispatchers.values():
-            for calls in dispatcher.matching.calls:
-                for rpcs in calls.values():
+            for direction in dispatcher.matching.directions:
+                for rpcs in direction.calls.values():
                     yield from rpcs
 
     def health(self, number: int) -> TransportHealth:
@@ -252,7 +252,7 @@ class Analyzer:
     def _calling(self, connection: Connection) -> bool:
         """It has open calls."""
         dispatcher = self._dispatchers.get(connection.number)
-        return dispatcher is not None and any(dispatcher.matching.outstanding)
+        return dispatcher is not None and dispatcher.matching.outstanding > 0
 
     def _evict(self) -> Sequence[Rpc]:
         """Evict connections, so that memory does not grow with time; gives the Rpcs that thereby ended."""
@@ -273,7 +273,7 @@ class Analyzer:
             dispatcher = self._dispatchers.pop(connection.number, None)
             undecoded = unplaced = calls = 0
             if dispatcher is not None:
-                calls = sum(dispatcher.matching.outstanding)
+                calls = dispatcher.matching.outstanding
                 dispatcher.finish()
                 undecoded, unplaced = len(dispatcher.undecoded), dispatcher.matching.unplaced_count
             self.evicted.add(conversation, undecoded, unplaced, calls)
@@ -317,6 +317,7 @@ class Analyzer:
         for number, dispatcher in sorted(self._dispatchers.items()):
             self._numbers.place = LATE + number
             dispatcher.finish()
+            dispatcher.matching.release()
         return [*self._collect()]
 
     def _take(self, events: Sequence[Event]) -> None:

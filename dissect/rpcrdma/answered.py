@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -31,6 +31,22 @@ class RpcNumbers:
         return self.last
 
 
+class _Batch:
+    """What is answered in a batch, while it happens."""
+
+    __slots__ = ("next", "next_single", "now", "orders", "singly", "xids")
+
+    def __init__(self, orders: Int64s, xids: Int64s) -> None:
+        """Of the plain replies: places in the order of events, and XIDs."""
+        self.orders, self.xids = orders, xids
+        self.singly: list[tuple[int, int, int]] = []
+        """Place, XID and number of those that come one by one in the meantime."""
+        self.next = self.next_single = 0
+        """The first of either that is not sorted in."""
+        self.now = 0
+        """The place of the event that happens."""
+
+
 class AnsweredXids:
     """Of one direction: the numbers of the RPCs that were answered last, by XID; of each XID the latest.
 
@@ -38,7 +54,7 @@ class AnsweredXids:
     sorted in only then.
     """
 
-    __slots__ = ("_known", "_later", "_maximum", "_next", "_next_single", "_singly", "_waiting", "now")
+    __slots__ = ("_batch", "_known", "_later", "_maximum")
 
     def __init__(self, maximum: int = MAX_ANSWERED) -> None:
         """``maximum``: XIDs that are remembered."""
@@ -46,21 +62,13 @@ class AnsweredXids:
         self._known: Mapping[int, int] = _NOTHING
         self._later: tuple[Int64s, ...] = ()
         """What was answered after all of ``_known``: arrays of XIDs over numbers."""
-        self._waiting: tuple[list[int], list[int]] | None = None
-        """Of the batch's plain replies, while its other events happen: places in the order of events, and XIDs."""
-        self._singly: Sequence[tuple[int, int, int]] = ()
-        """Place, XID and number of those that came one by one in the meantime."""
-        self._next = self._next_single = 0
-        """The first of either that is not in ``_known``."""
-        self.now = 0
-        """The place of the event that happens."""
+        self._batch: _Batch | None = None
+        """That happens."""
 
     def add(self, xid: int, number: int) -> None:
         """It was answered now."""
-        if self._waiting is not None:
-            if not isinstance(self._singly, list):
-                self._singly = []
-            self._singly.append((self.now, xid, number))
+        if self._batch is not None:
+            self._batch.singly.append((self._batch.now, xid, number))
             return
         if self._later:
             self._sort_in()
@@ -70,8 +78,8 @@ class AnsweredXids:
         """The number of the RPC, where it is among the last."""
         if self._later:
             self._sort_in()
-        if self._waiting is not None:
-            self._merge(self.now)
+        if self._batch is not None:
+            self._merge(self._batch, self._batch.now)
         return self._known.get(xid)
 
     def __contains__(self, xid: int) -> bool:
@@ -79,29 +87,30 @@ class AnsweredXids:
 
     def begin(self, orders: Int64s, xids: Int64s) -> None:
         """Plain replies of this batch: their places, ascending, and XIDs, none of which will be asked for in it."""
-        self._waiting = orders.tolist(), xids.tolist()
+        self._batch = _Batch(orders, xids)
+
+    def reached(self, place: int) -> None:
+        """The place of the event that happens now."""
+        if self._batch is not None:
+            self._batch.now = place
 
     def end(self, numbers: Int64s) -> None:
         """The batch is over; ``numbers`` of the same."""
-        assert self._waiting is not None
-        orders, xids = self._waiting
-        if self._next or self._next_single:
-            self._merge(1 << 62)
+        batch, self._batch = self._batch, None
+        assert batch is not None
+        if batch.next or batch.next_single:
+            self._merge(batch, 1 << 62)
             self._known = {
                 xid: int(numbers[-1 - number]) if number < 0 else number for xid, number in self._known.items()
             }
-        elif self._singly:
-            singly = np.array(self._singly, np.int64)
-            places = np.concatenate((np.array(orders, np.int64), singly[:, 0])).argsort(kind="stable")
+        elif batch.singly:
+            singly = np.array(batch.singly, np.int64)
+            places = np.concatenate((batch.orders, singly[:, 0])).argsort(kind="stable")
             self.extend(
-                np.concatenate((np.array(xids, np.int64), singly[:, 1]))[places],
-                np.concatenate((numbers, singly[:, 2]))[places],
+                np.concatenate((batch.xids, singly[:, 1]))[places], np.concatenate((numbers, singly[:, 2]))[places]
             )
         else:
-            self.extend(np.array(xids, np.int64), numbers)
-        self._waiting = None
-        self._singly = ()
-        self._next = self._next_single = 0
+            self.extend(batch.xids, numbers)
 
     def extend(self, xids: Int64s, numbers: Int64s) -> None:
         """They were answered one after the other."""
@@ -124,19 +133,18 @@ class AnsweredXids:
         for xid, number in zip(xids.tolist(), numbers.tolist(), strict=True):
             self._add(xid, number)
 
-    def _merge(self, now: int) -> None:
+    def _merge(self, batch: _Batch, now: int) -> None:
         """Sort in what was answered up to ``now``; plain ones with a negative number, which ``end`` knows."""
-        assert self._waiting is not None
-        orders, xids = self._waiting
+        orders, singly = batch.orders, batch.singly
         while True:
-            plain = orders[self._next] if self._next < len(orders) else now + 1
-            single = self._singly[self._next_single][0] if self._next_single < len(self._singly) else 1 << 63
+            plain = int(orders[batch.next]) if batch.next < len(orders) else now + 1
+            single = singly[batch.next_single][0] if batch.next_single < len(singly) else 1 << 63
             if single < plain and single <= now:
-                self._add(*self._singly[self._next_single][1:])
-                self._next_single += 1
+                self._add(*singly[batch.next_single][1:])
+                batch.next_single += 1
             elif plain <= now:
-                self._add(xids[self._next], -1 - self._next)
-                self._next += 1
+                self._add(int(batch.xids[batch.next]), -1 - batch.next)
+                batch.next += 1
             else:
                 return
 

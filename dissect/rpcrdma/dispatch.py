@@ -191,7 +191,7 @@ class Dispatcher:
 
     def _other_version(self, sender: int, header: TransportHeader, data: bytes, length: int) -> TransportHeader | None:
         """The header of a reply whose rdma_vers is not its call's, in the layout of the call's version; else None."""
-        calls = self.matching.calls[1 - sender].get(header.xid)
+        calls = self.matching.directions[1 - sender].calls.get(header.xid)
         call = calls[0].call if calls else None
         if call is None or call.header.version not in (1, 2) or call.header.version == header.version:
             return None
@@ -222,7 +222,7 @@ class Dispatcher:
 
     def _error(self, sender: int, message: Message) -> bool:
         """An RDMA_ERROR; True where it answers no call, but an option."""
-        calls = self.matching.calls[1 - sender].get(message.header.xid)
+        calls = self.matching.directions[1 - sender].calls.get(message.header.xid)
         earlier = calls[0].call if calls else self.undirected[1 - sender].get(message.header.xid)
         if message.header.error == ERR_VERS:
             self.matching.settled = 0
@@ -250,7 +250,7 @@ class Dispatcher:
             return False  # whatever its direction word says: a call would have a Read list
         if header.direction is not None:
             return header.direction == CALL
-        if header.xid in self.matching.calls[1 - sender]:
+        if header.xid in self.matching.directions[1 - sender].calls:
             if procedure != RDMA_NOMSG or header.problem:
                 self.matching.doubt(1 - sender, header.xid)
             return False
@@ -261,7 +261,7 @@ class Dispatcher:
 
     def _returns_reply_chunk(self, sender: int, header: TransportHeader) -> bool:
         """It returns the Reply chunk of an open call, so it is a reply, whatever else it carries."""
-        calls = self.matching.calls[1 - sender].get(header.xid)
+        calls = self.matching.directions[1 - sender].calls.get(header.xid)
         given = calls[0].call.header.reply if calls and calls[0].call is not None else None
         if given is None or header.reply is None:
             return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..layers.rpcrdma_codes import RDMA_ERROR
-from .answered import MAX_ANSWERED, AnsweredXids
+from .answered import MAX_ANSWERED
 from .conversation import Conversation
 from .listeners import ColumnListener, Listener
 from .memory import REORDERED, AdvertisedMemory, reads_closed, unwritten
@@ -19,10 +19,11 @@ from .outcome import conclude, finish_state, note_version_2
 from .rpcs import DUPLICATE_REPLY, Rpc
 from .unsettled import Unsettled, WaitingReply
 from .xid_reuse import (
+    NO_CALLS,
     NOT_EXPECTED,
     XID_IN_USE,
     XID_USED_AGAIN,
-    DirectionState,
+    Direction,
     choose_call,
     returns_other_memory,
     returns_own_memory,
@@ -55,22 +56,17 @@ class Matching:
     """Of one conversation; fed calls and replies in the order of events."""
 
     __slots__ = (
+        "_answered",
         "_memory",
         "_unsettled",
-        "answered",
-        "calls",
         "columns",
         "conversation",
         "detached",
+        "directions",
         "done",
-        "granted",
-        "in_order",
-        "last_answered",
         "listener",
         "maximum",
         "numbers",
-        "outstanding",
-        "sent",
         "settled",
     )
 
@@ -88,18 +84,9 @@ class Matching:
         self.maximum = maximum
         self._memory: AdvertisedMemory | None = None
         self._unsettled: Unsettled | None = None
-        self.calls: tuple[dict[int, list[Rpc]], ...] = ({}, {})
-        """Open calls by XID, one table per caller."""
-        self.outstanding = [0, 0]
-        self.sent = [0, 0]
-        """Calls so far, by caller."""
-        self.granted: list[int | None] = [None, None]
-        """The latest credit value of the replies, by caller."""
-        self.last_answered = [0, 0]
-        self.in_order = [True, True]
-        """Each reply answered a later call than the reply before it."""
-        self.answered = AnsweredXids(answered), AnsweredXids(answered)
-        """By caller."""
+        self._answered = answered
+        self.directions: tuple[Direction, Direction] = NO_CALLS, NO_CALLS
+        """By caller; to be looked at only, see ``direction``."""
         self.settled = 0
         """The version in which the server answers."""
         self.detached = 0
@@ -107,6 +94,19 @@ class Matching:
         self.listener: Listener | None = None
         self.columns: ColumnListener | None = None
         """The same, where it takes plain RPCs in columns."""
+
+    def direction(self, caller: int) -> Direction:
+        """The calls of one end, to be changed.  Made when first asked for: hardly any connection has backward calls."""
+        one = self.directions[caller]
+        if one is NO_CALLS:
+            one = Direction(self._answered)
+            self.directions = (self.directions[0], one) if caller else (one, self.directions[1])
+        return one
+
+    @property
+    def outstanding(self) -> int:
+        """Calls without a reply, of both ends."""
+        return sum([one.outstanding for one in self.directions])
 
     @property
     def known_memory(self) -> AdvertisedMemory | None:
@@ -192,8 +192,8 @@ class Matching:
     def detach(self, before: int) -> None:
         """Calls open since before that time (ns) hold their own bytes, not the batches they came in."""
         last = self.detached
-        for table in self.calls:
-            for rpcs in table.values():
+        for direction in self.directions:
+            for rpcs in direction.calls.values():
                 for rpc in rpcs:
                     if rpc.number > self.detached and rpc.call is not None and rpc.call.time < before:
                         rpc.detach()
@@ -224,20 +224,25 @@ class Matching:
 
     def finish_calls(self) -> None:
         """The connection is over: end the calls without a reply."""
-        for caller in (0, 1):
+        for caller, direction in enumerate(self.directions):
             if self._memory is not None:
                 self._memory.release(caller)
-            for rpcs in self.calls[caller].values():
+            for rpcs in direction.calls.values():
                 for rpc in rpcs:
                     self._conclude(rpc)
-            self.calls[caller].clear()
-            self.outstanding[caller] = 0
+            if direction is not NO_CALLS:
+                direction.calls.clear()
+                direction.outstanding = 0
             if self._memory is not None:
                 self._memory.clear(caller)
 
+    def release(self) -> None:
+        """No message comes any more."""
+        self.directions = NO_CALLS, NO_CALLS
+
     def doubt(self, caller: int, xid: int) -> None:
         """Open calls whose reply is taken for theirs by its XID alone."""
-        for rpc in self.calls[caller][xid]:
+        for rpc in self.directions[caller].calls[xid]:
             rpc.notes += (BY_XID_ALONE,)
 
     def call(self, sender: int, message: Message) -> None:
@@ -247,16 +252,17 @@ class Matching:
             self.conversation.note_requested(header.credits)
         if header.reads or header.writes or header.reply:
             self.memory.advertise(sender, rpc, header)
-        self.sent[sender] += 1
-        rpc.order = self.sent[sender]
-        table = self.calls[sender]
-        if header.xid in table:
-            self._use_again(sender, rpc, table[header.xid])
+        direction = self.direction(sender)
+        direction.sent += 1
+        rpc.order = direction.sent
+        same = direction.calls.get(header.xid)
+        if same is not None:
+            self._use_again(sender, rpc, same)
         else:
-            table[header.xid] = [rpc]
-        self.outstanding[sender] += 1
+            direction.calls[header.xid] = [rpc]
+        direction.outstanding += 1
         # The limit is never below ``maximum``, and takes longer to find.
-        if self.outstanding[sender] > self.maximum and self.outstanding[sender] > self._limit:
+        if direction.outstanding > self.maximum and direction.outstanding > self._limit:
             self._evict_oldest(sender)
         if self.listener is not None:
             self.listener.call_sent(rpc)
@@ -281,25 +287,26 @@ class Matching:
         return self.maximum if granted is None else max(self.maximum, min(MAX_OUTSTANDING, 2 * granted[1]))
 
     def _evict_oldest(self, caller: int) -> None:
-        oldest = next(iter(self.calls[caller].values()))[0]
+        oldest = next(iter(self.directions[caller].calls.values()))[0]
         self._close(caller, oldest)
         self._conclude(oldest)
 
     def _close(self, caller: int, rpc: Rpc) -> None:
         """The call is no longer open, and neither is the memory it advertised."""
-        same = self.calls[caller][rpc.xid]
+        direction = self.directions[caller]
+        same = direction.calls[rpc.xid]
         if len(same) == 1:
-            del self.calls[caller][rpc.xid]
+            del direction.calls[rpc.xid]
         else:
             same.remove(rpc)
-        self.outstanding[caller] -= 1
+        direction.outstanding -= 1
         if rpc.chunks:
             self.memory.withdraw(caller, rpc)
 
     def _answered_early(self, unsettled: Unsettled, sender: int, rpc: Rpc) -> None:
         """A capture may show a reply just before its call; a second reply to an earlier call is none of this one."""
         assert rpc.call is not None
-        if rpc.xid in self.answered[1 - sender]:
+        if rpc.xid in self.directions[1 - sender].answered:
             return
         for index, (replier, message, *_) in enumerate(unsettled.replies):
             near = rpc.call.operation.first_frame - message.frame <= REORDERED
@@ -311,10 +318,10 @@ class Matching:
 
     def reply(self, sender: int, message: Message) -> None:
         header = message.header
-        candidates = self.calls[1 - sender].get(header.xid)
+        candidates = self.directions[1 - sender].calls.get(header.xid)
         if not candidates:
             self._doubt_earlier(sender, header.xid)
-            self._wait(WaitingReply(sender, message, self.answered[1 - sender].get(header.xid)))
+            self._wait(WaitingReply(sender, message, self.directions[1 - sender].answered.get(header.xid)))
         elif (
             (header.writes or header.reply)
             # Where no packet is missing the server returns the wrong memory, and its reply keeps its place.
@@ -349,9 +356,9 @@ class Matching:
     def _answer(self, sender: int, message: Message, candidates: list[Rpc]) -> None:
         """The reply is to one of these open calls."""
         header = message.header
-        caller, doubtful = 1 - sender, False
+        direction, doubtful = self.directions[1 - sender], False
         if len(candidates) > 1:
-            rpc, doubtful = self._choose(caller, candidates, message)
+            rpc, doubtful = self._choose(direction, candidates, message)
         else:
             rpc = candidates[0]
         if NOT_EXPECTED in rpc.notes:
@@ -359,17 +366,17 @@ class Matching:
             self._contradict(rpc)
         if header.credits is not None:
             if header.procedure != RDMA_ERROR:
-                self.granted[caller] = header.credits
+                direction.granted = header.credits
             if sender == 1:
                 self.conversation.note_granted(header.credits)
-        if rpc.order < self.last_answered[caller]:
-            self.in_order[caller] = False
-        self.last_answered[caller] = rpc.order
+        if rpc.order < direction.last_answered:
+            direction.in_order = False
+        direction.last_answered = rpc.order
         rpc.reply = message
         if rpc.chunks:
             self.memory.returned(rpc, header)
         self._close(1 - sender, rpc)
-        self.answered[caller].add(rpc.xid, rpc.number)
+        direction.answered.add(rpc.xid, rpc.number)
         if self.listener is not None:
             self.listener.reply_sent(rpc)
         if doubtful:
@@ -414,10 +421,9 @@ class Matching:
                 waiting.append(rpc)
         unsettled.unwritten = waiting
 
-    def _choose(self, caller: int, candidates: list[Rpc], message: Message) -> tuple[Rpc, bool]:
+    def _choose(self, direction: Direction, candidates: list[Rpc], message: Message) -> tuple[Rpc, bool]:
         """The call that a reply answers, of several with its XID, and whether a reply to another may contradict it."""
-        state = DirectionState(self.outstanding[caller], self.granted[caller], self.sent[caller], self.in_order[caller])
-        rpc, evidence, certain = choose_call(candidates, message, state)
+        rpc, evidence, certain = choose_call(candidates, message, direction)
         if evidence:
             rpc.notes += (f"{MATCHED_AMONG} {len(candidates)} calls with its XID by {evidence}",)
             for one in candidates:
@@ -454,13 +460,13 @@ class Matching:
         caller, xid = 1 - sender, message.header.xid
         candidates = [
             rpc
-            for rpc in self.calls[caller].get(xid, ())
+            for rpc in self.directions[caller].calls.get(xid, ())
             if rpc.call is not None and rpc.call.operation.first_frame < message.frame
         ]
         if candidates and not self._requests_missing(caller):
             self._answer(sender, message, candidates)  # It returns the wrong memory.
             return
-        number = candidates[0].number if candidates else self.answered[caller].get(xid)
+        number = candidates[0].number if candidates else self.directions[caller].answered.get(xid)
         note = f"RPC {number} has this XID, but did not offer the memory that this reply returns: its call is missing"
         self._no_call(sender, message, None, () if number is None else (note,))
 

@@ -136,16 +136,16 @@ class Negotiation:
 
     requested: VersionUse | None = None
     """The first message of the client."""
-    answers: list[VersionUse] = field(default_factory=list)
+    answers: tuple[VersionUse, ...] = ()
     """The first message of the server that is no error, and each later one in another version than that before it."""
-    refusals: list[VersionRefusal] = field(default_factory=list)
+    refusals: tuple[VersionRefusal, ...] = ()
     continued: VersionUse | None = None
     """The first message of the client after the first refusal."""
-    announcements: list[Announcement] = field(default_factory=list)
+    announcements: tuple[Announcement, ...] = ()
     nochange: Mapping[int, tuple[int, frozenset[int]]] = field(default_factory=lambda: _NOTHING)
     """Endpoint -> frame of its ROPT_INITXCH, and the characteristics it does not expect to change."""
-    requests: list[CharacteristicRequest] = field(default_factory=list)
-    option_refusals: list[OptionRefusal] = field(default_factory=list)
+    requests: tuple[CharacteristicRequest, ...] = ()
+    option_refusals: tuple[OptionRefusal, ...] = ()
     overflow: int = 0
     """Frame of the first thing that could not be kept; from there on nothing is known.  0: all was kept."""
     _options: tuple[dict[int, tuple[int, int | None]], ...] | None = None
@@ -168,7 +168,7 @@ class Negotiation:
             if self.refused and self.continued is None:
                 self.continued = this
         elif header.procedure != RDMA_ERROR and sound(header) and self.settled != header.version:
-            self._keep(self.answers, this, message.frame)
+            self.answers = self._with(self.answers, this, message.frame)
         return 0 if self.refused and self.continued is None else self.settled
 
     def note_error(self, sender: int, message: Message, call: Message | None) -> bool:
@@ -181,7 +181,7 @@ class Negotiation:
             refused = 2, earlier[0]
         if header.error == ERR_VERS:
             low, high = header.supported or (None, None)
-            self._keep(
+            self.refusals = self._with(
                 self.refusals,
                 VersionRefusal(
                     message.frame,
@@ -200,7 +200,8 @@ class Negotiation:
             del self._options[1 - sender][header.xid]
             frame, option = earlier
             if header.error == ERR_INVAL_OPTION and option is not None:
-                self._keep(self.option_refusals, OptionRefusal(message.frame, sender, option, frame), message.frame)
+                refusal = OptionRefusal(message.frame, sender, option, frame)
+                self.option_refusals = self._with(self.option_refusals, refusal, message.frame)
             request = self._request(1 - sender, header.xid)
             if request is not None:
                 request.refused_frame = message.frame
@@ -226,9 +227,8 @@ class Negotiation:
             chosen = frozenset(noun.start[at].which for at in noun.nochange if at < len(noun.start))
             self.nochange = {**self.nochange, sender: (frame, chosen)}
         elif isinstance(noun, ReqXch):
-            self._keep(
-                self.requests, CharacteristicRequest(frame, sender, header.xid, noun.want, not noun.problem), frame
-            )
+            request = CharacteristicRequest(frame, sender, header.xid, noun.want, not noun.problem)
+            self.requests = self._with(self.requests, request, frame)
         elif isinstance(noun, RespXch):
             if not self._answer(sender, frame, header.xid, noun) and not noun.problem:
                 return "it answers no request that was seen"
@@ -240,7 +240,9 @@ class Negotiation:
 
     def _announce(self, frame: int, endpoint: int, item: Characteristic, by: str) -> None:
         announcement = Announcement(frame, endpoint, item, by)
-        if self._keep(self.announcements, announcement, frame):
+        before = self.announcements
+        self.announcements = self._with(before, announcement, frame)
+        if self.announcements is not before:
             if self._latest is None:
                 self._latest = {}
             insort(self._latest.setdefault((endpoint, item.which), []), announcement, key=_frame)
@@ -276,12 +278,12 @@ class Negotiation:
                         request.cleared[position] = frame
                         return
 
-    def _keep(self, kept: list[_Kept], one: _Kept, frame: int) -> bool:
+    def _with(self, kept: tuple[_Kept, ...], one: _Kept, frame: int) -> tuple[_Kept, ...]:
+        """``kept`` and one more; itself where there are too many."""
         if len(kept) < MAX_KEPT:
-            kept.append(one)
-            return True
+            return *kept, one
         self.overflow = self.overflow or frame
-        return False
+        return kept
 
     # Read
 

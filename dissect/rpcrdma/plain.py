@@ -181,7 +181,7 @@ class PlainWay:
         counts = np.bincount(columns.link, minlength=len(links)).tolist()
         for place, link in enumerate(links):
             matching = self._dispatcher(link).matching
-            before = max(matching.outstanding) + len(sends.get(link.connection.number, ()))
+            before = max(one.outstanding for one in matching.directions) + len(sends.get(link.connection.number, ()))
             if before + counts[place] <= matching.maximum:
                 continue
             mine = (columns.link == place).nonzero()[0]
@@ -224,9 +224,9 @@ class PlainWay:
         """Connection, sender and XID of open calls and of Sends that are in no run."""
         keys: list[int] = []
         for place, link in enumerate(links):
-            for caller, table in enumerate(self._dispatcher(link).matching.calls):
+            for caller, calls in enumerate(self._dispatcher(link).matching.directions):
                 direction = (place << 1 | caller) << 32
-                keys += [direction | xid for xid in table]
+                keys += [direction | xid for xid in calls.calls]
             for _, operation in sends.get(link.connection.number, ()):
                 data, start, _ = operation.payload.first()
                 if operation.start_known:

@@ -162,7 +162,7 @@ class PlainDirection:
     def __init__(self, matching: Matching, rows: Rows) -> None:
         """``rows``: RPC rows in the order of calls."""
         self._matching = matching
-        self._caller = caller = int(rows["caller"][0])
+        self._direction = matching.direction(int(rows["caller"][0]))
         self._calls: Int64s = rows["call_frame"].astype(np.int64)
         self._ranks: Int64s = rows["reply_frame"].argsort()
         """Of the calls that were answered, in the order of replies."""
@@ -175,10 +175,10 @@ class PlainDirection:
         self._backwards: Int64s = np.append(0, np.cumsum(self._ranks[1:] < self._ranks[:-1]))
         """How many replies up to each answer an earlier call than the one before them."""
         self._called = self._answered = 0
-        self._first = self._sent = matching.sent[caller]
+        self._first = self._sent = self._direction.sent
         self._others: list[int] = []
         """Places of the direction's other calls in the order of events."""
-        matching.answered[caller].begin(self._answers, answers["xid"].astype(np.int64))
+        self._direction.answered.begin(self._answers, answers["xid"].astype(np.int64))
         if matching.columns is not None:
             matching.columns.plain_begins(rows, answers)
 
@@ -187,29 +187,29 @@ class PlainDirection:
 
     def advance(self, place: int) -> None:
         """What happens next is at ``place`` in the order of events: all before it has happened."""
-        self._matching.answered[self._caller].now = place
+        self._direction.answered.reached(place)
         called, answered = bisect_right(self._call_frames, place), bisect_right(self._answer_frames, place)
         if called != self._called or answered != self._answered:
             self._advance(called, answered)
 
     def _advance(self, called: int, answered: int) -> None:
-        matching, caller = self._matching, self._caller
+        matching, direction = self._matching, self._direction
         if matching.columns is not None:
             matching.columns.plain_advanced(called, answered)
-        matching.sent[caller] += called - self._called
-        matching.outstanding[caller] += called - self._called - (answered - self._answered)
+        direction.sent += called - self._called
+        direction.outstanding += called - self._called - (answered - self._answered)
         if answered > self._answered:
             first, last = self._answered, answered - 1
-            if self._order(first) < matching.last_answered[caller] or self._backwards[last] > self._backwards[first]:
-                matching.in_order[caller] = False
-            matching.last_answered[caller] = self._order(last)
-            matching.granted[caller] = int(self._granted[last])
+            if self._order(first) < direction.last_answered or self._backwards[last] > self._backwards[first]:
+                direction.in_order = False
+            direction.last_answered = self._order(last)
+            direction.granted = int(self._granted[last])
         self._called, self._answered = called, answered
-        self._sent = matching.sent[caller]
+        self._sent = direction.sent
 
     def happened(self, place: int) -> None:
         """The event at ``place`` did."""
-        sent = self._matching.sent[self._caller]
+        sent = self._direction.sent
         self._others += [place] * (sent - self._sent)
         self._sent = sent
 
@@ -226,6 +226,6 @@ class PlainDirection:
 
     def settle(self, rows: Rows, plain: PlainRpcs) -> None:
         """``rows``: those of its RPCs, in the order of calls, with their numbers."""
-        self._matching.answered[self._caller].end(rows["number"][self._ranks])
+        self._direction.answered.end(rows["number"][self._ranks])
         if self._matching.columns is not None:
             self._matching.columns.plain_ended(rows, plain)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from ..layers.characteristics_codes import OPTIONS
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL
 from ..onc import rpc_header as rpc
@@ -98,13 +100,19 @@ class Recogniser:
         self.conversation.protocol = "rpcrdma"
         if self._private_data() and "private data" not in words and "forced" not in words:
             words = ("private data", *words)
-        self.conversation.recognised_by = words
+        self.conversation.recognised_by = _shared(words)
 
     def _reject(self) -> None:
         self.conversation.protocol = "other"
         self.conversation.protocol_name = FOREIGN_PORTS.get(self.conversation.connection.service_port or 0, "")
         if self.internet and self.internet == self.misfits and not self.valid:
             self.conversation.protocol_name = IPOIB
+
+
+@cache
+def _shared(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The same words: most connections are recognised by them."""
+    return words
 
 
 def _is_ipoib(header: TransportHeader) -> bool:

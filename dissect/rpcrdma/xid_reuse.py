@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..layers.rpcrdma_codes import RDMA_ERROR
+from .answered import AnsweredXids
 from .messages import Message, TransportHeader, WriteChunk
 from .rpcs import Rpc
 
@@ -25,17 +26,30 @@ MANY_ANSWERED = 16
 """Later calls answered, in order, after which the reply to an earlier one is not expected."""
 
 
-class DirectionState(NamedTuple):
-    """What is known of the calls of one direction when a reply comes."""
+class Direction:
+    """What is known of the calls of one end."""
 
-    outstanding: int
-    """Calls without a reply, those with this XID included."""
-    granted: int | None
-    """The latest credit value of the replies."""
-    sent: int
-    """Calls so far."""
-    in_order: bool
-    """Each reply so far answered a later call than the reply before it."""
+    __slots__ = ("answered", "calls", "granted", "in_order", "last_answered", "outstanding", "sent")
+
+    def __init__(self, answered: int = 0) -> None:
+        """``answered``: XIDs of answered calls that are remembered."""
+        self.calls: dict[int, list[Rpc]] = {}
+        """Those without a reply, by XID."""
+        self.outstanding = 0
+        """How many these are."""
+        self.granted: int | None = None
+        """The latest credit value of the replies."""
+        self.sent = 0
+        """Calls so far."""
+        self.last_answered = 0
+        """Which of these the last reply answered."""
+        self.in_order = True
+        """Each reply so far answered a later call than the reply before it."""
+        self.answered = AnsweredXids(answered)
+
+
+NO_CALLS = Direction()
+"""Stands for an end that has sent none, and takes none."""
 
 
 class ReplyChoice(NamedTuple):
@@ -46,7 +60,7 @@ class ReplyChoice(NamedTuple):
     """The evidence is in the reply; else a reply to the others was not expected."""
 
 
-def choose_call(calls: Sequence[Rpc], reply: Message, state: DirectionState) -> ReplyChoice:
+def choose_call(calls: Sequence[Rpc], reply: Message, direction: Direction) -> ReplyChoice:
     """One of ``calls``, which are open, have the reply's XID, and are in the order in which they were sent."""
     left = list(calls)
     for evidence, fits in _EVIDENCE:
@@ -57,12 +71,12 @@ def choose_call(calls: Sequence[Rpc], reply: Message, state: DirectionState) -> 
     latest = left[-1]
     earlier = left[-2]
     assert latest.call is not None and earlier.call is not None
-    if state.granted is not None and state.outstanding > max(1, state.granted):
+    if direction.granted is not None and direction.outstanding > max(1, direction.granted):
         return ReplyChoice(latest, "the grant, which does not allow both to be outstanding")
     if reply.time - earlier.call.time > GIVEN_UP and reply.time - latest.call.time < GIVEN_UP:
         return ReplyChoice(latest, f"the time since the other, {(reply.time - earlier.call.time) // 1_000_000_000} s")
-    answered = state.sent - earlier.order - state.outstanding
-    if state.in_order and answered >= MANY_ANSWERED:
+    answered = direction.sent - earlier.order - direction.outstanding
+    if direction.in_order and answered >= MANY_ANSWERED:
         return ReplyChoice(latest, f"the order of replies: {answered} calls after the other were answered, in order")
     return ReplyChoice(left[0], "")
 

@@ -117,7 +117,7 @@ class Connection:
     """Packets whose headers the capture truncates, and FPDUs that failed a check: what they did is not known."""
     unread_messages: Pair = NONE_OF_EITHER
     """Sends whose transport header the capture truncates, counted by the layer that decodes it."""
-    damaged: list[tuple[int, int]] = field(default_factory=list)
+    damaged: Sequence[tuple[int, int]] = ()
     """Frame and time, ns, of packets that failed their ICRC, so that their receiver dropped them; the first of them."""
     unplaced_reads: Pair = NONE_OF_EITHER
     """Bytes of Read responses whose request is not in the capture, by the endpoint that issues Reads."""
@@ -125,7 +125,7 @@ class Connection:
     """Bytes of RDMA Writes whose first packet, which has the address, is not in the capture; by sender."""
     contradicted: tuple[Sequence[int], Sequence[int]] = ((), ())
     """Frames of either endpoint that retransmit with other bytes than before; the first of them."""
-    reused_psns: list[ReusedPsn] = field(default_factory=list)
+    reused_psns: Sequence[ReusedPsn] = ()
     """The first of them."""
     ledgers: tuple[SenderLedger, SenderLedger] = field(default_factory=lambda: (SenderLedger(), SenderLedger()))
     """What either endpoint retransmitted."""

@@ -88,9 +88,8 @@ class DetachedMessages:
                 self.assembly.reused[psn] = one.frame
                 if len(self.connection.reused_psns) < MAX_REUSED:
                     verbs = opcodes.verb(opcode), opcodes.verb(one.opcode)
-                    self.connection.reused_psns.append(
-                        ReusedPsn(frame, self.sender, psn, verbs[0], one.frame, verbs[1])
-                    )
+                    reused = ReusedPsn(frame, self.sender, psn, verbs[0], one.frame, verbs[1])
+                    self.connection.reused_psns = *self.connection.reused_psns, reused
             goes_on = not _ENDS[opcode]
         self.deliver(data, rows, psns)
         self._reusing = True

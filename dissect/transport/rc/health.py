@@ -158,7 +158,7 @@ class RcHealth:
         self.answers = Acknowledgements(), Acknowledgements()
         """What endpoint 0 and 1 initiated, and how the other answered."""
         self._delays: RcDelays | None = None
-        self._waiting: list[tuple[_Batch, _Batch]] = []
+        self._waiting: tuple[tuple[_Batch, _Batch], ...] = ()
         """Batches that were not counted yet."""
         self._waiting_packets = 0
 
@@ -180,9 +180,8 @@ class RcHealth:
             if len(self.sent[end].notices):
                 self.sent[end].settle(self.sent[1 - end].marks)
         first, second = split
-        self._waiting.append(
-            (self._queue(0, first[0], second[1], reused[0]), self._queue(1, second[0], first[1], reused[1]))
-        )
+        queues = self._queue(0, first[0], second[1], reused[0]), self._queue(1, second[0], first[1], reused[1])
+        self._waiting += (queues,)
         self._waiting_packets += len(sent[0]) + len(sent[1])
         if self._waiting_packets >= TOGETHER:
             self._count()
@@ -232,7 +231,7 @@ class RcHealth:
 
     def _count(self) -> None:
         """Look at several batches together: a look costs more than a packet."""
-        waiting, self._waiting, self._waiting_packets = self._waiting, [], 0
+        waiting, self._waiting, self._waiting_packets = self._waiting, (), 0
         if not waiting:
             return
         queues = [_joined([batches[end] for batches in waiting]) for end in (0, 1)]
@@ -248,7 +247,7 @@ class RcHealth:
         """PACKET rows of ``sender`` whose invariant CRC is wrong; ``dropped``: by their receiver, for that."""
         known = self.connection.damaged
         if dropped and len(known) < MAX_FAILURES:
-            known += zip(rows["frame"].tolist(), rows["time"].tolist(), strict=True)
+            self.connection.damaged = *known, *zip(rows["frame"].tolist(), rows["time"].tolist(), strict=True)
         sent = self.sent[sender]
         sent.failure_count += len(rows)
         first = rows[: MAX_FAILURES - len(sent.failures)]

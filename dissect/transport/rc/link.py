@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import marshal
+from collections.abc import Sequence
 from operator import itemgetter
 
 from ...arrays import Bytes, Rows, take
 from ...layers import opcodes
 from ..connection import Connection
+from ..operations import Operation
 from ..send_runs import Delivered, SendRun, in_order
 from .health import RcHealth
 from .management import ConnectionRequest
@@ -28,7 +31,8 @@ class RcLink:
         self.connection = connection
         self._queues: tuple[SendQueue, ...] | None = None
         """None before any packet, and where they rest: of a connection that is over few packets come."""
-        self._resting: tuple[Resting, ...] | None = None
+        self._resting: bytes | None = None
+        """Of both, in the least memory."""
         self.health = RcHealth(connection)
         self.request = request
         """The CM REQ, None where none was seen."""
@@ -37,16 +41,17 @@ class RcLink:
         """Disconnected in this batch."""
         self.forgotten = False
         """It was quiet for so long that no repetition is expected."""
-        self.waiting: Delivered = []
+        self.waiting: Sequence[tuple[int, Operation]] = ()
 
     @property
     def queues(self) -> tuple[SendQueue, ...]:
         """Of endpoint 0 and 1."""
         if self._queues is None:
-            connection, resting = self.connection, self._resting
+            connection = self.connection
+            resting = None if self._resting is None else marshal.loads(self._resting)
             self._queues = tuple(
                 [
-                    resumed(connection, sender, resting[sender])
+                    resumed(connection, sender, Resting(*resting[sender]))
                     if resting is not None
                     else SendQueue(connection, sender, connection.endpoints[1 - sender].start_psn)
                     for sender in (0, 1)
@@ -89,26 +94,26 @@ class RcLink:
             delivered = self.queues[sender].feed(data, split[sender][0], split[1 - sender][1], self.packets, made)
             fresh.append((delivered, made or []))
         quiet = not self.waiting and self.queues[0].waiting_since() is self.queues[1].waiting_since() is None
+        waiting = [*self.waiting]
         for delivered, plain in fresh:
             if runs is not None and quiet:
-                self.waiting += delivered
+                waiting += delivered
                 runs += plain
             else:
-                self.waiting += in_order(delivered, plain) if plain else delivered
+                waiting += in_order(delivered, plain) if plain else delivered
         self.health.feed(sent, split, (self.queues[0].reusing, self.queues[1].reusing))
-        return self._release()
+        return self._release(waiting)
 
-    def _release(self) -> Delivered:
-        """What happened before the first packet that still waits behind a gap, on either queue."""
-        self.waiting.sort(key=itemgetter(0))
+    def _release(self, waiting: Delivered) -> Delivered:
+        """What of it happened before the first packet that still waits behind a gap, on either queue."""
+        waiting.sort(key=itemgetter(0))
         marks = [mark for queue in self.queues if (mark := queue.waiting_since()) is not None]
-        if not marks:
-            ready, self.waiting = self.waiting, []
-            return ready
-        mark = min(marks)
-        count = next((index for index, (order, _) in enumerate(self.waiting) if order >= mark), len(self.waiting))
-        ready, self.waiting = self.waiting[:count], self.waiting[count:]
-        return ready
+        count = len(waiting)
+        if marks:
+            mark = min(marks)
+            count = next((index for index, (order, _) in enumerate(waiting) if order >= mark), count)
+        self.waiting = tuple(waiting[count:])
+        return waiting[:count]
 
     def open_since(self, sender: int) -> int | None:
         """The first frame of a message of ``sender`` that is not complete, and may still become so."""
@@ -130,7 +135,7 @@ class RcLink:
             queue.forget()
         first, second = map(at_rest, self.queues)
         if first is not None and second is not None:
-            self._resting, self._queues = (first, second), None
+            self._resting, self._queues = marshal.dumps((tuple(first), tuple(second))), None
 
     def idle(self, since: int) -> Delivered:
         """No packet came for ``since`` nanoseconds: gaps that are still open will not be filled."""
@@ -141,14 +146,20 @@ class RcLink:
                 return self.finish()
         if since < PATIENCE or self._queues is None or not any(queue.held for queue in self.queues):
             return []
+        waiting = [*self.waiting]
         for queue in self.queues:
-            self.waiting += queue.give_up_gaps()
-        return self._release()
+            waiting += queue.give_up_gaps()
+        return self._release(waiting)
 
     def finish(self) -> Delivered:
         """Nothing more is expected."""
+        waiting = [*self.waiting]
         for queue in self._queues or ():
-            self.waiting += queue.finish()
-        self.waiting.sort(key=itemgetter(0))
-        ready, self.waiting = self.waiting, []
-        return ready
+            waiting += queue.finish()
+        waiting.sort(key=itemgetter(0))
+        self.waiting = ()
+        return waiting
+
+    def release(self) -> None:
+        """No packet comes any more: only the health stays."""
+        self._queues = self._resting = None

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from operator import attrgetter, itemgetter
+from sys import intern
 
 import numpy as np
 
@@ -142,7 +143,10 @@ class RcObserver:
             events += self._one_direction(flow.key)
         for link in self.links.values():
             events += [(order, link, operation) for order, operation in link.finish()]
+            link.release()
         events.sort(key=itemgetter(0))
+        self.notes.settle(self.bindings.bound)
+        self.bindings = Bindings()
         return events
 
     # Sorting packets into connections
@@ -179,18 +183,19 @@ class RcObserver:
         elif isinstance(event, Refused):
             connection = Connection(0, _transport(row), (event.request.endpoint, event.passive))
             self._link(connection, event.request)
-            connection.ended_by = f"REJ ({event.reason})"
+            connection.ended_by = intern(f"REJ ({event.reason})")
             connection.last_frame, connection.last_time = int(row["frame"]), int(row["time"])
         elif isinstance(event, DisconnectRequested):
             binding = self.bindings.current(event.key)
             if binding is not None and not binding.link.connection.ended_by:
                 link, side = binding.link, "active" if binding.sender == 0 else "passive"
-                link.connection.ended_by = f"DREQ from the {side} side"
+                link.connection.ended_by = intern(f"DREQ from the {side} side")
                 link.connection.ended_time = int(row["time"])
                 self.closing.append(link)
                 link.closing = True
                 if link.request is not None:
                     self.management.forget(link.request)
+                    link.request = None
 
     def _established(self, event: Established, rows: Rows, index: int) -> None:
         request, passive = event.request, event.passive

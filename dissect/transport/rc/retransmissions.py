@@ -35,33 +35,24 @@ TIMEOUT_LEAST = 1_000_000
 _READ_REQUEST = 0x0C
 
 
-class _History:
-    """The last packets that went one way."""
+_Parts = tuple[PacketColumns, ...]
+"""The last packets that went one way."""
 
-    __slots__ = ("_parts",)
 
-    def __init__(self) -> None:
-        self._parts: tuple[PacketColumns, ...] = ()
+def _trimmed(parts: _Parts) -> _Parts:
+    """What is looked at later, in no more memory than that needs."""
+    counts = [len(part) for part in parts]
+    count = sum(counts)
+    while counts and count - counts[0] >= KEPT:
+        count -= counts.pop(0)
+    parts = parts[len(parts) - len(counts) :]
+    if count > 2 * KEPT:
+        parts = (parts[0].since(count - 2 * KEPT), *parts[1:])
+    return _joined(parts) if len(counts) > MAX_PARTS else parts
 
-    def add(self, columns: PacketColumns) -> None:
-        self._parts += (columns,)
 
-    def trim(self) -> None:
-        """Keep what was looked for, and no more memory than that needs."""
-        counts = [len(part) for part in self._parts]
-        count = sum(counts)
-        while counts and count - counts[0] >= KEPT:
-            count -= counts.pop(0)
-        self._parts = self._parts[len(self._parts) - len(counts) :]
-        if count > 2 * KEPT:
-            self._parts = (self._parts[0].since(count - 2 * KEPT), *self._parts[1:])
-        if len(counts) > MAX_PARTS:
-            self._parts = (PacketColumns.joined(self._parts),)
-
-    def all(self) -> PacketColumns | None:
-        if len(self._parts) > 1:
-            self._parts = (PacketColumns.joined(self._parts),)
-        return self._parts[0] if self._parts else None
+def _joined(parts: _Parts) -> _Parts:
+    return (PacketColumns.joined(parts),) if len(parts) > 1 else parts
 
 
 class _Loss(NamedTuple):
@@ -127,13 +118,14 @@ class RcRetransmissions:
         self._expected: int | None = None
         """Where the open retransmission goes on."""
         self._stray: int | None = None
-        self._sent, self._answers = _History(), _History()
+        self._sent: _Parts = ()
+        self._answers: _Parts = ()
         self._answered = False
         """A response was captured; without any, no NAK can be expected to be."""
 
     def forget(self) -> None:
         """No packet will be retransmitted."""
-        self._sent, self._answers = _History(), _History()
+        self._sent = self._answers = ()
 
     def feed(
         self,
@@ -153,7 +145,7 @@ class RcRetransmissions:
             new = np.isin(requests.frames, list(reused)) if reused else None
             if new is not None:
                 breaks = np.union1d(breaks, places(np.diff(new)) + 1)
-            self._sent.add(requests)
+            self._sent += (requests,)
             if len(breaks) or start is None or int(requests.psns[0]) != start:
                 for run in np.split(np.arange(len(requests)), breaks):
                     kind = 3 if new is not None and new[run[0]] else 0
@@ -162,7 +154,7 @@ class RcRetransmissions:
                 events.append((int(requests.frames[0]), 0, np.array([0, len(requests) - 1])))
         if responses is not None and syndromes is not None:
             self._answered = True
-            self._answers.add(responses)
+            self._answers += (responses,)
             for index in places(syndromes >> 5 & 3).tolist():
                 events.append((int(responses.frames[index]), 1, np.array([index])))
             for run in self._old_responses(responses):
@@ -182,8 +174,7 @@ class RcRetransmissions:
                 self._negative(responses, int(run[0]), int(syndromes[run[0]]))
             elif responses is not None:
                 self._late_responses(responses, run)
-        self._sent.trim()
-        self._answers.trim()
+        self._sent, self._answers = _trimmed(self._sent), _trimmed(self._answers)
 
     def passed(self, head: int | None, answered: bool) -> None:
         """Requests came in order, up to the PSN ``head``; ``answered``: and acknowledgements."""
@@ -195,10 +186,10 @@ class RcRetransmissions:
 
     def remember(self, requests: PacketColumns | None, responses: PacketColumns | None) -> None:
         """Retransmissions are looked for among these."""
-        for history, columns in ((self._sent, requests), (self._answers, responses)):
-            if columns is not None:
-                history.add(columns)
-                history.trim()
+        if requests is not None:
+            self._sent = _trimmed((*self._sent, requests))
+        if responses is not None:
+            self._answers = _trimmed((*self._answers, responses))
 
     def _old_responses(self, responses: PacketColumns) -> list[Int64s]:
         """Read responses that are not beyond all before them, in runs."""
@@ -330,9 +321,10 @@ class RcRetransmissions:
 
     def _sighting(self, psn: int, frame: int) -> tuple[int, int, int] | None:
         """``(psn, frame, time)`` of the last packet before ``frame`` that took this PSN."""
-        sent = self._sent.all()
-        if sent is None:
+        if not self._sent:
             return None
+        self._sent = _joined(self._sent)
+        sent = self._sent[0]
         where = places((sent.psns <= psn) & (sent.ends > psn) & (sent.frames < frame))
         if not len(where):
             return None
@@ -341,9 +333,10 @@ class RcRetransmissions:
 
     def _responded(self, psn: int, after: int, before: int) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
         """``(frame, time)`` of the first response to ``psn``, and of the first to a later PSN, between two frames."""
-        answers = self._answers.all()
-        if answers is None:
+        if not self._answers:
             return None, None
+        self._answers = _joined(self._answers)
+        answers = self._answers[0]
         between = (answers.frames > after) & (answers.frames < before)
         found = []
         for matching in (answers.psns == psn, answers.psns > psn):
@@ -392,8 +385,8 @@ class RcRetransmissions:
         """Read responses that are retransmitted, or late."""
         psns, lengths = rows.psns[run], rows.lengths[run]
         first, frame = int(psns[0]), int(rows.frames[run[0]])
-        answers = self._answers.all()
-        assert answers is not None
+        self._answers = _joined(self._answers)
+        answers = self._answers[0]
         reading = opcodes.IS_READ_RESPONSE[answers.opcodes] & (answers.frames < frame)
         known = np.isin(psns, answers.psns[reading])
         cause = next(

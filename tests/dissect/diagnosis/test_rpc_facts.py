@@ -9,7 +9,8 @@ from playbook.facts import MILLISECOND, SECOND, connection, many, rpc
 from playbook.samples import SAMPLES
 from rdmascope.captures.session import Session
 from rdmascope.dissect.diagnosis import rpc_facts
-from rdmascope.dissect.diagnosis.rpc_facts import MAX_EXAMPLES, MAX_GROUPS, Examples, Larger, RpcFacts
+from rdmascope.dissect.diagnosis.examples import MAX_EXAMPLES, Examples
+from rdmascope.dissect.diagnosis.rpc_facts import MAX_GROUPS, MEASURES, Larger, RpcFacts
 from rdmascope.dissect.measure.statistics import ProcedureKey
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
@@ -48,7 +49,8 @@ def test_columns_give_the_same_as_one_after_the_other(name: str) -> None:
     groups, again = one.groups(), other.groups()
     assert groups.keys() == again.keys()
     for key, sums in groups.items():
-        assert [float(each.sum()) for each in sums] == [float(each.sum()) for each in again[key]]
+        for measure in MEASURES:
+            assert float(getattr(sums, measure).sum()) == float(getattr(again[key], measure).sum())
     limits, once_more = one.at_limit(), other.at_limit()
     assert {key: (each.calls, each.busy, each.max_outstanding) for key, each in limits.items()} == {
         key: (each.calls, each.busy, each.max_outstanding) for key, each in once_more.items()

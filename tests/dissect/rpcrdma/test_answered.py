@@ -23,7 +23,7 @@ def test_columns_and_single_ones(batches: list[list[tuple[bool, int]]], asked: l
         numbers = []
         for place, (is_plain, xid) in enumerate(batch):
             number += 1
-            columns.now = place
+            columns.reached(place)
             reference.add(xid, number)
             if is_plain:
                 numbers.append(number)

@@ -72,16 +72,16 @@ def plainly(value: object) -> Any:
 def matched(matching: Matching) -> dict[str, object]:
     """What is known about what comes next."""
     conversation = matching.conversation
-    for answered in matching.answered:
-        answered.get(0)
+    for direction in matching.directions:
+        direction.answered.get(0)
     return {
-        "outstanding": matching.outstanding,
-        "sent": matching.sent,
-        "granted": matching.granted,
-        "last answered": matching.last_answered,
-        "in order": matching.in_order,
-        "answered": [list(answered._known.items()) for answered in matching.answered],
-        "calls": [{xid: [rpc.number for rpc in rpcs] for xid, rpcs in table.items()} for table in matching.calls],
+        "directions": [
+            (one.outstanding, one.sent, one.granted, one.last_answered, one.in_order) for one in matching.directions
+        ],
+        "answered": [list(one.answered._known.items()) for one in matching.directions],
+        "calls": [
+            {xid: [rpc.number for rpc in rpcs] for xid, rpcs in one.calls.items()} for one in matching.directions
+        ],
         "replies": [(sender, message.frame, earlier) for sender, message, earlier, _ in matching.unsettled.replies],
         "settled": matching.settled,
         "waiting": [rpc.number for rpc in (*matching.unsettled.lingering, *matching.unsettled.doubtful)],

@@ -108,7 +108,7 @@ def test_a_call_that_waits_long_lets_go_of_its_batch() -> None:
     analyzer = Analyzer()
     assert analyzer.feed(batch) == []
     analyzer.tick(last(batch) + 10 * SECOND)
-    (outstanding,) = (one for rpcs in analyzer._dispatchers[1].matching.calls[0].values() for one in rpcs)
+    (outstanding,) = (one for rpcs in analyzer._dispatchers[1].matching.directions[0].calls.values() for one in rpcs)
     assert outstanding.call is not None
     assert not any(data is batch.data for _, data, _ in outstanding.call.operation.payload.runs)
     assert outstanding.call.data.obj is not batch.data.data.obj
