@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
@@ -105,8 +106,13 @@ class Commands(click.Group):
             return None
         # NumPy's matrix library would start threads; there is no matrix product here.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        name = f"{__package__}.commands.{cmd_name}"
+        loaded = name in sys.modules
         gc.disable()  # Imports make no garbage, and looking for it takes a tenth of them.
-        command: click.Command = import_module(f"{__package__}.commands.{cmd_name}").command
+        command: click.Command = import_module(name).command
+        if not loaded:
+            gc.freeze()  # Nor will what they made become any.
+            atexit.register(_before_exit)
         gc.enable()
         return command
 
@@ -189,9 +195,14 @@ class Commands(click.Group):
                 raise
             complain(f"internal error, please report it: {type(error).__name__}: {error}")
             sys.exit(EXIT_INTERNAL)
-        if "duckdb" not in sys.modules:  # Which complains about what is left of it.
-            gc.freeze()  # The interpreter would look through all that is left once more.
         sys.exit(status if isinstance(status, int) else 0)
+
+
+def _before_exit() -> None:
+    if "duckdb" in sys.modules:  # Which complains about what is left of it.
+        gc.unfreeze()
+    else:
+        gc.freeze()  # The interpreter would look through all that is left once more.
 
 
 def _print_manual(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
