@@ -15,6 +15,7 @@ from playbook.capture import frame_batch, frame_batches
 from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conversations, faulty
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
+from rdmascope.dissect.transport.acknowledgements import PacketColumns
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.transport.rc import together
 from rdmascope.dissect.transport.rc.link import RcLink
@@ -31,8 +32,8 @@ def kept(link: RcLink) -> list[object]:
             found += [queue.sent._kept.tolist(), [(one.order, one.psn) for one in queue.messages.recent._all()]]
     for one in link.health.retransmissions:
         found += [one.head, one.started, one._answered, one.untroubled]
-        histories = () if link.closing else (one._sent.all(), one._answers.all())
-        found += [None if packets is None else packets._table.tolist() for packets in histories]
+        for history in () if link.closing else (one._sent, one._answers):
+            found.append(PacketColumns.joined(history)._table.tolist() if history else None)
     return found
 
 
