@@ -31,7 +31,7 @@ class RpcNumbers:
         return self.last
 
 
-class _Batch:
+class _AnsweredBatch:
     """What is answered in a batch, while it happens."""
 
     __slots__ = ("next", "next_single", "now", "orders", "singly", "xids")
@@ -62,7 +62,7 @@ class AnsweredXids:
         self._known: Mapping[int, int] = _NOTHING
         self._later: tuple[Int64s, ...] = ()
         """What was answered after all of ``_known``: arrays of XIDs over numbers."""
-        self._batch: _Batch | None = None
+        self._batch: _AnsweredBatch | None = None
         """That happens."""
 
     def add(self, xid: int, number: int) -> None:
@@ -87,7 +87,7 @@ class AnsweredXids:
 
     def begin(self, orders: Int64s, xids: Int64s) -> None:
         """Plain replies of this batch: their places, ascending, and XIDs, none of which will be asked for in it."""
-        self._batch = _Batch(orders, xids)
+        self._batch = _AnsweredBatch(orders, xids)
 
     def reached(self, place: int) -> None:
         """The place of the event that happens now."""
@@ -133,7 +133,7 @@ class AnsweredXids:
         for xid, number in zip(xids.tolist(), numbers.tolist(), strict=True):
             self._add(xid, number)
 
-    def _merge(self, batch: _Batch, now: int) -> None:
+    def _merge(self, batch: _AnsweredBatch, now: int) -> None:
         """Sort in what was answered up to ``now``; plain ones with a negative number, which ``end`` knows."""
         orders, singly = batch.orders, batch.singly
         while True:

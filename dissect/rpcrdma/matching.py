@@ -23,7 +23,7 @@ from .xid_reuse import (
     NOT_EXPECTED,
     XID_IN_USE,
     XID_USED_AGAIN,
-    Direction,
+    CallDirection,
     choose_call,
     returns_other_memory,
     returns_own_memory,
@@ -85,7 +85,7 @@ class Matching:
         self._memory: AdvertisedMemory | None = None
         self._unsettled: Unsettled | None = None
         self._answered = answered
-        self.directions: tuple[Direction, Direction] = NO_CALLS, NO_CALLS
+        self.directions: tuple[CallDirection, CallDirection] = NO_CALLS, NO_CALLS
         """By caller; to be looked at only, see ``direction``."""
         self.settled = 0
         """The version in which the server answers."""
@@ -95,11 +95,11 @@ class Matching:
         self.columns: ColumnListener | None = None
         """The same, where it takes plain RPCs in columns."""
 
-    def direction(self, caller: int) -> Direction:
+    def direction(self, caller: int) -> CallDirection:
         """The calls of one end, to be changed.  Made when first asked for: hardly any connection has backward calls."""
         one = self.directions[caller]
         if one is NO_CALLS:
-            one = Direction(self._answered)
+            one = CallDirection(self._answered)
             self.directions = (self.directions[0], one) if caller else (one, self.directions[1])
         return one
 
@@ -421,7 +421,7 @@ class Matching:
                 waiting.append(rpc)
         unsettled.unwritten = waiting
 
-    def _choose(self, direction: Direction, candidates: list[Rpc], message: Message) -> tuple[Rpc, bool]:
+    def _choose(self, direction: CallDirection, candidates: list[Rpc], message: Message) -> tuple[Rpc, bool]:
         """The call that a reply answers, of several with its XID, and whether a reply to another may contradict it."""
         rpc, evidence, certain = choose_call(candidates, message, direction)
         if evidence:

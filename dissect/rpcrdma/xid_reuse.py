@@ -26,7 +26,7 @@ MANY_ANSWERED = 16
 """Later calls answered, in order, after which the reply to an earlier one is not expected."""
 
 
-class Direction:
+class CallDirection:
     """What is known of the calls of one end."""
 
     __slots__ = ("answered", "calls", "granted", "in_order", "last_answered", "outstanding", "sent")
@@ -48,7 +48,7 @@ class Direction:
         self.answered = AnsweredXids(answered)
 
 
-NO_CALLS = Direction()
+NO_CALLS = CallDirection()
 """Stands for an end that has sent none, and takes none."""
 
 
@@ -60,7 +60,7 @@ class ReplyChoice(NamedTuple):
     """The evidence is in the reply; else a reply to the others was not expected."""
 
 
-def choose_call(calls: Sequence[Rpc], reply: Message, direction: Direction) -> ReplyChoice:
+def choose_call(calls: Sequence[Rpc], reply: Message, direction: CallDirection) -> ReplyChoice:
     """One of ``calls``, which are open, have the reply's XID, and are in the order in which they were sent."""
     left = list(calls)
     for evidence, fits in _EVIDENCE:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from operator import attrgetter, itemgetter
-from sys import intern
 
 import numpy as np
 
@@ -34,6 +33,7 @@ HELD_IN_ALL = 1 << 19
 """Packets of flows without a partner; then the oldest find theirs as well as they can, or go on without."""
 MAX_FLOWS = 4096
 """Flows without a partner; then the same."""
+DISCONNECTED = "DREQ from the active side", "DREQ from the passive side"
 
 
 Event = tuple[int, RcLink, Operation]
@@ -183,13 +183,13 @@ class RcObserver:
         elif isinstance(event, Refused):
             connection = Connection(0, _transport(row), (event.request.endpoint, event.passive))
             self._link(connection, event.request)
-            connection.ended_by = intern(f"REJ ({event.reason})")
+            connection.ended_by = f"REJ ({event.reason})"
             connection.last_frame, connection.last_time = int(row["frame"]), int(row["time"])
         elif isinstance(event, DisconnectRequested):
             binding = self.bindings.current(event.key)
             if binding is not None and not binding.link.connection.ended_by:
-                link, side = binding.link, "active" if binding.sender == 0 else "passive"
-                link.connection.ended_by = intern(f"DREQ from the {side} side")
+                link = binding.link
+                link.connection.ended_by = DISCONNECTED[binding.sender]
                 link.connection.ended_time = int(row["time"])
                 self.closing.append(link)
                 link.closing = True
