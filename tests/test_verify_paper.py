@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rdmascope.dissect.verify.frame_fields import HEADER_FIELDS, PACKET_NAMES
 from rdmascope.dissect.verify.rpc_field_names import NAMES
-from rdmascope.dissect.verify.rpc_fields import HASHES, SPANNING
+from rdmascope.dissect.verify.rpc_fields import HASHES, SPANNING, STATEID_HASH
 
 PAPER = Path(__file__).parents[1] / "docs" / "verify.md"
 
@@ -45,7 +45,8 @@ def generated() -> str:
             f"{len(NAMES)} of Wireshark's names, and the names of the RFCs that `show` has for them (nfs.md has their "
             "types). "
             + " and ".join(f"`{name}`" for name in sorted(HASHES))
-            + " are compared as the CRC-32 that Wireshark shows, too. Left out are "
+            + f" are compared as the CRC-32 that Wireshark shows, too, and `{STATEID_HASH}` as its CRC-16, which the "
+            "info column of `packets` has. Left out are "
             + ", ".join(f"`{name}`" for name in sorted(SPANNING))
             + ", which stand for several fields at once, or for none of the message.\n",
             f"| Wireshark | here |\n| --- | --- |\n{rows}",

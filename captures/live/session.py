@@ -61,7 +61,7 @@ FRAMES_TOGETHER = 2048
 """Frames between two looks at the memory, where it has a bound."""
 EXAMPLES = 3
 """Findings of a rule at an end that are given, as the audit does."""
-BOUNDS = Options(outstanding=256, answered=512, ended=64, max_connections=4096)
+BOUNDS = Options(outstanding=256, answered=512, ended=64, max_connections=4096, max_addresses=1 << 15)
 """What is remembered of a capture without end."""
 CREDIT_BINS = 16
 """Intervals of the history of credits, of which only the present is shown."""
@@ -459,13 +459,8 @@ def run_together(sessions: Sequence[LiveSession], duration: int | None) -> None:
 
 def bounded(options: Options) -> Options:
     """The options, with as much remembered as a capture without end allows."""
-    return replace(
-        options,
-        outstanding=BOUNDS.outstanding,
-        answered=BOUNDS.answered,
-        ended=BOUNDS.ended,
-        max_connections=BOUNDS.max_connections,
-    )
+    names = ("outstanding", "answered", "ended", "max_connections", "max_addresses")
+    return replace(options, **{name: getattr(BOUNDS, name) for name in names})
 
 
 def watch(

@@ -16,22 +16,38 @@ LID = b"InfiniBand LID"
 """Bytes 0 to 13 where bytes 14 and 15 are a Local Identifier: no IPv6 address or GID (RFC 4291, 2.4) begins so."""
 
 NOT_KNOWN = np.uint32(0xFFFFFFFF)
+FORGOTTEN = "address forgotten"
+RECENT = 64
+"""Times that numbers were asked for, since which no address is forgotten: several batches."""
 
 
 class AddressTable:
     """Gives each address a small number: 16 bytes, IPv4 as ::ffff:a.b.c.d (RFC 4291, 2.5.5.2), a LID behind ``LID``."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = 0) -> None:
+        """``limit``: addresses that are remembered; of more, half of it goes, those first that were not seen for the
+        longest.  They get other numbers when they are seen again.  0: all."""
+        self._limit = limit
         self._ids: dict[bytes, int] = {}
-        self._addresses: list[bytes] = []
-        self._names: list[str] = []
+        self._addresses: dict[int, bytes] = {}
+        self._names: dict[int, str] = {}
+        self._given = 0
+        """Numbers."""
+        self._new: list[bytes] = []
+        """Not in the columns yet."""
         self._high = np.zeros(0, np.uint64)
         self._low = np.zeros(0, np.uint64)
         self._hashes = np.zeros(0, np.uint64)
         self._order = np.zeros(0, np.uint32)
+        self._number = np.zeros(0, np.uint32)
+        """Of the rows; where all are remembered, a row is a number."""
+        self._seen = np.zeros(0, np.int64)
+        """When each was asked for last, by ``_asked``."""
+        self._asked = 0
 
     def __len__(self) -> int:
-        return len(self._addresses)
+        """How many numbers were given."""
+        return self._given
 
     def id(self, address: bytes) -> int:
         """The number of an address of 16 bytes; a new one where it was not seen before."""
@@ -43,7 +59,7 @@ class AddressTable:
 
     def since(self, number: int) -> list[bytes]:
         """The addresses from that number on."""
-        return self._addresses[number:]
+        return [*self._addresses.values()][number:]
 
     def learn(self, number: int, addresses: list[bytes]) -> None:
         """Take over what another table has from that number on; up to there the two are the same."""
@@ -58,10 +74,14 @@ class AddressTable:
 
     def name(self, id: int) -> str:
         """The address as people write it: '10.77.0.1', 'fd77::1', 'LID 3'."""
-        return self._names[id]
+        return self._names.get(id, FORGOTTEN)
 
     def ids(self, high: NDArray[np.uint64], low: NDArray[np.uint64]) -> NDArray[np.uint32]:
         """Numbers of many addresses, given as their first and last eight bytes."""
+        if self._limit:
+            self._asked += 1
+            if len(self._ids) > self._limit:
+                self._forget()
         found = self._known(high, low)
         unknown = np.flatnonzero(found == NOT_KNOWN)
         if len(unknown):
@@ -103,21 +123,45 @@ class AddressTable:
         where = np.searchsorted(self._hashes, _hash(high, low))
         np.minimum(where, len(self._hashes) - 1, out=where)
         found = self._order[where]
-        found[(self._low[found] != low) | (self._high[found] != high)] = NOT_KNOWN
+        others = (self._low[found] != low) | (self._high[found] != high)
+        if self._limit:
+            self._seen[found[~others]] = self._asked
+            found = self._number[found]
+        found[others] = NOT_KNOWN
         return found
+
+    def _forget(self) -> None:
+        half = self._limit // 2
+        kept = self._seen >= min(np.partition(self._seen, -half)[-half], self._asked - RECENT)
+        for number in self._number[~kept].tolist():
+            del self._ids[self._addresses.pop(number)], self._names[number]
+        self._high, self._low = self._high[kept], self._low[kept]
+        self._number, self._seen = self._number[kept], self._seen[kept]
+        self._sort()
 
     def _add(self, address: bytes) -> int:
         if len(address) != 16:
             raise ValueError(f"an address has 16 bytes, not {len(address)}")
-        number = self._ids[address] = len(self._addresses)
-        self._addresses.append(address)
-        self._names.append(_name(address))
+        number = self._ids[address] = self._given
+        self._given += 1
+        self._addresses[number] = address
+        self._names[number] = _name(address)
+        self._new.append(address)
         return number
 
     def _index(self) -> None:
-        new = np.frombuffer(b"".join(self._addresses[len(self._high) :]), ">u8").astype(np.uint64)
+        new = np.frombuffer(b"".join(self._new), ">u8").astype(np.uint64)
+        if self._limit:
+            count = len(self._new)
+            numbers = np.arange(self._given - count, self._given).astype(np.uint32)
+            self._number = np.concatenate((self._number, numbers))
+            self._seen = np.concatenate((self._seen, np.full(count, self._asked)))
+        self._new.clear()
         self._high = np.concatenate((self._high, new[0::2]))
         self._low = np.concatenate((self._low, new[1::2]))
+        self._sort()
+
+    def _sort(self) -> None:
         hashes = _hash(self._high, self._low)
         self._order = np.argsort(hashes, kind="stable").astype(np.uint32)
         self._hashes = hashes[self._order]

@@ -37,8 +37,9 @@ class DecodedFrames:
 class FrameDecoder:
     """Carries the addresses, and what is needed to find duplicates and damage, from batch to batch."""
 
-    def __init__(self) -> None:
-        self.addresses = AddressTable()
+    def __init__(self, max_addresses: int = 0) -> None:
+        """``max_addresses``: as of ``AddressTable``."""
+        self.addresses = AddressTable(max_addresses)
         self._duplicates = Duplicates()
         self._damage = DamageDetector()
         self.hosts_elsewhere: frozenset[Hosts] = frozenset()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from binascii import crc_hqx
 from collections.abc import Sequence
 from functools import lru_cache
 from struct import error as StructError
@@ -9,13 +10,13 @@ from zlib import crc32
 
 from ..layers.oncrpc_codes import GSS_PROCEDURE_NAMES, RPCSEC_GSS_DATA
 from . import nfs3
-from .compound import compound_call, compound_reply, operation_names
+from .compound import OPERATION_NAMES, compound_call, compound_reply, operation_names
 from .programs import NFS, NFS_CALLBACK, procedure_name, program_name
 from .rpc_header import GssCredential, call_head, call_header, message_type, reply_header
 from .shapes.decode import SparseBytes, decode
-from .shapes.flat import MAX_NODES, flat_fields
+from .shapes.flat import MAX_NODES, decoded_values, flat_fields, result_nodes
 from .shapes.learned import Layouts
-from .shapes.nfs4 import CB_COMPOUND4ARGS, COMPOUND4ARGS
+from .shapes.nfs4 import CB_COMPOUND4ARGS, COMPOUND4ARGS, COMPOUND4RES
 from .status import nfs4_status, reply_status
 from .statuses import OK
 from .xdr import Data, Malformed, hyper, opaque, opaque_at, word
@@ -29,6 +30,15 @@ _STABLE = {0: "UNSTABLE", 1: "DATA_SYNC", 2: "FILE_SYNC"}
 def handle_hash(handle: bytes | memoryview) -> int:
     """The number that tshark prints for a file handle: its CRC-32."""
     return crc32(handle)
+
+
+_REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+"""Bytes with their bits in the other order."""
+
+
+def stateid_hash(stateid: bytes) -> int:
+    """The number that tshark prints for a stateid of 16 bytes: its CRC-16 as in X.25, the lowest bits first."""
+    return int(f"{crc_hqx(stateid.translate(_REVERSED), 0xFFFF):016b}"[::-1], 2) ^ 0xFFFF
 
 
 def call_summary(
@@ -125,8 +135,35 @@ def reply4_words(
 ) -> str:
     """Operations and status of a COMPOUND's results at ``body``, in the reply that begins at ``start``."""
     reply = compound_reply(data, body, end, chunk_lengths, origin=start, callback=callback)
-    operations = _operations(tuple([op for op, _ in reply.results]), reply.complete, callback)
-    return operations if reply.status is None else f"{operations} {compound_status(reply.status)}"
+    numbers = tuple([op for op, _ in reply.results])
+    words = _operations(numbers, reply.complete, callback)
+    if reply.status is not None:
+        words += f" {compound_status(reply.status)}"
+    if not callback and gives_names(numbers):
+        words += given_words(memoryview(data)[body:end])
+    return words
+
+
+def gives_names(numbers: tuple[int, ...]) -> bool:
+    """Whether the results of these operations have handles or stateids that are new to the client."""
+    return not _GIVING.isdisjoint(numbers)
+
+
+def given_words(results: memoryview) -> str:
+    """', FH: 0x765c6af5 StateID: 0xa76e': the first of each in a COMPOUND's results."""
+    layout = GIVEN.of(results, 0)
+    if layout is None:
+        GIVEN.learn(results, 0)
+        data = SparseBytes([(0, results)], len(results))
+        values = decoded_values(COMPOUND4RES, True, data, 0)
+    else:
+        values = {name: bytes(results[slice(*place)]) for name, place in layout.places.items()}
+    words = ""
+    if values.get("object"):
+        words += f" FH: {handle_hash(values['object']):#010x}"
+    if values.get("stateid"):
+        words += f" StateID: {stateid_hash(values['stateid']):#06x}"
+    return words and f",{words}"
 
 
 def compound_status(status: int) -> str:
@@ -158,7 +195,14 @@ def stable_word(stable: int) -> str:
     return _STABLE.get(stable) or f"stable {stable}"
 
 
-_FIELDS = ("handle", "name", "offset", "count")
+_FIELDS = ("handle", "name", "stateid", "offset", "count")
+GIVEN = Layouts(COMPOUND4RES, ("object", "stateid"), MAX_NODES, result_nodes)
+"""Where the handles and stateids stand that a COMPOUND's results give."""
+_GIVING = frozenset(
+    number
+    for number, name in OPERATION_NAMES.items()
+    if name in ("GETFH", "OPEN", "OPEN_CONFIRM", "OPEN_DOWNGRADE", "LOCK", "LOCKU", "LAYOUTGET", "COPY_NOTIFY")
+)
 _LAYOUTS = {
     False: Layouts(COMPOUND4ARGS, _FIELDS, MAX_NODES),
     True: Layouts(CB_COMPOUND4ARGS, _FIELDS, MAX_NODES),
@@ -186,10 +230,16 @@ def call4_words(body: memoryview, callback: bool, path: str | None = None) -> st
     places = layout.places
     handle = body[slice(*places["handle"])] if "handle" in places else None
     detail = _named(handle, body[slice(*places["name"])] if "name" in places else None, path)
+    if "stateid" in places:
+        detail += _stateid_words(bytes(body[slice(*places["stateid"])]), detail)
     if "offset" in places:
         detail += f" Offset: {_number(body, places['offset'])}"
         detail += f" Len: {_number(body, places['count'])}" if "count" in places else ""
     return detail
+
+
+def _stateid_words(stateid: bytes, before: str) -> str:
+    return f"{'' if before else ','} StateID: {stateid_hash(stateid):#06x}"
 
 
 def _number(view: memoryview, place: tuple[int, int]) -> int:
@@ -209,6 +259,8 @@ def _call4_decoded(body: memoryview, callback: bool, path: str | None) -> str:
     shape = CB_COMPOUND4ARGS if callback else COMPOUND4ARGS
     found = flat_fields(decode(shape, "", SparseBytes([(0, body)], len(body)), 0, len(body), MAX_NODES).root)
     detail = _named(found.handle, found.name, path)
+    if found.stateid is not None:
+        detail += _stateid_words(found.stateid, detail)
     if found.offset is not None:
         detail += f" Offset: {found.offset}"
         detail += "" if found.count is None else f" Len: {found.count}"

@@ -12,28 +12,32 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, big_endian_words, unique, windows
-from ..text_columns import Decimal, Hexadecimal, KnownTexts, Piece, Texts, words_of
+from ..arrays import Bytes, Int64s, among, big_endian_words, unique, windows
+from ..text_columns import Decimal, Hexadecimal, KnownTexts, Piece, Texts, chosen_words, words_of
 from . import nfs3
 from .compound import operation_names
 from .compound_columns import OperationSequences, compound_replies
 from .shapes.learned import Layout
 from .summary import (
+    GIVEN,
     call3_words,
     call4_words,
     call_layouts,
     compound_status,
+    given_words,
+    gives_names,
     path_words,
     printable_name,
     reply3_words,
     reply4_words,
     stable_word,
+    stateid_hash,
 )
 
 Details = list[tuple[Int64s, tuple[Piece, ...]]]
 """Rows, and what is said of them."""
 
-_HANDLE, _NAME, _OFFSET, _COUNT, _STABLE, _DIRECTORY, _TEXT = 1, 2, 4, 8, 16, 32, 64
+_HANDLE, _NAME, _OFFSET, _COUNT, _STABLE, _DIRECTORY, _TEXT, _STATEID = 1, 2, 4, 8, 16, 32, 64, 128
 """What is known of a call: its file handle, and so on; that the handle is a directory's; only a text."""
 
 
@@ -44,6 +48,8 @@ class _Calls:
     parts: NDArray[np.uint8]
     hashes: NDArray[np.uint32]
     """Of handles."""
+    stateids: NDArray[np.uint16]
+    """Hashes of them."""
     names: list[str]
     """Names, or texts."""
     offsets: NDArray[np.uint64]
@@ -58,6 +64,7 @@ class _Calls:
         return cls(
             np.zeros(count, np.uint8),
             np.zeros(count, np.uint32),
+            np.zeros(count, np.uint16),
             [""] * count,
             np.zeros(count, np.uint64),
             np.zeros(count, np.uint64),
@@ -89,6 +96,8 @@ class _Calls:
             found += ["/", Texts(names)]
         if named and part & _HANDLE:
             found.append(Texts([path_words(path, "") for path in paths.texts], paths.which))
+        if part & _STATEID:
+            found += [" StateID: 0x" if found else ", StateID: 0x", Hexadecimal(self.stateids[rows], 4)]
         if part & _OFFSET:
             found += [" Offset: ", Decimal(self.offsets[rows])]
             if part & _COUNT:
@@ -122,6 +131,9 @@ def _found(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, layout: Lay
         part |= _NAME
         first, end = places["name"]
         _name(calls, data, rows, starts + first, starts + end)
+    if "stateid" in places:
+        part |= _STATEID
+        calls.stateids[rows] = _stateids(data, starts + places["stateid"][0])
     if "offset" in places:
         part |= _OFFSET
         calls.offsets[rows] = _numbers(data, starts, *places["offset"])
@@ -212,11 +224,8 @@ def _given_handles(data: Bytes, rows: Int64s, procedures: Int64s, bodies: Int64s
     first, size, usual = _opaque(data, at, ends[rows])
     asked = optional & usual
     usual[asked] = big_endian_words(windows(data, 4)[at[asked] - 4])[:, 0] == 1
-    view = data.data
-    hashes = [
-        crc32(view[start:end]) for start, end in zip(first[usual].tolist(), (first + size)[usual].tolist(), strict=True)
-    ]
-    found: Details = [(rows[usual], (", FH: 0x", Hexadecimal(np.array(hashes, np.uint32), 8)))]
+    hashes = _hashes(data, first[usual], (first + size)[usual])
+    found: Details = [(rows[usual], (", FH: 0x", Hexadecimal(hashes, 8)))]
     if not usual.all():
         found.append(_single_replies(data, rows[~usual], procedures, bodies, ends))
     return found
@@ -244,7 +253,14 @@ def compound_reply_details(
             names = operation_names(known.sequences[sequence], callback)
             return f" {' | '.join(names)} " if names else " "
 
-        found.append((rows, (words_of(sequences, operations), words_of(columns.statuses[rows], compound_status))))
+        words = words_of(sequences, operations), words_of(columns.statuses[rows], compound_status)
+        kinds = unique(sequences)
+        giving = among(sequences, kinds[[not callback and gives_names(known.sequences[one]) for one in kinds.tolist()]])
+        if giving.any():
+            for mine, pieces in _given(data, _of(giving), bodies[rows], ends[rows]):
+                found.append((rows[mine], (*(chosen_words(one, mine) for one in words), *pieces)))
+        mine = _of(~giving)
+        found.append((rows[mine], tuple(chosen_words(one, mine) for one in words)))
     rest = _of(~columns.walked)
     if len(rest):
         view = data.data
@@ -253,6 +269,28 @@ def compound_reply_details(
             for start, body, end in zip(starts[rest].tolist(), bodies[rest].tolist(), ends[rest].tolist(), strict=True)
         ]
         found.append((rest, (Texts(texts),)))
+    return found
+
+
+def _given(data: Bytes, rows: Int64s, bodies: Int64s, ends: Int64s) -> Details:
+    """Handles and stateids that results at ``data[bodies[row]:ends[row]]`` give."""
+    found: Details = []
+    left = np.ones(len(rows), np.bool_)
+    for mine, layout in GIVEN.learning(data, bodies[rows], ends[rows]):
+        left[mine] = False
+        starts, places = bodies[rows[mine]], layout.places
+        pieces: list[Piece] = []
+        if "object" in places and places["object"][1] > places["object"][0]:
+            first, behind = places["object"]
+            pieces += [", FH: 0x", Hexadecimal(_hashes(data, starts + first, starts + behind), 8)]
+        if "stateid" in places:
+            hashes = _stateids(data, starts + places["stateid"][0])
+            pieces += [" StateID: 0x" if pieces else ", StateID: 0x", Hexadecimal(hashes, 4)]
+        found.append((rows[mine], tuple(pieces)))
+    if left.any():
+        view, single = data.data, rows[left]
+        texts = [given_words(view[bodies[row] : ends[row]]) for row in single.tolist()]
+        found.append((single, (Texts(texts),)))
     return found
 
 
@@ -289,8 +327,18 @@ def _opaque(data: Bytes, at: Int64s, ends: Int64s) -> tuple[Int64s, Int64s, NDAr
 
 
 def _hash(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, ends: Int64s) -> None:
+    calls.hashes[rows] = _hashes(data, starts, ends)
+
+
+def _hashes(data: Bytes, starts: Int64s, ends: Int64s) -> NDArray[np.uint32]:
     view = data.data
-    calls.hashes[rows] = [crc32(view[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    return np.array([crc32(view[a:b]) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)], np.uint32)
+
+
+def _stateids(data: Bytes, starts: Int64s) -> NDArray[np.uint16]:
+    """Hashes of stateids; most of a batch are alike."""
+    values, which = np.unique(np.ascontiguousarray(windows(data, 16)[starts]).view("V16")[:, 0], return_inverse=True)
+    return np.array([stateid_hash(one.tobytes()) for one in values], np.uint16)[which]
 
 
 def _name(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, ends: Int64s) -> None:

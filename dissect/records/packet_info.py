@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..arrays import Bytes
 from ..layers import opcodes
-from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, error_name, procedure_name
+from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, error_name, procedure_name
 from ..link.packets import FLAG_ACK_REQUEST, FLAG_SOLICITED
 from ..onc.programs import program_name
 from ..onc.rpc_header import call_head
@@ -16,6 +16,7 @@ from ..onc.summary import call_summary, path_words, reply_summary
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Message, TransportHeader
 from ..rpcrdma.negotiation import CharacteristicRequest
+from ..rpcrdma.reassembly import reassembled_reply
 from ..rpcrdma.rpc_table import ProcedureNames
 from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.transport_header import decode_header
@@ -87,25 +88,39 @@ def reply_shown(rpc: Rpc, path: str | None = None) -> Shown:
     """``path``: of what its call names."""
     message = rpc.reply
     assert message is not None
+    call_in = f" (Call In {rpc.call.frame})" if rpc.call else ""
+    return _rpc_shown(rpc, message, _reply_words(rpc, message) + path_words(path), call_in)
+
+
+def long_reply_words(rpc: Rpc) -> str:
+    """What the info column says of a reply through a Reply chunk, up to the path, without the program."""
+    assert rpc.reply is not None
+    return _reply_words(rpc, rpc.reply).removeprefix(f"{program_name(rpc.program or 0)} ")
+
+
+def _reply_words(rpc: Rpc, message: Message) -> str:
     summary = ""
     known = rpc.program is not None and rpc.version is not None and rpc.procedure is not None
-    if known and message.header.procedure == RDMA_MSG:
+    data, start, end = message.data, message.start, message.end
+    if message.header.procedure == RDMA_NOMSG:
+        whole = reassembled_reply(rpc)
+        data = memoryview(whole.prefix if whole is not None else b"")
+        start, end = 0, len(data)
+    if known and message.header.procedure in (RDMA_MSG, RDMA_NOMSG):
         call = rpc.call and call_head(rpc.call.data, rpc.call.start, rpc.call.end)
         summary = reply_summary(
             rpc.program or 0,
             rpc.version or 0,
             rpc.procedure or 0,
-            message.data,
-            message.start,
-            message.end,
+            data,
+            start,
+            end,
             [chunk.returned or 0 for chunk in rpc.chunks if chunk.kind == "write"],
             rpc.minor_version,
             call[3] if call else None,
         )
     status = f" {rpc.status}" if not summary and rpc.status not in ("", "OK") else ""
-    call_in = f" (Call In {rpc.call.frame})" if rpc.call else ""
-    words = (summary or title_of(rpc, "Reply")) + status + path_words(path)
-    return _rpc_shown(rpc, message, words, call_in)
+    return (summary or title_of(rpc, "Reply")) + status
 
 
 def title_of(rpc: Rpc | ProcedureNames, what: str) -> str:

@@ -26,10 +26,11 @@ from ..onc.summary_columns import (
     nfs3_reply_details,
 )
 from ..rpcrdma.messages import HEADER, LONG_HEADER
+from ..rpcrdma.rpc_fields import find_long
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
 from ..text_columns import Decimal, Hexadecimal, KnownTexts, Piece, Texts, chosen, joined, words_of
 from ..units import size
-from .packet_info import title_of
+from .packet_info import long_reply_words
 
 _CREDENTIAL = 28
 """Offset of a credential's length in a call."""
@@ -209,9 +210,24 @@ def _reply_details(batch: _PlainInfos, sequences: OperationSequences) -> Iterato
     ]
     if len(rows):
         yield _titled(batch, rows, titles, [(np.arange(len(rows)), (Texts(words, status[rows].astype(np.int64)),))])
+    yield from _long_details(batch, sequences, titles)
+
+
+def _long_details(batch: _PlainInfos, sequences: OperationSequences, titles: list[str]) -> Iterator[Details]:
+    """Of replies through Reply chunks; those that are not in one piece in the batch are looked at singly."""
     rows = batch.long.nonzero()[0]
-    if len(rows):
-        # What came through the chunk is not looked at.
-        titles = [title_of(one, "Reply") for one in batch.names]
-        words = [f" {text}" if text not in ("", OK) else "" for text in statuses]
-        yield _titled(batch, rows, titles, [(np.arange(len(rows)), (Texts(words, status[rows].astype(np.int64)),))])
+    if not len(rows):
+        return
+    data = batch.table.data
+    starts, ends = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    find_long(data, batch.table.long_replies(batch.rows["transfer"][rows]), np.arange(len(rows)), starts, ends)
+    for form in (_COMPOUND, _CALLBACK):
+        mine = ((batch.forms[rows] == form) & (starts >= 0)).nonzero()[0]
+        if len(mine):
+            bodies = starts[mine] + _RESULTS
+            details = compound_reply_details(data, starts[mine], bodies, ends[mine], sequences, form == _CALLBACK)
+            yield _titled(batch, rows[mine], titles, details)
+    single = rows[((batch.forms[rows] != _COMPOUND) & (batch.forms[rows] != _CALLBACK)) | (starts < 0)]
+    if len(single):
+        words = [long_reply_words(rpc) for rpc in batch.table.plain_rpcs(batch.rows[single])]
+        yield [(single, (Texts(words),))]

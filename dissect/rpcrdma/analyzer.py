@@ -65,6 +65,8 @@ class Options:
     """Ended connections that are reported one by one; of earlier ones sums are kept."""
     max_connections: int = 1 << 14
     """Connections in all; beyond that those go that were quiet the longest."""
+    max_addresses: int = 0
+    """Addresses of hosts that are remembered, of each transport; 0: all."""
 
 
 class Analyzer:
@@ -78,7 +80,7 @@ class Analyzer:
         self.options = options or Options()
         self.on_tcp: Callable[[FrameBatch, list[Rows]], None] | None = None
         """Is given batches with TCP in them, and its WALK rows, before their RPCs are."""
-        self.decoder = FrameDecoder()
+        self.decoder = FrameDecoder(self.options.max_addresses)
         self.addresses = self.decoder.addresses
         self.frames = 0
         self.truncated_frames = 0
@@ -294,7 +296,7 @@ class Analyzer:
             # Most captures have no TCP in them, and then nothing of iWARP need be loaded.
             from ..transport.iwarp.observer import IwarpObserver
 
-            observer = self._iwarp = IwarpObserver(self._registry, self.options.ports)
+            observer = self._iwarp = IwarpObserver(self._registry, self.options.ports, self.options.max_addresses)
             observer.listener = self._watch_fpdus
         found = observer.feed(batch, tcp)
         self._count_iwarp()

@@ -11,6 +11,7 @@ from zlib import crc32
 from ..onc.shapes.decode import Node
 from ..onc.shapes.messages import MessageTree
 from ..onc.shapes.types import XdrAttributes, XdrBitmap, XdrInteger, XdrList, XdrOpaque
+from ..onc.summary import stateid_hash
 from ..onc.xdr import round_up
 from .rpc_field_names import NAMES
 
@@ -18,6 +19,8 @@ PROTOCOLS = ("rpc", "nfs", "nfs.cb", "mount", "nfsacl", "portmap", "nlm", "stat"
 """Wireshark's; fields of others are not compared."""
 HASHES = frozenset(("nfs.fh.hash", "nfs.stateid.other_hash"))
 """Shown as the CRC-32 of their bytes."""
+STATEID_HASH = "nfs.stateid.hash"
+"""Shown as their CRC-16."""
 SPANNING = frozenset(
     (
         "nfs.attr",
@@ -119,6 +122,8 @@ def compared_fields(tree: MessageTree, shown: ShownMessage) -> ComparedFields:
             different.append(FieldDifference(f"{field.name} as {place.name}", field.value, field.value))
         elif field.name in HASHES and field.shown != f"{crc32(field.value):#010x}":
             different.append(FieldDifference(field.name, crc32(field.value).to_bytes(4, "big"), field.value))
+        elif field.name == STATEID_HASH and field.shown != f"{stateid_hash(field.value):#06x}":
+            different.append(FieldDifference(field.name, stateid_hash(field.value).to_bytes(2, "big"), field.value))
     for node, start, value in _leaves(roots):
         end = start + len(value)
         if value and not any((low, high) in covered for low, high in _spans(start, end)):

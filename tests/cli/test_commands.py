@@ -39,7 +39,7 @@ NAMES = {
     " procedure_number operations state status failed contents call_frame reply_frame call_bytes reply_bytes call reply"
     " latency chunks retransmitted_packets retransmission_delay_ns damage notes path file_handle file_handle_hash"
     " file_name offset_bytes count_bytes eof stateid_seqid stateid_other slot sequence_id session client_id user"
-    " uid gid machine_name",
+    " uid gid machine_name linux_operation",
     "transport": "number transport protocol path_mtu ended capture_point icrc_checked mpa_crc_checked active passive"
     " contradictions psn_errors retransmission_count retransmissions_by_cause loss_to_nak nak_to_retransmission"
     " loss_to_retransmission retransmissions delayed_rpcs file",

@@ -68,13 +68,14 @@ class IwarpObserver:
     times, then the connection is passed over.
     """
 
-    def __init__(self, registry: Registry, ports: frozenset[int]) -> None:
-        """``registry`` is shared with the observers of other transports; ``ports``: those of the service."""
+    def __init__(self, registry: Registry, ports: frozenset[int], max_addresses: int = 0) -> None:
+        """``registry`` is shared with the observers of other transports; ``ports``: those of the service;
+        ``max_addresses``: as of ``AddressTable``."""
         self.registry = registry
         self.ports = ports
         self.listener: Callable[[TcpConnection, int, Fpdus], None] | None = None
         """Called with the FPDUs of every connection as they are taken, and their direction."""
-        self.addresses = AddressTable()
+        self.addresses = AddressTable(max_addresses)
         self.connections: dict[int, TcpConnection] = {}
         """By connection number."""
         self.open: dict[Key, TcpConnection] = {}

@@ -14,6 +14,7 @@ from playbook.xdr_encode import done, op
 from rdmascope.dissect.onc.shapes.decode import Node, SparseBytes
 from rdmascope.dissect.onc.shapes.messages import MessageTree, call_tree, reply_tree
 from rdmascope.dissect.onc.shapes.types import XdrInteger, XdrOpaque
+from rdmascope.dissect.onc.summary import stateid_hash
 from rdmascope.dissect.verify.rpc_field_names import NAMES
 from rdmascope.dissect.verify.rpc_fields import (
     DEPRECATED,
@@ -99,6 +100,15 @@ def test_the_hash_of_a_handle() -> None:
     assert compared_fields(WRITE, shown([*reported(WRITE), right])).differences == ()
     wrong = right._replace(shown="0x00000001")
     assert [one.name for one in compared_fields(WRITE, shown([*reported(WRITE), wrong])).differences] == ["nfs.fh.hash"]
+
+
+def test_the_hash_of_a_stateid() -> None:
+    read = tree_of(nfs4.compound(nfs4.putfh(), nfs4.read(0, 1)))
+    at = next(node.offset for node in read.body.walk() if node.name == "stateid") if read.body is not None else -1
+    for text, names in ((f"{stateid_hash(nfs4.STATEID):#06x}", []), ("0x0000", ["nfs.stateid.hash"])):
+        field = ShownField("nfs.stateid.hash", at, nfs4.STATEID, text)
+        differences = compared_fields(read, shown([*reported(read), field])).differences
+        assert [one.name for one in differences] == names
 
 
 def test_labels_and_other_protocols_are_not_compared() -> None:
