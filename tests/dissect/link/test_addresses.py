@@ -14,7 +14,8 @@ LIMIT = 8
 
 
 def ids(table: AddressTable, hosts: list[int]) -> list[int]:
-    return table.ipv4_ids(np.array(hosts, np.uint32)).tolist()
+    found: list[int] = table.ipv4_ids(np.array(hosts, np.uint32)).tolist()
+    return found
 
 
 @pytest.fixture(autouse=True)
