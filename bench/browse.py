@@ -20,10 +20,11 @@ from tempfile import NamedTemporaryFile
 from textual.pilot import Pilot
 
 from bench import build
-from rdmascope.captures.browsed_tables import LATER, BrowsedTables
+from rdmascope.captures.browsed_columns import LATER
+from rdmascope.captures.browsed_tables import BrowsedTables
 from rdmascope.cli.browse.app import BrowseApp
 from rdmascope.cli.browse.feed import BrowseFeed
-from rdmascope.cli.browse.jobs import BrowsedCapture
+from rdmascope.cli.browse.filling import BrowsedCapture
 from rdmascope.cli.reading import analyzer_options
 
 WORK = Path(__file__).parent / "work"

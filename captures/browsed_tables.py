@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
 
 from rdmascope.dissect.arrays import Int64s
+from rdmascope.dissect.records.table import Columns
 from rdmascope.dissect.records.tables import TABLES
 
+from .browsed_columns import LEFT_OUT
 from .chosen_rows import belonging
 from .condition import Condition
-from .database import Database, named, quoted
+from .database import Database, insert_rows, named, quoted, registered
 
 NOUNS = ("rpcs", "packets", "connections", "files", "findings")
 """The tables that are browsed."""
@@ -26,16 +27,9 @@ LEAVE = 5.0
 """Seconds for what is asked at the end."""
 KEYS = {"rpcs": "number", "packets": "frame", "connections": "number", "files": "number", "findings": "time_ns"}
 """What rows are ordered by, where nothing else is asked, and among equals."""
-LEFT_OUT = {"file", "call_place_file", "call_place_frame", "reply_place_file", "reply_place_frame"}
-"""Columns of rpcs that running traffic does without, and that are not looked for a text: the first takes as long as all
-others together."""
-LATER = {
-    "paths": {one.name for one in TABLES["rpcs"].columns if one.needs in ("contents", "paths")},
-    "places": LEFT_OUT,
-}
-"""Columns of rpcs that take more time than the rows themselves, and come in passes of their own, by what they say."""
-_RPC_OF_FRAME = "(SELECT any_value(rpcs.number) FROM rpcs WHERE rpcs.call_frame = part.rpc) AS rpc"
-"""Of packets of a live capture, which come with the frame of their call in place of its number."""
+_RPC_OF_FRAME = """(SELECT any_value(rpcs.number) FROM temp.coming_rpcs AS numbered JOIN rpcs USING (call_frame)
+    WHERE numbered.number = part.rpc) AS rpc"""
+"""Of packets of a live capture: a pass over what is kept gives RPCs other numbers than the list has."""
 _WRONG = {
     "rpcs": "state <> 'complete' OR number IN (SELECT rpc FROM findings)",
     "packets": "rpc IN (SELECT number FROM rpcs WHERE state <> 'complete' UNION SELECT rpc FROM findings)"
@@ -103,11 +97,6 @@ class BrowsedTables:
     def _open(self, connection: duckdb.DuckDBPyConnection) -> None:
         self.connection = connection
 
-    @property
-    def folder(self) -> Path:
-        """Where parts are put for ``take_in``."""
-        return self._database.folder
-
     def asked(self) -> BrowsedTables:
         """The same tables, for another thread."""
         other = object.__new__(BrowsedTables)
@@ -124,29 +113,48 @@ class BrowsedTables:
                 return
             except duckdb.OperationalError:
                 time.sleep(0.01)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self._database.folder, ignore_errors=True)
 
     def interrupt(self) -> None:
         """End what is asked here from another thread."""
         with suppress(duckdb.Error):
             self.connection.interrupt()
 
-    def take_in(self, name: str, path: Path, replacing: bool = False) -> None:
-        """Add the rows that ``Database.hand_out`` wrote; ``replacing``: in place of those that are there."""
-        self.connection.execute("BEGIN")
-        if replacing:
-            self.connection.execute(f"DELETE FROM {name}")
-        columns = f"* REPLACE ({_RPC_OF_FRAME})" if self.keyed and name == "packets" else "*"
-        self.connection.execute(f"INSERT INTO {name} SELECT {columns} FROM read_parquet({quoted(str(path))}) AS part")
-        self.connection.execute("COMMIT")
-        path.unlink()
+    def take_in(self, name: str, columns: Columns) -> None:
+        """Add rows."""
+        insert_rows(self.connection, name, name, columns)
 
-    def complete(self, path: Path, columns: Collection[str]) -> None:
-        """Fill columns of RPCs that are there, from what ``Database.hand_out`` wrote."""
-        given = ", ".join(f"{named(one)} = part.{named(one)}" for one in sorted(columns))
-        part = f"read_parquet({quoted(str(path))}) AS part"
-        self.connection.execute(f"UPDATE rpcs SET {given} FROM {part} WHERE rpcs.number = part.number")
-        path.unlink()
+    def complete(self, columns: Columns) -> None:
+        """Fill columns of RPCs that are there, by their number."""
+        given = ", ".join(f"{named(one)} = part.{named(one)}" for one in columns if one != "number")
+        with registered(self.connection, "rpcs", columns) as part:
+            self.connection.execute(f"UPDATE rpcs SET {given} FROM {part} AS part WHERE rpcs.number = part.number")
+
+    def prepare(self, name: str, columns: Columns) -> None:
+        """Keep rows until ``replace``; those of rpcs number the packets that come with them."""
+        insert_rows(self.connection, self._coming(name), name, columns)
+
+    def replace(self, name: str) -> None:
+        """Have the rows that were prepared in place of those that are there."""
+        columns = "*"
+        if self.keyed and name == "packets":
+            self._coming("rpcs")
+            columns = f"* REPLACE ({_RPC_OF_FRAME})"
+        self.connection.execute("BEGIN")
+        self.connection.execute(f"DELETE FROM {name}")
+        self.connection.execute(f"INSERT INTO {name} SELECT {columns} FROM {self._coming(name)} AS part")
+        self.connection.execute("COMMIT")
+        self.connection.execute(f"DROP TABLE {self._coming(name)}")
+
+    def forget_prepared(self) -> None:
+        """What was prepared is of no use."""
+        for name in NOUNS:
+            self.connection.execute(f"DROP TABLE IF EXISTS temp.coming_{name}")
+
+    def _coming(self, name: str) -> str:
+        """Where rows of a table are prepared."""
+        self.connection.execute(f"CREATE TEMP TABLE IF NOT EXISTS coming_{name} AS FROM {name} LIMIT 0")
+        return f"temp.coming_{name}"
 
     def keep_last(self, name: str, rows: int) -> None:
         """Remove the oldest rows, where there are a quarter more than so many."""

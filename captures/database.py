@@ -11,6 +11,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
@@ -186,20 +187,7 @@ class Database:
 
     def insert(self, name: str, columns: Columns) -> None:
         """Add rows to a table."""
-        for column in TABLES[name].columns:
-            if column.type == "text" and column.name in columns:
-                _make_encodable(columns[column.name].data)
-        listed = ", ".join(map(named, columns))
-        self.connection.register("batch_of_rows", columns)
-        self.connection.execute(f"INSERT INTO tables.main.{name} ({listed}) SELECT {listed} FROM batch_of_rows")
-        self.connection.unregister("batch_of_rows")
-
-    def hand_out(self, name: str, path: Path) -> None:
-        """Move the rows of a table into a Parquet file, for ``take_in`` of another process."""
-        written = self.folder / "handed-out"
-        self.connection.execute(f"COPY tables.main.{name} TO {quoted(str(written))} (FORMAT parquet, COMPRESSION lz4)")
-        self._empty(name)
-        written.rename(path)
+        insert_rows(self.connection, f"tables.main.{name}", name, columns)
 
     def results(self, query: str) -> Iterator[QueryResult]:
         """What each statement of ``query`` gives, those that give rows.
@@ -258,15 +246,9 @@ class Database:
 
     def judged(self, table: str, columns: Columns, condition: str) -> NDArray[np.bool_]:
         """For which rows of a batch of a table the condition is true.  Raises QueryError."""
-        for column in TABLES[table].columns:
-            if column.type == "text" and column.name in columns:
-                _make_encodable(columns[column.name].data)
-        self.connection.register("batch_of_rows", columns)
-        try:
-            self._run(f"SELECT coalesce(({condition}), false) AS passes FROM batch_of_rows AS {table}")
+        with registered(self.connection, table, columns) as batch:
+            self._run(f"SELECT coalesce(({condition}), false) AS passes FROM {batch} AS {table}")
             return np.asarray(self.connection.fetchnumpy()["passes"], np.bool_)
-        finally:
-            self.connection.unregister("batch_of_rows")
 
     def write_result(self, file: BinaryIO, format: str) -> None:
         """Write the rows of the result that ``results`` gave last, in one of ``FORMATS``."""
@@ -362,6 +344,26 @@ def _as_columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Column
         values[:] = [row[at] for row in rows]
         found[name] = np.ma.MaskedArray(values, mask=[row[at] is None for row in rows])
     return found
+
+
+@contextmanager
+def registered(connection: duckdb.DuckDBPyConnection, table: str, columns: Columns) -> Iterator[str]:
+    """Rows of a table of ``TABLES``, as a table that queries can name so."""
+    for column in TABLES[table].columns:
+        if column.type == "text" and column.name in columns:
+            _make_encodable(columns[column.name].data)
+    connection.register("batch_of_rows", columns)
+    try:
+        yield "batch_of_rows"
+    finally:
+        connection.unregister("batch_of_rows")
+
+
+def insert_rows(connection: duckdb.DuckDBPyConnection, target: str, table: str, columns: Columns) -> None:
+    """Add rows of a table of ``TABLES`` to ``target``, which has its columns."""
+    listed = ", ".join(map(named, columns))
+    with registered(connection, table, columns) as batch:
+        connection.execute(f"INSERT INTO {target} ({listed}) SELECT {listed} FROM {batch}")
 
 
 def _make_encodable(texts: np.ndarray[Any, np.dtype[Any]]) -> None:

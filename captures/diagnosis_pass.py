@@ -38,48 +38,63 @@ def facts_of(
     on_table: Callable[[RpcTable], None] = lambda table: None,
 ) -> Facts:
     """What the detectors look at, likewise; ``on_table`` is given each table of RPCs, in order."""
-    detectors = [one for one in all_detectors().values() if not kinds or one.kind in kinds]
-    needs = {what for one in detectors for what in (one.needs, one.uses)}
-    saved = holds_tables(session.paths[0])
-    auditor = Auditor(examples=EXAMPLES) if "audit" in needs else None
-    files = FileFacts(session.mounts) if "files" in needs and not saved else None
-    history = NfsStateHistory() if "sessions" in needs and not saved else None
-    listeners: list[Callable[[Conversation], ColumnListener]] = []
-    if auditor is not None and not saved:
-        listeners.append(auditor.listener)
-    if history is not None:
-        listeners.append(history.listener)
-    if listeners:
-        session.analyzer.listener = lambda one: ColumnListeners(*[listener(one) for listener in listeners])
-    gathered = Gathered()
-
-    def evict(gone: list[Conversation]) -> None:
-        gathered.evict(gone)
-        if auditor is not None and not saved:
-            auditor.evict(gone)
-        if history is not None:
-            history.evict(gone)
-
-    for table in session.tables(evict):
+    found = FactsPass(session, kinds)
+    for table in session.tables(found.evict):
         if condition is not None:
             table = condition.selected(table, session)
-        gathered.add_table(table)
+        found.gathered.add_table(table)
         on_table(table)
-        if files is not None:
-            files.add_table(table)
+        found.judge(table)
         del table
+    return found.facts()
+
+
+class FactsPass:
+    """Gathers it while another reads the tables of a session: for each ``gathered.add_table``, and then ``judge``."""
+
+    def __init__(self, session: Session, kinds: Collection[str] = ()) -> None:
+        detectors = [one for one in all_detectors().values() if not kinds or one.kind in kinds]
+        needs = {what for one in detectors for what in (one.needs, one.uses)}
+        self._session, self._saved = session, holds_tables(session.paths[0])
+        self.gathered = Gathered()
+        self.auditor = Auditor(examples=EXAMPLES) if "audit" in needs else None
+        self.files = FileFacts(session.mounts) if "files" in needs and not self._saved else None
+        self._history = NfsStateHistory() if "sessions" in needs and not self._saved else None
+        listeners: list[Callable[[Conversation], ColumnListener]] = []
+        if self.auditor is not None and not self._saved:
+            listeners.append(self.auditor.listener)
+        if self._history is not None:
+            listeners.append(self._history.listener)
+        if listeners:
+            session.analyzer.listener = lambda one: ColumnListeners(*[listener(one) for listener in listeners])
+
+    def evict(self, gone: list[Conversation]) -> None:
+        """Nothing more comes of these."""
+        self.gathered.evict(gone)
+        if self.auditor is not None and not self._saved:
+            self.auditor.evict(gone)
+        if self._history is not None:
+            self._history.evict(gone)
+
+    def judge(self, table: RpcTable) -> None:
+        """What is more than to be counted."""
+        if self.files is not None:
+            self.files.add_table(table)
+        if self._history is not None:
+            self._history.advance()
+        if self.auditor is not None:
+            self.auditor.forget(self._session.analyzer.last_time or 0)
+
+    def facts(self) -> Facts:
+        """At the end."""
+        session, history = self._session, self._history
+        if self.auditor is not None and self._saved:
+            session.audit(self.auditor)
+        elif self.auditor is not None:
+            self.auditor.finish_broken(session.analyzer.conversations)
         if history is not None:
-            history.advance()
-        if auditor is not None:
-            auditor.forget(session.analyzer.last_time or 0)
-    if auditor is not None and saved:
-        session.audit(auditor)
-    elif auditor is not None:
-        auditor.finish_broken(session.analyzer.conversations)
-    sessions = None
-    if history is not None:
-        history.finish()
-        sessions = history.sessions
-    damage = "" if session.damage is None else str(session.damage)
-    clients = history.clients if history is not None else ()
-    return gathered.facts(session.analyzer, damage, files, auditor, sessions, clients)
+            history.finish()
+        sessions = None if history is None else history.sessions
+        damage = "" if session.damage is None else str(session.damage)
+        clients = history.clients if history is not None else ()
+        return self.gathered.facts(session.analyzer, damage, self.files, self.auditor, sessions, clients)

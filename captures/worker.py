@@ -15,6 +15,8 @@ from .errors import CaptureError
 
 Jobs = Mapping[str, Callable[..., Iterator[Any]]]
 """Name of a job -> what makes its results; they go through ``pickle``."""
+MakeJobs = Callable[[], Jobs]
+"""Is called in the process itself, which so imports what they need."""
 
 
 class Reply(NamedTuple):
@@ -37,7 +39,7 @@ class Worker:
     ``latest`` only the last one matters, and the others end at their next result.
     """
 
-    def __init__(self, jobs: Jobs, folder: str, orphaned: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, make_jobs: MakeJobs, folder: str, orphaned: Callable[[], None] = lambda: None) -> None:
         """``folder``: where its temporary files are, so that they go with it; ``orphaned``: what it does where this
         process ended without ``close``."""
         self._requests = 0
@@ -47,7 +49,7 @@ class Worker:
         if not self._child:
             try:
                 ours.close()
-                _serve(jobs, theirs, folder)
+                _serve(make_jobs, theirs, folder)
                 orphaned()
             finally:
                 os._exit(0)
@@ -82,7 +84,7 @@ class Worker:
             self._pipe.close()
 
 
-def _serve(jobs: Jobs, pipe: Connection, folder: str) -> None:
+def _serve(make_jobs: MakeJobs, pipe: Connection, folder: str) -> None:
     for number in (signal.SIGINT, signal.SIGTSTP, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # The process that asks decides.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -90,6 +92,7 @@ def _serve(jobs: Jobs, pipe: Connection, folder: str) -> None:
     for descriptor in (0, 1, 2):  # The terminal is the other's.
         os.dup2(nowhere, descriptor)
     tempfile.tempdir = folder
+    jobs = make_jobs()
     waiting: list[tuple[int, str, tuple[Any, ...], bool]] = []
     with suppress(EOFError, OSError):
         while True:

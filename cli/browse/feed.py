@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.browsed_tables import LATER, BrowsedTables
-from rdmascope.captures.worker import Jobs, Reply, Worker
+from rdmascope.captures.worker import Jobs, MakeJobs, Reply, Worker
 
-from .jobs import BrowsedCapture, TablePart, filling_jobs, looking_jobs
-from .noun_jobs import NOUN_JOBS
+from .filling import ADDED, COMPLETING, PREPARED, BrowsedCapture, TablePart, fill
+
+if TYPE_CHECKING:
+    from rdmascope.captures.browsed_tables import BrowsedTables
 
 FIRST = ("rpcs", "connections")
 """Tables of the first pass."""
@@ -29,8 +30,30 @@ Listener = Callable[[str, Reply], None]
 """Is given the name of the job and what it sent, in a thread."""
 
 
+def asked() -> Jobs:
+    """Jobs of the process that reads what is asked for."""
+    from .judging import diagnosed
+
+    return {"fill": fill, "diagnosis": diagnosed}
+
+
+def looking() -> Jobs:
+    """Jobs of the process that looks closer at what is chosen."""
+    from .jobs import looking_jobs
+    from .noun_jobs import NOUN_JOBS
+
+    return looking_jobs() | NOUN_JOBS
+
+
+def _judged(capture: BrowsedCapture) -> Iterator[Any]:
+    from .judging import judged
+
+    return judged(capture)
+
+
 class BrowseFeed:
-    """Make it before anything has threads: processes are forked.  ``close`` ends them and removes what they left."""
+    """Make it before anything has threads: processes are forked.  The capture is read from then on; ``open`` it before
+    anything has threads, too.  ``close`` ends the processes and removes what they left."""
 
     keyed = False
     """Rows go by numbers of their own, and old ones are removed."""
@@ -39,11 +62,12 @@ class BrowseFeed:
         self.capture = capture
         self.folder = tempfile.mkdtemp(prefix="rdmascope-")
         self._terminal = os.ttyname(1) if os.isatty(1) else ""
-        self._workers = {kind: Worker(jobs, self.folder, self._put_back) for kind, jobs in self._jobs().items()}
+        self._workers: dict[str, Worker] = {}
         self._names: dict[tuple[str, int], str] = {}
         self._listener: Listener = lambda name, reply: None
         self._threads: list[Thread] = []
         self.tables: BrowsedTables
+        self._begin()
 
     def _put_back(self) -> None:
         """In a worker, where this process was killed; the first to notice does it."""
@@ -53,17 +77,23 @@ class BrowseFeed:
                 with open(os.open(self._terminal, os.O_WRONLY | os.O_NOCTTY), "w") as terminal:
                     terminal.write(PUT_BACK)
 
-    def _jobs(self) -> Mapping[str, Jobs]:
-        return {"reading": filling_jobs(), "judging": filling_jobs(), "looking": looking_jobs() | NOUN_JOBS}
-
-    def open(self) -> BrowsedTables:
-        """Make the tables, and begin."""
-        self.tables = BrowsedTables(self.folder, self.keyed)
-        self._begin()
-        return self.tables
+    def _start(self, kind: str, jobs: MakeJobs) -> None:
+        """A process."""
+        self._workers[kind] = Worker(jobs, self.folder, self._put_back)
 
     def _begin(self) -> None:
-        self.fill(*FIRST)
+        """Read, before what draws is loaded."""
+        self._start("reading", lambda: {"fill": fill, "judge": _judged})
+        self._request("reading", f"fill {' '.join(FIRST)}", "fill", self.capture, FIRST)
+
+    def open(self) -> BrowsedTables:
+        """Make the tables, and the processes that look at something."""
+        from rdmascope.captures.browsed_tables import BrowsedTables
+
+        self._start("asked", asked)
+        self._start("looking", looking)
+        self.tables = BrowsedTables(self.folder, self.keyed)
+        return self.tables
 
     def listen(self, listener: Listener) -> None:
         """From now on; rows were taken in before their parts are given."""
@@ -78,18 +108,13 @@ class BrowseFeed:
         self._names[kind, request] = name
 
     def fill(self, *tables: str) -> None:
-        """Fill tables, in a pass after those that were asked for before."""
-        self._request("reading", f"fill {' '.join(tables)}", "fill", self.capture, self.tables.folder, tables)
+        """Fill tables that were asked for."""
+        self._request("asked", f"fill {' '.join(tables)}", "fill", self.capture, tables)
 
     def complete(self) -> None:
-        """Fill the columns of RPCs that take longer, each kind in a pass of its own."""
-        for later in LATER:
-            self._request("reading", f"fill {later}", "fill", self.capture, self.tables.folder, ("rpcs",), later)
-
-    def judge(self) -> None:
-        """Fill the findings, and diagnose."""
-        self._request("judging", "fill findings", "fill", self.capture, self.tables.folder, ("findings",))
-        self._request("judging", "diagnosis", "diagnosis", self.capture)
+        """Fill what takes longer: the paths of files, and then what takes a judgement of everything."""
+        self._request("reading", "fill paths", "fill", self.capture, (), "paths")
+        self._request("reading", "fill places findings", "judge", self.capture)
 
     def look(self, job: str, *arguments: Any, latest: bool = True) -> None:
         """Have one of the jobs done that look at something; ``latest``: in place of what was looked at before."""
@@ -109,11 +134,9 @@ class BrowseFeed:
     def _take(self, reply: Reply, tables: BrowsedTables) -> None:
         """Rows, before it is said that they are there."""
         if isinstance(reply.value, TablePart):
-            part = reply.value
-            if part.columns:
-                tables.complete(part.path, part.columns)
-            else:
-                tables.take_in(part.table, part.path, part.replacing)
+            take_part(reply.value, tables)
+        elif reply.ended:
+            tables.forget_prepared()
 
     def close(self) -> None:
         """Nothing stays behind."""
@@ -132,3 +155,15 @@ class BrowseFeed:
         for worker in self._workers.values():
             worker.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def take_part(part: TablePart, tables: BrowsedTables) -> None:
+    """Have its rows in the tables."""
+    if part.purpose == ADDED:
+        tables.take_in(part.table, part.columns)
+    elif part.purpose == COMPLETING:
+        tables.complete(part.columns)
+    else:
+        tables.prepare(part.table, part.columns)
+        if part.purpose != PREPARED:
+            tables.replace(part.table)

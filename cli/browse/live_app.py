@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 from textual.binding import BindingType
 
-from rdmascope.captures.browsed_tables import LATER
+from rdmascope.captures.browsed_columns import LATER
 from rdmascope.dissect.units import count
 
 from .app import BrowseApp
-from .jobs import ReadToEnd
+from .filling import ReadToEnd
 from .keys import KEYS, KeyBinding, bindings
 from .live_feed import LiveFeed
 from .live_jobs import WatchStatus
@@ -105,7 +105,7 @@ class LiveBrowseApp(BrowseApp):
         super().action_pane(name)
         self._make_again()
 
-    def _take_read(self, read: ReadToEnd) -> None:
+    def _take_read(self, job: str, read: ReadToEnd) -> None:
         """What is kept is read again and again, and its last frame may be half written."""
 
     def _look_at(self, noun: str, row: dict[str, Any], number: int) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from queue import Queue
 from threading import Thread
 from typing import NamedTuple
 
-from rdmascope.captures.database import Database
+from rdmascope.captures.browsed_columns import live_columns
 from rdmascope.captures.live import CaptureSettings, Keep, Keeper, Live, open_live
 from rdmascope.captures.live.session import LiveSession
 from rdmascope.captures.rpc_batches import RpcBatches
@@ -20,7 +19,7 @@ from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
-from .jobs import BrowsedCapture, TablePart, live_columns
+from .filling import ADDED, REPLACING, BrowsedCapture, TablePart
 
 TURN = 0.3
 """Seconds for which rows are gathered before they are handed over."""
@@ -60,8 +59,8 @@ class WatchedDevice(NamedTuple):
 Sent = TablePart | WatchStatus
 
 
-def watch(watched: WatchedDevice, folder: Path, application: str) -> Iterator[Sent]:
-    """Capture until it is over; the rows of rpcs, connections and findings come in files in ``folder``.
+def watch(watched: WatchedDevice, application: str) -> Iterator[Sent]:
+    """Capture until it is over; gives the rows of rpcs, connections and findings.
 
     Raises CaptureError at first where it cannot be begun.
     """
@@ -69,8 +68,8 @@ def watch(watched: WatchedDevice, folder: Path, application: str) -> Iterator[Se
 
     def run() -> None:
         try:
-            with closing(open_live(watched.device, watched.settings)) as live, Database() as database:
-                _WatchedTables(watched, live, folder, application, database, waiting).run()
+            with closing(open_live(watched.device, watched.settings)) as live:
+                _WatchedTables(watched, live, application, waiting).run()
         except BaseException as error:  # It is raised again below, where it is sent.
             waiting.put(error)
         waiting.put(None)
@@ -89,13 +88,11 @@ class _WatchedTables:
         self,
         watched: WatchedDevice,
         live: Live,
-        folder: Path,
         application: str,
-        database: Database,
         waiting: Queue[Sent | BaseException | None],
     ) -> None:
         self._watched, self._live = watched, live
-        self._folder, self._database, self._waiting = folder, database, waiting
+        self._waiting = waiting
         self._trouble = live.device.note
         self.session = LiveSession(
             live,
@@ -108,7 +105,7 @@ class _WatchedTables:
         self.session.keeper = self._keeper = Keeper(watched.keep, live, application)
         self._builders = {name: TableBuilder(TABLES[name], live_columns(name)) for name in ("rpcs", "findings")}
         self._batches = RpcBatches(False, True, self.session)
-        self._parts = self._frames = 0
+        self._frames = 0
         self._turned = 0.0
 
     def run(self) -> None:
@@ -142,18 +139,12 @@ class _WatchedTables:
             connections = TableBuilder(TABLES["connections"])
             for conversation in session.analyzer.conversations:
                 connections.add(conversation)
-            self._send(connections, replacing=True)
+            self._send(connections, REPLACING)
         kept = BrowsedCapture(self._keeper.kept, self._watched.options, self._keeper.frames_before)
         self._waiting.put(
             WatchStatus(str(live.device), kept, self._frames, live.dropped, session.first_time, self._trouble, ended)
         )
 
-    def _send(self, builder: TableBuilder, replacing: bool = False) -> None:
-        rows = len(builder)
-        if rows:
-            self._parts += 1
-            name = builder.table.name
-            path = self._folder / f"{name}-live-{self._parts}.parquet"
-            self._database.insert(name, builder.take())
-            self._database.hand_out(name, path)
-            self._waiting.put(TablePart(name, path, rows, replacing))
+    def _send(self, builder: TableBuilder, purpose: str = ADDED) -> None:
+        if rows := len(builder):
+            self._waiting.put(TablePart(builder.table.name, builder.take(), rows, purpose))

@@ -15,7 +15,7 @@ from rdmascope.dissect.rpcrdma.eviction import Evicted
 from ..views import files as file_views
 from ..views.report import connections_view
 from ..views.transport import connection_view
-from .jobs import BrowsedCapture
+from .filling import BrowsedCapture
 from .nodes import Details, nodes_of
 
 

@@ -13,14 +13,17 @@ from textual.timer import Timer
 from textual.widgets import Footer, Static
 from textual.worker import get_current_worker
 
-from rdmascope.captures.browsed_tables import LATER, BrowsedTables, CallTimeline, Narrowing, checked
+from rdmascope.captures.browsed_columns import LATER
+from rdmascope.captures.browsed_tables import BrowsedTables, CallTimeline, Narrowing, checked
 from rdmascope.captures.worker import Reply
 from rdmascope.dissect.arrays import Int64s
 from rdmascope.dissect.units import count, percent
 
 from .dialogs import shown
 from .feed import BrowseFeed
-from .jobs import ReadProgress, ReadToEnd, RpcPlace, TablePart
+from .filling import ReadProgress, ReadToEnd, TablePart
+from .jobs import RpcPlace
+from .judging import Diagnosed
 from .lines_pane import LinesPane
 from .listings import LISTINGS, ListingLayout
 from .nodes import Details, TreeNode
@@ -166,11 +169,11 @@ class PanesApp(App[None]):
             self.progress = value
             self.lay_out_list()
         elif isinstance(value, ReadToEnd):
-            self._take_read(value)
+            self._take_read(job, value)
         elif isinstance(value, Details):
             self._take_details(value)
-        elif job == "diagnosis" and value is not None:
-            self.diagnosis.show(value)
+        elif isinstance(value, Diagnosed):
+            self.diagnosis.show(value.nodes)
         elif job == "write" and value is not None:
             self.notify(str(value), title="written", markup=False)
         elif job == "export" and value is not None:
@@ -181,11 +184,10 @@ class PanesApp(App[None]):
             self._keep_up()
         self.show_status()
 
-    def _take_read(self, read: ReadToEnd) -> None:
-        if self.read is None:
+    def _take_read(self, job: str, read: ReadToEnd) -> None:
+        if self.read is None and "rpcs" in job:
             self.read = read
             self.feed.complete()
-            self.feed.judge()
             for words in (read.damage, *read.remarks):
                 if words:
                     self.remark = words

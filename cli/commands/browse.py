@@ -9,7 +9,7 @@ import click
 from rdmascope.captures.merge import open_captures
 
 from ..browse.feed import BrowseFeed
-from ..browse.jobs import BrowsedCapture
+from ..browse.filling import BrowsedCapture
 from ..browse.terminal import need_terminal, walk
 from ..reading import analyzer_options, packets_argument, recognition_options
 

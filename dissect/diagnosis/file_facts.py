@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ..measure.files import READ, WRITE, File, FileCall, FileTable, FileTransfer
 from ..measure.paths import MountRoot
-from ..onc.file_operations import UNSTABLE
+from ..onc.file_operations import UNSTABLE, FileOperation
 from ..rpcrdma.rpc_table import RpcTable
 from .examples import Examples
 
@@ -38,6 +38,8 @@ class FileFacts:
     def __init__(self, mounts: Sequence[MountRoot] = ()) -> None:
         """``mounts``: what is known of roots from elsewhere; it may grow."""
         self.table = FileTable(mounts)
+        self.used: list[Sequence[tuple[File, FileOperation]]] = []
+        """What each RPC of the last batch did with which files."""
         self.costs: dict[int, Examples] = {}
         """By the file's number: RPCs on it, weighed by their latency in nanoseconds."""
         self.files: dict[int, File] = {}
@@ -50,8 +52,10 @@ class FileFacts:
 
     def add_table(self, table: RpcTable) -> None:
         """Take the RPCs of a batch."""
+        self.used = []
         for transfers in self.table.add_table(table):
             call, used = self.table.call, self.table.used
+            self.used.append(used)
             if call is None or not (transfers or used):
                 continue
             self.take(call, transfers, [file for file, _ in used])

@@ -10,8 +10,8 @@ import duckdb
 import pytest
 
 from playbook.commands import EVERYTHING, run
+from rdmascope.captures.browsed_columns import LATER
 from rdmascope.captures.browsed_tables import (
-    LATER,
     BrowsedTables,
     Narrowing,
     checked,
@@ -30,11 +30,9 @@ from rdmascope.dissect.records.tables import TABLES
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowsedTables]:
     folder = tmp_path_factory.mktemp("tables")
     names = ("rpcs", "connections", "files", "findings")
-    with closing(BrowsedTables(str(folder))) as found, Database() as other:
-        for part, (name, columns) in enumerate(table_batches(Session(EVERYTHING), dict.fromkeys(names), rows=1)):
-            other.insert(name, columns)
-            other.hand_out(name, found.folder / f"{part}.parquet")
-            found.asked().take_in(name, found.folder / f"{part}.parquet")
+    with closing(BrowsedTables(str(folder))) as found:
+        for name, columns in table_batches(Session(EVERYTHING), dict.fromkeys(names), rows=1):
+            found.asked().take_in(name, columns)
         yield found
     assert not list(folder.iterdir())
 
@@ -107,19 +105,13 @@ def test_closing_waits_for_what_is_asked(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_columns_that_come_later(tmp_path: Path) -> None:
     names = {one.name for one in TABLES["rpcs"].columns}
-    with closing(BrowsedTables(str(tmp_path))) as found, Database() as other:
-        for part, wanted in enumerate(
-            (names.difference(*LATER.values()), *({"number", *one} for one in LATER.values()))
-        ):
-            for _, columns in table_batches(Session(EVERYTHING), {"rpcs": wanted}, rows=1):
-                other.insert("rpcs", columns)
-            path = found.folder / f"{part}.parquet"
-            other.hand_out("rpcs", path)
-            if part:
-                found.complete(path, wanted - {"number"})
-            else:
-                found.take_in("rpcs", path)
-                assert not {row["path"] for row in found.rows("rpcs", found.order("rpcs", Narrowing()))} - {None}
+    with closing(BrowsedTables(str(tmp_path))) as found:
+        for _, columns in table_batches(Session(EVERYTHING), {"rpcs": names.difference(*LATER.values())}, rows=1):
+            found.take_in("rpcs", columns)
+        assert not {row["path"] for row in found.rows("rpcs", found.order("rpcs", Narrowing()))} - {None}
+        for later in LATER.values():
+            for _, columns in table_batches(Session(EVERYTHING), {"rpcs": {"number", *later}}, rows=1):
+                found.complete(columns)
         with Database() as whole:
             for name, columns in table_batches(Session(EVERYTHING), {"rpcs": None}):
                 whole.insert(name, columns)
@@ -153,10 +145,12 @@ def test_what_is_followed_passes(tables: BrowsedTables) -> None:
 
 
 def test_replacing(tmp_path: Path) -> None:
-    with closing(BrowsedTables(str(tmp_path))) as found, Database() as other:
+    with closing(BrowsedTables(str(tmp_path))) as found:
         for _ in range(2):
             for name, columns in table_batches(Session(EVERYTHING), {"connections": None}, rows=1):
-                other.insert(name, columns)
-            other.hand_out("connections", found.folder / "part")
-            found.take_in("connections", found.folder / "part", replacing=True)
+                found.prepare(name, columns)
+            assert found.count("connections") in (0, 4)
+            found.replace("connections")
         assert found.count("connections") == 4
+        found.replace("connections")
+        assert found.count("connections") == 0

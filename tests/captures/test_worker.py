@@ -52,7 +52,7 @@ def until_end(replies: Iterator[Reply], request: int) -> list[Reply]:
 
 
 def test_jobs_in_their_order(tmp_path: Path) -> None:
-    with closing(Worker(JOBS, str(tmp_path))) as worker:
+    with closing(Worker(lambda: JOBS, str(tmp_path))) as worker:
         one, other = worker.request("numbers", 0, 3), worker.request("numbers", 7, 8)
         replies = worker.replies()
         assert until_end(replies, one) == [Reply(1, 0), Reply(1, 1), Reply(1, 2), Reply(1, None, True)]
@@ -62,7 +62,7 @@ def test_jobs_in_their_order(tmp_path: Path) -> None:
 
 
 def test_only_the_latest_matters(tmp_path: Path) -> None:
-    with closing(Worker(JOBS, str(tmp_path))) as worker:
+    with closing(Worker(lambda: JOBS, str(tmp_path))) as worker:
         replies = worker.replies()
         first = worker.request("endless", latest=True)
         assert next(replies) == Reply(first, 1)
@@ -72,7 +72,7 @@ def test_only_the_latest_matters(tmp_path: Path) -> None:
 
 
 def test_what_is_not_for_the_latest_only_is_done_nevertheless(tmp_path: Path) -> None:
-    with closing(Worker(JOBS, str(tmp_path))) as worker:
+    with closing(Worker(lambda: JOBS, str(tmp_path))) as worker:
         replies = worker.replies()
         first = worker.request("endless", latest=True)
         assert next(replies).request == first
@@ -91,14 +91,14 @@ def test_what_is_not_for_the_latest_only_is_done_nevertheless(tmp_path: Path) ->
     ],
 )
 def test_a_job_that_fails_says_why_and_the_next_is_done(tmp_path: Path, error: Exception, words: str) -> None:
-    with closing(Worker(JOBS, str(tmp_path))) as worker:
+    with closing(Worker(lambda: JOBS, str(tmp_path))) as worker:
         replies = worker.replies()
         assert until_end(replies, worker.request("failing", error))[-1] == Reply(1, None, True, words)
         assert until_end(replies, worker.request("numbers", 0, 1))[0].value == 0
 
 
 def test_a_worker_that_is_killed(tmp_path: Path) -> None:
-    with closing(Worker(JOBS, str(tmp_path))) as worker:
+    with closing(Worker(lambda: JOBS, str(tmp_path))) as worker:
         replies = worker.replies()
         os.kill(until_end(replies, worker.request("process"))[0].value, signal.SIGKILL)
         with pytest.raises(CaptureError, match="was killed"):
@@ -106,7 +106,7 @@ def test_a_worker_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_closing_ends_what_it_does(tmp_path: Path) -> None:
-    worker = Worker(JOBS, str(tmp_path))
+    worker = Worker(lambda: JOBS, str(tmp_path))
     replies = worker.replies()
     process = until_end(replies, worker.request("process"))[0].value
     worker.request("endless")

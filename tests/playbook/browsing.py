@@ -10,10 +10,10 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from rdmascope.captures.browsed_tables import LATER
+from rdmascope.captures.browsed_columns import LATER
 from rdmascope.cli.browse.app import BrowseApp
 from rdmascope.cli.browse.feed import BrowseFeed
-from rdmascope.cli.browse.jobs import BrowsedCapture
+from rdmascope.cli.browse.filling import BrowsedCapture
 from rdmascope.cli.reading import analyzer_options
 
 PATIENCE = 60.0

@@ -1,0 +1,145 @@
+"""What fills the tables behind the panes: passes over the capture, whose rows are sent part by part."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from rdmascope.captures.browsed_columns import LATER, first_columns
+from rdmascope.captures.session import Progress, Session
+from rdmascope.captures.table_pass import needs_contents, table_batches
+from rdmascope.dissect.records.table import Columns, TableBuilder, Wanted, joined
+from rdmascope.dissect.records.tables import TABLES
+from rdmascope.dissect.rpcrdma.analyzer import Options
+
+FIRST_PART, LAST_PART = 0.1, 2.0
+"""Seconds for which rows are gathered before they are sent: more and more."""
+PART_ROWS = 1 << 13
+"""Rows that are sent at once, so that the process that takes them in can draw between them."""
+ADDED, COMPLETING, PREPARED, REPLACING = "added", "completing", "prepared", "replacing"
+"""What becomes of rows: they are new; columns of rows that are there; nothing yet; and with this part they and those
+prepared take the place of all before."""
+
+
+class BrowsedCapture(NamedTuple):
+    """What is read."""
+
+    paths: tuple[str, ...]
+    options: Options
+    frames_before: int | None = None
+    """Of a live capture: how many frames are kept no more; None where it is not live."""
+
+    def session(self, options: Options | None = None, progress: Progress | None = None) -> Session:
+        """A pass over it."""
+        return Session(self.paths, options or self.options, progress=progress, frames_before=self.frames_before or 0)
+
+    @property
+    def numbered(self) -> bool:
+        """A pass gives RPCs and connections the numbers that the lists have."""
+        return not self.frames_before
+
+
+class ReadProgress(NamedTuple):
+    """How far reading is."""
+
+    position: int
+    size: int | None
+    frames: int
+    first_time: int
+
+
+class TablePart(NamedTuple):
+    """Rows that are ready to be taken in."""
+
+    table: str
+    columns: Columns
+    rows: int
+    purpose: str = ADDED
+
+
+class ReadToEnd(NamedTuple):
+    """The capture was read to its end."""
+
+    frames: int
+    damage: str
+    remarks: tuple[str, ...]
+
+
+class Gathered:
+    """Rows, until it is time to send them."""
+
+    def __init__(self, purposes: dict[str, str]) -> None:
+        """By table; in this order they are sent."""
+        self._purposes = purposes
+        self._held: dict[str, list[Columns]] = {name: [] for name in purposes}
+        self._rows = dict.fromkeys(purposes, 0)
+        self._sent, self._wait = time.monotonic(), FIRST_PART
+
+    def add(self, name: str, columns: Columns) -> None:
+        self._held[name].append(columns)
+        self._rows[name] += len(next(iter(columns.values())))
+
+    def take_from(self, builder: TableBuilder) -> None:
+        """Its rows."""
+        if len(builder):
+            self.add(builder.table.name, builder.take())
+
+    @property
+    def due(self) -> bool:
+        """It is time."""
+        return time.monotonic() - self._sent > self._wait or max(self._rows.values()) >= PART_ROWS
+
+    def take(self, ended: bool = False) -> Iterator[TablePart]:
+        """What is there; nothing more comes where it has ended."""
+        for name, purpose in self._purposes.items():
+            taken = joined(TABLES[name], self._held[name]) if self._rows[name] or ended else {}
+            rows, self._rows[name] = self._rows[name], 0
+            self._held[name].clear()
+            first = 0
+            for first in range(0, rows, PART_ROWS):
+                last = first + PART_ROWS >= rows and ended
+                sent = PREPARED if purpose == REPLACING and not last else purpose
+                part = {one: values[first : first + PART_ROWS] for one, values in taken.items()}
+                yield TablePart(name, part, min(PART_ROWS, rows - first), sent)
+            if not rows and ended and purpose == REPLACING:
+                yield TablePart(name, taken, 0, purpose)
+        self._sent, self._wait = time.monotonic(), min(LAST_PART, 1.5 * self._wait)
+
+
+def fill(
+    capture: BrowsedCapture, tables: Sequence[str], later: str = ""
+) -> Iterator[TablePart | ReadProgress | ReadToEnd | None]:
+    """Fill tables in one pass; of a live capture in place of what they hold.
+
+    ``later``: only these of ``LATER``, of rpcs that are there, and all of the connections.
+    """
+    wanted: Wanted = {name: first_columns(name) for name in tables}
+    purposes = dict.fromkeys(tables, ADDED)
+    if later:
+        wanted = {"rpcs": {"number", *LATER[later]}, "connections": None}
+        purposes = {"rpcs": COMPLETING, "connections": REPLACING}
+    elif capture.frames_before is not None:
+        wanted = {"rpcs": {"number", "call_frame"}, **wanted}
+        purposes = {"rpcs": PREPARED, **dict.fromkeys(tables, REPLACING)}
+    at: list[ReadProgress] = []
+
+    def progress(position: int, size: int | None, frames: int) -> None:
+        at[:] = [ReadProgress(position, size, frames, session.first_time)]
+
+    session = capture.session(replace(capture.options, contents=needs_contents(wanted)), progress)
+    gathered = Gathered(purposes)
+    for name, columns in table_batches(session, wanted, rows=1):
+        gathered.add(name, columns)
+        if gathered.due:
+            yield from gathered.take()
+            yield from at
+        else:
+            yield None
+    yield from gathered.take(ended=True)
+    yield from at
+    damage = "" if session.damage is None else str(session.damage)
+    if not damage and not session.analyzer.frames:
+        session.check()
+    yield ReadToEnd(session.analyzer.frames, damage, tuple(session.remarks()))
