@@ -90,7 +90,7 @@ class BrowsedTables:
 
         ``keyed``: rows are removed, too: the ID of one is its number, for that of the database does not stay.
         """
-        self._database = Database(parent=parent)
+        self._database = Database(parent=parent, described=False)
         self.keyed = keyed
         self._open(self._database.connection.cursor())
 

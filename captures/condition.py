@@ -141,7 +141,7 @@ class Condition:
         for one, written in zip(self.given, conditions, strict=True):
             if _OTHER.search(PARTS.sub("", one)):
                 raise CaptureError(f"--where {written!r}: a condition over the columns of rpcs, and no query")
-        self._database = Database()
+        self._database = Database(described=False)
         self._text = self.sql(0)
         try:
             for one, written in zip(self.given, conditions, strict=True):

@@ -89,9 +89,11 @@ class Database:
         files: bool = False,
         memory: int = MEMORY,
         parent: str | None = None,
+        described: bool = True,
         make_views: Callable[[duckdb.DuckDBPyConnection, str], None] | None = None,
     ) -> None:
-        """``parent``: the folder that the temporary one is made in.  ``make_views``: of the files in the folder
+        """``parent``: the folder that the temporary one is made in.  ``described``: queries may ask what tables and
+        columns mean, which takes a statement for each.  ``make_views``: of the files in the folder
         ``saved``; by default each is a table."""
         self._fill = fill
         self.also: Callable[[Wanted], Wanted] = lambda wanted: wanted
@@ -115,7 +117,7 @@ class Database:
             )
             allowed = [f"{self.folder}{os.sep}"]
             if saved is None:
-                self._make_tables()
+                self._make_tables(described)
             elif in_file:  # Attached, for a process may open it several times.
                 self.connection.execute(f"ATTACH {quoted(os.path.abspath(saved))} AS saved (READ_ONLY)")
                 self.connection.execute("USE saved")
@@ -146,11 +148,13 @@ class Database:
         self._remove()
         atexit.unregister(self._remove)
 
-    def _make_tables(self) -> None:
+    def _make_tables(self, described: bool) -> None:
         self.connection.execute("PRAGMA disable_checkpoint_on_shutdown; BEGIN TRANSACTION")
         for table in TABLES.values():
             listed = ", ".join(f'"{column.name}" {SQL_TYPES[column.type]}' for column in table.columns)
             self.connection.execute(f"CREATE TABLE {table.name} ({listed})")
+            if not described:
+                continue
             self.connection.execute(f"COMMENT ON TABLE {table.name} IS {quoted(f'A row is {table.meaning}.')}")
             for column in table.columns:
                 place = f'{table.name}."{column.name}"'

@@ -32,7 +32,7 @@ def decoded(
     """
     if not isinstance(capture, MergedCaptures) and capture.mapped is not None:
         if jobs is not None:
-            return map(decoder.take, filter(len, capture.batches(FIRST_BATCH)))
+            return map(decoder.take, _released(capture, filter(len, capture.batches(FIRST_BATCH))))
         data = capture.mapped
         if len(data) >= AHEAD_FROM and processors() > 1:
             return _received(capture, data, decoder, ahead(lambda: _sent(capture, decoder)))

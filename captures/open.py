@@ -181,8 +181,10 @@ class CaptureFile:
         else:
             batches = pcapng.read_batches(self._feed, self._sections, limits)
         for batch in batches:
-            yield batch
-            self.release()
+            try:
+                yield batch
+            finally:  # Also where no more is wanted.
+                self.release()
 
     def _prepare(self) -> Feed:
         """The bytes, decompressed."""

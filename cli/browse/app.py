@@ -19,7 +19,7 @@ from rdmascope.dissect.arrays import Int64s
 from rdmascope.dissect.units import plural
 
 from .dialogs import ChoiceDialog, HelpPage, PromptDialog
-from .keys import KEYS, KeyBinding, bindings, help_text
+from .keys import bindings, help_text
 from .lines_pane import LinesPane
 from .listings import LISTINGS, column_at
 from .panes import PANES, PanesApp
@@ -31,7 +31,6 @@ from .tree_pane import TreePane
 class BrowseApp(PanesApp):
     """One capture."""
 
-    KEYS: ClassVar[tuple[KeyBinding, ...]] = KEYS
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(), Binding("escape", "pane('list')", show=False)]
     capture_name = ""
     """What a capture that is written is called after."""

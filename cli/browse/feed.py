@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from rdmascope.captures import CaptureError
+from rdmascope.captures.left_behind import folder_of_process
 from rdmascope.captures.worker import Jobs, MakeJobs, Reply, Worker
 
 from .filling import ADDED, COMPLETING, PREPARED, BrowsedCapture, TablePart, fill
@@ -60,7 +60,7 @@ class BrowseFeed:
 
     def __init__(self, capture: BrowsedCapture) -> None:
         self.capture = capture
-        self.folder = tempfile.mkdtemp(prefix="rdmascope-")
+        self.folder, self._lock = folder_of_process()
         self._terminal = os.ttyname(1) if os.isatty(1) else ""
         self._workers: dict[str, Worker] = {}
         self._names: dict[tuple[str, int], str] = {}
@@ -149,6 +149,9 @@ class BrowseFeed:
         if hasattr(self, "tables"):
             self.tables.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
 
     def abandon(self) -> None:
         """The same in the midst of anything, where this process ends at once."""

@@ -8,16 +8,19 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rdmascope.captures.browsed_columns import LATER, first_columns
+from rdmascope.captures.formats.streams import Limits
 from rdmascope.captures.session import Progress, Session
 from rdmascope.captures.table_pass import needs_contents, table_batches
 from rdmascope.dissect.records.table import Columns, TableBuilder, Wanted, joined
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
-FIRST_PART, LAST_PART = 0.1, 2.0
-"""Seconds for which rows are gathered before they are sent: more and more."""
+FIRST_PART, LAST_PART = 0.4, 2.0
+"""Seconds for which rows are gathered before they are sent: more and more.  Before the first nothing takes them in."""
 PART_ROWS = 1 << 13
 """Rows that are sent at once, so that the process that takes them in can draw between them."""
+FIRST_BATCH, BATCH = 32 << 20, 16 << 20
+"""Bytes of a capture that are in memory at a time: in a process that reads ahead, and in one that does not."""
 ADDED, COMPLETING, PREPARED, REPLACING = "added", "completing", "prepared", "replacing"
 """What becomes of rows: they are new; columns of rows that are there; nothing yet; and with this part they and those
 prepared take the place of all before."""
@@ -31,9 +34,16 @@ class BrowsedCapture(NamedTuple):
     frames_before: int | None = None
     """Of a live capture: how many frames are kept no more; None where it is not live."""
 
-    def session(self, options: Options | None = None, progress: Progress | None = None) -> Session:
-        """A pass over it."""
-        return Session(self.paths, options or self.options, progress=progress, frames_before=self.frames_before or 0)
+    def session(self, options: Options | None = None, progress: Progress | None = None, ahead: bool = False) -> Session:
+        """A pass over it; ``ahead``: a second process may decode for it, which is faster and takes more memory."""
+        return Session(
+            self.paths,
+            options or self.options,
+            progress=progress,
+            frames_before=self.frames_before or 0,
+            jobs=None if ahead else 1,
+            limits=Limits(bytes=FIRST_BATCH if ahead else BATCH),
+        )
 
     @property
     def numbered(self) -> bool:
@@ -128,7 +138,7 @@ def fill(
     def progress(position: int, size: int | None, frames: int) -> None:
         at[:] = [ReadProgress(position, size, frames, session.first_time)]
 
-    session = capture.session(replace(capture.options, contents=needs_contents(wanted)), progress)
+    session = capture.session(replace(capture.options, contents=needs_contents(wanted)), progress, ahead=not later)
     gathered = Gathered(purposes)
     for name, columns in table_batches(session, wanted, rows=1):
         gathered.add(name, columns)

@@ -11,6 +11,7 @@ from rich.text import Text
 from rdmascope.dissect.onc.file_operations import DIRECTORY, TYPE_NAMES
 from rdmascope.dissect.units import duration, seconds, size
 
+from ..views.audit import FindingCells
 from ..views.files import counted, shown_path, shown_size, transferred
 from ..views.packets import PROTOCOL_STYLES, header_line, packet_cells
 from ..views.report import service
@@ -99,16 +100,15 @@ def _time(value: int | None) -> str:
     return "-" if value is None else duration(value)
 
 
-_FINDING = "{:>11} {:<8} {:<28} {:>4} {:>7} {:>8}  {}"
-_SEVERITIES = {"error": "red", "warning": "yellow", "notice": "cyan", "note": "cyan"}
+_FINDING = "{:>11} {:<6} {:<28} {:>4} {:>7} {:>8}  {}"
 
 
 def _finding(row: Row, layout: ListingLayout) -> Text:
+    cells = FindingCells.of_row(row)
     when = "-" if not row["time_ns"] else seconds(row["time_ns"] - layout.first_time)
-    text = _FINDING.format(
-        when, row["severity"], row["rule"], row["connection"], row["rpc"] or "-", row["frame"] or "-", row["observed"]
-    )
-    return Text(text, _SEVERITIES.get(row["severity"], ""))
+    place = row["connection"], cells.rpc or "-", row["frame"] or "-"
+    level, style = cells.shown_level
+    return Text(_FINDING.format(when, level, cells.rule, *place, cells.observed), style)
 
 
 LISTINGS = {
@@ -144,8 +144,8 @@ LISTINGS = {
     ),
     "findings": Listing(
         "findings", "finding",
-        lambda layout: _FINDING.format("time", "severity", "rule", "conn", "RPC", "frame", "observed"), _finding,
-        {"time": "time_ns", "severity": "severity", "rule": "rule", "conn": "connection", "RPC": "rpc",
+        lambda layout: _FINDING.format("time", "level", "rule", "conn", "RPC", "frame", "observed"), _finding,
+        {"time": "time_ns", "level": "level", "rule": "rule", "conn": "connection", "RPC": "rpc",
          "frame": "frame", "observed": "observed"},
     ),
 }  # fmt: skip

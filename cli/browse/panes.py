@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.text import Text
 from textual import on, work
@@ -10,7 +10,7 @@ from textual.app import App, ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.timer import Timer
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 from textual.worker import get_current_worker
 
 from rdmascope.captures.browsed_columns import LATER
@@ -24,6 +24,8 @@ from .feed import BrowseFeed
 from .filling import ReadProgress, ReadToEnd, TablePart
 from .jobs import RpcPlace
 from .judging import Diagnosed
+from .key_line import KeyLine
+from .keys import KEYS, KeyBinding
 from .lines_pane import LinesPane
 from .listings import LISTINGS, ListingLayout
 from .nodes import Details, TreeNode
@@ -56,6 +58,7 @@ class Came(Message):
 class PanesApp(App[None]):
     """The panes of one capture."""
 
+    KEYS: ClassVar[tuple[KeyBinding, ...]] = KEYS
     CSS_PATH = "browse.tcss"
     TITLE = "rdmascope browse"
     ALLOW_SELECT = False
@@ -109,7 +112,7 @@ class PanesApp(App[None]):
                 yield self.bytes
                 yield self.diagnosis
         yield self.status_line
-        yield Footer()
+        yield KeyLine(self.KEYS)
 
     def on_mount(self) -> None:
         self.listed.focus()

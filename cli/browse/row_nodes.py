@@ -10,7 +10,7 @@ from rich.text import Text
 from rdmascope.dissect.audit.rule import all_rules
 from rdmascope.dissect.units import seconds
 
-from ..views.audit import rule_view
+from ..views.audit import FindingCells, finding_view, rule_view
 from ..views.rows import cell
 from .nodes import TreeNode, nodes_of
 
@@ -23,7 +23,7 @@ def values_of(row: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def row_nodes(noun: str, row: Mapping[str, Any], first_time: int) -> list[TreeNode]:
-    """A line for each value that is known; of a finding its rule, too; and what belongs to it."""
+    """A line for each value that is known; a finding as ``audit`` shows it, its rule; and what belongs to it."""
     nodes = []
     for name, value in values_of(row):
         label = Text.assemble((name, "cyan"), f": {value}")
@@ -31,6 +31,7 @@ def row_nodes(noun: str, row: Mapping[str, Any], first_time: int) -> list[TreeNo
             label.append(f"  ({seconds(row[name] - first_time)} s)", "dim")
         nodes.append(TreeNode(label))
     if noun == "findings":
+        nodes = [*nodes_of((finding_view(FindingCells.of_row(row)),), WIDTH), TreeNode(Text("its row", "bold"), nodes)]
         if row["rpc"] is not None:
             nodes.insert(0, TreeNode(Text(f"RPC {row['rpc']}"), goes_to=("rpcs", row["rpc"])))
         if row["frame"] is not None:

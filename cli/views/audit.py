@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -134,26 +134,56 @@ def _group(result: Result, rule: Rule, where: Callable[..., str]) -> RenderableT
             line = f"{who(connection, place.endpoint)}, connection {place.connection}: {number}"
         parts.append(Padding(Text(line), (0, 0, 0, 4)))
         for finding in tally.examples:
-            parts.append(Padding(_example(finding, where), (0, 0, 0, 6)))
+            parts.append(Padding(finding_view(FindingCells.of(finding), where(*finding.frames)), (0, 0, 0, 6)))
         if tally.violated > len(tally.examples) > 0:
             parts.append(Padding(Text(f"… and {tally.violated - len(tally.examples):,} more", "dim"), (0, 0, 0, 6)))
     return Group(*parts)
 
 
-def _example(finding: Finding, where: Callable[..., str]) -> RenderableType:
-    frames = ", ".join(str(frame) for frame in finding.frames)
-    place = f"frame {frames}" if len(finding.frames) == 1 else f"frames {frames}" if frames else "no frame"
-    if there := where(*finding.frames):
+class FindingCells(NamedTuple):
+    """What is shown of a finding, whether it is there as such or as a row of a table."""
+
+    level: str
+    note: bool
+    rule: str
+    frames: Sequence[int | str]
+    rpc: int | None
+    xid: int | None
+    observed: str
+    required: str
+
+    @classmethod
+    def of(cls, finding: Finding) -> FindingCells:
+        level, note = finding.rule.level.value, finding.severity == "note"
+        place = finding.frames, finding.rpc, finding.xid
+        return cls(level, note, finding.rule.id, *place, finding.observed, finding.required)
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> FindingCells:
+        place = (row["frames"] or "").split(), row["rpc"], row["xid"]
+        return cls(row["level"], row["severity"] == "note", row["rule"], *place, row["observed"], row["required"])
+
+    @property
+    def shown_level(self) -> tuple[str, str]:
+        """What it is called, and its style."""
+        return ("note", "") if self.note else (self.level, STYLES[self.level])
+
+
+def finding_view(cells: FindingCells, there: str = "") -> RenderableType:
+    """One finding below the name of its rule; ``there``: which files its frames are in, where there are several."""
+    frames = ", ".join(map(str, cells.frames))
+    place = f"frame {frames}" if len(cells.frames) == 1 else f"frames {frames}" if frames else "no frame"
+    if there:
         place += f" ({there})"
-    if finding.rpc is not None:
-        place += f", RPC {finding.rpc}"
-    if finding.xid is not None:
-        place += f", XID 0x{finding.xid:08x}"
+    if cells.rpc is not None:
+        place += f", RPC {cells.rpc}"
+    if cells.xid is not None:
+        place += f", XID 0x{cells.xid:08x}"
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, style="dim")
     table.add_column(overflow="fold")
-    table.add_row("found", finding.observed)
-    table.add_row("required", finding.required)
+    table.add_row("found", cells.observed)
+    table.add_row("required", cells.required)
     return Group(Text(place), Padding(table, (0, 0, 0, 2)))
 
 

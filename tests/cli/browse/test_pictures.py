@@ -66,7 +66,7 @@ SITUATIONS: dict[str, tuple[Callable[[Browsing], Awaitable[None]], tuple[str, ..
     "begin": (begin, ("RPCs 1 of 229", "NFSv3 FSINFO  /", "p99", "RPC 1  NFSv3 NULL")),
     "field": (field, ("000070", "READLINK")),
     "packets": (packets, ("packets ", "Ethernet", "104", "Info")),
-    "findings": (findings, ("findings 1 of 36", "PD-INVALIDATE-AGREED", "severity")),
+    "findings": (findings, ("findings 1 of 36", "PD-INVALIDATE-AGREED", "level", "required")),
     "diagnosis": (diagnosis, ("1 problem", "grace period", "→ RPC 79")),
     "filtering": (filtering, ("RPCs of which this is true", "client = '10.77.0.2'")),
     "brushed": (brushed, ("by latency ↓", "time ")),
