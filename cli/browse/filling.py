@@ -77,7 +77,7 @@ class ReadToEnd(NamedTuple):
     remarks: tuple[str, ...]
 
 
-class Gathered:
+class RowsToSend:
     """Rows, until it is time to send them."""
 
     def __init__(self, purposes: dict[str, str]) -> None:
@@ -139,7 +139,7 @@ def fill(
         at[:] = [ReadProgress(position, size, frames, session.first_time)]
 
     session = capture.session(replace(capture.options, contents=needs_contents(wanted)), progress, ahead=not later)
-    gathered = Gathered(purposes)
+    gathered = RowsToSend(purposes)
     for name, columns in table_batches(session, wanted, rows=1):
         gathered.add(name, columns)
         if gathered.due:

@@ -18,7 +18,7 @@ from rdmascope.dissect.records.table import TableBuilder
 from rdmascope.dissect.records.tables import TABLES
 
 from ..views.diagnosis import counted, statement_view
-from .filling import ADDED, COMPLETING, BrowsedCapture, Gathered, TablePart
+from .filling import ADDED, COMPLETING, BrowsedCapture, RowsToSend, TablePart
 from .nodes import TreeNode, nodes_of
 
 STATEMENT_WIDTH = 76
@@ -43,7 +43,7 @@ def judged(capture: BrowsedCapture) -> Iterator[TablePart | Diagnosed | None]:
     assert facts.auditor is not None and facts.files is not None
     rpcs = TableBuilder(TABLES["rpcs"], {"number", *LATER["places"]}, session.place)
     findings = TableBuilder(TABLES["findings"], None, session.place)
-    gathered = Gathered({"findings": ADDED, "rpcs": COMPLETING})
+    gathered = RowsToSend({"findings": ADDED, "rpcs": COMPLETING})
 
     def find(finding: Finding, _: object) -> None:
         findings.add(finding)
