@@ -163,6 +163,11 @@ class RpcFacts:
         """By connection and procedure; connection 0 is all that were too many to be counted one by one."""
         return {key: Sums(self._sums, index) for key, index in self._groups.items()}
 
+    def totals(self) -> dict[tuple[int, ProcedureKey], tuple[float, float]]:
+        """RPCs with a latency, and nanoseconds, by the same."""
+        calls, latency = (sums[: len(self._groups)].sum(axis=1).tolist() for sums in self._sums[:2])
+        return dict(zip(self._groups, zip(calls, latency, strict=True), strict=True))
+
     def at_limit(self) -> dict[tuple[int, bool], AtLimit]:
         """By connection and whether the calls are backward.  Ends the count."""
         for place, calls in self._calls_by_place():

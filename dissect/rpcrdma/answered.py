@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..arrays import Int64s
+from ..arrays import Int64s, some
 
 MAX_ANSWERED = 4096
 """XIDs of answered calls that are remembered per direction."""
 
+MAX_SHORT = (1 << 32) - 1
+"""The highest number that is remembered in as little memory as an XID."""
+
+_Numbers = NDArray[np.integer[Any]]
 _NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
@@ -60,7 +66,7 @@ class AnsweredXids:
         """``maximum``: XIDs that are remembered."""
         self._maximum = maximum
         self._known: Mapping[int, int] = _NOTHING
-        self._later: tuple[Int64s, ...] = ()
+        self._later: tuple[_Numbers, ...] = ()
         """What was answered after all of ``_known``: arrays of XIDs over numbers."""
         self._batch: _AnsweredBatch | None = None
         """That happens."""
@@ -114,7 +120,9 @@ class AnsweredXids:
 
     def extend(self, xids: Int64s, numbers: Int64s) -> None:
         """They were answered one after the other."""
-        later = np.empty((2, len(xids)), np.int64)  # One array: of a few, two take much more memory.
+        # One array: of a few, two take much more memory.
+        short = not some(numbers > MAX_SHORT)
+        later: _Numbers = np.empty((2, len(xids)), np.uint32 if short else np.int64)
         later[0], later[1] = xids, numbers
         self._later = (*self._later, later)
         if sum([one.shape[1] for one in self._later]) > 4 * self._maximum:

@@ -54,6 +54,8 @@ class Tally:
 NONE = Tally()
 NO_TIMES: Int64s = np.empty(0, np.int64)
 NO_TALLIES: Mapping[str, Tally] = MappingProxyType({})
+NO_CAUSES: Mapping[str, Tally] = {}
+"""The same, which ``pickle`` takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +225,8 @@ class SenderLedger:
     @property
     def causes(self) -> Mapping[str, Tally]:
         """Packets seen twice or known to have been lost, by cause; copies among them."""
+        if not self._original_captured and not self._original_missing:
+            return NO_CAUSES
         found = dict(self._original_captured)
         for cause, tally in self._original_missing.items():
             found[cause] = found.get(cause, NONE) + tally

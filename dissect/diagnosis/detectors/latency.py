@@ -267,6 +267,7 @@ def slow_connection(facts: Facts, limits: Limits) -> Iterator[Cause]:
     kinds of calls. On one of them the same procedures take several times as long as on the others, so neither the
     server's disks nor the client explain it, but the way of this one or what serves it.
     """
+    totals = facts.rpcs.totals()
     ends: dict[tuple[str, str], list[int]] = defaultdict(list)
     for conversation in facts.conversations:
         one, other = conversation.connection.endpoints
@@ -276,10 +277,9 @@ def slow_connection(facts: Facts, limits: Limits) -> Iterator[Cause]:
             continue
         known = set(numbers)
         calls: dict[object, dict[int, tuple[float, float]]] = defaultdict(dict)
-        for key, by_connection in facts.sums.items():
-            for number in known & by_connection.keys() if not key.backward else ():
-                sums = by_connection[number]
-                calls[key][number] = float(sums.calls.sum()), float(sums.latency.sum())
+        for (number, key), total in totals.items():
+            if number in known and not key.backward:
+                calls[key][number] = total
         together = [
             (by_number, sum(one[0] for one in by_number.values()), sum(one[1] for one in by_number.values()))
             for by_number in calls.values()

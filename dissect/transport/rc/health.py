@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ CONGESTION_EXPERIENCED = 3
 
 
 _NONE = np.empty(0, np.int64)
+NO_CAUSES: Mapping[str, int] = {}
 
 
 class _Batch(NamedTuple):
@@ -47,30 +48,13 @@ class _Batch(NamedTuple):
     """PSN expected behind it."""
 
 
-class _EndpointCounts:
-    """What one endpoint sent, beside the order of its packets."""
+class _Complaints:
+    """Congestion and damage of what one endpoint sent, of which most have none."""
 
-    __slots__ = (
-        "active",
-        "bytes",
-        "cnp_delay",
-        "cnp_gap",
-        "cnps",
-        "failure_count",
-        "failures",
-        "last_cnp",
-        "last_payload",
-        "last_time",
-        "marked",
-        "marks",
-        "notices",
-        "packets",
-    )
+    __slots__ = ("cnp_delay", "cnp_gap", "cnps", "failure_count", "failures", "last_cnp", "marked", "marks", "notices")
 
     def __init__(self) -> None:
-        self.packets = self.bytes = self.active = self.marked = self.cnps = 0
-        self.last_payload: int | None = None
-        self.last_time: int | None = None
+        self.marked = self.cnps = 0
         self.marks = _NONE
         """Times of the last marked packets."""
         self.notices = _NONE
@@ -81,14 +65,39 @@ class _EndpointCounts:
         """``(frame, PSN, time)`` of packets with a wrong invariant CRC."""
         self.failure_count = 0
 
+
+_NO_COMPLAINTS = _Complaints()
+"""Stands for those of which there are none so far, and takes none."""
+
+
+class _EndpointCounts:
+    """What one endpoint sent, beside the order of its packets."""
+
+    __slots__ = ("active", "bytes", "complaints", "last_payload", "last_time", "packets")
+
+    def __init__(self) -> None:
+        self.packets = self.bytes = self.active = 0
+        self.last_payload: int | None = None
+        self.last_time: int | None = None
+        self.complaints = _NO_COMPLAINTS
+        """To be looked at only, see ``own_complaints``."""
+
+    @property
+    def own_complaints(self) -> _Complaints:
+        """To be changed."""
+        if self.complaints is _NO_COMPLAINTS:
+            self.complaints = _Complaints()
+        return self.complaints
+
     def feed(self, rows: Rows) -> None:
         """These few tell what a batch costs: the packets' times and lengths come in ``count``."""
         self.packets += len(rows)
         self.last_time = int(rows["time"][-1])
         marked = rows["ecn"] == CONGESTION_EXPERIENCED
         if some(marked):
-            self.marked += int(np.count_nonzero(marked))
-            self.marks = np.concatenate((self.marks, rows["time"][marked]))[-MARKED_KEPT:]
+            noted = self.own_complaints
+            noted.marked += int(np.count_nonzero(marked))
+            noted.marks = np.concatenate((noted.marks, rows["time"][marked]))[-MARKED_KEPT:]
 
     def passed(self, packets: int, time: int) -> None:
         """The same, of packets without a mark, the last at ``time``."""
@@ -125,21 +134,23 @@ class _EndpointCounts:
 
     def notified(self, times: Int64s) -> None:
         """It sent CNPs."""
-        self.cnps += len(times)
-        self.notices = np.concatenate((self.notices, times))
-        if self.last_cnp is not None:
-            times = np.concatenate(([self.last_cnp], times))
-        self.cnp_gap = added(self.cnp_gap, np.diff(times))
-        self.last_cnp = int(times[-1])
+        noted = self.own_complaints
+        noted.cnps += len(times)
+        noted.notices = np.concatenate((noted.notices, times))
+        if noted.last_cnp is not None:
+            times = np.concatenate(([noted.last_cnp], times))
+        noted.cnp_gap = added(noted.cnp_gap, np.diff(times))
+        noted.last_cnp = int(times[-1])
 
     def settle(self, marks: Int64s) -> None:
         """Compare its CNPs with the times at which packets of the other end came marked."""
-        if not len(self.notices):
+        noted = self.complaints
+        if not len(noted.notices):
             return
-        notices, self.notices = self.notices, self.notices[:0]
+        notices, noted.notices = noted.notices, _NONE
         at = marks.searchsorted(notices, side="right") - 1
         caused = at >= 0
-        self.cnp_delay = added(self.cnp_delay, notices[caused] - marks[at[caused]])
+        noted.cnp_delay = added(noted.cnp_delay, notices[caused] - marks[at[caused]])
 
 
 class RcHealth:
@@ -177,8 +188,7 @@ class RcHealth:
             if len(sent[end]):
                 self.sent[end].feed(sent[end])
         for end in (0, 1):
-            if len(self.sent[end].notices):
-                self.sent[end].settle(self.sent[1 - end].marks)
+            self.sent[end].settle(self.sent[1 - end].complaints.marks)
         first, second = split
         queues = self._queue(0, first[0], second[1], reused[0]), self._queue(1, second[0], first[1], reused[1])
         self._waiting += (queues,)
@@ -213,7 +223,10 @@ class RcHealth:
         if self._waiting:
             self._count()
         return all(
-            queue.head == head is not None and answers.acked < head and not answers.reading and not len(sent.notices)
+            queue.head == head is not None
+            and answers.acked < head
+            and not answers.reading
+            and not len(sent.complaints.notices)
             for queue, head, answers, sent in zip(self.retransmissions, heads, self.answers, self.sent, strict=True)
         )
 
@@ -248,10 +261,12 @@ class RcHealth:
         known = self.connection.damaged
         if dropped and len(known) < MAX_FAILURES:
             self.connection.damaged = *known, *zip(rows["frame"].tolist(), rows["time"].tolist(), strict=True)
-        sent = self.sent[sender]
-        sent.failure_count += len(rows)
-        first = rows[: MAX_FAILURES - len(sent.failures)]
-        sent.failures += tuple(zip(first["frame"].tolist(), first["psn"].tolist(), first["time"].tolist(), strict=True))
+        noted = self.sent[sender].own_complaints
+        noted.failure_count += len(rows)
+        first = rows[: MAX_FAILURES - len(noted.failures)]
+        noted.failures += tuple(
+            zip(first["frame"].tolist(), first["psn"].tolist(), first["time"].tolist(), strict=True)
+        )
         self._delays = None
 
     def _listed(self) -> list[Retransmission]:
@@ -260,7 +275,7 @@ class RcHealth:
             return []
         found: list[Retransmission] = []
         for queue in self.retransmissions:
-            damaged = {psn: (frame, time) for frame, psn, time in self.sent[queue.initiator].failures}
+            damaged = {psn: (frame, time) for frame, psn, time in self.sent[queue.initiator].complaints.failures}
             for one in queue.nouns():
                 frame, time = damaged.get(one.psn, (0, 0))
                 if frame and one.lost == "request" and frame < (one.retransmission_frame or one.nak_frame or 0):
@@ -281,12 +296,13 @@ class RcHealth:
         """The state of things; ``now``: nanoseconds, the capture's last moment."""
         self._count()
         for end in (0, 1):
-            self.sent[end].settle(self.sent[1 - end].marks)
+            self.sent[end].settle(self.sent[1 - end].complaints.marks)
         listed = self._listed()
-        counts: Counter[str] = Counter()
+        counts: Mapping[str, int] = NO_CAUSES
         if listed or any(self.connection.ledgers):
-            counts = sum((one.counts for one in self.connection.ledgers), counts)
-            counts += Counter(one.cause for queue in self.retransmissions for one in queue.unheeded)
+            total = sum((one.counts for one in self.connection.ledgers), Counter[str]())
+            total += Counter(one.cause for queue in self.retransmissions for one in queue.unheeded)
+            counts = dict(total)
         real = [one for one in listed if one.lost != "nothing"]
         waits: list[Distribution | None] = []
         for name in ("loss_to_nak", "nak_to_retransmission", "loss_to_retransmission"):
@@ -305,7 +321,7 @@ class RcHealth:
             waits[0],
             waits[1],
             waits[2],
-            dict(counts),
+            counts,
         )
 
     def _ending(self, now: int | None) -> str:
@@ -316,6 +332,7 @@ class RcHealth:
 
     def _direction(self, end: int) -> DirectionHealth:
         connection, sent = self.connection, self.sent[end]
+        noted = sent.complaints
         ledger, theirs = connection.ledgers[end], self.retransmissions[1 - end]
         answered, answers = self.answers[end], self.answers[1 - end]
         return DirectionHealth(
@@ -342,12 +359,12 @@ class RcHealth:
             rnr_naks=theirs.rnr_naks,
             rnr_count=theirs.rnr_count,
             fatal_naks=theirs.fatal_naks,
-            ecn_marked=sent.marked,
-            cnps=sent.cnps,
-            cnp_gap=sent.cnp_gap.distribution(),
-            cnp_delay=sent.cnp_delay.distribution(),
-            icrc_failures=tuple(frame for frame, _, _ in sent.failures),
-            icrc_failure_count=sent.failure_count,
+            ecn_marked=noted.marked,
+            cnps=noted.cnps,
+            cnp_gap=noted.cnp_gap.distribution(),
+            cnp_delay=noted.cnp_delay.distribution(),
+            icrc_failures=tuple(frame for frame, _, _ in noted.failures),
+            icrc_failure_count=noted.failure_count,
             reads_outstanding=answered.reads_outstanding,
             read_depth=read_depth(connection.endpoints[end], connection.endpoints[1 - end]),
             unanswered=answered.unanswered,
