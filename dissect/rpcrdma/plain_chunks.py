@@ -7,7 +7,7 @@ from its start, counts that agree with the data.  All others are left to them; a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -74,7 +74,7 @@ def header_of(operation: Operation) -> TransportHeader:
 class _Transfers(NamedTuple):
     """RDMA Reads and Writes in the order of events."""
 
-    operations: list[Operation]
+    operations: Sequence[Operation]
     place: Int64s
     link: Int64s
     owner: Int64s
@@ -93,33 +93,28 @@ class _Transfers(NamedTuple):
 def _transfers(events: Iterable[tuple[int, object, Operation]], links: Mapping[int, int]) -> _Transfers:
     """``links``: identity of those who observe a connection to its index."""
     found = [
-        (place, links[id(link)], operation)
+        (place, index, operation)
         for place, link, operation in events
-        if operation.kind is not SEND and operation.length and id(link) in links
+        if operation.kind is not SEND and operation.length and (index := links.get(id(link))) is not None
     ]
-    operations = [one for _, _, one in found]
-    columns = np.array(
-        [
-            (
-                place,
-                link,
-                1 - one.initiator,
-                one.kind,
-                one.handle,
-                one.length,
-                one.first_time,
-                one.last_time,
-                one.retransmissions,
-            )
-            for place, link, one in found
-        ],
-        np.int64,
-    ).reshape(-1, 9)
-    address = np.array([one.address for one in operations], np.uint64).astype(np.int64)
-    whole = np.array([_is_whole(one) for one in operations], np.bool_)
-    place, link, owner, kind, handle, length, first_time, last_time, retransmissions = columns.T
+    places, indices, operations = zip(*found, strict=True) if found else ((), (), ())
+
+    def column(values: Iterable[int]) -> Int64s:
+        return np.fromiter(values, np.int64, len(operations))  # Of many tuples an array is made slowly.
+
     return _Transfers(
-        operations, place, link, owner, kind, handle, length, first_time, last_time, retransmissions, address, whole
+        operations,
+        column(places),
+        column(indices),
+        column([1 - one.initiator for one in operations]),
+        column([one.kind for one in operations]),
+        column([one.handle for one in operations]),
+        column([one.length for one in operations]),
+        column([one.first_time for one in operations]),
+        column([one.last_time for one in operations]),
+        column([one.retransmissions for one in operations]),
+        np.array([one.address for one in operations], np.uint64).astype(np.int64),
+        np.array([_is_whole(one) for one in operations], np.bool_),
     )
 
 
@@ -287,7 +282,7 @@ class Candidates:
         used = segment.searchsorted(np.arange(len(self._segments) + 1))
         return used, transferred
 
-    def _read_results(self, used: Int64s, operations: list[Operation]) -> None:
+    def _read_results(self, used: Int64s, operations: Sequence[Operation]) -> None:
         """The beginning of replies that came through the Reply chunk."""
         long = self._read.words[self._reply, 3] == RDMA_NOMSG
         first = self._firsts[:-1] + self._read.counts[self._call][:, :REPLY_CHUNK].sum(axis=1)
