@@ -17,7 +17,9 @@ from .arrays import Bytes, Int64s, coded
 Integers = NDArray[Any]
 """Integers of any size that are not negative."""
 Encoder = Callable[[str], bytes]
-"""What a text becomes in the output, without NUL bytes; of a text it is what its characters become."""
+"""What a text becomes in the output, without NUL bytes; of a text it is what its characters become.
+
+Printable ASCII stays what it is."""
 
 
 class Decimal(NamedTuple):
@@ -194,7 +196,9 @@ def _column(piece: Piece, encoded: Encoder) -> Bytes:
 
 
 def _table_of(texts: Sequence[str], encoded: Encoder) -> Bytes:
-    found = [encoded(text) for text in texts]
+    together = "".join(texts)
+    plain = together.isascii() and together.isprintable()  # To look at all takes less time than to encode each.
+    found = texts if plain else [encoded(text) for text in texts]
     size = max(max(map(len, found), default=0), 1)
     return np.array(found, f"S{size}").view(np.uint8).reshape(-1, size)
 
