@@ -11,12 +11,12 @@ from rdmascope.dissect.diagnosis.facts import Facts, Gathered
 from rdmascope.dissect.diagnosis.file_facts import FileFacts
 from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
 from rdmascope.dissect.rpcrdma.conversation import Conversation
-from rdmascope.dissect.rpcrdma.listeners import ColumnListener, ColumnListeners
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 from .condition import Condition
 from .saved import holds_tables
 from .session import Session
+from .watching import WatchedAudit, WatchedState, Watching
 
 EXAMPLES = 3
 """Findings of each rule and end that are kept."""
@@ -59,14 +59,14 @@ class FactsPass:
         self.gathered = Gathered()
         self.auditor = Auditor(examples=EXAMPLES) if "audit" in needs else None
         self.files = FileFacts(session.mounts) if "files" in needs and not self._saved else None
-        self._history = NfsStateHistory() if "sessions" in needs and not self._saved else None
-        listeners: list[Callable[[Conversation], ColumnListener]] = []
+        self._history = NfsStateHistory(with_credits=False) if "sessions" in needs and not self._saved else None
+        watching: list[Watching] = []
         if self.auditor is not None and not self._saved:
-            listeners.append(self.auditor.listener)
+            watching.append(WatchedAudit(self.auditor))
         if self._history is not None:
-            listeners.append(self._history.listener)
-        if listeners:
-            session.analyzer.listener = lambda one: ColumnListeners(*[listener(one) for listener in listeners])
+            watching.append(WatchedState(self._history))
+        if watching:
+            session.watch(*watching)
 
     def evict(self, gone: list[Conversation]) -> None:
         """Nothing more comes of these."""

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.listeners import ColumnListener, ColumnListeners, Listener
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 if TYPE_CHECKING:
     from rdmascope.dissect.audit.auditor import Auditor, RuleTally, TallyKey
     from rdmascope.dissect.audit.finding import Finding
     from rdmascope.dissect.measure.credits import CreditDirection
+    from rdmascope.dissect.measure.nfs_state_events import SentCall
+    from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
     from rdmascope.dissect.transport.connection import Connection
 
 
@@ -55,8 +58,8 @@ class Watching(Protocol):
     def rest(self, conversations: Sequence[Conversation]) -> object:
         """Of a worker, at the end: of all that are not gone."""
 
-    def take(self, workers: Sequence[WorkerFound]) -> None:
-        """What all workers found since the last time."""
+    def take(self, workers: Sequence[WorkerFound], table: RpcTable) -> None:
+        """What all workers found since the last time, and the RPCs that ended in the meantime."""
 
 
 def listener_of(watching: Sequence[Watching]) -> Callable[[Conversation], Listener]:
@@ -87,7 +90,7 @@ class WatchedCredits:
     def rest(self, conversations: Sequence[Conversation]) -> object:
         return [*self.directions.values()]
 
-    def take(self, workers: Sequence[WorkerFound]) -> None:
+    def take(self, workers: Sequence[WorkerFound], table: RpcTable) -> None:
         from rdmascope.dissect.measure.credits import shared_bins
 
         for worker in workers:
@@ -122,7 +125,7 @@ class WatchedAudit:
     def _closed(self, conversation: Conversation) -> tuple[Connection, dict[TallyKey, RuleTally]]:
         return conversation.connection, self.auditor.close(conversation)
 
-    def take(self, workers: Sequence[WorkerFound]) -> None:
+    def take(self, workers: Sequence[WorkerFound], table: RpcTable) -> None:
         closed = [
             (connection, tallies, worker.numbers)
             for worker in workers
@@ -133,6 +136,35 @@ class WatchedAudit:
             for tally in tallies.values():
                 tally.examples = [_renumbered(finding, numbers) for finding in tally.examples]
             self.auditor.adopt(connection, tallies)
+
+
+class WatchedState:
+    """NFSv4 state, which is followed over all connections where the RPCs of all workers are."""
+
+    divisible = True
+
+    def __init__(self, history: NfsStateHistory) -> None:
+        self.history = history
+
+    def listener(self, conversation: Conversation) -> ColumnListener:
+        return self.history.listener(conversation)
+
+    def found(self, gone: Sequence[Conversation], now: int) -> object:
+        return self.history.notes()
+
+    def rest(self, conversations: Sequence[Conversation]) -> object:
+        return self.history.notes()
+
+    def take(self, workers: Sequence[WorkerFound], table: RpcTable) -> None:
+        from rdmascope.dissect.measure.nfs_state_events import StateNotes
+
+        calls: list[SentCall] = []
+        lone: dict[int, tuple[int, int]] = {}
+        for worker in workers:
+            rpc = worker.numbers.rpc
+            calls += [one._replace(number=rpc(one.number)) for one in worker.found.calls]
+            lone |= {rpc(number): place for number, place in worker.found.lone.items()}
+        self.history.note(StateNotes(calls, lone), table)
 
 
 def _renumbered(finding: Finding, numbers: WorkerNumbers) -> Finding:

@@ -191,7 +191,7 @@ class MergedAnalyzer(Analyzer):
             unplaced |= {nouns.connection(number): count for number, count in ending.unplaced.items()}
         self.skipped = endings[0].skipped
         self._sums = others, sorted(undecoded), dict(sorted(unplaced.items()))
-        self._take_watched([one.watched for one in endings])
+        self._take_watched([one.watched for one in endings], RpcTable([]))
         return table
 
     def _table(self, deliveries: Sequence[Delivery], data: Bytes) -> RpcTable:
@@ -203,15 +203,18 @@ class MergedAnalyzer(Analyzer):
         objects, ended = self._objects(deliveries)
         plain = self._plain_rpcs(deliveries, data)
         self._evict_divided(deliveries)
-        self._take_watched([one.watched for one in deliveries])
         if plain is None:
-            return RpcTable(objects)
-        places = plain.rows["reply_frame"].searchsorted(np.minimum(ended, LATE), side="right")
-        return RpcTable(objects, plain, places + np.arange(len(objects)))
+            table = RpcTable(objects)
+        else:
+            places = plain.rows["reply_frame"].searchsorted(np.minimum(ended, LATE), side="right")
+            table = RpcTable(objects, plain, places + np.arange(len(objects)))
+        self._take_watched([one.watched for one in deliveries], table)
+        return table
 
-    def _take_watched(self, found: Sequence[list[object]]) -> None:
+    def _take_watched(self, found: Sequence[list[object]], table: RpcTable) -> None:
         for index, one in enumerate(self.watching):
-            one.take([WorkerFound(nouns, each[index]) for nouns, each in zip(self._nouns, found, strict=True)])
+            workers = [WorkerFound(nouns, each[index]) for nouns, each in zip(self._nouns, found, strict=True)]
+            one.take(workers, table)
 
     def _register(self, deliveries: Sequence[Delivery]) -> None:
         """Number the new connections."""

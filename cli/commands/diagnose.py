@@ -15,7 +15,7 @@ from rdmascope.dissect.records.schema import schema
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
 from ..options import filter_options
-from ..reading import file_argument, opened, recognition_options
+from ..reading import file_argument, jobs_option, opened, recognition_options
 from ..terminal import complain, console, print_json, show
 from ..views.diagnosis import diagnosis_view
 
@@ -39,6 +39,7 @@ FAIL_ON = (*(one.value for one in SEVERITIES), "never")
 @click.option("--json", "as_json", is_flag=True, help=f"One {schema('statement')} object a line.")
 @filter_options
 @recognition_options
+@jobs_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -49,6 +50,7 @@ def command(
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
+    jobs: int | None,
     condition: Condition | None,
 ) -> None:
     """Say what is wrong: each cause with its evidence, its share of the latency, and what to look at next.
@@ -79,7 +81,7 @@ def command(
     for kind in kinds:
         if kind not in known:
             raise click.BadParameter(f"no detector {kind!r}; there are {', '.join(known)}", ctx, param_hint="--only")
-    reading = opened(files, ports, force)
+    reading = opened(files, ports, force, jobs=jobs)
     diagnosis = diagnosis_of(reading, kinds, condition)
     if condition is not None:
         reading.refuse(condition.problem(reading))

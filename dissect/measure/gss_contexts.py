@@ -20,8 +20,10 @@ from ..layers.oncrpc_codes import (
 from ..onc.shapes.decode import SparseBytes
 from ..onc.shapes.messages import reply_tree
 from ..onc.xdr import opaque_at, word
+from ..rpcrdma.messages import Message
 from ..rpcrdma.reassembly import reassembled_reply
 from ..rpcrdma.rpcs import Rpc
+from ..transport.connection import Connection
 
 MAX_CONTEXTS = 4096
 """That are followed; calls with others are counted."""
@@ -97,23 +99,25 @@ class GssContexts:
         """Calls with contexts beyond the limit."""
         self._known: dict[tuple[str, bytes], GssContext] = {}
 
-    def called(self, rpc: Rpc) -> None:
+    def called(self, message: Message, connection: Connection) -> None:
         """A call; whatever its program."""
-        call = gss_call(rpc)
+        call = gss_call(message)
         if call is not None and call.procedure == RPCSEC_GSS_DATA:
-            context = self._context(rpc, call.handle, call.version)
+            context = self._context(message, connection, call.handle, call.version)
             if context is not None:
                 context.called(call)
 
     def ended(self, rpc: Rpc, time: int) -> None:
         """An RPC, perhaps without a reply."""
-        call = gss_call(rpc) if rpc.call is not None and rpc.gss is not None else None
-        if call is None or rpc.reply is None:
+        if rpc.call is None or rpc.gss is None or rpc.reply is None:
+            return
+        call = gss_call(rpc.call)
+        if call is None:
             return
         if call.procedure in (RPCSEC_GSS_INIT, RPCSEC_GSS_CONTINUE_INIT):
             self._created(rpc, call, time)
             return
-        context = self._context(rpc, call.handle, call.version)
+        context = self._context(rpc.call, rpc.connection, call.handle, call.version)
         if context is None:
             return
         if call.procedure == RPCSEC_GSS_DESTROY and not rpc.failed:
@@ -134,7 +138,8 @@ class GssContexts:
         if not isinstance(handle, memoryview) or rpc.failed:
             return
         new = call.procedure == RPCSEC_GSS_INIT
-        context = self._context(rpc, bytes(handle), call.version, new)
+        assert rpc.call is not None
+        context = self._context(rpc.call, rpc.connection, bytes(handle), call.version, new)
         if context is None:
             return
         context.round_trips += 1
@@ -142,10 +147,11 @@ class GssContexts:
             context.frame, context.time = rpc.reply_frame, time
             context.window = window if isinstance(window, int) else None
 
-    def _context(self, rpc: Rpc, handle: bytes, version: int, new: bool = False) -> GssContext | None:
-        assert rpc.call is not None
-        caller = rpc.call.operation.initiator
-        ends = rpc.connection.endpoints
+    def _context(
+        self, call: Message, connection: Connection, handle: bytes, version: int, new: bool = False
+    ) -> GssContext | None:
+        caller = call.operation.initiator
+        ends = connection.endpoints
         key = ends[1 - caller].address, handle
         context = None if new else self._known.get(key)
         if context is None:
@@ -158,10 +164,9 @@ class GssContexts:
         return context
 
 
-def gss_call(rpc: Rpc) -> GssCall | None:
+def gss_call(message: Message) -> GssCall | None:
     """The RPCSEC_GSS credential of a call; None where it has another, or its bytes are missing."""
-    assert rpc.call is not None
-    view = memoryview(rpc.call.data)[rpc.call.start : rpc.call.end]
+    view = memoryview(message.data)[message.start : message.end]
     if len(view) < _HANDLE + 4 or word(view, 4)[0] != 0 or word(view, _FLAVOR)[0] != RPCSEC_GSS:
         return None
     version, procedure, sequence, service = (word(view, _FIELDS + 4 * index)[0] for index in range(4))

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..arrays import Rows
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
@@ -21,18 +20,18 @@ from ..onc.rpc_header import call_head, results_at
 from ..onc.sequence import SlotRequest, SlotResult, slot_request, slot_result
 from ..onc.status import nfs4_status
 from ..rpcrdma.conversation import Conversation
-from ..rpcrdma.listeners import ColumnListener, ColumnListeners, PlainPairs
+from ..rpcrdma.listeners import ColumnListener, ColumnListeners
 from ..rpcrdma.messages import Message
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
-from ..rpcrdma.rpc_table import PlainRpcs, ProcedureNames, RpcNames
+from ..rpcrdma.rpc_table import PlainRpcs, ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Reassembled, Rpc
 from ..transport.connection import Connection
-from ..transport.operations import Operation
 from .credits import CreditDirection, CreditHistory
 from .gss_contexts import GssContexts
 from .nfs_slots import SlotTable, SlotUse
 from .nfs_state import CALLED_BACK, USED, HeldState, NfsClient, NfsSession, StatusTally
 from .nfs_state_clients import CLIENT_OPERATIONS, AtReply, ClientTable
+from .nfs_state_events import SentCall, StateEvent, StateListener, StateNotes, called, ended
 from .nfs_state_operations import (
     HANDLERS,
     OP_CB_LAYOUTRECALL,
@@ -65,13 +64,6 @@ _LOST = frozenset((*_SESSION_LOST, "NFS4ERR_STALE_CLIENTID", "NFS4ERR_STALE_STAT
 MAX_RECALLS = 1000
 """Recalls under way for which delayed calls are counted."""
 MAX_FLAGS = 32
-
-
-class _Event(NamedTuple):
-    time: int
-    frame: int
-    rpc: Rpc
-    ended: bool
 
 
 class _Asked(NamedTuple):
@@ -111,10 +103,13 @@ class _Messages:
 class NfsStateHistory:
     """Give ``listener`` to the analyzer, call ``advance`` behind each batch, and ``finish`` at the end.
 
-    ``evict`` is given conversations of which nothing more comes, where they are too many to be kept.
+    ``evict`` is given conversations of which nothing more comes, where they are too many to be kept.  Of a divided
+    capture ``notes`` is called in each worker, and ``note`` where the RPCs of all of them are.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, with_credits: bool = True) -> None:
+        """``with_credits``: ``credits`` are followed, too."""
+        self._with_credits = with_credits
         self.table = ClientTable()
         self._histories: dict[int, CreditHistory] = {}
         self._blocked: list[CreditDirection] = []
@@ -127,12 +122,13 @@ class NfsStateHistory:
         self.undecoded = 0
         """Of them, those that change state and could not be decoded to their end."""
         self.last_time = 0
-        self._queue: list[_Event] = []
+        self._queue: list[StateEvent] = []
         self._plain: list[tuple[Rows, PlainRpcs]] = []
         """RPC rows of a batch, of one direction of a connection."""
         self._layouts = CompoundLayouts()
         self._connections: dict[int, Connection] = {}
-        self._asked: dict[Rpc, _Asked] = {}
+        self._asked: dict[int, _Asked] = {}
+        """By number of the RPC."""
         self._recalls: list[tuple[str, HeldState]] = []
         """Under way, with the server."""
 
@@ -146,9 +142,36 @@ class NfsStateHistory:
 
     def listener(self, conversation: Conversation) -> ColumnListener:
         number = conversation.connection.number
-        history = self._histories[number] = CreditHistory(conversation)
         self._connections[number] = conversation.connection
-        return ColumnListeners(_Watch(self._queue, self._plain), history)
+        watch = StateListener(self._queue, self._plain)
+        if not self._with_credits:
+            return watch
+        history = self._histories[number] = CreditHistory(conversation)
+        return ColumnListeners(watch, history)
+
+    def notes(self) -> StateNotes:
+        """What happened since the last time, which is not taken here."""
+        calls = [one.what for one in self._queue if isinstance(one.what, SentCall)]
+        lone = {
+            one.what.number: (one.time, one.frame)
+            for one in self._queue
+            if isinstance(one.what, Rpc) and one.what.reply is None
+        }
+        self._queue.clear()
+        self._plain.clear()
+        return StateNotes(calls, lone)
+
+    def note(self, notes: StateNotes, table: RpcTable) -> None:
+        """The same of all workers, by the numbers of the whole, and the RPCs that ended in the meantime."""
+        for call in notes.calls:
+            self._queue.append(called(call))
+            self._connections[call.connection.number] = call.connection
+        for rpc in table.objects:
+            self._queue.append(ended(rpc, *notes.lone.get(rpc.number, ())))
+        if table.origin is not None:
+            self._plain.append((table.plain_rows, table.origin))
+            for number, conversation in table.origin.conversations.items():
+                self._connections[number] = conversation.connection
 
     @property
     def credits(self) -> list[CreditDirection]:
@@ -190,16 +213,16 @@ class NfsStateHistory:
         self._queue.clear()
         self._plain.clear()
 
-    def _take(self, event: _Event) -> None:
+    def _take(self, event: StateEvent) -> None:
         self.last_time = max(self.last_time, event.time)
-        if event.ended:
-            self.security.ended(event.rpc, event.time)
-            self._ended(event.rpc, event.time)
+        what = event.what
+        if isinstance(what, Rpc):
+            self.security.ended(what, event.time)
+            self._ended(what, event.time)
         else:
-            self.security.called(event.rpc)
-            assert event.rpc.call is not None
-            message = event.rpc.call
-            self._ask(event.rpc, message.data, message.start, message.end)
+            message = what.message
+            self.security.called(message, what.connection)
+            self._ask(what, message.data, message.start, message.end)
 
     def finish(self) -> None:
         """The capture is over."""
@@ -209,8 +232,7 @@ class NfsStateHistory:
                 table.advance(self.last_time)
                 table.settle()
 
-    def _place(self, rpc: Rpc, time: int, callback: bool) -> AtReply:
-        at = _place(rpc, time, callback)
+    def _place(self, at: AtReply) -> AtReply:
         server = self.table.server(at.server)
         return at if server == at.server else at._replace(server=server)
 
@@ -237,7 +259,7 @@ class NfsStateHistory:
         decodes = kind.changes or one.elsewhere or (client is not None and client.lease is None)
         if one.rpc is not None and decodes:
             if asked is not None:
-                self._asked[one.rpc] = asked
+                self._asked[one.number] = asked
             self._ended(one.rpc, one.reply_end, one.result)
             return
         self.compounds += 1
@@ -254,9 +276,8 @@ class NfsStateHistory:
 
     # Calls
 
-    def _ask(self, rpc: Rpc, data: memoryview, start: int, end: int) -> None:
+    def _ask(self, call: SentCall, data: memoryview, start: int, end: int) -> None:
         """Note the slot of a call, where its first bytes are there."""
-        assert rpc.call is not None
         head = call_head(data, start, end)
         if head is None or not head[4] or head[2] != 1:
             return
@@ -266,11 +287,11 @@ class NfsStateHistory:
         request = slot_request(data, start + head[4], end, callback)
         if request is None:
             return
-        first = rpc.call.operation
-        at = self._place(rpc, first.first_time, callback)
-        asked = self._request(at, request, callback, rpc.number, first.first_frame, first.first_time)
+        first = call.message.operation
+        at = self._place(_at(call.message, call.connection, callback, first.first_frame, first.first_time))
+        asked = self._request(at, request, callback, call.number, first.first_frame, first.first_time)
         if asked is not None:
-            self._asked[rpc] = asked
+            self._asked[call.number] = asked
 
     def _request(
         self, at: AtReply, request: SlotRequest, callback: bool, number: int, frame: int, time: int
@@ -288,7 +309,7 @@ class NfsStateHistory:
     # RPCs that ended
 
     def _ended(self, rpc: Rpc, time: int, result: SlotResult | None = None) -> None:
-        asked = self._asked.pop(rpc, None)
+        asked = self._asked.pop(rpc.number, None)
         names = ProcedureNames(rpc.program, rpc.version, rpc.minor_version, rpc.procedure, rpc.operations, rpc.name)
         kind = compound_kind(names)
         if kind is None or rpc.call is None or rpc.state == DUPLICATE_REPLY:
@@ -299,9 +320,11 @@ class NfsStateHistory:
         messages = _Messages(rpc)
         callback = kind.callback
         if asked is None and rpc.minor_version and rpc.call.header.procedure == RDMA_NOMSG:
-            self._ask(rpc, messages.call, 0, len(messages.call))  # Its arguments came in a Read chunk.
-            asked = self._asked.pop(rpc, None)
-        at = self._place(rpc, time, callback)
+            sent = SentCall(rpc.number, rpc.connection, rpc.call)
+            self._ask(sent, messages.call, 0, len(messages.call))  # Its arguments came in a Read chunk.
+            asked = self._asked.pop(rpc.number, None)
+        frame = rpc.reply_frame or rpc.call_frame
+        at = self._place(_at(rpc.call, rpc.connection, callback, frame, time, rpc.minor_version))
         if asked is not None:
             asked.use.rpc = rpc.number
             answered = SlotAnswer(rpc.operations, rpc.status, rpc.reply_frame)
@@ -425,54 +448,14 @@ class NfsStateHistory:
                     self._recalls.append((at.server, state))
 
 
-class _Watch:
-    """Notes the events of one conversation; a ``listeners.ColumnListener``."""
-
-    def __init__(self, queue: list[_Event], plain: list[tuple[Rows, PlainRpcs]]) -> None:
-        self._queue, self._plain = queue, plain
-
-    def call_sent(self, rpc: Rpc) -> None:
-        assert rpc.call is not None
-        sent = rpc.call.operation
-        self._queue.append(_Event(sent.first_time, sent.last_frame, rpc, False))
-
-    def reply_sent(self, rpc: Rpc) -> None:
-        """It is taken when the RPC ends."""
-
-    def rpc_ended(self, rpc: Rpc) -> None:
-        if rpc.reply is not None:
-            answer = rpc.reply.operation
-            self._queue.append(_Event(answer.last_time, answer.last_frame, rpc, True))
-        else:
-            self._queue.append(_Event(rpc.connection.last_time, rpc.connection.last_frame, rpc, True))
-
-    def other_sent(self, sender: int, message: Message) -> None:
-        """Neither call nor reply."""
-
-    def data_transferred(self, operation: Operation) -> None:
-        """Takes no slot."""
-
-    def plain_accepted(self, pairs: PlainPairs, names: RpcNames) -> NDArray[np.bool_]:
-        return np.ones(len(pairs.caller), np.bool_)
-
-    def plain_begins(self, calls: Rows, replies: Rows) -> None:
-        """They are taken when the batch is over."""
-
-    def plain_advanced(self, called: int, answered: int) -> None:
-        """They are taken when the batch is over."""
-
-    def plain_ended(self, rows: Rows, rpcs: PlainRpcs) -> None:
-        self._plain.append((rows, rpcs))
-
-
-def _place(rpc: Rpc, time: int, callback: bool) -> AtReply:
+def _at(
+    call: Message, connection: Connection, callback: bool, frame: int, time: int, minor_version: int | None = None
+) -> AtReply:
     """Server and client of an RPC; of a callback, the server is who calls."""
-    assert rpc.call is not None
-    caller = rpc.call.operation.initiator
+    caller = call.operation.initiator
     client, server = (1 - caller, caller) if callback else (caller, 1 - caller)
-    ends = rpc.connection.endpoints
-    frame = rpc.reply_frame or rpc.call_frame
-    return AtReply(ends[server].address, ends[client].address, rpc.connection.number, rpc.minor_version, frame, time)
+    ends = connection.endpoints
+    return AtReply(ends[server].address, ends[client].address, connection.number, minor_version, frame, time)
 
 
 def _inline(message: Message | None) -> memoryview | None:
