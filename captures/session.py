@@ -8,8 +8,8 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -155,19 +155,25 @@ class Session:
     def _decoded(self, capture: Source) -> Iterator[DecodedFrames]:
         return decoded(capture, self.analyzer.decoder, self._divided, self.jobs)
 
-    def _shared(self, capture: Source) -> Iterator[DecodedFrames | DividedBatch]:
-        """The same, or what workers made of them, who have those that listen to conversations there, too."""
+    def _shared(self, capture: Source, lists: bool = False) -> Iterator[DecodedFrames | DividedBatch]:
+        """The same, or what workers made of them, who have those that listen to conversations there, too.
+
+        ``lists``: packets are listed, too, for which a batch of workers has what is decoded.
+        """
         jobs = self.jobs or 1
         if jobs < 2 or isinstance(capture, MergedCaptures) or capture.mapped is None:
             return self._decoded(capture)
         if self.analyzer.listener is not None and not (self._watching and all(one.divisible for one in self._watching)):
             return self._decoded(capture)
+        from .division.divisible import carries_iwarp
         from .division.merged import MergedAnalyzer
         from .division.processes import Division
 
+        if lists and carries_iwarp(self.paths[0], self.analyzer.options.ports):
+            return self._decoded(capture)  # Its segments are found by who analyses them.
         assert isinstance(self.analyzer, MergedAnalyzer)
         self.analyzer.watching = self._watching
-        self._division = Division(capture, capture.mapped, self.analyzer, self._tcp_mounts, jobs)
+        self._division = Division(capture, capture.mapped, self.analyzer, self._tcp_mounts, jobs, lists)
         return self._division.batches()
 
     def _divided(self, batches: Iterable[FrameBatch]) -> Iterator[FrameBatch]:
@@ -198,8 +204,11 @@ class Session:
         try:
             yield from self._tables(on_eviction, chunk_rows)
         finally:
-            if self._division is not None:
-                self._division.close()
+            self._close()
+
+    def _close(self) -> None:
+        if self._division is not None:
+            self._division.close()
 
     def _tables(self, on_eviction: Callable[[list[Conversation]], None] | None, chunk_rows: bool) -> Iterator[RpcTable]:
         heap = Heap()
@@ -215,8 +224,7 @@ class Session:
                 if on_eviction is not None:
                     on_eviction(gone)
                 gc.collect()
-        division = self._division
-        table = RpcTable(self.analyzer.finish()) if division is None else division.finish()
+        table = self._finished()
         self.data_servers.learn(table, lambda: self.analyzer.conversations)
         self.data_servers.mark(self.analyzer.conversations)
         yield table
@@ -226,6 +234,9 @@ class Session:
             return self.analyzer.feed_table(batch)
         assert self._division is not None
         return self._division.put_together(batch)
+
+    def _finished(self) -> RpcTable:
+        return RpcTable(self.analyzer.finish()) if self._division is None else self._division.finish()
 
     def packets(
         self, first: int = 1, last: int = 1 << 62, on_rpcs: Callable[[list[Rpc]], None] | None = None
@@ -263,11 +274,16 @@ class Session:
         lister.on_rpcs = on_rpcs
         if self._limits is None:
             self._limits = Limits(frames=LISTED_FRAMES)
-        for batch in self.decoded():
-            yield from lister.feed(batch)
-            if lister.done:
-                return
-        yield from lister.finish()
+        try:
+            for batch in self._read(partial(self._shared, lists=True)):
+                decoded = batch if isinstance(batch, DecodedFrames) else batch.decoded
+                assert decoded is not None
+                yield from lister.take(decoded, self._analysed(batch))
+                if lister.done:
+                    return
+            yield from lister.finish(self._finished())
+        finally:
+            self._close()
 
     def field_reader(self) -> FieldReader:
         """Reads what its RPCs name: files, ranges, state and callers."""
@@ -482,19 +498,3 @@ def short_names(paths: Sequence[str]) -> dict[str, str]:
     """Names of files without their directories, where that tells them apart."""
     names = {path: os.path.basename(path) for path in paths}
     return names if len(set(names.values())) == len(names) else {path: path for path in paths}
-
-
-@contextmanager
-def rereadable(paths: Sequence[str]) -> Iterator[Sequence[str]]:
-    """What can be read twice: standard input is copied to a temporary file."""
-    if "-" not in paths:
-        yield paths
-        return
-    import shutil
-    import sys
-    import tempfile
-
-    with tempfile.NamedTemporaryFile(prefix="rdmascope-") as copy:
-        shutil.copyfileobj(sys.stdin.buffer, copy)
-        copy.flush()
-        yield [copy.name if path == "-" else path for path in paths]

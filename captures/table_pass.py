@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from operator import itemgetter
 
 from rdmascope.dissect.audit.auditor import Auditor, RuleTally, TallyKey
-from rdmascope.dissect.measure.credits import CreditHistory
 from rdmascope.dissect.records.details import CaptureSums, FileDetails
 from rdmascope.dissect.records.table import Columns, TableBuilder, Wanted
 from rdmascope.dissect.records.table_packets import PacketTableBatch
@@ -13,13 +14,13 @@ from rdmascope.dissect.records.table_results import Detail, Verdict
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
-from rdmascope.dissect.rpcrdma.listeners import ColumnListener, ColumnListeners, Listener
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 from .condition import ChosenRpcs
 from .rpc_batches import RpcBatches
 from .saved_tables import RECOGNITION
 from .session import Session
+from .watching import WatchedAudit, WatchedCredits, Watching
 
 ROWS = 8192
 """Rows of a table that are held before they are given."""
@@ -80,22 +81,16 @@ class _TablePass:
         names_paths = any(builder.needs("paths") for builder in self.by_noun.get("rpc", ()))
         self.batches = RpcBatches(self.names_files, names_paths, session, chosen and chosen.mask)
         self.auditor: Auditor | None = None
+        watching: list[Watching] = []
         if self.by_noun.keys() & AUDITED:
             self.auditor = Auditor(examples=1, meant=chosen and chosen.judged)
-            self.auditor.on_finding = lambda finding, _: self._add("finding", finding)
-        self.credits: dict[int, CreditHistory] | None = {} if self.by_noun.keys() & WITH_CREDITS else None
-        """By connection number."""
-        if self.auditor is not None or self.credits is not None:
-            session.analyzer.listener = self._listener
-
-    def _listener(self, conversation: Conversation) -> Listener:
-        listeners: list[ColumnListener] = []
-        if self.auditor is not None:
-            listeners.append(self.auditor.listener(conversation))
-        if self.credits is not None:
-            history = self.credits[conversation.connection.number] = CreditHistory(conversation)
-            listeners.append(history)
-        return ColumnListeners(*listeners)
+            watching.append(WatchedAudit(self.auditor, partial(self._add, "finding")))
+        self.credits: WatchedCredits | None = None
+        if self.by_noun.keys() & WITH_CREDITS:
+            self.credits = WatchedCredits()
+            watching.append(self.credits)
+        if watching:
+            session.watch(*watching)
 
     def full(self, rows: int) -> Iterator[tuple[str, Columns]]:
         """The tables with so many rows, behind each batch."""
@@ -136,7 +131,7 @@ class _TablePass:
                 yield from self._full("finding", rows)
             yield from self._add_all("verdict", self._verdicts(self.auditor.tallies), rows)
         yield from self._add_all("conversation", conversations, rows)
-        for number in sorted(self.credits or ()):
+        for number in sorted(self.credits.directions if self.credits is not None else ()):
             self._add_credits(number)
             yield from self._full("credits", rows)
             yield from self._full("detail", rows)
@@ -147,7 +142,7 @@ class _TablePass:
 
     def _verdicts(self, tallies: Mapping[TallyKey, RuleTally]) -> Iterator[Verdict]:
         assert self.auditor is not None
-        for place, tally in tallies.items():
+        for place, tally in sorted(tallies.items(), key=itemgetter(0)):
             yield Verdict(place, self.auditor.rules[place.rule], tally)
 
     def _details(self) -> Iterator[Detail]:
@@ -177,12 +172,10 @@ class _TablePass:
                 yield builder.table.name, builder.take()
 
     def _add_credits(self, number: int) -> None:
-        history = None if self.credits is None else self.credits.pop(number, None)
-        if history is not None:
-            for direction in history.directions:
-                if direction.calls or direction.replies:
-                    self._add("credits", direction)
-                    self._add("detail", Detail("credits", number, direction))
+        for direction in self.credits.directions.pop(number, ()) if self.credits is not None else ():
+            if direction.calls or direction.replies:
+                self._add("credits", direction)
+                self._add("detail", Detail("credits", number, direction))
 
     def _add(self, of: str, noun: object) -> None:
         for builder in self.by_noun.get(of, ()):

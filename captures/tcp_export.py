@@ -20,6 +20,7 @@ from .export import TcpExport, TcpStreamPair, ranges
 from .output import check_outputs, open_output
 from .packet_comments import FindingNotes, message_comments
 from .session import Session
+from .watching import WatchedAudit
 
 NFS_TCP_PORT = 2049
 
@@ -110,8 +111,8 @@ def messages_of(rpc: Rpc) -> list[tuple[bool, int, int, Reassembled | None]]:
 
 def _judged(session: Session, condition: Condition | None, notes: FindingNotes) -> Iterator[Rpc]:
     """The chosen RPCs; on the way, the audit's findings go to ``notes``."""
-    auditor = Auditor(examples=0, on_finding=lambda finding, _: notes.add(finding))
-    session.analyzer.listener = auditor.listener
+    auditor = Auditor(examples=0)
+    session.watch(WatchedAudit(auditor, notes.add))
     for table in session.tables(auditor.evict):
         yield from table if condition is None else condition.selected(table, session)
         del table

@@ -52,6 +52,9 @@ class Watching(Protocol):
     def divisible(self) -> bool:
         """Workers can do it, who do not know the numbers of the whole."""
 
+    def begin_worker(self) -> None:
+        """This process is a worker."""
+
     def found(self, gone: Sequence[Conversation], now: int) -> object:
         """Of a worker, behind a batch: the capture has come to ``now`` (ns); nothing more comes of those ``gone``."""
 
@@ -84,6 +87,9 @@ class WatchedCredits:
         self.directions[conversation.connection.number] = history.directions
         return history
 
+    def begin_worker(self) -> None:
+        """It is the same there."""
+
     def found(self, gone: Sequence[Conversation], now: int) -> object:
         return [self.directions.pop(one.connection.number, ()) for one in gone]
 
@@ -101,10 +107,15 @@ class WatchedCredits:
 
 
 class WatchedAudit:
-    """An audit."""
+    """An audit; ``on_finding`` is given its findings: of each connection in the order in which they are found."""
 
-    def __init__(self, auditor: Auditor) -> None:
+    def __init__(self, auditor: Auditor, on_finding: Callable[[Finding], None] | None = None) -> None:
         self.auditor = auditor
+        self._on_finding = on_finding
+        self._found: list[Finding] = []
+        """In a worker, since the last time."""
+        if on_finding is not None:
+            auditor.on_finding = lambda finding, _: on_finding(finding)
 
     def listener(self, conversation: Conversation) -> ColumnListener:
         return self.auditor.listener(conversation)
@@ -113,29 +124,45 @@ class WatchedAudit:
     def divisible(self) -> bool:
         """Which RPCs are meant, and which findings are waived, may be said by numbers of the whole."""
         auditor = self.auditor
-        return auditor.meant is None and auditor.keep is None and auditor.on_finding is None
+        others = auditor.on_finding is not None and self._on_finding is None
+        return auditor.meant is None and auditor.keep is None and not others
 
-    def found(self, gone: Sequence[Conversation], now: int) -> object:
+    def begin_worker(self) -> None:
+        if self._on_finding is not None:
+            self.auditor.on_finding = lambda finding, _: self._found.append(finding)
+
+    def found(self, gone: Sequence[Conversation], now: int) -> _Audited:
         self.auditor.forget(now)
-        return [self._closed(one) for one in gone]
+        return self.rest(gone)
 
-    def rest(self, conversations: Sequence[Conversation]) -> object:
-        return [self._closed(one) for one in conversations]
-
-    def _closed(self, conversation: Conversation) -> tuple[Connection, dict[TallyKey, RuleTally]]:
-        return conversation.connection, self.auditor.close(conversation)
+    def rest(self, conversations: Sequence[Conversation]) -> _Audited:
+        closed = [(one.connection, self.auditor.close(one)) for one in conversations]
+        found, self._found = self._found, []
+        return _Audited(closed, found)
 
     def take(self, workers: Sequence[WorkerFound], table: RpcTable) -> None:
         closed = [
             (connection, tallies, worker.numbers)
             for worker in workers
-            for connection, tallies in worker.found
+            for connection, tallies in worker.found.closed
             if tallies
         ]
         for connection, tallies, numbers in sorted(closed, key=lambda one: one[0].number):
             for tally in tallies.values():
                 tally.examples = [_renumbered(finding, numbers) for finding in tally.examples]
             self.auditor.adopt(connection, tallies)
+        if self._on_finding is not None:
+            for worker in workers:
+                for finding in worker.found.findings:
+                    self._on_finding(_renumbered(finding, worker.numbers))
+
+
+class _Audited(NamedTuple):
+    """What a worker found."""
+
+    closed: list[tuple[Connection, dict[TallyKey, RuleTally]]]
+    """Of connections of which nothing more comes."""
+    findings: list[Finding]
 
 
 class WatchedState:
@@ -148,6 +175,9 @@ class WatchedState:
 
     def listener(self, conversation: Conversation) -> ColumnListener:
         return self.history.listener(conversation)
+
+    def begin_worker(self) -> None:
+        """It is the same there."""
 
     def found(self, gone: Sequence[Conversation], now: int) -> object:
         return self.history.notes()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
 
 import numpy as np
 
 from rdmascope.dissect.arrays import Bytes, Int64s, take
+from rdmascope.dissect.link.frame_decoder import DecodedFrames
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.chunk_columns import PlainChunks
 from rdmascope.dissect.rpcrdma.conversation import Conversation
@@ -57,6 +58,8 @@ class DividedBatch:
 
     counts: FrameCounts
     deliveries: list[Delivery]
+    decoded: DecodedFrames | None = None
+    """Where packets are listed."""
 
     def __len__(self) -> int:
         """Frames."""
@@ -138,6 +141,7 @@ class MergedAnalyzer(Analyzer):
         self._sums: tuple[Counter[str], list[Undecoded], dict[int, int]] = Counter(), [], {}
         self._registered = self._numbered = 0
         self._names = RpcNames()
+        self._outstanding: list[Rpc] = []
         self.watching: Sequence[Watching] = ()
 
     def divide(self, workers: int) -> list[WorkerNouns]:
@@ -160,6 +164,10 @@ class MergedAnalyzer(Analyzer):
     @property
     def unplaced(self) -> dict[int, int]:
         return self._sums[2] if self.divided else super().unplaced
+
+    def outstanding(self) -> Iterator[Rpc]:
+        """Of a divided capture: those in the frames of the batch before, where packets are listed."""
+        return iter(self._outstanding) if self.divided else super().outstanding()
 
     def health(self, number: int) -> TransportHealth:
         return self._healths[number] if self.divided else super().health(number)
@@ -200,6 +208,10 @@ class MergedAnalyzer(Analyzer):
             for number, state in delivery.changed:
                 nouns.change(number, state)
         self._number(deliveries)
+        self._outstanding = [rpc for delivery in deliveries for rpc in delivery.outstanding]
+        for nouns, delivery in zip(self._nouns, deliveries, strict=True):
+            for rpc in delivery.outstanding:
+                _renumber(rpc, nouns)
         objects, ended = self._objects(deliveries)
         plain = self._plain_rpcs(deliveries, data)
         self._evict_divided(deliveries)

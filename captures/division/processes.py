@@ -38,9 +38,19 @@ class Division:
     """The processes, which begin at once; ``close`` ends them.  Make it before there are threads: they are forked."""
 
     def __init__(
-        self, capture: CaptureFile, data: Bytes, analyzer: MergedAnalyzer, mounts: TcpMounts, workers: int
+        self,
+        capture: CaptureFile,
+        data: Bytes,
+        analyzer: MergedAnalyzer,
+        mounts: TcpMounts,
+        workers: int,
+        lists: bool = False,
     ) -> None:
-        """``data``: of the capture, which is mapped; ``mounts``: is fed TCP by the process that decodes."""
+        """``data``: of the capture, which is mapped; ``mounts``: is fed TCP by the process that decodes.
+
+        ``lists``: batches, which are not larger than usual, have what is decoded.
+        """
+        self._lists = lists
         self._capture, self._data, self._analyzer = capture, data, analyzer
         self._mounts = mounts
         self._children: list[int] = []
@@ -80,15 +90,15 @@ class Division:
                 one = self._take(self._front, 0)
                 if one is None:
                     return
-                counts, mounts = one
+                counts, mounts, decoded = one
                 self._analyzer.addresses.learn(counts.known, counts.addresses)
                 self._mounts.roots += mounts
                 batch = DividedBatch(
-                    counts, [self._take(inbox, number) for number, inbox in enumerate(self._workers, 1)]
+                    counts, [self._take(inbox, number) for number, inbox in enumerate(self._workers, 1)], decoded
                 )
                 self._capture.passed(counts.position)
                 yield batch
-                del batch
+                del batch, decoded
 
     def put_together(self, batch: DividedBatch) -> RpcTable:
         """The RPCs that ended in it."""
@@ -160,7 +170,7 @@ class Division:
         decoder, dealer, known, mounted = self._analyzer.decoder, Dealer(len(workers)), 0, 0
         error: Exception | None = None
         try:
-            times = min(len(workers), MAX_TIMES)
+            times = 1 if self._lists else min(len(workers), MAX_TIMES)
             for batch in filter(len, self._capture.batches(FIRST_BATCH, times)):
                 if stopped:
                     error = CaptureError(f"{self._capture.path}: at byte {self._capture.position}: interrupted")
@@ -173,7 +183,8 @@ class Division:
                 for outbox, share in zip(workers, dealer.deal(decoded), strict=True):
                     outbox.put(packed((share, addresses, self._capture.position), self._data))
                 counts = _counts(self._capture.position, batch, addresses)
-                front.put(packed(((counts, self._mounts.roots[mounted:]), None), self._data))
+                listed = decoded if self._lists else None
+                front.put(packed(((counts, self._mounts.roots[mounted:], listed), None), self._data))
                 mounted = len(self._mounts.roots)
                 del batch, decoded
         except BrokenPipeError:
@@ -189,7 +200,7 @@ class Division:
     def _work(self, reading: int, writing: int) -> None:
         """Of a worker."""
         inbox, outbox = Inbox(reading), Outbox(writing)
-        share = ShareAnalyzer(self._analyzer.options, self._analyzer.watching)
+        share = ShareAnalyzer(self._analyzer.options, self._analyzer.watching, self._lists)
         try:
             while (one := unpacked(inbox.get(), self._data, _nothing)) is not None:
                 decoded, addresses, position = one

@@ -61,6 +61,8 @@ class Delivery:
     ended: Int64s = field(default_factory=lambda: _none())
     """Where in the order of events ``objects`` ended."""
     objects: list[Rpc] = field(default_factory=list)
+    outstanding: list[Rpc] = field(default_factory=list)
+    """Calls in the batch before that have no reply yet, where packets are listed."""
     plain: PlainShare | None = None
     procedures: list[ProcedureNames] = field(default_factory=list)
     statuses: list[tuple[str, bool]] = field(default_factory=list)
@@ -130,18 +132,30 @@ class _Registry(Registry):
 class ShareAnalyzer(Analyzer):
     """The analyzer of a worker."""
 
-    def __init__(self, options: Options, watching: Sequence[Watching] = ()) -> None:
+    def __init__(self, options: Options, watching: Sequence[Watching] = (), lists: bool = False) -> None:
+        """``lists``: packets are listed where the results are."""
         super().__init__(options, listener_of(watching) if watching else None)
         self._watching = watching
+        for one in watching:
+            one.begin_worker()
         self._numbers = self._drawing = _Numbers()
         self._done = self._ended = _Ended(self._drawing)
         self._registry = self._observer.registry = self._finding = _Registry(self.connections)
         self._known: dict[int, object] = {}
         """By connection number: what a conversation was like when it was sent."""
+        self._lists = lists
+        self._batch = 0, 0
+        """The last frames of the batches before."""
 
     def delivery(self, decoded: DecodedFrames) -> Delivery:
         """Of a batch."""
-        return self._delivery(self.feed_table(decoded))
+        delivery = self._delivery(self.feed_table(decoded))
+        if self._lists:
+            behind, last = self._batch
+            calls = [rpc for rpc in self.outstanding() if rpc.call is not None]
+            delivery.outstanding = [rpc for rpc in calls if rpc.call and behind < rpc.call.frame <= last]
+            self._batch = last, int(decoded.batch.rows["number"][-1])
+        return delivery
 
     def ending(self) -> ShareEnding:
         """The capture is over."""

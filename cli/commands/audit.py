@@ -11,7 +11,7 @@ import click
 from rdmascope.captures import CaptureError
 from rdmascope.captures.audit_settings import read_settings
 from rdmascope.captures.output import check_outputs, write_output
-from rdmascope.captures.session import rereadable
+from rdmascope.captures.rereadable import rereadable
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.result import Result
 from rdmascope.dissect.audit.rule import LEVELS, ROLES

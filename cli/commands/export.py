@@ -12,12 +12,11 @@ from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count, plural
 
 from ..options import filter_options
-from ..reading import Reading, analyzer_options, packets_argument, recognition_options
+from ..reading import Reading, analyzer_options, jobs_option, packets_argument, recognition_options
 from ..terminal import binary_output, complain, print_json, say
 
 if TYPE_CHECKING:
     from rdmascope.captures.condition import Condition
-    from rdmascope.dissect.rpcrdma.analyzer import Options
 
 TABLE_FORMATS = ("parquet", "csv", "arrow")
 TCP = "tcp-pcapng"
@@ -51,6 +50,7 @@ TCP = "tcp-pcapng"
 )
 @filter_options
 @recognition_options
+@jobs_option
 def command(
     files: tuple[str, ...],
     target: str,
@@ -60,6 +60,7 @@ def command(
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
+    jobs: int | None,
     condition: Condition | None,
 ) -> None:
     """Write the RPCs as a capture of ONC RPC over TCP, or all tables for other programs.
@@ -107,13 +108,13 @@ def command(
         print(pd.read_parquet('tables/rpcs.parquet').latency_us.median())"
       43299.0
     """
+    reading = Reading(files, analyzer_options(ports, force), jobs=jobs)
     if target != TCP:
         if skip_incomplete or no_comments:
             name = "--skip-incomplete" if skip_incomplete else "--no-comments"
             raise click.UsageError(f"{name} is about packets, not about tables", click.get_current_context())
-        _export_tables(files, target, str(output), as_json, analyzer_options(ports, force), condition)
+        _export_tables(reading, target, str(output), as_json, condition)
         return
-    reading = Reading(files, analyzer_options(ports, force))
     to_stdout = str(output) == "-"
     stream = binary_output() if to_stdout else output
     exported = export_tcp(reading, stream, skip_incomplete, condition, not no_comments)
@@ -133,14 +134,11 @@ def command(
     reading.check()
 
 
-def _export_tables(
-    files: tuple[str, ...], format: str, folder: str, as_json: bool, options: Options, condition: Condition | None
-) -> None:
+def _export_tables(reading: Reading, format: str, folder: str, as_json: bool, condition: Condition | None) -> None:
     from rdmascope.captures.table_export import exported_table_record, tables_of
 
     if folder == "-":
         raise click.UsageError("tables are several files: -o takes a folder", click.get_current_context())
-    reading = Reading(files, options)
     written = tables_of(reading, format, folder, condition)
     if as_json:
         for table in written:

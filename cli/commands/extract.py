@@ -10,7 +10,7 @@ import click
 from rdmascope.captures.extract.choice import Choice, places_of_findings
 from rdmascope.captures.extract.cut import extract, extract_record
 from rdmascope.captures.output import check_outputs
-from rdmascope.captures.session import rereadable
+from rdmascope.captures.rereadable import rereadable
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import plural, size
 

@@ -13,7 +13,7 @@ import click
 import numpy as np
 
 from rdmascope.captures.output import check_outputs
-from rdmascope.captures.session import rereadable
+from rdmascope.captures.rereadable import rereadable
 from rdmascope.dissect.measure.selection import MAX_FRAME, FrameRange, includes, unknown_frames
 from rdmascope.dissect.records.packet_columns import ListedPackets
 from rdmascope.dissect.records.packet_json import packet_json

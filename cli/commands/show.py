@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rdmascope.captures.ladder import steps_of
 from rdmascope.captures.lookup import find_frame, find_rpcs, no_frame
-from rdmascope.captures.session import rereadable
+from rdmascope.captures.rereadable import rereadable
 from rdmascope.dissect.measure.selection import FrameRange
 from rdmascope.dissect.records.rpc import reassembled_fields, rpc_record
 from rdmascope.dissect.records.rpc_contents import contents_fields

@@ -17,10 +17,11 @@ from rdmascope.captures.chosen_frames import chosen_frames
 from rdmascope.captures.chosen_rows import ChosenRows
 from rdmascope.captures.database import FILLING, FORMATS, MEMORY, Database, QueryResult, statements_of
 from rdmascope.captures.output import open_output, refuse_inputs
+from rdmascope.captures.rereadable import rereadable
 from rdmascope.captures.saved import holds_tables
 from rdmascope.captures.saved_tables import check_target, open_saved, origin
 from rdmascope.captures.saved_tables import save as save_tables
-from rdmascope.captures.session import Session, rereadable
+from rdmascope.captures.session import Session
 from rdmascope.captures.table_pass import needs_contents, table_batches
 from rdmascope.captures.urls import scheme
 from rdmascope.dissect.records.table import Columns, Wanted
@@ -30,7 +31,7 @@ from rdmascope.dissect.units import plural
 
 from ..options import filter_options
 from ..plain import harmless
-from ..reading import CAPTURE, Reading, analyzer_options, recognition_options
+from ..reading import CAPTURE, Reading, analyzer_options, jobs_option, recognition_options
 from ..terminal import console, print_json, say
 from ..views import rows as views
 
@@ -55,6 +56,7 @@ SHOWN = 40
 @click.option("--allow-files", is_flag=True, help="Let the query read and write files, and load extensions.")
 @filter_options
 @recognition_options
+@jobs_option
 def command(
     files: tuple[str, ...],
     query: str | None,
@@ -65,6 +67,7 @@ def command(
     allow_files: bool,
     ports: tuple[int, ...],
     force: str | None,
+    jobs: int | None,
     condition: Condition | None,
 ) -> None:
     """Ask a capture in SQL: RPCs, operations, chunks, segments, packets, connections, findings and files as tables.
@@ -118,7 +121,7 @@ def command(
     if save is not None:
         check_target(save, captures)
     with rereadable(captures) if condition is not None else nullcontext(captures) as paths:
-        _ask(captures, paths, text, save, allow_files, analyzer_options(ports, force), condition, printer)
+        _ask(captures, paths, text, save, allow_files, analyzer_options(ports, force), jobs, condition, printer)
 
 
 def _ask(
@@ -128,6 +131,7 @@ def _ask(
     save: str | None,
     allow_files: bool,
     options: Options,
+    jobs: int | None,
     condition: Condition | None,
     printer: _Printer,
 ) -> None:
@@ -136,8 +140,8 @@ def _ask(
     rows: ChosenRows | None = None
     chosen: ChosenRpcs | None = None
 
-    def opened(contents: bool = True) -> Reading:
-        session = Reading(paths, replace(options, contents=contents))
+    def opened(contents: bool = True, jobs: int | None = None) -> Reading:
+        session = Reading(paths, replace(options, contents=contents), jobs=jobs)
         session.path = Reading(captures).path
         return session
 
@@ -145,7 +149,7 @@ def _ask(
         nonlocal reading
         if condition is not None and rows is not None and "packets" in wanted:
             rows.keep_frames(chosen_frames(opened, condition))
-        reading = opened(needs_contents(wanted))
+        reading = opened(needs_contents(wanted), jobs)
         yield from table_batches(reading, wanted, chosen)
         if not reading.analyzer.packets:
             reading.check()
@@ -154,7 +158,7 @@ def _ask(
         if condition is not None:
             rows = ChosenRows(database, condition, _first_time(opened(False), condition), by_frames=True)
         if save is not None:
-            chosen = None if condition is None else condition.chosen_rpcs(opened())
+            chosen = None if condition is None else condition.chosen_rpcs(opened(jobs=jobs))
             database.fill(dict.fromkeys(TABLES))
         if text or save is None:
             printer.answer(database, text)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import click
 
 from rdmascope.captures import CaptureError
+from rdmascope.captures.rereadable import rereadable
 from rdmascope.captures.second_opinion import compare
-from rdmascope.captures.session import rereadable
 from rdmascope.captures.wireshark import Tshark, TsharkInput, find_tshark, in_words
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.records.verification import difference_record, verification_record

@@ -73,7 +73,7 @@ class PacketColumnLister:
     """Feed it decoded batches of frames, take their packets: those of a batch when the next was analysed, too.
 
     Args:
-        analyzer: is fed by this class.
+        analyzer: is fed by ``feed``, or by who calls ``take``.
         wanted: frames to list; all where there are none.
         at_once: list a batch as soon as it was analysed, though its RPCs may end later.
         chosen: of the wanted, only those of which this is true; it is given the numbers of frames.
@@ -108,7 +108,11 @@ class PacketColumnLister:
 
     def feed(self, decoded: DecodedFrames) -> Iterator[ListedPackets]:
         """Take a batch that is not empty."""
-        table = self.analyzer.feed_table(decoded).with_few_chunks()
+        return self.take(decoded, self.analyzer.feed_table(decoded))
+
+    def take(self, decoded: DecodedFrames, table: RpcTable) -> Iterator[ListedPackets]:
+        """The same of a batch that was analysed, and the RPCs that ended in it."""
+        table = table.with_few_chunks()
         paths = self._note(table)
         if self._waiting is not None:
             yield self._columns(*self._waiting)
@@ -118,9 +122,9 @@ class PacketColumnLister:
             self._waiting = None
             yield self._columns(decoded, table, paths)
 
-    def finish(self) -> Iterator[ListedPackets]:
-        """The input is over."""
-        self._note(RpcTable(self.analyzer.finish()))
+    def finish(self, table: RpcTable | None = None) -> Iterator[ListedPackets]:
+        """The input is over; ``table``: the RPCs that ended with it, where they are known."""
+        self._note(RpcTable(self.analyzer.finish()) if table is None else table)
         if self._waiting is not None:
             yield self._columns(*self._waiting)
             self._waiting = None

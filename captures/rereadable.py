@@ -1,0 +1,22 @@
+"""Captures that are read more than once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+
+@contextmanager
+def rereadable(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+    """What can be read twice: standard input is copied to a temporary file."""
+    if "-" not in paths:
+        yield paths
+        return
+    import shutil
+    import sys
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(prefix="rdmascope-") as copy:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.flush()
+        yield [copy.name if path == "-" else path for path in paths]
