@@ -18,6 +18,7 @@ from rdmascope.dissect.audit.auditor import EARLIER, Auditor
 from rdmascope.dissect.audit.result import Result as AuditResult
 from rdmascope.dissect.records.audit import audit_records
 from rdmascope.dissect.records.schema import Record
+from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 SAMPLES = Path(__file__).parents[3] / "captures" / "samples"
@@ -38,17 +39,29 @@ def children() -> set[int]:
     return {int(one) for one in Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()}
 
 
+COMMANDS = ("report", "rpcs", "transport", "files", "credits", "audit", "diagnose")
+
+
 @pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.glob("*.zst")))
 def test_any_number_of_workers_finds_the_same(sample: str, tmp_path: Path) -> None:
-    capture = unpacked(sample, tmp_path)
+    capture, output = unpacked(sample, tmp_path), tmp_path / "out.pcapng"
     before = children()
-    for command in ("report", "rpcs", "transport", "files", "credits", "audit"):
-        alone = run(command, "--json", "--jobs", "1", capture)
-        for workers in 2, 3:
-            divided = run(command, "--json", "--jobs", str(workers), capture)
-            assert divided.output == alone.output
-            assert divided.exit_code == alone.exit_code
+    asked: list[tuple[str | Path, ...]] = [(command, "--json") for command in COMMANDS]
+    asked += [("sql", "--csv", "--query", "; ".join(f"FROM {name}" for name in TABLES)), ("export", "-o", output)]
+    for number, words in enumerate(asked):
+        workers = 2 + (number + len(sample)) % 3
+        alone, divided = ((run(*words, "--jobs", jobs, capture), written(output)) for jobs in ("1", str(workers)))
+        assert divided[0].output == alone[0].output
+        assert divided[0].exit_code == alone[0].exit_code
+        assert divided[1] == alone[1]
     assert children() == before
+
+
+def written(path: Path) -> bytes:
+    """What was written there, which is removed."""
+    found = path.read_bytes() if path.exists() else b""
+    path.unlink(missing_ok=True)
+    return found
 
 
 def test_the_rpcs_of_small_batches_come_as_they_end(tmp_path: Path) -> None:
