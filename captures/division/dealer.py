@@ -1,6 +1,7 @@
 """Deals out what was decoded: all that two hosts say to each other goes to one worker.
 
-A connection, its CM exchange, and the flows among which its partner is looked for are of one pair of hosts.
+A connection, its CM exchange, and the flows among which its partner is looked for are of one pair of hosts.  TCP, in
+which iWARP is looked for, is dealt out likewise, by itself.
 """
 
 from __future__ import annotations
@@ -10,16 +11,21 @@ from dataclasses import replace
 import numpy as np
 
 from rdmascope.dissect.arrays import Int64s, Rows, take
+from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.frame_decoder import DecodedFrames
 from rdmascope.dissect.link.packets import IcrcCheck
+from rdmascope.dissect.link.tcp import locate_tcp
 
 
 class Dealer:
-    """Which worker has which pair of hosts.  TCP, whose connections iWARP looks for, goes to the first."""
+    """Which worker has which pair of hosts."""
 
     def __init__(self, workers: int) -> None:
         self._owners: dict[int, int] = {}
         """By both address ids."""
+        self._tcp_owners: dict[int, int] = {}
+        self.tcp_addresses = AddressTable()
+        """Of TCP alone: the order in which they are found tells the directions of its connections."""
         self._dealt = [0] * workers
         """Packets of each worker so far."""
 
@@ -27,8 +33,9 @@ class Dealer:
         """A batch for each worker; its frames are those that tell the number and the times of all."""
         packets = decoded.packets
         rows, icrc = packets.rows, packets.icrc
-        worker = self._worker(rows)
-        self._dealt[0] += sum(map(len, decoded.tcp))
+        worker = self._worker(rows, self._owners)
+        segments = locate_tcp(decoded.batch, decoded.tcp, self.tcp_addresses) if decoded.tcp else rows[:0]
+        tcp_worker = self._worker(segments, self._tcp_owners)
         frames = decoded.batch.rows
         times = frames["time"]
         telling = np.unique([int(times.argmin()), int(times.argmax()), len(frames) - 1])
@@ -43,27 +50,25 @@ class Dealer:
                 frames=None,
                 icrc=IcrcCheck(icrc.verified, _among(icrc.wrong, mine), _among(icrc.damaged, mine)),
             )
-            if decoded.tcp and not number:
-                dealt.append(DecodedFrames(replace(decoded.batch, comments={}), share, decoded.tcp))
-            else:
-                dealt.append(DecodedFrames(few, share, []))
+            tcp = take(segments, (tcp_worker == number).nonzero()[0])
+            dealt.append(DecodedFrames(few, share, [], tcp if len(tcp) else None))
         return dealt
 
-    def _worker(self, rows: Rows) -> Int64s:
+    def _worker(self, rows: Rows, owners_of: dict[int, int]) -> Int64s:
         source, destination = rows["source"].astype(np.int64), rows["destination"].astype(np.int64)
         pairs = np.minimum(source, destination) << 32 | np.maximum(source, destination)
         distinct, which, counts = np.unique(pairs, return_inverse=True, return_counts=True)
         owners = np.zeros(len(distinct), np.int64)
         new: list[tuple[int, int, int]] = []
         for index, (pair, count) in enumerate(zip(distinct.tolist(), counts.tolist(), strict=True)):
-            owner = self._owners.get(pair)
+            owner = owners_of.get(pair)
             if owner is None:
                 new.append((-count, index, pair))
                 continue
             owners[index] = owner
             self._dealt[owner] += count
         for count, index, pair in sorted(new):
-            owner = self._owners[pair] = owners[index] = self._dealt.index(min(self._dealt))
+            owner = owners_of[pair] = owners[index] = self._dealt.index(min(self._dealt))
             self._dealt[owner] -= count
         found: Int64s = owners[which]
         return found

@@ -197,7 +197,9 @@ class MergedAnalyzer(Analyzer):
             others.update(ending.other_packets)
             undecoded += [renumbered(one, nouns.connection(one.connection)) for one in ending.undecoded]
             unplaced |= {nouns.connection(number): count for number, count in ending.unplaced.items()}
-        self.skipped = endings[0].skipped
+        for ending in endings:
+            self.skipped.update(ending.skipped)
+        self.skipped = Counter({kind: count for kind, count in self.skipped.items() if count > 0})
         self._sums = others, sorted(undecoded), dict(sorted(unplaced.items()))
         self._take_watched([one.watched for one in endings], RpcTable([]))
         return table

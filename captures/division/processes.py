@@ -167,7 +167,7 @@ class Division:
 
         signal.signal(signal.SIGUSR1, stop)
         front, *workers = map(Outbox, descriptors)
-        decoder, dealer, known, mounted = self._analyzer.decoder, Dealer(len(workers)), 0, 0
+        decoder, dealer, known, known_tcp, mounted = self._analyzer.decoder, Dealer(len(workers)), 0, 0, 0
         error: Exception | None = None
         try:
             times = 1 if self._lists else min(len(workers), MAX_TIMES)
@@ -180,8 +180,11 @@ class Division:
                     self._mounts.feed(batch, decoded.tcp)
                 addresses = known, decoder.addresses.since(known)
                 known = len(decoder.addresses)
-                for outbox, share in zip(workers, dealer.deal(decoded), strict=True):
-                    outbox.put(packed((share, addresses, self._capture.position), self._data))
+                shares = dealer.deal(decoded)
+                tcp_addresses = known_tcp, dealer.tcp_addresses.since(known_tcp)
+                known_tcp = len(dealer.tcp_addresses)
+                for outbox, share in zip(workers, shares, strict=True):
+                    outbox.put(packed((share, addresses, tcp_addresses, self._capture.position), self._data))
                 counts = _counts(self._capture.position, batch, addresses)
                 listed = decoded if self._lists else None
                 front.put(packed(((counts, self._mounts.roots[mounted:], listed), None), self._data))
@@ -203,8 +206,8 @@ class Division:
         share = ShareAnalyzer(self._analyzer.options, self._analyzer.watching, self._lists)
         try:
             while (one := unpacked(inbox.get(), self._data, _nothing)) is not None:
-                decoded, addresses, position = one
-                share.addresses.learn(*addresses)
+                decoded, addresses, tcp_addresses, position = one
+                share.learn(addresses, tcp_addresses)
                 self._capture.passed(position)
                 with uncollected():
                     outbox.put(packed((share.delivery(decoded), None), self._data))

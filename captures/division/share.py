@@ -26,6 +26,9 @@ from rdmascope.dissect.transport.send_runs import SendRun
 from ..watching import Watching, listener_of
 from .operations import OperationColumns
 
+Addresses = tuple[int, list[bytes]]
+"""From which number on, and those."""
+
 State = dict[str, Any]
 """Field -> value of a dataclass."""
 
@@ -147,6 +150,11 @@ class ShareAnalyzer(Analyzer):
         self._batch = 0, 0
         """The last frames of the batches before."""
 
+    def learn(self, addresses: Addresses, tcp_addresses: Addresses) -> None:
+        """New ones, and from which on: of packets, and of ``DecodedFrames.segments``."""
+        self.addresses.learn(*addresses)
+        self._tcp_addresses.learn(*tcp_addresses)
+
     def delivery(self, decoded: DecodedFrames) -> Delivery:
         """Of a batch."""
         delivery = self._delivery(self.feed_table(decoded))
@@ -171,6 +179,13 @@ class ShareAnalyzer(Analyzer):
             self.unplaced,
             [one.rest(self.conversations) for one in self._watching],
         )
+
+    def _count_iwarp(self) -> None:
+        """The frames that are no packet are counted by another worker, perhaps."""
+        if self.iwarp is not None:
+            packets, segments = self.iwarp.uncounted()
+            self.packets += packets
+            self.skipped["TCP"] -= segments
 
     def _delivery(self, table: RpcTable) -> Delivery:
         found, self._finding.found = self._finding.found, []

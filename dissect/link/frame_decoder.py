@@ -23,6 +23,8 @@ class DecodedFrames:
     """Of InfiniBand transport."""
     tcp: list[Rows]
     """WALK rows of frames with TCP inside, for ``tcp.locate_tcp``."""
+    segments: Rows | None = None
+    """In place of these, what ``tcp.locate_tcp`` made of them."""
 
     def __len__(self) -> int:
         """Frames."""

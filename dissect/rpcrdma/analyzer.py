@@ -12,6 +12,7 @@ import numpy as np
 
 from ..arrays import Rows
 from ..frames import FrameBatch
+from ..link.addresses import AddressTable
 from ..link.frame_decoder import DecodedFrames, FrameDecoder
 from ..transport.connection import Connection, Registry
 from ..transport.delays import RetransmissionDelays
@@ -104,6 +105,7 @@ class Analyzer:
         self._registry = Registry(self.connections)
         self._observer = RcObserver(self.addresses, self._registry, self.options.icrc, RPC_SENDS)
         self._iwarp: IwarpObserver | None = None
+        self._tcp_addresses = AddressTable(self.options.max_addresses)
         self._watch_fpdus: Callable[[TcpConnection, int, Fpdus], None] | None = None
         self._swept = 0
         self._dispatchers: dict[int, Dispatcher] = {}
@@ -199,10 +201,10 @@ class Analyzer:
         self.skipped.update(packets.skipped)
         runs: list[LinkRun] | None = [] if self.options.columns and self._plain.wanted() else None
         events: list[Event] = [*self._observer.feed(packets, runs)]
-        if decoded.tcp:
+        if decoded.tcp or decoded.segments is not None:
             if self.on_tcp is not None:
                 self.on_tcp(batch, decoded.tcp)
-            events = [*self._feed_iwarp(batch, decoded.tcp, events)]
+            events = [*self._feed_iwarp(decoded, events)]
         plain: PlainBatch | None = None
         if runs:
             events, plain = self._plain.take(runs, events)
@@ -289,16 +291,17 @@ class Analyzer:
         self._leaving = [*self._leaving, *evicted][-MAX_LEAVING:]
         return done
 
-    def _feed_iwarp(self, batch: FrameBatch, tcp: list[Rows], events: Sequence[Event]) -> Sequence[Event]:
+    def _feed_iwarp(self, decoded: DecodedFrames, events: Sequence[Event]) -> Sequence[Event]:
         """The events of both transports, in their order; what was found to be iWARP is counted."""
         observer = self._iwarp
         if observer is None:
             # Most captures have no TCP in them, and then nothing of iWARP need be loaded.
             from ..transport.iwarp.observer import IwarpObserver
 
-            observer = self._iwarp = IwarpObserver(self._registry, self.options.ports, self.options.max_addresses)
+            observer = self._iwarp = IwarpObserver(self._registry, self.options.ports, self._tcp_addresses)
             observer.listener = self._watch_fpdus
-        found = observer.feed(batch, tcp)
+        batch, segments = decoded.batch, decoded.segments
+        found = observer.feed(batch, decoded.tcp) if segments is None else observer.take(batch.data, segments)
         self._count_iwarp()
         return sorted([*events, *found], key=itemgetter(0)) if events else found
 

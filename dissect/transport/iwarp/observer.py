@@ -68,14 +68,16 @@ class IwarpObserver:
     times, then the connection is passed over.
     """
 
-    def __init__(self, registry: Registry, ports: frozenset[int], max_addresses: int = 0) -> None:
-        """``registry`` is shared with the observers of other transports; ``ports``: those of the service;
-        ``max_addresses``: as of ``AddressTable``."""
+    def __init__(self, registry: Registry, ports: frozenset[int], addresses: AddressTable | None = None) -> None:
+        """``registry`` is shared with the observers of other transports; ``ports``: those of the service.
+
+        ``addresses``: of what ``take`` is given, which knows them by then.
+        """
         self.registry = registry
         self.ports = ports
         self.listener: Callable[[TcpConnection, int, Fpdus], None] | None = None
         """Called with the FPDUs of every connection as they are taken, and their direction."""
-        self.addresses = AddressTable(max_addresses)
+        self.addresses = AddressTable() if addresses is None else addresses
         self.connections: dict[int, TcpConnection] = {}
         """By connection number."""
         self.open: dict[Key, TcpConnection] = {}
@@ -85,15 +87,23 @@ class IwarpObserver:
         """Open connections that have not shown yet that they are iWARP, and began with no Request or Reply."""
         self._packets = 0
         self._segments = 0
+        self._place = 0
+        """First frame that the batch has of the connection that is looked at."""
+        self._opened: dict[Key, int] = {}
+        """The same of those that are open, from the batch that they were opened in."""
 
     def feed(self, batch: FrameBatch, walks: list[Rows]) -> list[Event]:
         """Take a batch, of which ``walks`` (``Located.tcp``) say where TCP is."""
-        rows = locate_tcp(batch, walks, self.addresses)
+        return self.take(batch.data, locate_tcp(batch, walks, self.addresses))
+
+    def take(self, data: Bytes, rows: Rows) -> list[Event]:
+        """The same of SEGMENT rows, whose offsets are in ``data``."""
         if not len(rows):
             return []
-        segments = _Segments.of(batch.data, rows)
+        segments = _Segments.of(data, rows)
         events: list[Event] = []
         for group in segments.by_connection():
+            self._place = int(rows["frame"][group.members[0]])
             undecided = self.undecided.get(group.key) if group.key not in self.open else None
             if undecided is not None and undecided.tried > TRIED and not (group.starts_up or group.opens):
                 continue
@@ -141,6 +151,7 @@ class IwarpObserver:
         """The capture is over."""
         events: list[Event] = []
         for key in list(self.open):
+            self._place = self._opened[key]
             events += self._finish(key)
         events.sort(key=itemgetter(0))
         return events
@@ -214,6 +225,7 @@ class IwarpObserver:
         if key in self.undecided:
             tcp.lifetime.since = self.undecided[key].since
         self.open[key] = tcp
+        self._opened[key] = self._place
         return tcp
 
     def _is_service(self, key: Key) -> bool:
@@ -233,10 +245,10 @@ class IwarpObserver:
         if connection is None:
             if tcp.lifetime.data_segments > TRIED and not tcp.confirmed and not self._is_service(key):
                 self.trials.discard(key)
-                del self.open[key]
+                del self.open[key], self._opened[key]
             return []
         if not connection.number:
-            self.registry.place = BY_TCP, 0
+            self.registry.place = BY_TCP, self._place
             self.registry.add(connection)
             self.connections[connection.number] = tcp
             self.trials.discard(key)
@@ -247,6 +259,7 @@ class IwarpObserver:
 
     def _finish(self, key: Key) -> list[Event]:
         tcp = self.open.pop(key)
+        del self._opened[key]
         self.trials.discard(key)
         delivered = tcp.finish()
         if tcp.connection is None:
