@@ -57,6 +57,16 @@ jobs_option = click.option(
 """How many processes read one file: docs/jobs.md."""
 
 
+def no_jobs_option(why: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """``--jobs`` of a command that is not divided: says why."""
+
+    def refuse(ctx: click.Context, option: click.Parameter, value: object) -> None:
+        if value is not None:
+            raise click.UsageError(f"--jobs: {why}", ctx)
+
+    return click.option("--jobs", hidden=True, expose_value=False, callback=refuse)
+
+
 class CapturePath(click.ParamType[str]):
     """A path, a URL, or -."""
 

@@ -11,7 +11,7 @@ from rdmascope.captures.merge import open_captures
 from ..browse.feed import BrowseFeed
 from ..browse.filling import BrowsedCapture
 from ..browse.terminal import need_terminal, walk
-from ..reading import analyzer_options, packets_argument, recognition_options
+from ..reading import analyzer_options, no_jobs_option, packets_argument, recognition_options
 
 if TYPE_CHECKING:
     from ..browse.app import BrowseApp
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @packets_argument
 @click.option("--where", metavar="SQL", default="", help="Begin with this filter, a condition as of other commands.")
 @recognition_options
+@no_jobs_option("what is on the screen is read as it is looked at, by one process")
 @click.pass_context
 def command(ctx: click.Context, files: tuple[str, ...], where: str, ports: tuple[int, ...], force: str | None) -> None:
     """Walk through a capture on the terminal: RPCs, packets, connections, files and findings as lists, and beside them

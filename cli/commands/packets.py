@@ -25,7 +25,15 @@ from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import plural
 
 from ..options import FRAMES, filter_options
-from ..reading import Reading, analyzer_options, follow_options, following, packets_argument, recognition_options
+from ..reading import (
+    Reading,
+    analyzer_options,
+    follow_options,
+    following,
+    no_jobs_option,
+    packets_argument,
+    recognition_options,
+)
 from ..terminal import (
     LineStyles,
     complain,
@@ -108,6 +116,7 @@ def _display_filters(command: Callable[..., Any]) -> Callable[..., Any]:
 @filter_options
 @follow_options
 @recognition_options
+@no_jobs_option("packets are listed in order, with the RPCs that they belong to, by one process")
 def command(
     files: tuple[str, ...],
     trees: bool,

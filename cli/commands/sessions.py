@@ -9,7 +9,7 @@ from rdmascope.dissect.records.nfs_state import state_records
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import plural
 
-from ..reading import Reading, analyzer_options, packets_argument, recognition_options
+from ..reading import Reading, analyzer_options, no_jobs_option, packets_argument, recognition_options
 from ..terminal import complain, console, print_json, show
 
 TYPES = (
@@ -22,6 +22,7 @@ TYPES = (
 @click.option("--all", "everything", is_flag=True, help="List every delegation, request out of order, and wait.")
 @click.option("--json", "as_json", is_flag=True, help=f"{', '.join(map(schema, TYPES))} objects.")
 @recognition_options
+@no_jobs_option("NFSv4 state is followed over all connections in the order of time, by one process")
 def command(files: tuple[str, ...], everything: bool, as_json: bool, ports: tuple[int, ...], force: str | None) -> None:
     """NFSv4 clients, sessions, slots, delegations: what clients hold on servers, and what they wait for.
 

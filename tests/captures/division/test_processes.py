@@ -150,3 +150,10 @@ def test_damage_comes_behind_what_was_read(tmp_path: Path) -> None:
 def test_what_cannot_be_divided_is_read_by_one_process() -> None:
     sample = SAMPLES / "longcall-rxe.pcap.zst"
     assert run("rpcs", "--json", "--jobs", "2", sample).output == run("rpcs", "--json", sample).output
+
+
+@pytest.mark.parametrize("command", ["packets", "sessions", "browse"])
+def test_commands_of_one_process_say_why(command: str) -> None:
+    refused = run(command, "--jobs", "2", SAMPLES / "longcall-rxe.pcap.zst")
+    assert refused.exit_code == 2
+    assert "by one process" in refused.stderr
