@@ -51,9 +51,6 @@ FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".arrow": "arr
 FETCHED = 1000
 """Rows of a result that are held at a time."""
 
-ORDER = {"findings": ("frame", "connection", "rule", "endpoint", "rpc")}
-"""Columns that tell the order of a table, where that in which its rows are found depends on who finds them."""
-
 Fill = Callable[[Wanted], Iterator[tuple[str, Columns]]]
 """Gives the rows of tables, in batches."""
 
@@ -172,7 +169,7 @@ class Database:
             columns = wanted.get(name, ())
             names = {column.name for column in table.columns if columns is None or column.name in columns}
             names.add(table.columns[0].name)  # Which is always there.
-            names.update(ORDER.get(name, ()))
+            names.update(table.order)
             if name in wanted and (there is None or not names <= there):
                 lacking[name] = names | (there or set())
         if not lacking or self._fill is None:
@@ -182,8 +179,9 @@ class Database:
         try:
             for name, columns in self._fill(lacking):
                 self.insert(name, columns)
-            for name in ORDER.keys() & lacking.keys():
-                self._sort(name)
+            for name in lacking:
+                if TABLES[name].order:
+                    self._sort(name)
         except BaseException:  # Half a table would answer wrongly.
             self.connection.abort()
             for name in lacking:
@@ -193,7 +191,7 @@ class Database:
 
     def _sort(self, name: str) -> None:
         self.connection.execute(
-            f"CREATE TEMP TABLE in_order AS FROM tables.main.{name} ORDER BY {', '.join(ORDER[name])}, rowid"
+            f"CREATE TEMP TABLE in_order AS FROM tables.main.{name} ORDER BY {', '.join(TABLES[name].order)}, rowid"
         )
         self.connection.execute(f"DELETE FROM tables.main.{name}")
         self.connection.execute(f"INSERT INTO tables.main.{name} FROM temp.in_order; DROP TABLE temp.in_order")

@@ -16,7 +16,7 @@ from rdmascope.dissect.audit.selection import select_rules
 from rdmascope.dissect.frames import Place
 from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
 from rdmascope.dissect.records.packets import Packet
-from rdmascope.dissect.records.table import DTYPES, Columns, Wanted, joined
+from rdmascope.dissect.records.table import DTYPES, Columns, Wanted, in_order, joined
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
@@ -319,7 +319,7 @@ class Capture:
         session = self.session(needs_contents(wanted))
         batches = [batch for _, batch in table_batches(session, wanted)]
         self._read_whole = True
-        return ColumnTable(joined(table, batches))
+        return ColumnTable(in_order(table, joined(table, batches)))
 
     def sql(self, query: str) -> ColumnTable:
         """What a query over ``rdmascope.TABLES`` gives; of several statements, what the last of them gives.

@@ -51,6 +51,8 @@ class Table:
     meaning: str
     columns: tuple[TableColumn, ...]
     rows: Callable[[Any], Iterable[Any]] = lambda noun: (noun,)
+    order: tuple[str, ...] = ()
+    """Columns that tell the order of all rows, unknown values last, where batches have them in another."""
 
 
 DTYPES: dict[str, tuple[Any, Any]] = {
@@ -147,6 +149,18 @@ def joined(table: Table, batches: Sequence[Columns]) -> Columns:
         for column in table.columns
         if column.name in batches[0]
     }
+
+
+def in_order(table: Table, columns: Columns) -> Columns:
+    """All rows of a table in its order."""
+    if not table.order:
+        return columns
+    keys: list[Any] = []
+    for name in reversed(table.order):
+        column = columns[name]
+        keys += [np.unique(column.data, return_inverse=True)[1], np.ma.getmaskarray(column)]
+    order = np.lexsort(keys)
+    return {name: column[order] for name, column in columns.items()}
 
 
 def masked(values: Any, missing: Any = False) -> MaskedArray:

@@ -37,6 +37,7 @@ FINDINGS = Table(
                lambda finding: " ".join(map(str, finding.frames)) or None),
         *place_columns("", "frame", "its first frame"),
     ),
+    order=("frame", "connection", "rule", "endpoint", "rpc"),
 )  # fmt: skip
 
 
