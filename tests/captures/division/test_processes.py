@@ -46,7 +46,7 @@ LARGE = 4 << 20
 """Bytes of samples of which each gets half of the commands: this takes long."""
 
 
-@pytest.mark.parametrize(("number", "sample"), enumerate(sorted(path.name for path in SAMPLES.glob("*.zst"))))
+@pytest.mark.parametrize(("number", "sample"), [*enumerate(sorted(path.name for path in SAMPLES.glob("*.zst")))])
 def test_any_number_of_workers_finds_the_same(number: int, sample: str, tmp_path: Path) -> None:
     capture, output = unpacked(sample, tmp_path), tmp_path / "out.pcapng"
     before = children()
