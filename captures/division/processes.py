@@ -190,7 +190,8 @@ class Division:
                 front.put(packed(((counts, self._mounts.roots[mounted:], listed), None), self._data))
                 mounted = len(self._mounts.roots)
                 del batch, decoded
-        except BrokenPipeError:
+        except BrokenPipeError:  # Of a worker, which may have said why it ended.
+            front.close()
             return
         except Exception as problem:
             error = problem
