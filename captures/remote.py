@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from .errors import CaptureError
@@ -67,6 +68,40 @@ class RemoteFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class RemoteFolder:
+    """A folder of a store, or what has its name before a /.  Raises CaptureError."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        with _problems(self.url):
+            self._system, path = _system(self.url)
+        self._path = path.rstrip("/")
+
+    def files(self, below: str = "") -> dict[str, int]:
+        """Names of its files, from the folder on, and their bytes."""
+        with _problems(self.url):
+            self._system.invalidate_cache()
+            found = self._system.find(f"{self._path}/{below}".rstrip("/"), detail=True)
+        return {name.removeprefix(f"{self._path}/"): about.get("size") or 0 for name, about in found.items()}
+
+    def get(self, name: str, target: Path) -> None:
+        """Copy a file to this machine."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _problems(f"{self.url}/{name}"):
+            self._system.get_file(f"{self._path}/{name}", str(target))
+
+    def put(self, source: Path, name: str) -> None:
+        """Copy a file of this machine to it, in place of what has this name."""
+        with _problems(f"{self.url}/{name}"):
+            self._system.makedirs(f"{self._path}/{name}".rpartition("/")[0], exist_ok=True)
+            self._system.put_file(str(source), f"{self._path}/{name}")
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        with _problems(f"{self.url}/{name}"):
+            self._system.rm_file(f"{self._path}/{name}")
 
 
 def stamp(path: str, fresh: bool = False) -> FileStamp:

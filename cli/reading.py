@@ -18,7 +18,7 @@ from rdmascope.captures.data_set_folder import is_data_set
 from rdmascope.captures.decoded_ahead import Source
 from rdmascope.captures.saved import holds_tables, refuse_tables
 from rdmascope.captures.session import Made, Paths, Session
-from rdmascope.captures.urls import local
+from rdmascope.captures.urls import is_url, local
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 from rdmascope.dissect.units import count, plural
 
@@ -73,7 +73,15 @@ class CapturePath(click.ParamType[str]):
     name = "capture"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return local(value)
+        path = local(value)
+        if not is_url(path):
+            return path
+        from rdmascope.captures.fleet.stored import copy_of
+
+        try:
+            return copy_of(path)
+        except CaptureError as error:
+            raise click.ClickException(str(error)) from None
 
 
 CAPTURE = CapturePath()

@@ -8,6 +8,7 @@ import click
 
 from rdmascope.captures import CaptureError
 from rdmascope.captures.read_ahead import processors
+from rdmascope.captures.urls import is_url
 from rdmascope.dissect.records.batch import batch_capture_record, batch_record
 from rdmascope.dissect.units import plural
 
@@ -59,7 +60,8 @@ def command(
       $ rdmascope report fleet --by host
       ...
 
-    --scheduler gives the captures to the workers of a Dask cluster, which reach them and DATASET under the same paths.
+    DATASET may be a URL of a store that can be written, too, 's3://bucket/fleet'.  --scheduler gives the captures to
+    the workers of a Dask cluster, which reach them and DATASET under the same paths; DATASET is no URL then.
 
     Exit status: 0 all captures are in the data set, 2 some could not be read.
     """
@@ -74,6 +76,10 @@ def command(
             from rdmascope.captures.fleet.cluster import on_cluster
 
             analysed = on_cluster(found, data_set, options, scheduler)
+        elif is_url(data_set):
+            from rdmascope.captures.fleet.stored import batch_to_url
+
+            analysed = batch_to_url(found, data_set, options, jobs or processors())
         else:
             analysed = batch(found, data_set, options, jobs or processors())
         for number, one in enumerate(analysed, 1):
