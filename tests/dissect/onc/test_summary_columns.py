@@ -1,0 +1,17 @@
+"""What calls and replies say in columns is what it is one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdmascope.dissect.onc import summary_columns
+from rdmascope.dissect.onc.summary import stateid_hash
+
+
+@given(st.lists(st.binary(min_size=16, max_size=16), max_size=8))
+def test_hashes_of_stateids(stateids: list[bytes]) -> None:
+    data = np.frombuffer(b"".join([*stateids, bytes(16)]), np.uint8)
+    starts = np.arange(len(stateids)) * 16
+    assert summary_columns._stateids(data, starts).tolist() == [*map(stateid_hash, stateids)]
