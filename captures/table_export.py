@@ -11,15 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from rdmascope.dissect.measure.selection import CaptureExtent
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.records.tables import TABLES
 
 from .chosen_rows import ChosenRows, belonging
 from .condition import Condition
+from .data_set_folder import is_data_set
 from .database import FILLING, Database, need_pyarrow, write_arrow
 from .output import open_output
-from .saved_tables import check_folder, note_origin, write_parquet
+from .saved_tables import check_folder, note_origin, open_saved, origin, write_parquet
 from .session import Session
 from .table_pass import table_batches
 
@@ -55,7 +55,9 @@ class ExportedTable(NamedTuple):
 def tables_of(
     session: Session, format: str, folder: str, condition: Condition | None = None, within: str | None = None
 ) -> list[ExportedTable]:
-    """Write the tables of a session that was not read yet into a folder, as ``write_tables`` does.
+    """Write the tables of a session that was not read yet into a folder, which is empty or not there.
+
+    Parquet of a whole capture then stands for it.  Raises CaptureError.
 
     ``within``: where temporary files are.
     """
@@ -64,31 +66,43 @@ def tables_of(
         need_pyarrow()
     with Database(lambda wanted: table_batches(session, wanted), memory=FILLING, parent=within) as database:
         database.fill({name: None for name in TABLES if condition is None or name not in INTERNAL})
-        damage = str(session.damage or "")
-        return write_tables(database, format, folder, session.paths, session.extent(), damage, condition)
+        extent = session.extent()
+        if whole := condition is None and format == "parquet":
+            note_origin(database, session.paths, extent, str(session.damage or ""))
+        return _write(database, format, folder, session.paths, extent.first_time, condition, whole)
 
 
-def write_tables(
+def tables_of_saved(path: str, format: str, folder: str, condition: Condition | None = None) -> list[ExportedTable]:
+    """Write saved tables, or those of a data set, into a folder, as those of the capture are written.
+
+    Parquet of a data set does not stand for its captures.
+    """
+    check_folder(folder, [path])
+    if format == "arrow":
+        need_pyarrow()
+    with open_saved(path) as database:
+        whole = condition is None and format == "parquet" and not is_data_set(path)
+        return _write(database, format, folder, (path,), origin(database).first_time, condition, whole)
+
+
+def _write(
     database: Database,
     format: str,
     folder: str,
-    captures: tuple[str, ...],
-    extent: CaptureExtent,
-    damage: str,
-    condition: Condition | None = None,
+    sources: tuple[str, ...],
+    first_time: int,
+    condition: Condition | None,
+    whole: bool,
 ) -> list[ExportedTable]:
     """Write the tables of a database that is filled into a folder, which is empty or not there.
 
-    Parquet of a whole capture then stands for it, as ``rdmascope sql --save`` has it.  With a condition: its RPCs, and
-    of the other tables the rows that belong to them.  Raises CaptureError.
+    ``whole``: what is written shall stand for the capture, as ``rdmascope sql --save`` has it.  With a condition: its
+    RPCs, and of the other tables the rows that belong to them.  Raises CaptureError.
     """
-    names = [name for name in TABLES if name not in INTERNAL]
+    names = [*TABLES, *ORIGIN] if whole else [name for name in TABLES if name not in INTERNAL]
     if condition is not None:
         names = [name for name in names if belonging(TABLES[name])]
-        ChosenRows(database, condition, extent.first_time, by_frames=False).count()
-    elif format == "parquet":
-        note_origin(database, captures, extent, damage)
-        names = [*TABLES, *ORIGIN]
+        ChosenRows(database, condition, first_time, by_frames=False).count()
     writers: dict[str, Callable[[Database, str, str, BinaryIO], int]] = {
         "parquet": lambda database, name, query, file: write_parquet(database, name, f"({query})", file),
         "csv": _write_csv,
@@ -99,11 +113,11 @@ def write_tables(
     for name in names:
         query = f"FROM {name}"
         path = os.path.join(folder, f"{name}.{format}")
-        with open_output(path, captures) as file:
+        with open_output(path, sources) as file:
             rows = writers[format](database, name, query, file)
         written.append(ExportedTable(name, path, rows, os.path.getsize(path)))
     if format == "csv":
-        with open_output(os.path.join(folder, DESCRIPTION), captures) as file:
+        with open_output(os.path.join(folder, DESCRIPTION), sources) as file:
             file.write(json.dumps(_description(names), indent=1, ensure_ascii=False).encode() + b"\n")
     return written
 

@@ -90,14 +90,19 @@ file_argument = click.argument("files", metavar="FILE...", nargs=-1, required=Tr
 standard input.  They are opened by the captures folder, which explains what is wrong with them."""
 
 
-def _with_packets(ctx: click.Context, parameter: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
+def with_packets(paths: Sequence[str]) -> tuple[str, ...]:
     """In place of saved tables the captures that they were made of; those of a data set may be anywhere."""
     refuse_tables(list(filter(is_data_set, paths)))
     return tuple(found for path in paths for found in behind(path, "packets"))
 
 
 packets_argument = click.argument(
-    "files", metavar="FILE...", nargs=-1, required=True, type=CAPTURE, callback=_with_packets
+    "files",
+    metavar="FILE...",
+    nargs=-1,
+    required=True,
+    type=CAPTURE,
+    callback=lambda ctx, parameter, paths: with_packets(paths),
 )
 """The same, for what reads packets: of saved tables, those of their captures."""
 

@@ -21,7 +21,7 @@ OF_PACKETS = {
     "info": [],
     "packets": [],
     "show": ["--rpc", "1"],
-    "export": ["--json"],
+    "export": [],
     "sessions": [],
 }
 """What packets are read for, from the capture that the tables were made of: it says so.  With options."""

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rdmascope.captures.saved import holds_tables
+from rdmascope.captures.session import Session
 from rdmascope.captures.tcp_export import export_record, export_tcp
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count, plural
 
 from ..options import filter_options
-from ..reading import Reading, analyzer_options, jobs_option, packets_argument, recognition_options
+from ..reading import Reading, analyzer_options, file_argument, jobs_option, opened, recognition_options, with_packets
 from ..terminal import binary_output, complain, print_json, say
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ TCP = "tcp-pcapng"
 
 
 @click.command("export")
-@packets_argument
+@file_argument
 @click.option(
     "--to",
     "target",
@@ -108,13 +110,13 @@ def command(
         print(pd.read_parquet('tables/rpcs.parquet').latency_us.median())"
       43299.0
     """
-    reading = Reading(files, analyzer_options(ports, force), jobs=jobs)
     if target != TCP:
         if skip_incomplete or no_comments:
             name = "--skip-incomplete" if skip_incomplete else "--no-comments"
             raise click.UsageError(f"{name} is about packets, not about tables", click.get_current_context())
-        _export_tables(reading, target, str(output), as_json, condition)
+        _export_tables(opened(files, ports, force, jobs=jobs), target, str(output), as_json, condition)
         return
+    reading = Reading(with_packets(files), analyzer_options(ports, force), jobs=jobs)
     to_stdout = str(output) == "-"
     stream = binary_output() if to_stdout else output
     exported = export_tcp(reading, stream, skip_incomplete, condition, not no_comments)
@@ -134,15 +136,18 @@ def command(
     reading.check()
 
 
-def _export_tables(reading: Reading, format: str, folder: str, as_json: bool, condition: Condition | None) -> None:
-    from rdmascope.captures.table_export import exported_table_record, tables_of
+def _export_tables(session: Session, format: str, folder: str, as_json: bool, condition: Condition | None) -> None:
+    from rdmascope.captures.table_export import exported_table_record, tables_of, tables_of_saved
 
     if folder == "-":
         raise click.UsageError("tables are several files: -o takes a folder", click.get_current_context())
-    written = tables_of(reading, format, folder, condition)
+    if holds_tables(session.paths[0]):
+        written = tables_of_saved(session.paths[0], format, folder, condition)
+    else:
+        written = tables_of(session, format, folder, condition)
     if as_json:
         for table in written:
             print_json(exported_table_record(format, table))
     else:
         say(f"{folder}: {', '.join(f'{count(one.rows)} {one.table}' for one in written)}")
-    reading.check()
+    session.check()

@@ -175,7 +175,7 @@ class FileDetails:
         names = {one.name for one in dataclasses.fields(cls)} - _NOT_OF_FILES
         return cls(
             **{name: getattr(file, name) for name in names},
-            protocols=[*file.protocols],
+            protocols=sorted(file.protocols, key=str),
             gaps=file.gaps(),
             paths=table.paths(file),
             removed_path=table.removed_path(file),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,25 @@ def test_parquet_stands_for_the_capture(exported: Path) -> None:
     assert run("rpcs", folder, "--sort", "latency").stdout == run("rpcs", EVERYTHING, "--sort", "latency").stdout
     query = "SELECT procedure, count(*) AS n FROM rpcs GROUP BY ALL ORDER BY ALL"
     assert run("sql", folder, query).stdout == run("sql", EVERYTHING, query).stdout
+
+
+@pytest.mark.parametrize(("format", "options"), [("parquet", []), ("csv", ["--errors"])])
+def test_so_do_saved_tables_without_their_capture(
+    format: str, options: list[str], exported: Path, tmp_path: Path
+) -> None:
+    tables = shutil.copytree(exported / "parquet", tmp_path / "tables")
+    fresh, kept = tmp_path / "fresh", tmp_path / "kept"
+    for source, made in ((EVERYTHING, fresh), (str(tables), kept)):
+        assert run("export", source, "--to", format, "-o", str(made), *options).exit_code == 0
+    assert sorted(os.listdir(kept)) == sorted(os.listdir(fresh)) != []
+    for file in fresh.iterdir():
+        other = kept / file.name
+        if format == "csv":
+            assert other.read_bytes() == file.read_bytes()
+            continue
+        for one, two in ((file, other), (other, file)):
+            assert duckdb.execute(f"SELECT count(*) FROM (FROM '{one}' EXCEPT ALL FROM '{two}')").fetchall() == [(0,)]
+    assert holds_tables(str(kept)) == (format == "parquet")
 
 
 def block(kind: int, body: bytes) -> bytes:
