@@ -91,9 +91,9 @@ standard input.  They are opened by the captures folder, which explains what is 
 
 
 def with_packets(paths: Sequence[str]) -> tuple[str, ...]:
-    """In place of saved tables the captures that they were made of; those of a data set may be anywhere."""
+    """In place of saved tables the captures that they were made of; not of a data set, which numbers them otherwise."""
     refuse_tables(list(filter(is_data_set, paths)))
-    return tuple(found for path in paths for found in behind(path, "packets"))
+    return captures_of(paths, "packets")
 
 
 packets_argument = click.argument(
@@ -200,6 +200,11 @@ def opened(
     for words in saved.remarks():
         complain(words)
     return saved
+
+
+def captures_of(paths: Sequence[str], what: str) -> tuple[str, ...]:
+    """``behind`` of each."""
+    return tuple(found for path in paths for found in behind(path, what))
 
 
 def behind(path: str, what: str) -> tuple[str, ...]:

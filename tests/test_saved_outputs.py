@@ -18,13 +18,13 @@ from .test_outputs import SAMPLES, kept, made, runs
 
 ANSWERED = ("report", "questions", "rpcs", "credits", "files", "audit", "transport")
 OF_PACKETS = {
-    "info": [],
-    "packets": [],
-    "show": ["--rpc", "1"],
-    "export": [],
-    "sessions": [],
+    "info": "what files say of themselves",
+    "packets": "packets",
+    "show": "packets",
+    "export": "packets",
+    "sessions": "what calls say of clients and sessions",
 }
-"""What packets are read for, from the capture that the tables were made of: it says so.  With options."""
+"""What is read from the capture that the tables were made of, and said so."""
 IN_PART = ("diagnose",)
 """Looks at the bytes of calls for some of it, and says what it did not look at."""
 
@@ -64,7 +64,8 @@ def test_tables_answer_as_the_capture_does(
 @pytest.mark.parametrize("name", OF_PACKETS)
 def test_what_takes_packets_reads_them_from_the_capture(name: str, tmp_path: Path) -> None:
     sample = "loss-siw.pcap.zst"
-    options = [*OF_PACKETS[name], *(["-o", str(tmp_path / "out.pcapng")] if name == "export" else [])]
+    what = OF_PACKETS[name]
+    options = {"show": ["--rpc", "1"], "export": ["-o", str(tmp_path / "out.pcapng")]}.get(name, [])
     runner = CliRunner()
     fresh = runner.invoke(main, [name, str(FOLDER / sample), *options], prog_name="rdmascope")
     assert (fresh.exit_code, fresh.stderr) == (0, "") != (0, fresh.stdout)
@@ -72,7 +73,7 @@ def test_what_takes_packets_reads_them_from_the_capture(name: str, tmp_path: Pat
         save(sample, tables)
         done = runner.invoke(main, [name, str(tables), *options], prog_name="rdmascope")
         assert (done.exit_code, done.stdout) == (0, fresh.stdout)
-        assert done.stderr == f"rdmascope: {tables}: the tables do not hold packets; read from {FOLDER / sample}\n"
+        assert done.stderr == f"rdmascope: {tables}: the tables do not hold {what}; read from {FOLDER / sample}\n"
 
 
 def test_packets_of_other_rpcs_are_not_taken_for_those_of_the_tables(

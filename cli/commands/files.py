@@ -15,7 +15,7 @@ from rdmascope.dissect.records.files import file_record
 from rdmascope.dissect.records.schema import Record, schema
 
 from ..options import filter_options
-from ..reading import behind, file_argument, jobs_option, opened, recognition_options
+from ..reading import captures_of, file_argument, jobs_option, opened, recognition_options
 from ..terminal import console, print_json, show
 from ..views import files as views
 from ..views.filtered import filter_line
@@ -105,7 +105,7 @@ def command(
         raise click.UsageError("--force goes with --extract", click.get_current_context())
     if condition is not None or directory is not None:
         what = "the contents of files" if directory is not None else "what single RPCs did with files"
-        files = tuple(path for file in files for path in behind(file, what))
+        files = captures_of(files, what)
     reading = opened(files, ports, force, jobs=jobs)
     extracts: dict[int, Record] = {}
     passes = None if condition is None else lambda table: condition.mask(table, reading)

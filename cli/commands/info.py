@@ -12,13 +12,13 @@ from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count
 
 from ..exit_status import EXIT_BAD_INPUT
-from ..reading import packets_argument
+from ..reading import captures_of, file_argument
 from ..terminal import complain, console, meter, print_json, show
 from ..views import info as views
 
 
 @click.command("info")
-@packets_argument
+@file_argument
 @click.option("--checksums", is_flag=True, help="Verify the ICRC of every packet, and the VCRC where there is one.")
 @click.option("--json", "as_json", is_flag=True, help=f"One {schema('info')} object a file.")
 def command(files: tuple[str, ...], checksums: bool, as_json: bool) -> None:
@@ -53,7 +53,7 @@ def command(files: tuple[str, ...], checksums: bool, as_json: bool) -> None:
     """
     failed = False
     paths: list[tuple[str, bool]] = []
-    for file in files:
+    for file in captures_of(files, "what files say of themselves"):
         try:
             paths += expand(file)
         except CaptureError as error:

@@ -9,7 +9,7 @@ from rdmascope.dissect.records.nfs_state import state_records
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import plural
 
-from ..reading import Reading, analyzer_options, no_jobs_option, packets_argument, recognition_options
+from ..reading import Reading, analyzer_options, captures_of, file_argument, no_jobs_option, recognition_options
 from ..terminal import complain, console, print_json, show
 
 TYPES = (
@@ -18,7 +18,7 @@ TYPES = (
 
 
 @click.command("sessions")
-@packets_argument
+@file_argument
 @click.option("--all", "everything", is_flag=True, help="List every delegation, request out of order, and wait.")
 @click.option("--json", "as_json", is_flag=True, help=f"{', '.join(map(schema, TYPES))} objects.")
 @recognition_options
@@ -54,7 +54,7 @@ def command(files: tuple[str, ...], everything: bool, as_json: bool, ports: tupl
     """
     from ..views import sessions as views
 
-    reading = Reading(files, analyzer_options(ports, force))
+    reading = Reading(captures_of(files, "what calls say of clients and sessions"), analyzer_options(ports, force))
     history = NfsStateHistory()
     reading.analyzer.listener = history.listener
     reading.data_servers = history.pnfs

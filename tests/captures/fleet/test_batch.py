@@ -58,6 +58,11 @@ def violations(path: Path) -> list[tuple[str, int]]:
     return [(one["rule"], one["violated"]) for one in found if one["type"] == "verdict" and one["violated"]]
 
 
+def owners(records: list[dict[str, Any]]) -> list[str]:
+    """Of NFSv4 clients."""
+    return sorted(str(one["owner"]) for one in records if one["type"] == "nfs_client")
+
+
 def analysed(fleet: Path, data_set: Path, *options: str) -> dict[str, Any]:
     result = run("batch", str(fleet), "-o", str(data_set), "--json", *options)
     *_, last = map(json.loads, result.stdout.splitlines())
@@ -98,6 +103,11 @@ def test_commands_read_it_as_one_capture(fleet: Path, tmp_path: Path) -> None:
     apart = [verdict for name in HOSTS.values() for verdict in violations(sample(name))]
     assert sorted(violations(data_set)) == sorted(apart)
     assert "problem" in run("diagnose", str(data_set)).stdout
+    sessions = [*map(json.loads, run("sessions", str(data_set), "--json").stdout.splitlines())]
+    apart_too = [one for name in HOSTS.values() for one in objects("sessions", str(sample(name)))]
+    assert owners(sessions) == owners(apart_too) != []
+    refused = run("show", str(data_set), "--rpc", "1")
+    assert (refused.exit_code, refused.stdout) == (2, "")
     listed = objects("rpcs", str(data_set))
     assert {one["call_place"]["file"] for one in listed} == {
         str(fleet / host / MANIFEST[name]["file"]) for host, name in HOSTS.items()
