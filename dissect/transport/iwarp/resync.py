@@ -229,10 +229,11 @@ class Search:
     def _with_markers(self, at: int, broken: int, final: bool) -> Found | None:
         """Whether markers explain why what follows from ``at`` on breaks off behind the header at ``broken``.
 
-        Two of them tell by their pointers; with ``final`` one does, where the CRCs fit with it.  One alone is not
-        confirmed before.
+        Two of them tell by their pointers.  With ``final`` one does, where the CRCs fit with it.  One alone is not
+        confirmed before.  None is where payload looks like a marker, too: CRCs cover both.
         """
         likely: Found | None = None
+        fitting: dict[int, Found] = {}
         window = self.window
         first = window.starts[0]
         for marker in self._marker_candidates(broken):
@@ -241,13 +242,14 @@ class Search:
             begin = grid.place(at)
             search = Search(bare, None, False, self.evidence, self.known, self.verify)
             verdict, _ = search._chain(begin, 2 * MARKER_INTERVAL)
-            if verdict == YES and self._pointers_fit(bare, begin, grid) > 1:
-                return Found(begin, True, grid)
-            if final and self._crcs_fit(bare, begin, grid):
-                return Found(begin, True, grid)
-            if verdict == MAYBE and not final and self._pointers_fit(bare, begin, grid):
+            two = verdict == YES and self._pointers_fit(bare, begin, grid) > 1
+            if two or (final and self._crcs_fit(bare, begin, grid)):
+                fitting[grid.base % MARKER_INTERVAL] = Found(begin, True, grid)
+            elif verdict == MAYBE and not final and self._pointers_fit(bare, begin, grid):
                 likely = Found(at, False)
-        return likely
+        if len(fitting) > 1:
+            return Found(at, False)
+        return next(iter(fitting.values()), likely)
 
     def _crcs_fit(self, bare: Window, at: int, grid: MarkerGrid) -> bool:
         """Whether FPDUs with right CRCs follow each other from ``at`` on, one of them with a marker in it."""

@@ -248,6 +248,21 @@ def test_a_start_shortly_before_the_end(markers: tuple[bool, bool], left: int) -
     assert all(contents(one) in messages or one.payload.truncated for one in operations)
 
 
+@pytest.mark.parametrize("earlier", range(1, 12))
+def test_payload_that_looks_like_a_marker(earlier: int) -> None:
+    """It points to the begin of its FPDU, as the marker in the same one does: the CRC covers both, and cannot tell."""
+    message = pattern(1, 80) + struct.pack(">I", 2 + 18 + 80) + pattern(2, 360)
+    made = Talk()
+    made.open()
+    made.greet(markers=(False, True), crc=True)
+    for msn in range(1, earlier + 1):
+        made.say(1, send(msn, pattern(msn, 60)))
+    made.say(1, send(earlier + 1, message))
+    made.say(0, send(1, CALL))
+    _, operations = observe(made, made.segments[-2:])
+    assert all(contents(one) in (message, CALL) for one in operations)
+
+
 def test_a_start_inside_an_fpdu() -> None:
     made = talk(crc=True)
     segments = made.segments.copy()
