@@ -102,8 +102,7 @@ def analyse(unit: CaptureUnit, data_set: str, options: Options) -> ManifestEntry
             entry = _counted(entry, session, folder)
             for name in TABLES:
                 _move(folder / f"{name}.parquet", partition(data_set, name, unit.host, capture))
-    _forget_earlier(data_set, entry)
-    write_entry(data_set, entry)
+    note(data_set, entry)
     return entry
 
 
@@ -146,10 +145,12 @@ def _move(table: Path, folder: Path) -> None:
     table.replace(folder / table.name)
 
 
-def _forget_earlier(data_set: str, entry: ManifestEntry) -> None:
-    """Captures of which these files are what they became: rewritten, or rotated further."""
+def note(data_set: str, entry: ManifestEntry) -> None:
+    """Write an entry, in place of those of captures of which its files are what they became: rewritten, or rotated
+    further."""
     for one in entries(data_set):
         if one.capture != entry.capture and set(one.paths) <= set(entry.paths):
             entry_path(data_set, one.capture).unlink(missing_ok=True)
             for name in TABLES:
                 shutil.rmtree(partition(data_set, name, one.host, one.capture), ignore_errors=True)
+    write_entry(data_set, entry)

@@ -8,18 +8,22 @@ from collections.abc import Iterator, Sequence
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 from ..errors import CaptureError
-from .analysis import analyse, failed
+from .analysis import analyse, failed, note
 from .batch import ATTEMPTS, BatchCapture, divided, prepare
+from .stored import analyse_to_url
 from .units import CaptureUnit
 
 PATIENCE = 30
 """Seconds in which a scheduler has to answer."""
 
 
-def on_cluster(units: Sequence[CaptureUnit], data_set: str, options: Options, address: str) -> Iterator[BatchCapture]:
+def on_cluster(
+    units: Sequence[CaptureUnit], data_set: str, options: Options, address: str, url: str | None = None
+) -> Iterator[BatchCapture]:
     """As ``batch``, by the workers of the cluster whose scheduler is at ``address``.
 
-    All of them reach captures and data set under the same paths.  Raises CaptureError where there is no such cluster.
+    All of them reach captures and data set under the same paths.  With ``url`` they put the tables into a store, and
+    ``data_set`` is a folder that has its manifest.  Raises CaptureError where there is no such cluster.
     """
     try:
         from distributed import Client, as_completed
@@ -34,13 +38,14 @@ def on_cluster(units: Sequence[CaptureUnit], data_set: str, options: Options, ad
     except (OSError, ValueError, TypeError) as error:
         raise CaptureError(f"{address}: no Dask scheduler answers: {error}") from None
     with client:
-        given = {
-            client.submit(analyse, unit, data_set, options, pure=False, retries=ATTEMPTS - 1): unit for unit in others
-        }
+        work, target = (analyse, data_set) if url is None else (analyse_to_url, url)
+        given = {client.submit(work, unit, target, options, pure=False, retries=ATTEMPTS - 1): unit for unit in others}
         for future in as_completed(list(given)):  # type: ignore[no-untyped-call]
             unit, problem = given.pop(future), future.exception()
             if problem is None:
                 entry = future.result()
+                if url is not None:
+                    note(data_set, entry)
                 yield BatchCapture(unit, entry, frozenset(entry.paths) != frozenset(unit.paths))
             else:
                 words = f"{unit.paths[0]}: analysing it failed on the cluster: {type(problem).__name__}: {problem}"

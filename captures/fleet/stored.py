@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from ..data_set_folder import MANIFEST
 from ..errors import CaptureError
 from ..remote import RemoteFolder
 from ..urls import HTTP, is_url, refuse_url, scheme
-from .batch import BatchCapture, batch
+from .analysis import analyse
+from .batch import BatchCapture
 from .units import CaptureUnit
 
 
@@ -51,10 +52,11 @@ def copy_of(path: str) -> str:
     return str(folder)
 
 
-def batch_to_url(units: Sequence[CaptureUnit], url: str, options: Options, jobs: int) -> Iterator[BatchCapture]:
-    """As ``batch``; the tables of a capture are in the store before its entry is, and each is given once it is there.
+def batch_to_url(url: str, batch: Callable[[str], Iterator[BatchCapture]]) -> Iterator[BatchCapture]:
+    """Put into a store what ``batch`` makes of captures in a folder that has the manifest of the store.
 
-    What was interrupted is repeated: a name always has the same contents.
+    The tables of a capture are in the store before its entry is, and each is given once it is there.  What was
+    interrupted is repeated: a name always has the same contents.
     """
     if scheme(url) in HTTP:
         refuse_url(url)
@@ -64,9 +66,11 @@ def batch_to_url(units: Sequence[CaptureUnit], url: str, options: Options, jobs:
         if not _get_manifest(store, folder) and store.files():
             raise CaptureError(f"{url}: is there, and is no data set")
         there = {one.capture: one for one in entries(str(folder))}
-        for one in batch(units, str(folder), options, jobs):
+        for one in batch(str(folder)):
             if not (one.known and one.entry.capture in there):
-                _put(store, folder, one.entry)
+                _put_tables(store, folder, one.entry)
+                path = entry_path(str(folder), one.entry.capture)
+                store.put(path, str(path.relative_to(folder)))
                 there[one.entry.capture] = one.entry
                 left = {entry.capture for entry in entries(str(folder))}
                 for gone in [*(there.keys() - left)]:
@@ -81,14 +85,20 @@ def _get_manifest(store: RemoteFolder, folder: Path) -> int:
     return len(names)
 
 
-def _put(store: RemoteFolder, folder: Path, entry: ManifestEntry) -> None:
+def analyse_to_url(unit: CaptureUnit, url: str, options: Options) -> ManifestEntry:
+    """Analyse a capture and put its tables into a store, but not its entry."""
+    with tempfile.TemporaryDirectory(prefix="rdmascope-") as made:
+        entry = analyse(unit, made, options)
+        _put_tables(RemoteFolder(url), Path(made), entry)
+    return entry
+
+
+def _put_tables(store: RemoteFolder, folder: Path, entry: ManifestEntry) -> None:
     for name in TABLES:
         made = partition(str(folder), name, entry.host, entry.capture)
         for table in made.glob("*"):
             store.put(table, str(table.relative_to(folder)))
         shutil.rmtree(made, ignore_errors=True)
-    path = entry_path(str(folder), entry.capture)
-    store.put(path, str(path.relative_to(folder)))
 
 
 def _remove(store: RemoteFolder, entry: ManifestEntry) -> None:

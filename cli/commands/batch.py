@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import click
 
@@ -61,27 +62,32 @@ def command(
       ...
 
     DATASET may be a URL of a store that can be written, too, 's3://bucket/fleet'.  --scheduler gives the captures to
-    the workers of a Dask cluster, which reach them and DATASET under the same paths; DATASET is no URL then.
+    the workers of a Dask cluster, which reach them and DATASET under the same paths or URLs.
 
     Exit status: 0 all captures are in the data set, 2 some could not be read.
     """
-    from rdmascope.captures.fleet.batch import batch
+    from rdmascope.captures.fleet.batch import BatchCapture, batch
     from rdmascope.captures.fleet.units import units
 
     try:
         found = units(patterns)
         unread = known = 0
         options = analyzer_options(ports, force)
-        if scheduler is not None:
+        url = data_set if is_url(data_set) else None
+
+        def into(folder: str) -> Iterator[BatchCapture]:
+            if scheduler is None:
+                return batch(found, folder, options, jobs or processors())
             from rdmascope.captures.fleet.cluster import on_cluster
 
-            analysed = on_cluster(found, data_set, options, scheduler)
-        elif is_url(data_set):
+            return on_cluster(found, folder, options, scheduler, url)
+
+        if url is None:
+            analysed = into(data_set)
+        else:
             from rdmascope.captures.fleet.stored import batch_to_url
 
-            analysed = batch_to_url(found, data_set, options, jobs or processors())
-        else:
-            analysed = batch(found, data_set, options, jobs or processors())
+            analysed = batch_to_url(url, into)
         for number, one in enumerate(analysed, 1):
             known += one.known
             entry = one.entry

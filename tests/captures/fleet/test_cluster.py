@@ -92,6 +92,22 @@ def test_workers_read_urls(cluster: LocalCluster, tmp_path: Path) -> None:
     assert entry["none"].problem == f"{url}/none.pcap: no such file"
 
 
+def test_workers_put_tables_at_a_url(cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # Of the copy that is read, which goes with the process.
+    calls = fleet(tmp_path / "fleet")
+    stored = f"local://{tmp_path}/stored"
+    words = ["batch", str(tmp_path / "fleet"), "-o", stored, "--scheduler", cluster.scheduler_address]
+    assert run(*words).stdout.endswith(f"{COPIES} captures, 0 known, 0 not read\n")
+    (tmp_path / "fleet" / "host1" / "a.pcap.zst").write_bytes(b"no capture")
+    again = run(*words)
+    assert (again.exit_code, again.stdout.splitlines()[-1]) == (
+        2, f"{stored}: {COPIES} captures, {COPIES - 1} known, 1 not read",
+    )  # fmt: skip
+    rows = objects("sql", stored, "SELECT host, count(*) AS calls FROM rpcs GROUP BY host")
+    assert {row["host"]: row["calls"] for row in rows} == {f"host{host}": calls for host in range(COPIES) if host != 1}
+    assert len(entries(str(tmp_path / "stored"))) == COPIES
+
+
 def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet(tmp_path / "fleet")
     monkeypatch.setattr("rdmascope.captures.fleet.cluster.PATIENCE", 1)
