@@ -180,9 +180,13 @@ def test_counters_of_the_host_beside_what_two_devices_saw(wire: Namespace, tmp_p
     counters = tmp_path / "nfsd"
     counters.write_bytes((Path(__file__).parents[2] / "captures" / "counters" / "nfsd.0").read_bytes())
     program = f"from rdmascope.captures import kernel_counters; kernel_counters.NFSD = {str(counters)!r}; {PROGRAM}"
-    count = str(len(of(path)))
-    watcher = wire.live(wire.near, wire.far, "--nfsd", "--json", "--count", count, program=program, sockets=2)
+    watcher = wire.live(wire.near, wire.far, "--nfsd", "--json", program=program, sockets=2)
     wire.replay(path)
+    assert watcher.stdout is not None
+    seen = 0
+    while seen < 2 * len(of(path)):  # Both have seen all.
+        seen += json.loads(watcher.stdout.readline())["type"] == "rpc"
+    watcher.send_signal(signal.SIGINT)
     out, err = watcher.communicate(timeout=DEADLINE)
     assert (watcher.returncode, err) == (0, "")
     *_, server = lines(out)
