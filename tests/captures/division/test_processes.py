@@ -128,6 +128,7 @@ def test_an_interrupt_ends_the_reading_and_what_was_read_is_there(tmp_path: Path
         if batches == 2:
             os.kill(os.getpid(), signal.SIGINT)
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell starts what runs beside it with SIG_IGN.
     # Many small batches: what the pipes hold is a small part of the capture.
     session = Session(capture, jobs=2, limits=Limits(frames=60), progress=interrupt)
     found = list(session.rpcs())
