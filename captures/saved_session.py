@@ -31,7 +31,7 @@ from .decoded_ahead import Source
 from .errors import CaptureError
 from .places import Places
 from .saved_rpcs import SavedFieldReader, SavedPathLearner, saved_rpcs
-from .saved_tables import FILTER, open_saved, origin
+from .saved_tables import FILTER, not_in_tables, open_saved, origin
 from .session import Made, Session, short_names
 
 Noun = TypeVar("Noun")
@@ -218,8 +218,7 @@ class SavedSession(Session):
 
     def lacks(self, what: str) -> NoReturn:
         """Raise that ``what`` is not in the tables, and where it is."""
-        sources = " and ".join(self._sources)
-        raise CaptureError(f"{self.path}: holds tables, in which {what} are not; they are in {sources}")
+        raise CaptureError(not_in_tables(self.path, what, self._sources))
 
 
 def _rows(database: Database, query: str) -> Iterator[dict[str, Any]]:

@@ -30,6 +30,9 @@ FILTER = "filter"
 RECOGNITION = "recognition"
 """Kind of the one that has the options by which RPCs were recognised, where there were any."""
 
+MAX_NAMED = 3
+"""Captures, in a sentence."""
+
 
 class Origin(NamedTuple):
     """What saved tables were made from."""
@@ -87,8 +90,17 @@ def origin(database: Database) -> Origin:
 def packets_elsewhere(path: str) -> str:
     """Why a command that reads packets cannot read ``path``, and where they are."""
     with open_saved(path) as database:
-        sources = " and ".join(origin(database).sources)
-    return f"{path}: holds tables, in which packets are not; they are in {sources}"
+        return not_in_tables(path, "packets", origin(database).sources)
+
+
+def not_in_tables(path: str, what: str, sources: Sequence[str]) -> str:
+    """That the tables in ``path`` lack something, and which captures have it."""
+    return f"{path}: holds tables, in which {what} are not; they are in {listed(sources)}"
+
+
+def listed(paths: Sequence[str]) -> str:
+    """Names in a sentence; of many, the first and how many more there are."""
+    return " and ".join(paths) if len(paths) <= MAX_NAMED else f"{paths[0]} and {len(paths) - 1:,} more"
 
 
 def captures_behind(path: str, what: str) -> tuple[str, ...]:
@@ -111,7 +123,7 @@ def captures_behind(path: str, what: str) -> tuple[str, ...]:
         if size_of(there) != size:
             raise CaptureError(f"{lacking}; they were in {there}, which has changed since")
         found.append(there)
-    sources = " and ".join(found)
+    sources = listed(found)
     if FILTER in found_otherwise:
         raise CaptureError(f"{lacking}, and was saved with a filter: give both filters to {sources}")
     if RECOGNITION in found_otherwise:

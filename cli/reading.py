@@ -211,10 +211,10 @@ def behind(path: str, what: str) -> tuple[str, ...]:
     """The capture itself, or those that saved tables were made of, for ``what`` tables do not hold: which is said."""
     if not holds_tables(path):
         return (path,)
-    from rdmascope.captures.saved_tables import captures_behind
+    from rdmascope.captures.saved_tables import captures_behind, listed
 
     found = captures_behind(path, what)
-    complain(f"{path}: the tables do not hold {what}; read from {' and '.join(found)}")
+    complain(f"{path}: the tables do not hold {what}; read from {listed(found)}")
     return found
 
 

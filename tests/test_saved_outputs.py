@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from playbook.samples import SAMPLES as FOLDER
+from rdmascope.captures.saved_tables import listed
 from rdmascope.cli.main import main
 
 from .test_outputs import SAMPLES, kept, made, runs
@@ -74,6 +75,11 @@ def test_what_takes_packets_reads_them_from_the_capture(name: str, tmp_path: Pat
         done = runner.invoke(main, [name, str(tables), *options], prog_name="rdmascope")
         assert (done.exit_code, done.stdout) == (0, fresh.stdout)
         assert done.stderr == f"rdmascope: {tables}: the tables do not hold {what}; read from {FOLDER / sample}\n"
+
+
+def test_of_many_captures_the_first_is_named() -> None:
+    assert listed(["a"]) == "a" and listed(["a", "b", "c"]) == "a and b and c"
+    assert listed([f"{number}" for number in range(1002)]) == "0 and 1,001 more"
 
 
 def test_packets_of_other_rpcs_are_not_taken_for_those_of_the_tables(

@@ -46,7 +46,7 @@ def summary_section(rpc: Rpc, first_time: int, place: str, path: str | None) -> 
         parts.append(Text(f"path {path}"))
     linux = rpc_fields(rpc).linux
     if linux is not None:
-        parts.append(Text(f"{linux} as Linux's client counts it"))
+        parts.append(Text(f"Linux client operation: {linux}"))
     return Section("", "", tuple(parts))
 
 
