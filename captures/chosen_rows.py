@@ -7,6 +7,7 @@ import json
 import numpy as np
 
 from rdmascope.dissect.records.table import Table, Wanted
+from rdmascope.dissect.records.table_results import FILTER
 from rdmascope.dissect.records.tables import TABLES
 
 from .chosen_frames import ChosenFrames
@@ -14,7 +15,6 @@ from .condition import ChosenRpcs, Condition
 from .database import Database, named
 from .errors import CaptureError
 from .query_columns import named_columns
-from .saved_tables import FILTER
 
 FRAMES = "frames_of_chosen"
 """Temporary table: the numbers of the frames of chosen RPCs."""

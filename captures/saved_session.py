@@ -17,7 +17,7 @@ from rdmascope.dissect.measure.credits import CreditDirection
 from rdmascope.dissect.measure.files import EarlierName, File, FileTable, FileTransfer
 from rdmascope.dissect.measure.path_learner import PathLearner
 from rdmascope.dissect.records.details import CaptureSums, DetailError, FileDetails, from_json
-from rdmascope.dissect.records.table_results import SIDES
+from rdmascope.dissect.records.table_results import FILTER, SIDES
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.dispatch import Undecoded
@@ -31,7 +31,7 @@ from .decoded_ahead import Source
 from .errors import CaptureError
 from .places import Places
 from .saved_rpcs import SavedFieldReader, SavedPathLearner, saved_rpcs
-from .saved_tables import FILTER, not_in_tables, open_saved, origin
+from .saved_tables import not_in_tables, open_saved, origin
 from .session import Made, Session, short_names
 
 Noun = TypeVar("Noun")

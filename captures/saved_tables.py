@@ -13,6 +13,7 @@ from typing import BinaryIO, NamedTuple
 import duckdb
 
 from rdmascope.dissect.measure.selection import CaptureExtent
+from rdmascope.dissect.records.table_results import FILTER, RECOGNITION
 from rdmascope.dissect.records.tables import TABLES, VERSION
 
 from .data_set import make_views
@@ -25,11 +26,6 @@ from .urls import is_url, refuse_url
 
 DATABASE = (".duckdb", ".db")
 """Suffixes of databases; another name is that of a folder of Parquet files."""
-FILTER = "filter"
-"""Kind of the row of the table details that says which RPCs the tables were saved of, where it was not all."""
-RECOGNITION = "recognition"
-"""Kind of the one that has the options by which RPCs were recognised, where there were any."""
-
 MAX_NAMED = 3
 """Captures, in a sentence."""
 

@@ -10,7 +10,7 @@ from rdmascope.dissect.audit.auditor import Auditor, RuleTally, TallyKey
 from rdmascope.dissect.records.details import CaptureSums, FileDetails
 from rdmascope.dissect.records.table import Columns, TableBuilder, Wanted
 from rdmascope.dissect.records.table_packets import PacketTableBatch
-from rdmascope.dissect.records.table_results import Detail, Verdict
+from rdmascope.dissect.records.table_results import RECOGNITION, Detail, Verdict
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
@@ -18,7 +18,6 @@ from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 from .condition import ChosenRpcs
 from .rpc_batches import RpcBatches
-from .saved_tables import RECOGNITION
 from .session import Session
 from .watching import WatchedAudit, WatchedCredits, Watching
 

@@ -23,15 +23,15 @@ def run(program: str) -> str:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
 
-def test_neither_click_nor_rich_stands_behind_it() -> None:
+def test_neither_click_nor_rich_nor_duckdb_stands_behind_it() -> None:
     loaded = run(
         "import sys, rdmascope\n"
         "light = 'numpy' in sys.modules\n"
         f"capture = rdmascope.read({LONG_CALLS!r})\n"
         "list(capture.rpcs()), list(capture.packets(1, 9)), list(capture.findings()), capture.table('segments')\n"
-        "print(light, 'click' in sys.modules, 'rich' in sys.modules)"
+        "print(light, *(name in sys.modules for name in ('click', 'rich', 'duckdb')))"
     )
-    assert loaded == "False False False\n"
+    assert loaded == "False False False False\n"
 
 
 def test_every_name_is_there() -> None:

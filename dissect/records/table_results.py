@@ -13,6 +13,10 @@ from .details import to_json
 from .table import Table, TableColumn, place_columns
 
 SIDES = ("active", "passive")
+FILTER = "filter"
+"""Kind of the row of details that says which RPCs the tables were saved of, where it was not all."""
+RECOGNITION = "recognition"
+"""Kind of the one that has the options by which RPCs were recognised, where there were any."""
 
 FINDINGS = Table(
     "findings",
