@@ -30,6 +30,9 @@ WITH_FILES = {"file", "detail"}
 WITH_CONTENTS = AUDITED | WITH_FILES
 """Nouns that take an audit, the credits or the files; and those that are made of the bytes of messages."""
 
+OF_CHUNKS = {"chunks", "segments"}
+"""Tables that are made of the chunks of each RPC."""
+
 
 def needs_contents(wanted: Wanted) -> bool:
     """Whether these tables need RPCs that hold their bytes: the option of the analyzer."""
@@ -39,13 +42,19 @@ def needs_contents(wanted: Wanted) -> bool:
     )
 
 
+def needs_chunks(wanted: Wanted) -> bool:
+    """Whether these tables need RPCs with chunks as objects: rows say all that is in columns of numbers."""
+    return needs_contents(wanted) or not wanted.keys().isdisjoint(OF_CHUNKS)
+
+
 def table_batches(
     session: Session, wanted: Wanted, chosen: ChosenRpcs | None = None, rows: int = ROWS
 ) -> Iterator[tuple[str, Columns]]:
-    """The rows of tables, in one pass: name and columns, again and again, at least ``rows`` of them but at the end.
+    """The rows of tables, in one pass: name and columns, again and again.
 
-    ``chosen``: the RPCs that are judged, and whose use of files counts; all by default.  What is known only at the end
-    (connections, files) comes last.  Memory holds a batch of each table, and what the analyzer holds anyway.
+    ``chosen``: the RPCs that are judged, and whose use of files counts; all by default.  ``rows``: behind a batch of
+    frames at least so many are given, or none.  What is known only at the end (connections, files) comes last.  Memory
+    holds a batch of each table, and what the analyzer holds anyway.
     """
     table_pass = _TablePass(
         session, [TableBuilder(TABLES[name], columns, session.place) for name, columns in wanted.items()], chosen
@@ -57,10 +66,10 @@ def table_batches(
                 builder.add(PacketTableBatch(packets))
             yield from table_pass.full(rows)
     else:
-        for table in session.tables(table_pass.evict):
+        for table in session.tables(table_pass.evict, chunk_rows=chosen is None and not needs_chunks(wanted)):
             table_pass.add(table)
             yield from table_pass.full(rows)
-    yield from table_pass.finish(rows)
+    yield from table_pass.finish(max(rows, ROWS))
     yield from table_pass.full(1)
 
 

@@ -14,7 +14,7 @@ from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..measure.files import File
 from ..measure.path_learner import PathLearner
 from ..onc.file_operations import FileOperation
-from ..rpcrdma.messages import HEADER, LONG_HEADER, Message
+from ..rpcrdma.messages import Message
 from ..rpcrdma.rpc_fields import FieldColumns, FieldReader
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import Rpc
@@ -111,7 +111,7 @@ class RpcBatch:
         return masked(values, mask)
 
     def message(self, type: str, side: str, value: Callable[[Message], Any], plain: Any, long: Any) -> MaskedArray:
-        """Of the call or the reply; ``plain`` of plain RPCs, ``long`` of those with a Reply chunk."""
+        """Of the call or the reply; ``plain`` of plain RPCs, ``long`` of those whose reply came by a Reply chunk."""
 
         def of(rpc: Rpc) -> Any:
             message = rpc.call if side == "call" else rpc.reply
@@ -119,12 +119,15 @@ class RpcBatch:
 
         found = self.objects(type, of, plain)
         if long != plain:
-            found[self.table.is_plain & (self.rows["transfer"] >= 0)] = long
+            found[self.table.long_plain] = long
         return found
 
     def header_length(self, side: str) -> MaskedArray:
         """Bytes of the transport header."""
-        return self.message("int", side, lambda message: message.header.length, HEADER, LONG_HEADER)
+        found = self.message("int", side, lambda message: message.header.length, None, None)
+        plain = self.table.is_plain
+        found[plain] = self.rows[f"{side}_send"][plain] - self.rows[f"{side}_inline"][plain]
+        return found
 
     def rdma_procedure(self, type: str, side: str, value: Callable[[int, int | None], Any]) -> MaskedArray:
         """Of version and number of the header's procedure."""

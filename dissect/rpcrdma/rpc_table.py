@@ -294,6 +294,15 @@ class RpcTable(Sequence[Rpc]):
             found[there] = self._from.chunks.advertised[rows["chunks"][there]]
         return found
 
+    @property
+    def long_plain(self) -> Int64s:
+        """Rows of the plain RPCs whose reply came through the Reply chunk, ascending."""
+        if self._from is None or self._from.chunks is None:
+            return np.empty(0, np.int64)
+        chunks = self.plain_rows["chunks"]
+        there: Int64s = (chunks >= 0).nonzero()[0]
+        return take(self.plain, there[self._from.chunks.results[chunks[there]] >= 0])
+
     def with_few_chunks(self) -> RpcTable:
         """The same, where RPCs with chunks are objects but for those that have a ``transfer``."""
         rows = self.plain_rows

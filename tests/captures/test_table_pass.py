@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from playbook.commands import BOTH_WAYS, EVERYTHING, LOSS
 from rdmascope import Place
 from rdmascope.captures import table_pass
+from rdmascope.captures.browsed_columns import first_columns
 from rdmascope.captures.session import Session
 from rdmascope.captures.table_pass import table_batches
 from rdmascope.dissect.records.tables import TABLES
@@ -68,3 +70,21 @@ def test_frames_are_placed_in_their_files() -> None:
     assert all(session.place(first) == (file, frame) for first, _, file, frame in runs)
     alone = next(columns for _, columns in table_batches(Session(LOSS), {"findings": ("frame", "place_frame")}))
     assert alone["place_frame"].tolist() == alone["frame"].tolist() != []
+
+
+@pytest.mark.parametrize("path", [BOTH_WAYS, EVERYTHING, IWARP])
+def test_rpcs_with_chunks_are_the_same_as_rows_and_as_objects(path: str) -> None:
+    columns = first_columns("rpcs")
+    as_rows = dict(table_batches(Session(path), {"rpcs": columns}))
+    as_objects = dict(table_batches(Session(path), {"rpcs": columns, "chunks": None}))
+    assert {name: values.tolist() for name, values in as_rows["rpcs"].items()} == {
+        name: values.tolist() for name, values in as_objects["rpcs"].items()
+    }
+
+
+def test_there_are_rows_with_chunks_and_some_whose_reply_came_by_one() -> None:
+    with_chunks = long = 0
+    for table in Session(EVERYTHING).tables(chunk_rows=True):
+        with_chunks += int(np.count_nonzero(table.plain_rows["chunks"] >= 0))
+        long += len(table.long_plain)
+    assert with_chunks > long > 0
