@@ -76,12 +76,12 @@ def seconds(nanoseconds: int) -> str:
     return f"{sign}{whole}.{rest // 1000:06d}"
 
 
-def moment(nanoseconds: int) -> str:
-    """Nanoseconds since the Unix epoch as a date and time in UTC, to the microsecond."""
+def moment(nanoseconds: int, digits: int = 6) -> str:
+    """Nanoseconds since the Unix epoch as a date and time in UTC, with so many digits behind the second."""
     whole, rest = divmod(nanoseconds, 1_000_000_000)
     if abs(nanoseconds) >= 1 << 63:
         return f"{whole}.{rest:09d} s"
-    return f"{str(np.datetime64(whole, 's')).replace('T', ' ')}.{rest // 1000:06d} UTC"
+    return f"{str(np.datetime64(whole, 's')).replace('T', ' ')}.{rest // 10 ** (9 - digits):0{digits}d} UTC"
 
 
 def _figures(number: float) -> str:

@@ -299,12 +299,12 @@ def _hex_rows(reassembled: Reassembled, extent: Extent, limit: int, mark: str) -
         mark = ""
 
 
-def hex_row(at: int, row: bytes, missing: bool, mark: str) -> Text:
+def hex_row(at: int, row: bytes, missing: bool, mark: str, width: int = ROW) -> Text:
     digits = "--" * len(row) if missing else row.hex()
     words = " ".join(digits[place : place + 4] for place in range(0, len(digits), 4))
     printable = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in row)
     line = Text(f"  {at:06x} ")
-    line.append(f"{words:<39} ", "red" if missing else "")
-    line.append(f"{'' if missing else printable:<16} ", "cyan")
+    line.append(f"{words:<{5 * width // 2 - 1}} ", "red" if missing else "")
+    line.append(f"{'' if missing else printable:<{width}} ", "cyan")
     line.append(mark, "dim")
     return line

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.style import Style
 from rich.text import Text
 from rich.tree import Tree
@@ -12,17 +13,19 @@ from rich.tree import Tree
 from rdmascope.dissect.onc.programs import procedure_name, program_name
 from rdmascope.dissect.onc.shapes.decode import Node, SparseBytes
 from rdmascope.dissect.onc.shapes.messages import call_tree, reply_tree
-from rdmascope.dissect.onc.shapes.text import is_line, time_of, value_text
+from rdmascope.dissect.onc.shapes.text import is_line, value_text
 from rdmascope.dissect.onc.shapes.types import DATA, XdrArray, XdrList, XdrOpaque
 from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure, DecodedMessage
 from rdmascope.dissect.rpcrdma.rpcs import Extent, Reassembled
-from rdmascope.dissect.units import count, moment
+from rdmascope.dissect.units import count
 
 from .rpc import BYTES, ROW, hex_row
 
 MAX_NODES = 400
 """Elements beyond are counted only, unless all of them are asked for."""
 DATA_ROWS = 2
+ROW_WIDTH = 80
+"""Columns that a row of a hexdump takes, with the number of a frame."""
 MAX_FIELD_BYTES = 4096
 
 
@@ -104,8 +107,16 @@ def _word(node: Node, header: Node) -> str:
 
 def _inline(node: Node) -> str:
     """A value and all below it on one line."""
-    leaves = [leaf for leaf in node.walk() if not leaf.children and leaf.name]
-    return ", ".join(f"{leaf.name} {value_text(leaf)}" for leaf in leaves)
+    ends = [one for one in node.walk(lambda one: not _is_row(one)) if one.name and (not one.children or _is_row(one))]
+    return ", ".join(
+        f"{one.name} [{', '.join(map(value_text, one.children))}]" if _is_row(one) else f"{one.name} {value_text(one)}"
+        for one in ends
+    )
+
+
+def _is_row(node: Node) -> bool:
+    """An array of values that are not made of others, such as gids."""
+    return isinstance(node.type, XdrArray) and not any(child.children for child in node.children)
 
 
 def _line(name: str, text: str, note: str) -> Text:
@@ -132,7 +143,7 @@ def _add(parent: Tree, node: Node, message: DecodedMessage, full: bool) -> None:
         start = node.offset + 4 if node.type.size is None else node.offset
         size = len(node.value) if isinstance(node.value, memoryview) else 0
         if size:
-            branch.add(Group(*_rows(message, start, start + size, size if full else DATA_ROWS * ROW)))
+            branch.add(_Dump(message, start, start + size, size if full else DATA_ROWS * ROW))
         return
     if is_line(node):
         return
@@ -163,10 +174,7 @@ def _add_element(parent: Tree, node: Node, message: DecodedMessage, full: bool) 
 
 
 def _label(node: Node, message: DecodedMessage) -> Text:
-    time = time_of(node)
     text = value_text(node)
-    if time is not None:
-        text += f" ({moment(time)})"
     line = Text.assemble((node.name, "cyan"), f": {text}" if text else "")
     data = isinstance(node.type, XdrOpaque) and node.type.form == DATA
     if data or not node.children:
@@ -182,7 +190,21 @@ def _carrier(message: DecodedMessage, node: Node) -> str:
     return f"  in {origin}" if origin and origin != message.origin(message.tree.header) else ""
 
 
-def _rows(message: DecodedMessage, start: int, end: int, limit: int) -> Iterator[Text]:
+@dataclass(frozen=True, slots=True)
+class _Dump:
+    """A hexdump of bytes [start, end), of at most ``limit`` of them, in rows that fit."""
+
+    message: DecodedMessage
+    start: int
+    end: int
+    limit: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        row = ROW if options.max_width >= ROW_WIDTH else ROW // 2
+        yield from _rows(self.message, self.start, self.end, self.limit, row)
+
+
+def _rows(message: DecodedMessage, start: int, end: int, limit: int, row: int = ROW) -> Iterator[Text]:
     """A hexdump of bytes [start, end), of at most ``limit`` of them; with gaps where bytes are missing."""
     stop = min(end, start + limit)
     for extent in message.bytes.extents:
@@ -191,10 +213,10 @@ def _rows(message: DecodedMessage, start: int, end: int, limit: int) -> Iterator
             continue
         mark = f"frame {extent.frame}" if extent.frame else ""
         if extent.missing:
-            yield hex_row(first, bytes(min(ROW, last - first)), True, extent.missing)
+            yield hex_row(first, bytes(min(row, last - first)), True, extent.missing, row)
             continue
-        for at in range(first, last, ROW):
-            yield hex_row(at, message.bytes.captured(at, min(at + ROW, last)).tobytes(), False, mark)
+        for at in range(first, last, row):
+            yield hex_row(at, message.bytes.captured(at, min(at + row, last)).tobytes(), False, mark, row)
             mark = ""
     if stop < end:
         yield Text(f"  … {count(end - stop)} more bytes (--full shows all)", "dim")

@@ -40,6 +40,8 @@ LINUX = 160
 NOMSG = procedure_name(1, RDMA_NOMSG)
 WHOLE_TIME = 26
 """Width of a date and time."""
+TO_END_OF_FILE = (1 << 64) - 1
+"""Bytes that a call asks for, as LOCK and LAYOUTGET have it (RFC 8881, 18.10 and 18.43)."""
 
 
 class RpcLine(NamedTuple):
@@ -212,7 +214,11 @@ def cells_line(rpc: RpcCells, layout: RpcLine, place: str | None = None) -> Text
         "down": size(rpc.down),
         "user": "-" if rpc.uid is None else str(rpc.uid),
         "offset": "-" if rpc.offset is None else str(rpc.offset),
-        "count": "-" if rpc.asked_bytes is None else size(rpc.asked_bytes),
+        "count": "-"
+        if rpc.asked_bytes is None
+        else "to EOF"
+        if rpc.asked_bytes == TO_END_OF_FILE
+        else size(rpc.asked_bytes),
     }
     cells = [f"{values[name]:>{width}}" for name, width in layout.names if name in values]
     text = Text(" ".join(cells))

@@ -155,7 +155,7 @@ def session_view(session: NfsSession) -> RenderableType:
         flags = ", ".join(_tally(SEQ4_STATUS.flags.get(bit, hex(bit)), one) for bit, one in session.flags.items())
         parts.append(Padding(Text(f"status flags: {flags}", "yellow"), (0, 0, 0, 2)))
     if rows:
-        parts.append(Grid(names[:1], names[1:], rows, gap=2))
+        parts.append(Grid(names[:1], names[1:], rows, flexible=5, gap=2))
     return Group(*parts)
 
 
@@ -280,8 +280,9 @@ def data_servers_view(servers: DataServers, everything: bool) -> RenderableType:
             rows.append([traffic.server, "", "file handles of layouts", *_traffic([(number, traffic)])])
     shown = rows if everything else rows[:MAX_LISTED]
     others = [traffic for number, traffic in servers.traffic.items() if number not in connections]
-    names = ("", "network", "named by", "connections", "READ, WRITE", "bytes")
-    parts: list[RenderableType] = [heading("pNFS data servers"), Grid(names[:4], names[4:], shown, flexible=2, gap=2)]
+    names = ("", "network", "named by", "connections", "calls", "bytes")
+    title = heading("pNFS data servers", "calls: READ and WRITE")
+    parts: list[RenderableType] = [title, Grid(names[:4], names[4:], shown, flexible=2, gap=2)]
     parts += _more(len(rows) - len(shown))
     if others:
         calls, moved = sum(one.calls for one in others), sum(one.bytes for one in others)
@@ -304,8 +305,7 @@ def contexts_view(found: Sequence[GssContext], everything: bool) -> RenderableTy
         [
             f"{one.client} → {one.server}",
             ", ".join(one.calls) or "-",
-            f"frame {one.frame}" if one.frame else "not completed" if one.round_trips else "not seen",
-            f"frame {one.ended_frame}" if one.ended_frame else "-",
+            f"{one.frame or '?'}-{one.ended_frame or ''}",
             count(one.calls.total()),
             "-" if one.first is None else f"{one.first}-{one.highest}",
             "?" if one.window is None else str(one.window),
@@ -313,13 +313,14 @@ def contexts_view(found: Sequence[GssContext], everything: bool) -> RenderableTy
         ]
         for one in shown
     ]
-    names = ("", "service", "created", "destroyed", "calls", "numbers", "window", "")
-    title = heading("RPCSEC_GSS contexts", "calls with privacy are sealed: what they asked is not known")
-    return Group(title, Grid(names, (), rows, flexible=7, gap=2), *_more(len(found) - len(shown)))
+    names = ("", "service", "frames", "calls", "numbers", "window", "")
+    title = heading("RPCSEC_GSS contexts", "from creation to destruction; calls with privacy are sealed")
+    return Group(title, Grid(names, (), rows, flexible=6, gap=2), *_more(len(found) - len(shown)))
 
 
 def _doubts(one: GssContext) -> Text:
     found = [f"{name} {count(number)}" for name, number in one.failures.items()]
+    found += ["creation not completed"] if one.round_trips and not one.frame else []
     found += [f"{plural(one.below_window, 'call')} below the window"] if one.below_window else []
     found += [f"{plural(one.repeated, 'sequence number')} used twice"] if one.repeated else []
     return Text(", ".join(found), "red")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..arrays import take
 from ..onc.compound import OP_GETDEVICEINFO, OP_LAYOUTGET
 from ..onc.programs import NFS
+from ..onc.universal_address import universal_address
 from ..rpcrdma.conversation import Conversation, DataServerRole
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
@@ -264,11 +265,3 @@ def _transfers(table: RpcTable) -> NDArray[np.bool_]:
 
 def _is_transfer(names: ProcedureNames) -> bool:
     return names.program == NFS and not _TRANSFERRING.isdisjoint((names.name, *names.operations))
-
-
-def universal_address(text: str) -> tuple[str, int | None]:
-    """Address and port of 'h1.h2.h3.h4.p1.p2' or 'x:x::x.p1.p2' (RFC 5665, 5.2.3.3 and 5.2.3.4)."""
-    address, *ports = text.rsplit(".", 2)
-    if len(ports) == 2 and all(one.isdecimal() and len(one) <= 3 and int(one) < 256 for one in ports):
-        return address, int(ports[0]) << 8 | int(ports[1])
-    return text, None

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..onc.shapes.decode import Node
 from ..onc.shapes.types import (
+    ADDRESS,
     BOOL,
     DATA,
     TEXT,
@@ -75,7 +76,7 @@ def _opaque(node: Node, type: XdrOpaque) -> Any:
         return inside[0] if len(inside) == 1 else {child.name: node_json(child) for child in node.children}
     if not isinstance(node.value, memoryview) or type.form == DATA:
         return _bytes(node)
-    return bytes(node.value).decode("utf-8", "backslashreplace") if type.form == TEXT else node.value.hex()
+    return bytes(node.value).decode("utf-8", "backslashreplace") if type.form in (TEXT, ADDRESS) else node.value.hex()
 
 
 def _bytes(node: Node) -> Record:

@@ -133,7 +133,7 @@ NUMBERED: dict[int, tuple[str, XdrType]] = {
     7: ("named_attr", BOOL),
     8: ("fsid", FSID4),
     9: ("unique_handles", BOOL),
-    10: ("lease_time", UINT32),
+    10: ("lease_time", XdrInteger("nfs_lease4", unit="seconds")),
     11: ("rdattr_error", NFSSTAT4),
     12: ("acl", array(NFSACE4)),
     13: ("aclsupport", ACL_SUPPORT),

@@ -16,8 +16,10 @@ from .nfs4_types import (
     CLIENTID4,
     COMPONENT4,
     COUNT4,
+    COUNT4_OR_REST,
     DATA4,
     LENGTH4,
+    LENGTH4_OR_REST,
     NFS_FH4,
     OFFSET4,
     SEQUENCEID4,
@@ -25,8 +27,9 @@ from .nfs4_types import (
     SLOTID4,
     STATEID4,
 )
+from .nlm import LENGTH, LENGTH32, NLM_FH, OFFSET, OFFSET32
 from .rfc1094 import FHANDLE, FILENAME
-from .rfc1813 import COUNT3, FILENAME3, NFS_FH3, OFFSET3
+from .rfc1813 import COUNT3, COUNT3_OR_REST, FILENAME3, NFS_FH3, OFFSET3
 from .skips import skip_of
 from .types import (
     BOOL,
@@ -55,8 +58,16 @@ _NAMES: Mapping[XdrType, str] = {
     OFFSET3: "offset",
     OFFSET4: "offset",
     COUNT3: "count",
+    COUNT3_OR_REST: "count",
     COUNT4: "count",
+    COUNT4_OR_REST: "count",
     LENGTH4: "count",
+    LENGTH4_OR_REST: "count",
+    NLM_FH: "handle",
+    OFFSET: "offset",
+    OFFSET32: "offset",
+    LENGTH: "count",
+    LENGTH32: "count",
     DATA4: "count",
     STATEID4: "stateid",
     SLOTID4: "slot",
@@ -66,7 +77,7 @@ _NAMES: Mapping[XdrType, str] = {
 }
 """What the first value of a type is; of contents how many bytes they are; of slots, and where 32 bits have no type of
 their own, by their names, too."""
-_COUNTS = ("count", "length")
+_COUNTS = ("count", "length", "l_len")
 _RESULTS: Mapping[str, str] = {"stateid": "stateid", "session": "session", "client": "client", "handle": "object"}
 """What of the results counts, where the arguments have none of it, and what it is called."""
 _CREDENTIAL = {"uid": "uid", "gid": "gid", "machinename": "machine_name", "handle": "context"}

@@ -15,14 +15,17 @@ from .nfs4_types import (
     NFSSTAT4,
     NFSTIME4,
     OFFSET4,
+    OPERATION_NAMES,
     STATEID4,
     UTF8_MIXED,
 )
 from .types import (
     BOOL,
+    HEXADECIMAL,
     INT64,
     UINT32,
     UINT64,
+    XdrInteger,
     XdrOpaque,
     XdrSelected,
     XdrType,
@@ -38,8 +41,13 @@ _BODY = XdrOpaque("opaque")
 MULTIPATH_LIST4 = array(NETADDR4)
 
 # RFC 8881, 13.2
-NFL_UTIL4 = flags("nfl_util4", {1: "NFL4_UFLG_DENSE", 2: "NFL4_UFLG_COMMIT_THRU_MDS"})
-"""The bits from 6 on are the stripe unit, whole 64 bytes."""
+NFL_UTIL4 = XdrInteger(
+    "nfl_util4",
+    form=HEXADECIMAL,
+    flags={1: "NFL4_UFLG_DENSE", 2: "NFL4_UFLG_COMMIT_THRU_MDS"},
+    choice_mask=0x3C,
+    number="stripe unit",
+)
 FILE_LAYOUT4 = struct(
     "nfsv4_1_file_layout4",
     nfl_deviceid=DEVICEID4,
@@ -87,10 +95,15 @@ FF_LAYOUT4 = struct(
             8: "FF_FLAGS_WRITE_ONE_MIRROR",
         },
     ),
-    ffl_stats_collect_hint=UINT32,
+    ffl_stats_collect_hint=XdrInteger("uint32_t", unit="seconds"),
 )
 # RFC 8435, 9
-DEVICE_ERROR4 = struct("device_error4", de_deviceid=DEVICEID4, de_status=NFSSTAT4, de_opnum=UINT32)
+DEVICE_ERROR4 = struct(
+    "device_error4",
+    de_deviceid=DEVICEID4,
+    de_status=NFSSTAT4,
+    de_opnum=XdrInteger("uint32_t", meanings=OPERATION_NAMES),
+)
 """RFC 7862, 15.6."""
 IO_INFO4 = struct("io_info4", ii_count=UINT64, ii_bytes=UINT64)
 """RFC 7862, 15.7."""
@@ -193,7 +206,7 @@ SCSI_VOLUME4 = union(
                 {1: "PS_DESIGNATOR_T10", 2: "PS_DESIGNATOR_EUI64", 3: "PS_DESIGNATOR_NAA", 8: "PS_DESIGNATOR_NAME"},
             ),
             sbv_designator=_BODY,
-            sbv_pr_key=UINT64,
+            sbv_pr_key=XdrInteger("uint64_t", 8, form=HEXADECIMAL),
         ),
     },
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from . import nfs_cb, rfc7530, rfc7862, rfc8881
-from .nfs4_types import NFSSTAT4, UTF8_CS
+from .nfs4_types import NFSSTAT4, OPERATION_NAMES, UTF8_CS
 from .procedures import OperationShape, ProcedureShape, table
 from .types import UINT32, XdrArm, XdrUnion, array, enum, struct, union
 
@@ -14,7 +14,7 @@ OPERATIONS: dict[int, OperationShape] = dict(
 )
 CALLBACK_OPERATIONS: dict[int, OperationShape] = nfs_cb.OPERATIONS
 
-rfc8881.OPERATION_NAMES.update({number: one.name for number, one in OPERATIONS.items() if one.name != "ILLEGAL"})
+OPERATION_NAMES.update({number: one.name for number, one in OPERATIONS.items() if one.name != "ILLEGAL"})
 
 
 def _choice(name: str, discriminant: str, operations: Mapping[int, OperationShape], results: bool) -> XdrUnion:

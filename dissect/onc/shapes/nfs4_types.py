@@ -10,11 +10,13 @@ from .types import (
     HEXADECIMAL,
     INT64,
     TEXT,
+    TO_END_OF_FILE,
     UINT32,
     UINT64,
     XdrBitmap,
     XdrInteger,
     XdrOpaque,
+    address,
     array,
     enum,
     fixed,
@@ -25,12 +27,18 @@ from .types import (
     union_or,
 )
 
+OPERATION_NAMES: dict[int, str] = {}
+"""Of operations of COMPOUND; ``nfs4`` has them all."""
+
 # RFC 8881, 3.2
 NFSSTAT4 = enum("nfsstat4", {**NFS4_STATUS, 0: "NFS4_OK"})
 CHANGEID4 = XdrInteger("changeid4", 8)
 CLIENTID4 = XdrInteger("clientid4", 8, form=HEXADECIMAL)
 COUNT4 = XdrInteger("count4")
-LENGTH4 = XdrInteger("length4", 8)
+COUNT4_OR_REST = XdrInteger("count4", meanings={0: TO_END_OF_FILE})
+"""Of COMMIT, COPY, CLONE, IO_ADVISE: 0 is for all behind the offset."""
+LENGTH4 = XdrInteger("length4", 8, meanings={(1 << 64) - 1: TO_END_OF_FILE})
+LENGTH4_OR_REST = XdrInteger("length4", 8, meanings={0: TO_END_OF_FILE})
 MODE4 = XdrInteger("mode4", form="octal")
 NFS_COOKIE4 = XdrInteger("nfs_cookie4", 8)
 OFFSET4 = XdrInteger("offset4", 8)
@@ -75,7 +83,7 @@ SETTIME4 = union_or(
 SPECDATA4 = struct("specdata4", specdata1=UINT32, specdata2=UINT32)
 FSID4 = struct("fsid4", major=UINT64, minor=UINT64)
 CHANGE_INFO4 = struct("change_info4", atomic=BOOL, before=CHANGEID4, after=CHANGEID4)
-NETADDR4 = struct("netaddr4", na_r_netid=string("r_netid"), na_r_addr=string("r_addr"))
+NETADDR4 = struct("netaddr4", na_r_netid=string("r_netid"), na_r_addr=address("r_addr"))
 STATEID4 = struct("stateid4", seqid=UINT32, other=fixed("stateid4.other", 12))
 OWNER4 = XdrOpaque("owner", maximum=1024)
 STATE_OWNER4 = struct("state_owner4", clientid=CLIENTID4, owner=OWNER4)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..programs import PROGRAM_NAMES
 from ..statuses import NLM1_STATUS, NLM_STATUS, NSM_STATUS
 from .procedures import ProcedureShape, table
 from .types import (
     BOOL,
     HANDLE,
     INT32,
-    UINT32,
-    UINT64,
+    TO_END_OF_FILE,
     XdrInteger,
     XdrOpaque,
     enum,
@@ -22,17 +22,22 @@ from .types import (
 )
 
 _NETOBJ = XdrOpaque("netobj", maximum=1024)
-_FH = XdrOpaque("netobj", HANDLE, maximum=1024)
+NLM_FH = XdrOpaque("netobj", HANDLE, maximum=1024)
+OFFSET, OFFSET32 = XdrInteger("uint64", 8), XdrInteger("uint32")
+LENGTH = XdrInteger("uint64", 8, meanings={0: TO_END_OF_FILE})
+LENGTH32 = XdrInteger("uint32", meanings={0: TO_END_OF_FILE})
 _CALLER_NAME = string("caller_name", 1024)
-_UNUSED = 4
-"""Procedures 16 to 19."""
+_SM_NAME = string("mon_name", 1024)
+_PRIV = fixed("priv", 16)
 
 
-def _nlm(prefix: str, names: Mapping[int, str], size: XdrInteger) -> dict[int, ProcedureShape]:
+def _nlm(prefix: str, names: Mapping[int, str], offset: XdrInteger, length: XdrInteger) -> dict[int, ProcedureShape]:
     """Versions below 4 have offsets and lengths of 32 bits, and fewer statuses."""
     stats = enum(f"{prefix}_stats", names)
-    lock = struct(f"{prefix}_lock", caller_name=_CALLER_NAME, fh=_FH, oh=_NETOBJ, svid=INT32, l_offset=size, l_len=size)
-    holder = struct(f"{prefix}_holder", exclusive=BOOL, svid=INT32, oh=_NETOBJ, l_offset=size, l_len=size)
+    lock = struct(
+        f"{prefix}_lock", caller_name=_CALLER_NAME, fh=NLM_FH, oh=_NETOBJ, svid=INT32, l_offset=offset, l_len=length
+    )
+    holder = struct(f"{prefix}_holder", exclusive=BOOL, svid=INT32, oh=_NETOBJ, l_offset=offset, l_len=length)
     testargs = struct(f"{prefix}_testargs", cookie=_NETOBJ, exclusive=BOOL, alock=lock)
     lockargs = struct(
         f"{prefix}_lockargs", cookie=_NETOBJ, block=BOOL, exclusive=BOOL, alock=lock, reclaim=BOOL, state=INT32
@@ -42,7 +47,7 @@ def _nlm(prefix: str, names: Mapping[int, str], size: XdrInteger) -> dict[int, P
     share = struct(
         f"{prefix}_share",
         caller_name=_CALLER_NAME,
-        fh=_FH,
+        fh=NLM_FH,
         oh=_NETOBJ,
         mode=enum("fsh_mode", {0: "fsm_DN", 1: "fsm_DR", 2: "fsm_DW", 3: "fsm_DRW"}),
         access=enum("fsh_access", {0: "fsa_NONE", 1: "fsa_R", 2: "fsa_W", 3: "fsa_RW"}),
@@ -73,7 +78,9 @@ def _nlm(prefix: str, names: Mapping[int, str], size: XdrInteger) -> dict[int, P
         ProcedureShape("CANCEL_RES", res),
         ProcedureShape("UNLOCK_RES", res),
         ProcedureShape("GRANTED_RES", res),
-        *[ProcedureShape("")] * _UNUSED,
+        # 16 is Linux's alone, from its statd; 17 to 19 are not in the protocol.
+        ProcedureShape("SM_NOTIFY", struct("nlm_reboot", mon_name=_SM_NAME, state=INT32, priv=_PRIV)),
+        *[ProcedureShape("")] * 3,
         ProcedureShape("SHARE", shareargs, shareres),
         ProcedureShape("UNSHARE", shareargs, shareres),
         ProcedureShape("NM_LOCK", lockargs, res),
@@ -81,19 +88,25 @@ def _nlm(prefix: str, names: Mapping[int, str], size: XdrInteger) -> dict[int, P
     )
 
 
-NLM4 = _nlm("nlm4", {**NLM_STATUS, 0: "NLM4_GRANTED"}, UINT64)
-NLM3 = _nlm("nlm", {**NLM1_STATUS, 0: "LCK_GRANTED"}, UINT32)
+NLM4 = _nlm("nlm4", {**NLM_STATUS, 0: "NLM4_GRANTED"}, OFFSET, LENGTH)
+NLM3 = _nlm("nlm", {**NLM1_STATUS, 0: "LCK_GRANTED"}, OFFSET32, LENGTH32)
 NLM1 = {number: one for number, one in NLM3.items() if number < 16}
 
-_SM_NAME = string("mon_name", 1024)
-_MY_ID = struct("my_id", my_name=_SM_NAME, my_prog=INT32, my_vers=INT32, my_proc=INT32)
+_PROGRAM = XdrInteger("int32_t", signed=True, meanings=PROGRAM_NAMES)
+_MY_ID = struct(
+    "my_id",
+    my_name=_SM_NAME,
+    my_prog=_PROGRAM,
+    my_vers=INT32,
+    my_proc=INT32,
+)
 _MON_ID = struct("mon_id", mon_name=_SM_NAME, my_id=_MY_ID)
 _SM_STAT = struct("sm_stat", state=INT32)
 _SM_STAT_RES = struct("sm_stat_res", res_stat=enum("sm_res", {**NSM_STATUS, 0: "STAT_SUCC"}), state=INT32)
 NSM1 = table(
     ProcedureShape("NULL"),
     ProcedureShape("STAT", struct("sm_name", mon_name=_SM_NAME), _SM_STAT_RES),
-    ProcedureShape("MON", struct("mon", mon_id=_MON_ID, priv=fixed("priv", 16)), _SM_STAT_RES),
+    ProcedureShape("MON", struct("mon", mon_id=_MON_ID, priv=_PRIV), _SM_STAT_RES),
     ProcedureShape("UNMON", _MON_ID, _SM_STAT),
     ProcedureShape("UNMON_ALL", _MY_ID, _SM_STAT),
     ProcedureShape("SIMU_CRASH"),

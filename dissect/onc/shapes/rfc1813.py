@@ -9,6 +9,7 @@ from .types import (
     DATA,
     HANDLE,
     OCTAL,
+    TO_END_OF_FILE,
     UINT32,
     XdrInteger,
     XdrOpaque,
@@ -42,6 +43,8 @@ SIZE3 = XdrInteger("size3", 8)
 OFFSET3 = XdrInteger("offset3", 8)
 MODE3 = XdrInteger("mode3", form=OCTAL)
 COUNT3 = XdrInteger("count3")
+COUNT3_OR_REST = XdrInteger("count3", meanings={0: TO_END_OF_FILE})
+"""Of COMMIT (3.3.21)."""
 NFSSTAT3 = enum("nfsstat3", {**NFS3_STATUS, 0: "NFS3_OK"})
 FTYPE3 = enum("ftype3", {1: "NF3REG", 2: "NF3DIR", 3: "NF3BLK", 4: "NF3CHR", 5: "NF3LNK", 6: "NF3SOCK", 7: "NF3FIFO"})
 SPECDATA3 = struct("specdata3", specdata1=UINT32, specdata2=UINT32)
@@ -249,7 +252,7 @@ NFS3 = table(
     ),
     _v3(
         "COMMIT",  # 3.3.21
-        struct("COMMIT3args", file=NFS_FH3, offset=OFFSET3, count=COUNT3),
+        struct("COMMIT3args", file=NFS_FH3, offset=OFFSET3, count=COUNT3_OR_REST),
         COMMIT3RESOK,
         struct("COMMIT3resfail", file_wcc=WCC_DATA),
     ),

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from ..programs import PROGRAM_NAMES
 from .procedures import ProcedureShape, table
-from .types import BOOL, INT32, UINT32, XdrArray, XdrOpaque, XdrStruct, enum, linked, string, struct
+from .types import (
+    BOOL,
+    INT32,
+    UINT32,
+    XdrArray,
+    XdrInteger,
+    XdrOpaque,
+    XdrStruct,
+    address,
+    enum,
+    linked,
+    string,
+    struct,
+)
 
 _STRING = string("string")
+_ADDRESS = address("uaddr")
+_PROGRAM = XdrInteger("uint32_t", meanings=PROGRAM_NAMES)
 _OPAQUE = XdrOpaque("opaque")
 _BOOL = struct("bool", result=BOOL)
-_UADDR = struct("uaddr", uaddr=_STRING)
+_UADDR = struct("uaddr", uaddr=_ADDRESS)
 
 # 3.1
 _MAPPING = struct(
-    "mapping", prog=UINT32, vers=UINT32, prot=enum("protocol", {6: "IPPROTO_TCP", 17: "IPPROTO_UDP"}), port=UINT32
+    "mapping", prog=_PROGRAM, vers=UINT32, prot=enum("protocol", {6: "IPPROTO_TCP", 17: "IPPROTO_UDP"}), port=UINT32
 )
 PORTMAP2 = table(
     ProcedureShape("NULL"),
@@ -22,16 +38,16 @@ PORTMAP2 = table(
     ProcedureShape("DUMP", None, struct("pmaplist", map=linked(_MAPPING))),
     ProcedureShape(
         "CALLIT",
-        struct("call_args", prog=UINT32, vers=UINT32, proc=UINT32, args=_OPAQUE),
+        struct("call_args", prog=_PROGRAM, vers=UINT32, proc=UINT32, args=_OPAQUE),
         struct("call_result", port=UINT32, res=_OPAQUE),
     ),
 )
 
 # 2.1
-_RPCB = struct("rpcb", r_prog=UINT32, r_vers=UINT32, r_netid=_STRING, r_addr=_STRING, r_owner=_STRING)
+_RPCB = struct("rpcb", r_prog=_PROGRAM, r_vers=UINT32, r_netid=_STRING, r_addr=_ADDRESS, r_owner=_STRING)
 _NETBUF = struct("netbuf", maxlen=UINT32, buf=_OPAQUE)
-_RMTCALLARGS = struct("rpcb_rmtcallargs", prog=UINT32, vers=UINT32, proc=UINT32, args=_OPAQUE)
-_RMTCALLRES = struct("rpcb_rmtcallres", addr=_STRING, results=_OPAQUE)
+_RMTCALLARGS = struct("rpcb_rmtcallargs", prog=_PROGRAM, vers=UINT32, proc=UINT32, args=_OPAQUE)
+_RMTCALLRES = struct("rpcb_rmtcallres", addr=_ADDRESS, results=_OPAQUE)
 _COMMON = (
     ProcedureShape("NULL"),
     ProcedureShape("SET", _RPCB, _BOOL),
@@ -40,24 +56,26 @@ _COMMON = (
     ProcedureShape("DUMP", None, struct("rpcblist", rpcb_map=linked(_RPCB))),
 )
 _LATER = (
-    ProcedureShape("GETTIME", None, struct("time", time=UINT32)),
+    ProcedureShape("GETTIME", None, struct("time", time=XdrInteger("uint32_t", unit="seconds since 1970"))),
     ProcedureShape("UADDR2TADDR", _UADDR, _NETBUF),
     ProcedureShape("TADDR2UADDR", _NETBUF, _UADDR),
 )
 RPCBIND3 = table(*_COMMON, ProcedureShape("CALLIT", _RMTCALLARGS, _RMTCALLRES), *_LATER)
 
+# 2.1: nc_tpi_*
+_SEMANTICS = {1: "NC_TPI_CLTS", 2: "NC_TPI_COTS", 3: "NC_TPI_COTS_ORD", 4: "NC_TPI_RAW"}
 _ENTRY = struct(
     "rpcb_entry",
-    r_maddr=_STRING,
+    r_maddr=_ADDRESS,
     r_nc_netid=_STRING,
-    r_nc_semantics=UINT32,
+    r_nc_semantics=XdrInteger("uint32_t", meanings=_SEMANTICS),
     r_nc_protofmly=_STRING,
     r_nc_proto=_STRING,
 )
-_ADDRLIST = struct("rpcbs_addrlist", prog=UINT32, vers=UINT32, success=INT32, failure=INT32, netid=_STRING)
+_ADDRLIST = struct("rpcbs_addrlist", prog=_PROGRAM, vers=UINT32, success=INT32, failure=INT32, netid=_STRING)
 _RMTCALLLIST = struct(
     "rpcbs_rmtcalllist",
-    prog=UINT32,
+    prog=_PROGRAM,
     vers=UINT32,
     proc=UINT32,
     success=INT32,

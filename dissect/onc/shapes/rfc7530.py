@@ -11,6 +11,7 @@ from .nfs4_types import (
     CLIENTID4,
     COMPONENT4,
     COUNT4,
+    COUNT4_OR_REST,
     DATA4,
     LENGTH4,
     LINKTEXT4,
@@ -222,7 +223,7 @@ OPERATIONS: dict[int, OperationShape] = {
     5: operation(
         "COMMIT",
         "18.3",
-        struct("COMMIT4args", offset=OFFSET4, count=COUNT4),
+        struct("COMMIT4args", offset=OFFSET4, count=COUNT4_OR_REST),
         struct("COMMIT4resok", writeverf=VERIFIER4),
     ),
     6: operation("CREATE", "18.4", CREATE4ARGS, struct("CREATE4resok", cinfo=CHANGE_INFO4, attrset=ATTRIBUTE_BITS)),

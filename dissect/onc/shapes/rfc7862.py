@@ -9,6 +9,7 @@ from .nfs4_types import (
     DATA4,
     DEVICEID4,
     LENGTH4,
+    LENGTH4_OR_REST,
     NETLOC4,
     NFS_COOKIE4,
     NFSSTAT4,
@@ -23,6 +24,7 @@ from .rfc7530 import operation
 from .types import (
     BOOL,
     XdrBitmap,
+    XdrInteger,
     XdrOpaque,
     array,
     enum,
@@ -59,11 +61,13 @@ READ_PLUS_CONTENT = union_or(
     },
 )
 # 8.1 and 15.12
+_BLOCKS = XdrInteger("length4", 8)
+"""Not bytes."""
 APP_DATA_BLOCK4 = struct(
     "app_data_block4",
     adb_offset=OFFSET4,
     adb_block_size=LENGTH4,
-    adb_block_count=LENGTH4,
+    adb_block_count=_BLOCKS,
     adb_reloff_blocknum=LENGTH4,
     adb_block_num=COUNT4,
     adb_reloff_pattern=LENGTH4,
@@ -77,7 +81,7 @@ COPY4ARGS = struct(
     ca_dst_stateid=STATEID4,
     ca_src_offset=OFFSET4,
     ca_dst_offset=OFFSET4,
-    ca_count=LENGTH4,
+    ca_count=LENGTH4_OR_REST,
     ca_consecutive=BOOL,
     ca_synchronous=BOOL,
     ca_source_server=array(NETLOC4),
@@ -88,7 +92,7 @@ CLONE4ARGS = struct(
     cl_dst_stateid=STATEID4,
     cl_src_offset=OFFSET4,
     cl_dst_offset=OFFSET4,
-    cl_count=LENGTH4,
+    cl_count=LENGTH4_OR_REST,
 )
 XATTRKEY4 = XdrOpaque("xattrkey4", "text")
 XATTRVALUE4 = XdrOpaque("xattrvalue4")
@@ -121,7 +125,13 @@ OPERATIONS: dict[int, OperationShape] = {
     63: operation(
         "IO_ADVISE",
         "15.5",
-        struct("IO_ADVISE4args", iaa_stateid=STATEID4, iaa_offset=OFFSET4, iaa_count=LENGTH4, iaa_hints=IO_ADVISE_BITS),
+        struct(
+            "IO_ADVISE4args",
+            iaa_stateid=STATEID4,
+            iaa_offset=OFFSET4,
+            iaa_count=LENGTH4_OR_REST,
+            iaa_hints=IO_ADVISE_BITS,
+        ),
         struct("IO_ADVISE4resok", ior_hints=IO_ADVISE_BITS),
     ),
     64: operation(

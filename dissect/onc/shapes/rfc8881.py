@@ -22,6 +22,7 @@ from .nfs4_types import (
     OFFSET4,
     OPEN_DELEGATION4,
     OPEN_DELEGATION_TYPE4,
+    OPERATION_NAMES,
     RPC_GSS_SVC,
     SEC_OID4,
     SEQUENCEID4,
@@ -80,8 +81,6 @@ EXCHGID4_FLAGS = flags(
         0x80000000: "EXCHGID4_FLAG_CONFIRMED_R",
     },
 )
-OPERATION_NAMES: dict[int, str] = {}
-"""Of the bits in state_protect_ops4; ``nfs4`` has them all."""
 _OPERATION_BITS = XdrBitmap("bitmap4", OPERATION_NAMES)
 STATE_PROTECT_OPS4 = struct("state_protect_ops4", spo_must_enforce=_OPERATION_BITS, spo_must_allow=_OPERATION_BITS)
 SSV_SP_PARMS4 = struct(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from ..summary import handle_hash
+from ...units import moment
+from ..summary import handle_hash, stateid_hash
+from ..universal_address import universal_address
 from .decode import Node
 from .types import (
+    ADDRESS,
     BOOL,
     DATA,
     HANDLE,
     HEXADECIMAL,
     OCTAL,
+    OPAQUE,
     TEXT,
     XdrArray,
     XdrBitmap,
@@ -22,6 +26,8 @@ from .types import (
 
 MAX_HEX = 32
 """Bytes of an opaque that are printed."""
+MAX_WORDS = 255
+"""Characters of one that is text."""
 
 TIMES = {"nfstime4": 1, "nfstime3": 1, "timeval": 1000}
 """Structures of seconds and a fraction, which counts so many nanoseconds."""
@@ -30,13 +36,15 @@ _DURATIONS = {
     "cnr_lease_time", "ffil_total_busy_time", "ffil_aggregate_completion_time", "ffl_duration",
 }  # fmt: skip
 """Fields of such structures that are no time of day."""
+_SPECIAL_STATEIDS = {
+    (0, bytes(12)): "anonymous",
+    (0xFFFFFFFF, b"\xff" * 12): "READ bypass",
+    (1, bytes(12)): "current",
+    (0xFFFFFFFF, bytes(12)): "invalid",
+}
+"""RFC 8881, 8.2.3: seqid and other."""
 _SHORT = {"stateid4", "specdata3", "specdata4", "fsid4", "change_info4", "labelformat_spec4", "io_info4"}
 """Structures that fit on one line."""
-
-
-def time_of(node: Node) -> int | None:
-    """Nanoseconds since 1970 of a time, None where it is none."""
-    return None if node.name in _DURATIONS else _nanoseconds(node)
 
 
 def _nanoseconds(node: Node) -> int | None:
@@ -73,10 +81,24 @@ def value_text(node: Node) -> str:
     if node.children and is_line(node):
         time = _nanoseconds(node)
         if time is not None:
-            unit = " seconds" if node.name in _DURATIONS else ""
-            return f"{time // 1_000_000_000}.{time % 1_000_000_000:09d}{unit}"
+            if node.name in _DURATIONS:
+                return f"{time // 1_000_000_000}.{time % 1_000_000_000:09d} seconds"
+            return moment(time, 9)
+        if type is not None and type.name == "stateid4":
+            return _stateid_text(node)
         return ", ".join(f"{child.name} {value_text(child)}" for child in node.children)
     return ""
+
+
+def _stateid_text(node: Node) -> str:
+    """'0x1a20, seqid 2, other 000102030405060708090a0b'."""
+    seqid, other = (child.value for child in node.children) if len(node.children) == 2 else (None, None)
+    if not (isinstance(seqid, int) and isinstance(other, memoryview)):
+        return ", ".join(f"{child.name} {value_text(child)}" for child in node.children)
+    raw = bytes(other)
+    special = _SPECIAL_STATEIDS.get((seqid, raw))
+    text = f"{stateid_hash(seqid.to_bytes(4) + raw):#06x}, seqid {seqid}, other {raw.hex()}"
+    return f"{text} ({special})" if special else text
 
 
 def integer_text(type: XdrInteger, value: int) -> str:
@@ -87,18 +109,27 @@ def integer_text(type: XdrInteger, value: int) -> str:
         names = [name for mask, name in type.flags.items() if (value & mask if mask else not value)]
         if chosen := type.choices.get(value & type.choice_mask):
             names.append(chosen)
+        if type.number and (number := value & ~(sum(type.flags) | type.choice_mask)):
+            names.append(f"{type.number} {number:,}")
         return f"{value:#010x}" + (f" ({', '.join(names)})" if names else "")
     if type.form == HEXADECIMAL:
         return f"{value:#0{2 + 2 * type.size}x}"
-    return f"0{value:o}" if type.form == OCTAL else str(value)
+    text = f"0{value:o}" if type.form == OCTAL else f"{value} {type.unit}".rstrip()
+    return f"{text} ({type.meanings[value]})" if value in type.meanings else text
 
 
 def opaque_text(type: XdrOpaque, value: memoryview) -> str:
-    if type.form == TEXT and value:
-        return bytes(value).decode("utf-8", "backslashreplace")
+    if type.form in (TEXT, ADDRESS) and value:
+        text = bytes(value).decode("utf-8", "backslashreplace")
+        address, port = universal_address(text) if type.form == ADDRESS else (text, None)
+        return text if port is None else f"{text} ({address} port {port})"
     if type.form == HANDLE:
         return f"{handle_hash(value):#010x} ({len(value)} bytes) {_hex(value)}"
-    return f"{len(value):,} bytes" if type.form == DATA else _hex(value)
+    if type.form == DATA:
+        return f"{len(value):,} bytes"
+    # What a protocol does not look into is often text all the same, as owners are.
+    words = value[:MAX_WORDS].tobytes().decode("ascii", "replace") if type.form == OPAQUE and type.size is None else ""
+    return f'"{words}" {_hex(value)}' if words and words.isascii() and words.isprintable() else _hex(value)
 
 
 def _hex(value: memoryview) -> str:

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 DECIMAL, HEXADECIMAL, OCTAL = "decimal", "hexadecimal", "octal"
-OPAQUE, TEXT, HANDLE, DATA = "opaque", "text", "handle", "data"
-"""What the bytes of an opaque mean: nothing to this protocol, characters, a file handle, contents of a file."""
+OPAQUE, TEXT, ADDRESS, HANDLE, DATA = "opaque", "text", "address", "handle", "data"
+"""What the bytes of an opaque mean: nothing to this protocol, characters, a universal address, a file handle, contents
+of a file."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,6 +30,11 @@ class XdrInteger:
     choice_mask: int = 0
     """Bits that are a number together, named by ``choices``."""
     choices: Mapping[int, str] = field(default_factory=dict)
+    number: str = ""
+    """What the bits are as a number that no flag has."""
+    unit: str = ""
+    meanings: Mapping[int, str] = field(default_factory=dict)
+    """What some values stand for; in JSON they stay numbers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,6 +141,10 @@ XdrType = (
 XdrArm = XdrStruct | XdrUnion | tuple[str, XdrType] | None
 
 
+TO_END_OF_FILE = "to end of file"
+"""What a length says."""
+
+
 def enum(name: str, values: Mapping[int, str]) -> XdrInteger:
     return XdrInteger(name, values=values)
 
@@ -146,6 +156,11 @@ def flags(name: str, names: Mapping[int, str]) -> XdrInteger:
 
 def string(name: str, maximum: int | None = None) -> XdrOpaque:
     return XdrOpaque(name, TEXT, maximum=maximum)
+
+
+def address(name: str) -> XdrOpaque:
+    """RFC 5665, 5.2.3."""
+    return XdrOpaque(name, ADDRESS)
 
 
 def fixed(name: str, size: int) -> XdrOpaque:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from playbook import Wire, nfs3, nfs4, reply
 from playbook.capture import Capture, frame_batches
@@ -12,7 +10,7 @@ from playbook.nfs4_client import Client, stateid
 from playbook.rpcrdma import call
 from playbook.xdr_encode import done, op
 from rdmascope.captures.synth.xdr_values import encoded
-from rdmascope.dissect.measure.pnfs import BY_ADDRESS, BY_HANDLES, DataServers, universal_address
+from rdmascope.dissect.measure.pnfs import BY_ADDRESS, BY_HANDLES, DataServers
 from rdmascope.dissect.onc.shapes.layouts import FF_DEVICE_ADDR4, FF_LAYOUT4, FILE_LAYOUT4, FILE_LAYOUT_DS_ADDR4
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.conversation import DataServerRole
@@ -146,24 +144,3 @@ def test_a_data_server_of_version_3() -> None:
     for server, handle in ((DS, DS_HANDLE), (OTHER, b"of another file")):
         reply(call(wire.connect(server=server), nfs3.read(0, 12, handle)), nfs3.read_reply(b"twelve bytes"))
     assert [(number, traffic.server) for number, (traffic, _) in pnfs(wire).connections().items()] == [(2, DS)]
-
-
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        ("192.0.2.5.78.81", ("192.0.2.5", 20049)),
-        ("2001:db8::5.8.1", ("2001:db8::5", 2049)),
-        ("192.0.2.5", ("192.0", 517)),
-        ("192.0.2.5.300.1", ("192.0.2.5.300.1", None)),
-        ("name", ("name", None)),
-        ("", ("", None)),
-    ],
-)
-def test_universal_addresses(text: str, place: tuple[str, int | None]) -> None:
-    assert universal_address(text) == place
-
-
-@given(st.text())
-def test_any_universal_address(text: str) -> None:
-    address, port = universal_address(text)
-    assert text.startswith(address) and (port is None or 0 <= port < 1 << 16)

@@ -6,11 +6,14 @@ from struct import pack
 
 import pytest
 
-from rdmascope.dissect.onc.shapes.attributes4 import FH_EXPIRE_TYPE
-from rdmascope.dissect.onc.shapes.decode import Node
+from rdmascope.captures.synth.xdr_values import encoded
+from rdmascope.dissect.onc.shapes.attributes4 import FH_EXPIRE_TYPE, NUMBERED
+from rdmascope.dissect.onc.shapes.decode import Node, SparseBytes, decode
+from rdmascope.dissect.onc.shapes.layouts import NFL_UTIL4
+from rdmascope.dissect.onc.shapes.nfs4_types import COUNT4_OR_REST, LENGTH4, OWNER4, STATEID4, VERIFIER4
 from rdmascope.dissect.onc.shapes.rfc7530 import SHARE_ACCESS, SHARE_DENY
-from rdmascope.dissect.onc.shapes.text import integer_text, time_of, value_text
-from rdmascope.dissect.onc.shapes.types import XdrInteger
+from rdmascope.dissect.onc.shapes.text import integer_text, opaque_text, value_text
+from rdmascope.dissect.onc.shapes.types import XdrInteger, XdrOpaque, address
 
 from .test_flat import replied
 
@@ -25,10 +28,55 @@ from .test_flat import replied
         (SHARE_ACCESS, 1, "0x00000001 (OPEN4_SHARE_ACCESS_READ)"),
         (SHARE_ACCESS, 0x401, "0x00000401 (OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_NO_DELEG)"),
         (SHARE_ACCESS, 0xF00, "0x00000f00"),
+        (NFL_UTIL4, 0x100001, "0x00100001 (NFL4_UFLG_DENSE, stripe unit 1,048,576)"),
+        (NFL_UTIL4, 0x3E, "0x0000003e (NFL4_UFLG_COMMIT_THRU_MDS)"),
     ],
 )
 def test_bits_have_names_and_so_has_their_absence(type: XdrInteger, value: int, text: str) -> None:
     assert integer_text(type, value) == text
+
+
+@pytest.mark.parametrize(
+    ("type", "value", "text"),
+    [
+        (LENGTH4, (1 << 64) - 1, "18446744073709551615 (to end of file)"),
+        (LENGTH4, 0, "0"),
+        (COUNT4_OR_REST, 0, "0 (to end of file)"),
+        (NUMBERED[10][1], 90, "90 seconds"),
+    ],
+)
+def test_numbers_that_stand_for_something_say_so(type: XdrInteger, value: int, text: str) -> None:
+    assert integer_text(type, value) == text
+
+
+@pytest.mark.parametrize(
+    ("seqid", "other", "text"),
+    [
+        (0, bytes(12), f"0xafa9, seqid 0, other {bytes(12).hex()} (anonymous)"),
+        (0xFFFFFFFF, b"\xff" * 12, f"0x2da9, seqid 4294967295, other {'ff' * 12} (READ bypass)"),
+        (0xFFFFFFFF, bytes(12), f"0xa96a, seqid 4294967295, other {bytes(12).hex()} (invalid)"),
+        (1, bytes(11) + b"\5", "0xfda9, seqid 1, other 000000000000000000000005"),
+    ],
+)
+def test_a_stateid_has_the_hash_of_the_info_column(seqid: int, other: bytes, text: str) -> None:
+    data = encoded(STATEID4, {"seqid": seqid, "other": other})
+    assert value_text(decode(STATEID4, "stateid", SparseBytes([(0, data)], 16), 0, 16).root) == text
+
+
+@pytest.mark.parametrize(
+    ("type", "value", "text"),
+    [
+        (OWNER4, b"client", '"client" 636c69656e74'),
+        (OWNER4, b"a\x1b[31m", "611b5b33316d"),
+        (OWNER4, b"\xc3\xa9", "c3a9"),
+        (OWNER4, b"", "empty"),
+        (VERIFIER4, b"verifier", "7665726966696572"),
+        (address("uaddr"), b"10.0.0.7.78.81", "10.0.0.7.78.81 (10.0.0.7 port 20049)"),
+        (address("uaddr"), b"name", "name"),
+    ],
+)
+def test_bytes_that_are_text_are_shown_as_text(type: XdrOpaque, value: bytes, text: str) -> None:
+    assert opaque_text(type, memoryview(value)) == text
 
 
 def nodes(node: Node) -> dict[str, Node]:
@@ -40,4 +88,4 @@ def test_a_granularity_of_times_is_no_time_of_day() -> None:
     tree = replied(3, 19, pack(">II", 0, 0) + bytes(36) + pack(">II", 1, 5) + pack(">I", 27))
     assert tree.problem == "" and tree.body is not None
     delta = nodes(tree.body)["time_delta"]
-    assert (time_of(delta), value_text(delta)) == (None, "1.000000005 seconds")
+    assert value_text(delta) == "1.000000005 seconds"
