@@ -24,7 +24,7 @@ from rdmascope.dissect.transport.iwarp.decoding import Fpdus
 from rdmascope.dissect.transport.iwarp.tcp_connection import TcpConnection
 from rdmascope.dissect.transport.operations import Operation
 
-from .condition import Condition
+from .condition import ChosenRpcs, Condition
 from .session import Session
 
 Mask = NDArray[np.bool_]
@@ -50,7 +50,7 @@ class ChosenFrames:
         return bool(self.among(np.array([frame]))[0])
 
 
-def chosen_frames(opened: Callable[[], Session], condition: Condition) -> ChosenFrames:
+def chosen_frames(opened: Callable[[], Session], condition: Condition | ChosenRpcs) -> ChosenFrames:
     """The frames of the RPCs of a capture that pass a condition.
 
     ``opened`` gives a session of it that was not read yet, again and again, with the contents of messages.  Raises

@@ -126,6 +126,14 @@ class ChosenRpcs(NamedTuple):
         """Which rows of a table they are."""
         return np.fromiter(map(self.numbers.__contains__, table.rows["number"].tolist()), np.bool_, len(table))
 
+    def selected(self, table: RpcTable, session: Session) -> RpcTable:
+        """Those of the RPCs of a table that they are."""
+        return table.selected(self.mask(table))
+
+    def problem(self, session: Session) -> str:
+        """There is none: they are known."""
+        return ""
+
 
 class Condition:
     """Which RPCs are meant: a condition in SQL, and what options add to it.  Close it after its use."""
@@ -268,7 +276,7 @@ def _in_words(error: CaptureError) -> str:
     return f"no column {name!r} in the table rpcs{near(name.lower(), names)}"
 
 
-def chosen(session: Session, condition: Condition | None) -> Iterator[Rpc]:
+def chosen(session: Session, condition: Condition | ChosenRpcs | None) -> Iterator[Rpc]:
     """The RPCs of a session that was not read yet; with a condition, those that pass."""
     for table in session.tables():
         yield from table if condition is None else condition.selected(table, session)

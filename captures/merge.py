@@ -129,7 +129,7 @@ class MergedCaptures:
 
     def number_behind(self, frames: int) -> None:
         """Before the first batch: so many frames came before those that are in the files."""
-        self._number = frames
+        self._number, self.places = frames, Places(frames)
 
     @property
     def hosts_elsewhere(self) -> frozenset[Hosts]:

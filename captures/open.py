@@ -80,6 +80,7 @@ class CaptureFile:
         self._limits = limits
         self._follow = follow
         self._taken = 0
+        self._number = 0
         self._header: pcap.PcapHeader | None = None
         self._sections = pcapng.Sections()
         self._remote = _open_url(path) if is_url(path) else None
@@ -155,6 +156,10 @@ class CaptureFile:
         """All bytes of the capture, which every batch refers to, where its file is mapped into memory."""
         return self._feed.data if self._feed.is_mapped else None
 
+    def number_behind(self, frames: int) -> None:
+        """Before the first batch: so many frames came before those that are in the file."""
+        self._number = frames
+
     def passed(self, position: int) -> None:
         """Another process reads the mapped file: it has come so far, and needs no memory for what is before."""
         self._feed.at = position
@@ -182,7 +187,7 @@ class CaptureFile:
             batches = pcapng.read_batches(self._feed, self._sections, limits)
         for batch in batches:
             try:
-                yield batch
+                yield batch.behind(self._number) if self._number else batch
             finally:  # Also where no more is wanted.
                 self.release()
 

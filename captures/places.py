@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -11,6 +12,12 @@ import numpy as np
 
 from rdmascope.dissect.arrays import Bytes
 from rdmascope.dissect.frames import FrameRun, Place
+
+
+def short_names(paths: Sequence[str]) -> dict[str, str]:
+    """Names of files without their directories, where that tells them apart."""
+    names = {path: os.path.basename(path) for path in paths}
+    return names if len(set(names.values())) == len(names) else {path: path for path in paths}
 
 
 class _Stretch(NamedTuple):
@@ -30,12 +37,14 @@ class Places:
     Frames of one file that follow each other take no memory; where files alternate it is a byte for each frame.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, before: int = 0) -> None:
+        """``before``: so many frames have lower numbers than the first one noted."""
         self._paths: list[str] = []
         self._index: dict[str, int] = {}
         self._stretches: list[_Stretch] = []
         self._firsts: list[int] = []
-        self._end = 1
+        self._before = before
+        self._end = before + 1
 
     @property
     def paths(self) -> Sequence[str]:
@@ -60,7 +69,7 @@ class Places:
 
     def find(self, frame: int) -> Place | None:
         """Where the frame of this number is; None where none of it was noted."""
-        if not 0 < frame < self._end:
+        if not self._before < frame < self._end:
             return None
         stretch = self._stretches[bisect_right(self._firsts, frame) - 1]
         at = frame - stretch.first

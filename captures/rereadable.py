@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+
+from .urls import is_url
+
+
+def stays(path: str) -> bool:
+    """It can be read again."""
+    return path != "-" and (is_url(path) or os.path.isfile(path) or os.path.isdir(path))
 
 
 @contextmanager

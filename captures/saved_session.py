@@ -29,10 +29,10 @@ from .capture_points import OtherPoint
 from .database import Database
 from .decoded_ahead import Source
 from .errors import CaptureError
-from .places import Places
+from .places import Places, short_names
 from .saved_rpcs import SavedFieldReader, SavedPathLearner, saved_rpcs
 from .saved_tables import not_in_tables, open_saved, origin
-from .session import Made, Session, short_names
+from .session import Made, Session
 
 Noun = TypeVar("Noun")
 

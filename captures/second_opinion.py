@@ -16,6 +16,9 @@ from .message_fields import MessageFields
 from .session import Session
 from .wireshark import Tshark, TsharkInput, UnknownFields, field_lines
 
+OF_FRAMES = (FRAME, "rpc.reqframe", "rpc.repframe")
+"""Fields that are numbers of frames."""
+
 
 def compare(
     session: Session,
@@ -53,7 +56,8 @@ def _frame_by_frame(
         known = [name for name in ASKED if name not in unknown]
         damaged = session.damage is not None
         with closing(field_lines(tshark, readable.path, known, DISPLAY_FILTER, damaged)) as lines:
-            for difference in comparison.run(_sighting(known, line) for line in lines):
+            before = session.frames_before
+            for difference in comparison.run(_sighting(known, line, before) for line in lines):
                 on_difference(difference)
         return comparison
 
@@ -90,8 +94,14 @@ def _ours(session: Session, readable: TsharkInput, messages: MessageFields | Non
     return ours
 
 
-def _sighting(names: Sequence[str], line: Sequence[str]) -> FrameFields:
+def _sighting(names: Sequence[str], line: Sequence[str], before: int) -> FrameFields:
+    """What a line says, with frames numbered behind so many."""
     try:
-        return tshark_fields(line, names)
+        found = tshark_fields(line, names)
+        if not before:
+            return found
+        moved = {name: tuple(one + before for one in values) if name in OF_FRAMES else values
+                 for name, values in found.fields.items()}  # fmt: skip
+        return found._replace(frame=found.frame + before, fields=moved)
     except ValueError as error:
         raise CaptureError(f"what tshark printed is not what was asked for: {error}") from None

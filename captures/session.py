@@ -34,12 +34,14 @@ from .errors import CaptureError
 from .formats.streams import Limits
 from .heap import Heap
 from .merge import MergedCaptures, first_of, open_captures, ring_of
+from .numbers_before import NumbersBefore
 from .open import Follow
-from .places import Places
+from .places import Places, short_names
 from .remote import size_of
+from .rereadable import stays
 from .saved import refuse_tables
 from .uncollected import uncollected
-from .urls import is_url, local
+from .urls import local
 from .watching import WatchedAudit, WatchedCredits, Watching, listener_of
 
 if TYPE_CHECKING:
@@ -91,6 +93,7 @@ class Session:
         other_points: files whose traffic another one of them shows, too, captured at another point.
         mounts: what MOUNT over TCP said so far.
         data_servers: the pNFS data servers that were named so far.
+        frames_before: frames of captures before this one, behind which its own numbers begin.
     """
 
     def __init__(
@@ -101,17 +104,15 @@ class Session:
         follow: Follow | None = None,
         limits: Limits | None = None,
         progress: Progress | None = None,
-        frames_before: int = 0,
+        before: NumbersBefore | None = None,
         jobs: int | None = None,
     ) -> None:
-        """``frames_before``: of a capture of which only the last files are kept; its frames keep their numbers.
+        """``before``: the capture is one of a data set, or the rest of one of which the first files are gone.
 
         ``jobs``: processes that analyse RPCs, where the capture can be divided among them; None: as is usual.
         """
-        self.paths = (
-            (os.fspath(paths),) if isinstance(paths, str | os.PathLike) else tuple(os.fspath(path) for path in paths)
-        )
-        self.paths = tuple(map(local, self.paths))
+        given = (paths,) if isinstance(paths, str | os.PathLike) else paths
+        self.paths = tuple(local(os.fspath(path)) for path in given)
         self.path = self.paths[0] + (f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else "")
         self.follow = follow
         self.passed_over: list[str] = []
@@ -129,7 +130,9 @@ class Session:
         self._names: dict[str, str] = {}
         self._limits = limits
         self._progress = progress
-        self._frames_before = frames_before
+        self._before = before or NumbersBefore()
+        self.frames_before = self._before.frames
+        self.analyzer.number_behind(self._before.connections, self._before.rpcs)
         self._file_names: FileNames[NamedFile] | None = None
         self._learner: PathLearner | None = None
         """Of a list of packets of a large capture."""
@@ -142,7 +145,7 @@ class Session:
     @property
     def first_time(self) -> int:
         """Nanoseconds; of the first frame, 0 before there is one."""
-        return self.analyzer.first_time or 0
+        return self._before.first_time or self.analyzer.first_time or 0
 
     def batches(self) -> Iterator[FrameBatch]:
         """The batches of frames, up to the damage if there is any."""
@@ -308,8 +311,9 @@ class Session:
 
     def _read_file_names(self) -> FileNames[NamedFile] | None:
         """All names of files that the capture has, in a pass of its own; None where it can be read only once."""
-        if self._file_names is None and self.follow is None and all(map(_stays, self.paths)):
-            other = Session(self.paths, replace(self.analyzer.options, contents=True), limits=self._limits)
+        if self._file_names is None and self.follow is None and all(map(stays, self.paths)):
+            options = replace(self.analyzer.options, contents=True)
+            other = Session(self.paths, options, limits=self._limits, before=self._before)
             learner = other.path_learner()
             for table in other.tables():
                 learner.learn_names(table)
@@ -367,17 +371,21 @@ class Session:
 
     def _read(self, line: Callable[[Source], Iterator[Made]]) -> Iterator[Made]:
         """What ``line`` gives of the frames, until they end or are damaged."""
-        frames = 0
+        frames, before = 0, self._before.frames
         try:
             with open_captures(self.paths, self._limits, self.follow) as capture:
+                capture.number_behind(before)
+                alone: Places | None = Places(before) if self._before.names else None
                 if isinstance(capture, MergedCaptures):
                     self.passed_over = capture.passed_over
                     self.other_points = capture.other_points
                     self.analyzer.decoder.hosts_elsewhere = capture.hosts_elsewhere
-                    self._places = capture.places if len(capture.files) > 1 and not self._frames_before else None
-                    capture.number_behind(self._frames_before)
+                    if alone is not None or (len(capture.files) > 1 and not before):
+                        self._places, alone = capture.places, None
                     self._files = capture.files
-                    self._names = short_names(capture.files)
+                elif alone is not None:
+                    self._places = alone
+                self._names = dict(self._before.names) or short_names(self._files)
                 made = line(capture)
                 while True:
                     with uncollected():
@@ -385,6 +393,8 @@ class Session:
                     if one is None:
                         break
                     frames += len(one)
+                    if alone is not None:
+                        alone.add([(self.paths[0], 1)], np.zeros(len(one), np.uint8))
                     yield one
                     del one
                     if self._progress is not None:
@@ -483,18 +493,6 @@ class Session:
 def _analyzer(options: Options | None, jobs: int | None) -> Analyzer:
     if jobs is None or jobs < 2:
         return Analyzer(options)
-    # Only here: every report would wait for it.
-    from .division.merged import MergedAnalyzer
+    from .division.merged import MergedAnalyzer  # Only here: every report would wait for it.
 
     return MergedAnalyzer(options)
-
-
-def _stays(path: str) -> bool:
-    """It can be read again."""
-    return path != "-" and (is_url(path) or os.path.isfile(path) or os.path.isdir(path))
-
-
-def short_names(paths: Sequence[str]) -> dict[str, str]:
-    """Names of files without their directories, where that tells them apart."""
-    names = {path: os.path.basename(path) for path in paths}
-    return names if len(set(names.values())) == len(names) else {path: path for path in paths}

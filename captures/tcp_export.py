@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -15,7 +15,7 @@ from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_r
 from rdmascope.dissect.rpcrdma.rpcs import Reassembled, Rpc
 from rdmascope.dissect.transport.connection import Connection
 
-from .condition import Condition, chosen
+from .condition import ChosenRpcs, Condition, chosen
 from .export import TcpExport, TcpStreamPair, ranges
 from .output import check_outputs, open_output
 from .packet_comments import FindingNotes, message_comments
@@ -52,9 +52,24 @@ def export_tcp(
 
     ``comments``: every packet says which RPC and frames it came from, and what the audit found.
     """
+    return export_tcp_of_each([(session, "")], session.paths, output, skip_incomplete, condition, comments)
+
+
+def export_tcp_of_each(
+    sessions: Iterable[tuple[Session, str]],
+    paths: Sequence[str],
+    output: Path | BinaryIO,
+    skip_incomplete: bool = False,
+    condition: Condition | ChosenRpcs | None = None,
+    comments: bool = True,
+) -> Exported:
+    """The same of several sessions, whose RPCs and connections are numbered over all of them, together.
+
+    With each comes the name of its capture, which connections have in their comments.  ``paths``: all that they read.
+    """
     directory: Path | None = None
     if isinstance(output, Path):
-        check_outputs([output], session.paths)
+        check_outputs([output], paths)
         directory = output.parent
     export = TcpExport(directory)
     skipped = lost = 0
@@ -62,8 +77,18 @@ def export_tcp(
     connections: dict[int, Connection] = {}
     """Those with messages, evicted ones too."""
     notes = FindingNotes()
+    names: dict[int, str] = {}
+    """By connection."""
+
+    def rpcs() -> Iterator[Rpc]:
+        for session, name in sessions:
+            for rpc in _judged(session, condition, notes) if comments else chosen(session, condition):
+                if name:
+                    names[rpc.connection.number] = f"; {name}"
+                yield rpc
+
     try:
-        for rpc in _judged(session, condition, notes) if comments else chosen(session, condition):
+        for rpc in rpcs():
             if rpc.program == NFS:
                 nfs.add(rpc.connection.number)
             for is_call, sender, time, message in messages_of(rpc):
@@ -78,9 +103,10 @@ def export_tcp(
                 connections[number] = rpc.connection
                 export.add(number, sender, time, message.length, message.pieces, message.gaps, said, rpc.number)
         pairs = [
-            stream_pair(one, number in nfs, notes.of_connection(number)) for number, one in sorted(connections.items())
+            stream_pair(one, number in nfs, names.get(number, "") + notes.of_connection(number))
+            for number, one in sorted(connections.items())
         ]
-        with open_output(output, session.paths) if isinstance(output, Path) else nullcontext(output) as file:
+        with open_output(output, paths) if isinstance(output, Path) else nullcontext(output) as file:
             packets = export.write(file, pairs, notes.of_rpc)
         return Exported(len(export), export.incomplete, skipped, lost, packets)
     finally:
@@ -109,7 +135,7 @@ def messages_of(rpc: Rpc) -> list[tuple[bool, int, int, Reassembled | None]]:
     return found
 
 
-def _judged(session: Session, condition: Condition | None, notes: FindingNotes) -> Iterator[Rpc]:
+def _judged(session: Session, condition: Condition | ChosenRpcs | None, notes: FindingNotes) -> Iterator[Rpc]:
     """The chosen RPCs; on the way, the audit's findings go to ``notes``."""
     auditor = Auditor(examples=0)
     session.watch(WatchedAudit(auditor, notes.add))

@@ -16,7 +16,7 @@ import click
 from rdmascope.captures import CaptureError, Follow
 from rdmascope.captures.data_set_folder import is_data_set
 from rdmascope.captures.decoded_ahead import Source
-from rdmascope.captures.saved import holds_tables, refuse_tables
+from rdmascope.captures.saved import holds_tables
 from rdmascope.captures.session import Made, Paths, Session
 from rdmascope.captures.urls import is_url, local
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
@@ -26,6 +26,7 @@ from .terminal import complain, meter
 
 if TYPE_CHECKING:
     from rdmascope.captures.live.session import Ending
+    from rdmascope.captures.numbers_before import NumbersBefore
 
 MAX_JOBS = 256
 
@@ -91,9 +92,8 @@ standard input.  They are opened by the captures folder, which explains what is 
 
 
 def with_packets(paths: Sequence[str]) -> tuple[str, ...]:
-    """In place of saved tables the captures that they were made of; not of a data set, which numbers them otherwise."""
-    refuse_tables(list(filter(is_data_set, paths)))
-    return captures_of(paths, "packets")
+    """In place of saved tables the captures that they were made of; data sets as they are: see ``GivenCaptures``."""
+    return tuple(found for path in paths for found in ((path,) if is_data_set(path) else behind(path, "packets")))
 
 
 packets_argument = click.argument(
@@ -104,7 +104,7 @@ packets_argument = click.argument(
     type=CAPTURE,
     callback=lambda ctx, parameter, paths: with_packets(paths),
 )
-"""The same, for what reads packets: of saved tables, those of their captures."""
+"""The same, for what reads packets: of saved tables, those of their captures; or a data set."""
 
 
 def follow_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -228,9 +228,10 @@ class Reading(Session):
         streaming: bool = False,
         follow: Follow | None = None,
         jobs: int | None = None,
+        before: NumbersBefore | None = None,
     ) -> None:
         """``streaming``: the command prints while it reads."""
-        super().__init__(paths, options, follow=follow, jobs=jobs)
+        super().__init__(paths, options, follow=follow, jobs=jobs, before=before)
         self._streaming = streaming
 
     def _read(self, line: Callable[[Source], Iterator[Made]]) -> Iterator[Made]:

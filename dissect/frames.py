@@ -82,6 +82,12 @@ class FrameBatch:
         """Some of its frames, by their indices."""
         return self if first == 0 and end >= len(self) else FrameBatch(self.data, self.rows[first:end], self.comments)
 
+    def behind(self, frames: int) -> FrameBatch:
+        """The same, with numbers behind so many other frames."""
+        rows = self.rows.copy()
+        rows["number"] += frames
+        return FrameBatch(self.data, rows, {number + frames: text for number, text in self.comments.items()})
+
     def frame(self, number: int) -> Frame:
         """The frame of this number; raises KeyError where it is not in this batch."""
         at = int(np.searchsorted(self.rows["number"], number))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,10 +12,9 @@ from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.rule import all_rules
 from rdmascope.dissect.diagnosis.detector import all_detectors
-from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
-from ..condition import Condition
+from ..condition import ChosenRpcs, Condition
 from ..diagnosis_pass import diagnosis_of
 from ..errors import CaptureError
 from ..session import Session
@@ -28,7 +27,7 @@ MAX_FINDINGS = 1 << 20
 class Choice:
     """RPCs that pass the condition, those with these numbers, all of these connections, and these frames."""
 
-    condition: Condition | None = None
+    condition: Condition | ChosenRpcs | None = None
     rpcs: frozenset[int] = frozenset()
     connections: frozenset[int] = frozenset()
     """With every packet of theirs, whatever it carries."""
@@ -40,7 +39,8 @@ class Choice:
         if self.connections:
             chosen |= np.isin(table.rows["connection"], list(self.connections))
         if self.condition is not None:
-            chosen |= self.condition.mask(table, session)
+            judged = self.condition
+            chosen |= judged.mask(table) if isinstance(judged, ChosenRpcs) else judged.mask(table, session)
         return chosen
 
 
@@ -59,7 +59,7 @@ class FindingPlaces:
             self.frames.update(finding.frames)
 
 
-def places_of_findings(paths: tuple[str, ...], options: Options, ids: Collection[str]) -> FindingPlaces:
+def places_of_findings(opened: Callable[[], Session], ids: Collection[str]) -> FindingPlaces:
     """Where rules of the audit were broken, or what detectors name, by their IDs; in passes of their own.
 
     Raises CaptureError for an ID that none has, where there is no such finding, and where it is about the capture as a
@@ -73,9 +73,9 @@ def places_of_findings(paths: tuple[str, ...], options: Options, ids: Collection
     broken = [rules[one.upper()] for one in ids if one.upper() in rules]
     if broken:
         auditor = Auditor(broken, MAX_FINDINGS, on_finding=lambda finding, _: found.add(finding))
-        Session(paths, options).audit(auditor)
+        opened().audit(auditor)
     if kinds := [one.lower() for one in ids if one.lower() in detectors]:
-        for statement in diagnosis_of(Session(paths, options), kinds).statements:
+        for statement in diagnosis_of(opened(), kinds).statements:
             found.rpcs.update(statement.cause.rpcs)
             if not statement.cause.rpcs:
                 found.frames.update(statement.cause.frames)

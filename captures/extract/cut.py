@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -21,7 +23,8 @@ from ..errors import CaptureError
 from ..formats.writer import PcapngWriter
 from ..merge import MergedCaptures, open_captures
 from ..output import check_outputs, open_output
-from ..session import Session, short_names
+from ..places import short_names
+from ..session import Session
 from .anonymous_messages import AnonymousOperations
 from .anonymous_packets import AnonymousFrames
 from .carriers import Carriers, TcpRanges
@@ -60,6 +63,15 @@ Opened = Callable[[], Session]
 """A pass over the same captures."""
 
 
+class ExtractSource(NamedTuple):
+    """A capture that something is taken of."""
+
+    opened: Opened
+    choice: Choice
+    host: str = ""
+    """Where it was made; '' where it is not one of several."""
+
+
 def extract(opened: Opened, output: Path, choice: Choice, snaplen: int = 0, anonymize: bool = False) -> Extracted:
     """Write the frames of what is chosen to a pcapng, with their times, and their numbers as comments.
 
@@ -69,30 +81,54 @@ def extract(opened: Opened, output: Path, choice: Choice, snaplen: int = 0, anon
     Raises CaptureError where ``output`` is what is read, where nothing is chosen, and where the capture is damaged:
     behind what could be read of it.
     """
-    session = opened()
-    paths = session.paths
-    check_outputs([output], paths)
+    return extract_of_each([ExtractSource(opened, choice)], output, snaplen, anonymize, lambda session: session.check())
+
+
+def extract_of_each(
+    sources: Iterable[ExtractSource],
+    output: Path,
+    snaplen: int,
+    anonymize: bool,
+    on_end: Callable[[Session], None],
+) -> Extracted:
+    """The same of several captures, by themselves, into one in the order of time; ``on_end`` is given each that was
+    read."""
+    sessions: list[Session] = []
+    parts: list[tuple[int, Iterator[Chosen]]] = []
+    rpcs = connections = 0
+    made_anonymous: list[AnonymousFrames] = []
     with ExitStack() as stack:
-        anonymous: AnonymousFrames | None = None
-        operations: AnonymousOperations | None = None
-        if anonymize:
-            pseudonyms = Pseudonyms()
-            operations = stack.enter_context(AnonymousOperations(pseudonyms, output.parent))
-            anonymous = AnonymousFrames(pseudonyms, operations)
-        part = _chosen(session, choice, operations)
-        if not part.carriers.rpcs and not part.whole and not choice.frames:
-            session.refuse(choice.condition.problem(session) if choice.condition is not None else "")
-            session.refuse(_unknown(choice, session))
-        if part.carriers.iwarp:
-            part.tcp.keep = anonymous.keep if anonymous is not None else None
-            _find_segments(opened(), part)
-        cut = _Cut(stack.enter_context(open_output(output, paths)), snaplen, session.several, anonymize)
-        for frame, place, interface in _frames(paths, part, choice, anonymous):
-            cut.write(frame, place, interface)
-    session.check()
-    connections = part.carriers.connections.keys() | part.whole.keys()
-    left_out = sum(anonymous.refused.values()) if anonymous is not None else 0
-    return Extracted(part.carriers.rpcs, len(connections), cut.frames, cut.bytes, left_out)
+        pseudonyms = Pseudonyms()
+        for source in sources:
+            session, choice = source.opened(), source.choice
+            check_outputs([output], session.paths)
+            anonymous: AnonymousFrames | None = None
+            operations: AnonymousOperations | None = None
+            if anonymize:
+                operations = stack.enter_context(AnonymousOperations(pseudonyms, output.parent))
+                anonymous = AnonymousFrames(pseudonyms, operations)
+                made_anonymous.append(anonymous)
+            part = _chosen(session, choice, operations)
+            if not part.carriers.rpcs and not part.whole and not choice.frames:
+                session.refuse(choice.condition.problem(session) if choice.condition is not None else "")
+                session.refuse(_unknown(choice, session))
+            if part.carriers.iwarp:
+                part.tcp.keep = anonymous.keep if anonymous is not None else None
+                _find_segments(source.opened(), part)
+            sessions.append(session)
+            origin = FrameOrigin(len(parts), "" if anonymize else source.host, session.several and not anonymize)
+            frames = _frames(session, part, choice, anonymous, origin)
+            parts.append((session.analyzer.earliest_time or 0, frames))
+            rpcs += part.carriers.rpcs
+            connections += len(part.carriers.connections.keys() | part.whole.keys())
+        paths = [path for session in sessions for path in session.paths]
+        cut = _Cut(stack.enter_context(open_output(output, paths)), snaplen)
+        for one in in_order_of_time(parts):
+            cut.write(*one)
+    for session in sessions:
+        on_end(session)
+    left_out = sum(sum(one.refused.values()) for one in made_anonymous)
+    return Extracted(rpcs, connections, cut.frames, cut.bytes, left_out)
 
 
 def extract_record(output: str, extracted: Extracted) -> Record:
@@ -132,10 +168,45 @@ def _find_segments(session: Session, part: ChosenTraffic) -> None:
     part.tcp.finish()
 
 
+class FrameOrigin(NamedTuple):
+    """Which of several captures frames are from."""
+
+    source: int
+    """Index."""
+    host: str
+    named: bool
+    """Comments say which file a frame is from."""
+
+
+Chosen = tuple[Frame, Place, tuple[int, str, int], FrameOrigin]
+"""A frame, where it is from, and the link type, name and snap length of its interface."""
+
+
+def in_order_of_time(parts: Iterable[tuple[int, Iterator[Chosen]]]) -> Iterator[Chosen]:
+    """The frames of captures that begin at these times; each is opened when it is its turn."""
+    waiting = sorted(parts, key=itemgetter(0), reverse=True)
+    heads: list[tuple[int, int, Chosen, Iterator[Chosen]]] = []
+    while heads or waiting:
+        while waiting and (not heads or waiting[-1][0] <= heads[0][0]):
+            _, frames = waiting.pop()
+            _push(heads, frames)
+        if heads:
+            _, _, chosen, frames = heappop(heads)
+            yield chosen
+            _push(heads, frames)
+
+
+def _push(heads: list[tuple[int, int, Chosen, Iterator[Chosen]]], frames: Iterator[Chosen]) -> None:
+    chosen = next(frames, None)
+    if chosen is not None:
+        heappush(heads, (chosen[0].time, chosen[3].source, chosen, frames))
+
+
 def _frames(
-    paths: tuple[str, ...], part: ChosenTraffic, choice: Choice, anonymous: AnonymousFrames | None
-) -> Iterator[tuple[Frame, Place, tuple[int, str, int]]]:
-    """The last pass: frames, where each is from, and the link type, name and snap length of its interface."""
+    session: Session, part: ChosenTraffic, choice: Choice, anonymous: AnonymousFrames | None, origin: FrameOrigin
+) -> Iterator[Chosen]:
+    """The last pass."""
+    paths, before = session.paths, session.frames_before
     chooser = FrameChooser(part.carriers, part.tcp, part.whole)
     addresses = AddressTable()
     extra = np.array(sorted(choice.frames), np.int64)
@@ -143,6 +214,7 @@ def _frames(
         anonymous.begin(chooser.streams)
     try:
         with open_captures(paths) as capture:
+            capture.number_behind(before)
             for batch in filter(len, capture.batches()):
                 located = locate(batch, addresses)
                 if isinstance(capture, MergedCaptures) and capture.hosts_elsewhere:
@@ -161,7 +233,8 @@ def _frames(
                     if anonymous is not None:
                         frame, named = anonymous.anonymous(frame), ("", named[1])
                     if frame is not None:
-                        yield frame, found or Place(capture.path, number), (frame.link_type, *named)
+                        place = found or Place(capture.path, number - before)
+                        yield frame, place, (frame.link_type, *named), origin
     except CaptureError:
         pass  # The first pass met the same damage, and has it.
 
@@ -169,25 +242,24 @@ def _frames(
 class _Cut:
     """The file that is written."""
 
-    def __init__(self, file: BinaryIO, snaplen: int, several: bool, nameless: bool) -> None:
-        """``several``: frames are from several files; ``nameless``: whose names are not to be shown."""
+    def __init__(self, file: BinaryIO, snaplen: int) -> None:
         self.frames = self.bytes = 0
         self._writer = PcapngWriter(file, None, application=APPLICATION)
         self._snaplen = snaplen
-        self._several = several and not nameless
-        self._interfaces: dict[tuple[int, int, str, int], int] = {}
-        """By index in the capture, link type, name and snap length."""
+        self._interfaces: dict[tuple[int, int, int, str, int], int] = {}
+        """By index of the capture, index in it, link type, name and snap length."""
 
-    def write(self, frame: Frame, place: Place, about: tuple[int, str, int]) -> None:
-        key = frame.interface, *about
+    def write(self, frame: Frame, place: Place, about: tuple[int, str, int], origin: FrameOrigin) -> None:
+        key = origin.source, frame.interface, *about
         if key not in self._interfaces:
             link_type, name, snaplen = about
             kept = min(filter(None, (snaplen, self._snaplen)), default=0)
-            self._interfaces[key] = self._writer.add_interface(link_type, kept, name)
+            self._interfaces[key] = self._writer.add_interface(link_type, kept, f"{origin.host} {name}".strip())
         data = frame.data[: self._snaplen] if self._snaplen else frame.data
         where = f"frame {place.frame}"
-        if self._several:
+        if origin.named:
             where += f" of {short_names([place.file])[place.file]}"
+        where += f", host {origin.host}" if origin.host else ""
         comment = f"{where}; {frame.comment}" if frame.comment else where
         self._writer.write(frame.time, data, frame.original, comment, self._interfaces[key])
         self.frames += 1

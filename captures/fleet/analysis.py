@@ -29,13 +29,13 @@ _ID = 24
 """Hexadecimal digits."""
 
 
-def capture_id(unit: CaptureUnit, options: str, stamps: Sequence[FileStamp]) -> str:
+def capture_id(paths: Sequence[str], options: str, stamps: Sequence[FileStamp], schema_version: int = VERSION) -> str:
     """Of the contents of a capture, and how it is analysed.
 
     What is read from elsewhere is not read twice where its store says when the contents are others.
     """
-    total = hashlib.sha256(f"{VERSION} {options}".encode())
-    for path, there in zip(unit.paths, stamps, strict=True):
+    total = hashlib.sha256(f"{schema_version} {options}".encode())
+    for path, there in zip(paths, stamps, strict=True):
         one = hashlib.sha256()
         if is_url(path) and there.certain:
             one.update(same_contents(path, there).encode())
@@ -52,8 +52,8 @@ def _begun(unit: CaptureUnit, options: Options) -> ManifestEntry:
     words, problem = described(options), ""
     stamps = [FileStamp(None, None)] * len(unit.paths)
     try:
-        stamps = _stamps(unit)
-        capture = capture_id(unit, words, stamps)
+        stamps = _stamps(unit.paths)
+        capture = capture_id(unit.paths, words, stamps)
     except (OSError, CaptureError) as error:
         problem = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         capture = hashlib.sha256("\0".join((words, *unit.paths)).encode(errors="surrogateescape")).hexdigest()[:_ID]
@@ -63,13 +63,39 @@ def _begun(unit: CaptureUnit, options: Options) -> ManifestEntry:
     )  # fmt: skip
 
 
-def _stamps(unit: CaptureUnit) -> list[FileStamp]:
-    return [stamp(path, fresh=True) for path in unit.paths]
+def _stamps(paths: Sequence[str]) -> list[FileStamp]:
+    return [stamp(path, fresh=True) for path in paths]
 
 
 def described(options: Options) -> str:
     """The options that change what a capture says."""
     return f"ports {' '.join(map(str, sorted(options.ports)))}{' as rpcrdma' if options.force else ''}"
+
+
+def options_of(words: str) -> Options:
+    """The options that ``described`` has described."""
+    ports = (int(word) for word in words.split() if word.isdigit())
+    return Options(ports=frozenset(ports), force=words.endswith(" as rpcrdma"))
+
+
+def changed(entry: ManifestEntry) -> str:
+    """Why the files of a capture are not those that were analysed; '' where they are.
+
+    Where sizes and times do not tell, their contents do.
+    """
+    if entry.unchanged():
+        return ""
+    try:
+        stamps = _stamps(entry.paths)
+        same_sizes = [one.size for one in stamps] == [*entry.sizes]
+        if same_sizes and capture_id(entry.paths, entry.options, stamps, entry.schema_version) == entry.capture:
+            return ""
+    except OSError as error:
+        return f"{error.filename}: {'no such file' if isinstance(error, FileNotFoundError) else error.strerror}"
+    except CaptureError as error:
+        return str(error)
+    more = f" and {len(entry.paths) - 1} more" if len(entry.paths) > 1 else ""
+    return f"{entry.paths[0]}{more}: not what was analysed any more"
 
 
 def analyse(unit: CaptureUnit, data_set: str, options: Options) -> ManifestEntry:
@@ -94,7 +120,7 @@ def analyse(unit: CaptureUnit, data_set: str, options: Options) -> ManifestEntry
             tables_of(session, "parquet", str(folder), within=made)
             if not session.analyzer.packets:
                 session.check()
-            if any(map(is_url, unit.paths)) and not _is_of(entry, _stamps(unit)):
+            if any(map(is_url, unit.paths)) and not _is_of(entry, _stamps(unit.paths)):
                 raise CaptureError(f"{unit.paths[0]}: changed while it was read")
         except CaptureError as error:
             entry = _changed(entry, problem=str(error))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from rdmascope.captures.browsed_columns import LATER, first_columns
 from rdmascope.captures.formats.streams import Limits
+from rdmascope.captures.numbers_before import NumbersBefore
 from rdmascope.captures.session import Progress, Session
 from rdmascope.captures.table_pass import needs_contents, table_batches
 from rdmascope.dissect.records.table import Columns, TableBuilder, Wanted, joined
@@ -40,7 +41,7 @@ class BrowsedCapture(NamedTuple):
             self.paths,
             options or self.options,
             progress=progress,
-            frames_before=self.frames_before or 0,
+            before=NumbersBefore(frames=self.frames_before or 0),
             jobs=None if ahead else 1,
             limits=Limits(bytes=FIRST_BATCH if ahead else BATCH),
         )

@@ -43,9 +43,10 @@ def command(
     the first folder below that of the pattern; of a file right in it, the file's name.  Files of dumpcap's ring
     buffers, and those that tcpdump -C numbers, are one capture in the order of time.
 
-    DATASET can be read by every command that reads tables: report, diagnose, rpcs, files, audit, credits, compare, sql.
-    RPCs, connections and frames are numbered over all its captures; report --by host compares the hosts, and in sql
-    each table has the columns host and capture.
+    DATASET can be read by every command that reads captures: report, diagnose, rpcs, sql and others ask its tables;
+    show, packets, extract, export, verify and others read the captures behind it, where they still are.  RPCs,
+    connections and frames are numbered over all its captures; report --by host compares the hosts, and in sql each
+    table has the columns host and capture.
 
     The command can be stopped at any time and run again: captures that are in the data set, by their contents, are not
     analysed again; those that grew or were rotated further replace what they were.  A file that cannot be read is

@@ -9,12 +9,13 @@ import click
 
 from rdmascope.captures.saved import holds_tables
 from rdmascope.captures.session import Session
-from rdmascope.captures.tcp_export import export_record, export_tcp
+from rdmascope.captures.tcp_export import export_record
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count, plural
 
+from ..each_capture import GivenCaptures
 from ..options import filter_options
-from ..reading import Reading, analyzer_options, file_argument, jobs_option, opened, recognition_options, with_packets
+from ..reading import analyzer_options, file_argument, jobs_option, opened, recognition_options, with_packets
 from ..terminal import binary_output, complain, print_json, say
 
 if TYPE_CHECKING:
@@ -116,10 +117,10 @@ def command(
             raise click.UsageError(f"{name} is about packets, not about tables", click.get_current_context())
         _export_tables(opened(files, ports, force, jobs=jobs), target, str(output), as_json, condition)
         return
-    reading = Reading(with_packets(files), analyzer_options(ports, force), jobs=jobs)
+    given = GivenCaptures(with_packets(files), analyzer_options(ports, force))
     to_stdout = str(output) == "-"
     stream = binary_output() if to_stdout else output
-    exported = export_tcp(reading, stream, skip_incomplete, condition, not no_comments)
+    exported = given.export_tcp(stream, skip_incomplete, condition, not no_comments, jobs)
     if as_json and not to_stdout:
         print_json(export_record(str(output), exported))
     else:
@@ -131,9 +132,8 @@ def command(
         ):
             if number:
                 complain(f"{count(number)} {'message' if number == 1 else 'messages'} {what}")
-    if condition is not None:
-        reading.refuse(condition.problem(reading))
-    reading.check()
+    given.refuse_nothing(condition)
+    given.check()
 
 
 def _export_tables(session: Session, format: str, folder: str, as_json: bool, condition: Condition | None) -> None:

@@ -24,6 +24,7 @@ from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import plural
 
+from ..each_capture import GivenCaptures
 from ..options import FRAMES, filter_options
 from ..reading import (
     Reading,
@@ -184,49 +185,52 @@ def command(
     if condition is not None and follow and trees:
         raise click.UsageError("-V with --follow takes no filters", click.get_current_context())
 
-    def opened(paths: Sequence[str], streaming: bool = False) -> Reading:
-        options = analyzer_options(ports, force)
-        reading = Reading(paths, options, streaming=streaming, follow=following(follow, idle))
-        reading.path = Reading(files).path
-        return reading
-
+    following_file = following(follow, idle)
+    times = TimeColumn(time_format)
+    page = _JsonPage() if as_json else _Page(times)
+    listed = 0
     with rereadable(files) if condition is not None and not follow else nullcontext(files) as paths:
-        chosen = None
-        if condition is not None and not follow:
-            from rdmascope.captures.chosen_frames import chosen_frames
+        given = GivenCaptures(files, analyzer_options(ports, force), paths)
+        meant = given.chosen(condition)
+        for one in given.with_frames(wanted, meant):
+            chosen = None
+            if meant is not None and not follow:
+                from rdmascope.captures.chosen_frames import chosen_frames
 
-            chosen = chosen_frames(lambda: opened(paths), condition)
-        reading = opened(paths, streaming=True)
-        if trees:
-            listed = _list_trees(reading, wanted, chosen, limit, as_json, TimeColumn(time_format))
-        else:
-            page = _JsonPage() if as_json else _Page(TimeColumn(time_format))
-            if condition is not None and follow:
-                listed = _list_as_rpcs_end(reading, wanted, condition, limit, page)
+                chosen = chosen_frames(one.reading, meant)
+            reading = one.reading(streaming=True, follow=following_file)
+            left = limit - listed
+            if trees:
+                listed += _list_trees(reading, wanted, chosen, left, as_json, times)
+            elif condition is not None and follow:
+                listed += _list_as_rpcs_end(reading, wanted, condition, left, page)
             else:
-                listed = _list(reading, wanted, chosen, limit, page)
-    if listed == max_packets:
-        return
-    reading.refuse(unknown_frames(wanted, reading.extent()))
+                listed += _list(reading, wanted, chosen, left, page)
+            if listed == max_packets:
+                return
+            if given.behind is None:
+                reading.refuse(unknown_frames(wanted, reading.extent()))
+            given.ended(reading)
+    given.refuse_frames(wanted)
     if wanted and not listed:
         which = f" of the RPCs that pass: {condition}" if condition is not None else ""
-        reading.refuse(f"no RDMA packet in {', '.join(map(str, wanted))}{which}")
-    reading.check()
+        given.refuse(f"no RDMA packet in {', '.join(map(str, wanted))}{which}")
+    given.check()
 
 
 def _write(files: tuple[str, ...], output: str, options: Options, condition: Condition | None) -> None:
     """Write the frames of the RPCs that pass, or of all."""
     from rdmascope.captures.condition import Condition
     from rdmascope.captures.extract.choice import Choice
-    from rdmascope.captures.extract.cut import extract
+
+    from .extract import extract_each
 
     check_outputs([output], files)
     chosen = Condition(["true"]) if condition is None else condition
     try:
         with rereadable(files) as paths:
-            extract(
-                lambda: Reading(paths, options), Path(output), Choice(chosen, frozenset(), frozenset(), frozenset()), 0
-            )
+            given = GivenCaptures(files, options, paths)
+            extract_each(given, Path(output), Choice(chosen))
     finally:
         if condition is None:
             chosen.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import click
 from rich.console import Console
 from rich.text import Text
@@ -11,7 +9,7 @@ from rich.text import Text
 from rdmascope.captures.ladder import steps_of
 from rdmascope.captures.lookup import find_frame, find_rpcs, no_frame
 from rdmascope.captures.rereadable import rereadable
-from rdmascope.dissect.measure.selection import FrameRange
+from rdmascope.dissect.measure.selection import FrameRange, unknown_rpcs, unknown_xids
 from rdmascope.dissect.records.rpc import reassembled_fields, rpc_record
 from rdmascope.dissect.records.rpc_contents import contents_fields
 from rdmascope.dissect.records.schema import record
@@ -20,6 +18,7 @@ from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_r
 from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
+from ..each_capture import EachCapture, GivenCaptures
 from ..options import FRAMES, XID
 from ..reading import Reading, analyzer_options, packets_argument, recognition_options
 from ..terminal import console, print_json, show
@@ -110,13 +109,17 @@ def command(
     """
     if sum(map(bool, (numbers, xids, ranges))) != 1:
         raise click.UsageError("give one of --rpc, --xid and --frame", click.get_current_context())
-    options = analyzer_options(ports, force)
     wanted = [number for frames in ranges for one in frames for number in _each(one)]
     with rereadable(files) as paths:
+        given = GivenCaptures(files, analyzer_options(ports, force), paths)
         for at, number in enumerate(wanted):
-            _show_frame(Reading(paths, options), number, as_json, at)
+            this = FrameRange(number, number)
+            given.refuse_frames([this])
+            for one in given.with_frames([this]):
+                given.ended(_show_frame(one, number, as_json, at))
         if not wanted:
-            _show_rpcs(Reading(paths, options), lambda: Reading(paths, options), numbers, xids, full, field, as_json)
+            _show_rpcs(given, numbers, xids, full, field, as_json)
+        given.check()
 
 
 def _each(frames: FrameRange) -> range:
@@ -128,46 +131,58 @@ def _each(frames: FrameRange) -> range:
 
 
 def _show_rpcs(
-    reading: Reading,
-    again: Callable[[], Reading],
+    given: GivenCaptures,
     numbers: tuple[int, ...],
     xids: tuple[int, ...],
     full: bool,
     field: str | None,
     as_json: bool,
 ) -> None:
-    found = find_rpcs(reading, numbers, xids)
-    if not found.rpcs:
-        reading.refuse(found.problem)
+    others: dict[int, list[int]] = {}
+    problem = ""
+    if given.behind is not None:
+        with_xids = given.behind.with_xids(xids)
+        problem = unknown_rpcs(numbers, range(1, given.behind.rpcs + 1), given.behind.rpcs)
+        problem = problem or unknown_xids(xids, with_xids)
+        others = {xid: same[1:] for xid, same in with_xids.items()}
+        numbers, xids = (*numbers, *(same[0] for same in with_xids.values())), ()
     out = console()
-    lacking: list[int] = []
-    for at, rpc in enumerate(found.rpcs):
-        if as_json:
-            record = {**rpc_record(rpc, rpc_fields(rpc), found.paths.get(rpc.number)), **contents_fields(rpc)}
-            if full:
-                record["call_message"] = reassembled_fields(reassembled_call(rpc))
-                record["reply_message"] = reassembled_fields(reassembled_reply(rpc))
-            print_json(reading.placed(record))
-            continue
-        if at:
-            show(out, Text())
-        if field is not None:
-            lacking += [] if _print_bytes(out, rpc, field) else [rpc.number]
-            continue
-        _print_rpc(out, rpc, reading, again(), full, found.paths.get(rpc.number))
-        if others := found.others.get(rpc.xid):
-            show(out, Text())
-            show(out, Text(f"The same xid: RPC {', '.join(map(str, others))}", "dim"))
-    if lacking:
-        reading.refuse(f"no field {field} in RPC {', '.join(map(str, lacking))}")
-    reading.refuse(found.problem)
-    reading.check()
+    shown = 0
+    for one in given.some(lambda one: any(map(one.has_rpc, numbers))):
+        reading = one.reading()
+        found = find_rpcs(reading, [*filter(one.has_rpc, numbers)], xids)
+        if not found.rpcs:
+            reading.refuse(found.problem)
+        lacking: list[int] = []
+        for rpc in found.rpcs:
+            if as_json:
+                record = {**rpc_record(rpc, rpc_fields(rpc), found.paths.get(rpc.number)), **contents_fields(rpc)}
+                if full:
+                    record["call_message"] = reassembled_fields(reassembled_call(rpc))
+                    record["reply_message"] = reassembled_fields(reassembled_reply(rpc))
+                print_json(one.placed(reading, record))
+                continue
+            if shown:
+                show(out, Text())
+            shown += 1
+            if field is not None:
+                lacking += [] if _print_bytes(out, rpc, field) else [rpc.number]
+                continue
+            _print_rpc(out, rpc, reading, one, full, found.paths.get(rpc.number))
+            if same := (others or found.others).get(rpc.xid):
+                show(out, Text())
+                show(out, Text(f"The same xid: RPC {', '.join(map(str, same))}", "dim"))
+        if lacking:
+            reading.refuse(f"no field {field} in RPC {', '.join(map(str, lacking))}")
+        reading.refuse(found.problem)
+        given.ended(reading)
+    given.refuse(problem)
 
 
-def _print_rpc(out: Console, rpc: Rpc, reading: Reading, again: Reading, full: bool, path: str | None) -> None:
-    place = reading.place_words(rpc.call_frame, rpc.reply_frame)
+def _print_rpc(out: Console, rpc: Rpc, reading: Reading, one: EachCapture, full: bool, path: str | None) -> None:
+    place = one.with_host(reading.place_words(rpc.call_frame, rpc.reply_frame))
     show(out, *views.summary_section(rpc, reading.first_time, place, path).body)
-    packets = views.packets_section(rpc, steps_of(rpc, again), out.width, full)
+    packets = views.packets_section(rpc, steps_of(rpc, one.reading()), out.width, full)
     for section in (packets, *views.message_sections(rpc, out.width, full)):
         show(out, Text())
         show(out, section.heading)
@@ -187,12 +202,13 @@ def _print_bytes(out: Console, rpc: Rpc, field: str) -> bool:
     return found
 
 
-def _show_frame(reading: Reading, number: int, as_json: bool, at: int) -> None:
+def _show_frame(one: EachCapture, number: int, as_json: bool, at: int) -> Reading:
     from rdmascope.dissect.records.frame_layers import frame_fields
     from rdmascope.dissect.records.packet_info import transport_info
 
     from ..views.frame import frame_tree
 
+    reading = one.reading()
     found = find_frame(reading, number)
     if found is None:
         reading.refuse(no_frame(reading, number))
@@ -209,11 +225,11 @@ def _show_frame(reading: Reading, number: int, as_json: bool, at: int) -> None:
             rpcs=[rpc.number for rpc in rpcs],
             layers=frame_fields(frame.data, frame.link_type, found.begins_message, segment),
         )
-        print_json(reading.placed(fields))
+        print_json(one.placed(reading, fields))
     else:
         out = console()
         if place := reading.place_words(number):
-            show(out, Text(f"frame {number} is {place}"))
+            show(out, Text(f"frame {number} is {one.with_host(place)}"))
         called = CalledProcedure.of(rpcs[0]) if len(rpcs) == 1 else None
         path = found.paths.get(rpcs[0].number) if rpcs else None
         page = frame_tree(frame, reading.first_time, found.begins_message, segment, called, path)
@@ -231,4 +247,4 @@ def _show_frame(reading: Reading, number: int, as_json: bool, at: int) -> None:
             hint = f"rdmascope show FILE --rpc {first.number}"
             also = f", and to RPC {', '.join(map(str, others))}" if others else ""
             show(out, Text(f"It belongs to RPC {first.number} ({label}){also}: {hint}"))
-    reading.check()
+    return reading

@@ -14,8 +14,9 @@ from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.records.verification import difference_record, verification_record
 from rdmascope.dissect.verify.second_opinion import FIELD, Difference
 
+from ..each_capture import EachCapture, GivenCaptures
 from ..exit_status import EXIT_FOUND
-from ..reading import Reading, analyzer_options, packets_argument, recognition_options
+from ..reading import analyzer_options, packets_argument, recognition_options
 from ..terminal import complain, console, print_json, show
 from ..views import verify as views
 
@@ -86,42 +87,59 @@ def command(
     The call was sent in frame 107 and was answered 8.91 ms later.  Wireshark shows it when all its data has arrived,
     in frame 113, so its response time excludes the transfer of the data.
     """
+    agree = True
     with rereadable(files) as paths:
-        reading = Reading(paths, analyzer_options(ports, force, contents=not headers))
-        with TsharkInput(reading.paths) as readable:
-            name = "standard input" if files == ("-",) else reading.path
-            return _verify(name, reading, readable, find_tshark(), limit, headers, as_json)
+        given = GivenCaptures(files, analyzer_options(ports, force, contents=not headers), paths)
+        for at, one in enumerate(given):
+            if at and not as_json:
+                click.echo()
+            with TsharkInput(one.paths) as readable:
+                agree &= _verify(one, given, readable, find_tshark(), limit, headers, as_json)
+    given.check()
+    return 0 if agree else EXIT_FOUND
 
 
 def _verify(
-    name: str, reading: Reading, readable: TsharkInput, tshark: Tshark, limit: int | None, headers: bool, as_json: bool
-) -> int:
+    one: EachCapture,
+    given: GivenCaptures,
+    readable: TsharkInput,
+    tshark: Tshark,
+    limit: int | None,
+    headers: bool,
+    as_json: bool,
+) -> bool:
+    """Whether the two agree about a capture."""
+    reading = one.reading()
+    name = "standard input" if given.files == ("-",) else one.name
+    if one.behind is not None:
+        first, last = one.behind.frames
+        name = f"{name}, frames {first:,}-{last:,}," if not as_json else reading.path
     kinds = views.Kinds((0 if as_json else MAX_LISTED) if limit is None else limit)
 
     def found(difference: Difference) -> None:
         listed = kinds.add(difference)
         if as_json and listed:
-            print_json(reading.placed(difference_record(difference)))
+            print_json(one.placed(reading, difference_record(difference)))
 
     comparison = compare(reading, readable, tshark, found, not headers)
     if comparison.unknown:
         complain(f"{tshark} does not know {', '.join(sorted(comparison.unknown))}, so this is not compared")
     if as_json:
-        print_json(verification_record(name, tshark.version, comparison, comparison.agree))
+        print_json(one.placed(reading, verification_record(name, tshark.version, comparison, comparison.agree)))
     else:
-        words = _in_words(kinds.undecided(), tshark, readable.path)
+        words = _in_words(kinds.undecided(), tshark, readable.path, reading.frames_before)
         show(console(), views.verification(name, str(tshark), comparison, kinds, words))
-    reading.check()
-    return 0 if comparison.agree else EXIT_FOUND
+    given.ended(reading)
+    return comparison.agree
 
 
-def _in_words(differences: Sequence[Difference], tshark: Tshark, path: str) -> dict[int, list[str]]:
-    """Wireshark's own words for the frames whose differences are unexplained."""
+def _in_words(differences: Sequence[Difference], tshark: Tshark, path: str, before: int) -> dict[int, list[str]]:
+    """Wireshark's own words for the frames whose differences are unexplained, so many behind the first of the file."""
     differences = [difference for difference in differences if difference.what != FIELD]
-    frames = sorted({difference.frame for difference in differences})[:MAX_IN_WORDS]
+    frames = sorted({difference.frame - before for difference in differences})[:MAX_IN_WORDS]
     fields = [difference.field for difference in differences]
     try:
-        return in_words(tshark, path, frames, fields)
+        return {frame + before: said for frame, said in in_words(tshark, path, frames, fields).items()}
     except CaptureError as error:
         complain(str(error))
         return {}

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rdmascope.captures.tcp_export import export_tcp
-
+from ..each_capture import GivenCaptures
 from ..exit_status import EXIT_BAD_INPUT
 from ..options import filter_options
-from ..reading import Reading, analyzer_options, packets_argument, recognition_options
+from ..reading import analyzer_options, packets_argument, recognition_options
 from ..terminal import complain
 
 if TYPE_CHECKING:
@@ -51,15 +50,14 @@ def command(
         raise click.ClickException(
             "Wireshark is not installed, or not on the PATH; rdmascope export FILE -o OUT.pcapng writes what it reads"
         )
-    reading = Reading(files, analyzer_options(ports, force))
+    given = GivenCaptures(files, analyzer_options(ports, force))
     with tempfile.TemporaryDirectory(prefix="rdmascope-") as folder:
         path = Path(folder, f"{Path(files[0]).name.partition('.')[0] or 'capture'}.pcapng")
-        export_tcp(reading, path, condition=condition)
-        if condition is not None:
-            reading.refuse(condition.problem(reading))
+        given.export_tcp(path, condition=condition)
+        given.refuse_nothing(condition)
         arguments = [program, *(("-Y", display_filter) if display_filter else ()), "-r", str(path)]
         status = subprocess.run(arguments, check=False).returncode
     if status:
         complain(f"Wireshark ended with status {status}")
         ctx.exit(EXIT_BAD_INPUT)
-    reading.check()
+    given.check()

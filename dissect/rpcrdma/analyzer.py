@@ -131,6 +131,10 @@ class Analyzer:
             found = self._conversations[connection.number] = Conversation(connection)
         return found
 
+    def number_behind(self, connections: int, rpcs: int) -> None:
+        """Before the first batch: so many connections and RPCs have lower numbers than those to come."""
+        self._registry.last, self._numbers.last = connections, rpcs
+
     @property
     def connections_so_far(self) -> int:
         """Those that were evicted included."""

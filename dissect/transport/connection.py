@@ -176,9 +176,10 @@ class Registry:
         self.connections = connections
         self.place = 0, 0
         """What makes a connection known, as it is ordered in a batch: BY_CM and so on, and a frame."""
-        self._last = 0
+        self.last = 0
+        """The highest number."""
 
     def add(self, connection: Connection) -> None:
-        self._last += 1
-        connection.number = self._last
+        self.last += 1
+        connection.number = self.last
         self.connections.append(connection)

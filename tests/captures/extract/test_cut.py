@@ -27,7 +27,6 @@ from rdmascope.captures.extract.cut import Extracted, extract
 from rdmascope.captures.formats.writer import PcapngWriter
 from rdmascope.captures.session import Session
 from rdmascope.dissect.records.rpc import message_record
-from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY
 
 NUMBERED = {"number", "connection", "call_frame", "reply_frame"}
@@ -225,7 +224,7 @@ class TestChoices:
     def test_a_finding_without_rpcs_is_that_of_its_connections(self, tmp_path: Path, kind: str) -> None:
         path, out = tmp_path / "in.pcap", tmp_path / "out.pcapng"
         write_pcap(encode_frames(TROUBLES[kind](Wire(seed=1))), path)
-        found = places_of_findings((str(path),), Options(), [kind])
+        found = places_of_findings(lambda: Session(str(path)), [kind])
         choice = Choice(None, frozenset(found.rpcs), frozenset(found.connections), frozenset(found.frames))
         extract(lambda: Session(str(path)), out, choice)
         before, after = (diagnosis_of(Session(str(one))).statements for one in (path, out))
@@ -234,9 +233,9 @@ class TestChoices:
 
     def test_a_detector_and_a_rule(self, tmp_path: Path) -> None:
         sample = SAMPLES / MANIFEST["loss-rxe"]["file"]
-        found = places_of_findings((str(sample),), Options(), ["packets-lost", "pd-invalidate-agreed"])
+        found = places_of_findings(lambda: Session(str(sample)), ["packets-lost", "pd-invalidate-agreed"])
         assert found.rpcs and found.rpcs <= {one["number"] for one in rpcs(sample)}
         with pytest.raises(CaptureError, match="no rule and no detector 'no-such-thing'"):
-            places_of_findings((str(sample),), Options(), ["no-such-thing"])
+            places_of_findings(lambda: Session(str(sample)), ["no-such-thing"])
         with pytest.raises(CaptureError, match="nothing is found by grace-period"):
-            places_of_findings((str(sample),), Options(), ["grace-period"])
+            places_of_findings(lambda: Session(str(sample)), ["grace-period"])

@@ -1,0 +1,94 @@
+"""The captures behind a data set: each is read by itself, and has its numbers of the data set."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from rdmascope.dissect.rpcrdma.analyzer import Options
+from rdmascope.dissect.units import plural
+
+from ..data_set import ManifestEntry, Numbering, entries
+from ..errors import CaptureError
+from ..numbers_before import NumbersBefore
+from ..places import short_names
+from ..saved_tables import open_saved
+from .analysis import changed, options_of
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureBehind:
+    """One of them."""
+
+    entry: ManifestEntry
+    before: NumbersBefore
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.entry.paths
+
+    @property
+    def options(self) -> Options:
+        """Those that it was analysed with."""
+        return options_of(self.entry.options)
+
+    @property
+    def name(self) -> str:
+        """'web1: a.pcap and 2 more files'."""
+        others = len(self.paths) - 1
+        return f"{self.entry.host}: {self.before.names[self.paths[0]]}" + (
+            f" and {plural(others, 'more file')}" if others else ""
+        )
+
+    @property
+    def frames(self) -> tuple[int, int]:
+        """Numbers of the first and the last."""
+        return self.before.frames + 1, self.before.frames + self.entry.frames
+
+    def has_frame(self, number: int) -> bool:
+        return self.before.frames < number <= self.before.frames + self.entry.frames
+
+    def has_rpc(self, number: int) -> bool:
+        return self.before.rpcs < number <= self.before.rpcs + self.entry.rpcs
+
+    def has_connection(self, number: int) -> bool:
+        return self.before.connections < number <= self.before.connections + self.entry.connections
+
+    def problem(self) -> str:
+        """Why it cannot be read as it was; '' where it can."""
+        return changed(self.entry)
+
+
+class CapturesBehind:
+    """Those of a data set, in the order of their numbers."""
+
+    def __init__(self, path: str) -> None:
+        """Raises CaptureError for a data set that cannot be read."""
+        self.path = path
+        numbering = Numbering(entries(path))
+        if not numbering.entries:
+            raise CaptureError(f"{path}: no capture in this data set could be read")
+        names = short_names([path for one in numbering.entries for path in one.paths])
+        first_time = min(one.first_time_ns for one in numbering.entries)
+        self.captures: list[CaptureBehind] = []
+        for entry in numbering.entries:
+            offsets = numbering.offsets[entry.capture]
+            before = NumbersBefore(offsets["frames"], offsets["connections"], offsets["rpcs"], first_time, names)
+            self.captures.append(CaptureBehind(entry, before))
+
+    @property
+    def frames(self) -> int:
+        return sum(one.entry.frames for one in self.captures)
+
+    @property
+    def rpcs(self) -> int:
+        return sum(one.entry.rpcs for one in self.captures)
+
+    def with_xids(self, xids: Collection[int]) -> dict[int, list[int]]:
+        """The numbers of the RPCs that have these XIDs, in the order in which they ended, as the tables have them."""
+        found: dict[int, list[int]] = {}
+        with open_saved(self.path) as database:
+            query = "SELECT xid, number FROM rpcs WHERE list_contains(?, xid) ORDER BY ended"
+            for xid, number in database.connection.execute(query, [[*xids]]).fetchall() if xids else ():
+                found.setdefault(xid, []).append(number)
+        return found

@@ -1,0 +1,193 @@
+"""What a command that reads packets is given: a capture, or those behind a data set, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from rdmascope.captures import CaptureError, Follow
+from rdmascope.captures.data_set_folder import is_data_set
+from rdmascope.dissect.measure.selection import CaptureExtent, FrameRange, unknown_frames
+from rdmascope.dissect.records.schema import Record
+from rdmascope.dissect.rpcrdma.analyzer import Options
+
+from .reading import Reading
+
+if TYPE_CHECKING:
+    from rdmascope.captures.condition import ChosenRpcs, Condition
+    from rdmascope.captures.fleet.captures_behind import CaptureBehind, CapturesBehind
+    from rdmascope.captures.session import Session
+    from rdmascope.captures.tcp_export import Exported
+
+MAX_NAMED = 5
+"""Captures of a data set that were not read, in a sentence."""
+
+
+@dataclass(frozen=True)
+class EachCapture:
+    """One of them."""
+
+    paths: Sequence[str]
+    options: Options
+    name: str
+    """As it is shown."""
+    behind: CaptureBehind | None = None
+    """Of a data set; None where it is all there is."""
+
+    @property
+    def host(self) -> str | None:
+        """Of a data set."""
+        return None if self.behind is None else self.behind.entry.host
+
+    def has_rpc(self, number: int) -> bool:
+        """It may have the RPC of this number."""
+        return self.behind is None or self.behind.has_rpc(number)
+
+    def with_host(self, place: str) -> str:
+        """Words for frames in files, of a data set with the host."""
+        return place if self.behind is None else f"{place}, host {self.host}"
+
+    def placed(self, reading: Session, fields: Record) -> Record:
+        """A record with the places of its frames, of a data set with the host, too."""
+        placed = reading.placed(fields)
+        return placed if self.behind is None else {**placed, "host": self.host}
+
+    def reading(self, streaming: bool = False, follow: Follow | None = None, jobs: int | None = None) -> Reading:
+        """A pass over it, with its numbers."""
+        before = None if self.behind is None else self.behind.before
+        jobs = jobs if self.behind is None else None
+        made = Reading(self.paths, self.options, streaming=streaming, follow=follow, jobs=jobs, before=before)
+        if self.behind is None:
+            made.path = self.name
+        return made
+
+
+def has_chosen(one: CaptureBehind, chosen: ChosenRpcs | Condition | None) -> bool:
+    """A capture of a data set has some of those RPCs: all are meant where None is given."""
+    numbers = getattr(chosen, "numbers", None)
+    return numbers is None or any(map(one.has_rpc, numbers))
+
+
+class GivenCaptures:
+    """What the argument FILE of a command means.
+
+    Of a data set every capture is read by itself, with the options that it was analysed with, and has its numbers of
+    the data set.  Those that are gone, or are others now, are left out, as damage is: it is said at the end.
+    """
+
+    def __init__(self, files: Sequence[str], options: Options, paths: Sequence[str] | None = None) -> None:
+        """``paths``: from which ``files`` are read.  Raises CaptureError where a data set does not stand alone."""
+        self.files = files
+        self._options, self._paths = options, files if paths is None else paths
+        self._problems: list[str] = []
+        self._exported: Session | None = None
+        """A capture that is no data set."""
+        self.behind: CapturesBehind | None = None
+        if any(map(is_data_set, files)):
+            from rdmascope.captures.fleet.captures_behind import CapturesBehind
+
+            if len(files) > 1:
+                raise CaptureError("a data set stands alone, without other files")
+            if options.ports != Options().ports or options.force:
+                raise CaptureError(f"{files[0]}: its captures are read with the --port and --as that they were given")
+            self.behind = CapturesBehind(files[0])
+
+    def __iter__(self) -> Iterator[EachCapture]:
+        return self.some(lambda one: True)
+
+    def some(self, wanted: Callable[[CaptureBehind], bool]) -> Iterator[EachCapture]:
+        """Of a data set those that are wanted; else the capture."""
+        if self.behind is None:
+            yield EachCapture(self._paths, self._options, Reading(self.files).path)
+            return
+        for one in filter(wanted, self.behind.captures):
+            if words := one.problem():
+                self._problems.append(f"{one.entry.host}: {words}")
+                continue
+            options = replace(one.options, contents=self._options.contents)
+            yield EachCapture(one.paths, options, one.name, one)
+
+    def with_frames(
+        self, wanted: Sequence[FrameRange], chosen: ChosenRpcs | Condition | None = None
+    ) -> Iterator[EachCapture]:
+        """Of a data set those with some of these frames, all where none are given, and some of these RPCs."""
+
+        def has_some(one: CaptureBehind) -> bool:
+            first, last = one.frames
+            among = any(frames.first <= last and frames.last >= first for frames in wanted) or not wanted
+            return among and has_chosen(one, chosen)
+
+        return self.some(has_some)
+
+    def session(self) -> Session:
+        """Of a data set: its tables."""
+        from rdmascope.captures.data_set_session import open_saved_session
+
+        return open_saved_session(self.files[0])
+
+    def export_tcp(
+        self,
+        output: Path | BinaryIO,
+        skip_incomplete: bool = False,
+        condition: Condition | None = None,
+        comments: bool = True,
+        jobs: int | None = None,
+    ) -> Exported:
+        """``export_tcp`` of all of them, into one file; ``refuse_nothing`` and ``check`` say what was wrong."""
+        from rdmascope.captures.tcp_export import export_tcp_of_each
+
+        meant = self.chosen(condition)
+        every = [path for one in self.behind.captures for path in one.paths] if self.behind else self._paths
+
+        def opened() -> Iterator[tuple[Session, str]]:
+            for one in self.some(lambda one: has_chosen(one, meant)):
+                reading = one.reading(jobs=jobs)
+                yield reading, one.name if self.behind is not None else ""
+                if self.behind is None:
+                    self._exported = reading
+                else:
+                    self.ended(reading)
+
+        return export_tcp_of_each(opened(), every, output, skip_incomplete, meant, comments)
+
+    def refuse_nothing(self, condition: Condition | None) -> None:
+        """Raise CaptureError for a condition that nothing exported passes; of a data set that was done before."""
+        if condition is not None and self._exported is not None:
+            self._exported.refuse(condition.problem(self._exported))
+
+    def chosen(self, condition: Condition | None) -> ChosenRpcs | Condition | None:
+        """Of a data set: the RPCs that pass, as its tables have them; of a capture the condition."""
+        if self.behind is None or condition is None:
+            return condition
+        return condition.chosen_rpcs(self.session())
+
+    def refuse(self, problem: str) -> None:
+        """Raise CaptureError for what was asked and is not there; '' is no problem."""
+        if problem:
+            self._problems.insert(0, problem)
+            self.check()
+
+    def refuse_frames(self, wanted: Sequence[FrameRange]) -> None:
+        """The same, for frames that a data set has not; of a capture that is known when it was read."""
+        if self.behind is not None:
+            self.refuse(unknown_frames(wanted, CaptureExtent(self.behind.frames)))
+
+    def ended(self, reading: Session) -> None:
+        """One was read: what was wrong with it is raised, of a data set at the end of all."""
+        try:
+            reading.check()
+        except CaptureError as error:
+            if self.behind is None:
+                raise
+            self._problems.append(str(error))
+
+    def check(self) -> None:
+        """Raise CaptureError for those of a data set that were not read, or not to their ends."""
+        if self._exported is not None:
+            self._exported.check()
+        if self._problems:
+            left = len(self._problems) - MAX_NAMED
+            more = f"; and {left:,} more" if left > 0 else ""
+            raise CaptureError(f"{self.files[0]}: {'; '.join(self._problems[:MAX_NAMED])}{more}")
