@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rdmascope.dissect.arrays import Int64s, Rows, take
+from rdmascope.dissect.arrays import Int64s, Rows, joined, take
 from rdmascope.dissect.link.frame_decoder import DecodedFrames
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.answered import RpcNumbers
@@ -244,10 +244,7 @@ def _shared(plain: PlainRpcs) -> PlainShare:
     """The plain RPCs with the rows of their Sends alone."""
     sizes = [len(run) for run in plain.runs]
     firsts = np.cumsum(sizes) - sizes
-    every = plain.runs[0].rows
-    if len(sizes) > 1:
-        piece = np.dtype((np.void, every.itemsize))
-        every = np.concatenate([run.rows.view(piece) for run in plain.runs]).view(every.dtype)
+    every = joined([run.rows for run in plain.runs])
     rows = plain.rows.copy()
     calls, replies = firsts[rows["call_run"]] + rows["call_row"], firsts[rows["reply_run"]] + rows["reply_row"]
     sends: list[Rows] = []
@@ -258,8 +255,11 @@ def _shared(plain: PlainRpcs) -> PlainShare:
         rows["call_row"][called] = np.arange(len(called))
         rows["reply_row"][replied] = len(called) + np.arange(len(replied))
     chunks = plain.chunks
-    if chunks is not None and plain.dropped:
-        chunks = replace(chunks, operations=OperationColumns(chunks.operations))
+    if chunks is not None:
+        operations = chunks.found.apart()
+        if plain.dropped:
+            operations.objects = OperationColumns(operations.objects)
+        chunks = replace(chunks, operations=operations)
     return PlainShare(rows, (sends[0], sends[1]), chunks, plain.dropped)
 
 

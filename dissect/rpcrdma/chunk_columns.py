@@ -12,6 +12,7 @@ import numpy as np
 from ..arrays import Int64s, Rows, take
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..transport.operations import Operation
+from ..transport.transfer_runs import TransferOperations
 from .chunk_lists import READ_LIST, REPLY_CHUNK, SEGMENT, WRITE_LIST
 from .messages import ReadChunk, Segment, WriteChunk
 from .rpcs import ChunkUse, Rpc, SegmentUse
@@ -57,6 +58,12 @@ class PlainChunks:
     results: Int64s
     """Of each RPC whose reply came through the Reply chunk, the first word of its results; of others -1."""
 
+    @property
+    def found(self) -> TransferOperations:
+        """The Operations in the process that found them."""
+        assert isinstance(self.operations, TransferOperations)
+        return self.operations
+
     def counts(self) -> Int64s:
         """Of each RPC the segments of the three kinds, (n, 3)."""
         rpcs = np.repeat(np.arange(len(self.firsts) - 1), np.diff(self.firsts))
@@ -72,7 +79,7 @@ class PlainChunks:
             self.segments.take(segments),
             self.returned[segments],
             used,
-            [self.operations[index] for index in operations.tolist()],
+            self.found.chosen(operations),
             *(
                 one[rpcs]
                 for one in (

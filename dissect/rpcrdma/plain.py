@@ -10,27 +10,28 @@ as if the plain RPCs had gone that way, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows
+from ..arrays import Bytes, Int64s, Rows, joined
 from ..layers.rpcrdma_codes import RDMA_MSG
 from ..onc.xdr import words2
 from ..transport.operations import SEND, Operation
 from ..transport.rc.link import RcLink
 from ..transport.rc.observer import LinkRun
-from ..transport.send_runs import EXTRA, IMMEDIATE, INVALIDATE, SendRun
+from ..transport.send_runs import EXTRA, IMMEDIATE, INVALIDATE, Run, SendRun
+from ..transport.transfer_runs import TransferRun
 from .chunk_columns import PlainChunks, note_chunks
 from .chunk_lists import READ_LIST
 from .dispatch import Dispatcher
 from .listeners import PlainPairs
 from .missing_calls import calls_may_be_missing
 from .plain_batch import Event, Link, PlainBatch, connection_number
-from .plain_chunks import Candidates, Conversations, advertised, header_of, quiet
+from .plain_chunks import Candidates, Conversations, LinkTransfers, advertised, header_of, quiet
 from .plain_sends import SHORTEST_REPLY, PlainNames, PlainSends, read_sends, usual
 from .rpc_table import RPC, STATES, PlainRpcs
 from .transport_header import decode_header
@@ -45,6 +46,9 @@ _FIRST_RESULT = 6
 """The word of a plain reply with which its results begin."""
 NEVER = 1 << 62
 
+LinkSends = tuple[RcLink, SendRun]
+Part = tuple[RcLink, Run, Int64s]
+"""Some rows of a run."""
 Others = dict[int, list[tuple[int, Operation]]]
 """By connection number: Sends that are in no run, with their places in the order of events."""
 
@@ -96,19 +100,24 @@ class PlainWay:
 
     def take(self, runs: list[LinkRun], events: list[Event]) -> tuple[list[Event], PlainBatch | None]:
         """The events of a batch with what of ``runs`` is not plain among them, in their order; and what is plain."""
-        if sum([len(run) for _, run in runs]) < MIN_ROWS:
+        sent = [(link, run) for link, run in runs if isinstance(run, SendRun)]
+        if sum([len(run) for _, run in sent]) < MIN_ROWS:
             return _merged(events, runs), None
         if self._names.full:
             self._names = PlainNames()
         self._know(runs, events)
-        links, sends = self._quiet(runs, events)
+        links, sends = self._quiet(sent, events)
         if not links:
             return _merged(events, runs), None
         index = {link.connection.number: place for place, link in enumerate(links)}
         rest = [one for one in runs if one[0].connection.number not in index]
-        mine = [one for one in runs if one[0].connection.number in index]
+        mine = [one for one in sent if one[0].connection.number in index]
+        transfers = [
+            (place, run)
+            for link, run in runs
+            if isinstance(run, TransferRun) and (place := index.get(link.connection.number)) is not None
+        ]
         columns = _columns(mine, index)
-        self._runs = [run for _, run in mine]
         data = mine[0][1].data
         assert data is not None
         rows = columns.rows
@@ -123,7 +132,7 @@ class PlainWay:
         pairs = self._pairs(data, columns, read, usable, self._other_keys(links, sends))
         pairs = _chosen(pairs, ~calls_may_be_missing(links, columns.link, columns.sender, rows["frame"], *pairs[:2]))
         pairs = self._accepted(data, links, columns, read, pairs)
-        pairs, chunks = self._chunked(data, columns, read, pairs, links, sends, events)
+        pairs, chunks = self._chunked(data, columns, read, pairs, links, sends, events, transfers)
         pairs = self._answered(read, pairs, rows["captured"], chunks)
         if not len(pairs.call):
             return _merged(events, runs), None
@@ -131,20 +140,22 @@ class PlainWay:
             through = pairs.chunks >= 0
             chunks = chunks.chosen(pairs.chunks[through])
             pairs.chunks[through] = np.arange(int(np.count_nonzero(through)))
-            taken = set(map(id, chunks.operations))
-            events = [event for event in events if id(event[2]) not in taken]
+            if taken := set(map(id, chunks.found.single)):
+                events = [event for event in events if id(event[2]) not in taken]
         single = np.ones(len(rows), np.bool_)
         single[pairs.call] = single[pairs.reply] = False
-        events = _merged(events, rest, [(*one, part) for one, part in zip(mine, _parts(mine, single), strict=True)])
+        left: list[Part] = [(*one, part) for one, part in zip(mine, _parts(mine, single), strict=True)]
+        for number, (place, run) in enumerate(transfers):
+            left.append((links[place], run, np.arange(len(run)) if chunks is None else chunks.found.others_of(number)))
+        events = _merged(events, rest, left)
         return events, self._batch(data, [run for _, run in mine], links, columns, read, pairs, chunks, events)
 
     def _know(self, runs: list[LinkRun], events: list[Event]) -> None:
         """Make the dispatchers of new connections, in the order of their first events."""
         firsts: dict[int, tuple[int, Link]] = {}
         for owner, run in runs:
-            place = int(run.rows["frame"][0])
-            if (known := firsts.get(id(owner))) is None or place < known[0]:
-                firsts[id(owner)] = place, owner
+            if (known := firsts.get(id(owner))) is None or run.place < known[0]:
+                firsts[id(owner)] = run.place, owner
         before: Link | None = None
         for place, link, _ in events:  # In ascending order.
             if link is not before:
@@ -154,7 +165,7 @@ class PlainWay:
         for _, link in sorted(firsts.values(), key=itemgetter(0)):
             self._dispatcher(link)
 
-    def _quiet(self, runs: list[LinkRun], events: list[Event]) -> tuple[list[RcLink], Others]:
+    def _quiet(self, runs: list[LinkSends], events: list[Event]) -> tuple[list[RcLink], Others]:
         """The connections on which nothing unusual is under way, and the other Sends of all."""
         links = {link.connection.number: link for link, _ in runs}
         sends: Others = {}
@@ -288,6 +299,7 @@ class PlainWay:
         links: list[RcLink],
         sends: Others,
         events: list[Event],
+        transfers: list[LinkTransfers],
     ) -> tuple[_Pairs, PlainChunks | None]:
         """The pairs without those with chunks that are not plain, and the chunks of the others."""
         has = read.chunked[pairs.call] | read.chunked[pairs.reply]
@@ -310,7 +322,7 @@ class PlainWay:
         unknown |= {index for index, memory in memories.items() if not quiet(memory)}
         busy = {index: one for index, one in memories.items() if len(one.segments[0]) or len(one.segments[1])}
         found.refuse(foreign, unknown, busy)
-        chunks = found.matched(events, {id(link): index for index, link in enumerate(links)})
+        chunks = found.matched(events, {id(link): index for index, link in enumerate(links)}, transfers)
         pairs.chunks[chosen] = np.where(found.right, np.arange(len(chosen)), -1)
         return _chosen(pairs, ~has | (pairs.chunks >= 0)), chunks
 
@@ -438,12 +450,9 @@ def _chosen(pairs: _Pairs, chosen: Rows) -> _Pairs:
     return _Pairs(*(column[chosen] for column in pairs))
 
 
-def _columns(runs: list[LinkRun], index: dict[int, int]) -> _Sends:
+def _columns(runs: list[LinkSends], index: dict[int, int]) -> _Sends:
     counts = np.array([len(run) for _, run in runs])
-    rows = runs[0][1].rows
-    if len(runs) > 1:  # As pieces of bytes: NumPy takes long to find out that all have the same fields.
-        piece = np.dtype((np.void, rows.itemsize))
-        rows = np.concatenate([run.rows.view(piece) for _, run in runs]).view(rows.dtype)
+    rows = joined([run.rows for _, run in runs])
     firsts = np.cumsum(counts) - counts
     unusual = np.zeros(len(rows), np.bool_)
     for first, (_, run) in zip(firsts.tolist(), runs, strict=True):
@@ -471,7 +480,7 @@ def _unique(keys: Int64s, others: Int64s) -> NDArray[np.bool_]:
     return single[: len(keys)]
 
 
-def _parts(runs: list[LinkRun], chosen: NDArray[np.bool_]) -> list[Int64s]:
+def _parts(runs: list[LinkSends], chosen: NDArray[np.bool_]) -> list[Int64s]:
     """Of each run the rows that are chosen among the rows of all."""
     parts: list[Int64s] = []
     first = 0
@@ -481,12 +490,10 @@ def _parts(runs: list[LinkRun], chosen: NDArray[np.bool_]) -> list[Int64s]:
     return parts
 
 
-def _merged(
-    events: list[Event], runs: list[LinkRun], parts: list[tuple[RcLink, SendRun, Int64s]] | None = None
-) -> list[Event]:
-    """The events with all Sends of these runs, and of some a part, as objects among them."""
+def _merged(events: list[Event], runs: list[LinkRun], parts: Sequence[Part] = ()) -> list[Event]:
+    """The events with all Operations of these runs, and of some a part, as objects among them."""
     expanded: list[Event] = [(place, link, operation) for link, run in runs for place, operation in run.delivered()]
-    for link, run, part in parts or ():
+    for link, run, part in parts:
         if len(part):
             expanded += [(place, link, operation) for place, operation in run.delivered(part)]
     # Where two have one place, the second waited for the packet of the first, which is that of a run.

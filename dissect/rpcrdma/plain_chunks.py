@@ -8,17 +8,19 @@ from its start, counts that agree with the data.  All others are left to them; a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from struct import Struct
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, among, big_endian_words, unique, windows
+from ..arrays import Bytes, Int64s, Rows, among, big_endian_words, joined, places, take, unique, windows
 from ..layers.oncrpc_codes import MSG_ACCEPTED, REPLY
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..onc import binding
 from ..transport.operations import READ, SEND, WRITE, Operation
+from ..transport.transfer_runs import TRANSFER, TransferOperations, TransferRun
 from .chunk_columns import PlainChunks, ranges
 from .chunk_lists import READ_LIST, REPLY_CHUNK, WRITE_LIST
 from .memory import AdvertisedMemory
@@ -27,6 +29,7 @@ from .plain_sends import PlainSends
 from .transport_header import decode_header
 
 _REPLY = Struct(">7I").unpack_from
+_REPLY_BYTES = 28
 _PLACES = 1 << 40
 """More than there are places in the order of events."""
 
@@ -71,50 +74,61 @@ def header_of(operation: Operation) -> TransportHeader:
     return decode_header(data, start, end, operation.length)
 
 
+LinkTransfers = tuple[int, TransferRun]
+"""Index of the connection, and what is plain among its RDMA Reads and Writes."""
+
+
 class _Transfers(NamedTuple):
     """RDMA Reads and Writes in the order of events."""
 
-    operations: Sequence[Operation]
-    place: Int64s
+    operations: TransferOperations
+    rows: Rows
+    """TRANSFER rows."""
     link: Int64s
     owner: Int64s
     """Whose memory it is on."""
-    kind: Int64s
-    handle: Int64s
-    length: Int64s
-    first_time: Int64s
-    last_time: Int64s
     retransmissions: Int64s
-    address: Int64s
-    """Modulo 2^64; from 2^63 on negative."""
     whole: NDArray[np.bool_]
 
 
-def _transfers(events: Iterable[tuple[int, object, Operation]], links: Mapping[int, int]) -> _Transfers:
+def _transfers(
+    events: Iterable[tuple[int, object, Operation]], links: Mapping[int, int], runs: Sequence[LinkTransfers]
+) -> _Transfers:
     """``links``: identity of those who observe a connection to its index."""
     found = [
         (place, index, operation)
         for place, link, operation in events
         if operation.kind is not SEND and operation.length and (index := links.get(id(link))) is not None
     ]
-    places, indices, operations = zip(*found, strict=True) if found else ((), (), ())
+    where, indices, objects = zip(*found, strict=True) if found else ((), (), ())
+    count, counts = len(objects), [len(run) for _, run in runs]
+    rows = joined([np.zeros(count, TRANSFER), *(run.rows for _, run in runs)])
+    rows["place"][:count], rows["offset"][:count] = where, -1
+    for name in ("kind", "handle", "length", "address", "first_time", "last_time"):
+        rows[name][:count] = np.fromiter(map(attrgetter(name), objects), rows.dtype[name], count)
+    whole = np.ones(len(rows), np.bool_)
+    retransmissions = np.zeros(len(rows), np.int64)
+    firsts = np.cumsum([count, *counts])
+    made = [*enumerate(objects)]
+    for (_, run), first in zip(runs, firsts.tolist(), strict=False):
+        made += [(first + row, one) for row, one in run.made.items()]
+    for at, one in made:
+        whole[at], retransmissions[at], rows["last_time"][at] = _is_whole(one), one.retransmissions, one.last_time
+    senders = [one.initiator for one in objects]
 
-    def column(values: Iterable[int]) -> Int64s:
-        return np.fromiter(values, np.int64, len(operations))  # Of many tuples an array is made slowly.
+    def of_each(of_objects: Sequence[int], of_runs: Sequence[int]) -> Int64s:
+        return np.append(np.array(of_objects, np.int64), np.repeat(np.array(of_runs, np.int64), counts))
 
+    number = of_each([-1] * count, range(len(runs)))
+    row = np.arange(len(rows)) - np.append(0, firsts)[number + 1]
+    order = rows["place"].argsort(kind="stable")
     return _Transfers(
-        operations,
-        column(places),
-        column(indices),
-        column([1 - one.initiator for one in operations]),
-        column([one.kind for one in operations]),
-        column([one.handle for one in operations]),
-        column([one.length for one in operations]),
-        column([one.first_time for one in operations]),
-        column([one.last_time for one in operations]),
-        column([one.retransmissions for one in operations]),
-        np.array([one.address for one in operations], np.uint64).astype(np.int64),
-        np.array([_is_whole(one) for one in operations], np.bool_),
+        TransferOperations([one for _, one in runs], objects, number[order], row[order]),
+        take(rows, order),
+        of_each(indices, [index for index, _ in runs])[order],
+        1 - of_each(senders, [one.sender for _, one in runs])[order],
+        retransmissions[order],
+        whole[order],
     )
 
 
@@ -163,16 +177,18 @@ class Candidates:
                 refused[at] |= (key & 0xFFFFFFFF) in memory.segments[key >> 32 & 1]
         self._refuse(refused)
 
-    def matched(self, events: Iterable[tuple[int, object, Operation]], links: Mapping[int, int]) -> PlainChunks:
+    def matched(
+        self, events: Iterable[tuple[int, object, Operation]], links: Mapping[int, int], runs: Sequence[LinkTransfers]
+    ) -> PlainChunks:
         """Find what was transferred; ``right`` says of which it is as it has to be."""
         self._take_returned()
         self._check_read_counts()
         self._refuse_shared()
-        transfers = _transfers(events, links)
+        transfers = _transfers(events, links, runs)
         segment, order = self._placed(transfers)
         used, transferred = self._covered(transfers, segment, order)
-        operations = [transfers.operations[index] for index in order.tolist()]
-        self._read_results(used, operations)
+        operations = transfers.operations.chosen(order)
+        self._read_results(used, operations, take(transfers.rows, order))
         self._check_items(transferred)
         cells = self._rpc * 3 + self._segments["list"]
         size = 3 * len(self._call)
@@ -250,14 +266,15 @@ class Candidates:
         order = np.lexsort((begin, self._keys))
         handles = unique(self._keys)
         rank = handles.searchsorted(self._keys[order])
-        keys = (transfers.link << 1 | transfers.owner) << 32 | transfers.handle
+        keys = (transfers.link << 1 | transfers.owner) << 32 | transfers.rows["handle"].astype(np.int64)
+        place = transfers.rows["place"]
         which = handles.searchsorted(keys)
         which[which == len(handles)] = 0
         mine = (handles[which] == keys).nonzero()[0]
         starts = rank * _PLACES + begin[order]
-        at = starts.searchsorted(which[mine] * _PLACES + transfers.place[mine]) - 1
+        at = starts.searchsorted(which[mine] * _PLACES + place[mine]) - 1
         segment = order[np.maximum(at, 0)]
-        inside = (at >= 0) & (rank[at] == which[mine]) & (transfers.place[mine] < end[segment])
+        inside = (at >= 0) & (rank[at] == which[mine]) & (place[mine] < end[segment])
         if not inside.all():  # Before a call, or behind a reply.
             self._refuse(among(self._keys, keys[mine[~inside]]))
             segment, mine = segment[inside], mine[inside]
@@ -266,10 +283,11 @@ class Candidates:
 
     def _covered(self, transfers: _Transfers, segment: Int64s, order: Int64s) -> tuple[Int64s, Int64s]:
         """Every segment has to be filled from its start, as far as needed: where Operations begin, and bytes."""
-        length, address = transfers.length[order], transfers.address[order]
+        rows = take(transfers.rows, order)
+        length, address = rows["length"], rows["address"].astype(np.int64)
         reading = self._segments["list"] == READ_LIST
         kinds = np.where(reading, int(READ), int(WRITE))
-        good = transfers.whole[order] & (transfers.kind[order] == kinds[segment])
+        good = transfers.whole[order] & (rows["kind"] == kinds[segment])
         reached = self._segments["offset"][segment]
         follows = np.append(False, segment[1:] == segment[:-1])
         behind = (address + length)[:-1]
@@ -282,19 +300,25 @@ class Candidates:
         used = segment.searchsorted(np.arange(len(self._segments) + 1))
         return used, transferred
 
-    def _read_results(self, used: Int64s, operations: Sequence[Operation]) -> None:
+    def _read_results(self, used: Int64s, operations: Sequence[Operation], rows: Rows) -> None:
         """The beginning of replies that came through the Reply chunk."""
-        long = self._read.words[self._reply, 3] == RDMA_NOMSG
-        first = self._firsts[:-1] + self._read.counts[self._call][:, :REPLY_CHUNK].sum(axis=1)
-        for rpc in (long & self.right).nonzero()[0].tolist():
-            segment = int(first[rpc])
-            there = int(used[segment]) < int(used[segment + 1])
-            xid = int(self._read.words[self._reply[rpc], 0])
-            result = _result(xid, operations[int(used[segment])]) if there else None
-            if result is None:
-                self.right[rpc] = False
-            else:
-                self._results[rpc] = result
+        long = places((self._read.words[self._reply, 3] == RDMA_NOMSG) & self.right)
+        segments = self._firsts[long] + self._read.counts[self._call[long]][:, :REPLY_CHUNK].sum(axis=1)
+        there = used[segments] < used[segments + 1]
+        self.right[long[~there]] = False
+        long, at = long[there], used[segments[there]]
+        if not len(long):
+            return
+        xids, offsets = self._read.words[self._reply[long], 0], rows["offset"][at]
+        quick = (offsets >= 0) & (rows["begins"][at] >= _REPLY_BYTES)
+        words = big_endian_words(windows(self._data, _REPLY_BYTES)[np.where(quick, offsets, 0)])
+        quick &= (words[:, 0] == xids) & (words[:, 1:6] == (REPLY, MSG_ACCEPTED, 0, 0, 0)).all(axis=1)
+        self._results[long[quick]] = words[quick, 6]
+        self.right[long[~quick]] = False
+        for index in places(offsets < 0).tolist():
+            result = _result(int(xids[index]), operations[int(at[index])])
+            if result is not None:
+                self.right[long[index]], self._results[long[index]] = True, result
 
     def _check_items(self, transferred: Int64s) -> None:
         """The count word of the result that a Write chunk holds has to be what was returned (``outcome``)."""
@@ -331,8 +355,8 @@ class Candidates:
                 edges = np.append(0, (rpc[1:] != rpc[:-1]).nonzero()[0] + 1)
                 which = rpc[edges]
                 low, high = reached[which], end[which]
-                first = np.minimum.reduceat(transfers.first_time[index], edges).clip(low, high)
-                last = np.maximum.reduceat(transfers.last_time[index], edges).clip(first, high)
+                first = np.minimum.reduceat(transfers.rows["first_time"][index], edges).clip(low, high)
+                last = np.maximum.reduceat(transfers.rows["last_time"][index], edges).clip(first, high)
                 duration[which] = last - first
                 reached[which] = last
             spent.append(duration)
@@ -342,7 +366,7 @@ class Candidates:
 def _result(xid: int, operation: Operation) -> int | None:
     """The first word of the results, where the Operation begins with a plain reply."""
     data, start, end = operation.payload.first()
-    if end - start < 28:
+    if end - start < _REPLY_BYTES:
         return None
     found, *words, result = _REPLY(data, start)
     return result if found == xid and words == [REPLY, MSG_ACCEPTED, 0, 0, 0] else None

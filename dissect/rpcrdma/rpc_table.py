@@ -202,8 +202,7 @@ class PlainRpcs:
         for run in self.runs:
             run.drop()
         if self.chunks is not None:
-            for operation in self.chunks.operations:
-                operation.payload.drop()
+            self.chunks.found.drop()
 
 
 class RpcTable(Sequence[Rpc]):

@@ -211,3 +211,7 @@ class Operation:
     def gaps(self) -> list[tuple[int, int]]:
         """Byte ranges that the capture misses."""
         return self.payload.gaps()
+
+
+Delivered = list[tuple[int, Operation]]
+"""Operations with the frame in whose place they stand in the order of events."""

@@ -14,7 +14,8 @@ import numpy as np
 
 from ..arrays import Bytes, Int64s, Rows
 from ..layers import opcodes
-from .operations import SEND, WRITE, Operation, Payload
+from .operations import SEND, WRITE, Delivered, Operation, Payload
+from .transfer_runs import TransferRun
 
 RECENT = 256
 """Operations of a send queue among which a retransmitted packet is looked for."""
@@ -22,9 +23,6 @@ RECENT = 256
 INVALIDATE, IMMEDIATE = 1, 2
 EXTRA = np.where(opcodes.HAS_IETH, INVALIDATE, np.where(opcodes.HAS_IMMDT, IMMEDIATE, 0)).astype(np.uint8)
 """By opcode: what the word behind the other headers of a message's last packet is."""
-
-Delivered = list[tuple[int, Operation]]
-"""Operations with the frame in whose place they stand in the order of events."""
 
 _FIELDS = ("frame", "time", "length", "r_key", "va", "psn", "immediate", "opcode", "payload")
 
@@ -46,6 +44,11 @@ class SendRun:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def place(self) -> int:
+        """In the order of events, of the first."""
+        return int(self.rows["frame"][0])
 
     def operation(self, index: int) -> Operation:
         """The Operation of a row."""
@@ -80,6 +83,11 @@ class SendRun:
             made.append(operation)
         return made
 
+    def charged(self, index: int) -> Operation:
+        """The same, to note in it what was seen again."""
+        self.unusual.add(index)
+        return self.operation(index)
+
     def delivered(self, indices: Int64s | None = None) -> Delivered:
         """All Operations, or those of some rows, with their places in the order of events."""
         chosen = np.arange(len(self.rows)) if indices is None else indices
@@ -95,28 +103,46 @@ class SendRun:
 _EXTRA: list[int] = EXTRA.tolist()
 
 
+Run = SendRun | TransferRun
+
+
 class _Tail:
-    """The last rows of a run, which do not keep the rest of it."""
+    """The last rows of a run: of Sends without the rest of it; what transfers carried is compared with repetitions."""
 
-    __slots__ = ("first", "frames", "made", "psns", "run")
+    __slots__ = ("first", "made", "orders", "packets", "psns", "run")
 
-    def __init__(self, run: SendRun) -> None:
-        self.run = weakref.ref(run)
-        self.made = run._made
+    def __init__(self, run: Run) -> None:
         self.first = max(0, len(run) - RECENT)
-        self.frames = run.rows["frame"][self.first :].copy()
-        self.psns = run.rows["psn"][self.first :].copy()
+        rows = run.rows[self.first :]
+        self.psns: Int64s = rows["psn"].astype(np.int64)
+        self.run: TransferRun | weakref.ref[SendRun]
+        if isinstance(run, TransferRun):
+            self.run, self.made = run, run.made
+            self.orders: Int64s = rows["place"]
+            self.packets: Int64s | None = rows["packets"]
+        else:
+            self.run, self.made = weakref.ref(run), run._made
+            self.orders, self.packets = rows["frame"].copy(), None
+
+    def __len__(self) -> int:
+        return len(self.psns)
+
+    def operations(self) -> list[RecentOperation]:
+        packets = [1] * len(self) if self.packets is None else self.packets.tolist()
+        return [
+            RecentOperation(order, psn, count, self, index)
+            for index, (order, psn, count) in enumerate(
+                zip(self.orders.tolist(), self.psns.tolist(), packets, strict=True)
+            )
+        ]
 
     def charged(self, index: int) -> Operation | None:
         """None where nothing holds it, so that nothing would see what is noted in it."""
-        run = self.run()
-        if run is None:
-            return self.made.get(self.first + index)
-        run.unusual.add(self.first + index)
-        return run.operation(self.first + index)
+        run = self.run if isinstance(self.run, TransferRun) else self.run()
+        return self.made.get(self.first + index) if run is None else run.charged(self.first + index)
 
 
-def in_order(delivered: Delivered, runs: Iterable[SendRun]) -> Delivered:
+def in_order(delivered: Delivered, runs: Iterable[Run]) -> Delivered:
     """What a send queue delivered, runs and others, as objects in the order of events."""
     expanded = [one for run in runs for one in run.delivered()]
     # Where two have one place, the second waited for the packet of the first, which is that of the run.
@@ -162,18 +188,20 @@ class RecentOperations:
         An RDMA Write stays as it was delivered: what is asked of it does not change.
         """
 
-    def add(self, delivered: Delivered, runs: Sequence[SendRun]) -> None:
+    def add(self, delivered: Delivered, runs: Sequence[Run]) -> None:
         """They were delivered after all others."""
         if not delivered and not runs:
             return
         fresh = tuple([one if one[1].kind is WRITE else RecentOperation.of(*one) for one in delivered[-RECENT:]])
         count = len(fresh)
         tails: list[_Tail] = []
-        for run in reversed(runs):
-            if sum([tail.psns.size for tail in tails]) >= RECENT:
-                break
-            tails.insert(0, _Tail(run))
-            count += tails[0].psns.size
+        for kind in (SendRun, TransferRun):
+            known = 0
+            for run in reversed(runs):
+                if isinstance(run, kind) and known < RECENT:
+                    tails.append(_Tail(run))
+                    known += len(tails[-1])
+            count += known
         if not count:
             return
         parts = [*self._parts, (fresh, tails or (), count)]
@@ -185,7 +213,7 @@ class RecentOperations:
     def clear(self) -> None:
         self._parts = ()
 
-    def with_fresh(self, delivered: Delivered, runs: Sequence[SendRun]) -> list[RecentOperation]:
+    def with_fresh(self, delivered: Delivered, runs: Sequence[Run]) -> list[RecentOperation]:
         """With those of a batch that is not over, which came after them."""
         newest = RecentOperations()
         newest.add(delivered, runs)
@@ -194,11 +222,7 @@ class RecentOperations:
     def _all(self) -> list[RecentOperation]:
         found: list[RecentOperation] = []
         for fresh, tails, _ in self._parts:
-            part = [
-                RecentOperation(frame, psn, 1, tail, index)
-                for tail in tails
-                for index, (frame, psn) in enumerate(zip(tail.frames.tolist(), tail.psns.tolist(), strict=True))
-            ]
+            part = [one for tail in tails for one in tail.operations()]
             part += [one if isinstance(one, RecentOperation) else RecentOperation.of(*one) for one in fresh]
             if tails:
                 part.sort(key=attrgetter("order"))

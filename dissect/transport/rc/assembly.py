@@ -15,8 +15,9 @@ from ...arrays import Bytes, Int64s, Rows, places, some, take, unique
 from ...layers import opcodes
 from ...serial import PSN
 from ..connection import Connection, raised
-from ..operations import Kind, Operation, Payload
-from ..send_runs import EXTRA, IMMEDIATE, INVALIDATE, Delivered, RecentOperations, SendRun
+from ..operations import Delivered, Kind, Operation, Payload
+from ..send_runs import EXTRA, IMMEDIATE, INVALIDATE, RecentOperations, Run, SendRun
+from ..transfer_runs import TRANSFER, TransferRun
 from .copies import contradictions
 from .reads import DEFAULT_MTU, READ_REQUEST, RcReads
 
@@ -39,6 +40,8 @@ MIN_RUN = 4
 """Sends from which on columns take less time than objects."""
 PLAIN_SHARE = 8
 """The same, where at least one of so many messages is a plain Send."""
+MIN_TRANSFERS = 16
+"""RDMA Reads and Writes from which on columns take less time than objects."""
 
 
 class RequestAssembly:
@@ -75,13 +78,13 @@ class RequestAssembly:
         self.order = 0
         self._out: Delivered | None = None
         self.columns = False
-        """Sends of one packet go to ``runs``, not to ``out``."""
-        self._runs: list[SendRun] | None = None
+        """Sends of one packet, and plain RDMA Reads and Writes, go to ``runs``, not to ``out``."""
+        self._runs: list[Run] | None = None
         self._taken = False
 
     @property
-    def runs(self) -> Sequence[SendRun]:
-        """Plain Sends that became complete."""
+    def runs(self) -> Sequence[Run]:
+        """What is plain and became complete."""
         return self._runs or ()
 
     @property
@@ -118,7 +121,7 @@ class RequestAssembly:
             self._emit_all(data, others, psns, places, places)
         self.order = order
 
-    def take(self, remember: bool = True) -> tuple[Delivered, list[SendRun]]:
+    def take(self, remember: bool = True) -> tuple[Delivered, list[Run]]:
         """What became complete since the last call; the Operations of each of the two are in order.
 
         Without ``remember``, no repetition of it is expected.
@@ -217,18 +220,18 @@ class RequestAssembly:
     def _emit_all(self, data: Bytes, rows: Rows, psns: Int64s, starts: Int64s, ends: Int64s) -> None:
         """Messages that lie wholly in ``rows``, the bulk of all traffic."""
         reached = self.order
-        if self.columns and len(starts) >= MIN_RUN:
-            plain = self._plain(rows, starts, ends)
-            if plain is not None:
-                sends = take(rows, starts[plain])
-                if self._runs is None:
-                    self._runs = []
-                self._runs.append(SendRun(data, sends, self.sender))
-                reached = int(rows["frame"][ends[-1]])
-                if len(sends) == len(starts):
-                    self.order = reached
-                    return
+        if self.columns and len(starts) >= MIN_RUN and self._in_order(rows["frame"][ends]):
+            for run_of in (self._send_run, self._transfer_run):
+                found = run_of(data, rows, psns, starts, ends) if len(starts) else None
+                if found is None:
+                    continue
+                run, plain = found
+                self._runs = [*(self._runs or ()), run]
+                reached = max(reached, int(rows["frame"][ends[-1]]))
                 starts, ends = starts[~plain], ends[~plain]
+            if not len(starts):
+                self.order = reached
+                return
         first = take(rows, starts)
         frames, times = first["frame"].tolist(), first["time"].tolist()
         last, last_frames, last_times, sums = first, frames, times, first["length"]
@@ -318,18 +321,58 @@ class RequestAssembly:
             for index, unwrapped in zip((issued - len(starts)).tolist(), psns[starts[issued]].tolist(), strict=True):
                 self.reads.open(unwrapped, out[index][1])
 
-    def _plain(self, rows: Rows, starts: Int64s, ends: Int64s) -> NDArray[np.bool_] | None:
-        """Which of these messages are Sends as plain as those of a ``SendRun``; None for too few of them."""
+    def _in_order(self, frames: Rows) -> bool:
+        """Whether messages with these last frames come one after the other, behind all before."""
+        return int(frames[0]) > self.order and not some(frames[1:] <= frames[:-1])
+
+    def _send_run(
+        self, data: Bytes, rows: Rows, psns: Int64s, starts: Int64s, ends: Int64s
+    ) -> tuple[Run, NDArray[np.bool_]] | None:
+        """The Sends among these messages that are as plain as those of a ``SendRun``; None for too few of them."""
         single = starts == ends
         if PLAIN_SHARE * int(np.count_nonzero(single)) < len(starts):
-            return None
-        orders = rows["frame"][ends]
-        if int(orders[0]) <= self.order or some(orders[1:] <= orders[:-1]):
             return None
         plain: NDArray[np.bool_] = (
             SEND_ONLY[rows["opcode"]] & (rows["captured"] == rows["length"]) & (rows["headers"] != 0)
         )[starts] & single
-        return plain if PLAIN_SHARE * int(np.count_nonzero(plain)) >= max(len(starts), PLAIN_SHARE * MIN_RUN) else None
+        if PLAIN_SHARE * int(np.count_nonzero(plain)) < max(len(starts), PLAIN_SHARE * MIN_RUN):
+            return None
+        return SendRun(data, take(rows, starts[plain]), self.sender), plain
+
+    def _transfer_run(
+        self, data: Bytes, rows: Rows, psns: Int64s, starts: Int64s, ends: Int64s
+    ) -> tuple[Run, NDArray[np.bool_]] | None:
+        """The same of the RDMA Reads and Writes that are as plain as those of a ``TransferRun``."""
+        if len(starts) < MIN_TRANSFERS or some(rows["headers"] == 0):
+            return None
+        opcode, length = rows["opcode"][starts], rows["dma_length"][starts]
+        kinds = _KIND[opcode]
+        reading = kinds == _READ
+        sums, short = _sums(rows["length"], starts, ends), _sums(rows["captured"] < rows["length"], starts, ends)
+        plain: NDArray[np.bool_] = (
+            (reading | ((kinds == _WRITE) & opcodes.HAS_RETH[opcode] & (sums == length) & (short == 0)))
+            & (length > 0)
+            & (EXTRA[rows["opcode"][ends]] == 0)
+        )
+        count = int(np.count_nonzero(plain))
+        if count < MIN_TRANSFERS:
+            return None
+        if count < len(starts):
+            starts, ends, reading = starts[plain], ends[plain], reading[plain]
+        first, last = take(rows, starts), take(rows, ends)
+        found = np.zeros(count, TRANSFER)
+        found["place"] = found["last_frame"] = last["frame"]
+        found["kind"] = _KIND[first["opcode"]]
+        found["first_frame"], found["first_time"], found["last_time"] = first["frame"], first["time"], last["time"]
+        found["length"], found["handle"], found["address"] = first["dma_length"], first["r_key"], first["va"]
+        found["psn"], found["packets"] = first["psn"], ends - starts + 1
+        found["first"], found["behind"] = starts, np.where(reading, starts, ends + 1)
+        found["offset"], found["begins"] = first["payload"], first["captured"]
+        run = TransferRun(data, rows, None, found, self.sender)
+        index = places(reading)
+        if len(index):
+            self.reads.issue(run, index, psns[starts[index]])
+        return run, plain
 
     def _bare(self, rows: Rows) -> Rows | None:
         """Which packets the capture truncates inside their headers; None for none of them."""

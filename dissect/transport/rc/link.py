@@ -9,8 +9,8 @@ from operator import itemgetter
 from ...arrays import Bytes, Rows, take
 from ...layers import opcodes
 from ..connection import Connection
-from ..operations import Operation
-from ..send_runs import Delivered, SendRun, in_order
+from ..operations import Delivered, Operation
+from ..send_runs import Run, in_order
 from .health import RcHealth
 from .management import ConnectionRequest
 from .resting import Resting, at_rest, resumed
@@ -71,10 +71,10 @@ class RcLink:
             and self.health.expecting((first.head, second.head))
         )
 
-    def feed(self, data: Bytes, sent: tuple[Rows, Rows], runs: list[SendRun] | None = None) -> Delivered:
+    def feed(self, data: Bytes, sent: tuple[Rows, Rows], runs: list[Run] | None = None) -> Delivered:
         """Packets of one batch, by sender, each in capture order; Operations in the order of events.
 
-        Where ``runs`` is given, plain Sends are put there as long as nothing waits behind a gap.
+        Where ``runs`` is given, plain Operations are put there as long as nothing waits behind a gap.
         """
         connection = self.connection
         split: list[tuple[Rows, Rows]] = []
@@ -88,9 +88,9 @@ class RcLink:
             connection.passed(sender, len(rows), int(rows["length"].sum()), *ends)
         self.packets += len(sent[0]) + len(sent[1])
         self.forgotten = False
-        fresh: list[tuple[Delivered, list[SendRun]]] = []
+        fresh: list[tuple[Delivered, list[Run]]] = []
         for sender in (0, 1):
-            made: list[SendRun] | None = None if runs is None else []
+            made: list[Run] | None = None if runs is None else []
             delivered = self.queues[sender].feed(data, split[sender][0], split[1 - sender][1], self.packets, made)
             fresh.append((delivered, made or []))
         quiet = not self.waiting and self.queues[0].waiting_since() is self.queues[1].waiting_since() is None

@@ -17,7 +17,7 @@ from ...link.addresses import AddressTable
 from ...link.packets import PacketBatch, is_management
 from ..connection import BY_CM, BY_ONE_DIRECTION, BY_PAIRING, Connection, Endpoint, Registry
 from ..operations import Operation
-from ..send_runs import SendRun
+from ..send_runs import Run
 from .bindings import Binding, Bindings
 from .cm import read_cm
 from .flow_keys import flow_key, flow_keys
@@ -38,7 +38,7 @@ DISCONNECTED = "DREQ from the active side", "DREQ from the passive side"
 
 Event = tuple[int, RcLink, Operation]
 """Frame number in whose place it stands, where, what."""
-LinkRun = tuple[RcLink, SendRun]
+LinkRun = tuple[RcLink, Run]
 
 
 class RcObserver:
@@ -69,7 +69,7 @@ class RcObserver:
     def feed(self, batch: PacketBatch, runs: list[LinkRun] | None = None) -> list[Event]:
         """Take a batch; give every Operation that became clear.
 
-        Where ``runs`` is given, plain Sends are put there and not among the events.
+        Where ``runs`` is given, plain Operations are put there and not among the events.
         """
         rows = batch.rows
         self._in_order = None
@@ -162,7 +162,7 @@ class RcObserver:
         events, joined = feed_together(data, rows, joined, runs)
         for link, first, second in joined:
             sent = take(rows, first), take(rows, second)
-            made: list[SendRun] | None = None if runs is None else []
+            made: list[Run] | None = None if runs is None else []
             events += [(order, link, operation) for order, operation in link.feed(data, sent, made)]
             link.settle()
             if runs is not None and made:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...arrays import Bytes, Int64s, Rows, places, some
+from ...arrays import Bytes, Int64s, Rows, among, places, some, take
 from ...intervals import IntervalSet
 from ..connection import Connection, raised
 from ..operations import Operation
+from ..transfer_runs import TransferRun
 from .copies import contradictions
 
 READ_REQUEST = 0x0C
@@ -45,16 +48,38 @@ class _RcRead:
         """Packet count at which a later response proved that its own had been sent; 0 while none has."""
 
 
+class _ReadsOfRun(NamedTuple):
+    """Reads that are rows of a run: PSNs [start, end)."""
+
+    run: TransferRun
+    rows: Int64s
+    start: Int64s
+    end: Int64s
+
+    def part(self, chosen: slice | NDArray[np.bool_]) -> _ReadsOfRun:
+        return _ReadsOfRun(self.run, self.rows[chosen], self.start[chosen], self.end[chosen])
+
+
 class RcReads:
     """The Reads that one send queue issued and that are not complete."""
 
-    __slots__ = ("connection", "reads", "sender")
+    __slots__ = ("_complete", "_fresh", "connection", "reads", "sender")
 
     def __init__(self, connection: Connection, sender: int) -> None:
         self.connection = connection
         self.sender = sender
         self.reads: Sequence[_RcRead] = ()
         """Ascending by PSN."""
+        self._fresh: Sequence[_ReadsOfRun] = ()
+        """Issued in this batch, whose responses were not looked for."""
+        self._complete: Sequence[_ReadsOfRun] = ()
+        """The last that were, ascending by PSN; they become ``reads`` where a response to one of them is repeated."""
+
+    def issue(self, run: TransferRun, index: Int64s, psns: Int64s) -> None:
+        """The same as ``open``, of rows of a run; their responses are expected in the same batch."""
+        mtu = self.connection.path_mtu or DEFAULT_MTU
+        end = psns + np.maximum(1, -(-run.rows["length"][index] // mtu))
+        self._fresh = *self._fresh, _ReadsOfRun(run, index, psns, end)
 
     def open(self, psn: int, operation: Operation) -> None:
         operation.closed = False
@@ -74,6 +99,94 @@ class RcReads:
         """Response packets that carry data, in capture order."""
         if not len(rows):
             return
+        complete: list[_ReadsOfRun] = []
+        if self._fresh:
+            left = self._complete_fresh(data, rows, psns, complete)
+            if not some(left):
+                rows, psns = rows[:0], psns[:0]
+            elif not left.all():
+                rows, psns = take(rows, left), psns[left]
+        if self._complete and len(rows) and int(psns.min()) < int(self._complete[-1].end[-1]):
+            self._remember()
+        if len(rows):
+            self._place(data, rows, psns)
+        if complete:
+            self._complete = _last([*self._complete, *complete])
+
+    def _complete_fresh(self, data: Bytes, rows: Rows, psns: Int64s, complete: list[_ReadsOfRun]) -> NDArray[np.bool_]:
+        """Find the responses of Reads that all came, once and in order; the other Reads are opened.
+
+        Returns which of ``rows`` are of none of these.
+        """
+        fresh, self._fresh = self._fresh, ()
+        start = np.concatenate([one.start for one in fresh])
+        end = np.concatenate([one.end for one in fresh])
+        if some(start[1:] < end[:-1]):
+            self._open_all(fresh)
+            return np.ones(len(rows), np.bool_)
+        owners = start.searchsorted(psns, side="right") - 1
+        owners[psns >= end[owners]] = -1
+        edges = places((psns[1:] != psns[:-1] + 1) | (owners[1:] != owners[:-1])) + 1
+        firsts, behind = np.append(0, edges), np.append(edges, len(rows))
+        length, mtu = rows["length"], self.connection.path_mtu or DEFAULT_MTU
+        odd = length != mtu
+        odd[behind - 1] = False
+        odd |= rows["captured"] < length
+        odds, totals = (np.append(0, np.cumsum(one, dtype=np.int64)) for one in (odd, length))
+        of, low = owners[firsts], psns[firsts]
+        expected = np.concatenate([one.run.rows["length"][one.rows] for one in fresh])
+        good = (of >= 0) & (low == start[of]) & (low + behind - firsts == end[of])
+        good &= (odds[behind] == odds[firsts]) & (totals[behind] - totals[firsts] == expected[of])
+        good &= np.bincount(of + 1, minlength=len(start) + 1)[of + 1] == 1
+        where = np.full(len(start), -1)
+        where[of[good]] = places(good)
+        before = 0
+        for one in fresh:
+            mine = where[before : before + len(one.rows)]
+            before += len(one.rows)
+            through = mine >= 0
+            if one.run.data is not data:
+                through[:] = False
+            elif one.run.made:  # Repeated requests of it came already.
+                through &= ~among(one.rows, np.fromiter(one.run.made, np.int64))
+            good[mine[(mine >= 0) & ~through]] = False
+            if some(through):
+                at, table = one.rows[through], one.run.rows
+                first, last = firsts[mine[through]], behind[mine[through]]
+                table["first"][at], table["behind"][at] = first, last
+                table["packets"][at] += (last - first).astype(np.int32)
+                for name, of_packets, which in (
+                    ("last_frame", "frame", last - 1),
+                    ("last_time", "time", last - 1),
+                    ("offset", "payload", first),
+                    ("begins", "captured", first),
+                ):
+                    table[name][at] = rows[of_packets][which]
+                one.run.responses = rows
+                complete.append(one.part(through))
+            if not through.all():
+                self._open_all([one.part(~through)])
+        left: NDArray[np.bool_] = ~np.repeat(good, behind - firsts)
+        return left
+
+    def _open_all(self, fresh: Iterable[_ReadsOfRun]) -> None:
+        for one in fresh:
+            for index, psn in zip(one.rows.tolist(), one.start.tolist(), strict=True):
+                self.open(psn, one.run.charged(index))
+
+    def _remember(self) -> None:
+        """Make objects of those that are complete."""
+        complete, self._complete = self._complete, ()
+        reads = [*self.reads]
+        for run, *columns in complete:
+            for index, start, end in zip(*(column.tolist() for column in columns), strict=True):
+                read = _RcRead(start, end, run.charged(index))
+                read.complete = True
+                reads.append(read)
+        self.reads = _without_oldest(sorted(reads, key=_start))
+
+    def _place(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
+        """Give the Reads that are objects their data."""
         if not self.reads:
             self._unplaced(int(rows["length"].sum()))
             return
@@ -114,9 +227,7 @@ class RcReads:
                 extra = max(0, high - read.end)
                 finished = self._take(read, low, high - extra, data, rows[a : b - extra]) or finished
         if finished:
-            spare = sum(read.complete for read in self.reads) - KEPT
-            if spare > 0:
-                self.reads = [read for index, read in enumerate(self.reads) if not read.complete or index >= spare]
+            self.reads = _without_oldest(self.reads)
 
     def _unplaced(self, size: int) -> None:
         self.connection.unplaced_reads = raised(self.connection.unplaced_reads, self.sender, size)
@@ -162,6 +273,7 @@ class RcReads:
 
     def settle(self, acked: int, packets: int, grace: int) -> None:
         """Give up Reads whose responses must have been sent: something later was acknowledged."""
+        self._open_fresh()
         for read in self.reads:
             if read.complete:
                 continue
@@ -175,12 +287,43 @@ class RcReads:
     def forget(self) -> None:
         """Repetitions are no longer expected."""
         self.reads = [read for read in self.reads if not read.complete]
+        self._complete = ()
 
     def give_up(self) -> None:
+        self._open_fresh()
         for read in self.reads:
             read.operation.closed = True
-        self.reads = ()
+        self.reads = self._complete = ()
+
+    def _open_fresh(self) -> None:
+        fresh, self._fresh = self._fresh, ()
+        self._open_all(fresh)
 
 
 def _start(read: _RcRead) -> int:
     return read.start
+
+
+def _without_oldest(reads: Sequence[_RcRead]) -> Sequence[_RcRead]:
+    """Without complete ones but for the last ``KEPT``."""
+    spare = sum([read.complete for read in reads]) - KEPT
+    if spare <= 0:
+        return reads
+    kept: list[_RcRead] = []
+    for read in reads:
+        spare -= read.complete
+        if not read.complete or spare < 0:
+            kept.append(read)
+    return kept
+
+
+def _last(complete: list[_ReadsOfRun]) -> list[_ReadsOfRun]:
+    """The last ``KEPT`` of them."""
+    kept: list[_ReadsOfRun] = []
+    room = KEPT
+    for one in reversed(complete):
+        if room <= 0:
+            break
+        kept.insert(0, one if len(one.rows) <= room else one.part(slice(-room, None)))
+        room -= len(one.rows)
+    return kept

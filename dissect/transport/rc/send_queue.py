@@ -20,7 +20,8 @@ from ...layers import opcodes
 from ...serial import PSN
 from ..connection import Connection, raised
 from ..gaps import Gap
-from ..send_runs import Delivered, SendRun
+from ..operations import Delivered
+from ..send_runs import Run
 from .assembly import RequestAssembly
 from .detached import DetachedMessages
 from .missing import MissingRequests
@@ -99,12 +100,11 @@ class SendQueue:
         """The responses of the batch that is being taken."""
 
     def feed(
-        self, data: Bytes, requests: Rows, responses: Rows, seen_packets: int, runs: list[SendRun] | None = None
+        self, data: Bytes, requests: Rows, responses: Rows, seen_packets: int, runs: list[Run] | None = None
     ) -> Delivered:
         """Take the queue's packets of one batch, in capture order; give what became complete.
 
-        ``seen_packets`` counts the packets of the whole connection, this batch included.  Where ``runs`` is given,
-        plain Sends are put there and not among the rest.
+        ``seen_packets`` counts the packets of the whole connection, this batch included.  Plain ones go to ``runs``.
         """
         self.messages.columns = runs is not None
         self.packets = seen_packets
@@ -119,6 +119,7 @@ class SendQueue:
             self.connection.unplaced_reads = raised(self.connection.unplaced_reads, self.sender, int(early.sum()))
         self._settle()
         self._place_responses()
+        self.reads.settle(self.acked, seen_packets, GRACE_PACKETS)
         self._answers = None
         self.missing.moved(self.head)
         self.messages.columns = False
@@ -490,11 +491,10 @@ class SendQueue:
             self.reads.issued_again(int(psns[index]))
 
     def _settle(self) -> None:
-        """Gaps and Reads whose packets provably existed are given up after the grace period."""
+        """Gaps whose packets provably existed are given up after the grace period."""
         while self.held and self.head is not None and self.acked > self.head:
             if not self.gap_proved:
                 self.gap_proved = self.packets
             if self.packets - self.gap_proved < GRACE_PACKETS:
                 break
             self._skip_gap()
-        self.reads.settle(self.acked, self.packets, GRACE_PACKETS)

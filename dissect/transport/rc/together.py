@@ -18,7 +18,7 @@ from ...layers import opcodes
 from ...serial import PSN
 from ..acknowledgements import AnsweredBatch, PacketColumns
 from ..operations import Operation
-from ..send_runs import SendRun
+from ..send_runs import Run
 from .assembly import SEND_ONLY, WRITE_ONLY
 from .health import CONGESTION_EXPERIENCED, PAUSE
 from .link import RcLink
@@ -64,7 +64,7 @@ class _Chosen(NamedTuple):
 
 
 def feed_together(
-    data: Bytes, rows: Rows, portions: Sequence[Portion], runs: list[tuple[RcLink, SendRun]] | None
+    data: Bytes, rows: Rows, portions: Sequence[Portion], runs: list[tuple[RcLink, Run]] | None
 ) -> tuple[list[tuple[int, RcLink, Operation]], list[Portion]]:
     """As ``RcLink.feed`` and ``RcLink.settle`` of each connection on which all is in order; and the other portions."""
     if len(portions) < MANY:
@@ -142,9 +142,7 @@ class _Passing:
             for one in (requests, answers)
         )
 
-    def feed(
-        self, chosen: Sequence[int], runs: list[tuple[RcLink, SendRun]] | None
-    ) -> list[tuple[int, RcLink, Operation]]:
+    def feed(self, chosen: Sequence[int], runs: list[tuple[RcLink, Run]] | None) -> list[tuple[int, RcLink, Operation]]:
         self._note_packets(chosen)
         self._note_health(chosen)
         return self._deliver(chosen, runs)
@@ -171,7 +169,7 @@ class _Passing:
             link.forgotten = False
 
     def _deliver(
-        self, chosen: Sequence[int], runs: list[tuple[RcLink, SendRun]] | None
+        self, chosen: Sequence[int], runs: list[tuple[RcLink, Run]] | None
     ) -> list[tuple[int, RcLink, Operation]]:
         """The Operations of the requests."""
         rows, psns, sections = self._requests

@@ -41,6 +41,7 @@ def columns_from_the_first_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain, "MIN_ROWS", 1)
     monkeypatch.setattr(plain, "MIN_SHARE", ANY_SHARE)
     monkeypatch.setattr(assembly, "MIN_RUN", 1)
+    monkeypatch.setattr(assembly, "MIN_TRANSFERS", 1)
     monkeypatch.setattr(assembly, "PLAIN_SHARE", 1 << 30)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -196,6 +197,42 @@ def tables(conn: Connection) -> list[RpcTable]:
     analyzer = Analyzer()
     cuts = [len(Capture(conn.wire).frames)]
     return [analyzer.feed_table(analyzer.decoder.take(one)) for one in frame_batches(Capture(conn.wire).frames, cuts)]
+
+
+def test_transfers_are_no_objects_until_they_are_wanted() -> None:
+    conn = settled()
+    for shape in BULK:
+        shape(conn, 700)
+    (table,) = tables(conn)
+    assert table.origin is not None and table.origin.chunks is not None
+    found = table.origin.chunks.found
+    assert sum(map(len, found.runs)) == len(found) and not any(run.made for run in found.runs)
+    wanted = [
+        one.payload.whole for rpc in table for chunk in rpc.chunks for use in chunk.segments for one in use.operations
+    ]
+    assert len(wanted) == len(found) == sum(len(run.made) for run in found.runs) and all(wanted)
+    assert [*found] == [
+        one for rpc in table for chunk in rpc.chunks for use in chunk.segments for one in use.operations
+    ]
+
+
+@pytest.mark.parametrize("contents", [True, False], ids=["contents", "no contents"])
+@pytest.mark.parametrize("kind", ["read", "response", "write"])
+def test_transfers_that_are_repeated_in_a_later_batch(kind: str, contents: bool) -> None:
+    """Of more than are remembered the first, some in the middle, and the last, with their own bytes and with others."""
+    conn = settled()
+    for _ in range(12):
+        write3(conn, 500)
+        read3(conn, 500)
+    packets = conn.wire.packets
+    mine = [index for index, packet in enumerate(packets) if packet.kind == kind and packet.connection == conn.number]
+    again = [packets[index] for index in (mine[0], mine[len(mine) // 2], *mine[-9:])]
+    last = packets[-1].time
+    again = [replace(one, time=last + 1000 * at) for at, one in enumerate(again, 1)]
+    again += [replace(one, time=last + 20000, payload=b"\1" + one.payload[1:]) for one in again[-1:] if one.payload]
+    frames = Capture(conn.wire, [*packets, *again]).frames
+    compare(frame_batches(frames, [len(frames) - len(again)]), contents)
+    compare(frame_batches(frames, []), contents)
 
 
 def test_a_table_whose_rpcs_with_many_chunks_are_objects() -> None:

@@ -1,0 +1,184 @@
+"""RDMA Reads and Writes in columns: the Operation of a row is made when it is wanted.
+
+Bulk traffic is nearly all of this kind.  What is in a run is as plain as a transfer can be: with all of its packets and
+bytes in one batch, in its place in the order of events, which is the last frame of the initiator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import overload
+
+import numpy as np
+
+from ..arrays import Bytes, Int64s, Rows, places, take
+from .operations import READ, Delivered, Kind, Operation, Payload
+
+TRANSFER = np.dtype(
+    [
+        ("place", "i8"),  # in the order of events
+        ("kind", "u1"),
+        ("first_frame", "i8"),
+        ("last_frame", "i8"),
+        ("first_time", "i8"),
+        ("last_time", "i8"),
+        ("length", "i8"),
+        ("handle", "u4"),
+        ("address", "u8"),
+        ("psn", "u4"),
+        ("packets", "i4"),
+        ("first", "i4"),  # of the packets with its bytes: requests of a Write, responses of a Read
+        ("behind", "i4"),
+        ("offset", "i8"),  # of the first of its bytes, in the bytes of the batch
+        ("begins", "i4"),  # bytes from there on in one packet
+    ]
+)
+_FIELDS = (
+    "kind", "first_frame", "last_frame", "first_time", "last_time", "length", "handle", "address", "psn", "packets",
+    "first", "behind",
+)  # fmt: skip
+_KINDS = tuple(Kind)
+_READ = int(READ)
+
+
+class TransferRun:
+    """RDMA Reads and Writes of one sender in PSN order, which is the order of frames.
+
+    Once an Operation is made it is always the same object, and it, not its row, tells what became of it.
+    """
+
+    __slots__ = ("data", "made", "requests", "responses", "rows", "sender")
+
+    def __init__(
+        self, data: Bytes | None, requests: Rows | None, responses: Rows | None, rows: Rows, sender: int
+    ) -> None:
+        """PACKET rows, those with the bytes of the Writes and of the Reads among them; TRANSFER rows."""
+        self.data = data
+        self.requests, self.responses = requests, responses
+        self.rows = rows
+        self.sender = sender
+        self.made: dict[int, Operation] = {}
+        """By row."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def place(self) -> int:
+        """In the order of events, of the first."""
+        return int(self.rows["place"][0])
+
+    def operation(self, index: int) -> Operation:
+        """The Operation of a row."""
+        made = self.made.get(index)
+        return made if made is not None else self.operations((index,))[0]
+
+    charged = operation
+    """To note in it what was seen again."""
+
+    def operations(self, indices: Iterable[int]) -> list[Operation]:
+        """The Operations of some rows; of a Read without its responses as it was issued."""
+        chosen = np.fromiter(indices, np.int64) if not isinstance(indices, np.ndarray) else indices
+        part = take(self.rows, chosen)
+        known, data, sender = self.made, self.data, self.sender
+        found: list[Operation] = []
+        for index, kind, first_frame, frame, first_time, time, length, handle, address, psn, packets, a, b in zip(
+            chosen.tolist(), *(part[name].tolist() for name in _FIELDS), strict=True
+        ):
+            operation = known.get(index)
+            if operation is None:
+                carriers = self.responses if kind == _READ else self.requests
+                payload = Payload(length, length if a < b else 0)
+                if a < b and data is not None and carriers is not None:
+                    payload.stretch = data, carriers, a, b
+                operation = known[index] = Operation(
+                    _KINDS[kind],
+                    sender,
+                    first_frame,
+                    frame,
+                    first_time,
+                    time,
+                    length,
+                    payload,
+                    handle,
+                    address,
+                    psn,
+                    packets,
+                )
+            found.append(operation)
+        return found
+
+    def delivered(self, indices: Int64s | None = None) -> Delivered:
+        """All Operations, or those of some rows, with their places in the order of events."""
+        chosen = np.arange(len(self.rows)) if indices is None else indices
+        found = [*zip(self.rows["place"][chosen].tolist(), self.operations(chosen), strict=True)]
+        if indices is None:
+            self.drop()
+        return found
+
+    def drop(self) -> None:
+        """Let go of the bytes; Operations that were made keep theirs."""
+        self.data = self.requests = self.responses = None
+
+
+class TransferOperations(Sequence[Operation]):
+    """Operations of which most are rows of runs, as they are asked for."""
+
+    def __init__(self, runs: Sequence[TransferRun], objects: Sequence[Operation], run: Int64s, row: Int64s) -> None:
+        """``run``: of each the index of its run, -1 where it is an object; ``row``: the index there."""
+        self.runs, self.objects = runs, objects
+        self.run, self.row = run, row
+
+    def __len__(self) -> int:
+        return len(self.run)
+
+    @overload
+    def __getitem__(self, index: int) -> Operation: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Operation]: ...
+
+    def __getitem__(self, index: int | slice) -> Operation | list[Operation]:
+        if isinstance(index, slice):
+            return [self[one] for one in range(len(self))[index]]
+        run, row = int(self.run[index]), int(self.row[index])
+        return self.objects[row] if run < 0 else self.runs[run].operation(row)
+
+    def chosen(self, indices: Int64s) -> TransferOperations:
+        """Some of them."""
+        return TransferOperations(self.runs, self.objects, self.run[indices], self.row[indices])
+
+    @property
+    def single(self) -> list[Operation]:
+        """Those that are in no run."""
+        return [self.objects[row] for row in self.row[self.run < 0].tolist()]
+
+    def others_of(self, run: int) -> Int64s:
+        """The rows of a run that are none of them."""
+        other = np.ones(len(self.runs[run]), np.bool_)
+        other[self.row[self.run == run]] = False
+        return places(other)
+
+    def apart(self) -> TransferOperations:
+        """Without Operations that are none of them."""
+        kept = [TransferRun(one.data, one.requests, one.responses, one.rows, one.sender) for one in self.runs]
+        for run, row in self._made():
+            kept[run].made[row] = self.runs[run].made[row]
+        single = self.run < 0
+        rows = self.row.copy()
+        rows[single] = np.arange(np.count_nonzero(single))
+        return TransferOperations(kept, self.single, self.run, rows)
+
+    def drop(self) -> None:
+        """Let go of the bytes; of the runs all that is wanted of other rows has to be made by now."""
+        for one in self.runs:
+            one.drop()
+        for run, row in self._made():
+            self.runs[run].made[row].payload.drop()
+        for operation in self.single:
+            operation.payload.drop()
+
+    def _made(self) -> list[tuple[int, int]]:
+        """Run and row of those that are objects by now."""
+        busy = [number for number, run in enumerate(self.runs) if run.made]
+        return [(run, row) for run in busy for row in self.row[self.run == run].tolist() if row in self.runs[run].made]
