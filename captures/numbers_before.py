@@ -13,6 +13,8 @@ class NumbersBefore:
     frames: int = 0
     connections: int = 0
     rpcs: int = 0
+    files: int = 0
+    """Of NFS; a pass numbers its own from 1."""
     first_time: int | None = None
     """Nanoseconds since the Unix epoch, of the first frame of all captures; None: of that of this one."""
     names: Mapping[str, str] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from rdmascope.captures import CaptureError, Follow
 from rdmascope.captures.data_set_folder import is_data_set
-from rdmascope.dissect.measure.selection import CaptureExtent, FrameRange, unknown_frames
+from rdmascope.dissect.measure.selection import CaptureExtent, FrameRange, unknown_frames, unknown_rpcs
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
@@ -17,6 +17,8 @@ from .reading import Reading
 
 if TYPE_CHECKING:
     from rdmascope.captures.condition import ChosenRpcs, Condition
+    from rdmascope.captures.extract.choice import Choice
+    from rdmascope.captures.extract.cut import Extracted
     from rdmascope.captures.fleet.captures_behind import CaptureBehind, CapturesBehind
     from rdmascope.captures.session import Session
     from rdmascope.captures.tcp_export import Exported
@@ -126,6 +128,35 @@ class GivenCaptures:
         from rdmascope.captures.data_set_session import open_saved_session
 
         return open_saved_session(self.files[0])
+
+    def extract(self, output: Path, choice: Choice, snaplen: int = 0, anonymize: bool = False) -> Extracted:
+        """Write what is chosen of all of them into one capture; ``check`` says what was wrong with some."""
+        from rdmascope.captures.condition import ChosenRpcs
+        from rdmascope.captures.extract.choice import Choice
+        from rdmascope.captures.extract.cut import ExtractSource, extract, extract_of_each
+
+        if self.behind is None:
+            (one,) = self
+            return extract(one.reading, output, choice, snaplen, anonymize)
+        meant = choice.condition
+        if meant is not None and not isinstance(meant, ChosenRpcs):
+            meant = meant.chosen_rpcs(self.session())
+        self.refuse(unknown_rpcs(choice.rpcs, range(1, self.behind.rpcs + 1), self.behind.rpcs))
+        numbers = choice.rpcs if meant is None else choice.rpcs | meant.numbers
+        sources = []
+        for one in self:
+            assert one.behind is not None
+            part = Choice(
+                None,
+                frozenset(filter(one.behind.has_rpc, numbers)),
+                frozenset(filter(one.behind.has_connection, choice.connections)),
+                frozenset(filter(one.behind.has_frame, choice.frames)),
+            )
+            if part.rpcs or part.connections or part.frames:
+                sources.append(ExtractSource(one.reading, part, one.behind.entry.host))
+        if not sources:
+            self.refuse("nothing was chosen")
+        return extract_of_each(sources, output, snaplen, anonymize, self.ended)
 
     def export_tcp(
         self,

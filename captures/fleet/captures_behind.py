@@ -45,6 +45,16 @@ class CaptureBehind:
         """Numbers of the first and the last."""
         return self.before.frames + 1, self.before.frames + self.entry.frames
 
+    def highest(self, noun: str) -> int:
+        """The highest number of its rows of a table."""
+        before, own = self.before, self.entry
+        return {
+            "packets": before.frames + own.frames,
+            "rpcs": before.rpcs + own.rpcs,
+            "connections": before.connections + own.connections,
+            "files": before.files + own.files,
+        }[noun]
+
     def has_frame(self, number: int) -> bool:
         return self.before.frames < number <= self.before.frames + self.entry.frames
 
@@ -73,8 +83,17 @@ class CapturesBehind:
         self.captures: list[CaptureBehind] = []
         for entry in numbering.entries:
             offsets = numbering.offsets[entry.capture]
-            before = NumbersBefore(offsets["frames"], offsets["connections"], offsets["rpcs"], first_time, names)
+            before = NumbersBefore(
+                offsets["frames"], offsets["connections"], offsets["rpcs"], offsets["files"], first_time, names
+            )
             self.captures.append(CaptureBehind(entry, before))
+
+    def holding(self, noun: str, number: int) -> CaptureBehind:
+        """The capture that has something of this number of its table; raises CaptureError where none has."""
+        for one in self.captures:
+            if number <= one.highest(noun):
+                return one
+        raise CaptureError(f"{self.path}: no {noun.removesuffix('s')} {number}")
 
     @property
     def frames(self) -> int:

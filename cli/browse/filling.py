@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from rdmascope.captures import CaptureError
 from rdmascope.captures.browsed_columns import LATER, first_columns
 from rdmascope.captures.formats.streams import Limits
 from rdmascope.captures.numbers_before import NumbersBefore
@@ -15,6 +16,9 @@ from rdmascope.captures.table_pass import needs_contents, table_batches
 from rdmascope.dissect.records.table import Columns, TableBuilder, Wanted, joined
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
+
+if TYPE_CHECKING:
+    from rdmascope.captures.fleet.captures_behind import CaptureBehind
 
 FIRST_PART, LAST_PART = 0.4, 2.0
 """Seconds for which rows are gathered before they are sent: more and more.  Before the first nothing takes them in."""
@@ -34,14 +38,33 @@ class BrowsedCapture(NamedTuple):
     options: Options
     frames_before: int | None = None
     """Of a live capture: how many frames are kept no more; None where it is not live."""
+    data_set: str = ""
+    """The path: its tables are read, and the captures behind it where something is looked at."""
+    behind: CaptureBehind | None = None
+    """One of those."""
+
+    def holding(self, noun: str, number: int) -> BrowsedCapture:
+        """Of a data set the capture that has a noun with this number; else itself.  CaptureError: it cannot be read."""
+        if not self.data_set:
+            return self
+        from rdmascope.captures.fleet.captures_behind import CapturesBehind
+
+        one = CapturesBehind(self.data_set).holding(noun, number)
+        if problem := one.problem():
+            raise CaptureError(problem)
+        return BrowsedCapture(one.paths, one.options, behind=one)
 
     def session(self, options: Options | None = None, progress: Progress | None = None, ahead: bool = False) -> Session:
         """A pass over it; ``ahead``: a second process may decode for it, which is faster and takes more memory."""
+        if self.data_set:
+            from rdmascope.captures.data_set_session import open_saved_session
+
+            return open_saved_session(self.data_set)
         return Session(
             self.paths,
             options or self.options,
             progress=progress,
-            before=NumbersBefore(frames=self.frames_before or 0),
+            before=NumbersBefore(frames=self.frames_before or 0) if self.behind is None else self.behind.before,
             jobs=None if ahead else 1,
             limits=Limits(bytes=FIRST_BATCH if ahead else BATCH),
         )
@@ -126,6 +149,9 @@ def fill(
 
     ``later``: only these of ``LATER``, of rpcs that are there, and all of the connections.
     """
+    if capture.data_set:
+        yield from _filled(capture, tables)
+        return
     wanted: Wanted = {name: first_columns(name) for name in tables}
     purposes = dict.fromkeys(tables, ADDED)
     if later:
@@ -154,3 +180,18 @@ def fill(
     if not damage and not session.analyzer.frames:
         session.check()
     yield ReadToEnd(session.analyzer.frames, damage, tuple(session.remarks()))
+
+
+def _filled(capture: BrowsedCapture, tables: Sequence[str]) -> Iterator[TablePart | ReadProgress | ReadToEnd | None]:
+    """The same of a data set, whose rows have all columns at once."""
+    from rdmascope.captures.browsed_data_set import stored_rows
+
+    session = capture.session()
+    frames = session.analyzer.frames
+    gathered = RowsToSend(dict.fromkeys(tables, ADDED))
+    for name, columns in stored_rows(capture.data_set, tables):
+        gathered.add(name, columns)
+        yield from gathered.take() if gathered.due else (None,)
+    yield from gathered.take(ended=True)
+    yield ReadProgress(frames, frames, frames, session.first_time)
+    yield ReadToEnd(frames, "" if session.damage is None else str(session.damage), tuple(session.remarks()))

@@ -50,8 +50,10 @@ class LookedAt:
     ) -> Iterator[Details | None]:
         """The tree and the bytes of an RPC, and then its ladder, too."""
         number = wanted.number
+        capture = capture.holding("rpcs", number)
         if number not in self.rpcs:
-            yield from self._find(capture, {wanted, *around[:KEPT]}, number)
+            near = [one for one in around[:KEPT] if capture.behind is None or capture.behind.has_rpc(one.number)]
+            yield from self._find(capture, {wanted, *near}, number)
         rpc = self.rpcs.get(number)
         if rpc is None or self.session is None:
             gone = TreeNode(Text("its packets are kept no more", "yellow"))
@@ -112,6 +114,7 @@ def frame_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[
 
     from ..views.frame import frame_tree
 
+    capture = capture.holding("packets", number)
     session = capture.session()
     found = find_frame(session, number)
     if found is None:
@@ -135,11 +138,20 @@ def written(capture: BrowsedCapture, output: str, rpcs: frozenset[int], where: s
     from rdmascope.captures.condition import Condition
     from rdmascope.captures.extract.choice import Choice
     from rdmascope.captures.extract.cut import extract
+    from rdmascope.dissect.rpcrdma.analyzer import Options
     from rdmascope.dissect.units import plural, size
 
+    from ..each_capture import GivenCaptures
+
     condition = None if rpcs else Condition([where or "true"])
+    choice = Choice(condition, rpcs)
     try:
-        done = extract(capture.session, Path(output), Choice(condition, rpcs))
+        if capture.data_set:
+            given = GivenCaptures((capture.data_set,), Options())
+            done = given.extract(Path(output), choice)
+            given.check()
+        else:
+            done = extract(capture.session, Path(output), choice)
     finally:
         if condition is not None:
             condition.close()
@@ -150,10 +162,16 @@ def exported(capture: BrowsedCapture, output: str, where: str) -> Iterator[str |
     """Write RPCs as NFS over TCP, for Wireshark; gives the path."""
     from rdmascope.captures.condition import Condition
     from rdmascope.captures.tcp_export import export_tcp
+    from rdmascope.dissect.rpcrdma.analyzer import Options
+
+    from ..each_capture import GivenCaptures
 
     condition = Condition([where]) if where else None
     try:
-        export_tcp(capture.session(), Path(output), condition=condition)
+        if capture.data_set:
+            GivenCaptures((capture.data_set,), Options()).export_tcp(Path(output), condition=condition)
+        else:
+            export_tcp(capture.session(), Path(output), condition=condition)
     finally:
         if condition is not None:
             condition.close()

@@ -18,7 +18,7 @@ from rdmascope.dissect.records.table import TableBuilder
 from rdmascope.dissect.records.tables import TABLES
 
 from ..views.diagnosis import counted, statement_view
-from .filling import ADDED, COMPLETING, BrowsedCapture, RowsToSend, TablePart
+from .filling import ADDED, COMPLETING, BrowsedCapture, RowsToSend, TablePart, fill
 from .nodes import TreeNode, nodes_of
 
 STATEMENT_WIDTH = 76
@@ -38,6 +38,10 @@ def diagnosed(capture: BrowsedCapture) -> Iterator[Diagnosed]:
 
 def judged(capture: BrowsedCapture) -> Iterator[TablePart | Diagnosed | None]:
     """In one pass the findings, the columns of RPCs that take a table of the files, and the diagnosis."""
+    if capture.data_set:
+        yield from (part for part in fill(capture, ("findings",)) if isinstance(part, TablePart))
+        yield from diagnosed(capture)
+        return
     session = capture.session(replace(capture.options, contents=True))
     facts = FactsPass(session)
     assert facts.auditor is not None and facts.files is not None

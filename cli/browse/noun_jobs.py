@@ -21,6 +21,7 @@ from .nodes import Details, nodes_of
 
 def connection_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[Details | None]:
     """What its ends agreed on, what they sent, and how the transport did; nothing where it was evicted."""
+    capture = capture.holding("connections", number)
     session = capture.session()
     gathered = Gathered()
     for table in session.tables():
@@ -39,6 +40,8 @@ def connection_details(capture: BrowsedCapture, number: int, width: int) -> Iter
 
 def file_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[Details | None]:
     """Its line of ``files``, what there is to remark, and its earlier names."""
+    capture = capture.holding("files", number)
+    before = 0 if capture.behind is None else capture.behind.before.files
     session = capture.session()
     files = FileTable(session.mounts)
     for table in session.tables():
@@ -47,7 +50,7 @@ def file_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[D
         del table
         yield None
     for file in files:
-        if file.number == number:
+        if before + file.number == number:
             parts: tuple[RenderableType, ...] = (
                 file_views.grid(files, [file], width),
                 *file_views.notes(files, file),

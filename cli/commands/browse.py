@@ -11,6 +11,7 @@ from rdmascope.captures.merge import open_captures
 from ..browse.feed import BrowseFeed
 from ..browse.filling import BrowsedCapture
 from ..browse.terminal import need_terminal, walk
+from ..each_capture import GivenCaptures
 from ..reading import analyzer_options, no_jobs_option, packets_argument, recognition_options
 
 if TYPE_CHECKING:
@@ -42,9 +43,12 @@ def command(ctx: click.Context, files: tuple[str, ...], where: str, ports: tuple
     if "-" in files:
         raise click.UsageError("standard input is the keyboard: browse takes files", ctx)
     need_terminal("rdmascope report and rpcs do")
-    with open_captures(files):  # What cannot be read is said here.
-        pass
-    feed = BrowseFeed(BrowsedCapture(files, analyzer_options(ports, force)))
+    options = analyzer_options(ports, force)
+    data_set = GivenCaptures(files, options).behind  # What cannot be read is said here.
+    if data_set is None:
+        with open_captures(files):
+            pass
+    feed = BrowseFeed(BrowsedCapture(files, options, data_set="" if data_set is None else files[0]))
 
     def make() -> BrowseApp:
         from ..browse.app import BrowseApp

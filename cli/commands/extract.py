@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from rdmascope.captures.extract.choice import Choice, places_of_findings
-from rdmascope.captures.extract.cut import Extracted, ExtractSource, extract, extract_of_each, extract_record
+from rdmascope.captures.extract.cut import extract_record
 from rdmascope.captures.output import check_outputs
 from rdmascope.captures.rereadable import rereadable
 from rdmascope.captures.session import Session
-from rdmascope.dissect.measure.selection import unknown_rpcs
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import plural, size
 
@@ -110,7 +109,7 @@ def command(
             chosen, frames = chosen | found.rpcs, frozenset(found.frames)
             connections |= found.connections
         choice = Choice(condition, chosen, connections, frames)
-        extracted = extract_each(given, output, choice, snaplen or 0, anonymize)
+        extracted = given.extract(output, choice, snaplen or 0, anonymize)
     if as_json:
         print_json(extract_record(str(output), extracted))
     else:
@@ -119,34 +118,3 @@ def command(
             complain(f"{plural(extracted.left_out, 'frame')} left out: their headers are not understood")
         say(f"{output}: {rpcs_of} in {plural(extracted.frames, 'frame')}, {size(extracted.bytes)}")
     given.check()
-
-
-def extract_each(
-    given: GivenCaptures, output: Path, choice: Choice, snaplen: int = 0, anonymize: bool = False
-) -> Extracted:
-    """Write what is chosen of a capture, or of those of a data set, what is wrong with some of which ``given`` has."""
-    from rdmascope.captures.condition import ChosenRpcs
-
-    if given.behind is None:
-        (one,) = given
-        return extract(one.reading, output, choice, snaplen, anonymize)
-    meant = choice.condition
-    if meant is not None and not isinstance(meant, ChosenRpcs):
-        meant = meant.chosen_rpcs(given.session())
-    given.refuse(unknown_rpcs(choice.rpcs, range(1, given.behind.rpcs + 1), given.behind.rpcs))
-    sources = []
-    for one in given:
-        assert one.behind is not None
-        behind = one.behind
-        numbers = choice.rpcs if meant is None else choice.rpcs | meant.numbers
-        part = Choice(
-            None,
-            frozenset(filter(behind.has_rpc, numbers)),
-            frozenset(filter(behind.has_connection, choice.connections)),
-            frozenset(filter(behind.has_frame, choice.frames)),
-        )
-        if part.rpcs or part.connections or part.frames:
-            sources.append(ExtractSource(one.reading, part, behind.entry.host))
-    if not sources:
-        given.refuse("nothing was chosen")
-    return extract_of_each(sources, output, snaplen, anonymize, given.ended)

@@ -223,14 +223,13 @@ def _write(files: tuple[str, ...], output: str, options: Options, condition: Con
     from rdmascope.captures.condition import Condition
     from rdmascope.captures.extract.choice import Choice
 
-    from .extract import extract_each
-
     check_outputs([output], files)
     chosen = Condition(["true"]) if condition is None else condition
     try:
         with rereadable(files) as paths:
             given = GivenCaptures(files, options, paths)
-            extract_each(given, Path(output), Choice(chosen))
+            given.extract(Path(output), Choice(chosen))
+        given.check()
     finally:
         if condition is None:
             chosen.close()

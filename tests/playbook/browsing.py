@@ -11,6 +11,7 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from rdmascope.captures.browsed_columns import LATER
+from rdmascope.captures.data_set_folder import is_data_set
 from rdmascope.cli.browse.app import BrowseApp
 from rdmascope.cli.browse.feed import BrowseFeed
 from rdmascope.cli.browse.filling import BrowsedCapture
@@ -70,7 +71,9 @@ async def browsing(
     path: Path | str, size: tuple[int, int] = (160, 50), where: str = "", whole: bool = True
 ) -> AsyncIterator[Browsing]:
     """``whole``: once the capture was read, and judged."""
-    with closing(BrowseFeed(BrowsedCapture((str(path),), analyzer_options((), None)))) as feed:
+    data_set = str(path) if is_data_set(str(path)) else ""
+    captured = BrowsedCapture((str(path),), analyzer_options((), None), data_set=data_set)
+    with closing(BrowseFeed(captured)) as feed:
         app = BrowseApp(feed, where)
         async with app.run_test(size=size) as pilot:
             found = Browsing(app, pilot)

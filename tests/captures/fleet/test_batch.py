@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from playbook.commands import PROGRAM, objects, run
+from playbook.fleets import halves
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.data_set import ManifestEntry, entries
 from rdmascope.captures.data_set_session import open_saved_session
@@ -163,22 +164,14 @@ def test_rotated_files_are_one_capture_that_may_grow(tmp_path: Path) -> None:
     whole = tmp_path / "whole.pcap"
     subprocess.run(["zstd", "-dqf", str(sample("rxe-nfs-all")), "-o", str(whole)], check=True)
     data = whole.read_bytes()
-    parts = _halves(data)
+    parts = halves(data)
     (folder / "x.pcap").write_bytes(parts[0])
     analysed(tmp_path / "fleet", data_set)
-    (folder / "x.pcap1").write_bytes(data[:24] + parts[1])
+    (folder / "x.pcap1").write_bytes(parts[1])
     last = analysed(tmp_path / "fleet", data_set)
     assert (last["captures"], last["known"]) == (1, 0)
     assert len([one for one in entries(str(data_set)) if not one.problem]) == 1
     assert counted(data_set) == {"web1": len(objects("rpcs", str(whole)))}
-
-
-def _halves(data: bytes) -> tuple[bytes, bytes]:
-    """A pcap, divided between two of its frames."""
-    at = 24
-    while at < len(data) // 2:
-        at += 16 + int.from_bytes(data[at + 8 : at + 12], "little")
-    return data[:at], data[at:]
 
 
 def _children(pid: int) -> list[int]:

@@ -8,71 +8,26 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import pytest
 
-from playbook.commands import objects, run, unpacked
-from playbook.samples import MANIFEST, SAMPLES
-from rdmascope.captures.fleet.analysis import analyse
-from rdmascope.captures.fleet.captures_behind import CapturesBehind
-from rdmascope.captures.fleet.units import units
+from playbook.commands import objects, run
+from playbook.fleets import Before, Fleet, make_fleet
 from rdmascope.captures.open import open_capture
 from rdmascope.cli.main import main
-from rdmascope.dissect.rpcrdma.analyzer import Options
 
 needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 Records = list[dict[str, Any]]
 
 
-class Before(NamedTuple):
-    """Numbers before those of a capture."""
-
-    frames: int
-    rpcs: int
-    connections: int
-
-
-class Fleet(NamedTuple):
-    """Captures, one of them of two files, and their data set."""
-
-    data_set: str
-    captures: list[tuple[str, tuple[str, ...], Before]]
-    """Host, files and what is before, in the order of numbers."""
-
-    def of(self, host: str) -> tuple[tuple[str, ...], Before]:
-        return next((paths, before) for name, paths, before in self.captures if name == host)
-
-
-def halves(data: bytes) -> tuple[bytes, bytes]:
-    """A pcap, divided between two of its frames."""
-    at = 24
-    while at < len(data) // 2:
-        at += 16 + int.from_bytes(data[at + 8 : at + 12], "little")
-    return data[:at], data[:24] + data[at:]
-
-
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
-    folder = tmp_path_factory.mktemp("fleet")
-    for host in ("web1", "web2", "db"):
-        (folder / "captures" / host).mkdir(parents=True)
-    shutil.copy(SAMPLES / MANIFEST["longcall-rxe"]["file"], folder / "captures" / "web1")
-    shutil.copy(SAMPLES / MANIFEST["loss-siw"]["file"], folder / "captures" / "web2")
-    rotated = halves(unpacked(str(SAMPLES / MANIFEST["nconnect-rxe"]["file"])))
-    for name, data in zip(("x.pcap", "x.pcap1"), rotated, strict=True):
-        (folder / "captures" / "db" / name).write_bytes(data)
-    data_set = str(folder / "set")
-    for unit in units([str(folder / "captures")]):
-        assert not analyse(unit, data_set, Options()).problem
-    found = [
-        (one.entry.host, one.paths, Before(one.before.frames, one.before.rpcs, one.before.connections))
-        for one in CapturesBehind(data_set).captures
-    ]
-    assert [(host, len(paths)) for host, paths, _ in found] == [("web1", 1), ("db", 2), ("web2", 1)]
-    assert all(before.frames and before.rpcs and before.connections for _, _, before in found[1:])
-    return Fleet(data_set, found)
+    found = make_fleet(tmp_path_factory.mktemp("fleet"))
+    assert [(host, len(paths)) for host, paths, _ in found.captures] == [("web1", 1), ("db", 2), ("web2", 1)]
+    assert all(before.frames and before.rpcs and before.connections for _, _, before in found.captures[1:])
+    return found
 
 
 NUMBERS = {"rpc": "rpcs", "connection": "connections", "frame": "frames", "number": "rpcs"}
