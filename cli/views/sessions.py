@@ -14,9 +14,9 @@ from rdmascope.dissect.measure.nfs_state import HeldState, NfsClient, NfsSession
 from rdmascope.dissect.measure.nfs_state_history import NO_REPLY, NfsStateHistory
 from rdmascope.dissect.measure.nfs_waits import DELAY, NO_CREDIT, NO_SLOT, RECALL, waits
 from rdmascope.dissect.measure.pnfs import DataServers, DataTraffic
+from rdmascope.dissect.onc.hashes import handle_hash
 from rdmascope.dissect.onc.names import procedure_label
 from rdmascope.dissect.onc.shapes.rfc8881 import SEQ4_STATUS
-from rdmascope.dissect.onc.summary import handle_hash
 from rdmascope.dissect.units import count, duration, plural, size
 
 from .tables import Cell, Grid, heading

@@ -17,8 +17,8 @@ from ..arrays import take
 from ..intervals import IntervalSet
 from ..onc import file_events as onc
 from ..onc.file_operations import DIRECTORY, UNSTABLE, FileOperation
+from ..onc.hashes import handle_hash
 from ..onc.programs import MOUNT, NFS
-from ..onc.summary import handle_hash
 from ..percentiles import Distribution, Samples
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
 from ..rpcrdma.rpc_table import RpcTable

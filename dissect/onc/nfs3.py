@@ -15,6 +15,7 @@ from .xdr import Skip, as_skip, opaque, opaque_at, word
 
 # 2.6
 SIZE_IN_FATTR = place_of(rfc1813.FATTR3, "size")
+UID_IN_FATTR = place_of(rfc1813.FATTR3, "uid")
 PRE_OP_ATTR = steps_to(rfc1813.WCC_DATA, "after")
 POST_OP_ATTR = as_skip(skip_of(rfc1813.POST_OP_ATTR))
 WCC_DATA = as_skip(skip_of(rfc1813.WCC_DATA))
@@ -22,7 +23,7 @@ POST_OP_FH = as_skip(skip_of(rfc1813.POST_OP_FH3))
 MODE_TO_GID = steps_to(rfc1813.SATTR3, "size")
 """What stands before the size in sattr3."""
 
-GETATTR, SETATTR, LOOKUP, READLINK, READ, WRITE = 1, 2, 3, 5, 6, 7
+GETATTR, SETATTR, LOOKUP, ACCESS, READLINK, READ, WRITE = 1, 2, 3, 4, 5, 6, 7
 CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK = 8, 9, 10, 11, 12, 13, 14, 15
 READDIR, READDIRPLUS, COMMIT = 16, 17, 21
 

@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-from binascii import crc_hqx
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from struct import error as StructError
-from zlib import crc32
+from typing import Any
 
 from ..layers.oncrpc_codes import GSS_PROCEDURE_NAMES, RPCSEC_GSS_DATA
 from . import nfs3
 from .compound import OPERATION_NAMES, compound_call, compound_reply, operation_names
+from .hashes import handle_hash, stateid_hash
 from .programs import NFS, NFS_CALLBACK, procedure_name, program_name
 from .rpc_header import GssCredential, call_head, call_header, message_type, reply_header
-from .shapes.decode import SparseBytes, decode
-from .shapes.flat import MAX_NODES, decoded_values, flat_fields, result_nodes
+from .shapes.decode import Node, SparseBytes, decode
+from .shapes.flat import MAX_NODES, field_of, flat_nodes, node_value, result_nodes
 from .shapes.learned import Layouts
 from .shapes.nfs4 import CB_COMPOUND4ARGS, COMPOUND4ARGS, COMPOUND4RES
+from .shapes.nfs4_types import CLIENTID4
+from .shapes.rfc7530 import ACCESS4
+from .shapes.types import XdrList, XdrType
 from .status import nfs4_status, reply_status
 from .statuses import OK
-from .xdr import Data, Malformed, hyper, opaque, opaque_at, word
-
-MAX_NAME = 255
-"""Characters of a file name that are shown."""
-
-_STABLE = {0: "UNSTABLE", 1: "DATA_SYNC", 2: "FILE_SYNC"}
-
-
-def handle_hash(handle: bytes | memoryview) -> int:
-    """The number that tshark prints for a file handle: its CRC-32."""
-    return crc32(handle)
-
-
-_REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
-"""Bytes with their bits in the other order."""
-
-
-def stateid_hash(stateid: bytes) -> int:
-    """The number that tshark prints for a stateid of 16 bytes: its CRC-16 as in X.25, the lowest bits first."""
-    return int(f"{crc_hqx(stateid.translate(_REVERSED), 0xFFFF):016b}"[::-1], 2) ^ 0xFFFF
+from .summary_others import other_call_words, other_reply_words
+from .summary_words import (
+    allowed_words,
+    attribute_words,
+    check_words,
+    create_words,
+    length_words,
+    printable_name,
+    stable_word,
+    type_word,
+)
+from .xdr import Data, Malformed, hyper, opaque, opaque_at, word, words2
 
 
 def call_summary(
@@ -70,7 +65,7 @@ def call_summary(
     elif program == NFS and version == 3:
         detail = call3_words(procedure, body, memoryview(data)[:end], path)
     else:
-        detail = path_words(path)
+        detail = other_call_words(program, version, procedure, memoryview(data)[body:end], path)
     return f"{title(program, version, procedure, minor)} Call{detail}"
 
 
@@ -84,10 +79,11 @@ def reply_summary(
     chunk_lengths: Sequence[int] = (),
     minor_version: int | None = None,
     gss: GssCredential | None = None,
+    arguments: memoryview | None = None,
 ) -> str:
     """'NFS V4.2 COMPOUND Reply SEQUENCE | PUTFH | READ NFS4_OK'; '' where the bytes hold no reply.
 
-    Program, version, procedure, ``minor_version`` and ``gss`` are the call's; ``chunk_lengths`` what the
+    Program, version, procedure, ``minor_version``, ``gss`` and ``arguments`` are the call's; ``chunk_lengths`` what the
     Write chunks returned, as in ``compound_reply``.
     """
     header = reply_header(data, start, end, gss)
@@ -104,8 +100,9 @@ def reply_summary(
     if status is not None and status[0] != OK:
         return f"{known} {'Error: ' if status[1] else ''}{status[0]}"
     if program == NFS and version == 3:
-        return known + reply3_words(procedure, memoryview(data)[:end], header.body + 4)
-    return known
+        asked = asked_rights(arguments) if procedure == nfs3.ACCESS and arguments is not None else None
+        return known + reply3_words(procedure, memoryview(data)[:end], header.body + 4, asked)
+    return known + other_reply_words(program, version, procedure, memoryview(data)[header.body : end])
 
 
 def message_summary(data: Data, start: int, end: int) -> str:
@@ -154,16 +151,24 @@ def given_words(results: memoryview) -> str:
     layout = GIVEN.of(results, 0)
     if layout is None:
         GIVEN.learn(results, 0)
-        data = SparseBytes([(0, results)], len(results))
-        values = decoded_values(COMPOUND4RES, True, data, 0)
+        values = _decoded(COMPOUND4RES, results, _given_nodes)
     else:
-        values = {name: bytes(results[slice(*place)]) for name, place in layout.places.items()}
+        values = {name: field_of(name, results[slice(*place)]) for name, place in layout.places.items()}
     words = ""
     if values.get("object"):
         words += f" FH: {handle_hash(values['object']):#010x}"
     if values.get("stateid"):
         words += f" StateID: {stateid_hash(values['stateid']):#06x}"
+    if "supported" in values and "access" in values:
+        words += allowed_words(values["supported"], values["access"])
+    if "client" in values:
+        words += client_words(values["client"])
     return words and f",{words}"
+
+
+def _decoded(type: XdrType, view: memoryview, nodes: Callable[[Node], dict[str, Node]]) -> dict[str, Any]:
+    root = decode(type, "", SparseBytes([(0, view)], len(view)), 0, len(view), MAX_NODES).root
+    return {name: node_value(node) for name, node in nodes(root).items()}
 
 
 def compound_status(status: int) -> str:
@@ -184,28 +189,62 @@ def _name(view: memoryview, at: int) -> str:
     return printable_name(view[at + 4 : at + 4 + word(view, at)[0]])
 
 
-def printable_name(raw: memoryview | bytes) -> str:
-    """The first characters of a file name."""
-    text = bytes(raw[: 4 * MAX_NAME]).decode("utf-8", "backslashreplace")[:MAX_NAME]
-    return text if text.isprintable() else "".join(one if one.isprintable() else "?" for one in text)
+_FIELDS = (
+    "handle", "name", "newname", "access", "stateid", "offset", "count", "to_stateid", "to_offset", "client",
+)  # fmt: skip
 
 
-def stable_word(stable: int) -> str:
-    """'FILE_SYNC'."""
-    return _STABLE.get(stable) or f"stable {stable}"
+def _info_nodes(arguments: Node) -> dict[str, Node]:
+    """Of a COMPOUND's arguments, by ``_FIELDS``."""
+    found = _with_client(flat_nodes(arguments), arguments)
+    for node in arguments.walk():
+        name = _BY_NAME.get(node.name) or ("access" if node.type is ACCESS4 else "")
+        if name and node_value(node) is not None:
+            found.setdefault(name, node)
+    if "newname" in found and found.get("name") is found["newname"]:
+        del found["name"]  # LINK: in another directory than what the handle is of.
+    return found
 
 
-_FIELDS = ("handle", "name", "stateid", "offset", "count")
-GIVEN = Layouts(COMPOUND4RES, ("object", "stateid"), MAX_NODES, result_nodes)
-"""Where the handles and stateids stand that a COMPOUND's results give."""
+_BY_NAME = {
+    "newname": "newname",  # RENAME, LINK
+    "ca_dst_stateid": "to_stateid",  # COPY, CLONE
+    "cl_dst_stateid": "to_stateid",
+    "ca_dst_offset": "to_offset",
+    "cl_dst_offset": "to_offset",
+}
+
+
+def _with_client(found: dict[str, Node], compound: Node) -> dict[str, Node]:
+    """With the client ID that an operation itself has: those of owners say little."""
+    found.pop("client", None)
+    for operation in compound.children[-1].children if compound.children else ():
+        for node in operation.children:
+            if node.type is CLIENTID4 and node_value(node) is not None:
+                found.setdefault("client", node)
+    return found
+
+
+def _given_nodes(results: Node) -> dict[str, Node]:
+    """Of a COMPOUND's results: what they give to the client."""
+    found = _with_client(result_nodes(results), results)
+    for node in results.walk(lambda node: not isinstance(node.type, XdrList)):
+        if node.type is ACCESS4 and node_value(node) is not None:
+            found.setdefault(node.name, node)
+    return found
+
+
+GIVEN = Layouts(COMPOUND4RES, ("object", "stateid", "supported", "access", "client"), MAX_NODES, _given_nodes)
+"""Where the handles, stateids, rights and client IDs stand that a COMPOUND's results give."""
 _GIVING = frozenset(
     number
     for number, name in OPERATION_NAMES.items()
     if name in ("GETFH", "OPEN", "OPEN_CONFIRM", "OPEN_DOWNGRADE", "LOCK", "LOCKU", "LAYOUTGET", "COPY_NOTIFY")
+    or name in ("ACCESS", "EXCHANGE_ID", "SETCLIENTID")
 )
 _LAYOUTS = {
-    False: Layouts(COMPOUND4ARGS, _FIELDS, MAX_NODES),
-    True: Layouts(CB_COMPOUND4ARGS, _FIELDS, MAX_NODES),
+    False: Layouts(COMPOUND4ARGS, _FIELDS, MAX_NODES, _info_nodes),
+    True: Layouts(CB_COMPOUND4ARGS, _FIELDS, MAX_NODES, _info_nodes),
 }
 """By whether it is a callback."""
 
@@ -221,29 +260,39 @@ def path_words(path: str | None, before: str = ",") -> str:
 
 
 def call4_words(body: memoryview, callback: bool, path: str | None = None) -> str:
-    """The first handle, name, offset and length of a COMPOUND's operations."""
+    """The first handle, name, offset and length of a COMPOUND's operations, and what else they are about."""
     layouts = call_layouts(callback)
     layout = layouts.of(body, 0)
     if layout is None:
         layouts.learn(body, 0)
-        return _call4_decoded(body, callback, path)
-    places = layout.places
-    handle = body[slice(*places["handle"])] if "handle" in places else None
-    detail = _named(handle, body[slice(*places["name"])] if "name" in places else None, path)
-    if "stateid" in places:
-        detail += _stateid_words(bytes(body[slice(*places["stateid"])]), detail)
-    if "offset" in places:
-        detail += f" Offset: {_number(body, places['offset'])}"
-        detail += f" Len: {_number(body, places['count'])}" if "count" in places else ""
-    return detail
+        values = _decoded(CB_COMPOUND4ARGS if callback else COMPOUND4ARGS, body, _info_nodes)
+    else:
+        values = {name: field_of(name, body[slice(*place)]) for name, place in layout.places.items()}
+    words = "".join(_words4(values))
+    detail = _named(values.get("handle"), values.get("name"), path)
+    return detail + (words if detail else words and f",{words}")
 
 
-def _stateid_words(stateid: bytes, before: str) -> str:
-    return f"{'' if before else ','} StateID: {stateid_hash(stateid):#06x}"
+def _words4(values: Mapping[str, Any]) -> Iterator[str]:
+    """Behind the file, each after a blank."""
+    if "newname" in values:
+        yield f" To: {printable_name(values['newname'])}"
+    if "access" in values:
+        yield check_words(values["access"])
+    if "stateid" in values:
+        yield f" StateID: {stateid_hash(values['stateid']):#06x}"
+    if "offset" in values:
+        yield f" Offset: {values['offset']}"
+        if "count" in values:
+            yield length_words(values["count"])
+    if "to_stateid" in values and "to_offset" in values:
+        yield f" To StateID: {stateid_hash(values['to_stateid']):#06x} Offset: {values['to_offset']}"
+    if "client" in values:
+        yield client_words(values["client"])
 
 
-def _number(view: memoryview, place: tuple[int, int]) -> int:
-    return int.from_bytes(view[slice(*place)])
+def client_words(client: int) -> str:
+    return f" Client ID: {client:#018x}"
 
 
 def _named(handle: memoryview | bytes | None, name: memoryview | bytes | None, path: str | None) -> str:
@@ -255,18 +304,6 @@ def _named(handle: memoryview | bytes | None, name: memoryview | bytes | None, p
     return detail + path_words(path, "")
 
 
-def _call4_decoded(body: memoryview, callback: bool, path: str | None) -> str:
-    shape = CB_COMPOUND4ARGS if callback else COMPOUND4ARGS
-    found = flat_fields(decode(shape, "", SparseBytes([(0, body)], len(body)), 0, len(body), MAX_NODES).root)
-    detail = _named(found.handle, found.name, path)
-    if found.stateid is not None:
-        detail += _stateid_words(found.stateid, detail)
-    if found.offset is not None:
-        detail += f" Offset: {found.offset}"
-        detail += "" if found.count is None else f" Len: {found.count}"
-    return detail
-
-
 def call3_words(number: int, body: int, view: memoryview, path: str | None = None) -> str:
     """Handles, names, offsets and lengths of the arguments (RFC 1813, 3.3)."""
     procedure = nfs3.nfs3_procedure(number)
@@ -275,15 +312,22 @@ def call3_words(number: int, body: int, view: memoryview, path: str | None = Non
     try:
         handle, of = _handle(view, body), path_words(path, "")
         at = opaque(view, body)
-        if number == nfs3.READ:
+        if number in (nfs3.READ, nfs3.COMMIT):
             return f", FH: {handle}{of} Offset: {hyper(view, at)[0]} Len: {word(view, at + 8)[0]}"
+        if number == nfs3.ACCESS:
+            return f", FH: {handle}{of}{check_words(word(view, at)[0])}"
         if number == nfs3.WRITE:
             stable = word(view, at + 12)[0]
             return f", FH: {handle}{of} Offset: {hyper(view, at)[0]} Len: {word(view, at + 8)[0]} {stable_word(stable)}"
         if procedure.arguments == nfs3.HANDLE:
             return f", FH: {handle}{of}"
         if procedure.arguments == nfs3.HANDLE_AND_NAME:
-            return f", DH: {handle}/{_name(view, at)}{of}"
+            made = ""
+            if number == nfs3.CREATE:
+                made = create_words(word(view, opaque(view, at))[0])
+            elif number == nfs3.MKNOD:
+                made = f" {type_word(word(view, opaque(view, at))[0])}"
+            return f", DH: {handle}/{_name(view, at)}{of}{made}"
         if procedure.arguments == nfs3.TWO_NAMES:
             target = opaque(view, at)
             name = _name(view, opaque(view, target))
@@ -293,9 +337,28 @@ def call3_words(number: int, body: int, view: memoryview, path: str | None = Non
         return " …"
 
 
-def reply3_words(procedure: int, view: memoryview, at: int) -> str:
-    """Bytes read or written (RFC 1813, 3.3.6 and 3.3.7), and the handle of what was looked up or made."""
+def asked_rights(arguments: memoryview) -> int | None:
+    """Of a call of ACCESS (RFC 1813, 3.3.4)."""
     try:
+        return word(arguments, opaque(arguments, 0))[0]
+    except StructError:
+        return None
+
+
+def reply3_words(procedure: int, view: memoryview, at: int, asked: int | None = None) -> str:
+    """What a success says behind the status at ``at - 4``: attributes, rights (``asked``: of the call), a target,
+    bytes read or written (RFC 1813, 3.3.1 to 3.3.7), and the handle of what was looked up or made."""
+    try:
+        if procedure == nfs3.GETATTR:
+            uid = at + nfs3.UID_IN_FATTR
+            return attribute_words(*words2(view, at), *words2(view, uid))
+        if procedure == nfs3.ACCESS:
+            allowed = word(view, nfs3.POST_OP_ATTR(view, at))[0]
+            return allowed_words(allowed if asked is None else asked, allowed)
+        if procedure == nfs3.READLINK:
+            at = nfs3.POST_OP_ATTR(view, at)
+            # Through a Write chunk, it is not in the message.
+            return f" Path: {_name(view, at)}" if at + 4 + word(view, at)[0] <= len(view) else ""
         if procedure in nfs3.GIVING_HANDLES:
             if procedure != nfs3.LOOKUP:
                 follows, at = word(view, at)[0], at + 4

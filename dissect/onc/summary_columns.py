@@ -6,7 +6,9 @@ test holds the two equal.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -17,35 +19,45 @@ from ..text_columns import Decimal, Hexadecimal, KnownTexts, Piece, Texts, chose
 from . import nfs3
 from .compound import operation_names
 from .compound_columns import OperationSequences, compound_replies
+from .hashes import stateid_hash
 from .shapes.learned import Layout
 from .summary import (
     GIVEN,
     call3_words,
     call4_words,
     call_layouts,
+    client_words,
     compound_status,
     given_words,
     gives_names,
     path_words,
-    printable_name,
     reply3_words,
     reply4_words,
+)
+from .summary_words import (
+    TO_END_OF_FILE,
+    allowed_words,
+    attribute_words,
+    check_words,
+    create_words,
+    printable_name,
     stable_word,
-    stateid_hash,
 )
 
 Details = list[tuple[Int64s, tuple[Piece, ...]]]
 """Rows, and what is said of them."""
 
-_HANDLE, _NAME, _OFFSET, _COUNT, _STABLE, _DIRECTORY, _TEXT, _STATEID = 1, 2, 4, 8, 16, 32, 64, 128
+_HANDLE, _NAME, _OFFSET, _COUNT, _STABLE, _DIRECTORY, _TEXT, _STATEID, _RIGHTS, _MODE = (1 << bit for bit in range(10))
 """What is known of a call: its file handle, and so on; that the handle is a directory's; only a text."""
+_SINGLY = frozenset(("newname", "to_stateid", "to_offset", "client"))
+"""Fields of few COMPOUNDs, which are looked at one by one."""
 
 
 @dataclass(slots=True)
 class _Calls:
     """What is known of each call."""
 
-    parts: NDArray[np.uint8]
+    parts: NDArray[np.uint16]
     hashes: NDArray[np.uint32]
     """Of handles."""
     stateids: NDArray[np.uint16]
@@ -54,7 +66,8 @@ class _Calls:
     """Names, or texts."""
     offsets: NDArray[np.uint64]
     counts: NDArray[np.uint64]
-    stable: Int64s
+    words: Int64s
+    """stable_how of a WRITE, rights of an ACCESS, mode of a CREATE."""
     paths: KnownTexts
     """Of what each names."""
 
@@ -62,7 +75,7 @@ class _Calls:
     def of(cls, paths: KnownTexts) -> _Calls:
         count = len(paths.which)
         return cls(
-            np.zeros(count, np.uint8),
+            np.zeros(count, np.uint16),
             np.zeros(count, np.uint32),
             np.zeros(count, np.uint16),
             [""] * count,
@@ -96,6 +109,10 @@ class _Calls:
             found += ["/", Texts(names)]
         if named and part & _HANDLE:
             found.append(Texts([path_words(path, "") for path in paths.texts], paths.which))
+        if part & _MODE:
+            found.append(words_of(self.words[rows], create_words))
+        if part & _RIGHTS:
+            found += [*([] if found else [","]), words_of(self.words[rows], check_words)]
         if part & _STATEID:
             found += [" StateID: 0x" if found else ", StateID: 0x", Hexadecimal(self.stateids[rows], 4)]
         if part & _OFFSET:
@@ -103,7 +120,7 @@ class _Calls:
             if part & _COUNT:
                 found += [" Len: ", Decimal(self.counts[rows])]
         if part & _STABLE:
-            found += [" ", words_of(self.stable[rows], stable_word)]
+            found += [" ", words_of(self.words[rows], stable_word)]
         return tuple(found)
 
 
@@ -111,12 +128,15 @@ def compound_details(data: Bytes, starts: Int64s, ends: Int64s, callback: bool, 
     """Of COMPOUNDs whose arguments are at ``data[starts[i]:ends[i]]``; ``paths`` of what each names."""
     calls = _Calls.of(paths)
     groups, unknown = call_layouts(callback).groups(data, starts, ends)
-    view = data.data
-    for row in unknown.tolist():
-        calls.parts[row] = _TEXT
-        calls.names[row] = call4_words(view[starts[row] : ends[row]], callback, paths.row(row))
+    calls.parts[unknown] = _TEXT
     for rows, layout in groups:
-        _found(calls, data, rows, starts[rows], layout)
+        if layout.places.keys().isdisjoint(_SINGLY):
+            _found(calls, data, rows, starts[rows], layout)
+        else:
+            calls.parts[rows] = _TEXT
+    view = data.data
+    for row in _of(calls.parts == _TEXT).tolist():
+        calls.names[row] = call4_words(view[starts[row] : ends[row]], callback, paths.row(row))
     return calls.details()
 
 
@@ -140,7 +160,12 @@ def _found(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, layout: Lay
         if "count" in places:
             part |= _COUNT
             calls.counts[rows] = _numbers(data, starts, *places["count"])
+    if "access" in places:
+        part |= _RIGHTS
+        calls.words[rows] = _numbers(data, starts, *places["access"])
     calls.parts[rows] = part
+    if part & _COUNT:
+        calls.parts[rows[calls.counts[rows] == TO_END_OF_FILE]] = _TEXT
 
 
 def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s, paths: KnownTexts) -> Details:
@@ -157,7 +182,7 @@ def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s, 
     calls.parts[rows] = _HANDLE
     at += size + 3 & -4
     forms = form[rows]
-    named = forms == _WITH_NAME
+    named = (forms == _WITH_NAME) | (forms == _CREATED)
     if named.any():
         mine = rows[named]
         where, length, inside = _opaque(data, at[named], ends[mine])
@@ -165,6 +190,10 @@ def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s, 
         mine, where, length = mine[inside], where[inside], length[inside]
         _name(calls, data, mine, where, where + length)
         calls.parts[mine] = _HANDLE | _DIRECTORY | _NAME
+        made = form[mine] == _CREATED
+        _word_behind(calls, data, mine[made], (where + (length + 3 & -4))[made], ends, _MODE)
+    asked = forms == _CHECKED
+    _word_behind(calls, data, rows[asked], at[asked], ends, _RIGHTS)
     for kind, words in ((_RANGE, 3), (_STABLE_RANGE, 4)):
         ranged = forms == kind
         if ranged.any():
@@ -176,7 +205,7 @@ def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s, 
             calls.counts[mine] = _numbers(data, where, 8, 12)
             calls.parts[mine] = _HANDLE | _OFFSET | _COUNT
             if kind == _STABLE_RANGE:
-                calls.stable[mine] = _numbers(data, where, 12, 16)
+                calls.words[mine] = _numbers(data, where, 12, 16)
                 calls.parts[mine] |= _STABLE
     view = data.data
     for row in _of(calls.parts == _TEXT).tolist():
@@ -184,17 +213,36 @@ def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s, 
     return calls.details()
 
 
-def nfs3_reply_details(data: Bytes, procedures: Int64s, bodies: Int64s, ends: Int64s) -> Details:
-    """Of successful calls of version 3 whose results are at ``bodies``, status first: data, and handles given."""
+def _word_behind(calls: _Calls, data: Bytes, rows: Int64s, at: Int64s, ends: Int64s, part: int) -> None:
+    """The word at ``at`` of calls of which so far all is known."""
+    inside = at + 4 <= ends[rows]
+    _unusual(calls, rows, ~inside)
+    calls.words[rows[inside]] = _numbers(data, at[inside], 0, 4)
+    calls.parts[rows[inside]] |= part
+
+
+def nfs3_reply_details(
+    data: Bytes, procedures: Int64s, bodies: Int64s, ends: Int64s, rights: Callable[[Int64s], Int64s]
+) -> Details:
+    """Of successful calls of version 3 whose results are at ``bodies``, status first.
+
+    ``rights`` gives those that some rows asked for; -1 where they are not known.
+    """
     found: Details = []
-    writing = procedures == nfs3.WRITE
+    writing, checking = procedures == nfs3.WRITE, procedures == nfs3.ACCESS
     giving = np.isin(procedures, nfs3.GIVING_HANDLES)
-    transferring = writing | (procedures == nfs3.READ)
-    if not (giving | transferring).all():
-        found.append((_of(~giving & ~transferring), ()))
+    attributes, linking = procedures == nfs3.GETATTR, procedures == nfs3.READLINK
+    telling = writing | checking | (procedures == nfs3.READ)
+    rest = ~(giving | telling | attributes | linking)
+    if rest.any():
+        found.append((_of(rest), ()))
     if giving.any():
         found += _given_handles(data, _of(giving), procedures, bodies, ends)
-    rows = _of(transferring)
+    if attributes.any():
+        found += _attributes(data, _of(attributes), procedures, bodies, ends)
+    if linking.any():
+        found.append(_single_replies(data, _of(linking), procedures, bodies, ends))
+    rows = _of(telling)
     at, usual = bodies[rows] + 4, np.ones(len(rows), np.bool_)
     for there, size in ((writing[rows], 24), (np.ones(len(rows), np.bool_), 84)):
         # wcc_data begins with the attributes before (RFC 1813, 2.6), all that is optional with a bool
@@ -205,13 +253,45 @@ def nfs3_reply_details(data: Bytes, procedures: Int64s, bodies: Int64s, ends: In
         usual &= word <= 1
         at += np.where(there, 4 + size * word, 0)
     usual &= at + np.where(writing[rows], 8, 4) <= ends[rows]
+    mine = usual & checking[rows]
+    if mine.any():
+        called, allowed = rights(rows[mine]), _numbers(data, at[mine], 0, 4)
+        found.append((rows[mine], (_allowed(np.where(called < 0, allowed, called), allowed),)))
     for write in (False, True):
-        mine = usual & (writing[rows] == write)
+        mine = usual & ~checking[rows] & (writing[rows] == write)
         if mine.any():
             pieces: tuple[Piece, ...] = (" Len: ", Decimal(_numbers(data, at[mine], 0, 4)))
             if write:
                 pieces += " ", words_of(_numbers(data, at[mine], 4, 8), stable_word)
             found.append((rows[mine], pieces))
+    if not usual.all():
+        found.append(_single_replies(data, rows[~usual], procedures, bodies, ends))
+    return found
+
+
+def rights_asked(data: Bytes, starts: Int64s, ends: Int64s) -> Int64s:
+    """Of calls of ACCESS of version 3 with their arguments at ``starts``; -1 where these end before."""
+    first, size, inside = _opaque(data, starts, ends)
+    at = first + (size + 3 & -4)
+    inside &= at + 4 <= ends
+    found = np.full(len(starts), -1, np.int64)
+    found[inside] = _numbers(data, at[inside], 0, 4)
+    return found
+
+
+def _allowed(asked: NDArray[Any], allowed: NDArray[np.uint64]) -> Texts:
+    """Of rights of 32 bits."""
+    both = asked.astype(np.uint64) << np.uint64(32) | allowed
+    return words_of(both, lambda rights: allowed_words(rights >> 32, rights & 0xFFFFFFFF))
+
+
+def _attributes(data: Bytes, rows: Int64s, procedures: Int64s, bodies: Int64s, ends: Int64s) -> Details:
+    """Type, mode, uid and gid."""
+    at = bodies[rows] + 4
+    usual = at + nfs3.UID_IN_FATTR + 8 <= ends[rows]
+    words = big_endian_words(windows(data, nfs3.UID_IN_FATTR + 8)[at[usual]])
+    distinct, which = np.unique(words[:, [0, 1, -2, -1]], axis=0, return_inverse=True)
+    found: Details = [(rows[usual], (Texts([attribute_words(*one) for one in distinct.tolist()], which.ravel()),))]
     if not usual.all():
         found.append(_single_replies(data, rows[~usual], procedures, bodies, ends))
     return found
@@ -286,6 +366,12 @@ def _given(data: Bytes, rows: Int64s, bodies: Int64s, ends: Int64s) -> Details:
         if "stateid" in places:
             hashes = _stateids(data, starts + places["stateid"][0])
             pieces += [" StateID: 0x" if pieces else ", StateID: 0x", Hexadecimal(hashes, 4)]
+        if "supported" in places and "access" in places:
+            supported, allowed = (_numbers(data, starts, *places[name]) for name in ("supported", "access"))
+            pieces += [*([] if pieces else [","]), _allowed(supported, allowed)]
+        if "client" in places:
+            clients = _numbers(data, starts, *places["client"])
+            pieces += [*([] if pieces else [","]), Texts([client_words(one) for one in clients.tolist()])]
         found.append((rows[mine], tuple(pieces)))
     if left.any():
         view, single = data.data, rows[left]
@@ -294,15 +380,25 @@ def _given(data: Bytes, rows: Int64s, bodies: Int64s, ends: Int64s) -> Details:
     return found
 
 
-_BARE, _ONLY_HANDLE, _WITH_NAME, _RANGE, _STABLE_RANGE, _OTHER = range(6)
+_BARE, _ONLY_HANDLE, _WITH_NAME, _CREATED, _CHECKED, _RANGE, _STABLE_RANGE, _OTHER = range(8)
 """Forms of arguments."""
+
+
+_FORMS = {
+    nfs3.READ: _RANGE,
+    nfs3.COMMIT: _RANGE,
+    nfs3.WRITE: _STABLE_RANGE,
+    nfs3.ACCESS: _CHECKED,
+    nfs3.CREATE: _CREATED,
+    nfs3.MKNOD: _OTHER,
+}
 
 
 def _form(number: int, procedure: nfs3.Nfs3Procedure) -> int:
     if not procedure.arguments:
         return _BARE
-    if number in (nfs3.READ, nfs3.WRITE):
-        return _RANGE if number == nfs3.READ else _STABLE_RANGE
+    if number in _FORMS:
+        return _FORMS[number]
     return {nfs3.HANDLE: _ONLY_HANDLE, nfs3.HANDLE_AND_NAME: _WITH_NAME}.get(procedure.arguments, _OTHER)
 
 

@@ -10,8 +10,8 @@ from ..measure.nfs_state import HeldState, NfsClient, NfsSession, StateTable, St
 from ..measure.nfs_state_history import NfsStateHistory
 from ..measure.nfs_waits import waits
 from ..measure.pnfs import DataServer, DataServers
+from ..onc.hashes import handle_hash
 from ..onc.shapes.rfc8881 import SEQ4_STATUS
-from ..onc.summary import handle_hash
 from .schema import Record, record
 
 MAX_HELD = 100

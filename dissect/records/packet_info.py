@@ -118,9 +118,17 @@ def _reply_words(rpc: Rpc, message: Message) -> str:
             [chunk.returned or 0 for chunk in rpc.chunks if chunk.kind == "write"],
             rpc.minor_version,
             call[3] if call else None,
+            _arguments(rpc, call[4]) if call and call[4] else None,
         )
     status = f" {rpc.status}" if not summary and rpc.status not in ("", "OK") else ""
     return (summary or title_of(rpc, "Reply")) + status
+
+
+def _arguments(rpc: Rpc, body: int) -> memoryview | None:
+    """``body``: their offset in the message; None where they are in a chunk."""
+    message = rpc.call
+    inline = message is not None and message.header.procedure == RDMA_MSG
+    return memoryview(message.data)[message.start + body : message.end] if message is not None and inline else None
 
 
 def title_of(rpc: Rpc | ProcedureNames, what: str) -> str:

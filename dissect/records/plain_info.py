@@ -24,7 +24,9 @@ from ..onc.summary_columns import (
     compound_reply_details,
     nfs3_details,
     nfs3_reply_details,
+    rights_asked,
 )
+from ..onc.summary_others import other_call_words, other_reply_words
 from ..rpcrdma.messages import HEADER, LONG_HEADER
 from ..rpcrdma.rpc_fields import find_long
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
@@ -166,10 +168,31 @@ def _call_details(batch: _PlainInfos, paths: KnownTexts) -> Iterator[Details]:
         if form == _NFS3:
             details = nfs3_details(data, batch.procedures[rows], starts, ends, named)
         elif form == _OTHER:
-            details = [(np.arange(len(rows)), (Texts([path_words(path) for path in named.texts], named.which),))]
+            details = [(np.arange(len(rows)), (Texts(_other_calls(batch, rows, starts, ends, named)),))]
         else:
             details = compound_details(data, starts, ends, form == _CALLBACK, named)
         yield _titled(batch, rows, titles, details)
+
+
+def _other_calls(batch: _PlainInfos, rows: Int64s, starts: Int64s, ends: Int64s, paths: KnownTexts) -> list[str]:
+    """Of programs beside NFS, which have few."""
+    view = batch.table.data.data
+    found = []
+    for row, start, end, path in zip(rows.tolist(), starts.tolist(), ends.tolist(), paths.listed(), strict=True):
+        one = batch.names[batch.which[row]]
+        called = one.program or 0, one.version or 0, one.procedure or 0
+        found.append(other_call_words(*called, view[start:end], path))
+    return found
+
+
+def _other_replies(batch: _PlainInfos, rows: Int64s) -> list[str]:
+    view = batch.table.data.data
+    found = []
+    starts, ends = batch.starts("reply", rows) + _RESULTS, batch.ends("reply", rows)
+    for row, start, end in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
+        one = batch.names[batch.which[row]]
+        found.append(other_reply_words(one.program or 0, one.version or 0, one.procedure or 0, view[start:end]))
+    return found
 
 
 def _arguments(data: Bytes, starts: Int64s) -> Int64s:
@@ -199,17 +222,27 @@ def _reply_details(batch: _PlainInfos, sequences: OperationSequences) -> Iterato
     plain = (batch.forms == _NFS3) | (batch.forms == _OTHER)
     rows = (plain & good & ~batch.long & (batch.forms == _NFS3)).nonzero()[0]
     if len(rows):
-        starts = batch.starts("reply", rows) + _RESULTS
-        yield _titled(
-            batch, rows, titles, nfs3_reply_details(data, batch.procedures[rows], starts, batch.ends("reply", rows))
-        )
+        starts, ends = batch.starts("reply", rows) + _RESULTS, batch.ends("reply", rows)
+
+        def asked(mine: Int64s) -> Int64s:
+            return rights_asked(
+                data, _arguments(data, batch.starts("call", rows[mine])), batch.ends("call", rows[mine])
+            )
+
+        yield _titled(batch, rows, titles, nfs3_reply_details(data, batch.procedures[rows], starts, ends, asked))
     rows = (plain & ~batch.long & ~(good & (batch.forms == _NFS3))).nonzero()[0]
     words = [
         "" if text == OK else f" {'Error: ' if failed else ''}{text}"
         for text, failed in zip(statuses, failures, strict=True)
     ]
     if len(rows):
-        yield _titled(batch, rows, titles, [(np.arange(len(rows)), (Texts(words, status[rows].astype(np.int64)),))])
+        said = [Texts(words, status[rows].astype(np.int64))]
+        answered = (good[rows] & (batch.forms[rows] == _OTHER)).nonzero()[0]
+        if len(answered):
+            results = np.array([""] * len(rows), object)
+            results[answered] = _other_replies(batch, rows[answered])
+            said.append(Texts(results.tolist()))
+        yield _titled(batch, rows, titles, [(np.arange(len(rows)), (*said,))])
     yield from _long_details(batch, sequences, titles)
 
 

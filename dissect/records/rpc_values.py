@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..onc.hashes import handle_hash
 from ..onc.shapes.flat import NO_FIELDS, FlatFields
-from ..onc.summary import handle_hash
 from ..text_columns import Decimal, Piece, Texts
 from .schema import Record
 from .table import column_of

@@ -126,7 +126,7 @@ def flat_fields(
     """Of a call and its reply, as far as they are there; ``of_results``: what the results may have."""
     found: dict[str, Any] = {}
     if results is not None:
-        found = {name: _value(node) for name, node in result_nodes(results).items() if name in of_results}
+        found = {name: node_value(node) for name, node in result_nodes(results).items() if name in of_results}
     if arguments is not None:
         found |= _called_values(arguments)
     return FlatFields(**found, **(credential_fields(header) if header is not None else {}))
@@ -139,13 +139,13 @@ def credential_fields(header: Node) -> dict[str, Any]:
     if credential is not None:
         for node in credential.walk():
             flat = _CREDENTIAL.get(node.name)
-            if flat is not None and flat not in found and (value := _value(node)) is not None:
+            if flat is not None and flat not in found and (value := node_value(node)) is not None:
                 found[flat] = value
     return found
 
 
 def _called_values(arguments: Node) -> dict[str, Any]:
-    return {"linux": linux_name(arguments)} | {name: _value(node) for name, node in flat_nodes(arguments).items()}
+    return {"linux": linux_name(arguments)} | {name: node_value(node) for name, node in flat_nodes(arguments).items()}
 
 
 def linux_name(arguments: Node) -> str | None:
@@ -175,7 +175,7 @@ def flat_nodes(arguments: Node) -> dict[str, Node]:
     found: dict[str, Node] = {}
     for node in arguments.walk():
         name = _name(node)
-        if name is not None and name not in found and _value(node) is not None:
+        if name is not None and name not in found and node_value(node) is not None:
             found[name] = node
     return found
 
@@ -185,7 +185,7 @@ def result_nodes(results: Node) -> dict[str, Node]:
     found: dict[str, Node] = {}
     for node in results.walk(lambda node: not isinstance(node.type, XdrList)):
         name = "eof" if node.type is BOOL and node.name.endswith("eof") else _RESULTS.get(_name(node) or "")
-        if name is not None and name not in found and _value(node) is not None:
+        if name is not None and name not in found and node_value(node) is not None:
             found[name] = node
     return found
 
@@ -197,7 +197,7 @@ def _name(node: Node) -> str | None:
     return None if name == "slot" and "highest" in node.name else name
 
 
-def _value(node: Node) -> Any:
+def node_value(node: Node) -> Any:
     """A number, bytes, or a truth; of contents of a file how many bytes; None where its bytes are missing."""
     if node.type is DATA4:
         return node.size
@@ -231,7 +231,7 @@ def decoded_values(type: XdrType, results: bool, data: SparseBytes, start: int) 
     root = FlatWalk(data, start, data.length, MAX_NODES).decoded(type, "").root
     if not results:
         return _called_values(root)
-    return {name: _value(node) for name, node in result_nodes(root).items()}
+    return {name: node_value(node) for name, node in result_nodes(root).items()}
 
 
 @cache
@@ -272,8 +272,11 @@ def _inside(name: str, type: XdrType) -> Iterator[tuple[str, XdrType]]:
             yield from _inside(*arm)
 
 
+_BYTES = frozenset(("handle", "name", "newname", "stateid", "to_stateid", "session", "object"))
+
+
 def field_of(name: str, raw: bytes | memoryview) -> Any:
     """The value of a field from its bytes, without length word and pad."""
-    if name in ("handle", "name", "stateid", "session", "object"):
+    if name in _BYTES:
         return bytes(raw)
     return bool(int.from_bytes(raw)) if name == "eof" else int.from_bytes(raw)

@@ -102,10 +102,11 @@ ACCESS3 = flags(
     {1: "READ", 2: "LOOKUP", 4: "MODIFY", 8: "EXTEND", 0x10: "DELETE", 0x20: "EXECUTE"},
 )
 STABLE_HOW = enum("stable_how", {0: "UNSTABLE", 1: "DATA_SYNC", 2: "FILE_SYNC"})
+CREATEMODE3 = enum("createmode3", {0: "UNCHECKED", 1: "GUARDED", 2: "EXCLUSIVE"})
 CREATEHOW3 = union(
     "createhow3",
     "mode",
-    enum("createmode3", {0: "UNCHECKED", 1: "GUARDED", 2: "EXCLUSIVE"}),
+    CREATEMODE3,
     {0: ("obj_attributes", SATTR3), 1: ("obj_attributes", SATTR3), 2: ("verf", CREATEVERF3)},
 )
 SYMLINKDATA3 = struct("symlinkdata3", symlink_attributes=SATTR3, symlink_data=NFSPATH3)

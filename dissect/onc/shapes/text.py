@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...units import moment
-from ..summary import handle_hash, stateid_hash
+from ..hashes import handle_hash, stateid_hash
 from ..universal_address import universal_address
 from .decode import Node
 from .types import (

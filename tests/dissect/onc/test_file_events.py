@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rdmascope.dissect.onc import summary
 from rdmascope.dissect.onc.file_events import FileEvent, FileEvents, file_events
+from rdmascope.dissect.onc.hashes import stateid_hash
 
 DIRECTORY, FILE, ELSEWHERE = b"dir-handle-1", b"file-handle-22", b"dir-handle-2"
 STATEID = bytes(16)
@@ -184,16 +185,16 @@ def test_opening_creating_and_writing_in_version_4() -> None:
     alone = only(file_events(asked, None))
     assert (alone.kind, alone.handle, alone.done) == ("write", None, None)
     line = summary.reply_summary(100003, 4, 1, answered, 0, len(answered), (), 2)
-    hashes = f"FH: {crc32(FILE):#010x} StateID: {summary.stateid_hash(STATEID):#06x}"
+    hashes = f"FH: {crc32(FILE):#010x} StateID: {stateid_hash(STATEID):#06x}"
     assert line == f"NFS V4.2 COMPOUND Reply PUTFH | OPEN | GETFH | WRITE NFS4_OK, {hashes}"
     line = summary.call_summary(asked, 0, len(asked))
-    assert line.endswith(f" StateID: {summary.stateid_hash(STATEID):#06x} Offset: 5 Len: 3")
+    assert line.endswith(f" StateID: {stateid_hash(STATEID):#06x} Offset: 5 Len: 3")
 
 
 def test_the_hash_of_a_stateid_is_that_of_tshark() -> None:
     """Of recorded OPENs."""
     for seqid, number, shown in ((1, "0d", 0xA76E), (2, "0d", 0xA999), (1, "0e", 0x82A3), (1, "0f", 0x9E18)):
-        assert summary.stateid_hash(words(seqid) + bytes.fromhex(f"f9e1006b81351363{number}000000")) == shown
+        assert stateid_hash(words(seqid) + bytes.fromhex(f"f9e1006b81351363{number}000000")) == shown
 
 
 def test_renames_links_and_listings_in_version_4() -> None:

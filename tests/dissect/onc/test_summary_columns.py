@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmascope.dissect.onc import summary_columns
-from rdmascope.dissect.onc.summary import stateid_hash
+from rdmascope.dissect.onc.hashes import stateid_hash
 
 
 @given(st.lists(st.binary(min_size=16, max_size=16), max_size=8))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -12,14 +13,18 @@ from hypothesis import strategies as st
 
 from playbook import Capture, Wire, call, faults, nfs3, nfs4, reply
 from playbook.capture import frame_batches
-from playbook.rpc import Call, opaque
+from playbook.nfs4_client import CLIENT_ID, Client
+from playbook.rpc import Call, Reply, opaque
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conversations, faulty
+from playbook.xdr_encode import done, op
 from rdmascope.captures.formats.streams import Limits
 from rdmascope.captures.session import Session
+from rdmascope.captures.synth.xdr_values import encoded
 from rdmascope.dissect.frames import FrameBatch, Place
 from rdmascope.dissect.measure.selection import FrameRange, includes
-from rdmascope.dissect.onc.summary import handle_hash
+from rdmascope.dissect.onc.hashes import handle_hash
+from rdmascope.dissect.onc.shapes.registry import PROGRAMS
 from rdmascope.dissect.records.packet_columns import PacketColumnLister
 from rdmascope.dissect.records.packet_json import Find, packet_json
 from rdmascope.dissect.records.packets import PacketLister, packet_record
@@ -178,9 +183,98 @@ def test_paths_of_what_calls_name() -> None:
         rf"V3 READ Call, FH: {handle} /export\x1b/file Offset: 0 Len: 8192",
         r"V3 RENAME Call, From DH: 0xa420e19e/file /export\x1b/file To DH: 0xa420e19e/other",
         rf"V3 WRITE Call, FH: {handle} /export\x1b/other Offset: 0 Len: 8192 FILE_SYNC",
-        "V3 MNT Call",
+        r"V3 MNT Call, /export?",
         rf"V3 GETATTR Call, FH: {handle} /export\x1b/other",
     ]
+
+
+def sent(
+    program: int, version: int, name: str, arguments: dict[str, Any], results: dict[str, Any]
+) -> tuple[Call, Reply]:
+    """A call of a declared procedure, and its reply."""
+    shapes = PROGRAMS[program, version]
+    number, shape = next((number, one) for number, one in shapes.items() if one.name == name)
+    asked = (encoded(shape.arguments, arguments),) if shape.arguments is not None else ()
+    answered = (encoded(shape.results, results),) if shape.results is not None else ()
+    return Call(program, version, number, asked), Reply(answered)
+
+
+def test_what_else_calls_ask_and_replies_answer() -> None:
+    """Rights, new names, client IDs, lengths to the end of the file, and programs beside NFS."""
+    wire = Wire()
+    client = Client(wire.connect())
+    client.begin()
+    rest, owner = (1 << 64) - 1, {"clientid": 7, "owner": b"owner"}
+    handle = f"FH: {handle_hash(nfs4.FH):#010x}"
+    for one, other in (
+        (op("ACCESS", access=0x1F), done("ACCESS", supported=0x1F, access=3)),
+        (op("RENAME", oldname=b"a", newname=b"b"), done("RENAME")),
+        (op("LINK", newname=b"c"), done("LINK")),
+        (
+            op("LOCK", locktype=2, length=rest, locker={"new_lock_owner": 0}),
+            done("LOCK", 10010, denied={"owner": owner}),
+        ),
+        (op("COPY", ca_dst_offset=9, ca_count=5), done("COPY")),
+        (op("WRITE_SAME", wsa_adb={"adb_block_count": 100}), done("WRITE_SAME")),
+    ):
+        client.ask(one, other)
+    client.alone(op("RENEW", clientid=CLIENT_ID), done("RENEW"))
+    root = {"dir": nfs4.FH, "name": b"name"}
+    fattr = {"type": 2, "mode": 0o755, "uid": 5, "gid": 6}
+    lock = {"fh": nfs4.FH, "svid": 7, "l_offset": 4096}
+    mapping = {"prog": 100003, "vers": 3, "prot": 6}
+    rpcb = {"r_prog": 100005, "r_vers": 3, "r_netid": b"rdma"}
+    conn = wire.connect()
+    for asked in (
+        sent(100003, 3, "ACCESS", {"object": nfs4.FH, "access": 0x21F}, {"access": 0x203, "obj_attributes": fattr}),
+        sent(100003, 3, "GETATTR", {"object": nfs4.FH}, {"obj_attributes": fattr}),
+        sent(100003, 3, "READLINK", {"symlink": nfs4.FH}, {"data": b"../target"}),
+        sent(100003, 3, "CREATE", {"where": root, "how": {"mode": 2}}, {"obj": b"new"}),
+        sent(100003, 3, "MKNOD", {"where": root, "what": {"type": 3}}, {}),
+        sent(100003, 3, "COMMIT", {"file": nfs4.FH, "offset": 1, "count": 2}, {}),
+        sent(100021, 4, "LOCK", {"alock": lock}, {"stat": 3}),
+        sent(100021, 4, "LOCK_RES", {"stat": 0}, {}),
+        sent(100024, 1, "NOTIFY", {"mon_name": b"host"}, {}),
+        sent(100227, 3, "GETACL", {"fh": nfs4.FH}, {}),
+        sent(100005, 3, "MNT", {"dirpath": b"/export"}, {"fhandle": b"root"}),
+        sent(100000, 2, "GETPORT", mapping, {"port": 20049}),
+        sent(100000, 4, "GETADDR", rpcb, {"uaddr": b"10.0.0.1.78.81"}),
+    ):
+        ask(conn, *asked)
+    lines = compare(frame_batches(Capture(wire).frames, (31,)))
+    infos = [json.loads(line)["info"].split("; RPC")[0] for line in lines if " In " in line]
+    words = [info.partition(" (Reply In")[0].partition(" (Call In")[0] for info in infos]
+    compounds = [word.removeprefix("V4.1 COMPOUND ").replace("SEQUENCE | PUTFH | ", "") for word in words[:20]]
+    assert compounds == [
+        "Call EXCHANGE_ID", "Reply EXCHANGE_ID NFS4_OK, Client ID: 0x1122334455667788",
+        "Call CREATE_SESSION, Client ID: 0x1122334455667788", "Reply CREATE_SESSION NFS4_OK",
+        f"Call RECLAIM_COMPLETE, {handle}", "Reply RECLAIM_COMPLETE NFS4_OK",
+        f"Call ACCESS, {handle} Check: READ LOOKUP MODIFY EXTEND DELETE",
+        "Reply ACCESS NFS4_OK, Allowed: READ LOOKUP Denied: MODIFY EXTEND DELETE",
+        f"Call RENAME, {handle}/a To: b", "Reply RENAME NFS4_OK",
+        f"Call LINK, {handle} …/c To: c", "Reply LINK NFS4_OK, …/c",
+        f"Call LOCK, {handle} StateID: 0xafa9 Offset: 0 Len: to end of file", "Reply LOCK NFS4ERR_DENIED",
+        f"Call COPY, {handle} StateID: 0xafa9 Offset: 0 Len: 5 To StateID: 0xafa9 Offset: 9", "Reply COPY NFS4_OK",
+        f"Call WRITE_SAME, {handle} StateID: 0xafa9 Offset: 0", "Reply WRITE_SAME NFS4_OK",
+        "Call RENEW, Client ID: 0x1122334455667788", "Reply RENEW NFS4_OK",
+    ]  # fmt: skip
+    assert words[20:] == [
+        f"V3 ACCESS Call, {handle} Check: READ LOOKUP MODIFY EXTEND DELETE 0x200",
+        "V3 ACCESS Reply Allowed: READ LOOKUP 0x200 Denied: MODIFY EXTEND DELETE",
+        f"V3 GETATTR Call, {handle}", "V3 GETATTR Reply, directory mode: 0755 uid: 5 gid: 6",
+        f"V3 READLINK Call, {handle}", "V3 READLINK Reply Path: ../target",
+        f"V3 CREATE Call, D{handle[1:]}/name …/name Mode: EXCLUSIVE",
+        f"V3 CREATE Reply, FH: {handle_hash(b'new'):#010x}, …/name",
+        f"V3 MKNOD Call, D{handle[1:]}/name …/name block device", "V3 MKNOD Reply, …/name",
+        f"V3 COMMIT Call, {handle} Offset: 1 Len: 2", "V3 COMMIT Reply",
+        f"V4 LOCK Call, {handle} svid: 7 Offset: 4096 Len: to end of file", "V4 LOCK Reply NLM4_BLOCKED",
+        "V4 LOCK_RES Call, NLM4_GRANTED", "V4 LOCK_RES Reply",
+        "V1 NOTIFY Call, host", "V1 NOTIFY Reply",
+        f"V3 GETACL Call, {handle}", "V3 GETACL Reply",
+        "V3 MNT Call, /export", f"V3 MNT Reply, FH: {handle_hash(b'root'):#010x}",
+        "V2 GETPORT Call, NFS V3 TCP", "V2 GETPORT Reply, Port: 20049",
+        "V4 GETADDR Call, MOUNT V3 rdma", "V4 GETADDR Reply, Address: 10.0.0.1.78.81",
+    ]  # fmt: skip
 
 
 def test_replies_name_what_they_answer_and_calls_without_a_reply_what_they_ask() -> None:
@@ -200,7 +294,7 @@ def test_replies_name_what_they_answer_and_calls_without_a_reply_what_they_ask()
         assert answered[1:4] == [
             f"V3 LOOKUP Reply, FH: {handle}, /export/file",
             f"V3 READ Reply Len: {len(DATA)}, /export/file",
-            "V3 GETATTR Reply, /export/file",
+            "V3 GETATTR Reply, file mode: 0644 uid: 1000 gid: 100, /export/file",
         ]
         (alone,) = [info for info in infos if "Len: 77" in info]
         assert alone.startswith(f"V3 READ Call, FH: {handle} /export/file Offset: 0 Len: 77; RPC 4; RDMA_MSG xid=")
