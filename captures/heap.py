@@ -6,6 +6,20 @@ import ctypes
 
 TRIM_CONNECTIONS = 1 << 7
 """New connections behind which it is trimmed: what is kept of them lies between the gaps that batches left."""
+KEPT = 16 << 20
+"""Bytes behind the last that is used, up to which the heap keeps what was freed."""
+_LARGE = 8 << 20
+"""Bytes from which on memory is asked of the system by itself, and given back at once."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+"""mallopt(3); the C library of GNU has it."""
+
+
+def keep_freed() -> None:
+    """Keep what one batch freed for the next: the system clears each page anew that it was given back."""
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        set_option(_M_MMAP_THRESHOLD, _LARGE)
+        set_option(_M_TRIM_THRESHOLD, KEPT)
 
 
 def trim() -> None:

@@ -32,7 +32,7 @@ from .capture_points import OtherPoint
 from .decoded_ahead import Source, decoded
 from .errors import CaptureError
 from .formats.streams import Limits
-from .heap import Heap
+from .heap import Heap, keep_freed
 from .merge import MergedCaptures, first_of, open_captures, ring_of
 from .numbers_before import NumbersBefore
 from .open import Follow
@@ -372,6 +372,7 @@ class Session:
     def _read(self, line: Callable[[Source], Iterator[Made]]) -> Iterator[Made]:
         """What ``line`` gives of the frames, until they end or are damaged."""
         frames, before = 0, self._before.frames
+        keep_freed()
         try:
             with open_captures(self.paths, self._limits, self.follow) as capture:
                 capture.number_behind(before)
