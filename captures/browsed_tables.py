@@ -17,7 +17,6 @@ from rdmascope.dissect.records.table import Columns
 from rdmascope.dissect.records.tables import TABLES
 
 from .browsed_columns import LEFT_OUT
-from .chosen_rows import belonging
 from .condition import Condition
 from .database import Database, insert_rows, named, quoted, registered
 
@@ -190,6 +189,8 @@ class BrowsedTables:
             return f"SELECT {self._key(name)} AS row_id FROM {name}"
         if name == "rpcs":
             return f"SELECT {self._key(name)} AS row_id FROM rpcs WHERE {condition}"
+        from .chosen_rows import belonging  # Only here: it loads what finds the frames of RPCs.
+
         belongs = belonging(TABLES[name])
         if name == "files":
             belongs = "handle_hash IN (SELECT file_handle_hash FROM chosen)"

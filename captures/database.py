@@ -383,6 +383,8 @@ def insert_rows(connection: duckdb.DuckDBPyConnection, target: str, table: str, 
 
 def _make_encodable(texts: np.ndarray[Any, np.dtype[Any]]) -> None:
     """Write out what no UTF-8 can say: bytes of a file name, for instance."""
+    if "".join(texts).isascii():
+        return
     for at, text in enumerate(texts):
         if not text.isascii():
             texts[at] = text.encode("utf-8", "backslashreplace").decode()

@@ -23,6 +23,8 @@ PUT_BACK = (
     "\x1b[?2004l\x1b[?7h\x1b[?2048l\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
 )
 """What Textual writes at its end: no bracketed paste, reports of the mouse and of focus, the screen from before."""
+BACKGROUND = 5
+"""The niceness of a process once every RPC is in the list: keys come first."""
 LEAVE = 5.0
 """Seconds for a part to be taken in at the end."""
 
@@ -32,9 +34,7 @@ Listener = Callable[[str, Reply], None]
 
 def asked() -> Jobs:
     """Jobs of the process that reads what is asked for."""
-    from .judging import diagnosed
-
-    return {"fill": fill, "diagnosis": diagnosed}
+    return {"fill": fill, "diagnosis": _diagnosed}
 
 
 def looking() -> Jobs:
@@ -43,6 +43,17 @@ def looking() -> Jobs:
     from .noun_jobs import NOUN_JOBS
 
     return looking_jobs() | NOUN_JOBS
+
+
+def _diagnosed(capture: BrowsedCapture) -> Iterator[Any]:
+    from .judging import diagnosed
+
+    return diagnosed(capture)
+
+
+def _completed(capture: BrowsedCapture, later: str) -> Iterator[Any]:
+    os.setpriority(os.PRIO_PROCESS, 0, BACKGROUND)
+    return fill(capture, (), later)
 
 
 def _judged(capture: BrowsedCapture) -> Iterator[Any]:
@@ -83,7 +94,7 @@ class BrowseFeed:
 
     def _begin(self) -> None:
         """Read, before what draws is loaded."""
-        self._start("reading", lambda: {"fill": fill, "judge": _judged})
+        self._start("reading", lambda: {"fill": fill, "complete": _completed, "judge": _judged})
         self._request("reading", f"fill {' '.join(FIRST)}", "fill", self.capture, FIRST)
 
     def open(self) -> BrowsedTables:
@@ -113,7 +124,7 @@ class BrowseFeed:
 
     def complete(self) -> None:
         """Fill what takes longer: the paths of files, and then what takes a judgement of everything."""
-        self._request("reading", "fill paths", "fill", self.capture, (), "paths")
+        self._request("reading", "fill paths", "complete", self.capture, "paths")
         self._request("reading", "fill places findings", "judge", self.capture)
 
     def look(self, job: str, *arguments: Any, latest: bool = True) -> None:

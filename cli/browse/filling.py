@@ -20,8 +20,9 @@ from rdmascope.dissect.rpcrdma.analyzer import Options
 if TYPE_CHECKING:
     from rdmascope.captures.fleet.captures_behind import CaptureBehind
 
-FIRST_PART, LAST_PART = 0.4, 2.0
-"""Seconds for which rows are gathered before they are sent: more and more.  Before the first nothing takes them in."""
+FIRST_PART, ADDED_PART, LAST_PART = 0.4, 0.15, 2.0
+"""Seconds for which rows are gathered before they are sent.  Before the first nothing takes them in; then new rows
+follow soon, so that few are left at the end, and columns of rows that are there take longer and longer."""
 PART_ROWS = 1 << 13
 """Rows that are sent at once, so that the process that takes them in can draw between them."""
 FIRST_BATCH, BATCH = 32 << 20, 16 << 20
@@ -110,6 +111,7 @@ class RowsToSend:
         self._held: dict[str, list[Columns]] = {name: [] for name in purposes}
         self._rows = dict.fromkeys(purposes, 0)
         self._sent, self._wait = time.monotonic(), FIRST_PART
+        self._only_new = {*purposes.values()} == {ADDED}
 
     def add(self, name: str, columns: Columns) -> None:
         self._held[name].append(columns)
@@ -139,7 +141,8 @@ class RowsToSend:
                 yield TablePart(name, part, min(PART_ROWS, rows - first), sent)
             if not rows and ended and purpose == REPLACING:
                 yield TablePart(name, taken, 0, purpose)
-        self._sent, self._wait = time.monotonic(), min(LAST_PART, 1.5 * self._wait)
+        self._sent = time.monotonic()
+        self._wait = ADDED_PART if self._only_new else min(LAST_PART, 1.5 * self._wait)
 
 
 def fill(

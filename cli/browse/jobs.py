@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from rich.text import Text
@@ -17,25 +17,12 @@ from rdmascope.dissect.rpcrdma.rpcs import Extent, Reassembled, Rpc
 
 from ..views.rpc_page import Section, decoded_messages, message_sections, packets_section, summary_section
 from .filling import BrowsedCapture
-from .nodes import Details, TreeNode, nodes_of, rendered, shown_bytes
+from .nodes import Details, RpcPlace, TreeNode, nodes_of, rendered, shown_bytes
 
 KEPT = 256
 """RPCs that are kept for being looked at."""
 KEPT_BYTES = 64 << 20
 """And their bytes."""
-
-
-class RpcPlace(NamedTuple):
-    """Which RPC is meant."""
-
-    number: int
-    frame: int
-    """The first of the call, or the last of a reply without one."""
-    xid: int
-
-    @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> RpcPlace:
-        return cls(row["number"], row["call_frame"] or row["reply_frame"] or 0, row["xid"])
 
 
 class LookedAt:

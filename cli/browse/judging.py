@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 from rich.text import Text
 
@@ -19,16 +18,10 @@ from rdmascope.dissect.records.tables import TABLES
 
 from ..views.diagnosis import counted, statement_view
 from .filling import ADDED, COMPLETING, BrowsedCapture, RowsToSend, TablePart, fill
-from .nodes import TreeNode, nodes_of
+from .nodes import Diagnosed, TreeNode, nodes_of
 
 STATEMENT_WIDTH = 76
 """Columns of what has no lines of its own."""
-
-
-class Diagnosed(NamedTuple):
-    """What is wrong with the capture: each statement with its evidence, and where that leads."""
-
-    nodes: list[TreeNode]
 
 
 def diagnosed(capture: BrowsedCapture) -> Iterator[Diagnosed]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -57,6 +58,25 @@ class Details:
     nodes: list[TreeNode]
     ladder: list[Text]
     bytes: list[ShownBytes]
+
+
+class Diagnosed(NamedTuple):
+    """What is wrong with the capture: each statement with its evidence, and where that leads."""
+
+    nodes: list[TreeNode]
+
+
+class RpcPlace(NamedTuple):
+    """Which RPC is meant."""
+
+    number: int
+    frame: int
+    """The first of the call, or the last of a reply without one."""
+    xid: int
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> RpcPlace:
+        return cls(row["number"], row["call_frame"] or row["reply_frame"] or 0, row["xid"])
 
 
 def nodes_of(renderables: Iterable[RenderableType], width: int, message: str = "") -> Iterator[TreeNode]:

@@ -22,13 +22,11 @@ from rdmascope.dissect.units import count, percent
 from .dialogs import shown
 from .feed import BrowseFeed
 from .filling import ReadProgress, ReadToEnd, TablePart
-from .jobs import RpcPlace
-from .judging import Diagnosed
 from .key_line import KeyLine
 from .keys import KEYS, KeyBinding
 from .lines_pane import LinesPane
 from .listings import LISTINGS, ListingLayout
-from .nodes import Details, TreeNode
+from .nodes import Details, Diagnosed, RpcPlace, TreeNode
 from .row_nodes import row_nodes
 from .strip import TimeStrip
 from .table_pane import TablePane
@@ -394,7 +392,7 @@ class PanesApp(App[None]):
             parts.append(Text(f" · reading {' and '.join(coming)}", "magenta"))
         elif self.remark:
             parts += [Text(" · "), shown(self.remark, "red")]
-        self.status_line.update(Text.assemble(*parts, no_wrap=True, overflow="ellipsis"))
+        self.status_line.update(Text.assemble(*parts, no_wrap=True, overflow="ellipsis"), layout=False)
 
     def _reading(self) -> str:
         progress = self.progress
