@@ -24,6 +24,7 @@ STATEID_HASH = "nfs.stateid.hash"
 SPANNING = frozenset(
     (
         "nfs.attr",
+        "nfs.devaddr.scsi_volume_type",
         "nfs.name",
         "nfs.nfl_util.commit_thru_mds",
         "nfs.nfl_util.dense",
@@ -102,6 +103,7 @@ def compared_fields(tree: MessageTree, shown: ShownMessage) -> ComparedFields:
     undissected, layouts = _not_dissected(roots), _layout_bodies(roots)
     behind = _dissected_end(roots)
     deprecated = any(field.name == DEPRECATED for field in shown.fields)
+    procedure = _procedure_not_dissected(tree, shown)
     for field in shown.fields:
         if not field.value or field.offset < 0:
             continue
@@ -113,13 +115,16 @@ def compared_fields(tree: MessageTree, shown: ShownMessage) -> ComparedFields:
         place = found.get((field.offset, len(field.value)))
         if place is None:
             reason = OPERATION_NOT_DISSECTED if field.offset >= behind else ("", "")
+            if any(low <= field.offset < high for low, high in layouts):
+                reason = LAYOUT_NOT_DISSECTED
             different.append(FieldDifference(field.name, None, field.value, *reason))
         elif place.value not in (None, field.value):
             different.append(FieldDifference(field.name, place.value, field.value))
         elif not any(field.value) and (field.name == OPAQUE_LENGTH or NAMES.get(field.name) == ()):
             pass  # Of an opaque without bytes Wireshark shows its length only.
         elif place.name and place.name not in NAMES.get(field.name, (place.name,)):
-            different.append(FieldDifference(f"{field.name} as {place.name}", field.value, field.value))
+            reason = OPERATION_NOT_DISSECTED if field.offset >= behind else ("", "")
+            different.append(FieldDifference(f"{field.name} as {place.name}", field.value, field.value, *reason))
         elif field.name in HASHES and field.shown != f"{crc32(field.value):#010x}":
             different.append(FieldDifference(field.name, crc32(field.value).to_bytes(4, "big"), field.value))
         elif field.name == STATEID_HASH and field.shown != f"{stateid_hash(field.value):#06x}":
@@ -129,7 +134,11 @@ def compared_fields(tree: MessageTree, shown: ShownMessage) -> ComparedFields:
         if value and not any((low, high) in covered for low, high in _spans(start, end)):
             compared += 1
             reason = DEPRECATED_STATEID if deprecated and node.name == "seqid" else ("", "")
-            if any(low <= start and end <= high for low, high in undissected):
+            if procedure and tree.body is not None and start >= tree.body.offset:
+                reason = PROCEDURE_NOT_DISSECTED
+            elif node.name == "state" and tree.body is not None and _type_name(tree.body) == "sm_stat_res":
+                reason = STATE_OF_FAILURE
+            elif any(low <= start and end <= high for low, high in undissected):
                 reason = ATTRIBUTE_NOT_DISSECTED
             elif start >= behind:
                 reason = OPERATION_NOT_DISSECTED
@@ -151,9 +160,39 @@ ATTRIBUTE_NOT_DISSECTED = (
 )
 
 
+PROCEDURE_NOT_DISSECTED = (
+    "Wireshark does not dissect what this procedure asks or answers",
+    "RFC 1833, 2.1 and 2.2.1; rquota; procedure 16 of NLM, which is Linux's",
+)
+_BODIES_NOT_DISSECTED = frozenset(
+    (
+        "rpcb", "rpcb_entry_list", "time", "uaddr", "netbuf", "rpcb_rmtcallargs", "rpcb_rmtcallres", "rpcb_stat_byvers",
+        "bool", "nlm_reboot", "getquota_args", "ext_getquota_args", "getquota_rslt", "setquota_args",
+        "ext_setquota_args", "setquota_rslt",
+    )
+)  # fmt: skip
+"""Types of arguments and results; some procedures with the same Wireshark dissects."""
+STATE_OF_FAILURE = ("Wireshark shows the state of a success only", "X/Open XNFS, 11")
+
+
+def _procedure_not_dissected(tree: MessageTree, shown: ShownMessage) -> bool:
+    body = tree.body
+    if body is None or _type_name(body) not in _BODIES_NOT_DISSECTED:
+        return False
+    return not any(
+        field.offset >= body.offset and field.value and field.name.partition(".")[0] in PROTOCOLS
+        for field in shown.fields
+        if field.name != "rpc.unknown_body"
+    )
+
+
+def _type_name(node: Node) -> str:
+    return node.type.name if node.type is not None else ""
+
+
 OPERATION_NOT_DISSECTED = (
     "Wireshark does not dissect this operation to its end, and no operation that follows it",
-    "RFC 8881, 18.39, 18.47, 18.49 and 20.4 to 20.12; RFC 7862, 15.12",
+    "RFC 8881, 18.35, 18.39, 18.47, 18.49 and 20.4 to 20.12; RFC 7862, 15.12",
 )
 _OPERATIONS_NOT_DISSECTED = {
     "GET_DIR_DELEGATION", "SET_SSV", "WANT_DELEGATION", "WRITE_SAME",
@@ -169,6 +208,8 @@ def _dissected_end(roots: Iterable[Node]) -> int:
             number = node.child("argop") or node.child("resop")
             if number is not None and _word(number) in _OPERATIONS_NOT_DISSECTED:
                 return number.offset + number.length
+            if node.name == "spi_handles":  # of EXCHANGE_ID with SP4_SSV: an array, which Wireshark reads as one handle
+                return node.offset
     return 1 << 62
 
 
@@ -203,7 +244,7 @@ def _layout_bodies(roots: Iterable[Node]) -> list[tuple[int, int]]:
         (node.offset, node.offset + node.length)
         for root in roots
         for node in root.walk()
-        if node.name in _LAYOUT_BODIES
+        if node.name in _LAYOUT_BODIES and any(_type_name(one).startswith("pnfs_") for one in node.children)
     ]
 
 
