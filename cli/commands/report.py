@@ -13,7 +13,6 @@ from rdmascope.captures.merge import expand
 from rdmascope.captures.saved import holds_tables
 from rdmascope.captures.session import Session
 from rdmascope.dissect.diagnosis.facts import Gathered
-from rdmascope.dissect.measure.service_levels import FAIL, UNDECIDABLE, ServiceLevel, parse_service_level
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.units import plural, size
 
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from rdmascope.captures.condition import Condition
     from rdmascope.captures.kernel_counters import KernelCounters
     from rdmascope.captures.questions import GroupKey, Questions
+    from rdmascope.dissect.measure.service_levels import ServiceLevel
 
 
 def _group_keys(text: str) -> tuple[GroupKey, ...]:
@@ -45,9 +45,15 @@ def _group_keys(text: str) -> tuple[GroupKey, ...]:
     return parse_group_keys(text)
 
 
+def _service_level(text: str) -> ServiceLevel:
+    from rdmascope.dissect.measure.service_levels import parse_service_level
+
+    return parse_service_level(text)
+
+
 # What only questions need takes longer to load than a small report.
 GROUP_KEYS: Parsed[tuple[GroupKey, ...]] = Parsed("what", _group_keys)
-SERVICE_LEVEL: Parsed[ServiceLevel] = Parsed("service level", parse_service_level)
+SERVICE_LEVEL: Parsed[ServiceLevel] = Parsed("service level", _service_level)
 
 
 @click.command("report")
@@ -278,10 +284,13 @@ def command(
             failed = True
     if failed:
         click.get_current_context().exit(EXIT_BAD_INPUT)
-    if FAIL in verdicts:
-        click.get_current_context().exit(EXIT_FOUND)
-    if UNDECIDABLE in verdicts:
-        click.get_current_context().exit(EXIT_NOTHING_JUDGED)
+    if verdicts:
+        from rdmascope.dissect.measure.service_levels import FAIL, UNDECIDABLE
+
+        if FAIL in verdicts:
+            click.get_current_context().exit(EXIT_FOUND)
+        if UNDECIDABLE in verdicts:
+            click.get_current_context().exit(EXIT_NOTHING_JUDGED)
 
 
 def _at_other_points(reading: Session, ports: tuple[int, ...], force: str | None) -> list[PointsCompared]:
