@@ -125,17 +125,19 @@ class PlainChunks:
         assert rpc.call is not None and rpc.reply is not None
         first, behind = int(self.firsts[index]), int(self.firsts[index + 1])
         rows = self.segments[first:behind]
+        used: list[int] = self.used[first : behind + 1].tolist()
+        operations = [*self.operations[used[0] : used[-1]]]
         uses: list[list[SegmentUse]] = [[], [], []]
         for list_, handle, length, offset, returned, start, end in zip(
             *(rows[name].tolist() for name in ("list", "handle", "length", "offset")),
             self.returned[first:behind].tolist(),
-            self.used[first:behind].tolist(),
-            self.used[first + 1 : behind + 1].tolist(),
+            used[:-1],
+            used[1:],
             strict=True,
         ):
             segment = Segment(handle, length, offset & _MAX_OFFSET)
-            operations = [*self.operations[start:end]]
-            uses[list_].append(SegmentUse(segment, returned if returned >= 0 else None, operations))
+            mine = operations[start - used[0] : end - used[0]]
+            uses[list_].append(SegmentUse(segment, returned if returned >= 0 else None, mine))
         call, reply = rpc.call.header, rpc.reply.header
         given = [tuple([use.advertised for use in one]) for one in uses]
         back = [

@@ -11,7 +11,7 @@ from typing import overload
 
 import numpy as np
 
-from ..arrays import Bytes, Int64s, Rows, places, take
+from ..arrays import Bytes, Int64s, Rows, places, some, take
 from .operations import READ, Delivered, Kind, Operation, Payload
 
 TRANSFER = np.dtype(
@@ -139,9 +139,14 @@ class TransferOperations(Sequence[Operation]):
     def __getitem__(self, index: slice) -> list[Operation]: ...
 
     def __getitem__(self, index: int | slice) -> Operation | list[Operation]:
-        if isinstance(index, slice):
-            return [self[one] for one in range(len(self))[index]]
-        run, row = int(self.run[index]), int(self.row[index])
+        if not isinstance(index, slice):
+            return self._operation(int(self.run[index]), int(self.row[index]))
+        run, row = self.run[index], self.row[index]
+        if len(run) and run[0] >= 0 and not some(run != run[0]):
+            return self.runs[int(run[0])].operations(row)
+        return [self._operation(*one) for one in zip(run.tolist(), row.tolist(), strict=True)]
+
+    def _operation(self, run: int, row: int) -> Operation:
         return self.objects[row] if run < 0 else self.runs[run].operation(row)
 
     def chosen(self, indices: Int64s) -> TransferOperations:
