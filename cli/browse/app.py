@@ -156,8 +156,10 @@ class BrowseApp(PanesApp):
 
     def action_mark(self) -> None:
         row = self.listed.chosen
-        if row is None or self.listed.noun != "rpcs":
+        if self.listed.noun != "rpcs":
             self.notify("RPCs are marked: Tab goes to their list", severity="warning")
+            return
+        if row is None:
             return
         self.listed.marked ^= {row["number"]}
         self.listed.action_cursor(1)
@@ -179,18 +181,31 @@ class BrowseApp(PanesApp):
             return plural(len(self.listed.marked), "marked RPC")
         return "the RPCs that pass the filter" if self.narrowing.condition else "all RPCs"
 
+    @property
+    def _nothing_meant(self) -> bool:
+        """No RPC is marked, and none passes the filter, which is said."""
+        rpcs = self.listed.noun == "rpcs" and "rpcs" in self.finished
+        nothing = rpcs and not self.listed.marked and not self.listed.count
+        if nothing:
+            self.notify("no RPC is marked, and none passes the filter", severity="warning")
+        return nothing
+
     def action_write(self) -> None:
         def write(path: str | None) -> None:
             if path:
                 self.notify(f"writing {path}", markup=False)
                 self.feed.look("write", str(Path(path).expanduser()), *self.meant, latest=False)
 
+        if self._nothing_meant:
+            return
         name = self.capture_name or Path(self.feed.capture.paths[0]).name.partition(".")[0] or "capture"
         self.push_screen(PromptDialog(f"write {self._meant_words()} as", f"{name}-part.pcapng", check=_writable), write)
 
     def action_wireshark(self) -> None:
         if shutil.which("wireshark") is None:
             self.notify("Wireshark is not installed here; w writes a capture to take elsewhere", severity="warning")
+            return
+        if self._nothing_meant:
             return
         rpcs, where = self.meant
         if rpcs:

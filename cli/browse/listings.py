@@ -19,6 +19,8 @@ from ..views.rpcs import RpcCells, RpcLine, cells_line
 from ..views.rpcs import header as rpc_header
 
 Row = Mapping[str, Any]
+NARROW = 110
+"""Columns below which lists leave out some of theirs, so that what says most is on the screen."""
 
 
 class ListingLayout(NamedTuple):
@@ -27,6 +29,10 @@ class ListingLayout(NamedTuple):
     first_time: int
     """Times are seconds since then."""
     width: int
+
+    @property
+    def narrow(self) -> bool:
+        return self.width < NARROW
 
 
 class Listing(NamedTuple):
@@ -44,21 +50,43 @@ def _rpc(row: Row, layout: ListingLayout) -> Text:
     return cells_line(RpcCells.of_row(row, False), RpcLine(layout.first_time, layout.width))
 
 
+_NARROW_PACKET = "{:>7} {:>11} {:>10} → {:<10} {:<8} {}"
+
+
+def _packets(layout: ListingLayout) -> str:
+    if layout.narrow:
+        return _NARROW_PACKET.format("No.", "Time", "Source", "Destination", "Protocol", "Info")
+    return header_line()
+
+
 def _packet(row: Row, layout: ListingLayout) -> Text:
     when = f"{seconds(row['time_ns'] - layout.first_time):>12}"
     ends, protocol = (row["source"] or "?", row["destination"] or "?"), row["protocol"] or ""
-    line = packet_cells(row["frame"], when, ends, protocol, row["length_bytes"], row["info"] or "")
+    if layout.narrow:
+        line = _NARROW_PACKET.format(row["frame"], when.strip(), *ends, protocol, row["info"] or "")
+    else:
+        line = packet_cells(row["frame"], when, ends, protocol, row["length_bytes"], row["info"] or "")
     return Text(line, PROTOCOL_STYLES.get(protocol, ""))
 
 
 _CONNECTION = "{:>4} {:<10} {:<8} {:<15} → {:<21} {:>9} {:>9} {:>7} {:>7}  {}"
 
 
+_NARROW_CONNECTION = "{0:>4} {1:<9} {3:<12} → {4:<17} {5:>9} {6:>9} {9}"
+
+
+def _connections(layout: ListingLayout) -> str:
+    return (_NARROW_CONNECTION if layout.narrow else _CONNECTION).format(
+        "conn", "transport", "protocol", "client", "server", "up", "down", "retrans",
+        "missing", "ended by",
+    )  # fmt: skip
+
+
 def _connection(row: Row, layout: ListingLayout) -> Text:
     retransmitted = (row["client_retransmitted_packets"] or 0) + (row["server_retransmitted_packets"] or 0)
     missing = (row["client_missing_packets"] or 0) + (row["server_missing_packets"] or 0)
     text = Text(
-        _CONNECTION.format(
+        (_NARROW_CONNECTION if layout.narrow else _CONNECTION).format(
             row["number"],
             row["transport"],
             row["protocol"],
@@ -77,12 +105,19 @@ def _connection(row: Row, layout: ListingLayout) -> Text:
 
 
 _FILE = "{:>10} {:>10} {:>6} {:>9} {:>6} {:>9} {:>9} {:>9}  {}"
+_NARROW_FILE = "{1:>10} {3:>9} {5:>9} {7:>9}  {8}"
+
+
+def _files(layout: ListingLayout) -> str:
+    return (_NARROW_FILE if layout.narrow else _FILE).format(
+        "handle", "size", "reads", "read", "writes", "written", "median", "p99", "path"
+    )
 
 
 def _file(row: Row, layout: ListingLayout) -> Text:
     directory = row["file_type"] == TYPE_NAMES[DIRECTORY]
     return Text(
-        _FILE.format(
+        (_NARROW_FILE if layout.narrow else _FILE).format(
             f"{row['handle_hash']:#010x}",
             shown_size(row["size_bytes"], row["least_size_bytes"] or 0, directory),
             counted(row["reads"]),
@@ -101,6 +136,13 @@ def _time(value: int | None) -> str:
 
 
 _FINDING = "{:>11} {:<6} {:<28} {:>4} {:>7} {:>8}  {}"
+_NARROW_FINDING = "{0:>11} {1:<6} {2:<26} {4:>6}  {6}"
+
+
+def _findings(layout: ListingLayout) -> str:
+    return (_NARROW_FINDING if layout.narrow else _FINDING).format(
+        "time", "level", "rule", "conn", "RPC", "frame", "observed"
+    )
 
 
 def _finding(row: Row, layout: ListingLayout) -> Text:
@@ -108,7 +150,8 @@ def _finding(row: Row, layout: ListingLayout) -> Text:
     when = "-" if not row["time_ns"] else seconds(row["time_ns"] - layout.first_time)
     place = row["connection"], cells.rpc or "-", row["frame"] or "-"
     level, style = cells.shown_level
-    return Text(_FINDING.format(when, level, cells.rule, *place, cells.observed), style)
+    form = _NARROW_FINDING if layout.narrow else _FINDING
+    return Text(form.format(when, level, cells.rule, *place, cells.observed), style)
 
 
 LISTINGS = {
@@ -122,29 +165,23 @@ LISTINGS = {
         },
     ),
     "packets": Listing(
-        "packets", "packet", lambda layout: header_line(), _packet,
+        "packets", "packet", _packets, _packet,
         {"No.": "frame", "Time": "time_ns", "Source": "source", "Destination": "destination", "Protocol": "protocol",
          "Length": "length_bytes", "Info": "info", "RPC": "rpc"},
     ),
     "connections": Listing(
-        "connections", "connection",
-        lambda layout: _CONNECTION.format(
-            "conn", "transport", "protocol", "client", "server", "up", "down", "retrans", "missing", "ended by"),
-        _connection,
+        "connections", "connection", _connections, _connection,
         {"conn": "number", "transport": "transport", "protocol": "protocol", "client": "client", "server": "server",
          "up": "client_bytes", "down": "server_bytes", "retrans": "client_retransmitted_packets",
          "missing": "client_missing_packets"},
     ),
     "files": Listing(
-        "files", "file",
-        lambda layout: _FILE.format("handle", "size", "reads", "read", "writes", "written", "median", "p99", "path"),
-        _file,
+        "files", "file", _files, _file,
         {"path": "path", "size": "size_bytes", "reads": "reads", "read": "read_bytes", "writes": "writes",
          "written": "written_bytes", "median": "median_latency_ns", "p99": "p99_latency_ns", "handle": "handle_hash"},
     ),
     "findings": Listing(
-        "findings", "finding",
-        lambda layout: _FINDING.format("time", "level", "rule", "conn", "RPC", "frame", "observed"), _finding,
+        "findings", "finding", _findings, _finding,
         {"time": "time_ns", "level": "level", "rule": "rule", "conn": "connection", "RPC": "rpc",
          "frame": "frame", "observed": "observed"},
     ),

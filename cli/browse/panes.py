@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -9,6 +10,7 @@ from textual import on, work
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
+from textual.notifications import SeverityLevel
 from textual.timer import Timer
 from textual.widgets import Static
 from textual.worker import get_current_worker
@@ -36,6 +38,8 @@ from .tree_pane import TreePane
 WIDE, HIGH, MEDIUM = 120, 32, 16
 """Columns from which on the tree and its neighbour stand side by side; lines from which on nothing is folded, and from
 which on the time strip is always there."""
+INDENT = 6
+"""Columns of a pane of trees in which no text is: marks on the left, and what scrolls on the right."""
 SETTLED = 0.06
 """Seconds after which a cursor that does not move has chosen."""
 PANES = ("strip", "list", "tree", "ladder", "bytes", "diagnosis")
@@ -95,6 +99,8 @@ class PanesApp(App[None]):
         self._wanted: tuple[str, int, str | None] | None = None
         """What the details are asked of, and its path, which may come later."""
         self._found = ""
+        self._noted: dict[tuple[str, str], float] = {}
+        """Notifications, and until when they are on the screen."""
         self._pending: Timer | None = None
         self._stale = False
         self._goal: tuple[str, int] | None = None
@@ -118,6 +124,22 @@ class PanesApp(App[None]):
         self.set_interval(0.5, self._keep_up)
         self.feed.listen(self._send)
         self.filled.add("findings")
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Once, as long as it is on the screen."""
+        now, noted = monotonic(), (message, title)
+        self._noted = {one: until for one, until in self._noted.items() if until > now}
+        if noted not in self._noted:
+            self._noted[noted] = now + self.NOTIFICATION_TIMEOUT
+            super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     def _send(self, job: str, reply: Reply) -> None:
         self.post_message(Came(job, reply))
@@ -318,6 +340,7 @@ class PanesApp(App[None]):
         noun = self.listed.noun
         if row is None:
             self.chosen_tree.say("reading" if noun not in self.finished else f"no {LISTINGS[noun].title}")
+            self.chosen_tree.border_title = LISTINGS[noun].singular
             self.ladder.show(())
             self.bytes.show(())
             self._wanted = self._details = None
@@ -334,7 +357,7 @@ class PanesApp(App[None]):
 
     def _look_at(self, noun: str, row: dict[str, Any], number: int) -> None:
         """Have a process read more than the row says."""
-        width = max(60, self.lower.size.width // (2 if self.size.width >= WIDE else 1) - 2)
+        width = max(60, self.lower.size.width // (2 if self.size.width >= WIDE else 1) - INDENT)
         self.ladder.show((), "reading" if noun in ("rpcs", "packets") else "packets are drawn of RPCs")
         if noun == "rpcs":
             self.feed.look("rpc", RpcPlace.of_row(row), [*map(RpcPlace.of_row, self.listed.around)], width, row["path"])

@@ -68,6 +68,7 @@ class TimeStrip(Widget, can_focus=True):
     def clear(self) -> None:
         """Nothing is brushed."""
         self.begin = self.end = -1
+        self.border_title = ""
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
@@ -123,7 +124,7 @@ class TimeStrip(Widget, can_focus=True):
         self._said()
 
     def _said(self) -> None:
-        self.border_subtitle = self.title()
+        self.border_title = self.title()
         self.refresh()
 
     def action_widen(self, by: int) -> None:

@@ -42,7 +42,7 @@ class TreePane(LinesPane):
         self._roots = nodes
         self._lay_out()
         if not keep:
-            self.cursor = 0
+            self.cursor = self.left = 0
             self.scroll_to(y=0, animate=False, force=True, immediate=True)
         self.renew()
 
@@ -74,6 +74,9 @@ class TreePane(LinesPane):
         node = self.node
         if node is None:
             return
+        if self.left:
+            self.action_sideways(-1)
+            return
         if node.children and node.opened:
             self._set(node, False)
             return
@@ -89,6 +92,8 @@ class TreePane(LinesPane):
                 self.move_to(self.cursor + 1)
             else:
                 self._set(node, True)
+        elif node is not None and self.line(self.cursor).cell_len > self.left + self.scrollable_content_region.width:
+            self.action_sideways(1)
 
     def _set(self, node: TreeNode, opened: bool) -> None:
         node.opened = opened

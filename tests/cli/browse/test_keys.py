@@ -249,6 +249,16 @@ def test_write_what_is_filtered(tmp_path: Path) -> None:
     browse(SAMPLE, steps, where="procedure = 'READ'")
 
 
+def test_nothing_to_write_is_said_once() -> None:
+    async def steps(b: Browsing) -> None:
+        await b.until(lambda: b.app.total)
+        await b.press("w", "m", "w")
+        assert b.said == ["no RPC is marked, and none passes the filter"]
+        assert b.app.chosen_tree.border_title == "RPC"
+
+    browse(SAMPLE, steps, where="procedure = 'none'")
+
+
 def test_wireshark_gets_what_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "wireshark"
     program.write_text(
@@ -318,7 +328,9 @@ def test_brush() -> None:
         timeline = b.app.strip.timeline
         assert timeline is not None
         assert b.app.listed.count == sum(one.calls for one in timeline.intervals[:3]) and " · time " in b.status
+        assert f"s: {b.app.listed.count} RPCs" in b.screen().splitlines()[0]
         await b.press("F")
+        assert "RPCs" not in b.screen().splitlines()[0]
         await b.until(lambda: b.app.listed.count == 229)
         await b.press("G", "enter")
         await b.until(lambda: b.app.listed.count == timeline.intervals[-1].calls)

@@ -30,12 +30,28 @@ CONNECTION: Row = {
     ],
 )
 def test_a_file_as_files_has_it(changed: Row, size: str, path: str) -> None:
-    line = LISTINGS["files"].line({**FILE, **changed}, ListingLayout(0, 80)).plain
+    line = LISTINGS["files"].line({**FILE, **changed}, ListingLayout(0, 120)).plain
     assert line.startswith(f"0x62d40c52 {size:>10} ") and line.endswith(f"  {path}")
     assert " 1,200 " in line and line.count(" - ") >= 3
 
 
 def test_a_connection_as_report_has_it() -> None:
-    line = LISTINGS["connections"].line(CONNECTION, ListingLayout(0, 80))
+    line = LISTINGS["connections"].line(CONNECTION, ListingLayout(0, 120))
     assert "fd00::2         → [fd00::1]:20049" in line.plain and " 1,200 " in line.plain
     assert line.spans[0].style == "yellow"
+
+
+PACKET: Row = {
+    "frame": 46, "time_ns": 8_116_181_000, "source": "10.77.0.2", "destination": "10.77.0.1", "protocol": "NFS",
+    "length_bytes": 126, "info": "V3 NULL Call",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("noun", "row", "last"), [("packets", PACKET, "V3 NULL Call"), ("files", FILE, "/export/a")])
+def test_80_columns_have_what_says_most(noun: str, row: Row, last: str) -> None:
+    for width, most in ((80, 70), (160, 100)):
+        layout = ListingLayout(0, width)
+        line, heading = LISTINGS[noun].line(row, layout).plain, LISTINGS[noun].heading(layout)
+        assert line.endswith(last) and len(line) < most
+        named = heading.split()[-1]
+        assert line.index(last) == heading.index(named) and named in LISTINGS[noun].sorts

@@ -103,6 +103,13 @@ def test_folding_a_tree() -> None:
         assert "rdma_xid" in tree.line(tree.cursor).plain
         await b.press("h")
         assert "transport header" in tree.line(tree.cursor).plain
+        tree.move_to(next(at for at, line in enumerate(b.lines("tree")) if "mtype CALL" in line))
+        end = tree.line(tree.cursor).plain[-6:]
+        assert end not in b.screen()
+        await b.press("l", "l")
+        assert end in b.screen() and "mtype CALL" in tree.line(tree.cursor).plain
+        await b.press("h", "h")
+        assert tree.left == 0 and "mtype CALL" in tree.line(tree.cursor).plain
         await b.press("escape")
         assert b.app.focused is b.app.listed
 
