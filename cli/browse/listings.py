@@ -50,7 +50,7 @@ def _rpc(row: Row, layout: ListingLayout) -> Text:
     return cells_line(RpcCells.of_row(row, False), RpcLine(layout.first_time, layout.width))
 
 
-_NARROW_PACKET = "{:>7} {:>11} {:>10} → {:<10} {:<8} {}"
+_NARROW_PACKET = "{:>7} {:>11} {:>11} → {:<11} {:<8} {}"
 
 
 def _packets(layout: ListingLayout) -> str:
