@@ -110,7 +110,7 @@ class LiveBrowseApp(BrowseApp):
 
     def _look_at(self, noun: str, row: dict[str, Any], number: int) -> None:
         if self.follows:
-            self.ladder.show((), "it follows what comes: p, or a line above, shows the packets of an RPC")
+            self.ladder.show((), "the newest RPC: p, or a line above, shows the packets")
         else:
             super()._look_at(noun, row, number)
 
