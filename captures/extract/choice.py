@@ -67,6 +67,7 @@ def places_of_findings(opened: Callable[[], Session], ids: Collection[str]) -> F
     """
     rules, detectors = all_rules(), all_detectors()
     found = FindingPlaces()
+    said: list[str] = []
     for one in ids:
         if one.upper() not in rules and one.lower() not in detectors:
             raise CaptureError(f"no rule and no detector {one!r}; 'rdmascope rules' and docs/diagnosis.md list them")
@@ -76,10 +77,13 @@ def places_of_findings(opened: Callable[[], Session], ids: Collection[str]) -> F
         opened().audit(auditor)
     if kinds := [one.lower() for one in ids if one.lower() in detectors]:
         for statement in diagnosis_of(opened(), kinds).statements:
+            said.append(statement.cause.text)
             found.rpcs.update(statement.cause.rpcs)
             if not statement.cause.rpcs:
                 found.frames.update(statement.cause.frames)
                 found.connections.update(statement.cause.connections)
     if not found.rpcs and not found.frames and not found.connections:
-        raise CaptureError(f"nothing is found by {', '.join(ids)} that has RPCs, frames or connections")
+        if said:
+            raise CaptureError(f"'{said[0]}' is about the capture as a whole: it names no RPCs, frames or connections")
+        raise CaptureError(f"nothing is found by {', '.join(ids)}")
     return found

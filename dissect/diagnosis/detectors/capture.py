@@ -59,9 +59,11 @@ def frames_truncated(facts: Facts, limits: Limits) -> Iterator[Cause]:
     so that calls cannot be named or their replies not be matched. Truncated payload alone does no harm.
     """
     states = facts.statistics.states
-    unread = sum(
-        sum(one.connection.unread_packets) + sum(one.connection.unread_messages) for one in facts.conversations
-    )
+    unread_of = {
+        one.connection.number: sum(one.connection.unread_packets) + sum(one.connection.unread_messages)
+        for one in facts.conversations
+    }
+    unread = sum(unread_of.values())
     harmed = unread + states.get("damaged", 0)
     if not facts.truncated_frames or not harmed or harmed < limits["least_share"] * max(1, facts.calls):
         return
@@ -70,6 +72,7 @@ def frames_truncated(facts: Facts, limits: Limits) -> Iterator[Cause]:
         harmed,
         facts.truncated_frames / facts.frames if facts.frames else None,
         "all frames",
+        connections=tuple(sorted(filter(unread_of.get, unread_of), key=lambda number: -unread_of[number])),
     )
 
 

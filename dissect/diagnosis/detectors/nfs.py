@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from ...measure.statistics import Procedure
 from ...units import duration, percent, plural
 from ..detector import Limits, detector
 from ..facts import Facts, label
@@ -267,7 +268,17 @@ def commit_storm(facts: Facts, limits: Limits) -> Iterator[Cause]:
         part,
         "the latency of all RPCs",
         evidence=tuple(f"{label(one.key)}: {plural(one.calls, 'RPC')}, {duration(one.waited)}" for one in commits[:3]),
+        connections=_connections(facts, commits),
     )
+
+
+def _connections(facts: Facts, procedures: Iterable[Procedure]) -> tuple[int, ...]:
+    """Which had calls of these, those with the most calls first."""
+    calls: Counter[int] = Counter()
+    for one in procedures:
+        for number, sums in facts.sums.get(one.key, {}).items():
+            calls[number] += int(sums.calls.sum())
+    return tuple(number for number, _ in calls.most_common() if number)
 
 
 def _calls_for(name: str, operations: tuple[str, ...], wanted: set[str]) -> bool:
@@ -311,6 +322,7 @@ def metadata_storm(facts: Facts, limits: Limits) -> Iterator[Cause]:
         part,
         "the latency of all RPCs",
         evidence=tuple(f"{label(one.key)}: {plural(one.calls, 'RPC')}, {duration(one.waited)}" for one in telling[:3]),
+        connections=_connections(facts, telling),
     )
 
 
@@ -345,6 +357,7 @@ def readdir_without_plus(facts: Facts, limits: Limits) -> Iterator[Cause]:
         or counts["READDIRPLUS"] * 10 > lists
     ):
         return
+    listing = [one for one in facts.procedures if one.key.version == 3 and one.key.name == "READDIR"]
     waited = sum(
         one.waited for one in facts.procedures if one.key.version == 3 and one.key.name in ("LOOKUP", "GETATTR")
     )
@@ -353,6 +366,7 @@ def readdir_without_plus(facts: Facts, limits: Limits) -> Iterator[Cause]:
         lookups,
         facts.share(waited),
         "the latency of all RPCs",
+        connections=_connections(facts, listing),
         confidence=0.6,
         weakened_by=("whether the LOOKUPs and GETATTRs are about the entries of these directories is not compared",),
     )

@@ -231,6 +231,20 @@ class TestChoices:
         assert [(one.kind, one.cause.text) for one in after] == [(one.kind, one.cause.text) for one in before]
         assert [one.kind for one in after] == [kind] and not found.rpcs
 
+    @pytest.mark.parametrize("kind", ["commit-storm", "metadata-storm", "readdir-without-plus", "frames-truncated"])
+    def test_what_is_about_many_calls_is_about_their_connections(self, tmp_path: Path, kind: str) -> None:
+        path = tmp_path / "in.pcap"
+        write_pcap(encode_frames(TROUBLES[kind](Wire(seed=1))), path)
+        found = places_of_findings(lambda: Session(str(path)), [kind])
+        assert found.connections and not found.rpcs
+
+    def test_a_damaged_file_has_no_place(self, tmp_path: Path) -> None:
+        path = tmp_path / "in.pcap"
+        write_pcap(encode_frames(TROUBLES["commit-storm"](Wire(seed=1))), path)
+        path.write_bytes(path.read_bytes()[:-7])
+        with pytest.raises(CaptureError, match="' is about the capture as a whole: it names no RPCs, frames or"):
+            places_of_findings(lambda: Session(str(path)), ["capture-damaged"])
+
     def test_a_detector_and_a_rule(self, tmp_path: Path) -> None:
         sample = SAMPLES / MANIFEST["loss-rxe"]["file"]
         found = places_of_findings(lambda: Session(str(sample)), ["packets-lost", "pd-invalidate-agreed"])
