@@ -25,6 +25,7 @@ from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.connection import Connection
 
 from .column_table import ColumnTable, masked_as
+from .data_set_folder import is_data_set
 from .errors import CaptureError
 from .formats.streams import Limits
 from .open import Follow
@@ -119,11 +120,26 @@ class Capture:
 
     @property
     def saved(self) -> str | None:
-        """The path, where it is that of saved tables: a database, or a folder of Parquet files."""
+        """The path, where it is that of saved tables, which are asked: a database, or a folder of Parquet files."""
+        path = self._tables
+        anew = self.options != Options() and self._follow is None and path is not None and not is_data_set(path)
+        return None if anew else path
+
+    @property
+    def _tables(self) -> str | None:
+        """The path, where it is that of saved tables."""
         if isinstance(self.paths, str | os.PathLike):
             path = os.fspath(self.paths)
             return path if holds_tables(path) else None
         return None
+
+    def _captures(self) -> Paths:
+        """What is read: where tables do not tell what the options ask, the captures that they were made of."""
+        if self._tables is None:
+            return self.paths
+        from .saved_tables import captures_behind
+
+        return captures_behind(self._tables, "what ports, force and icrc ask of")
 
     def session(self, contents: bool = True) -> Session:
         """A new pass over the files, for programs that look at its state between batches.
@@ -139,7 +155,8 @@ class Capture:
                 saved.lacks("what ports, force, icrc and follow ask of")
             return saved
         options = self.options if contents else replace(self.options, contents=False)
-        self._last = Session(self.paths, options, follow=self._follow, limits=self._limits, progress=self._progress)
+        limits, progress = self._limits, self._progress
+        self._last = Session(self._captures(), options, follow=self._follow, limits=limits, progress=progress)
         return self._last
 
     def rpcs(self, listener: Callable[[Conversation], Listener] | None = None) -> Iterator[Rpc]:
@@ -357,7 +374,8 @@ class Capture:
         from .database import Database
         from .saved_tables import check_target, save
 
-        given = (self.paths,) if isinstance(self.paths, str | os.PathLike) else self.paths
+        paths = self.paths if self.saved is not None else self._captures()
+        given = (paths,) if isinstance(paths, str | os.PathLike) else paths
         captures = [os.fspath(one) for one in given]
         check_target(os.fspath(path), captures)
         with Database(self._table_batches) as database:

@@ -186,7 +186,12 @@ def opened(
     follow: Follow | None = None,
     jobs: int | None = None,
 ) -> Session:
-    """A pass over captures, or over saved tables where ``paths`` is one such; see ``Reading``."""
+    """A pass over captures, or over saved tables where ``paths`` is one such; see ``Reading``.
+
+    ``ports``, ``force`` and ``icrc`` ask what tables do not tell: of the captures behind them.
+    """
+    if follow is None:
+        paths = read_anew(paths, ports, force, icrc)
     if not any(map(holds_tables, paths)):
         options = replace(analyzer_options(ports, force, contents), icrc=icrc)
         return Reading(paths, options, streaming=streaming, follow=follow, jobs=jobs)
@@ -200,6 +205,13 @@ def opened(
     for words in saved.remarks():
         complain(words)
     return saved
+
+
+def read_anew(paths: Sequence[str], ports: tuple[int, ...], force: str | None, icrc: bool = False) -> Sequence[str]:
+    """In place of saved tables, which do not tell what these options ask, their captures; data sets as they are."""
+    if not (ports or force or icrc) or any(map(is_data_set, paths)):
+        return paths
+    return captures_of(paths, "what --port, --as and --icrc ask of")
 
 
 def captures_of(paths: Sequence[str], what: str) -> tuple[str, ...]:

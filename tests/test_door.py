@@ -234,8 +234,12 @@ def test_saved_tables_stand_for_a_capture(tmp_path: Path) -> None:
                 asked()
         with pytest.raises(rdmascope.CaptureError, match="holds tables, in which packets are not"):
             saved.save(tmp_path / "again.duckdb")
+    with rdmascope.read(path, ports=[1]) as anew, rdmascope.read(BOTH_WAYS, ports=[1]) as fresh:
+        assert [one.number for one in anew] == [one.number for one in fresh]
+        query = "SELECT count(*) AS n FROM packets"
+        assert anew.sql(query)["n"].tolist() == fresh.sql(query)["n"].tolist()
     with pytest.raises(rdmascope.CaptureError, match="what ports, force"):
-        list(rdmascope.read(path, ports=[1]))
+        list(rdmascope.read(path, ports=[1], follow=rdmascope.Follow(idle=0)))
 
 
 def test_groups_are_those_of_the_command() -> None:

@@ -31,7 +31,7 @@ from rdmascope.dissect.units import plural
 
 from ..options import filter_options
 from ..plain import harmless
-from ..reading import CAPTURE, Reading, analyzer_options, jobs_option, recognition_options
+from ..reading import CAPTURE, Reading, analyzer_options, jobs_option, read_anew, recognition_options
 from ..terminal import console, print_json, say
 from ..views import rows as views
 
@@ -105,6 +105,7 @@ def command(
         if os.path.isdir(output):
             raise click.ClickException(f"{output}: is a directory")
     printer = _Printer(as_json, as_csv, output, "" if output is None else _format(output, text), captures)
+    captures = tuple(read_anew(captures, ports, force))
     if any(map(holds_tables, captures)):
         if len(captures) > 1 or save is not None:
             raise click.ClickException("saved tables stand alone: without other files, and without --save")
