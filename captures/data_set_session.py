@@ -14,7 +14,7 @@ from rdmascope.dissect.rpcrdma.eviction import Evicted
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 from .data_set import Numbering, entries, make_views_of
-from .data_set_folder import is_data_set
+from .data_set_folder import copies, is_data_set
 from .database import Database
 from .errors import CaptureError
 from .saved_rpcs import saved_rpcs
@@ -27,6 +27,7 @@ class DataSetSession(SavedSession):
     def __init__(self, path: str) -> None:
         self._numbering = Numbering(entries(path))
         super().__init__(path)
+        self.path = copies.get(path, path)
 
     def host(self, connection: int) -> str | None:
         return self._numbering.host(connection)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _CONTENT_TAGS = ("s3", "s3a")
 """Where equal ETags and sizes are equal contents; elsewhere a tag is of one URL (RFC 9110, 8.8.3)."""
+_BUCKETS = ("s3", "s3a", "gs", "gcs", "az", "abfs")
+"""Where folders are parts of names, and making one makes a bucket."""
 BLOCK = 8 << 20
 """Bytes asked of a store at once."""
 PATIENCE = 60
@@ -95,7 +97,8 @@ class RemoteFolder:
     def put(self, source: Path, name: str) -> None:
         """Copy a file of this machine to it, in place of what has this name."""
         with _problems(f"{self.url}/{name}"):
-            self._system.makedirs(f"{self._path}/{name}".rpartition("/")[0], exist_ok=True)
+            if scheme(self.url) not in _BUCKETS:
+                self._system.makedirs(f"{self._path}/{name}".rpartition("/")[0], exist_ok=True)
             self._system.put_file(str(source), f"{self._path}/{name}")
 
     def remove(self, name: str) -> None:

@@ -138,7 +138,7 @@ class SavedSession(Session):
         self, on_eviction: Callable[[list[Conversation]], None] | None = None, chunk_rows: bool = False
     ) -> Iterator[RpcTable]:
         conversations = {one.connection.number: one for one in (*self._gone, *self.analyzer.conversations)}
-        with open_saved(self.path) as database:
+        with open_saved(self.paths[0]) as database:
             yield from self._rpcs(database, conversations)
         if on_eviction is not None and self._gone:
             on_eviction(self._gone)
@@ -161,7 +161,7 @@ class SavedSession(Session):
         if on_rpcs is not None:
             for table in self.tables():
                 on_rpcs(table)
-        with open_saved(self.path) as database:
+        with open_saved(self.paths[0]) as database:
             return self._details(database, "credits", CreditDirection)
 
     def files(
@@ -173,7 +173,7 @@ class SavedSession(Session):
             self.lacks("what single RPCs did with files")
         if on_transfers is not None:
             self.lacks("the contents of files")
-        with open_saved(self.path) as database:
+        with open_saved(self.paths[0]) as database:
             facts = self._details(database, "file", FileDetails)
             undecoded = self._details(database, "undecoded of files", Counter[str])
         return SavedFiles(facts, sum(undecoded, Counter()))
@@ -183,7 +183,7 @@ class SavedSession(Session):
             self.lacks("what single RPCs were judged by")
         kept = {one.connection.number: one.connection for one in self.analyzer.conversations}
         known = kept | {one.connection.number: one.connection for one in self._gone}
-        with open_saved(self.path) as database:
+        with open_saved(self.paths[0]) as database:
             for row in _rows(database, "SELECT * FROM verdicts"):
                 number = EARLIER if row["connection"] is None else row["connection"]
                 if row["rule"] in auditor.rules:

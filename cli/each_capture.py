@@ -111,6 +111,11 @@ class GivenCaptures:
             options = replace(one.options, contents=self._options.contents)
             yield EachCapture(one.paths, options, one.name, one)
 
+    @property
+    def inputs(self) -> Sequence[str]:
+        """Paths of all that may be read."""
+        return self._paths if self.behind is None else [path for one in self.behind.captures for path in one.paths]
+
     def with_frames(
         self, wanted: Sequence[FrameRange], chosen: ChosenRpcs | Condition | None = None
     ) -> Iterator[EachCapture]:
@@ -143,17 +148,20 @@ class GivenCaptures:
             meant = meant.chosen_rpcs(self.session())
         self.refuse(unknown_rpcs(choice.rpcs, range(1, self.behind.rpcs + 1), self.behind.rpcs))
         numbers = choice.rpcs if meant is None else choice.rpcs | meant.numbers
-        sources = []
-        for one in self:
-            assert one.behind is not None
-            part = Choice(
+
+        def of(behind: CaptureBehind) -> Choice:
+            return Choice(
                 None,
-                frozenset(filter(one.behind.has_rpc, numbers)),
-                frozenset(filter(one.behind.has_connection, choice.connections)),
-                frozenset(filter(one.behind.has_frame, choice.frames)),
+                frozenset(filter(behind.has_rpc, numbers)),
+                frozenset(filter(behind.has_connection, choice.connections)),
+                frozenset(filter(behind.has_frame, choice.frames)),
             )
-            if part.rpcs or part.connections or part.frames:
-                sources.append(ExtractSource(one.reading, part, one.behind.entry.host))
+
+        sources = [
+            ExtractSource(one.reading, of(one.behind), one.behind.entry.host)
+            for one in self.some(lambda behind: of(behind) != Choice())
+            if one.behind is not None
+        ]
         if not sources:
             self.refuse("nothing was chosen")
         return extract_of_each(sources, output, snaplen, anonymize, self.ended)
@@ -170,7 +178,6 @@ class GivenCaptures:
         from rdmascope.captures.tcp_export import export_tcp_of_each
 
         meant = self.chosen(condition)
-        every = [path for one in self.behind.captures for path in one.paths] if self.behind else self._paths
 
         def opened() -> Iterator[tuple[Session, str]]:
             for one in self.some(lambda one: has_chosen(one, meant)):
@@ -181,7 +188,7 @@ class GivenCaptures:
                 else:
                     self.ended(reading)
 
-        return export_tcp_of_each(opened(), every, output, skip_incomplete, meant, comments)
+        return export_tcp_of_each(opened(), self.inputs, output, skip_incomplete, meant, comments)
 
     def refuse_nothing(self, condition: Condition | None) -> None:
         """Raise CaptureError for a condition that nothing exported passes; of a data set that was done before."""
@@ -221,4 +228,6 @@ class GivenCaptures:
         if self._problems:
             left = len(self._problems) - MAX_NAMED
             more = f"; and {left:,} more" if left > 0 else ""
-            raise CaptureError(f"{self.files[0]}: {'; '.join(self._problems[:MAX_NAMED])}{more}")
+            raise CaptureError(
+                f"{self.behind.name if self.behind else self.files[0]}: {'; '.join(self._problems[:MAX_NAMED])}{more}"
+            )

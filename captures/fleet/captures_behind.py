@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from rdmascope.dissect.rpcrdma.analyzer import Options
+from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import plural
 
 from ..data_set import ManifestEntry, Numbering, entries
+from ..data_set_folder import copies
 from ..errors import CaptureError
 from ..numbers_before import NumbersBefore
 from ..places import short_names
@@ -69,12 +71,37 @@ class CaptureBehind:
         return changed(self.entry)
 
 
+class CommonConnections:
+    """Which capture counts a connection that several captures of the same time have: the first."""
+
+    def __init__(self) -> None:
+        self._seen: dict[frozenset[object], list[CaptureBehind]] = {}
+
+    def first_seen(self, capture: CaptureBehind) -> Callable[[Connection], bool]:
+        """Whether connections of the next capture are not in one before that was made at the same time."""
+        entry = capture.entry
+
+        def own(connection: Connection) -> bool:
+            key = frozenset((one.address, one.qpn, one.port) for one in connection.endpoints)
+            seen = self._seen.setdefault(key, [])
+            if capture not in seen:
+                seen.append(capture)
+            first = next(
+                one
+                for one in seen
+                if one.entry.first_time_ns <= entry.last_time_ns and entry.first_time_ns <= one.entry.last_time_ns
+            )
+            return first is capture
+
+        return own
+
+
 class CapturesBehind:
     """Those of a data set, in the order of their numbers."""
 
     def __init__(self, path: str) -> None:
         """Raises CaptureError for a data set that cannot be read."""
-        self.path = path
+        self.path, self.name = path, copies.get(path, path)
         numbering = Numbering(entries(path))
         if not numbering.entries:
             raise CaptureError(f"{path}: no capture in this data set could be read")
@@ -93,7 +120,7 @@ class CapturesBehind:
         for one in self.captures:
             if number <= one.highest(noun):
                 return one
-        raise CaptureError(f"{self.path}: no {noun.removesuffix('s')} {number}")
+        raise CaptureError(f"{self.name}: no {noun.removesuffix('s')} {number}")
 
     @property
     def frames(self) -> int:

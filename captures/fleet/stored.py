@@ -14,7 +14,7 @@ from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.units import size
 
 from ..data_set import ManifestEntry, entries, entry_path, partition
-from ..data_set_folder import MANIFEST
+from ..data_set_folder import MANIFEST, copies
 from ..errors import CaptureError
 from ..remote import RemoteFolder
 from ..urls import HTTP, is_url, refuse_url, scheme
@@ -49,6 +49,7 @@ def copy_of(path: str) -> str:
         raise CaptureError(f"{path}: {size(needed)} have to be copied, and {made} has room for {size(free)}")
     for name in wanted:
         store.get(name, folder / name)
+    copies[str(folder)] = path
     return str(folder)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from rdmascope.captures.saved import holds_tables
 from rdmascope.captures.session import Session
+from rdmascope.captures.stored_output import written_to
 from rdmascope.captures.tcp_export import export_record
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count, plural
@@ -40,8 +40,7 @@ TCP = "tcp-pcapng"
     "--output",
     required=True,
     metavar="OUT",
-    type=click.Path(path_type=Path),
-    help="File to write, - for standard output; of tables, the folder.",
+    help="File to write, - for standard output; of tables, the folder.  Or a URL of a store.",
 )
 @click.option("--skip-incomplete", is_flag=True, help="Leave out messages with missing bytes.")
 @click.option("--no-comments", is_flag=True, help="Leave out the packets' comments, and the audit that they take.")
@@ -57,7 +56,7 @@ TCP = "tcp-pcapng"
 def command(
     files: tuple[str, ...],
     target: str,
-    output: Path,
+    output: str,
     skip_incomplete: bool,
     no_comments: bool,
     as_json: bool,
@@ -115,14 +114,15 @@ def command(
         if skip_incomplete or no_comments:
             name = "--skip-incomplete" if skip_incomplete else "--no-comments"
             raise click.UsageError(f"{name} is about packets, not about tables", click.get_current_context())
-        _export_tables(opened(files, ports, force, jobs=jobs), target, str(output), as_json, condition)
+        _export_tables(opened(files, ports, force, jobs=jobs), target, output, as_json, condition)
         return
     given = GivenCaptures(with_packets(files), analyzer_options(ports, force))
-    to_stdout = str(output) == "-"
-    stream = binary_output() if to_stdout else output
-    exported = given.export_tcp(stream, skip_incomplete, condition, not no_comments, jobs)
+    to_stdout = output == "-"
+    with written_to(output, given.inputs) as path:
+        stream = binary_output() if to_stdout else path
+        exported = given.export_tcp(stream, skip_incomplete, condition, not no_comments, jobs)
     if as_json and not to_stdout:
-        print_json(export_record(str(output), exported))
+        print_json(export_record(output, exported))
     else:
         say(f"{output}: {plural(exported.messages, 'message')} in {plural(exported.packets, 'packet')}", to_stdout)
         for number, what in (
@@ -141,10 +141,11 @@ def _export_tables(session: Session, format: str, folder: str, as_json: bool, co
 
     if folder == "-":
         raise click.UsageError("tables are several files: -o takes a folder", click.get_current_context())
-    if holds_tables(session.paths[0]):
-        written = tables_of_saved(session.paths[0], format, folder, condition)
-    else:
-        written = tables_of(session, format, folder, condition)
+    with written_to(folder, session.paths) as made:
+        if holds_tables(session.paths[0]):
+            written = tables_of_saved(session.paths[0], format, str(made), condition)
+        else:
+            written = tables_of(session, format, str(made), condition)
     if as_json:
         for table in written:
             print_json(exported_table_record(format, table))

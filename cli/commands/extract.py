@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +11,8 @@ from rdmascope.captures.extract.cut import extract_record
 from rdmascope.captures.output import check_outputs
 from rdmascope.captures.rereadable import rereadable
 from rdmascope.captures.session import Session
+from rdmascope.captures.stored_output import written_to
+from rdmascope.captures.urls import is_url
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import plural, size
 
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
 
 @click.command("extract")
 @packets_argument
-@click.option(
-    "-o", "--output", required=True, metavar="OUT", type=click.Path(path_type=Path), help="The pcapng file to write."
-)
+@click.option("-o", "--output", required=True, metavar="OUT", help="The pcapng file to write, or a URL of a store.")
 @click.option("--rpc", "rpcs", type=click.IntRange(1), multiple=True, metavar="N", help="This RPC; may be repeated.")
 @click.option(
     "--finding",
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
 def command(
     ctx: click.Context,
     files: tuple[str, ...],
-    output: Path,
+    output: str,
     rpcs: tuple[int, ...],
     findings: tuple[str, ...],
     snaplen: int | None,
@@ -94,7 +93,7 @@ def command(
       ...
     """
     options = analyzer_options(ports, force)
-    check_outputs([output], files)
+    check_outputs([None if is_url(output) else output], files)
     connections: frozenset[int] = frozenset()
     if condition is not None and condition.only_connections:
         connections, condition = frozenset(condition.sugar.connections), None
@@ -109,9 +108,10 @@ def command(
             chosen, frames = chosen | found.rpcs, frozenset(found.frames)
             connections |= found.connections
         choice = Choice(condition, chosen, connections, frames)
-        extracted = given.extract(output, choice, snaplen or 0, anonymize)
+        with written_to(output, given.inputs) as path:
+            extracted = given.extract(path, choice, snaplen or 0, anonymize)
     if as_json:
-        print_json(extract_record(str(output), extracted))
+        print_json(extract_record(output, extracted))
     else:
         rpcs_of = f"{plural(extracted.rpcs, 'RPC')} of {plural(extracted.connections, 'connection')}"
         if extracted.left_out:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
+import numpy as np
 
 from rdmascope.captures import CaptureError
 from rdmascope.captures.merge import expand
@@ -14,8 +15,10 @@ from rdmascope.captures.saved import holds_tables
 from rdmascope.captures.session import Session
 from rdmascope.dissect.diagnosis.facts import Gathered
 from rdmascope.dissect.rpcrdma.conversation import Conversation
+from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import plural, size
 
+from ..each_capture import GivenCaptures, has_chosen
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
 from ..options import Parsed, filter_options
 from ..reading import (
@@ -27,6 +30,7 @@ from ..reading import (
     jobs_option,
     opened,
     recognition_options,
+    with_packets,
 )
 from ..terminal import complain, console, paged, print_json, say, show
 from .report_output import Read, print_page, print_records
@@ -232,7 +236,9 @@ def command(
         _write_page(files, output, top, audit, opened(files, ports, force, follow=following(follow, idle)), condition)
         return
     by = tuple(dict.fromkeys(key for some in keys for key in some))
-    kernel = _kernel_counters(mountstats, nfsd, files, alone=not (each or by or over_time or levels))
+    kernel = _kernel_counters(mountstats, nfsd, alone=not (each or by or over_time or levels))
+    if kernel is not None:
+        files = with_packets(files)
     _check_sort(sort, by)
     failed = False
     verdicts: set[str] = set()
@@ -261,24 +267,32 @@ def command(
                 reading.check()
                 continue
             gathered = Gathered(top)
+            behind = kernel if holds_tables(reading.paths[0]) else None
+            beside = kernel if behind is None else None
             for table in reading.tables(
-                partial(_evict, gathered, kernel), chunk_rows=condition is None and kernel is None
+                partial(_evict, gathered, beside), chunk_rows=condition is None and kernel is None
             ):
                 selected = table if condition is None else condition.selected(table, reading)
-                if kernel is not None:
-                    kernel.add(selected)
+                if beside is not None:
+                    beside.add(selected)
                 gathered.add_table(selected)
                 del table, selected  # Or its RPCs would live until the next batch is analysed.
             if condition is not None:
                 reading.refuse(condition.problem(reading))
             points = _at_other_points(reading, ports, force) if condition is None else []
-            if kernel is not None:
+            given: GivenCaptures | None = None
+            if behind is not None:
+                given = GivenCaptures(files, analyzer_options(ports, force))
+                _count_behind(behind, given, condition)
+            elif kernel is not None:
                 kernel.note(reading.analyzer.conversations)
             if as_json:
                 print_records(reading, gathered, condition, points, kernel)
             else:
                 print_page(reading, gathered, everything, pager and not follow, condition, points, kernel)
             reading.check()
+            if given is not None:
+                given.check()
         except CaptureError as error:
             complain(str(error))
             failed = True
@@ -303,9 +317,31 @@ def _at_other_points(reading: Session, ports: tuple[int, ...], force: str | None
     return [*at_other_points(reading, lambda paths: Reading(paths, options))]
 
 
-def _kernel_counters(
-    mountstats: tuple[str, ...], nfsd: tuple[str, ...], files: tuple[str, ...], alone: bool
-) -> KernelCounters | None:
+def _count_behind(kernel: KernelCounters, given: GivenCaptures, condition: Condition | None) -> None:
+    """What was carried out is not in tables: it is read from the captures behind a data set."""
+    from rdmascope.captures.fleet.captures_behind import CommonConnections
+
+    meant = given.chosen(condition)
+    common = CommonConnections()
+    for one in given.some(lambda one: has_chosen(one, meant)):
+        assert one.behind is not None
+        reading = one.reading()
+        own = common.first_seen(one.behind)
+
+        def note(conversations: list[Conversation], own: Callable[[Connection], bool] = own) -> None:
+            kernel.note([one for one in conversations if own(one.connection)])
+
+        for table in reading.tables(note):
+            selected = table if meant is None else meant.selected(table, reading)
+            numbers = selected.rows["connection"]
+            there = [one for one in np.unique(numbers).tolist() if own(selected.conversation(one).connection)]
+            kernel.add(selected.selected(np.isin(numbers, there)))
+            del table, selected
+        note(reading.analyzer.conversations)
+        given.ended(reading)
+
+
+def _kernel_counters(mountstats: tuple[str, ...], nfsd: tuple[str, ...], alone: bool) -> KernelCounters | None:
     """Raises UsageError and CaptureError."""
     if not mountstats and not nfsd:
         return None
@@ -316,8 +352,6 @@ def _kernel_counters(
         words = "--mountstats and --nfsd go with the page; leave --each, --by, --over-time and --slo out"
     elif max(len(mountstats), len(nfsd)) > READINGS:
         words = "--mountstats and --nfsd are given once, or twice: before and after"
-    elif any(map(holds_tables, files)):
-        words = "--mountstats and --nfsd need the capture: saved tables do not have what a server carried out"
     if words:
         raise click.UsageError(words, click.get_current_context())
     return saved_counters(mountstats, nfsd)

@@ -9,9 +9,12 @@ import pytest
 
 from playbook.commands import objects, run
 from rdmascope.captures import CaptureError
+from rdmascope.captures.fleet.analysis import analyse
+from rdmascope.captures.fleet.units import units
 from rdmascope.captures.kernel_counters import MOUNTS, MOUNTSTATS, NFSD, RunningCounters, saved_counters
 from rdmascope.captures.session import Session
 from rdmascope.dissect.measure.kernel_comparison import LATER
+from rdmascope.dissect.rpcrdma.analyzer import Options
 
 COUNTERS = Path(__file__).parent / "counters"
 CLIENT, SAVED = str(COUNTERS / "client.pcapng.zst"), str(COUNTERS / "mountstats.txt")
@@ -51,6 +54,29 @@ def test_the_report_has_it() -> None:
         assert "after the reading: GETATTR 1 more, DESTROY_SESSION 1 more" in page
         assert "32 calls not seen: other clients" in page  # Of before.
         assert max(map(len, page.splitlines())) <= columns
+
+
+def test_the_captures_behind_tables_have_it_too(tmp_path: Path) -> None:
+    given = "--mountstats", SAVED, "--nfsd", SERVER[0], "--nfsd", SERVER[1]
+    alone = objects("report", CLIENT, *given)[-3:]
+    for host in ("client", "switch"):  # The same traffic at two places counts once.
+        (tmp_path / "fleet" / host).mkdir(parents=True)
+        shutil.copy(CLIENT, tmp_path / "fleet" / host)
+    with open(tmp_path / "fleet" / "switch" / Path(CLIENT).name, "ab") as other:
+        other.write(bytes.fromhex("502a4d18 00000000"))  # Not the same contents: an empty skippable frame of zstd.
+    data_set = str(tmp_path / "set")
+    for unit in units([str(tmp_path / "fleet")]):
+        assert not analyse(unit, data_set, Options()).problem
+    together = objects("report", data_set, *given)[-3:]
+    assert [one["type"] for one in together] == [one["type"] for one in alone]
+    for found, wanted in zip(together, alone, strict=True):
+        assert {name: found[name] for name in found if name not in ("file", "note")} == {
+            name: wanted[name] for name in wanted if name not in ("file", "note")
+        }
+    run("sql", CLIENT, "--save", str(tmp_path / "saved.duckdb"))
+    saved = run("report", str(tmp_path / "saved.duckdb"), *given)
+    assert saved.exit_code == 0 and "Kernel counters of /mnt3" in saved.stdout
+    assert "the tables do not hold packets" in saved.stderr
 
 
 def test_the_difference_of_two_equal_readings_is_nothing() -> None:

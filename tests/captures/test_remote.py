@@ -14,7 +14,7 @@ import pytest
 from zstandard import ZstdDecompressor
 
 from playbook.commands import EVERYTHING, LONG_CALLS, objects, run
-from playbook.stores import BUCKET, Bucket, Files, served
+from playbook.stores import Bucket, Files, s3_bucket, served
 from rdmascope.captures import CaptureError, open_capture
 from rdmascope.captures.data_set import entries
 from rdmascope.captures.fleet.analysis import analyse
@@ -46,14 +46,8 @@ def web(folder: Path) -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def bucket(folder: Path) -> Iterator[Store]:
-    with served(folder, Bucket) as (url, requests), pytest.MonkeyPatch.context() as environment:
-        for name, value in {
-            "AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_DEFAULT_REGION": "us-east-1", "NO_PROXY": "127.0.0.1",
-        }.items():  # fmt: skip
-            environment.setenv(name, value)
-        yield f"s3://{BUCKET}", requests
-        fsspec.get_filesystem_class("s3").clear_instance_cache()
+    with s3_bucket(folder, Bucket) as found:
+        yield found
 
 
 @pytest.fixture(params=["http", "s3"])
@@ -91,7 +85,10 @@ def test_every_problem_is_one_line(store: Store) -> None:
         (["report", "s3://captures/web1"], "s3://captures/web1: is a folder; of URLs only captures are read"),
         (["rpcs", "s3://captures/db.pcap.zst", "--follow"], "only a file of this machine can be followed"),
         (["batch", LONG_CALLS, "--out", "s3://captures/x"], "[Errno 38] Not Implemented"),
-        (["export", LONG_CALLS, "--to", "parquet", "-o", "s3://captures/x"], "s3:/captures/x: cannot write to a URL"),
+        (["export", LONG_CALLS, "-o", "s3://captures/x.pcapng"], "s3://captures/x.pcapng: [Errno 38] Not Implemented"),
+        (["export", LONG_CALLS, "-o", "https://captures/x"], "https://captures/x: cannot write to a URL"),
+        (["export", "s3://captures/db.pcap.zst", "-o", "s3://captures/db.pcap.zst"], "would overwrite what is read"),
+        (["sql", LONG_CALLS, "--save", "s3://captures/x.duckdb"], "s3://captures/x.duckdb: cannot write to a URL"),
         (["report", "gopher://a/b.pcap"], "gopher://a/b.pcap: Protocol not known: gopher"),
         (["report", "http://127.0.0.1:1/a.pcap"], "http://127.0.0.1:1/a.pcap: Cannot connect"),
     ],

@@ -1,4 +1,4 @@
-"""Servers on this machine of the files of a folder: of HTTP, and of as much of S3 as reading takes."""
+"""Servers on this machine of the files of a folder: of HTTP, and of as much of S3 as reading and putting takes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from pathlib import Path
 from threading import Thread
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
+
+import fsspec
+import pytest
 
 BUCKET = "captures"
 
@@ -83,8 +86,44 @@ class Bucket(Files):
             self.wfile.write(data)
 
 
+class WritableBucket(Bucket):
+    """A bucket into which objects are put."""
+
+    protocol_version = "HTTP/1.1"  # A client that puts something waits to be told to continue.
+
+    def do_PUT(self) -> None:
+        path = self._object()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(HTTPStatus.OK)
+        self.send_header("ETag", _tag(path))
+        self._body(b"")
+
+    def do_DELETE(self) -> None:
+        self._object().unlink(missing_ok=True)
+        self.send_response(HTTPStatus.NO_CONTENT)
+        self.end_headers()
+
+    def _object(self) -> Path:
+        self.requests.append((self.command, self.path))
+        return Path(self.directory, unquote(urlsplit(self.path).path).lstrip("/").partition("/")[2])
+
+
 def _tag(path: Path) -> str:
     return f'"{md5(path.read_bytes()).hexdigest()}"'
+
+
+@contextmanager
+def s3_bucket(folder: Path, handler: type[Bucket]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """The URL of a bucket, in an environment that leads there, and what its server is asked for."""
+    with served(folder, handler) as (url, requests), pytest.MonkeyPatch.context() as environment:
+        for name, value in {
+            "AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_DEFAULT_REGION": "us-east-1", "NO_PROXY": "127.0.0.1",
+        }.items():  # fmt: skip
+            environment.setenv(name, value)
+        yield f"s3://{BUCKET}", requests
+        fsspec.get_filesystem_class("s3").clear_instance_cache()
 
 
 @contextmanager

@@ -1,19 +1,25 @@
-"""A data set at a URL.  The store is that of fsspec for files of this machine under a name of its own."""
+"""A data set at a URL: of fsspec's files of this machine under a name of their own, and of a server that speaks S3."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from playbook.commands import objects, run
 from playbook.samples import MANIFEST, SAMPLES
+from playbook.stores import WritableBucket, s3_bucket
 from rdmascope.captures.data_set import entries
 from rdmascope.captures.errors import CaptureError
-from rdmascope.captures.fleet.stored import copy_of
+from rdmascope.captures.fleet.analysis import analyse
+from rdmascope.captures.fleet.batch import BatchCapture, divided, prepare
+from rdmascope.captures.fleet.stored import batch_to_url, copy_of
+from rdmascope.captures.fleet.units import units
+from rdmascope.dissect.rpcrdma.analyzer import Options
 
-HOSTS = {"web": "longcall-rxe", "db": "nconnect-rxe"}
+HOSTS = {"web": "longcall-rxe", "db": "v2-settles"}
 CALLS = "SELECT host, count(*) AS calls FROM rpcs GROUP BY host ORDER BY host"
 
 
@@ -23,6 +29,26 @@ def fleet(tmp_path: Path) -> Path:
         (tmp_path / "fleet" / host).mkdir(parents=True)
         shutil.copy(Path(SAMPLES, MANIFEST[name]["file"]), tmp_path / "fleet" / host)
     return tmp_path / "fleet"
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Iterator[str]:
+    (tmp_path / "bucket").mkdir()
+    with s3_bucket(tmp_path / "bucket", WritableBucket) as (url, _):
+        yield url
+
+
+def put(fleet: Path | str, url: str) -> dict[str, bool]:
+    """As ``batch`` does, without processes: whether each host was known."""
+
+    def here(folder: str) -> Iterator[BatchCapture]:
+        prepare(folder)
+        known, others = divided(units([str(fleet)]), folder, Options())
+        yield from known
+        for unit in others:
+            yield BatchCapture(unit, analyse(unit, folder, Options()), False)
+
+    return {one.entry.host: one.known for one in batch_to_url(url, here)}
 
 
 def files(folder: Path) -> dict[str, int]:
@@ -35,25 +61,48 @@ def test_a_data_set_in_a_store_is_filled_once_and_read(
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     stored, url = tmp_path / "stored", f"local://{tmp_path}/stored"
-    assert run("batch", str(fleet), "-o", url).stdout.endswith("2 captures, 0 known, 0 not read\n")
+    assert put(fleet, url) == {"web": False, "db": False}
     assert not [*(tmp_path / "temporary").iterdir()]
     there = files(stored)
     calls = {host: len(objects("rpcs", str(fleet / host))) for host in sorted(HOSTS)}
     assert {one["host"]: one["calls"] for one in objects("sql", url, CALLS)} == calls
-    assert f"{sum(calls.values())} RPCs" in run("report", url).stdout
+    assert (
+        run("report", url).stdout.startswith(f"{url}\n") and f"{sum(calls.values())} RPCs" in run("report", url).stdout
+    )
     # What was interrupted before its entry was there is repeated; the other capture is not.
     lost = next(one for one in entries(str(stored)) if one.host == "web")
     (stored / "manifest" / f"{lost.capture}.json").unlink()
     assert [one["host"] for one in objects("sql", url, CALLS)] == ["db"]
-    assert "1 known, 0 not read" in run("batch", str(fleet), "-o", url).stdout
+    assert put(fleet, url) == {"db": True, "web": False}
     again = files(stored)
     assert again.keys() == there.keys()
     assert all(again[name] == there[name] for name in there if "host=db" in name)
     # Contents that others take the place of go.
-    shutil.copy(Path(SAMPLES, MANIFEST["rxe-nfs-all"]["file"]), next((fleet / "web").iterdir()))
-    run("batch", str(fleet), "-o", url)
+    shutil.copy(Path(SAMPLES, MANIFEST["krb5-rxe"]["file"]), next((fleet / "web").iterdir()))
+    put(fleet, url)
     assert lost.capture not in {one.capture for one in entries(str(stored))}
     assert not any(lost.capture in name for name in files(stored))
+
+
+def test_packets_of_captures_in_a_store_go_back_into_it(
+    fleet: Path, tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for host in HOSTS:
+        shutil.copytree(fleet / host, tmp_path / "bucket" / "fleet" / host)
+    assert put(f"{bucket}/fleet/", f"{bucket}/set") == {"web": False, "db": False}
+    said = run("extract", f"{bucket}/set", "--where", "true", "-o", f"{bucket}/all.pcapng")
+    assert said.stdout.startswith(f"{bucket}/all.pcapng: ")
+    run("extract", f"{bucket}/set", "--where", "true", "-o", str(tmp_path / "all.pcapng"))
+    assert (tmp_path / "bucket" / "all.pcapng").read_bytes() == (tmp_path / "all.pcapng").read_bytes()
+    assert run("export", f"{bucket}/set", "--to", "csv", "-o", f"{bucket}/tables").exit_code == 0
+    assert (tmp_path / "bucket" / "tables" / "rpcs.csv").read_text().count("\n") > 40
+    (capture,) = (tmp_path / "bucket" / "fleet" / "web").iterdir()
+    shutil.copy(Path(SAMPLES, MANIFEST["krb5-rxe"]["file"]), capture)
+    changed = run("packets", f"{bucket}/set")
+    assert changed.exit_code == 2 and changed.stderr == (
+        f"rdmascope: {bucket}/set: web: {bucket}/fleet/web/{capture.name}: not what was analysed any more\n"
+    )
 
 
 def test_what_is_refused(fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +110,7 @@ def test_what_is_refused(fleet: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         refused = run("batch", str(fleet), "-o", url)
         assert refused.exit_code == 2 and words in refused.stderr and len(refused.stderr.splitlines()) == 1
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    run("batch", str(fleet / "web"), "-o", f"local://{tmp_path}/stored")
+    put(fleet / "web", f"local://{tmp_path}/stored")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1000, 900, 100))
     with pytest.raises(CaptureError, match="has room for 100 B"):
         copy_of(f"local://{tmp_path}/stored")
