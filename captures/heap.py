@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 
 TRIM_CONNECTIONS = 1 << 7
 """New connections behind which it is trimmed: what is kept of them lies between the gaps that batches left."""
@@ -16,7 +17,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 def keep_freed() -> None:
     """Keep what one batch freed for the next: the system clears each page anew that it was given back."""
-    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    set_option = getattr(_library(), "mallopt", None)
     if set_option is not None:
         set_option(_M_MMAP_THRESHOLD, _LARGE)
         set_option(_M_TRIM_THRESHOLD, KEPT)
@@ -24,9 +25,15 @@ def keep_freed() -> None:
 
 def trim() -> None:
     """Give back the gaps that batches of many sizes leave in it (malloc_trim(3); the C library of GNU has it)."""
-    found = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    found = getattr(_library(), "malloc_trim", None)
     if found is not None:
         found(0)
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """Once: each holds itself."""
+    return ctypes.CDLL(None)
 
 
 class Heap:

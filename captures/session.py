@@ -226,7 +226,8 @@ class Session:
             if self.analyzer.evicted.connections and (gone := self.analyzer.evicted_since()):
                 if on_eviction is not None:
                     on_eviction(gone)
-                gc.collect()
+                if self.analyzer.listener is not None:
+                    gc.collect()  # What listens to a connection holds itself.
         table = self._finished()
         self.data_servers.learn(table, lambda: self.analyzer.conversations)
         self.data_servers.mark(self.analyzer.conversations)
