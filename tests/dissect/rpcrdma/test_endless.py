@@ -284,3 +284,27 @@ def advanced(batch: FrameBatch, number: int) -> FrameBatch:
         data[bth + byte] = (psn >> shift & 0xFF).astype(np.uint8)
     data.flags.writeable = False
     return FrameBatch(data, batch.rows)
+
+
+def test_what_is_evicted_without_a_listener_is_no_garbage() -> None:
+    """Nobody need look for it: that takes longer, the more is known of other connections."""
+    wire = Wire()
+    talk(wire, 8, 10)
+    batch = frame_batch(Capture(wire).frames)
+    gc.collect()
+    analyzer = Analyzer(OPTIONS)
+    gc.disable()
+    try:
+        evicted = 0
+        for one in rounds(batch, 10):
+            analyzer.feed_table(analyzer.decoder.take(one))
+            evicted += len(analyzer.evicted_since())
+        assert evicted > ENDED
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = {type(one).__module__ for one in gc.garbage}
+        assert not [module for module in left if module.startswith("rdmascope.")]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
