@@ -51,7 +51,7 @@ class PeakSeries:
 
 def series(total: TimeCells, first_time: int) -> Series:
     """Of all RPCs."""
-    cells, width = fitted(total.cells, total.width, INTERVALS)
+    cells, width = fitted(total.rows, total.width, INTERVALS)
     count = int(cells[:, 1].max()) + 1 if len(cells) else 0
     at = cells[:, 1]
     calls, failed, call_bytes, reply_bytes = (

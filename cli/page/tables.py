@@ -88,7 +88,7 @@ def _breaking(
     names: Mapping[int, str],
     exact: Mapping[str, Distribution | None] | None = None,
 ) -> Breaking:
-    cells = groups.cells.cells.copy()
+    cells = groups.cells.rows.copy()
     waited: dict[str, tuple[int, int]] = {}
     by_code = np.zeros((max([OTHERS, *names], default=0) + 1, 2), np.int64)
     if len(cells):

@@ -83,9 +83,13 @@ def _add_fields(tree: Tree, layer: Any) -> None:
                 for inner in layers_of(one):
                     _add_fields(branch.add(Text(inner.name)), inner)
             continue
+        if value is None:
+            continue
         if isinstance(value, bytes):
             shown = value[: MAX_VALUE // 2].hex()
             text = f"{count(len(value))} bytes {shown}{'…' if len(value) > MAX_VALUE // 2 else ''}"
+            if value and value.isascii() and len(value) <= MAX_VALUE and value.decode().isprintable():
+                text = f'"{value.decode()}" {text}'
         else:
             text = str(field.i2repr(layer, value))
             if len(text) > MAX_VALUE:

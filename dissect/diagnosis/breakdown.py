@@ -68,7 +68,7 @@ class Groups(Generic[Key]):
         """Where there are too many, so that the half of as many as there may be is left."""
         if len(self.codes) <= self._max_groups:
             return
-        cells = self.cells.cells
+        cells = self.cells.rows
         calls = np.bincount(cells[:, 0], cells[:, 3], self._next)
         keys = sorted(self.codes, key=lambda key: calls[self.codes[key]])
         gone = keys[: -(self._max_groups // 2)]

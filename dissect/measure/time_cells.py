@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from ..arrays import Int64s
@@ -19,20 +21,83 @@ TOGETHER = 1 << 15
 """Rows that are sorted into cells at a time."""
 
 
-class TimeCells:
-    """Fed what ended; ``cells`` has a row for each group, interval and bin of latency in which something did.
+class WideningRows:
+    """Rows that count intervals of time from ``start`` on in the column ``at``; those of one interval that have equal
+    keys are made one.
+
+    Args:
+        start: nanoseconds, where interval 0 begins.
+        columns: of a row.
+        reduced: makes one of rows that belong together, and puts all in order.
+        max_rows: where there are more, intervals widen, too.
+    """
+
+    def __init__(
+        self,
+        start: int,
+        columns: int,
+        at: int,
+        reduced: Callable[[Int64s], Int64s],
+        max_intervals: int,
+        max_rows: int = 1 << 62,
+    ) -> None:
+        self.start = start
+        self._width = FIRST_WIDTH
+        self._at, self._reduced = at, reduced
+        self._max_intervals, self._max_rows = max_intervals, max_rows
+        self._rows: Int64s = np.zeros((0, columns), np.int64)
+        self._waiting: list[Int64s] = []
+        self._held = 0
+
+    def intervals(self, times: Int64s) -> Int64s:
+        """Of these nanoseconds, as rows have them that are taken next."""
+        found: Int64s = np.maximum(0, times - self.start) // self._width
+        return found
+
+    def take(self, columns: Sequence[Int64s]) -> None:
+        self._waiting.append(np.column_stack(columns).astype(np.int64))
+        self._held += len(columns[0])
+        if self._held >= TOGETHER:
+            self._fold()
+
+    @property
+    def width(self) -> int:
+        """Nanoseconds of an interval."""
+        self._fold()
+        return self._width
+
+    @property
+    def rows(self) -> Int64s:
+        self._fold()
+        return self._rows
+
+    def _fold(self) -> None:
+        if not self._waiting:
+            return
+        rows = np.concatenate((self._rows, *self._waiting))
+        self._waiting, self._held = [], 0
+        last = int(rows[:, self._at].max(initial=0))
+        if last >= self._max_intervals:
+            self._widen(rows, (last // self._max_intervals).bit_length())
+        rows = self._reduced(rows)
+        while len(rows) > self._max_rows and rows[:, self._at].any():
+            self._widen(rows, 1)
+            rows = self._reduced(rows)
+        self._rows = rows
+
+    def _widen(self, rows: Int64s, doublings: int) -> None:
+        rows[:, self._at] >>= doublings
+        self._width <<= doublings
+
+
+class TimeCells(WideningRows):
+    """Fed what ended; ``rows`` has one for each group, interval and bin of latency in which something did.
 
     Columns are ``COLUMNS``: ``bin`` is ``bins_of(latency) >> BINS_SHIFT`` or UNKNOWN, ``waited`` nanoseconds.
     """
 
     def __init__(self, max_intervals: int = 512, max_cells: int = 1 << 17) -> None:
-        self.start = 0
-        """Nanoseconds: where interval 0 begins."""
-        self._width = FIRST_WIDTH
-        self._max_intervals, self._max_cells = max_intervals, max_cells
-        self._cells: Int64s = np.zeros((0, len(COLUMNS)), np.int64)
-        self._waiting: list[Int64s] = []
-        self._held = 0
+        super().__init__(0, len(COLUMNS), 1, summed, max_intervals, max_cells)
 
     def add(
         self, groups: Int64s, times: Int64s, latencies: Int64s, failed: Int64s, call_bytes: Int64s, reply_bytes: Int64s
@@ -44,50 +109,15 @@ class TimeCells:
             self.start = int(times.min())
         known = latencies >= 0
         bins = np.where(known, bins_of(latencies) >> BINS_SHIFT, UNKNOWN)
-        at = np.maximum(0, times - self.start) // self._width
+        at = self.intervals(times)
         waited = np.where(known, latencies, 0)
-        columns = (groups, at, bins, np.ones_like(at), failed, call_bytes, reply_bytes, waited)
-        self._waiting.append(np.column_stack(columns).astype(np.int64))
-        self._held += len(times)
-        if self._held >= TOGETHER:
-            self._fold()
-
-    @property
-    def width(self) -> int:
-        """Nanoseconds of an interval."""
-        self._fold()
-        return self._width
-
-    @property
-    def cells(self) -> Int64s:
-        """In the order of group, interval and bin."""
-        self._fold()
-        return self._cells
+        self.take((groups, at, bins, np.ones_like(at), failed, call_bytes, reply_bytes, waited))
 
     def merge(self, groups: Int64s, into: int) -> None:
         """These groups become one."""
-        self._fold()
-        cells = self._cells.copy()
-        cells[np.isin(cells[:, 0], groups), 0] = into
-        self._cells = summed(cells)
-
-    def _fold(self) -> None:
-        if not self._waiting:
-            return
-        cells = np.concatenate((self._cells, *self._waiting))
-        self._waiting, self._held = [], 0
-        last = int(cells[:, 1].max())
-        if last >= self._max_intervals:
-            self._widen(cells, (last // self._max_intervals).bit_length())
-        cells = summed(cells)
-        while len(cells) > self._max_cells and cells[:, 1].any():
-            self._widen(cells, 1)
-            cells = summed(cells)
-        self._cells = cells
-
-    def _widen(self, cells: Int64s, doublings: int) -> None:
-        cells[:, 1] >>= doublings
-        self._width <<= doublings
+        rows = self.rows.copy()
+        rows[np.isin(rows[:, 0], groups), 0] = into
+        self._rows = summed(rows)
 
 
 def widened(cells: Int64s, doublings: int) -> Int64s:
@@ -109,51 +139,18 @@ def summed(cells: Int64s) -> Int64s:
     return np.concatenate((cells[starts, :KEYS], sums), axis=1)
 
 
-class Peaks:
-    """The highest of a value over time, and the lowest limit that it was held against, in widening intervals."""
+class Peaks(WideningRows):
+    """The highest of a value over time, and the lowest limit that it was held against.
+
+    ``rows`` are interval, highest value, lowest limit (NO_LIMIT where none is known), ascending.
+    """
 
     def __init__(self, start: int, max_intervals: int = 512) -> None:
-        """``start``: nanoseconds, where interval 0 begins."""
-        self.start = start
-        self._width = FIRST_WIDTH
-        self._max_intervals = max_intervals
-        self._rows: Int64s = np.zeros((0, 3), np.int64)
-        self._waiting: list[Int64s] = []
-        self._held = 0
+        super().__init__(start, 3, 0, peaked, max_intervals)
 
     def add(self, times: Int64s, values: Int64s, limits: Int64s) -> None:
         """A limit of 0 is not known."""
-        at = np.maximum(0, times - self.start) // self._width
-        limits = np.where(limits > 0, limits, NO_LIMIT)
-        self._waiting.append(np.column_stack((at, values, limits)).astype(np.int64))
-        self._held += len(times)
-        if self._held >= TOGETHER:
-            self._fold()
-
-    @property
-    def width(self) -> int:
-        """Nanoseconds of an interval."""
-        self._fold()
-        return self._width
-
-    @property
-    def rows(self) -> Int64s:
-        """Interval, highest value, lowest limit (NO_LIMIT where none is known), ascending."""
-        self._fold()
-        return self._rows
-
-    def _fold(self) -> None:
-        if not self._waiting:
-            return
-        rows = peaked(np.concatenate((self._rows, *self._waiting)))
-        self._waiting, self._held = [], 0
-        last = int(rows[-1, 0])
-        if last >= self._max_intervals:
-            doublings = (last // self._max_intervals).bit_length()
-            rows[:, 0] >>= doublings
-            self._width <<= doublings
-            rows = peaked(rows)
-        self._rows = rows
+        self.take((self.intervals(times), values, np.where(limits > 0, limits, NO_LIMIT)))
 
 
 NO_LIMIT = 1 << 62

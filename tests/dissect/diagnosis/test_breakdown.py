@@ -40,18 +40,18 @@ def conversation() -> Wire:
 
 
 def calls(groups: Groups, name: object) -> int:  # type: ignore[type-arg]
-    cells = groups.cells.cells
+    cells = groups.cells.rows
     return int(cells[cells[:, 0] == groups.codes[name], 3].sum())
 
 
 def test_every_rpc_is_counted_in_each_table() -> None:
     breakdown, gathered = broken_down(conversation())
     for groups in (breakdown.procedures, breakdown.clients, breakdown.files, breakdown.connections):
-        cells = groups.cells.cells
+        cells = groups.cells.rows
         assert cells[:, 3].sum() == gathered.statistics.calls == 8
         assert cells[:, 4].sum() == 1
         assert cells[:, 7].sum() == sum(one.waited for one in gathered.statistics.procedures())
-    assert breakdown.total.cells[:, 3].sum() == 8
+    assert breakdown.total.rows[:, 3].sum() == 8
     assert {label(key): calls(breakdown.procedures, key) for key in breakdown.procedures.codes} == {
         "NFSv3 GETATTR": 6,
         "NFSv3 READLINK": 1,
@@ -81,7 +81,7 @@ def test_calls_outstanding_and_credits_are_those_of_the_busiest_connection() -> 
 
 def test_only_chosen_rpcs_count() -> None:
     breakdown, gathered = broken_down(conversation(), 2)
-    assert breakdown.total.cells[:, 3].sum() == gathered.statistics.calls == 4
+    assert breakdown.total.rows[:, 3].sum() == gathered.statistics.calls == 4
 
 
 def test_groups_that_are_too_many_are_counted_together() -> None:
@@ -92,6 +92,6 @@ def test_groups_that_are_too_many_are_counted_together() -> None:
         groups.cells.add(*columns)
     groups.merge_smallest()
     assert sorted(groups.codes) == list(range(5)) and groups.merged == 25
-    cells = groups.cells.cells
+    cells = groups.cells.rows
     assert cells[cells[:, 0] == OTHERS, 3].sum() == sum(100 - key for key in range(5, 30))
-    assert groups.code(29) not in groups.cells.cells[:, 0]
+    assert groups.code(29) not in groups.cells.rows[:, 0]

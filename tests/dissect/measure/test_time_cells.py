@@ -46,7 +46,7 @@ def fed(rpcs: list[tuple[int, ...]], parts: int, **limits: int) -> TimeCells:
 @given(RPCS, st.integers(1, 4), st.integers(2, 64))
 def test_every_rpc_is_counted_once_and_where_it_ended(rpcs: list[tuple[int, ...]], parts: int, intervals: int) -> None:
     cells = fed(rpcs, parts, max_intervals=intervals)
-    found = cells.cells
+    found = cells.rows
     assert found[:, 1].max(initial=0) < intervals
     assert found[:, 3].sum() == len(rpcs)
     for column, at in ((4, 3), (5, 4), (6, 5)):
@@ -62,19 +62,19 @@ def test_every_rpc_is_counted_once_and_where_it_ended(rpcs: list[tuple[int, ...]
 @given(RPCS)
 def test_in_parts_it_is_the_same_as_at_once(rpcs: list[tuple[int, ...]]) -> None:
     one, other = fed(rpcs, 1), fed(rpcs, 5)
-    assert one.width == other.width and (one.cells == other.cells).all()
+    assert one.width == other.width and (one.rows == other.rows).all()
 
 
 @given(RPCS, st.integers(4, 12))
 def test_too_many_cells_become_wider_intervals(rpcs: list[tuple[int, ...]], limit: int) -> None:
     cells = fed(rpcs, 2, max_cells=limit)
-    assert len(cells.cells) <= limit or not cells.cells[:, 1].any()
-    assert cells.cells[:, 3].sum() == len(rpcs)
+    assert len(cells.rows) <= limit or not cells.rows[:, 1].any()
+    assert cells.rows[:, 3].sum() == len(rpcs)
 
 
 @given(RPCS, st.integers(1, 30))
 def test_wider_intervals_keep_the_sums(rpcs: list[tuple[int, ...]], doublings: int) -> None:
-    cells = fed(rpcs, 1).cells
+    cells = fed(rpcs, 1).rows
     wider = widened(cells, doublings)
     assert (wider[:, 3:].sum(axis=0) == cells[:, 3:].sum(axis=0)).all()
     assert set(wider[:, 1].tolist()) == {at >> doublings for at in cells[:, 1].tolist()}
@@ -83,7 +83,7 @@ def test_wider_intervals_keep_the_sums(rpcs: list[tuple[int, ...]], doublings: i
 def test_groups_become_one() -> None:
     cells = fed([(1, 0, 5, 0, 1, 1), (2, 0, 5, 1, 2, 2), (3, 0, 5, 0, 4, 4)], 1)
     cells.merge(np.array([1, 3]), 0)
-    assert cells.cells[:, [0, 3, 4, 5]].tolist() == [[0, 2, 0, 5], [2, 1, 1, 2]]
+    assert cells.rows[:, [0, 3, 4, 5]].tolist() == [[0, 2, 0, 5], [2, 1, 1, 2]]
 
 
 @given(st.lists(st.integers(1, 10**12), min_size=1, max_size=50))
