@@ -23,7 +23,7 @@ from .keys import bindings, help_text
 from .lines_pane import LinesPane
 from .listings import LISTINGS, column_at
 from .panes import PANES, PanesApp
-from .row_nodes import values_of
+from .row_nodes import copied_values
 from .text_panes import BytesPane, LadderPane
 from .tree_pane import TreePane
 
@@ -240,7 +240,7 @@ class BrowseApp(PanesApp):
         if isinstance(focused, LadderPane | BytesPane) and focused.count:
             return [("the line", focused.line(focused.cursor).plain.strip())]
         row = self.listed.chosen
-        return [] if row is None else values_of(row)
+        return [] if row is None else copied_values(row)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Every key is in the palette, too."""

@@ -22,6 +22,15 @@ def values_of(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(name, cell(value)) for name, value in row.items() if value is not None]
 
 
+def copied_values(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The same, with the XID as lists show it, too."""
+    found = values_of(row)
+    if row.get("xid") is not None:
+        at = [name for name, _ in found].index("xid")
+        found.insert(at + 1, ("xid, hexadecimal", f"{row['xid']:#010x}"))
+    return found
+
+
 def row_nodes(noun: str, row: Mapping[str, Any], first_time: int) -> list[TreeNode]:
     """A line for each value that is known; a finding as ``audit`` shows it, its rule; and what belongs to it."""
     nodes = []
@@ -29,6 +38,8 @@ def row_nodes(noun: str, row: Mapping[str, Any], first_time: int) -> list[TreeNo
         label = Text.assemble((name, "cyan"), f": {value}")
         if name.endswith("time_ns"):
             label.append(f"  ({seconds(row[name] - first_time)} s)", "dim")
+        if name == "xid":
+            label.append(f"  ({row[name]:#010x})", "dim")
         nodes.append(TreeNode(label))
     if noun == "findings":
         nodes = [*nodes_of((finding_view(FindingCells.of_row(row)),), WIDTH), TreeNode(Text("its row", "bold"), nodes)]

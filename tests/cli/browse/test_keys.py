@@ -290,6 +290,8 @@ def test_copy() -> None:
         b.app.go_to("rpcs", 13)
         await b.press("y", "down", "down", "down", "enter")
         assert b.app.clipboard == str(0x34A82ABB)
+        await b.press("y", "down", "down", "down", "down", "enter")
+        assert b.app.clipboard == "0x34a82abb"
         await b.until(lambda: any("READLINK3res" in line for line in b.lines("tree")))
         await b.press("2")
         b.app.chosen_tree.move_to(next(at for at, line in enumerate(b.lines("tree")) if "data: /a/long" in line))
