@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import fields
+from functools import partial
 from operator import attrgetter
 from queue import Queue
 from threading import Thread
@@ -87,15 +88,18 @@ class _Pickler(pickle.Pickler):
 class _Unpickler(pickle.Unpickler):
     def __init__(self, file: BinaryIO, buffers: Sequence[Any], data: Bytes, resolve: Resolve) -> None:
         super().__init__(file, buffers=buffers)
-        self._data, self._resolve = data, resolve
+        # No method: what is loaded remembers it, and would be a cycle with all that was loaded.
+        self._referred = partial(_referred, data, resolve)
 
     def find_class(self, module: str, name: str) -> Any:
         return self._referred if (module, name) == (__name__, "_refer") else super().find_class(module, name)
 
-    def _referred(self, kind: str, number: int = 0) -> object:
-        if kind == "data":
-            return self._data
-        return self._data.data if kind == "view" else self._resolve(kind, number)
+
+def _referred(data: Bytes, resolve: Resolve, kind: str, number: int = 0) -> object:
+    """What ``_refer`` stands for."""
+    if kind == "data":
+        return data
+    return data.data if kind == "view" else resolve(kind, number)
 
 
 def packed(noun: object, data: Bytes) -> Parts:
