@@ -112,7 +112,8 @@ class Connection:
     unconfirmed_packets: Pair = NONE_OF_EITHER
     """Those of ``missing_packets`` that nothing confirms: their sender may have passed over their PSNs."""
     gaps: tuple[Sequence[Gap], Sequence[Gap]] = ((), ())
-    """PSNs of requests of either endpoint that are not in the capture; the last of them.  None with iWARP."""
+    """PSNs of requests of either endpoint that are not in the capture; the last of them.  With iWARP bytes of its TCP
+    stream, by positions that do not wrap."""
     unread_packets: Pair = NONE_OF_EITHER
     """Packets whose headers the capture truncates, and FPDUs that failed a check: what they did is not known."""
     unread_messages: Pair = NONE_OF_EITHER

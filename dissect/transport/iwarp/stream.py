@@ -6,6 +6,7 @@ Positions are unwrapped sequence numbers: they grow beyond 32 bits and do not wr
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from ...arrays import Bytes, Int64s, Rows
 from ...intervals import IntervalSet
 from ...link.tcp import SYN
 from ...serial import TCP_SEQUENCE
+from ..gaps import Gap, with_gap
 from .retransmissions import TcpRetransmissions
 
 STRETCH = np.dtype(
@@ -75,6 +77,8 @@ class ByteStream:
         """Bytes that were sent but not captured."""
         self.missing_segments = 0
         """The least number of segments that carried those."""
+        self.gaps: Sequence[Gap] = ()
+        """Where they are; the last of them."""
         self._ahead = IntervalSet()
         """Which of the bytes from ``next`` on are there."""
         self._held: dict[int, _Waiting] = {}
@@ -184,6 +188,8 @@ class ByteStream:
         assert self.next is not None
         end = self._positions[0]
         if end > self.next:
+            shown = self._held[end].rows[0]
+            self.gaps = with_gap(self.gaps, Gap(self.next, end, int(shown["frame"]), int(shown["time"])))
             self.missing += end - self.next
             self.missing_segments += -(-(end - self.next) // self.largest)
             self.next = end

@@ -265,6 +265,9 @@ class TcpConnection:
             connection.segments = with_count(connection.segments, sender, retransmissions.segments)
             connection.bytes = with_count(connection.bytes, sender, size)
             connection.missing_packets = with_count(connection.missing_packets, sender, one.stream.missing_segments)
+            if one.stream.gaps:
+                theirs = connection.gaps[1 - sender]
+                connection.gaps = (theirs, one.stream.gaps) if sender else (one.stream.gaps, theirs)
             connection.unplaced_reads = with_count(connection.unplaced_reads, sender, one.reads.stray)
             unread = one.framing.unread + one.framing.lost
             connection.unread_packets = with_count(connection.unread_packets, sender, unread)

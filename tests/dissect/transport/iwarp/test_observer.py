@@ -126,7 +126,10 @@ def test_a_missing_segment_is_a_gap_and_never_closed_up() -> None:
         assert read.gaps == [(7 * 1400, 8 * 1400)]
         assert [piece.captured for piece in read.payload.pieces() if piece.at == 8 * 1400] == [1400]
         assert seen(operations)[:2] == WHOLE[:2] and seen(operations)[-1] == WHOLE[-1]
-        assert observer.registry.connections[0].missing_packets == (1, 0)
+        connection = observer.registry.connections[0]
+        assert connection.missing_packets == (1, 0)
+        missing = len(made.segments[index].payload)
+        assert [gap.end - gap.start for gap in connection.gaps[0]] == [missing] and not connection.gaps[1]
 
 
 def test_a_gap_inside_an_fpdu_does_not_lose_the_next_one() -> None:
