@@ -45,7 +45,8 @@ def _refer(kind: str, number: int = 0) -> NoReturn:
     raise NotImplementedError(kind, number)
 
 
-def _unchanging(mapping: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+def unchanging(mapping: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    """As it was before it was packed."""
     return MappingProxyType(mapping)
 
 
@@ -79,7 +80,7 @@ class _Pickler(pickle.Pickler):
         if kind is Connection:
             return _refer, ("connection", noun.number)
         if kind is MappingProxyType:
-            return _unchanging, (dict(noun),)
+            return unchanging, (dict(noun),)
         if kind is memoryview:
             return (_refer, ("view",)) if noun.obj is self._data else (memoryview, (bytes(noun),))
         return NotImplemented

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
+from rdmascope.captures.credit_spool import each_credit_direction
 from rdmascope.dissect.measure.selection import unknown_connections
 from rdmascope.dissect.records.credits import credits_record
 from rdmascope.dissect.records.schema import schema
@@ -68,33 +69,34 @@ def command(
             rows = condition.selected(table, reading).rows
             with_rpcs.update(zip(rows["connection"].tolist(), map(bool, rows["caller"].tolist()), strict=True))
 
-    found = reading.credit_directions(note)
-    chosen = [
-        one
-        for one in found
-        if (not connections or one.connection.number in connections)
-        and (condition is None or (one.connection.number, one.backward) in with_rpcs)
-    ]
-    problem = unknown_connections(connections, reading.extent()) or (
-        "" if condition is None else condition.problem(reading)
-    )
-    if not chosen:
-        where = " or ".join(map(str, connections))
-        reading.refuse(problem or (f"no call on connection {where}" if connections else "no RPC-over-RDMA message"))
+    problem = ""
+
+    def end() -> None:
+        nonlocal problem
+        problem = unknown_connections(connections, reading.extent())
+        if not problem and condition is not None:
+            problem = condition.problem(reading)
+
     out = console()
-    if condition is not None and chosen and not as_json:
-        show(
-            out,
-            filter_line(condition, "their connections and directions; credits are those of all calls there"),
-            Text(),
-        )
-    for at, one in enumerate(chosen):
+    at = 0
+    for one in each_credit_direction(reading, note, end):
+        if connections and one.connection.number not in connections:
+            continue
+        if condition is not None and (one.connection.number, one.backward) not in with_rpcs:
+            continue
+        if condition is not None and not at and not as_json:
+            words = "their connections and directions; credits are those of all calls there"
+            show(out, filter_line(condition, words), Text())
+        at += 1
         if as_json:
             fields = {**reading.placed(credits_record(one)), "file": reading.path}
             print_json({**fields, **filter_field(condition)})
         else:
-            if at:
+            if at > 1:
                 click.echo()
             show(out, credits_view(one, out.width))
+    if not at:
+        where = " or ".join(map(str, connections))
+        reading.refuse(problem or (f"no call on connection {where}" if connections else "no RPC-over-RDMA message"))
     reading.refuse(problem)
     reading.check()
