@@ -214,19 +214,23 @@ def read_anew(paths: Sequence[str], ports: tuple[int, ...], force: str | None, i
     return captures_of(paths, "what --port, --as and --icrc ask of")
 
 
-def captures_of(paths: Sequence[str], what: str) -> tuple[str, ...]:
+def captures_of(paths: Sequence[str], what: str, together: bool = False) -> tuple[str, ...]:
     """``behind`` of each."""
-    return tuple(found for path in paths for found in behind(path, what))
+    return tuple(found for path in paths for found in behind(path, what, together))
 
 
-def behind(path: str, what: str) -> tuple[str, ...]:
-    """The capture itself, or those that saved tables were made of, for ``what`` tables do not hold: which is said."""
+def behind(path: str, what: str, together: bool = False) -> tuple[str, ...]:
+    """The capture itself, or those that saved tables were made of, for ``what`` tables do not hold: which is said.
+
+    ``together``: they are read as one, so that frames have other numbers than in a data set.
+    """
     if not holds_tables(path):
         return (path,)
     from rdmascope.captures.saved_tables import captures_behind, listed
 
     found = captures_behind(path, what)
-    complain(f"{path}: the tables do not hold {what}; read from {listed(found)}")
+    words = ", as one capture with frames numbered in the order of time" if together and found[1:] else ""
+    complain(f"{path}: the tables do not hold {what}; read from {listed(found)}{words}")
     return found
 
 

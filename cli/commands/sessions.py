@@ -54,7 +54,9 @@ def command(files: tuple[str, ...], everything: bool, as_json: bool, ports: tupl
     """
     from ..views import sessions as views
 
-    reading = Reading(captures_of(files, "what calls say of clients and sessions"), analyzer_options(ports, force))
+    reading = Reading(
+        captures_of(files, "what calls say of clients and sessions", together=True), analyzer_options(ports, force)
+    )
     history = NfsStateHistory()
     reading.analyzer.listener = history.listener
     reading.data_servers = history.pnfs
