@@ -259,7 +259,8 @@ def test_as_many_rows_are_held_of_any_number_of_rpcs(count: int, tmp_path: Path)
     assert rows["rpcs"] == count
 
 
-def test_as_many_rows_are_held_of_any_number_of_connections(tmp_path: Path) -> None:
+def test_as_many_rows_are_held_of_any_number_of_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_pass, "ROWS", 32)
     EXTREMES["connections"].write(60, tmp_path / "connections.pcap")
     session = Session(str(tmp_path / "connections.pcap"))
     batches = [
