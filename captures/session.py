@@ -5,7 +5,6 @@ What every command and the library's ``read`` stand on.
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -223,11 +222,10 @@ class Session:
             yield table if chunk_rows else table.with_few_chunks()
             del table
             heap.grown(self.analyzer.connections_so_far)
-            if self.analyzer.evicted.connections and (gone := self.analyzer.evicted_since()):
-                if on_eviction is not None:
-                    on_eviction(gone)
-                if self.analyzer.listener is not None:
-                    gc.collect()  # What listens to a connection holds itself.
+            gone = self.analyzer.evicted_since()
+            if gone and on_eviction is not None:
+                on_eviction(gone)
+            del gone
         table = self._finished()
         self.data_servers.learn(table, lambda: self.analyzer.conversations)
         self.data_servers.mark(self.analyzer.conversations)

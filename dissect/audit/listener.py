@@ -267,6 +267,7 @@ class AuditListener:
             self._judge(option)
         self.terms.promises.clear()
         self.answers.finish()
+        del self.settling, self.answers  # They hold this by its methods, and only the collector would find it.
 
     def _plain(self, message: Message, plain: Callable[[Message], bool]) -> bool:
         """Whether a message is judged by its class, and changes nothing here but counts."""

@@ -286,19 +286,24 @@ def advanced(batch: FrameBatch, number: int) -> FrameBatch:
     return FrameBatch(data, batch.rows)
 
 
-def test_what_is_evicted_without_a_listener_is_no_garbage() -> None:
+@pytest.mark.parametrize("audited", [False, True])
+def test_what_is_evicted_is_no_garbage(audited: bool) -> None:
     """Nobody need look for it: that takes longer, the more is known of other connections."""
     wire = Wire()
     talk(wire, 8, 10)
     batch = frame_batch(Capture(wire).frames)
     gc.collect()
-    analyzer = Analyzer(OPTIONS)
+    auditor = Auditor()
+    analyzer = Analyzer(OPTIONS, listener=auditor.listener if audited else None)
     gc.disable()
     try:
         evicted = 0
         for one in rounds(batch, 10):
             analyzer.feed_table(analyzer.decoder.take(one))
-            evicted += len(analyzer.evicted_since())
+            gone = analyzer.evicted_since()
+            auditor.evict(gone)
+            evicted += len(gone)
+        del gone
         assert evicted > ENDED
         gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
