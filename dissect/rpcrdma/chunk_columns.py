@@ -110,12 +110,18 @@ class PlainChunks:
         """Of RPCs that have nothing else."""
         segments = self.firsts[rpcs]
         rows = take(self.segments, segments)
+        used, operations = self.used[segments], self.operations
+        through = (
+            operations.at(used)
+            if isinstance(operations, TransferOperations)
+            else [*map(operations.__getitem__, used.tolist())]
+        )
         return [
-            LongReply(handle, length, offset & _MAX_OFFSET, returned, self.operations[used])
-            for handle, length, offset, returned, used in zip(
+            LongReply(handle, length, offset & _MAX_OFFSET, returned, operation)
+            for handle, length, offset, returned, operation in zip(
                 *(rows[name].tolist() for name in ("handle", "length", "offset")),
                 self.returned[segments].tolist(),
-                self.used[segments].tolist(),
+                through,
                 strict=True,
             )
         ]

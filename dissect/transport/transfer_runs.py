@@ -7,6 +7,7 @@ bytes in one batch, in its place in the order of events, which is the last frame
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import overload
 
 import numpy as np
@@ -141,13 +142,26 @@ class TransferOperations(Sequence[Operation]):
     def __getitem__(self, index: int | slice) -> Operation | list[Operation]:
         if not isinstance(index, slice):
             return self._operation(int(self.run[index]), int(self.row[index]))
-        run, row = self.run[index], self.row[index]
-        if len(run) and run[0] >= 0 and not some(run != run[0]):
-            return self.runs[int(run[0])].operations(row)
-        return [self._operation(*one) for one in zip(run.tolist(), row.tolist(), strict=True)]
+        return self._operations(self.run[index], self.row[index])
+
+    def at(self, indices: Int64s) -> list[Operation]:
+        """Those at some indices; those of each run are made together."""
+        run = self.run[indices]
+        order = np.argsort(run, kind="stable")
+        bounds = np.flatnonzero(np.diff(run[order], prepend=-2, append=-2))
+        found: dict[int, Operation] = {}
+        for first, behind in pairwise(bounds.tolist()):
+            mine = order[first:behind]
+            found.update(zip(mine.tolist(), self._operations(run[mine], self.row[indices[mine]]), strict=True))
+        return [found[place] for place in range(len(run))]
 
     def _operation(self, run: int, row: int) -> Operation:
         return self.objects[row] if run < 0 else self.runs[run].operation(row)
+
+    def _operations(self, run: Int64s, row: Int64s) -> list[Operation]:
+        if len(run) and run[0] >= 0 and not some(run != run[0]):
+            return self.runs[int(run[0])].operations(row)
+        return [self._operation(*one) for one in zip(run.tolist(), row.tolist(), strict=True)]
 
     def chosen(self, indices: Int64s) -> TransferOperations:
         """Some of them."""
