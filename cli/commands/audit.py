@@ -10,6 +10,7 @@ import click
 
 from rdmascope.captures import CaptureError
 from rdmascope.captures.audit_settings import read_settings
+from rdmascope.captures.data_set_folder import copies
 from rdmascope.captures.output import check_outputs, write_output
 from rdmascope.captures.rereadable import rereadable
 from rdmascope.dissect.audit.auditor import Auditor
@@ -152,6 +153,7 @@ def command(
     out = console()
     for at, file in enumerate(files):
         kept = settings.examples if examples is None else examples
+        named = copies.get(file, file)
         try:
             meant, on_connections = None, chosen
             captures = (file,) if condition is None else behind(file, "what single RPCs were judged by")
@@ -162,7 +164,7 @@ def command(
                     on_connections = chosen & with_rpcs if chosen else with_rpcs
                 auditor = Auditor(rules, kept, not_waived(settings.waivers), release=drop_contents, meant=meant)
                 reading = opened(paths, ports, force, jobs=jobs)
-                reading.path = file
+                reading.path = named
                 rpcs = reading.audit(auditor, chosen)
             for place in list(auditor.tallies):
                 if (chosen and place.connection not in chosen) or end not in (None, place.endpoint):
@@ -170,17 +172,17 @@ def command(
             problem = unknown_connections(sorted(chosen), reading.extent())
             if chosen and not any(one.number in chosen for one in reading.analyzer.connections):
                 reading.refuse(problem)
-            result = Result(file, auditor, rpcs if condition is None else condition.passed, on_connections)
+            result = Result(named, auditor, rpcs if condition is None else condition.passed, on_connections)
             results.append(result)
             if as_json:
                 for finding in auditor.findings:
-                    print_json({**reading.placed(finding_record(finding)), "file": file})
-                lines = verdict_lines(result, file=file)
+                    print_json({**reading.placed(finding_record(finding)), "file": named})
+                lines = verdict_lines(result, file=named)
                 while page := [*islice(lines, LINES)]:
                     print_page(encoded_json("\n".join([*page, ""])))
                 for line in sum_records(result):
                     words = filter_field(condition) if line["type"] == "audit" else {}
-                    print_json({**line, "file": file, **words})
+                    print_json({**line, "file": named, **words})
             else:
                 if at:
                     click.echo()

@@ -69,6 +69,7 @@ def test_a_data_set_in_a_store_is_filled_once_and_read(
     assert (
         run("report", url).stdout.startswith(f"{url}\n") and f"{sum(calls.values())} RPCs" in run("report", url).stdout
     )
+    assert "".join(run("audit", url).stdout.split()).startswith(f"{url}:")
     # What was interrupted before its entry was there is repeated; the other capture is not.
     lost = next(one for one in entries(str(stored)) if one.host == "web")
     (stored / "manifest" / f"{lost.capture}.json").unlink()
