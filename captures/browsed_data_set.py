@@ -11,8 +11,9 @@ from rdmascope.dissect.records.table import Columns
 from rdmascope.dissect.records.tables import TABLES
 
 from .data_set import Numbering, entries
-from .database import SQL_TYPES, named
+from .database import SQL_TYPES
 from .saved_tables import open_saved
+from .sql_names import named
 
 
 def stored_rows(data_set: str, tables: Sequence[str]) -> Iterator[tuple[str, Columns]]:

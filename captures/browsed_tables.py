@@ -7,9 +7,9 @@ import shutil
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import duckdb
 import numpy as np
 
 from rdmascope.dissect.arrays import Int64s
@@ -17,13 +17,21 @@ from rdmascope.dissect.records.table import Columns
 from rdmascope.dissect.records.tables import TABLES
 
 from .browsed_columns import LEFT_OUT
-from .condition import Condition
-from .database import Database, insert_rows, named, quoted, registered
+from .errors import CaptureError
+from .held_rows import HeldRows
+from .sql_names import named, quoted
+
+if TYPE_CHECKING:
+    import duckdb  # It is loaded when something is asked of it: a list is on the screen before.
+
+    from .database import Database
 
 NOUNS = ("rpcs", "packets", "connections", "files", "findings")
 """The tables that are browsed."""
 LEAVE = 5.0
 """Seconds for what is asked at the end."""
+HELD = 1 << 15
+"""Rows of a table that are held in memory before they go into the database."""
 KEYS = {"rpcs": "number", "packets": "frame", "connections": "number", "files": "number", "findings": "time_ns"}
 """What rows are ordered by, where nothing else is asked, and among equals."""
 _RPC_OF_FRAME = """(SELECT any_value(rpcs.number) FROM temp.coming_rpcs AS numbered JOIN rpcs USING (call_frame)
@@ -81,6 +89,70 @@ class CallTimeline(NamedTuple):
     intervals: tuple[CallInterval, ...]
 
 
+class _Shared:
+    """What all views of tables have in common: rows are held until something is asked that takes a database."""
+
+    def __init__(self, parent: str, holding: bool) -> None:
+        self._parent = parent
+        self._lock = Lock()
+        self._database: Database | None = None
+        self._closed = False
+        self.held: HeldRows | None = HeldRows() if holding else None
+        """None: every row is in the database."""
+
+    def hold(self, name: str, columns: Columns) -> bool:
+        """Keep rows, where all are held and few enough."""
+        with self._lock:
+            if self.held is None:
+                return False
+            self.held.add(name, columns)
+            enough = self.held.count(name) > HELD
+        if enough:
+            self.cursor().close()
+        return True
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """Of the database, which is made here.  Raises CaptureError where it cannot be."""
+        with self._lock:
+            if self._closed:
+                raise CaptureError("the tables are closed")
+            if self._database is None:
+                self._database = self._made()
+                self.held = None
+            return self._database.connection.cursor()
+
+    def _made(self) -> Database:
+        from .database import Database, insert_rows
+
+        database = Database(parent=self._parent, described=False)
+        try:
+            for name, columns in () if self.held is None else self.held.parts():
+                insert_rows(database.connection, name, name, columns)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def close(self) -> None:
+        """Remove everything; waits for what another thread still asks, which DuckDB does not."""
+        end = time.monotonic() + LEAVE
+        locked = self._lock.acquire(timeout=LEAVE)
+        self._closed = True
+        if locked:
+            self._lock.release()
+        if self._database is None:
+            return
+        from duckdb import OperationalError
+
+        while time.monotonic() < end:
+            try:
+                self._database.close()
+                return
+            except OperationalError:
+                time.sleep(0.01)
+        shutil.rmtree(self._database.folder, ignore_errors=True)
+
+
 class BrowsedTables:
     """Tables that another process fills, part by part.  Every thread asks through ``asked``, a view of its own."""
 
@@ -89,48 +161,52 @@ class BrowsedTables:
 
         ``keyed``: rows are removed, too: the ID of one is its number, for that of the database does not stay.
         """
-        self._database = Database(parent=parent, described=False)
+        self._shared = _Shared(parent, holding=not keyed)
         self.keyed = keyed
-        self._open(self._database.connection.cursor())
+        self._see()
 
-    def _open(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self.connection = connection
+    def _see(self) -> None:
+        self._cursor: duckdb.DuckDBPyConnection | None = None
+        self._prepared: set[str] = set()
+        """Tables of which rows were prepared."""
+
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """All rows are behind it.  Raises CaptureError where the database cannot be made."""
+        if self._cursor is None:
+            self._cursor = self._shared.cursor()
+        return self._cursor
 
     def asked(self) -> BrowsedTables:
         """The same tables, for another thread."""
         other = object.__new__(BrowsedTables)
-        other._database, other.keyed = self._database, self.keyed
-        other._open(self.connection.cursor())
+        other._shared, other.keyed = self._shared, self.keyed
+        other._see()
         return other
 
     def close(self) -> None:
-        """Remove everything; waits for what another thread still asks, which DuckDB does not."""
-        end = time.monotonic() + LEAVE
-        while time.monotonic() < end:
-            try:
-                self._database.close()
-                return
-            except duckdb.OperationalError:
-                time.sleep(0.01)
-        shutil.rmtree(self._database.folder, ignore_errors=True)
-
-    def interrupt(self) -> None:
-        """End what is asked here from another thread."""
-        with suppress(duckdb.Error):
-            self.connection.interrupt()
+        """Remove everything."""
+        self._shared.close()
 
     def take_in(self, name: str, columns: Columns) -> None:
         """Add rows."""
-        insert_rows(self.connection, name, name, columns)
+        if not self._shared.hold(name, columns):
+            from .database import insert_rows
+
+            insert_rows(self.connection, name, name, columns)
 
     def complete(self, columns: Columns) -> None:
         """Fill columns of RPCs that are there, by their number."""
+        from .database import registered
+
         given = ", ".join(f"{named(one)} = part.{named(one)}" for one in columns if one != "number")
         with registered(self.connection, "rpcs", columns) as part:
             self.connection.execute(f"UPDATE rpcs SET {given} FROM {part} AS part WHERE rpcs.number = part.number")
 
     def prepare(self, name: str, columns: Columns) -> None:
         """Keep rows until ``replace``; those of rpcs number the packets that come with them."""
+        from .database import insert_rows
+
         insert_rows(self.connection, self._coming(name), name, columns)
 
     def replace(self, name: str) -> None:
@@ -147,11 +223,12 @@ class BrowsedTables:
 
     def forget_prepared(self) -> None:
         """What was prepared is of no use."""
-        for name in NOUNS:
-            self.connection.execute(f"DROP TABLE IF EXISTS temp.coming_{name}")
+        while self._prepared:
+            self.connection.execute(f"DROP TABLE IF EXISTS temp.coming_{self._prepared.pop()}")
 
     def _coming(self, name: str) -> str:
         """Where rows of a table are prepared."""
+        self._prepared.add(name)
         self.connection.execute(f"CREATE TEMP TABLE IF NOT EXISTS coming_{name} AS FROM {name} LIMIT 0")
         return f"temp.coming_{name}"
 
@@ -161,7 +238,9 @@ class BrowsedTables:
             key = KEYS[name]
             oldest = f"SELECT {key} FROM {name} ORDER BY {key} DESC LIMIT 1 OFFSET {rows - 1}"
             self.connection.execute(f"DELETE FROM {name} WHERE {key} < ({oldest})")
-            with suppress(duckdb.Error):  # While something is asked, their room is used again later.
+            from duckdb import Error
+
+            with suppress(Error):  # While something is asked, their room is used again later.
                 self.connection.execute("CHECKPOINT")
 
     def oldest(self, name: str) -> int | None:
@@ -171,6 +250,8 @@ class BrowsedTables:
 
     def count(self, name: str) -> int:
         """Rows that are there."""
+        if (held := self._shared.held) is not None:
+            return held.count(name)
         (found,) = self.connection.execute(f"SELECT count(*) FROM {name}").fetchall()
         return int(found[0])
 
@@ -179,9 +260,17 @@ class BrowsedTables:
 
         Raises QueryError for a condition that cannot be judged.
         """
+        held = self.held_order(name, narrowing, sort)
+        if held is not None and not descending:
+            return held
         keys = [f"{named(sort)} {'DESC' if descending else 'ASC'} NULLS LAST"] if sort else []
         keys.append(KEYS[name] + (" DESC" if descending and not sort else ""))
         return self._ids(f"{self._selected(name, narrowing)} ORDER BY {', '.join(keys)}, rowid")
+
+    def held_order(self, name: str, narrowing: Narrowing, sort: str) -> Int64s | None:
+        """The same at once; None where it takes the database."""
+        held = self._shared.held
+        return None if held is None or narrowing.condition or sort else held.order(name, KEYS[name])
 
     def _selected(self, name: str, narrowing: Narrowing) -> str:
         condition = narrowing.condition
@@ -209,6 +298,8 @@ class BrowsedTables:
         """Some rows with all columns, in the order of ``ids``."""
         if not len(ids):
             return []
+        if (held := self._shared.held) is not None:
+            return held.rows(name, ids)
         listed = ",".join(map(str, ids.tolist()))
         columns = ", ".join(named(one.name) for one in TABLES[name].columns if one.type != "time")
         key = self._key(name)
@@ -289,11 +380,11 @@ def checked(text: str, first_time: int, live: bool = False) -> str:
 
     ``live``: the rows are those of running traffic.
     """
+    from .condition import Condition
+
     condition = Condition([text])
     try:
         if live and condition.names & LEFT_OUT:
-            from .errors import CaptureError
-
             names = ", ".join(sorted(condition.names & LEFT_OUT))
             raise CaptureError(f"{names}: not known of running traffic; path is, and file_handle")
         return condition.sql(first_time)

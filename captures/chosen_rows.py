@@ -12,9 +12,10 @@ from rdmascope.dissect.records.tables import TABLES
 
 from .chosen_frames import ChosenFrames
 from .condition import ChosenRpcs, Condition
-from .database import Database, named
+from .database import Database
 from .errors import CaptureError
 from .query_columns import named_columns
+from .sql_names import named
 
 FRAMES = "frames_of_chosen"
 """Temporary table: the numbers of the frames of chosen RPCs."""

@@ -24,8 +24,9 @@ import duckdb
 from rdmascope.dissect.records.tables import TABLES
 
 from .data_set_folder import MANIFEST
-from .database import SQL_TYPES, quoted
+from .database import SQL_TYPES
 from .errors import CaptureError
+from .sql_names import quoted
 
 COUNTED = ("rpcs", "connections", "files", "frames", "ended")
 """What is numbered."""

@@ -28,6 +28,7 @@ from rdmascope.dissect.records.tables import TABLES
 from .errors import CaptureError
 from .query_columns import named_columns
 from .read_ahead import processors
+from .sql_names import encodable, named, quoted
 
 SQL_TYPES = {
     "int": "BIGINT",
@@ -382,12 +383,11 @@ def insert_rows(connection: duckdb.DuckDBPyConnection, target: str, table: str, 
 
 
 def _make_encodable(texts: np.ndarray[Any, np.dtype[Any]]) -> None:
-    """Write out what no UTF-8 can say: bytes of a file name, for instance."""
+    """In place."""
     if "".join(texts).isascii():
         return
     for at, text in enumerate(texts):
-        if not text.isascii():
-            texts[at] = text.encode("utf-8", "backslashreplace").decode()
+        texts[at] = encodable(text)
 
 
 def write_arrow(
@@ -425,14 +425,6 @@ def _make_views(connection: duckdb.DuckDBPyConnection, folder: str) -> None:
     """Of the Parquet files in a folder."""
     for path in sorted(Path(folder).glob("*.parquet")):
         connection.execute(f"CREATE VIEW {named(path.stem)} AS FROM read_parquet({quoted(os.path.abspath(path))})")
-
-
-def quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def named(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _first_line(error: duckdb.Error) -> str:

@@ -18,10 +18,11 @@ from rdmascope.dissect.records.tables import TABLES, VERSION
 
 from .data_set import make_views
 from .data_set_folder import is_data_set
-from .database import ROW_GROUP, SQL_TYPES, Database, named, quoted
+from .database import ROW_GROUP, SQL_TYPES, Database
 from .errors import CaptureError
 from .output import input_files, open_output, refuse_inputs
 from .remote import size_of
+from .sql_names import named, quoted
 from .urls import is_url, refuse_url
 
 DATABASE = (".duckdb", ".db")

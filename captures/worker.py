@@ -16,7 +16,7 @@ from .errors import CaptureError
 Jobs = Mapping[str, Callable[..., Iterator[Any]]]
 """Name of a job -> what makes its results; they go through ``pickle``."""
 MakeJobs = Callable[[], Jobs]
-"""Is called in the process itself, which so imports what they need."""
+"""Is called in the process itself, which so imports what they need once it is asked for something."""
 
 
 class Reply(NamedTuple):
@@ -92,12 +92,13 @@ def _serve(make_jobs: MakeJobs, pipe: Connection, folder: str) -> None:
     for descriptor in (0, 1, 2):  # The terminal is the other's.
         os.dup2(nowhere, descriptor)
     tempfile.tempdir = folder
-    jobs = make_jobs()
+    jobs: Jobs = {}
     waiting: list[tuple[int, str, tuple[Any, ...], bool]] = []
     with suppress(EOFError, OSError):
         while True:
             if not waiting:
                 waiting.append(pipe.recv())
+            jobs = jobs or make_jobs()
             request, name, arguments, replaceable = waiting.pop(0)
             problem = ""
             try:

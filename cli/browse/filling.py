@@ -20,13 +20,13 @@ from rdmascope.dissect.rpcrdma.analyzer import Options
 if TYPE_CHECKING:
     from rdmascope.captures.fleet.captures_behind import CaptureBehind
 
-FIRST_PART, ADDED_PART, LAST_PART = 0.4, 0.15, 2.0
+FIRST_PART, ADDED_PART, LAST_PART = 0.3, 0.2, 2.0
 """Seconds for which rows are gathered before they are sent.  Before the first nothing takes them in; then new rows
 follow soon, so that few are left at the end, and columns of rows that are there take longer and longer."""
 PART_ROWS = 1 << 13
 """Rows that are sent at once, so that the process that takes them in can draw between them."""
-FIRST_BATCH, BATCH = 32 << 20, 16 << 20
-"""Bytes of a capture that are in memory at a time: in a process that reads ahead, and in one that does not."""
+FIRST_BATCH, BATCH = 64 << 20, 16 << 20
+"""Bytes of a capture that are in memory at a time: in the first pass, and in those beside which others hold some."""
 ADDED, COMPLETING, PREPARED, REPLACING = "added", "completing", "prepared", "replacing"
 """What becomes of rows: they are new; columns of rows that are there; nothing yet; and with this part they and those
 prepared take the place of all before."""

@@ -43,6 +43,7 @@ class LiveBrowseApp(BrowseApp):
         self.watched = feed.first
         self.filled.update(OF_PACKETS)
         self.finished.update(LATER)
+        self.opening = False
         self._taken = 0
         self._asked: dict[str, tuple[int, float]] = {}
         """How many frames there were when something was asked for, and when that was answered."""

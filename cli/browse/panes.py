@@ -42,6 +42,8 @@ INDENT = 6
 """Columns of a pane of trees in which no text is: marks on the left, and what scrolls on the right."""
 SETTLED = 0.06
 """Seconds after which a cursor that does not move has chosen."""
+OPENING = 2.0
+"""Seconds at the start in which only the list is filled, unless it is complete before."""
 PANES = ("strip", "list", "tree", "ladder", "bytes", "diagnosis")
 LOOKED_FOR = {"packets": "frame", "connections": "connection", "files": "file"}
 """List -> the job that looks closer at one of it; that of RPCs takes more."""
@@ -89,6 +91,8 @@ class PanesApp(App[None]):
         self.finished: set[str] = set()
         """Tables that are complete."""
         self.total = 0
+        self._whole = False
+        """The table was complete when its rows were looked up for the list."""
         self.beside = "ladder"
         self.below = "tree"
         """What is shown below the list, where there is room for one pane."""
@@ -102,7 +106,10 @@ class PanesApp(App[None]):
         self._noted: dict[tuple[str, str], float] = {}
         """Notifications, and until when they are on the screen."""
         self._pending: Timer | None = None
+        self._strip_pending: Timer | None = None
         self._stale = False
+        self.opening = True
+        """The processors are left to those that read: no strip, and nothing looked at but where a key asks for it."""
         self._goal: tuple[str, int] | None = None
         """A row to go to, once its table is there."""
 
@@ -122,6 +129,7 @@ class PanesApp(App[None]):
         self.listed.focus()
         self.fold()
         self.set_interval(0.5, self._keep_up)
+        self.set_timer(OPENING, self._open)
         self.feed.listen(self._send)
         self.filled.add("findings")
 
@@ -168,8 +176,10 @@ class PanesApp(App[None]):
 
     def lay_out_list(self) -> None:
         """After its width or the time of the first frame changed."""
-        self.listed.layout_of_lines = ListingLayout(self.first_time, max(40, self.size.width - 3))
-        self.listed.refresh()
+        layout = ListingLayout(self.first_time, max(40, self.size.width - 3))
+        if layout != self.listed.layout_of_lines:
+            self.listed.layout_of_lines = layout
+            self.listed.refresh()
 
     @property
     def first_time(self) -> int:
@@ -203,6 +213,7 @@ class PanesApp(App[None]):
             self.open_wireshark(str(value))
         if job.startswith("fill ") and reply.ended:
             self.finished.update(job.split()[1:])
+            self.opening &= "rpcs" not in self.finished
             self._stale = True
             self._keep_up()
         self.show_status()
@@ -232,6 +243,13 @@ class PanesApp(App[None]):
         empty = "packets are drawn of RPCs" if details.noun != "rpcs" else "reading the packets"
         self.ladder.show(details.ladder, empty)
 
+    def _open(self) -> None:
+        """Show all that there is of the rows in the list."""
+        if self.opening:
+            self.opening = False
+            self._stale = True
+            self._keep_up()
+
     def _keep_up(self) -> None:
         """Show what has come since."""
         if self._stale:
@@ -248,36 +266,61 @@ class PanesApp(App[None]):
         noun = self.listed.noun
         name, down = self.sorts.get(noun, ("", False))
         column = LISTINGS[noun].sorts.get(name, "")
-        self._look_up(noun, self.narrowing, column, down, (keep, grown), self.strip.columns)
+        shown = keep, grown, noun in self.finished
+        held = self.tables.held_order(noun, self.narrowing, column)
+        if held is None:
+            self._look_up(noun, self.narrowing, column, down, shown)
+        else:
+            self.workers.cancel_group(self, "order")
+            self._take_order(noun, held, len(held), *shown)
 
     @work(thread=True, exclusive=True, group="order")
-    def _look_up(
-        self, noun: str, narrowing: Narrowing, sort: str, down: bool, keep: tuple[bool, bool], columns: int
-    ) -> None:
+    def _look_up(self, noun: str, narrowing: Narrowing, sort: str, down: bool, shown: tuple[bool, bool, bool]) -> None:
         tables = self.tables.asked()
         try:
             total = tables.count(noun)
             ids = tables.order(noun, narrowing, sort, down)
             if get_current_worker().is_cancelled:
                 return
-            self.call_from_thread(self._take_order, noun, ids, total, *keep)
-            timeline = tables.timeline(narrowing, columns)
-            if not get_current_worker().is_cancelled:
-                self.call_from_thread(self._take_timeline, timeline)
-        except Exception as error:  # DuckDB's, of a condition that fails on these values.
-            if not get_current_worker().is_cancelled:
-                self.call_from_thread(self._refused, " ".join(str(error).split()))
+            self.call_from_thread(self._take_order, noun, ids, total, *shown)
+        except Exception as error:
+            self._fail(error)
 
-    def _take_order(self, noun: str, ids: Int64s, total: int, keep: bool, grown: bool) -> None:
-        self.total = total
+    def _fail(self, error: Exception) -> None:
+        """DuckDB's, of a condition that fails on these values; in a thread."""
+        if not get_current_worker().is_cancelled:
+            self.call_from_thread(self._refused, " ".join(str(error).split()))
+
+    def _take_order(self, noun: str, ids: Int64s, total: int, keep: bool, grown: bool, whole: bool) -> None:
+        self.total, self._whole = total, whole
         keep = keep or (grown and self.listed.cursor > 0)  # A key may have moved it meanwhile.
         fresh = noun != self.listed.noun or not keep or not len(self.listed.ids)
         self.listed.show(noun, ids, keep)
         if self._goal is not None and self._goal[0] == noun:
             self._reach_goal()
         elif fresh or self._details is None or not self.chosen_tree.has_focus:
-            self._settle()
+            self._settle(look=not self.opening)
         self.show_status()
+        if not self.opening:
+            self._renew_strip()
+
+    def _renew_strip(self) -> None:
+        """Once the list is drawn: what looks up takes the interpreter."""
+        if self._strip_pending is not None:
+            self._strip_pending.stop()
+        self._strip_pending = self.set_timer(
+            SETTLED, lambda: self._look_up_timeline(self.narrowing, self.strip.columns)
+        )
+
+    @work(thread=True, exclusive=True, group="strip")
+    def _look_up_timeline(self, narrowing: Narrowing, columns: int) -> None:
+        try:
+            timeline = self.tables.asked().timeline(narrowing, columns)
+        except Exception as error:
+            self._fail(error)
+            return
+        if not get_current_worker().is_cancelled:
+            self.call_from_thread(self._take_timeline, timeline)
 
     def _take_timeline(self, timeline: CallTimeline | None) -> None:
         self.strip.show(timeline, self.first_time)
@@ -294,6 +337,7 @@ class PanesApp(App[None]):
         if noun not in self.filled:
             self.filled.add(noun)
             self.feed.fill(noun)
+        self.total, self._whole = 0, False
         self.listed.show(noun, self.listed.ids[:0], False)
         self.reorder()
 
@@ -334,8 +378,8 @@ class PanesApp(App[None]):
         elif event.pane is self.chosen_tree:
             self._mark_field()
 
-    def _settle(self) -> None:
-        """Show what the cursor of the list is on."""
+    def _settle(self, look: bool = True) -> None:
+        """Show what the cursor of the list is on; ``look``: more of it than its row."""
         row = self.listed.chosen
         noun = self.listed.noun
         if row is None:
@@ -349,11 +393,14 @@ class PanesApp(App[None]):
         path = row.get("path")
         if self._wanted == (noun, number, path) and noun != "findings" and self._details is not None:
             return
+        if self._wanted == (noun, number, path) and not look:
+            return
         self._wanted, self._details = (noun, number, path), None
         self.chosen_tree.border_title = f"{LISTINGS[noun].singular} {number or self.listed.cursor + 1}"
         self.chosen_tree.show(row_nodes(noun, row, self.first_time))
         self.bytes.show(())
-        self._look_at(noun, row, number)
+        if look:
+            self._look_at(noun, row, number)
 
     def _look_at(self, noun: str, row: dict[str, Any], number: int) -> None:
         """Have a process read more than the row says."""
@@ -409,7 +456,7 @@ class PanesApp(App[None]):
             parts += [Text(" · time "), shown(self.strip.title(), "cyan")]
         if self.listed.marked:
             parts.append(Text(f" · {count(len(self.listed.marked))} marked", "bold yellow"))
-        if self.listed.noun not in self.finished:
+        if self.listed.noun not in self.finished or not self._whole:
             parts.append(Text(" · " + self._reading(), "magenta"))
         elif self.listed.noun == "rpcs" and (coming := [one for one in LATER if one not in self.finished]):
             parts.append(Text(f" · reading {' and '.join(coming)}", "magenta"))

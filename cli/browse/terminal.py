@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -31,7 +32,10 @@ def need_terminal(instead: str) -> None:
 def walk(feed: BrowseFeed, make: Callable[[], BrowseApp]) -> int:
     """Show the panes until they are left; gives the exit status.  ``make``: of the application, once all is forked."""
     with closing(feed):
+        gc.disable()  # Imports make no garbage.
         app = make()
+        gc.freeze()
+        gc.enable()
 
         def end(number: int, _: object) -> None:
             """The screen is put back; but not that of a terminal that went away, for nothing takes what is written."""

@@ -99,8 +99,38 @@ def test_closing_waits_for_what_is_asked(tmp_path: Path, monkeypatch: pytest.Mon
         close(self)
 
     monkeypatch.setattr(Database, "close", refusing)
-    BrowsedTables(str(tmp_path)).close()
+    found = BrowsedTables(str(tmp_path))
+    assert found.connection.execute("SELECT count(*) FROM rpcs").fetchall() == [(0,)]
+    found.close()
     assert not busy and not list(tmp_path.iterdir())
+
+
+def test_rows_are_the_same_before_the_database_has_them(tmp_path: Path) -> None:
+    names = ("rpcs", "connections", "files")
+    with closing(BrowsedTables(str(tmp_path))) as found:
+        for name, columns in table_batches(Session(EVERYTHING), {**dict.fromkeys(names), "rpcs": {"number", "path"}}):
+            if name == "rpcs":
+                columns["path"][:1] = "not UTF-8: \udcff"
+            found.take_in(name, columns)
+        assert not list(tmp_path.iterdir())
+        orders = {name: found.order(name, Narrowing()) for name in names}
+        counts = {name: found.count(name) for name in names}
+        rows = {name: found.rows(name, orders[name][::-2]) for name in names}
+        assert rows["rpcs"][-1]["path"] == "not UTF-8: \\udcff" and rows["rpcs"][0]["state"] is None
+        assert found.connection and list(tmp_path.iterdir())
+        for name in names:
+            assert found.order(name, Narrowing()).tolist() == orders[name].tolist()
+            assert found.count(name) == counts[name] > 1
+            assert found.rows(name, orders[name][::-2]) == rows[name]
+
+
+def test_many_rows_go_into_the_database_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rdmascope.captures.browsed_tables.HELD", 100)
+    with closing(BrowsedTables(str(tmp_path))) as found:
+        for name, columns in table_batches(Session(EVERYTHING), {"rpcs": None}, rows=1):
+            found.take_in(name, columns)
+        assert list(tmp_path.iterdir())
+        assert numbers(found, found.order("rpcs", Narrowing())) == [*range(1, 230)]
 
 
 def test_columns_that_come_later(tmp_path: Path) -> None:

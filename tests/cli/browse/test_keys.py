@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from functools import partial
 from pathlib import Path
@@ -10,8 +11,10 @@ import pytest
 from textual import events
 from textual.widgets import Input
 
-from playbook.browsing import Browsing, browse
+from playbook.browsing import Browsing, browse, browsing
 from playbook.commands import objects, run
+from rdmascope.cli.browse.app import BrowseApp
+from rdmascope.cli.browse.feed import BrowseFeed
 from rdmascope.cli.browse.keys import KEYS, MOVING, help_text
 
 SAMPLE = "captures/samples/rxe-nfs-all.pcap.zst"
@@ -37,6 +40,26 @@ def test_the_list_has_the_lines_of_rpcs() -> None:
         assert b.status.startswith("RPCs 1 of 229")
 
     browse(SAMPLE, steps)
+
+
+def test_the_list_can_be_walked_through_before_anything_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    for put_off in ("complete", "look"):
+        monkeypatch.setattr(BrowseFeed, put_off, lambda *_, **__: None)
+    monkeypatch.setattr(BrowseApp, "_renew_strip", lambda self: None)
+
+    async def run() -> None:
+        async with browsing(SAMPLE, whole=False) as b:
+            await b.until(lambda: "rpcs" in b.app.finished)
+            assert b.status == "RPCs 1 of 229 · reading paths and places"
+            await b.press("G")
+            assert b.app.listed.chosen is not None and b.app.listed.chosen["number"] == 229
+            assert b.lines("list")[-1].split()[0] == "229"
+            assert b.app.tables.held_order("rpcs", b.app.narrowing, "") is not None
+            b.app._sort_by("latency")
+            await b.until(lambda: numbers(b)[:1] != [1])
+            assert sorted(numbers(b)) == [*range(1, 230)]
+
+    asyncio.run(run())
 
 
 def test_moving() -> None:
