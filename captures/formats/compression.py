@@ -1,6 +1,7 @@
 """Decompression of a stream, piece by piece.
 
-What a damaged stream gave before its damage is given too; then CaptureError is raised.
+What a damaged stream gave before its damage is given too; then CaptureError is raised, TruncatedStreamError where the
+rest is missing.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ PIECE = 1 << 18
 SIP = 1 << 10
 """Compressed bytes given to zstd at once: it has no limit, and may make 32 KiB of each of them."""
 XZ_MEMORY = 512 << 20
+
+
+class TruncatedStreamError(CaptureError):
+    """A stream ends before its end; who reads the capture knows how far it came."""
 
 
 def compression_of(head: bytes) -> str:
@@ -58,7 +63,7 @@ def decompress(name: str, compression: str, chunks: Chunks, growing: bool = Fals
     except EOFError:
         if growing:
             return
-        raise CaptureError(f"{name}: the {compression} stream is truncated") from None
+        raise TruncatedStreamError(f"{name}: the {compression} stream is truncated") from None
     except RuntimeError as error:  # lz4 has no exception of its own
         raise CaptureError(f"{name}: the {compression} stream is corrupt ({error})") from None
 

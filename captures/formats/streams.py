@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike
 from rdmascope.dissect.arrays import Bytes, Int64s, Rows
 
 from ..errors import CaptureError
+from .compression import TruncatedStreamError
 
 MAX_IN_RECORD = 256 << 20
 """Bytes; a record that claims more is damage."""
@@ -148,7 +149,7 @@ class Feed:
     def finish(self, what: str, size: int = 0) -> None:
         """To be called where no more comes: raises unless the capture ends here, between two records."""
         if self._failure is not None:
-            raise self._failure
+            raise self._ended_by(self._failure, what)
         if self.at < len(self.data) and not self._growing:
             self.cut_short(what, size)
 
@@ -164,10 +165,17 @@ class Feed:
 
     def cut_short(self, what: str, size: int = 0) -> NoReturn:
         if self._failure is not None:
-            raise self._failure
+            raise self._ended_by(self._failure, what)
         left = len(self.data) - self.at
         there = f"only {left} of its {size} bytes are" if size else f"only {left} bytes of it are"
         raise CaptureError(f"{self.name}: truncated in {what}, at byte {self.offset}: {there} there")
+
+    def _ended_by(self, failure: CaptureError, what: str) -> CaptureError:
+        """With the place, where that is known: wrong bytes of a corrupt stream are found late."""
+        if not isinstance(failure, TruncatedStreamError):
+            return failure
+        within = f" in {what}," if self.at < len(self.data) else ""
+        return CaptureError(f"{failure}{within} at byte {self.offset} of the unpacked capture")
 
     def damaged(self, what: str) -> NoReturn:
         offset = self.offset
