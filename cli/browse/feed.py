@@ -24,7 +24,7 @@ PUT_BACK = (
 )
 """What Textual writes at its end: no bracketed paste, reports of the mouse and of focus, the screen from before."""
 BACKGROUND = 5
-"""The niceness of a process once every RPC is in the list: keys come first."""
+"""The niceness of what can wait: of reading once every RPC is in the list, for keys come first."""
 LEAVE = 5.0
 """Seconds for a part to be taken in at the end."""
 

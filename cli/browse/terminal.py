@@ -8,18 +8,21 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from importlib import import_module
+from threading import Thread, get_native_id
 from typing import TYPE_CHECKING
 
 import click
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.live import CaptureSettings, Keep
-from rdmascope.dissect.rpcrdma.analyzer import Options
 
 from ..exit_status import EXIT_SIGNAL
-from .feed import BrowseFeed
+from .feed import BACKGROUND, BrowseFeed
 
 if TYPE_CHECKING:
+    from rdmascope.captures.live import CaptureSettings, Keep
+    from rdmascope.dissect.rpcrdma.analyzer import Options
+
     from .app import BrowseApp
 
 
@@ -27,6 +30,18 @@ def need_terminal(instead: str) -> None:
     """Raises ClickException where there is none; ``instead``: commands that need none."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
         raise click.ClickException(f"browse needs a terminal; {instead} not")
+
+
+def load(module: str) -> None:
+    """Import one while processes read: they come first, and only a thread can be nice for no longer than it lives."""
+
+    def run() -> None:
+        os.setpriority(os.PRIO_PROCESS, get_native_id(), BACKGROUND)
+        import_module(module)
+
+    thread = Thread(target=run)
+    thread.start()
+    thread.join()
 
 
 def walk(feed: BrowseFeed, make: Callable[[], BrowseApp]) -> int:

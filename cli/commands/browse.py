@@ -10,7 +10,7 @@ from rdmascope.captures.merge import open_captures
 
 from ..browse.feed import BrowseFeed
 from ..browse.filling import BrowsedCapture
-from ..browse.terminal import need_terminal, walk
+from ..browse.terminal import load, need_terminal, walk
 from ..each_capture import GivenCaptures
 from ..reading import analyzer_options, no_jobs_option, packets_argument, recognition_options
 
@@ -51,6 +51,7 @@ def command(ctx: click.Context, files: tuple[str, ...], where: str, ports: tuple
     feed = BrowseFeed(BrowsedCapture(files, options, data_set="" if data_set is None else files[0]))
 
     def make() -> BrowseApp:
+        load("rdmascope.cli.browse.app")
         from ..browse.app import BrowseApp
 
         return BrowseApp(feed, where)
