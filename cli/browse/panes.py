@@ -19,7 +19,7 @@ from rdmascope.captures.browsed_columns import LATER
 from rdmascope.captures.browsed_tables import BrowsedTables, CallTimeline, Narrowing, checked
 from rdmascope.captures.worker import Reply
 from rdmascope.dissect.arrays import Int64s
-from rdmascope.dissect.units import count, percent
+from rdmascope.dissect.units import count, percent, seconds
 
 from .dialogs import shown
 from .feed import BrowseFeed
@@ -157,6 +157,8 @@ class PanesApp(App[None]):
 
     def on_resize(self) -> None:
         self.fold()
+        if not self.opening:
+            self._renew_strip()
 
     def fold(self) -> None:
         """Show the panes that there is room for."""
@@ -453,7 +455,8 @@ class PanesApp(App[None]):
         if self.written_filter:
             parts += [Text(" · filter "), shown(self.written_filter, "bold cyan")]
         if self.narrowing.first is not None:
-            parts += [Text(" · time "), shown(self.strip.title(), "cyan")]
+            first, last = (seconds((at or 0) - self.first_time) for at in self.narrowing[1:])
+            parts += [Text(" · time "), Text(f"{first} to {last} s", "cyan")]
         if self.listed.marked:
             parts.append(Text(f" · {count(len(self.listed.marked))} marked", "bold yellow"))
         if self.listed.noun not in self.finished or not self._whole:

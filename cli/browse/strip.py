@@ -53,6 +53,8 @@ class TimeStrip(Widget, can_focus=True):
         self.at = 0
         """The column of the cursor."""
         self._dragged = False
+        self._empty = "reading"
+        """What is said in place of a timeline."""
 
     @property
     def columns(self) -> int:
@@ -60,10 +62,23 @@ class TimeStrip(Widget, can_focus=True):
         return max(8, self.size.width - LABEL)
 
     def show(self, timeline: CallTimeline | None, first_time: int) -> None:
-        self.timeline, self.first_time = timeline, first_time
-        if timeline is not None:
-            self.at = min(self.at, len(timeline.intervals) - 1)
+        """``first_time``: nanoseconds since the epoch, from which times count.  A brush stays where it is in time."""
+        before, self.timeline, self.first_time = self.timeline, timeline, first_time
+        self._empty = "no RPC yet"
+        if timeline is not None and before is not None:
+            first, last = sorted((self.begin, self.end))
+            if first >= 0:
+                self.begin = self._column_of(before.first + first * before.width)
+                self.end = self._column_of(before.first + (last + 1) * before.width - 1)
+            self.at = self._column_of(before.first + self.at * before.width)
+        if self.border_title:
+            self._said()
         self.refresh()
+
+    def _column_of(self, time_ns: int) -> int:
+        """In the timeline, or the nearest to it."""
+        assert self.timeline is not None
+        return max(0, min((time_ns - self.timeline.first) // self.timeline.width, self._last))
 
     def clear(self) -> None:
         """Nothing is brushed."""
@@ -71,10 +86,17 @@ class TimeStrip(Widget, can_focus=True):
         self.border_title = ""
         self.refresh()
 
+    def on_focus(self) -> None:
+        self._said()
+
+    def on_blur(self) -> None:
+        if self.begin < 0:
+            self.border_title = ""
+
     def render_line(self, y: int) -> Strip:
         timeline, width = self.timeline, self.size.width
         if timeline is None:
-            text = Text("no RPC yet" if y == 0 else "", "dim")
+            text = Text(self._empty if y == 0 else "", "dim")
         else:
             text = self._rows(timeline)[y if self.size.height >= 3 else (0, 2)[y]]
         if self.begin >= 0:

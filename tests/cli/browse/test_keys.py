@@ -363,6 +363,26 @@ def test_brush() -> None:
     browse(SAMPLE, steps)
 
 
+def test_a_brush_stays_where_it_is_in_time() -> None:
+    async def steps(b: Browsing) -> None:
+        strip = b.app.strip
+        await b.press("0", "end")
+        assert strip.border_title == strip.title() != ""
+        await b.press("shift+left", "enter")
+        await b.until(lambda: 0 < b.app.listed.count < 229)
+        brushed, status, before = b.app.narrowing, b.status, strip.timeline
+        await b.pilot.resize_terminal(100, 50)
+        await b.until(lambda: strip.timeline != before)
+        timeline = strip.timeline
+        assert timeline is not None and len(timeline.intervals) <= strip.columns
+        first = timeline.first + strip.begin * timeline.width
+        assert brushed.first is not None and first <= brushed.first < first + timeline.width
+        assert strip.end == len(timeline.intervals) - 1
+        assert b.app.narrowing == brushed and b.status == status
+
+    browse(SAMPLE, steps)
+
+
 def test_diagnosis_leads_to_its_evidence() -> None:
     async def steps(b: Browsing) -> None:
         assert any("grace period" in line for line in b.lines("diagnosis"))
