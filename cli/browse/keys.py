@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import fill
 from typing import NamedTuple
 
 from rich.text import Text
@@ -22,6 +23,10 @@ MOVING = (
 
 FULL = 80
 """Columns from which on the page of help has two columns."""
+FRAME = 4
+"""Columns of the frame and the scroll bar of a page that has one."""
+BELOW = " " * 10
+"""Stands before what does not fit on the line of its key."""
 
 
 class KeyBinding(NamedTuple):
@@ -84,7 +89,9 @@ def help_text(keys: tuple[KeyBinding, ...], width: int = FULL) -> Text:
     text = Text(no_wrap=True)
     if width < FULL:
         for shown, meaning in rows:
-            text.append(f"{shown.strip():>9} ", "bold cyan").append(f"{meaning}\n")
+            text.append(f"{shown.strip():>9} ", "bold cyan")
+            text.append(fill(meaning, max(16, width - FRAME), initial_indent=BELOW, subsequent_indent=BELOW).lstrip())
+            text.append("\n")
         text.rstrip()
         return text
     half = -(-len(rows) // 2)

@@ -19,8 +19,8 @@ from ..views.rpcs import RpcCells, RpcLine, cells_line
 from ..views.rpcs import header as rpc_header
 
 Row = Mapping[str, Any]
-NARROW = 110
-"""Columns below which lists leave out some of theirs, so that what says most is on the screen."""
+NARROW, SMALL = 110, 56
+"""Columns below which lists leave out some of theirs, and most, so that what says most is on the screen."""
 
 
 class ListingLayout(NamedTuple):
@@ -33,6 +33,10 @@ class ListingLayout(NamedTuple):
     @property
     def narrow(self) -> bool:
         return self.width < NARROW
+
+    def form(self, wide: str, narrow: str, small: str) -> str:
+        """The one that fits, of lines with the same cells."""
+        return small if self.width < SMALL else narrow if self.narrow else wide
 
 
 class Listing(NamedTuple):
@@ -50,12 +54,13 @@ def _rpc(row: Row, layout: ListingLayout) -> Text:
     return cells_line(RpcCells.of_row(row, False), RpcLine(layout.first_time, layout.width))
 
 
-_NARROW_PACKET = "{:>7} {:>11} {:>11} → {:<11} {:<8} {}"
+_PACKET = ("", "{:>7} {:>11} {:>11} → {:<11} {:<8} {}", "{0:>7} {4:<8} {5}")
+"""The wide one is that of ``packets``."""
 
 
 def _packets(layout: ListingLayout) -> str:
     if layout.narrow:
-        return _NARROW_PACKET.format("No.", "Time", "Source", "Destination", "Protocol", "Info")
+        return layout.form(*_PACKET).format("No.", "Time", "Source", "Destination", "Protocol", "Info")
     return header_line()
 
 
@@ -63,20 +68,21 @@ def _packet(row: Row, layout: ListingLayout) -> Text:
     when = f"{seconds(row['time_ns'] - layout.first_time):>12}"
     ends, protocol = (row["source"] or "?", row["destination"] or "?"), row["protocol"] or ""
     if layout.narrow:
-        line = _NARROW_PACKET.format(row["frame"], when.strip(), *ends, protocol, row["info"] or "")
+        line = layout.form(*_PACKET).format(row["frame"], when.strip(), *ends, protocol, row["info"] or "")
     else:
         line = packet_cells(row["frame"], when, ends, protocol, row["length_bytes"], row["info"] or "")
     return Text(line, PROTOCOL_STYLES.get(protocol, ""))
 
 
-_CONNECTION = "{:>4} {:<10} {:<8} {:<15} → {:<21} {:>9} {:>9} {:>7} {:>7}  {}"
-
-
-_NARROW_CONNECTION = "{0:>4} {1:<9} {3:<12} → {4:<17} {5:>9} {6:>9} {9}"
+_CONNECTION = (
+    "{:>4} {:<10} {:<8} {:<15} → {:<21} {:>9} {:>9} {:>7} {:>7}  {}",
+    "{0:>4} {1:<9} {3:<12} → {4:<17} {5:>9} {6:>9} {9}",
+    "{0:>4} {3} → {4}",
+)
 
 
 def _connections(layout: ListingLayout) -> str:
-    return (_NARROW_CONNECTION if layout.narrow else _CONNECTION).format(
+    return layout.form(*_CONNECTION).format(
         "conn", "transport", "protocol", "client", "server", "up", "down", "retrans",
         "missing", "ended by",
     )  # fmt: skip
@@ -86,7 +92,7 @@ def _connection(row: Row, layout: ListingLayout) -> Text:
     retransmitted = (row["client_retransmitted_packets"] or 0) + (row["server_retransmitted_packets"] or 0)
     missing = (row["client_missing_packets"] or 0) + (row["server_missing_packets"] or 0)
     text = Text(
-        (_NARROW_CONNECTION if layout.narrow else _CONNECTION).format(
+        layout.form(*_CONNECTION).format(
             row["number"],
             row["transport"],
             row["protocol"],
@@ -104,20 +110,21 @@ def _connection(row: Row, layout: ListingLayout) -> Text:
     return text
 
 
-_FILE = "{:>10} {:>10} {:>6} {:>9} {:>6} {:>9} {:>9} {:>9}  {}"
-_NARROW_FILE = "{1:>10} {3:>9} {5:>9} {7:>9}  {8}"
+_FILE = (
+    "{:>10} {:>10} {:>6} {:>9} {:>6} {:>9} {:>9} {:>9}  {}",
+    "{1:>10} {3:>9} {5:>9} {7:>9}  {8}",
+    "{1:>10}  {8}",
+)
 
 
 def _files(layout: ListingLayout) -> str:
-    return (_NARROW_FILE if layout.narrow else _FILE).format(
-        "handle", "size", "reads", "read", "writes", "written", "median", "p99", "path"
-    )
+    return layout.form(*_FILE).format("handle", "size", "reads", "read", "writes", "written", "median", "p99", "path")
 
 
 def _file(row: Row, layout: ListingLayout) -> Text:
     directory = row["file_type"] == TYPE_NAMES[DIRECTORY]
     return Text(
-        (_NARROW_FILE if layout.narrow else _FILE).format(
+        layout.form(*_FILE).format(
             f"{row['handle_hash']:#010x}",
             shown_size(row["size_bytes"], row["least_size_bytes"] or 0, directory),
             counted(row["reads"]),
@@ -135,14 +142,15 @@ def _time(value: int | None) -> str:
     return "-" if value is None else duration(value)
 
 
-_FINDING = "{:>11} {:<6} {:<28} {:>4} {:>7} {:>8}  {}"
-_NARROW_FINDING = "{0:>11} {1:<6} {2:<26} {4:>6}  {6}"
+_FINDING = (
+    "{:>11} {:<6} {:<28} {:>4} {:>7} {:>8}  {}",
+    "{0:>11} {1:<6} {2:<26} {4:>6}  {6}",
+    "{4:>6} {2:<26}  {6}",
+)
 
 
 def _findings(layout: ListingLayout) -> str:
-    return (_NARROW_FINDING if layout.narrow else _FINDING).format(
-        "time", "level", "rule", "conn", "RPC", "frame", "observed"
-    )
+    return layout.form(*_FINDING).format("time", "level", "rule", "conn", "RPC", "frame", "observed")
 
 
 def _finding(row: Row, layout: ListingLayout) -> Text:
@@ -150,7 +158,7 @@ def _finding(row: Row, layout: ListingLayout) -> Text:
     when = "-" if not row["time_ns"] else seconds(row["time_ns"] - layout.first_time)
     place = row["connection"], cells.rpc or "-", row["frame"] or "-"
     level, style = cells.shown_level
-    form = _NARROW_FINDING if layout.narrow else _FINDING
+    form = layout.form(*_FINDING)
     return Text(form.format(when, level, cells.rule, *place, cells.observed), style)
 
 

@@ -19,8 +19,8 @@ from .tables import STATE_STYLES
 
 COLUMNS = (
     ("RPC", 6, 0),
-    ("time", 11, 0),
-    ("conn", 4, 0),
+    ("time", 11, 56),
+    ("conn", 4, 64),
     ("xid", 10, 110),
     ("latency", 8, 0),
     ("frames", 13, 110),

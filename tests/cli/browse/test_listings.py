@@ -48,10 +48,21 @@ PACKET: Row = {
 
 
 @pytest.mark.parametrize(("noun", "row", "last"), [("packets", PACKET, "V3 NULL Call"), ("files", FILE, "/export/a")])
-def test_80_columns_have_what_says_most(noun: str, row: Row, last: str) -> None:
-    for width, most in ((80, 70), (160, 100)):
+def test_few_columns_have_what_says_most(noun: str, row: Row, last: str) -> None:
+    for width, most in ((40, 36), (80, 70), (160, 100)):
         layout = ListingLayout(0, width)
         line, heading = LISTINGS[noun].line(row, layout).plain, LISTINGS[noun].heading(layout)
         assert line.endswith(last) and len(line) < most
         named = heading.split()[-1]
         assert line.index(last) == heading.index(named) and named in LISTINGS[noun].sorts
+
+
+def test_40_columns_have_the_procedure_of_rpcs() -> None:
+    for width, names in (
+        (40, ["RPC", "latency"]),
+        (60, ["RPC", "time", "latency"]),
+        (77, ["RPC", "time", "conn", "latency"]),
+    ):
+        heading = LISTINGS["rpcs"].heading(ListingLayout(0, width))
+        assert heading.split() == [*names, "procedure", "path"]
+        assert width - heading.index("procedure") > len("NFSv4.1 WRITE GETATTR")
