@@ -458,14 +458,16 @@ class RequestAssembly:
         self.out.append((self.order, operation))
 
     def repeated(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
-        """Charge retransmitted packets to the Operations they belong to."""
+        """Charge retransmitted packets, in ascending order of PSNs, to the Operations they belong to."""
+        behind = int(psns.searchsorted(self.partial[0][0])) if self.partial else len(rows)
+        if len(of_partial := rows[behind:]):
+            self.partial_repeats += len(of_partial)
+            found = contradictions(self.partial, data, of_partial)
+            self.partial_contradictions = {**self.partial_contradictions, **found}
+            rows, psns = rows[:behind], psns[:behind]
         if not len(rows):
             return
         reference = int(psns[0])
-        if self.partial and reference >= self.partial[0][0]:
-            self.partial_repeats += len(rows)
-            self.partial_contradictions = {**self.partial_contradictions, **contradictions(self.partial, data, rows)}
-            return
         recent = self.recent.with_fresh(self._out or [], self._runs or [])
         if not recent:
             return

@@ -14,6 +14,14 @@ from ..gaps import Gap, fill_gaps, with_gap
 from .responses import ReadResponses, packets_between, positive
 from .runs import RESTART
 
+GRACE_PACKETS = 256
+"""So many packets of the connection after proof that a packet existed, it is taken as missing from the capture:
+captures reorder neighbours, not whole stretches."""
+HELD_PACKETS = 1 << 16
+"""Without any proof, so many packets wait behind a gap before it is given up."""
+MAX_GIVEN_UP = 4096
+"""Gaps whose packets are recognised where they come late."""
+
 
 class MissingRequests:
     """Of one send queue."""

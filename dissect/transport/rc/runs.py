@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Container, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -50,6 +51,31 @@ def rest_of_message(rows: Rows) -> int:
     behind = places(STARTS[rows["opcode"]])
     ends = places(ENDS[rows["opcode"]]) + 1
     return int(min([len(rows), *behind[:1].tolist(), *ends[:1].tolist()]))
+
+
+def reusing(codes: Rows, known: int, taken: Container[int], goes_on: bool) -> Rows:
+    """Which requests are of new messages with PSNs that were used before, as far as they or repetitions go on.
+
+    The first ``known`` have such PSNs; of them those in ``taken`` are new, and so are the packets behind them up to
+    the end of their message.  ``goes_on``: the first one continues such a message.
+    """
+    new = np.zeros(len(codes), np.bool_)
+    for index, opcode in enumerate(codes.tolist()):
+        if index >= known and (STARTS[opcode] or not goes_on):
+            return new[:index]
+        goes_on = index in taken or (goes_on and not STARTS[opcode])
+        new[index] = goes_on
+        goes_on = goes_on and not ENDS[opcode]
+    return new
+
+
+def held_already(held: Sequence[HeldRun], psns: Int64s) -> Rows:
+    """Which of these PSNs a run has that waits."""
+    starts = np.array([run.start for run in held])
+    ends = np.array([run.end for run in held])
+    owner = starts.searchsorted(psns, side="right") - 1
+    found: Rows = (owner >= 0) & (psns < ends[owner])
+    return found
 
 
 def stretches(flags: Rows) -> list[tuple[int, int]]:

@@ -7,14 +7,14 @@ InfiniBand Architecture, volume 1, 9.7 (requester and responder) and 9.9.2 (retr
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 from operator import attrgetter
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, places, some, take
+from ...arrays import Bytes, Int64s, Rows, places, take
 from ...intervals import IntervalSet
 from ...layers import opcodes
 from ...serial import PSN
@@ -24,21 +24,12 @@ from ..operations import Delivered
 from ..send_runs import Run
 from .assembly import RequestAssembly
 from .detached import DetachedMessages
-from .missing import MissingRequests
+from .missing import GRACE_PACKETS, HELD_PACKETS, MAX_GIVEN_UP, MissingRequests
 from .path_mtu import learn_mtu
 from .reads import READ_REQUEST, RcReads, spans
-from .responses import acknowledged, packets_between
-from .runs import ENDS, RESTART, STARTS, HeldRun, first_inside, first_psn, rest_of_message, stretches
+from .responses import AckHistory, acknowledged, packets_between, split_early
+from .runs import RESTART, HeldRun, first_inside, first_psn, held_already, rest_of_message, reusing, stretches
 from .sent import SentRequests, Taken
-
-GRACE_PACKETS = 256
-"""So many packets of the connection after proof that a packet existed, it is taken as missing from the capture:
-captures reorder neighbours, not whole stretches."""
-HELD_PACKETS = 1 << 16
-"""Without any proof, so many packets wait behind a gap before it is given up."""
-
-MAX_GIVEN_UP = 4096
-"""Gaps whose packets are recognised where they come late."""
 
 
 class SendQueue:
@@ -51,6 +42,7 @@ class SendQueue:
         "base",
         "before_base",
         "connection",
+        "filled",
         "gap_proved",
         "given_up",
         "head",
@@ -82,6 +74,8 @@ class SendQueue:
         self.held: Sequence[HeldRun] = ()
         """Runs that wait behind a gap, ascending, disjoint."""
         self.held_packets = 0
+        self.filled = 0
+        """The frame that filled the gap before the first held run, of which copies may follow in the next batch."""
         self.stray: HeldRun | None = None
         """A packet far from the head that nothing has confirmed yet."""
         self.started = False
@@ -96,7 +90,7 @@ class SendQueue:
         self.packets = 0
         """Packets of the connection so far, the clock of the grace period."""
         self.gap_proved = 0
-        self._answers: Rows | None = None
+        self._answers: AckHistory | None = None
         """The responses of the batch that is being taken."""
 
     def feed(
@@ -108,7 +102,7 @@ class SendQueue:
         """
         self.messages.columns = runs is not None
         self.packets = seen_packets
-        self._answers = responses
+        self._answers = AckHistory(responses) if len(responses) else None
         learn_mtu(self.connection, requests, responses)
         if len(requests):
             self._requests(data, requests)
@@ -166,6 +160,8 @@ class SendQueue:
 
     def forget(self) -> None:
         """No packet will be retransmitted."""
+        if self._gap_filled:
+            self._resume(self.filled)
         self.messages.recent.clear()
         if self._detached is not None:
             self._detached.forget()
@@ -194,8 +190,6 @@ class SendQueue:
         """Frame number of the first packet that waits behind a gap."""
         return min((held.frame for held in self.held), default=None)
 
-    # Requests
-
     def _requests(self, data: Bytes, rows: Rows) -> None:
         reference = self.head if self.head is not None else int(rows["psn"][0])
         psns = PSN.unwrap_series(reference, rows["psn"])
@@ -207,11 +201,14 @@ class SendQueue:
         self.sent.begin(data, rows, psns, ends)
         if self.head is None and len(breaks):
             self.head = self.base = first_psn(psns[edges[:-1]], ends[breaks - 1])
-        for first, last in pairwise(edges):
-            self._run(int(psns[first]), int(ends[last - 1]), data, rows[first:last], psns[first:last])
+        if self._gap_filled and psns[0] != self.head:
+            self._resume(self.filled)
+        for first, behind in pairwise(edges):
+            run = slice(first, behind)
+            self._run(int(psns[first]), int(ends[behind - 1]), data, rows[run], psns[run], behind == len(rows))
 
-    def _run(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> None:
-        """Requests without a gap between them, PSNs [start, end)."""
+    def _run(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s, last: bool) -> None:
+        """Requests without a gap between them, PSNs [start, end); the ``last`` of a batch may go on in the next."""
         if self.head is None:
             self.head = self.base = start
         if abs(start - self.head) > RESTART:
@@ -223,19 +220,42 @@ class SendQueue:
             self._begin_at(start)
         assert self.head is not None
         taken = self._before_base(data, rows, psns) if self.base is not None and start < self.base else 0
+        if taken == len(rows):
+            return
+        rows, psns = rows[taken:], psns[taken:]
+        if not self.held or end <= self.held[0].start or psns[0] > self.head:
+            self._take_in(data, rows, psns, end, last)
+            return
+        # A responder drops what comes behind a gap: these take the place of what is held, unless that was acknowledged.
+        held = self.held[: bisect_left(self.held, end, key=attrgetter("start"))]
+        known = held_already(held, psns) & (self._acked_before(rows["frame"]) > psns)
+        for a, b in stretches(known):
+            if known[a] and self._gap_filled:
+                self._resume(self.filled)
+            behind = int(psns[b]) if b < len(rows) else end
+            self._take_in(data, rows[a:b], psns[a:b], behind, last and b == len(rows))
+
+    def _take_in(self, data: Bytes, rows: Rows, psns: Int64s, end: int, last: bool) -> None:
+        """The same, where one rule holds for all of them."""
+        assert self.head is not None
+        taken = 0
         while taken < len(rows) and (psns[taken] < self.head or self._goes_on(psns[taken], rows["opcode"][taken])):
             taken += self._seen(data, rows[taken:], psns[taken:])
         if taken == len(rows):
             return
         rows, psns = rows[taken:], psns[taken:]
-        start = int(psns[0])
         self.started = True
-        if start == self.head:
-            self.messages.deliver(data, rows, psns)
-            self.head = end
-            self._resume(int(rows["frame"][-1]))
-        else:
-            self._hold(start, end, data, rows, psns)
+        if psns[0] > self.head:
+            self._hold(int(psns[0]), end, data, rows, psns)
+            return
+        self.messages.deliver(data, rows, psns)
+        self.head, self.filled = end, int(rows["frame"][-1])
+        self._resume(self.filled, last and self.acked <= end)
+
+    @property
+    def _gap_filled(self) -> bool:
+        """What is held waits only because the next requests may be copies of it."""
+        return bool(self.held) and self.head is not None and self.held[0].start <= self.head
 
     def _goes_on(self, psn: int, opcode: int) -> bool:
         return self._detached is not None and self._detached.goes_on(psn, opcode)
@@ -269,7 +289,7 @@ class SendQueue:
     def _seen(self, data: Bytes, rows: Rows, psns: Int64s) -> int:
         """Requests from below the head on: retransmitted, or new ones whose PSNs their sender used before.
 
-        Returns the number of rows that were taken: those below the head, and the rest of a new message.
+        Returns how many were taken: those below the head, and the rest of a new message.
         """
         assert self.head is not None
         known = int(psns.searchsorted(self.head))
@@ -281,26 +301,16 @@ class SendQueue:
                 self.missing.came_late(int(psns[0]), stop, behind)
                 self.detached.deliver(data, rows[:behind], psns[:behind])
                 return behind
-        opcode = rows["opcode"]
-        goes_on = self._goes_on(psns[0], opcode[0])
-        taken: dict[int, Taken] = {}
-        contradicting: list[int] = []
+        goes_on = self._goes_on(psns[0], rows["opcode"][0])
+        taken, contradicting = dict[int, Taken](), list[int]()
         if known:
             taken, contradicting = self.sent.recognise(data, rows[:known], psns[:known], self._acked_before)
         if not taken and not goes_on:
             self._repeated(data, rows[:known], psns[:known])
             self._contradicted(contradicting)
             return known
-        new = np.zeros(len(rows), np.bool_)
-        for index in range(len(rows)):
-            if index >= known and (STARTS[opcode[index]] or not goes_on):
-                break
-            goes_on = index in taken or (goes_on and not STARTS[opcode[index]])
-            new[index] = goes_on
-            goes_on = goes_on and not ENDS[opcode[index]]
-        else:
-            index = len(rows)
-        for first, last in stretches(new[:index]):
+        new = reusing(rows["opcode"], known, taken, goes_on)
+        for first, last in stretches(new):
             if not new[first]:
                 self._repeated(data, rows[first:last], psns[first:last])
                 continue
@@ -311,7 +321,7 @@ class SendQueue:
                 self.head = end
                 self._resume(int(rows["frame"][last - 1]))
         self._contradicted(contradicting)
-        return index
+        return len(new)
 
     def _contradicted(self, frames: list[int]) -> None:
         """They retransmit with other bytes, though those of the first transmission may be here no more."""
@@ -382,19 +392,14 @@ class SendQueue:
 
     def _hold_parts(self, end: int, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Hold what of ``rows`` is not held yet."""
-        starts = np.array([held.start for held in self.held])
-        ends = np.array([held.end for held in self.held])
-        owner = starts.searchsorted(psns, side="right") - 1
-        known = (owner >= 0) & (psns < ends[owner])
+        known = held_already(self.held, psns)
         self.messages.repeated(data, rows[known], psns[known])
         spans = np.append(psns[1:], end)
-        edges = places(np.diff(np.concatenate(([0], (~known).astype(np.int8), [0])))).tolist()
-        for a, b in zip(edges[::2], edges[1::2], strict=True):
-            if b - a < len(rows):
-                self._hold(int(psns[a]), int(spans[b - 1]), data, rows[a:b], psns[a:b])
-                continue
-            for one in range(a, b):
-                self._hold(int(psns[one]), int(spans[one]), data, rows[one : one + 1], psns[one : one + 1])
+        for a, b in stretches(known):
+            parts = [(a, b)] if b - a < len(rows) else pairwise(range(a, b + 1))
+            for first, behind in () if known[a] else parts:
+                one = slice(first, behind)
+                self._hold(int(psns[first]), int(spans[behind - 1]), data, rows[one], psns[one])
 
     def _take_held(self) -> HeldRun:
         assert isinstance(self.held, list)
@@ -402,18 +407,19 @@ class SendQueue:
         self.held_packets -= len(held.rows)
         return held
 
-    def _resume(self, frame: int) -> None:
-        """The head moved: deliver what waited for it."""
+    def _resume(self, frame: int, copies: bool = False) -> None:
+        """The head moved: deliver what waited for it, unless ``copies`` of it may follow."""
         self.gap_proved = 0
         while self.held and self.head is not None and self.held[0].start <= self.head:
+            if copies and self.held[0].end > self.head:
+                return
             held = self._take_held()
             self.messages.order = max(self.messages.order, frame)
             known = int(held.psns.searchsorted(self.head))
             self.messages.repeated(held.data, held.rows[:known], held.psns[:known])
             if known == len(held.rows):
                 continue
-            start = int(held.psns[known])
-            if start > self.head:
+            if (start := int(held.psns[known])) > self.head:
                 self._hold(start, held.end, held.data, held.rows[known:], held.psns[known:])
                 return
             self.messages.deliver(held.data, held.rows[known:], held.psns[known:])
@@ -422,6 +428,9 @@ class SendQueue:
     def _skip_gap(self) -> None:
         """Give up the gap before the first held run: the packets in it are not in the capture."""
         assert self.head is not None
+        if self._gap_filled:
+            self._resume(self.filled)
+            return
         held = self._take_held()
         gap = Gap(self.head, held.start, held.frame, int(held.rows["time"][0]))
         self.missing.give_up(gap, packets_between(self.responses, self.head, held.start), self.acked)
@@ -434,12 +443,13 @@ class SendQueue:
         self.head = held.end
         self._resume(held.frame)
 
-    # Responses, repetitions, gaps
-
     def _responses(self, data: Bytes, rows: Rows) -> None:
         assert self.head is not None
         psns = PSN.unwrap_series(PSN.unwrap(self.head, int(rows["psn"][0])), rows["psn"])
-        if (reached := acknowledged(rows, psns)) > self.head:
+        reached = acknowledged(rows, psns)
+        if self._gap_filled and reached > self.head:
+            self._resume(self.filled)
+        if reached > self.head:
             self.missing.answered(self.head, rows, psns)
         self.acked = max(self.acked, min(reached, self._furthest()))
         self.missing.confirm(self.acked)
@@ -447,32 +457,19 @@ class SendQueue:
         if len(carrying):
             self.responses = [*self.responses, (data, take(rows, carrying), psns[carrying])]
 
-    def _acked_before(self, frame: int) -> int:
-        """``acked`` at the time of a frame of the batch that is being taken."""
-        rows = self._answers
-        count = 0 if rows is None else int(rows["frame"].searchsorted(frame))
-        if rows is None or not count or self.head is None:
-            return self.acked
-        rows = rows[:count]
-        psns = PSN.unwrap_series(PSN.unwrap(self.head, int(rows["psn"][0])), rows["psn"])
-        return max(self.acked, min(acknowledged(rows, psns), self._furthest()))
+    def _acked_before(self, frames: Rows) -> Int64s:
+        """``acked`` at the time of each of these frames of the batch that is being taken."""
+        if self.head is None or self._answers is None:
+            return np.full(len(frames), self.acked)
+        return np.maximum(self.acked, np.minimum(self._answers.before(frames, self.head), self._furthest()))
 
     def _place_responses(self) -> None:
         """Give the Reads their data; responses to requests behind a gap wait as long as those do."""
         if not self.responses or self.head is None:
             return
-        waiting: list[tuple[Bytes, Rows, Int64s]] = []
-        room = HELD_PACKETS
-        for data, rows, psns in self.responses:
-            early = psns >= self.head
-            if not some(early):
-                self.reads.responses(data, rows, psns)
-                continue
-            self.reads.responses(data, take(rows, ~early), psns[~early])
-            room -= int(early.sum())
-            if room > 0:
-                waiting.append((data, take(rows, early), psns[early]))
-        self.responses = waiting
+        due, self.responses = split_early(self.responses, self.head, HELD_PACKETS)
+        for data, rows, psns in due:
+            self.reads.responses(data, rows, psns)
 
     def _furthest(self) -> int:
         """No PSN from here on was seen sent: an acknowledgement beyond it is not of this queue."""

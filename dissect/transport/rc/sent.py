@@ -158,15 +158,15 @@ class SentRequests:
         parts = self._kept[-room:].view(_WHOLE), last.view(_WHOLE)
         self._kept = np.concatenate(parts).view(SENT)
 
-    def recognise(self, data: Bytes, rows: Rows, psns: Int64s, acked: Callable[[int], int]) -> Recognised:
+    def recognise(self, data: Bytes, rows: Rows, psns: Int64s, acked: Callable[[Rows], Int64s]) -> Recognised:
         """Which of ``rows`` are retransmissions, and which are new although an earlier request has their PSN.
 
         ``rows`` are of the batch that began last, or copies of it, in ascending order of frames.  A packet is another
         one where its opcode, its RETH, its immediate word or, if it starts a Send, its length or its first bytes
         differ, as far as the capture has them.  A Send of which only later bytes differ is another one if the earlier
-        was acknowledged before, for what is acknowledged is not retransmitted (IBA 9.9.2); ``acked`` gives the PSN
-        behind those that were acknowledged before a frame.  A packet whose earlier transmission is not known is taken
-        for a retransmission.
+        was acknowledged before, for what is acknowledged is not retransmitted (IBA 9.9.2); ``acked`` gives the PSNs
+        behind those that were acknowledged before each of some frames.  A packet whose earlier transmission is not
+        known is taken for a retransmission.
         """
         fresh = sent_rows(data, rows, psns, psns + 1)
         frames, opcode = fresh["frame"], fresh["opcode"]
@@ -180,9 +180,8 @@ class SentRequests:
             one = fresh[index]
             alike = _alike(one, earlier)
             differ = alike & (one["captured"] == earlier["captured"]) & (one["digest"] != earlier["digest"])
-            for at in places(differ).tolist():
-                if begins[index[at]] and earlier["psn"][at] < acked(int(one["frame"][at])):
-                    alike[at] = False
+            if some(differ):
+                alike &= ~(differ & begins[index] & (earlier["psn"] < acked(one["frame"])))
             contradicting[index] |= differ & alike
             return alike
 

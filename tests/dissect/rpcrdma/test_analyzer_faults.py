@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -272,6 +273,36 @@ def test_batches_of_one_frame_say_the_same_as_one_batch() -> None:
     write(conn)
     capture = Capture(wire, faults.lose(wire, wire.packets, faults.where(wire.packets, kind="write")[2]))
     judge_whole(capture, analyze(capture, range(len(capture.frames))))
+
+
+def test_what_comes_behind_a_loss_is_taken_where_it_is_sent_again_wherever_a_batch_ends() -> None:
+    wire = Wire(mtu=1024)
+    read(wire.connect(acks="lazy"))
+    lost, *_, final = faults.where(wire.packets, kind="write")[2:] + faults.where(wire.packets, kind="send")[1:]
+    capture = Capture(wire, faults.lose(wire, wire.packets, lost, recorded=False))
+    *_, again = faults.where(capture.packets, kind="send")
+    assert capture.packets[again].copy == 1
+    for end in range(lost, len(capture.frames)):
+        (rpc,) = analyze(capture, [end])
+        assert rpc.reply is not None and rpc.reply.operation.last_frame == again + 1, end
+        assert rpc.retransmissions == final - lost
+
+
+def test_what_was_acknowledged_before_it_is_sent_again_was_taken_before() -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect(acks="lazy")
+    read(connection)
+    connection.flush_acks()
+    *before, acknowledgement = wire.packets
+    late = before.pop(faults.where(before, kind="write")[2])
+    sent = faults.where(before, kind="send")[-1]
+    behind = [replace(one, copy=1) for one in before[faults.where(before, kind="write")[2] : sent + 1]]
+    behind = faults.put_off(behind, acknowledgement.time)
+    capture = Capture(wire, [*before, late, acknowledgement, *behind])
+    for end in range(len(before) - 3, len(capture.frames)):
+        (rpc,) = analyze(capture, [end])
+        assert rpc.reply is not None and rpc.reply.operation.last_frame == sent + 1, end
+        assert rpc.retransmissions == len(behind)
 
 
 def test_foreign_connections_are_known_as_such() -> None:
