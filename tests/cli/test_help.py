@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import NamedTuple
 import click
 import pytest
 
+from playbook.commands import run
 from rdmascope.cli.main import COMMANDS, main
 
 SAMPLES = Path(__file__).parents[2] / "captures" / "samples"
@@ -83,14 +85,21 @@ def mismatch(wanted: list[str], printed: list[str]) -> str:
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in NEEDS])
-def test_examples_are_what_is_printed(name: str, tmp_path: Path) -> None:
+def test_examples_are_what_is_printed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = [one for one in sessions(help_of(name)) if one.command and any(line != GAP for line in one.printed)]
     assert shown, "no example"
     for sample in SAMPLES.iterdir():
         (tmp_path / sample.name).symlink_to(sample)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "COLUMNS": str(WIDTH), "LC_ALL": "C.UTF-8"}
+    monkeypatch.chdir(tmp_path)
     for session in shown:
+        first, *words = shlex.split(session.command)
+        if first == "rdmascope" and not re.search(r"[|<>;&$*]", session.command):
+            result = run(*words, columns=WIDTH)
+            printed = [" ".join(line.split()) for line in result.stdout.splitlines()]
+            assert mismatch(session.printed, printed) == "", f"$ {session.command}\n{result.output[:4000]}"
+            continue
         tools = re.findall(r"(?:^|\| )(\w+)", session.command)
         if lacking := [tool for tool in tools if shutil.which(tool, path=path) is None]:
             pytest.skip(f"{lacking[0]} is not installed")

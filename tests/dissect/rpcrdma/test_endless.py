@@ -18,7 +18,7 @@ from rdmascope.dissect.audit.auditor import EARLIER, Auditor
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.measure.credits import CreditHistory
 from rdmascope.dissect.measure.live_window import LiveWindow
-from rdmascope.dissect.measure.statistics import EXACT, Statistics
+from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options, drop_contents
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.listeners import Listeners
@@ -26,7 +26,7 @@ from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 MINUTE = 60_000_000_000
-FEW_EXACT = 1000
+FEW_EXACT, MANY_EXACT = 1000, 50_000
 ENDED = 24
 OPTIONS = Options(outstanding=64, ended=ENDED)
 
@@ -176,13 +176,13 @@ def test_tables_do_not_grow_with_thousands_of_connections() -> None:
     wire = Wire(seed=4)
     talk(wire, 10, 2)
     everything = Everything()
-    batches = rounds(frame_batch(Capture(wire).frames), 300)
+    batches = rounds(frame_batch(Capture(wire).frames), 200)
     settled(everything, batches, 50)
     first, _ = settled(everything, batches, 50)
-    second, _ = settled(everything, batches, 200)
+    second, _ = settled(everything, batches, 100)
     assert second == first
     analyzer = everything.analyzer
-    assert analyzer.evicted.connections + len(analyzer.connections) == 3000
+    assert analyzer.evicted.connections + len(analyzer.connections) == 2000
 
 
 def test_what_evicted_connections_broke_is_still_reported() -> None:
@@ -247,20 +247,21 @@ def test_memory_does_not_grow_on_one_connection() -> None:
     assert everything.statistics.states == {"complete": 10_000 - 100, "no reply": 100}
 
 
-def test_hundreds_of_thousands_of_rpcs_leave_nothing_behind() -> None:
+def test_tens_of_thousands_of_rpcs_leave_nothing_behind() -> None:
     everything = Everything(audit=False)
+    everything.statistics = Statistics(exact=MANY_EXACT)
     opening, batches = one_connection(2000)
     everything.feed(opening)
-    first, _ = settled(everything, batches, 20)
-    second, _ = settled(everything, batches, 80)
+    first, _ = settled(everything, batches, 10)
+    second, _ = settled(everything, batches, 30)
     assert second == first
     matching = everything.analyzer._dispatchers[1].matching
     assert matching.outstanding <= OPTIONS.outstanding
     memory = matching.memory
     assert not any((matching.waiting, *memory.segments, *memory.contested))
     procedure = everything.statistics.procedures()[0]
-    assert procedure.calls > 190_000
-    assert len(procedure._latency.recent) < EXACT < procedure._latency.count
+    assert procedure.calls > 78_000
+    assert len(procedure._latency.recent) < MANY_EXACT < procedure._latency.count
     assert len(everything.credits[1].open[0]) <= OPTIONS.outstanding
 
 
