@@ -205,15 +205,20 @@ def _complaint(text: bytes, status: int) -> str:
 def in_words(tshark: Tshark, path: str, frames: Iterable[int], fields: Sequence[str]) -> dict[int, list[str]]:
     """What Wireshark shows for ``fields`` of the given frames, and where it calls one malformed; by frame."""
     import asyncio
+    import logging
 
     import pyshark
 
-    listed = ", ".join(map(str, sorted(set(frames))))
+    asked = set(frames)
+    listed = ", ".join(map(str, sorted(asked)))
     found: dict[int, list[str]] = {}
     if not listed:
         return found
     wanted = set(fields)
     loop = asyncio.new_event_loop()  # The thread may have none any more.
+    log = logging.getLogger("asyncio")
+    level = log.level
+    log.setLevel(logging.ERROR)
     try:
         with pyshark.FileCapture(
             path,
@@ -233,7 +238,11 @@ def in_words(tshark: Tshark, path: str, frames: Iterable[int], fields: Sequence[
                         if field.name in wanted and field.showname:
                             shown.append(field.showname)
     except Exception as error:  # pyshark has no common base class of its own
-        raise CaptureError(f"{tshark} through pyshark: {error}") from None
+        # It kills tshark in the end, which may have ended just then: asyncio loses the exit status, with a warning,
+        # and pyshark takes that for a crash.
+        if found.keys() != asked:
+            raise CaptureError(f"{tshark} through pyshark: {error}") from None
     finally:
+        log.setLevel(level)
         loop.close()
     return found

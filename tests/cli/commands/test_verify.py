@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import shutil
 import stat
 import struct
 import subprocess
+import threading
+from asyncio.base_subprocess import BaseSubprocessTransport
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -275,6 +279,29 @@ class TestDisagreement:
         assert row.endswith(" 0xabcd")
         (words,) = (line for line in lines if "in Wireshark's words" in line)
         assert words.startswith("frame 5 in Wireshark's words: ")
+
+    def test_a_tshark_that_ends_when_it_is_killed_has_not_crashed(
+        self, misread: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whoever kills it finds that it has ended, and what waits for it then has no exit status."""
+        killed = threading.Event()
+        watchers: Any = asyncio.ThreadedChildWatcher
+        kill, wait = BaseSubprocessTransport.kill, watchers._do_waitpid
+
+        def kill_what_has_ended(transport: Any) -> None:
+            os.waitid(os.P_PID, transport.get_pid(), os.WEXITED | os.WNOWAIT)
+            kill(transport)
+            killed.set()
+
+        def wait_behind(watcher: Any, *given: Any) -> None:
+            killed.wait(60)
+            wait(watcher, *given)
+
+        monkeypatch.setattr(BaseSubprocessTransport, "kill", kill_what_has_ended)
+        monkeypatch.setattr(watchers, "_do_waitpid", wait_behind)
+        result = run(misread)
+        assert (result.exit_code, result.stderr) == (1, "")
+        assert "frame 5 in Wireshark's words: " in result.stdout
 
     def test_it_is_in_the_json(self, misread: str) -> None:
         found = objects(misread)
