@@ -31,7 +31,7 @@ demo: $(RUNS)
 
 test: $(READY) tshark
 	@rm -rf $(SCRATCH) && mkdir -p $(SCRATCH)
-	TMPDIR=$(SCRATCH) $(BIN)/pytest -n auto -rs
+	TMPDIR=$(SCRATCH) $(BIN)/pytest -n auto --dist worksteal -rs
 	@rm -rf $(SCRATCH)
 
 bench: $(READY) tshark

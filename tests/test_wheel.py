@@ -86,6 +86,6 @@ def test_a_strict_user_of_the_wheel(tmp_path: Path) -> None:
     where = run(str(python), "-c", "import rdmascope; print(rdmascope.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(libraries)
     assert run(str(python), "user.py", cwd=tmp_path).strip() == rdmascope.__version__
-    options = ["--strict", "--config-file=", "--python-executable", str(python)]
+    options = ["--strict", "--num-workers=auto", "--config-file=", "--python-executable", str(python)]
     checked = run(sys.executable, "-m", "mypy", *options, "user.py", cwd=tmp_path)
     assert "no issues found" in checked
