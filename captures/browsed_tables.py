@@ -184,6 +184,15 @@ class BrowsedTables:
         other._see()
         return other
 
+    @property
+    def ready(self) -> bool:
+        """Questions can be asked without waiting for the database to be made, which takes longer than a key may."""
+        return self._shared.held is None
+
+    def make_ready(self) -> None:
+        """Make the database; in a thread."""
+        self._shared.cursor().close()
+
     def close(self) -> None:
         """Remove everything."""
         self._shared.close()
@@ -398,7 +407,7 @@ _WORD = re.compile(r"[\w./:*'-]*$")
 def completions(tables: BrowsedTables, text: str, limit: int = 8) -> list[str]:
     """What the last word of a condition may become: the whole texts.
 
-    Columns; behind a column and an operator its values, in quotes.
+    Columns; behind a column and an operator its values, in quotes, once tables are ready.
     """
     quote = re.search(r"(\w+)\s*(?:=|<>|!=|LIKE|GLOB|IN\s*\()\s*'?([^']*)$", text, re.IGNORECASE)
     columns = {one.name: one for one in TABLES["rpcs"].columns if not tables.keyed or one.name not in LEFT_OUT}
@@ -407,6 +416,8 @@ def completions(tables: BrowsedTables, text: str, limit: int = 8) -> list[str]:
         and text.count("'") % 2 == ("'" in quote[0])
         and ((column := columns.get(quote[1].lower())) is not None and column.type == "text")
     ):
+        if not tables.ready:
+            return []
         if column.name == "operations":
             values = [one for one in tables.operations() if one.lower().startswith(quote[2].lower())][:limit]
         else:
@@ -426,7 +437,7 @@ def completions(tables: BrowsedTables, text: str, limit: int = 8) -> list[str]:
 
 def _meant(tables: BrowsedTables, word: str, limit: int) -> Iterable[str]:
     """Conditions that a bare value stands for: an operation, a client, a path."""
-    if limit <= 0:
+    if limit <= 0 or not tables.ready:
         return []
     found = [f"operations GLOB '*{one}*' OR procedure = '{one}'" for one in tables.operations()
              if one.lower().startswith(word.lower())]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -97,11 +98,17 @@ class BrowseApp(PanesApp):
                 return str(error).removeprefix(f"--where {text!r}: ")
             return ""
 
+        self._make_ready()
         hint = "latency_ms > 10, procedure = 'READ', path LIKE '/home/%'; empty: all"
         prompt = PromptDialog(
             "RPCs of which this is true", self.written_filter, lambda text: completions(tables, text), problem, hint
         )
         self.push_screen(prompt, self.filter_by)
+
+    @work(thread=True, group="ready")
+    def _make_ready(self) -> None:
+        with suppress(Exception):  # It is said where something is looked up.
+            self.tables.make_ready()
 
     def filter_by(self, text: str | None) -> None:
         """A condition as ``--where`` takes it, which was checked; '' for none, None changes nothing."""

@@ -112,12 +112,14 @@ def test_rows_are_the_same_before_the_database_has_them(tmp_path: Path) -> None:
             if name == "rpcs":
                 columns["path"][:1] = "not UTF-8: \udcff"
             found.take_in(name, columns)
-        assert not list(tmp_path.iterdir())
+        assert not list(tmp_path.iterdir()) and not found.ready
+        assert completions(found, "path = ") == [] and completions(found, "10.77") == [] != completions(found, "cli")
         orders = {name: found.order(name, Narrowing()) for name in names}
         counts = {name: found.count(name) for name in names}
         rows = {name: found.rows(name, orders[name][::-2]) for name in names}
         assert rows["rpcs"][-1]["path"] == "not UTF-8: \\udcff" and rows["rpcs"][0]["state"] is None
-        assert found.connection and list(tmp_path.iterdir())
+        found.make_ready()
+        assert found.ready and list(tmp_path.iterdir()) and completions(found, "path = ")
         for name in names:
             assert found.order(name, Narrowing()).tolist() == orders[name].tolist()
             assert found.count(name) == counts[name] > 1
