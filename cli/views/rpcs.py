@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rich.text import Text
@@ -163,10 +163,11 @@ class RpcCells(NamedTuple):
     def of(cls, rpc: Rpc, fields: FlatFields, path: str | None, full: bool) -> RpcCells:
         """``full``: a COMPOUND with all its operations."""
         handle = None if fields.handle is None else handle_hash(fields.handle)
+        asked = _asked(fields.count, rpc.operations or (rpc.name,))
         return cls(
             rpc.number, begin(rpc), rpc.connection.number, rpc.backward, rpc.xid,
             rpc.latency.total if rpc.latency else None, frames(rpc), how(rpc), rpc.call_bytes, rpc.reply_bytes,
-            fields.uid, fields.offset, fields.count, rpc.state, rpc.status, _encrypted(rpc), bool(rpc.psn_errors),
+            fields.uid, fields.offset, asked, rpc.state, rpc.status, _encrypted(rpc), bool(rpc.psn_errors),
             title(rpc, full=full), linux_words(fields.linux, rpc.operations), path, handle,
         )  # fmt: skip
 
@@ -176,13 +177,19 @@ class RpcCells(NamedTuple):
         label = program_label(row["program_number"], row["version"], row["minor_version"])
         operations = (row["operations"] or "").split()
         name = procedure_label(row["procedure"] or "", operations, full=full)
+        asked = _asked(row["count_bytes"], operations or (row["procedure"],))
         return cls(
             row["number"], row["time_ns"], row["connection"], row["direction"] == "backward", row["xid"],
             row["latency_ns"], f"{row['call_frame'] or '?'}-{row['reply_frame'] or '?'}", _how_of_row(row),
-            row["call_bytes"], row["reply_bytes"], row["uid"], row["offset_bytes"], row["count_bytes"], row["state"],
+            row["call_bytes"], row["reply_bytes"], row["uid"], row["offset_bytes"], asked, row["state"],
             row["status"] or "", False, bool(row["psn_reused"]), f"{label} {name}",
             linux_words(row["linux_operation"], operations), row["path"], row["file_handle_hash"],
         )  # fmt: skip
+
+
+def _asked(count: int | None, names: Container[str | None]) -> int | None:
+    """Bytes: those of a COMMIT of 0 are all that follow (RFC 1813, 3.3.21; RFC 8881, 18.3.3)."""
+    return TO_END_OF_FILE if count == 0 and "COMMIT" in names else count
 
 
 def _how_of_row(row: Mapping[str, Any]) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from playbook import Capture, Wire, call, nfs3, reply, write_pcap
-from playbook.commands import EVERYTHING, run
+from playbook.commands import EVERYTHING, SAMPLES, run
 from playbook.gss import PRIVACY, Context
 from playbook.judge import analyze
 from rdmascope.cli.views.rpcs import RpcLine, begin, header, line
 from rdmascope.dissect.onc.shapes.flat import NO_FIELDS
+from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 NFS = 100003
@@ -61,3 +62,17 @@ def test_contexts_and_what_is_encrypted(tmp_path: Path) -> None:
     ]
     listed = run("packets", str(path)).stdout
     assert "V3 NULL Call, RPCSEC_GSS_INIT (Reply In" in listed and "V3 NULL Call, RPCSEC_GSS_DESTROY (Reply" in listed
+
+
+def test_a_commit_of_no_bytes_is_one_of_all_that_follow() -> None:
+    (commit,) = [
+        one
+        for one in run("rpcs", str(SAMPLES / "nconnect-rxe.pcap.zst"), columns=160).stdout.splitlines()
+        if " COMMIT" in one
+    ]
+    assert "0   to EOF OK" in commit
+    wire = Wire()
+    conn = wire.connect()
+    reply(call(conn, nfs3.read(4096, 0)), nfs3.read_reply(b""))
+    (rpc,) = analyze(Capture(wire))
+    assert "4096      0 B OK" in line(rpc, rpc_fields(rpc), None, RpcLine(begin(rpc), 160)).plain
