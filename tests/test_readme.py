@@ -8,12 +8,17 @@ from __future__ import annotations
 import html
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
+from click.testing import Result
+
+from playbook.commands import needs_shell, run
 
 ROOT = Path(__file__).parents[1]
 PAPERS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -47,10 +52,15 @@ def shown(commands: list[str], folder: Path) -> list[str]:
     link_samples(folder)
     printed = []
     for command in commands:
-        done = subprocess.run(
-            ["bash", "-c", command], cwd=folder, env=environment(), stdin=subprocess.DEVNULL,
-            capture_output=True, text=True,
-        )  # fmt: skip
+        done: Result | subprocess.CompletedProcess[str]
+        if needs_shell(command):
+            done = subprocess.run(
+                ["bash", "-c", command], cwd=folder, env=environment(), stdin=subprocess.DEVNULL,
+                capture_output=True, text=True,
+            )  # fmt: skip
+        else:
+            with chdir(folder):
+                done = run(*shlex.split(command)[1:], columns=80)
         text = done.stdout + "".join(line for line in done.stderr.splitlines(True) if line.startswith("rdmascope:"))
         printed.append("".join(f"{line.rstrip()}\n" for line in text.splitlines()))
     return printed

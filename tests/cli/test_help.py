@@ -18,7 +18,7 @@ from typing import NamedTuple
 import click
 import pytest
 
-from playbook.commands import run
+from playbook.commands import needs_shell, run
 from rdmascope.cli.main import COMMANDS, main
 
 SAMPLES = Path(__file__).parents[2] / "captures" / "samples"
@@ -94,9 +94,8 @@ def test_examples_are_what_is_printed(name: str, tmp_path: Path, monkeypatch: py
     environment = {**os.environ, "PATH": path, "COLUMNS": str(WIDTH), "LC_ALL": "C.UTF-8"}
     monkeypatch.chdir(tmp_path)
     for session in shown:
-        first, *words = shlex.split(session.command)
-        if first == "rdmascope" and not re.search(r"[|<>;&$*]", session.command):
-            result = run(*words, columns=WIDTH)
+        if not needs_shell(session.command):
+            result = run(*shlex.split(session.command)[1:], columns=WIDTH)
             printed = [" ".join(line.split()) for line in result.stdout.splitlines()]
             assert mismatch(session.printed, printed) == "", f"$ {session.command}\n{result.output[:4000]}"
             continue

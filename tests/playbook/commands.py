@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,12 @@ PROGRAM = [sys.executable, "-c", "from rdmascope.cli.main import main; main()"]
 
 def run(*arguments: str, columns: int = 120, stdin: bytes | None = None) -> Result:
     return CliRunner(env={"COLUMNS": str(columns), "RDMASCOPE_TRACEBACK": "1"}).invoke(main, arguments, input=stdin)
+
+
+def needs_shell(command: str) -> bool:
+    """Of a command line: it is more than a run of the program."""
+    unquoted = re.sub(r"'[^']*'|\"[^\"$]*\"", "", command)
+    return not command.startswith("rdmascope ") or re.search(r"[|<>;&$*?~\\]", unquoted) is not None
 
 
 def objects(*arguments: str) -> list[dict[str, Any]]:
