@@ -87,12 +87,82 @@ Page = bytes | bytearray
 Piece = str | Decimal | Hexadecimal | Texts | Encoded
 
 
-def encoded_once(piece: Piece, encoded: Encoder = str.encode) -> Piece:
-    """The piece, with its texts encoded."""
-    if not isinstance(piece, Texts):
+class _ColumnTable(NamedTuple):
+    """Columns of which the rows of lines are found alike, side by side."""
+
+    table: Bytes
+    which: Int64s | None
+    """Of each line its row of the table; None where every line has its own."""
+    places: list[tuple[int, int, int]]
+    """Where in a line a column goes, where in the table it is, and its width."""
+
+
+class EncodedLines:
+    """The pieces of many lines, encoded once, for pages of some of the lines at a time."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        """A piece that is given twice is encoded once."""
+        found: dict[int | None, tuple[Int64s | None, list[Bytes]]] = {}
+        known: dict[int, tuple[int | None, int]] = {}
+        places: dict[int | None, list[tuple[int, int, int]]] = {}
+        alike: list[Bytes] = []
+        self.width = 0
+        for piece in pieces:
+            if isinstance(piece, str):
+                if not piece:
+                    continue
+                alike.append(_column(piece, str.encode))
+                self.width += alike[-1].shape[1]
+                continue
+            if id(piece) not in known:
+                table, which = _table_and_rows(piece)
+                key = None if which is None else id(which)
+                _, tables = found.setdefault(key, (which, []))
+                known[id(piece)] = key, len(tables)
+                tables.append(table)
+            key, index = known[id(piece)]
+            tables = found[key][1]
+            width = tables[index].shape[1]
+            places.setdefault(key, []).append((self.width, sum([one.shape[1] for one in tables[:index]]), width))
+            alike.append(np.zeros((1, width), np.uint8))
+            self.width += width
+        self._alike = np.concatenate(alike, axis=1)
+        self._shared = [
+            _ColumnTable(tables[0] if len(tables) == 1 else np.concatenate(tables, axis=1), which, places[key])
+            for key, (which, tables) in found.items()
+        ]
+
+    def fill(self, text: Bytes, rows: Int64s) -> None:
+        """Write some lines into the rows of a matrix of this width, NUL where they have less."""
+        text[:] = self._alike
+        for table, which, places in self._shared:
+            taken = table.take(rows if which is None else which[rows], axis=0)
+            for to, at, width in places:
+                text[:, to : to + width] = taken[:, at : at + width]
+
+
+def page_of(parts: Sequence[tuple[EncodedLines, Int64s]], count: int) -> Page:
+    """``count`` lines with a line feed behind each, of parts that stand side by side: rows of lines that were encoded
+    once."""
+    width = sum([lines.width for lines, _ in parts]) + 1
+    text = bytearray(count * width)
+    matrix = np.frombuffer(text, np.uint8).reshape(count, width)
+    at = 0
+    for lines, rows in parts:
+        lines.fill(matrix[:, at : at + lines.width], rows)
+        at += lines.width
+    matrix[:, at] = ord("\n")
+    del matrix
+    return text.translate(None, b"\0")
+
+
+def _table_and_rows(piece: Texts | Encoded | Decimal | Hexadecimal) -> tuple[Bytes, Int64s | None]:
+    """The distinct texts of a piece, and which of these each line has; None: one of its own."""
+    if isinstance(piece, Encoded):
         return piece
-    which = np.arange(len(piece.texts)) if piece.which is None else piece.which
-    return Encoded(_table_of(piece.texts, encoded), which)
+    if isinstance(piece, Texts):
+        return _table_of(piece.texts, str.encode), piece.which
+    return _column(piece, str.encode), None
 
 
 def joined(pieces: Sequence[Piece], count: int, encoded: Encoder = str.encode) -> Encoded:

@@ -7,7 +7,7 @@ from itertools import repeat
 
 import numpy as np
 
-from ..arrays import Bytes, Int64s, big_endian_words, windows
+from ..arrays import Bytes, Int64s, gathered, words_at
 from ..onc.file_layouts import FileLayout, file_layout
 from ..onc.programs import NFS
 from ..onc.rpc_header import SUCCESS_AND_ZERO
@@ -54,7 +54,7 @@ class FileColumns:
                 continue
             mine = (whole & (rows["procedure"] == code)).nonzero()[0]
             calls, replies = all_calls[mine], all_replies[mine]
-            heads = windows(data, _REPLY_HEADER)[replies][:, 4:]
+            heads = gathered(data, _REPLY_HEADER, replies)[:, 4:]
             plain = (heads == np.frombuffer(_SUCCESSFUL, np.uint8)).all(axis=1)
             mine, calls, replies = mine[plain], calls[plain], replies[plain]
             call_ends = rows["call_at"][mine] + rows["call_send"][mine]
@@ -117,7 +117,6 @@ def _pieces(data: Bytes, starts: Int64s, ends: Int64s, wanted: bool) -> Iterable
 
 def _arguments(data: Bytes, calls: Int64s) -> Int64s:
     """Where the arguments of whole calls begin (RFC 5531, 9): behind credential and verifier."""
-    words = windows(data, 4)
-    verifier = calls + 32 + (big_endian_words(words[calls + 28])[:, 0] + 3 & -4)
-    found: Int64s = verifier + 8 + (big_endian_words(words[verifier + 4])[:, 0] + 3 & -4)
+    verifier = calls + 32 + (words_at(data, calls + 28) + 3 & -4)
+    found: Int64s = verifier + 8 + (words_at(data, verifier + 4) + 3 & -4)
     return found

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, big_endian_words, windows
+from ..arrays import Bytes, Int64s, words_at
 from ..onc.compound import OP_GETATTR, OP_GETFH, OP_PUTFH, compound_call, compound_reply
 from ..onc.filehandles import ATTRIBUTE_FILEHANDLE, CompoundStep, CompoundWalk, FileObject, walk_filehandles
 from ..onc.programs import NFS
@@ -121,10 +121,9 @@ class CompoundLayouts:
 
 def _agree(places: StepPlaces, data: Bytes, results: Int64s) -> NDArray[np.bool_]:
     """Of which the masks are those of the first: they are no part of a layout."""
-    words = windows(data, 4)
     alike = np.ones(len(results), np.bool_)
     for at, mask in places.masks:
-        alike &= big_endian_words(words[results + at])[:, 0] == mask
+        alike &= words_at(data, results + at) == mask
     return alike
 
 

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, big_endian_words, distinct, take, windows
+from ..arrays import Bytes, Int64s, Rows, distinct, gathered, take, words_at
 from ..onc.compound import operation_names
 from ..onc.programs import NFS, NFS_CALLBACK
 from ..onc.sequence import SlotRequest, SlotResult, slot_requests, slot_results
-from ..rpcrdma.rpc_fields import REPLY_HEADER, find_long
+from ..rpcrdma.rpc_fields import REPLY_HEADER
 from ..rpcrdma.rpc_table import PlainRpcs, ProcedureNames, made
 from ..rpcrdma.rpcs import Rpc
 from .nfs_state_operations import LEASE_TIME, OP_GETATTR, ChangingStep
@@ -116,7 +116,7 @@ def plain_compounds(rows: Rows, rpcs: PlainRpcs, layouts: CompoundLayouts) -> Pl
     elsewhere = rows["reply_inline"] == 0
     long = (elsewhere & (rows["transfer"] >= 0)).nonzero()[0]
     if len(long) and rpcs.chunks is not None:
-        find_long(data, rpcs.chunks.long_replies(rows["transfer"][long]), long, results, behind)
+        results[long], behind[long] = rpcs.chunks.places(rows["transfer"][long], data)
         elsewhere[long] = results[long] < 0
         results[long] += REPLY_HEADER
     requests: list[SlotRequest | None] = [None] * len(rows)
@@ -182,9 +182,8 @@ def plain_compounds(rows: Rows, rpcs: PlainRpcs, layouts: CompoundLayouts) -> Pl
 
 def _arguments(data: Bytes, calls: Int64s) -> Int64s:
     """Where the arguments of calls begin."""
-    words = windows(data, 4)
-    verifier = calls + 32 + (big_endian_words(words[calls + 28])[:, 0] + 3 & -4) + 4
-    found: Int64s = verifier + 4 + (big_endian_words(words[verifier])[:, 0] + 3 & -4)
+    verifier = calls + 32 + (words_at(data, calls + 28) + 3 & -4) + 4
+    found: Int64s = verifier + 4 + (words_at(data, verifier) + 3 & -4)
     return found
 
 
@@ -200,7 +199,7 @@ def asks_for_lease(data: Bytes, starts: Int64s, ends: Int64s) -> NDArray[np.bool
         mine = (sizes == size).nonzero()[0]
         if size < 12:
             continue
-        words = np.ascontiguousarray(windows(data, size)[starts[mine]]).view(">u4")
+        words = gathered(data, size, starts[mine]).view(">u4")
         operation, count, mask = words[:, :-2], words[:, 1:-1], words[:, 2:]
         found[mine] = ((operation == OP_GETATTR) & (count > 0) & (mask >> LEASE_TIME & 1 == 1)).any(axis=1)
     return found

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arrays import Rows, big_endian_words, take, windows
+from ..arrays import Rows, take, words_at
 from ..frames import FrameBatch
 from ..layers.oncrpc_codes import CALL, REPLY
 from ..link.addresses import AddressTable
@@ -50,7 +50,7 @@ class TcpMounts:
             end = np.minimum(walk["end"], np.where(walk["ip_end"] > payload, walk["ip_end"], walk["end"]))
             there = end - payload >= SHORTEST
             walk, payload, end = take(walk, there), payload[there], end[there]
-            mark = big_endian_words(windows(data, 4)[payload])[:, 0]
+            mark = words_at(data, payload)
             whole = mark == LAST_FRAGMENT + end - payload - 4
             if whole.any():
                 self._take(batch, take(walk, whole))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, big_endian_words, unique, windows
+from ..arrays import Bytes, Int64s, unique, words_at
 from .compound import DATA_IN_WRITE, OP_WRITE
 from .nfs4_skips import (
     ALWAYS,
@@ -81,18 +81,17 @@ def compound_calls(
 
     ``reduced``: where in ``data`` a Read chunk took out what a WRITE writes, for each of them; -1 for nowhere.
     """
-    words = windows(data, 4)
     head = 12 if callback else 8
     walked = ends - starts >= 12
     at = starts + 4
     rows = walked.nonzero()[0]
-    at[rows] += big_endian_words(words[starts[rows]])[:, 0] + 3 & -4  # the tag
+    at[rows] += words_at(data, starts[rows]) + 3 & -4  # the tag
     walked &= at + head <= ends
     rows = walked.nonzero()[0]
     minor = np.zeros(len(starts), np.int64)
     count = np.zeros(len(starts), np.int64)
-    minor[rows] = big_endian_words(words[at[rows]])[:, 0]
-    count[rows] = big_endian_words(words[at[rows] + head - 4])[:, 0]
+    minor[rows] = words_at(data, at[rows])
+    count[rows] = words_at(data, at[rows] + head - 4)
     at += head
     walked &= count <= MAX_OPERATIONS
     sequences = np.zeros(len(starts), np.int64)
@@ -102,7 +101,7 @@ def compound_calls(
     taken_out = np.full(len(starts), -1) if reduced is None else reduced.copy()
     while len(rows):
         rows = _dropped(walked, rows, at[rows] + 4 > ends[rows])
-        numbers = big_endian_words(words[at[rows]])[:, 0]
+        numbers = words_at(data, at[rows])
         at[rows] += 4
         codes = _longer(known, sequences, rows, numbers)
         for number in unique(codes & 0xFFFFFFFF).tolist():
@@ -137,16 +136,15 @@ def compound_replies(
 
     Equal to ``compound.compound_reply``, a property test says.
     """
-    words = windows(data, 4)
     walked = ends - starts >= 12
     at = starts + 8
     rows = walked.nonzero()[0]
     statuses = np.zeros(len(starts), np.int64)
     count = np.zeros(len(starts), np.int64)
-    statuses[rows] = big_endian_words(words[starts[rows]])[:, 0]
-    at[rows] += big_endian_words(words[starts[rows] + 4])[:, 0] + 3 & -4  # the tag
+    statuses[rows] = words_at(data, starts[rows])
+    at[rows] += words_at(data, starts[rows] + 4) + 3 & -4  # the tag
     rows = _dropped(walked, rows, at[rows] + 4 > ends[rows])
-    count[rows] = big_endian_words(words[at[rows]])[:, 0]
+    count[rows] = words_at(data, at[rows])
     at += 4
     walked &= count <= MAX_OPERATIONS
     sequences = np.zeros(len(starts), np.int64)
@@ -155,8 +153,8 @@ def compound_replies(
     step = 0
     while len(rows):
         rows = _dropped(walked, rows, at[rows] + 8 > ends[rows])
-        numbers = big_endian_words(words[at[rows]])[:, 0]
-        outcomes = big_endian_words(words[at[rows] + 4])[:, 0]
+        numbers = words_at(data, at[rows])
+        outcomes = words_at(data, at[rows] + 4)
         at[rows] += 8
         codes = _longer(known, sequences, rows, numbers)
         for number in unique(codes & 0xFFFFFFFF).tolist():
@@ -198,10 +196,9 @@ def _step(
         at[rows] += shape
     elif shape is opaque or shape is BITMAP or shape is FATTR:
         lists = (4, 1) if shape is FATTR else (4,) if shape is BITMAP else (1,)
-        words = windows(data, 4)
         for size in lists:
             rows = _dropped(walked, rows, at[rows] + 4 > ends[rows])
-            length = big_endian_words(words[at[rows]])[:, 0] * size
+            length = words_at(data, at[rows]) * size
             at[rows] += 4 + (length + 3 & -4)
     else:
         _step_singly(data, shape, walked, rows, starts, at, ends)

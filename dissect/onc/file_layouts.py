@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..arrays import Bytes, Int64s, big_endian_words, windows
+from ..arrays import Bytes, Int64s, bytes_at, gathered, words_at
 from .file_events import READ, WRITE, FileEvent, FileEvents, events_of
 from .file_messages import FileMessages
 from .file_operations import FileOperation, operations_of
@@ -77,13 +77,12 @@ def _rows(columns: Iterable[Iterable[Row]], count: int) -> Iterable[tuple[Row, .
 
 
 def _values(source: _Varying, data: Bytes, starts: Int64s) -> list[Any]:
-    raw = windows(data, source.size)[starts + source.at]
+    places = starts + source.at
     if not source.number:
-        whole, size = raw.tobytes(), source.size
-        return [whole[at : at + size] for at in range(0, len(whole), size)]
+        return bytes_at(data, source.size, places)
     if source.size == 4:
-        return big_endian_words(raw)[:, 0].tolist()  # type: ignore[no-any-return]
-    return np.ascontiguousarray(raw).view(">u8")[:, 0].tolist()  # type: ignore[no-any-return]
+        return words_at(data, places).tolist()  # type: ignore[no-any-return]
+    return gathered(data, 8, places).view(">u8")[:, 0].tolist()  # type: ignore[no-any-return]
 
 
 def file_layout(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, big_endian_words, windows
+from ..arrays import Bytes, Int64s, gathered, words_at
 from .xdr import Data, opaque, word
 
 OP_SEQUENCE, OP_CB_SEQUENCE = 53, 11
@@ -76,7 +76,7 @@ def slot_requests(data: Bytes, starts: Int64s, ends: Int64s, callback: bool) -> 
     at, there = _behind_tags(data, starts, ends, 12 if callback else 8)
     found: list[SlotRequest | None] = [None] * len(starts)
     rows = (there & (at + _ARGUMENTS.size <= ends)).nonzero()[0]
-    raw = windows(data, _ARGUMENTS.size)[at[rows]].tobytes()
+    raw = gathered(data, _ARGUMENTS.size, at[rows]).tobytes()
     wanted = OP_CB_SEQUENCE if callback else OP_SEQUENCE
     for row, (operation, session, sequence, slot, highest, cached) in zip(
         rows.tolist(), _ARGUMENTS.iter_unpack(raw), strict=True
@@ -93,7 +93,7 @@ def slot_results(data: Bytes, starts: Int64s, ends: Int64s, callback: bool) -> l
     size = _RESULTS.size + (0 if callback else 4)
     whole = there & (at + size <= ends)
     rows = whole.nonzero()[0]
-    raw = windows(data, size)[at[rows]].tobytes()
+    raw = gathered(data, size, at[rows]).tobytes()
     wanted = OP_CB_SEQUENCE if callback else OP_SEQUENCE
     unpack = _RESULTS if callback else _RESULTS_WITH_FLAGS
     for row, (operation, status, _, _, _, highest, target, *flags) in zip(
@@ -112,6 +112,6 @@ def _behind_tags(data: Bytes, starts: Int64s, ends: Int64s, more: int) -> tuple[
     there = starts + 4 <= ends
     at = np.where(there, starts, 0)
     length = np.zeros(len(starts), np.int64)
-    length[there] = big_endian_words(windows(data, 4)[at[there]])[:, 0]
+    length[there] = words_at(data, at[there])
     at = at + 4 + (length + 3 & -4) + more
     return at, there & (at + 8 <= ends)

@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, among, big_endian_words, unique, windows
+from ..arrays import Bytes, Int64s, among, big_endian_words, gathered, unique, words_at
 from ..text_columns import Decimal, Hexadecimal, KnownTexts, Piece, Texts, chosen_words, words_of
 from . import nfs3
 from .compound import operation_names
@@ -249,7 +249,7 @@ def nfs3_reply_details(
         usual &= at + 4 <= ends[rows]
         word = np.zeros(len(rows), np.int64)
         asked = there & usual
-        word[asked] = big_endian_words(windows(data, 4)[at[asked]])[:, 0]
+        word[asked] = words_at(data, at[asked])
         usual &= word <= 1
         at += np.where(there, 4 + size * word, 0)
     usual &= at + np.where(writing[rows], 8, 4) <= ends[rows]
@@ -289,7 +289,7 @@ def _attributes(data: Bytes, rows: Int64s, procedures: Int64s, bodies: Int64s, e
     """Type, mode, uid and gid."""
     at = bodies[rows] + 4
     usual = at + nfs3.UID_IN_FATTR + 8 <= ends[rows]
-    words = big_endian_words(windows(data, nfs3.UID_IN_FATTR + 8)[at[usual]])
+    words = big_endian_words(gathered(data, nfs3.UID_IN_FATTR + 8, at[usual]))
     distinct, which = np.unique(words[:, [0, 1, -2, -1]], axis=0, return_inverse=True)
     found: Details = [(rows[usual], (Texts([attribute_words(*one) for one in distinct.tolist()], which.ravel()),))]
     if not usual.all():
@@ -303,7 +303,7 @@ def _given_handles(data: Bytes, rows: Int64s, procedures: Int64s, bodies: Int64s
     at = bodies[rows] + np.where(optional, 8, 4)
     first, size, usual = _opaque(data, at, ends[rows])
     asked = optional & usual
-    usual[asked] = big_endian_words(windows(data, 4)[at[asked] - 4])[:, 0] == 1
+    usual[asked] = words_at(data, at[asked] - 4) == 1
     hashes = _hashes(data, first[usual], (first + size)[usual])
     found: Details = [(rows[usual], (", FH: 0x", Hexadecimal(hashes, 8)))]
     if not usual.all():
@@ -418,7 +418,7 @@ def _opaque(data: Bytes, at: Int64s, ends: Int64s) -> tuple[Int64s, Int64s, NDAr
     """Of opaques at ``at``: their first bytes, their lengths, and whether all of each is there."""
     inside = at + 4 <= ends
     size = np.zeros(len(at), np.int64)
-    size[inside] = big_endian_words(windows(data, 4)[at[inside]])[:, 0]
+    size[inside] = words_at(data, at[inside])
     return at + 4, size, inside & (at + 4 + size <= ends)
 
 
@@ -438,7 +438,7 @@ _STATEID_CRCS = np.array([stateid_hash(bytes([byte])) ^ stateid_hash(b"\0") for 
 def _stateids(data: Bytes, starts: Int64s) -> NDArray[np.uint16]:
     """Hashes of stateids, as ``stateid_hash`` has them."""
     found = np.full(len(starts), 0xFFFF, np.uint16)
-    for column in windows(data, 16)[starts].T:
+    for column in gathered(data, 16, starts).T:
         found = found >> 8 ^ _STATEID_CRCS[(found ^ column) & 0xFF]
     return ~found
 
@@ -451,5 +451,5 @@ def _name(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, ends: Int64s
 
 def _numbers(data: Bytes, starts: Int64s, first: int, end: int) -> NDArray[np.uint64]:
     """Integers of 4 or 8 bytes."""
-    found = np.ascontiguousarray(windows(data, end - first)[starts + first])
+    found = gathered(data, end - first, starts + first)
     return found.view(f">u{end - first}")[:, 0].astype(np.uint64)

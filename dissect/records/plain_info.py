@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, big_endian_words, some, windows
+from ..arrays import Bytes, Int64s, Rows, some, words_at
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG, procedure_name
 from ..onc.compound_columns import OperationSequences
 from ..onc.programs import NFS, NFS_CALLBACK, program_name
@@ -28,7 +28,6 @@ from ..onc.summary_columns import (
 )
 from ..onc.summary_others import other_call_words, other_reply_words
 from ..rpcrdma.messages import HEADER, LONG_HEADER
-from ..rpcrdma.rpc_fields import find_long
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
 from ..text_columns import Decimal, Hexadecimal, KnownTexts, Piece, Texts, chosen, joined, words_of
 from ..units import size
@@ -60,10 +59,12 @@ def plain_info(table: RpcTable, sequences: OperationSequences, paths: KnownTexts
     names = [table.names.procedures[index] for index in distinct.tolist()]
     long = rows["transfer"] >= 0
     batch = _PlainInfos(table, rows, names, which, np.array([_form(one) for one in names])[which], long)
-    replies = table.long_replies(rows["transfer"][long])
+    offered = returned = np.empty(0, np.int64)
+    if some(long):
+        _, offered, _, returned = table.chunks.reply_chunks(rows["transfer"][long])
     known = paths or KnownTexts([None], np.zeros(len(rows), np.int64))
-    yield from batch.info("call", _call_details(batch, known), [one.length for one in replies], known)
-    yield from batch.info("reply", _reply_details(batch, sequences), [one.returned for one in replies], known)
+    yield from batch.info("call", _call_details(batch, known), offered, known)
+    yield from batch.info("reply", _reply_details(batch, sequences), returned, known)
 
 
 class _PlainInfos(NamedTuple):
@@ -91,7 +92,7 @@ class _PlainInfos(NamedTuple):
     def procedures(self) -> Int64s:
         return np.array([one.procedure for one in self.names])[self.which]
 
-    def info(self, what: str, details: Iterable[Details], chunks: list[int], paths: KnownTexts) -> Iterator[PlainInfo]:
+    def info(self, what: str, details: Iterable[Details], chunks: Int64s, paths: KnownTexts) -> Iterator[PlainInfo]:
         """Of calls or replies; ``chunks``: bytes of the Reply chunks of the long ones; ``paths``: of what they name."""
         call = what == "call"
         length = np.zeros(len(self.rows), np.int64)
@@ -199,7 +200,7 @@ def _arguments(data: Bytes, starts: Int64s) -> Int64s:
     """Where the arguments of calls begin: behind credential and verifier (RFC 5531, 9)."""
     at = starts + _CREDENTIAL
     for _ in range(2):
-        at = at + 8 + (big_endian_words(windows(data, 4)[at])[:, 0] + 3 & -4)
+        at = at + 8 + (words_at(data, at) + 3 & -4)
     return at - 4
 
 
@@ -252,8 +253,7 @@ def _long_details(batch: _PlainInfos, sequences: OperationSequences, titles: lis
     if not len(rows):
         return
     data = batch.table.data
-    starts, ends = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
-    find_long(data, batch.table.long_replies(batch.rows["transfer"][rows]), np.arange(len(rows)), starts, ends)
+    starts, ends = batch.table.chunks.places(batch.rows["transfer"][rows], data)
     for form in (_COMPOUND, _CALLBACK):
         mine = ((batch.forms[rows] == form) & (starts >= 0)).nonzero()[0]
         if len(mine):

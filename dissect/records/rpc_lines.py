@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, distinct, unique
+from ..arrays import Int64s, distinct, some, unique
 from ..layers.rpcrdma_codes import RDMA_MSG
 from ..measure.call_order import MAX_HELD, CallOrder
 from ..measure.late_paths import MAX_LATE, KnownPaths, LatePaths, LateRow
@@ -24,7 +24,7 @@ from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER, LONG_HEADER, Message, TransportHeader
 from ..rpcrdma.rpc_table import STATES, ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import Latency, Rpc
-from ..text_columns import Decimal, Page, Piece, Texts, chosen, encoded_once, page
+from ..text_columns import Decimal, Encoded, EncodedLines, Hexadecimal, Page, Piece, Texts, joined, page_of
 from ..transport.connection import Connection, Endpoint
 from ..transport.operations import SEND, WRITE, Operation, Payload
 from .rpc import message_record
@@ -44,7 +44,18 @@ _FIRST_MARK = 7_310_000_000_000_000_000
 """Numbers that stand for columns; nothing else is so large."""
 _MARKS = {name: _FIRST_MARK + index for index, name in enumerate(_COLUMNS)}
 _MARK = re.compile(r"73100000000000000\d\d")
+_SAME = {
+    "call_last_frame": "call_frame", "reply_first_frame": "reply_frame", "call_end": "call_time",
+    "reply_end": "reply_time",
+}  # fmt: skip
+"""Each message of a plain RPC is in one packet."""
 _OF_REPLY_CHUNK = ("handle", "length", "offset", "returned")
+_REPLY_CHUNK_MARKS = {
+    text: (name, kind)
+    for name in _OF_REPLY_CHUNK
+    for text, kind in ((f"{_MARKS[name]:016x}", partial(Hexadecimal, digits=16)), (str(_MARKS[name]), Decimal))
+}
+"""Columns of ``ReplyChunks``."""
 MAX_TEMPLATES = 1 << 12
 TOGETHER = 1 << 10
 """Lines that are made at once."""
@@ -71,11 +82,11 @@ class _LineBatch:
 
     def __init__(self, alike: list[_Alike], paths: KnownPaths, values: list[Piece], quoted: Encode, left: int) -> None:
         """``left``: lines that will be asked for."""
-        self._alike = [list(map(encoded_once, pieces)) for _, pieces in alike]
-        self._values = list(map(encoded_once, values))
+        self._alike = [EncodedLines([*pieces, ',"path":']) for _, pieces in alike]
+        self._values = EncodedLines([*values, "}"])
         self._paths = [quoted(text) for text in paths.texts]
         self._which_path = paths.which.copy()
-        self._path: Piece | None = None
+        self._path: EncodedLines | None = None
         self._quoted = quoted
         self._group = np.empty(len(paths.which), np.int64)
         self._place = np.empty(len(paths.which), np.int64)
@@ -98,11 +109,9 @@ class _LineBatch:
 
     def _page(self, group: int, rows: Int64s) -> Page:
         if self._path is None:
-            self._path = encoded_once(Texts(self._paths, self._which_path))
-        places = self._place[rows]
-        pieces = [chosen(piece, places) for piece in self._alike[group]]
-        pieces += [chosen(piece, rows) for piece in (',"path":', self._path, *self._values)]
-        return page([*pieces, "}"], len(rows))
+            self._path = EncodedLines([Texts(self._paths, self._which_path)])
+        parts = [(self._alike[group], self._place[rows]), (self._path, rows), (self._values, rows)]
+        return page_of(parts, len(rows))
 
 
 def _merged(groups: Int64s, make: Callable[[int, Int64s], Page]) -> Page:
@@ -220,9 +229,16 @@ class RpcLines:
             for row in rows[first]
         ]
         pieces: list[Piece] = []
+        numbers: dict[str, Piece] = {}
         for index, column in enumerate(templates[0].columns):
             pieces.append(_text([one.texts[index] for one in templates], kinds))
-            pieces.append(self._reply_chunks(table) if column == "chunks" else _number(rows, column))
+            if column == "chunks":
+                pieces.append(self._reply_chunks(table))
+                continue
+            name = _SAME.get(column, column)
+            if name not in numbers:
+                numbers[name] = _number(rows, name)
+            pieces.append(numbers[name])
         pieces.append(_text([one.texts[-1] for one in templates], kinds))
         yield _Alike(table.plain, pieces)
 
@@ -244,14 +260,21 @@ class RpcLines:
         through = table.plain_rows["transfer"] >= 0
         if not through.any():
             return "[]"
+        found = table.chunks.reply_chunks(table.plain_rows["transfer"][through])
+        pieces: list[Piece] = []
+        for part in self._reply_chunk_parts:
+            name, kind = _REPLY_CHUNK_MARKS.get(part, ("", None))
+            pieces.append(part if kind is None else kind(getattr(found, name)))
+        texts = joined(pieces, len(found.handle)).table
+        none = np.zeros((1, texts.shape[1]), np.uint8)
+        none[0, :2] = ord("["), ord("]")
+        return Encoded(np.concatenate((none, texts)), np.where(through, np.cumsum(through), 0))
+
+    @cached_property
+    def _reply_chunk_parts(self) -> list[str]:
+        """A Reply chunk: text, and marks for its numbers."""
         marked = message_record(_marked(ProcedureNames(0, 0, None, 0, (), ""), "", False, "", 0, True))
-        template = self._encode(marked["chunks"]).replace("%", "%%")
-        for name in _OF_REPLY_CHUNK:
-            template = template.replace(f"{_MARKS[name]:#018x}", f"%({name})#018x")
-            template = template.replace(str(_MARKS[name]), f"%({name})d")
-        transfers = table.long_replies(table.plain_rows["transfer"][through])
-        texts = ["[]", *(template % one._asdict() for one in transfers)]
-        return Texts(texts, np.where(through, np.cumsum(through), 0))
+        return re.split(f"({'|'.join(_REPLY_CHUNK_MARKS)})", self._encode(marked["chunks"]))
 
 
 def _text(texts: list[str], which: Int64s) -> Piece:
@@ -264,10 +287,12 @@ def _number(rows: Any, column: str) -> Piece:
     if column == "reply_bytes":
         return Decimal(rows["reply_inline"] + rows["reply_chunk_bytes"])
     values = rows[column]
+    if not some(values != values[0]):
+        return "null" if column == "invalidated" and values[0] < 0 else str(values[0])
     if column != "invalidated":
         return Decimal(values)
     null = values < 0
-    return Decimal(np.where(null, 0, values), null=null) if not null.all() else "null"
+    return Decimal(np.where(null, 0, values), null=null)
 
 
 def _marked(procedure: ProcedureNames, status: str, failed: bool, state: str, caller: int, through: bool) -> Rpc:

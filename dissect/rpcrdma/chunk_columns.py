@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import NamedTuple, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..arrays import Int64s, Rows, take
+from ..arrays import Bytes, Int64s, Rows, take
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..transport.operations import Operation
-from ..transport.transfer_runs import TransferOperations
+from ..transport.transfer_runs import TransferOperations, first_bytes
 from .chunk_lists import READ_LIST, REPLY_CHUNK, SEGMENT, WRITE_LIST
 from .messages import ReadChunk, Segment, WriteChunk
 from .rpcs import ChunkUse, Rpc, SegmentUse
@@ -30,6 +31,17 @@ class LongReply(NamedTuple):
     offset: int
     returned: int
     operation: Operation
+
+
+class ReplyChunks(NamedTuple):
+    """Reply chunks of one segment, in columns."""
+
+    handle: Int64s
+    length: Int64s
+    """Bytes of the chunk."""
+    offset: NDArray[np.uint64]
+    returned: Int64s
+    """Bytes of the reply."""
 
 
 @dataclass(slots=True)
@@ -106,25 +118,35 @@ class PlainChunks:
             ),
         )
 
-    def long_replies(self, rpcs: Int64s) -> list[LongReply]:
-        """Of RPCs that have nothing else."""
+    def places(self, rpcs: Int64s, data: Bytes) -> tuple[Int64s, Int64s]:
+        """Of the same where in ``data`` the replies begin and end; -1: elsewhere, or in more than one packet."""
+        segments = self.firsts[rpcs]
+        used, operations = self.used[segments], self.operations
+        if isinstance(operations, TransferOperations):
+            starts, sizes = operations.first_bytes(used, data)
+        else:
+            found = [first_bytes(operations[index], data) for index in used.tolist()]
+            starts, sizes = np.array(found, np.int64).reshape(-1, 2).T
+        inside = (starts >= 0) & (sizes == self.returned[segments])
+        return np.where(inside, starts, -1), np.where(inside, starts + sizes, -1)
+
+    def reply_chunks(self, rpcs: Int64s) -> ReplyChunks:
+        """Of the same the Reply chunks."""
         segments = self.firsts[rpcs]
         rows = take(self.segments, segments)
-        used, operations = self.used[segments], self.operations
+        offsets = rows["offset"].astype(np.uint64)
+        return ReplyChunks(rows["handle"], rows["length"], offsets, self.returned[segments])
+
+    def long_replies(self, rpcs: Int64s) -> list[LongReply]:
+        """Of RPCs that have nothing else."""
+        used, operations = self.used[self.firsts[rpcs]], self.operations
         through = (
             operations.at(used)
             if isinstance(operations, TransferOperations)
             else [*map(operations.__getitem__, used.tolist())]
         )
-        return [
-            LongReply(handle, length, offset & _MAX_OFFSET, returned, operation)
-            for handle, length, offset, returned, operation in zip(
-                *(rows[name].tolist() for name in ("handle", "length", "offset")),
-                self.returned[segments].tolist(),
-                through,
-                strict=True,
-            )
-        ]
+        columns = [column.tolist() for column in self.reply_chunks(rpcs)]
+        return [LongReply(*one) for one in zip(*columns, through, strict=True)]
 
     def complete(self, index: int, rpc: Rpc) -> None:
         """Give an Rpc that was made as if its Sends had no chunks those of the RPC ``index``."""

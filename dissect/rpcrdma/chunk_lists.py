@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, big_endian_words, windows
+from ..arrays import Bytes, Int64s, Rows, big_endian_words, gathered
 
 READ_LIST, WRITE_LIST, REPLY_CHUNK = range(3)
 """Where in the header a segment stands."""
@@ -90,7 +90,7 @@ class _Walk:
         return rows[~short]
 
     def _words(self, rows: Int64s, at: int, count: int) -> Int64s:
-        return big_endian_words(windows(self.data, 4 * count)[self.place[rows] + at])
+        return big_endian_words(gathered(self.data, 4 * count, self.place[rows] + at))
 
     def read_list(self) -> None:
         """Read segments, each behind a word that is 1; a 0 ends them."""
@@ -123,7 +123,7 @@ class _Walk:
         each = np.repeat(rows, counts)
         within = np.arange(len(each)) - np.repeat(np.cumsum(counts) - counts, counts)
         if len(each):
-            words = big_endian_words(windows(self.data, 16)[self.place[each] + 16 * within])
+            words = big_endian_words(gathered(self.data, 16, self.place[each] + 16 * within))
             self._add(each, kind, np.zeros(len(each), np.int64), words)
         self.place[rows] += 16 * counts
         return rows

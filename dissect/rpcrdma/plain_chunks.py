@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, among, big_endian_words, joined, places, take, unique, windows
+from ..arrays import Bytes, Int64s, Rows, among, big_endian_words, gathered, joined, places, take, unique, words_at
 from ..layers.oncrpc_codes import MSG_ACCEPTED, REPLY
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..onc import binding
@@ -242,7 +242,7 @@ class Candidates:
         inside = (start <= at) & (at <= end - 4)
         self.right[rpcs[~inside]] = False
         rpcs, at = rpcs[inside], at[inside]
-        count = big_endian_words(windows(self._data, 4)[at])[:, 0]
+        count = words_at(self._data, at)
         agreed = (length[rpcs] == count) | (length[rpcs] == count + 3 & -4)
         self.right[rpcs[~agreed]] = False
 
@@ -311,7 +311,7 @@ class Candidates:
             return
         xids, offsets = self._read.words[self._reply[long], 0], rows["offset"][at]
         quick = (offsets >= 0) & (rows["begins"][at] >= _REPLY_BYTES)
-        words = big_endian_words(windows(self._data, _REPLY_BYTES)[np.where(quick, offsets, 0)])
+        words = big_endian_words(gathered(self._data, _REPLY_BYTES, np.where(quick, offsets, 0)))
         quick &= (words[:, 0] == xids) & (words[:, 1:6] == (REPLY, MSG_ACCEPTED, 0, 0, 0)).all(axis=1)
         self._results[long[quick]] = words[quick, 6]
         self.right[long[~quick]] = False

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, big_endian_words, distinct, windows
+from ..arrays import Bytes, Int64s, Rows, big_endian_words, distinct, gathered, words_at
 from ..layers.oncrpc_codes import CALL, MSG_ACCEPTED, REPLY, RPC_VERSION, RPCSEC_GSS, SUCCESS
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..onc import compound as nfs4
@@ -111,7 +111,7 @@ def read_sends(data: Bytes, at: Int64s, size: Int64s) -> PlainSends:
     call &= arguments + 8 <= end
     rows = call.nonzero()[0]
     verifier = np.zeros(len(at), np.int64)
-    verifier[rows] = big_endian_words(windows(data, 4)[arguments[rows] + 4])[:, 0]
+    verifier[rows] = words_at(data, arguments[rows] + 4)
     call &= verifier <= MAX_AUTH
     arguments += 8 + (verifier + 3 & -4)
     call &= arguments <= end
@@ -131,9 +131,9 @@ def _words_at(data: Bytes, at: Int64s, count: int) -> Int64s:
     width = 4 * count
     near = at > len(data) - width
     if not near.any():
-        return big_endian_words(windows(data, width)[at])
+        return big_endian_words(gathered(data, width, at))
     found = np.zeros((len(at), count), np.int64)
-    found[~near] = big_endian_words(windows(data, width)[at[~near]])
+    found[~near] = big_endian_words(gathered(data, width, at[~near]))
     for row in near.nonzero()[0].tolist():
         there = bytes(data[int(at[row]) : int(at[row]) + width])
         found[row] = np.frombuffer(there.ljust(width, b"\0"), ">u4")

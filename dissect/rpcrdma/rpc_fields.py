@@ -6,15 +6,14 @@ message of many that are laid out alike where the fields of all stand; a propert
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from struct import pack
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, big_endian_words, distinct, windows
+from ..arrays import Bytes, Int64s, bytes_at, distinct, gathered, words_at
 from ..layers.rpcrdma_codes import RDMA_MSG
 from ..onc.rpc_header import call_head, reply_header
 from ..onc.shapes.decode import Node, SparseBytes, decode
@@ -38,7 +37,6 @@ from ..onc.shapes.registry import procedure_shape
 from ..onc.shapes.rfc5531 import CREDENTIAL
 from ..onc.shapes.types import XdrType
 from ..onc.xdr import words2
-from .chunk_columns import LongReply
 from .message_trees import decoded_call, decoded_reply
 from .messages import HEADER, LONG_HEADER
 from .reassembly import reassembled_call, reassembled_reply
@@ -224,19 +222,9 @@ def reply_places(table: RpcTable) -> tuple[Int64s, Int64s]:
     starts = rows["reply_at"] + HEADER
     ends = rows["reply_at"] + rows["reply_send"]
     through = (rows["transfer"] >= 0).nonzero()[0]
-    find_long(table.data, table.long_replies(rows["transfer"][through]), through, starts, ends)
+    if len(through):
+        starts[through], ends[through] = table.chunks.places(rows["transfer"][through], table.data)
     return starts, ends
-
-
-def find_long(batch: Bytes, replies: Sequence[LongReply], rows: Int64s, starts: Int64s, ends: Int64s) -> None:
-    """Say where in the bytes of the batch replies through Reply chunks begin and end; -1: elsewhere.
-
-    ``rows``: of the replies, in ``starts`` and ``ends``.
-    """
-    for row, reply in zip(rows.tolist(), replies, strict=True):
-        data, start, end = reply.operation.payload.first()
-        inside = cast(object, data.obj) is batch and end - start == reply.returned
-        starts[row], ends[row] = (start, end) if inside else (-1, -1)
 
 
 class _Plain:
@@ -257,14 +245,13 @@ class _Plain:
 
     def read(self) -> None:
         """Fill in the columns."""
-        words = windows(self.data, 4)
         through = self.rows["transfer"] >= 0
         calls = call_places(self.table)
-        length = big_endian_words(words[calls + 28])[:, 0]
+        length = words_at(self.data, calls + 28)
         if self.wanted & _OF_CALLERS:
             self._read_credentials(calls, length)
         verifier = calls + 32 + (length + 3 & -4) + 4
-        starts = verifier + 4 + (big_endian_words(words[verifier])[:, 0] + 3 & -4)
+        starts = verifier + 4 + (words_at(self.data, verifier) + 3 & -4)
         ends = self.rows["call_at"] + self.rows["call_send"]
         replies, behind = self.rows["reply_at"] + HEADER, self.rows["reply_at"] + self.rows["reply_send"]
         first, which = distinct(self.rows["procedure"])
@@ -290,7 +277,9 @@ class _Plain:
             if wanted and lacking and shape.results is not None:
                 some = np.concatenate(lacking)
                 chosen = some[through[some]]
-                find_long(self.data, self.table.long_replies(self.rows["transfer"][chosen]), chosen, replies, behind)
+                if len(chosen):
+                    transfers = self.rows["transfer"][chosen]
+                    replies[chosen], behind[chosen] = self.table.chunks.places(transfers, self.data)
                 if asked:
                     self.found["object"][self.places[mine[replies[mine] >= 0]]] = b""
                 elsewhere = some[replies[some] < 0]
@@ -311,7 +300,7 @@ class _Plain:
         while len(left) and len(found) < MAX_CALLERS:
             at, size = int(calls[left[0]]), int(length[left[0]])
             left_alike = left[length[left] == size]
-            blobs = windows(self.data, size + 8)[calls[left_alike] + 24]
+            blobs = gathered(self.data, size + 8, calls[left_alike] + 24)
             alike = left_alike[(blobs == blobs[0]).all(axis=1)]
             found.append((alike, _credential_at(view[at : at + 32 + size])))
             left = left[~np.isin(left, alike, assume_unique=True)]
@@ -380,11 +369,10 @@ def _values(name: str, data: Bytes, at: Int64s, size: int) -> NDArray[np.object_
     """The values of a field at ``data[at[i]:at[i] + size]``."""
     found = np.empty(len(at), object)
     if name in ("handle", "name", "stateid", "session", "object"):
-        raw = windows(data, size)[at].tobytes() if size else b""
-        found[:] = [raw[first : first + size] for first in range(0, len(at) * size, size)] if size else [b""] * len(at)
+        found[:] = bytes_at(data, size, at) if size else b""
     elif size == 4:
-        words = big_endian_words(windows(data, 4)[at])[:, 0]
+        words = words_at(data, at)
         found[:] = (words != 0) if name == "eof" else words
     else:
-        found[:] = np.ascontiguousarray(windows(data, 8)[at]).view(">u8")[:, 0].astype(np.uint64)
+        found[:] = gathered(data, 8, at).view(">u8")[:, 0].astype(np.uint64)
     return found

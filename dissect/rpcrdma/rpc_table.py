@@ -59,7 +59,7 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, some, take, unique
+from ..arrays import Bytes, Int64s, Rows, put, some, take, unique
 from ..layers.rpcrdma_codes import RDMA_MSG
 from ..transport.delays import RcDelays
 from ..transport.operations import Operation
@@ -261,7 +261,7 @@ class RpcTable(Sequence[Rpc]):
         if self._rows is None:
             if len(self.objects):
                 self._rows = np.zeros(len(self.is_plain), RPC)
-                self._rows[self.plain] = self.plain_rows
+                put(self._rows, self.plain, self.plain_rows)
                 for place, rpc in zip(self.places.tolist(), self.objects, strict=True):
                     self._rows[place] = rpc_row(rpc, self.names)
             else:
@@ -278,12 +278,15 @@ class RpcTable(Sequence[Rpc]):
         """Of the RPCs that are objects."""
         return {rpc.connection.number: rpc.conversation for rpc in self.objects}
 
+    @property
+    def chunks(self) -> PlainChunks:
+        """Of the plain rows, some of which have any."""
+        assert self._from is not None and self._from.chunks is not None
+        return self._from.chunks
+
     def long_replies(self, transfers: Int64s) -> list[LongReply]:
         """How the replies of plain rows came, which have these ``transfer``s."""
-        if not len(transfers):
-            return []
-        assert self._from is not None and self._from.chunks is not None
-        return self._from.chunks.long_replies(transfers)
+        return self.chunks.long_replies(transfers) if len(transfers) else []
 
     def advertised(self, rows: Rows) -> Int64s:
         """Bytes of the Read, Write and Reply chunks of some plain rows, (n, 3)."""

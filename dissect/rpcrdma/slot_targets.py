@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, big_endian_words, take, windows
+from ..arrays import Bytes, Int64s, big_endian_words, gathered, take, words_at
 from ..onc.rpc_header import reply_header
 from ..onc.sequence import OP_CB_SEQUENCE, OP_SEQUENCE, slot_result
 from .reassembly import reassembled_reply
@@ -50,19 +50,18 @@ def slots_allowed_by(rpc: Rpc) -> int:
 
 def _of_replies(data: Bytes, starts: Int64s, ends: Int64s, operations: Int64s) -> Int64s:
     """Of reply messages at ``data[starts[i]:ends[i]]`` that begin with that operation and have an empty verifier."""
-    words = windows(data, 4)
     found = np.full(len(starts), NOT_KNOWN)
     # Status of the COMPOUND, its tag, the number of results.
     tags = starts + ACCEPTED + 4
     rows = (tags + 4 <= ends).nonzero()[0]
     for word in (2, 3, 4, 5):  # reply_stat, an empty verifier, accept_stat
-        rows = rows[big_endian_words(words[starts[rows] + 4 * word]).ravel() == 0]
-    at = tags[rows] + 8 + (big_endian_words(words[tags[rows]]).ravel() + 3 & -4)
+        rows = rows[words_at(data, starts[rows] + 4 * word) == 0]
+    at = tags[rows] + 8 + (words_at(data, tags[rows]) + 3 & -4)
     whole = at + RESULTS <= ends[rows]
     rows, at = rows[whole], at[whole]
     if not len(rows):
         return found
-    result = big_endian_words(windows(data, RESULTS)[at])
+    result = big_endian_words(gathered(data, RESULTS, at))
     known = (result[:, 0] == operations[rows]) & (result[:, 1] == 0)
     found[rows[known]] = result[known, -1] + 1
     return found

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import overload
+from typing import cast, overload
 
 import numpy as np
 
-from ..arrays import Bytes, Int64s, Rows, places, some, take
+from ..arrays import Bytes, Int64s, Rows, places, some, take, unique
 from .operations import READ, Delivered, Kind, Operation, Payload
 
 TRANSFER = np.dtype(
@@ -155,6 +155,21 @@ class TransferOperations(Sequence[Operation]):
             found.update(zip(mine.tolist(), self._operations(run[mine], self.row[indices[mine]]), strict=True))
         return [found[place] for place in range(len(run))]
 
+    def first_bytes(self, indices: Int64s, data: Bytes) -> tuple[Int64s, Int64s]:
+        """Of the RDMA Writes at some indices where in ``data`` the first byte is, -1 for elsewhere, and how many there
+        are in the same packet."""
+        run, row = self.run[indices], self.row[indices]
+        offsets, sizes = np.full(len(run), -1), np.zeros(len(run), np.int64)
+        for number in unique(run).tolist():
+            mine = places(run == number)
+            if number >= 0 and self.runs[number].data is data:
+                rows = self.runs[number].rows
+                offsets[mine], sizes[mine] = rows["offset"][row[mine]], rows["begins"][row[mine]]
+                continue
+            for place in mine.tolist():
+                offsets[place], sizes[place] = first_bytes(self._operation(number, int(row[place])), data)
+        return offsets, sizes
+
     def _operation(self, run: int, row: int) -> Operation:
         return self.objects[row] if run < 0 else self.runs[run].operation(row)
 
@@ -201,3 +216,9 @@ class TransferOperations(Sequence[Operation]):
         """Run and row of those that are objects by now."""
         busy = [number for number, run in enumerate(self.runs) if run.made]
         return [(run, row) for run in busy for row in self.row[self.run == run].tolist() if row in self.runs[run].made]
+
+
+def first_bytes(operation: Operation, data: Bytes) -> tuple[int, int]:
+    """Where in ``data`` the first byte of an Operation is, -1 for elsewhere, and how many are in the same packet."""
+    view, start, end = operation.payload.first()
+    return (start, end - start) if cast(object, view.obj) is data else (-1, 0)

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from rdmascope.dissect.text_columns import (
     Decimal,
+    EncodedLines,
     Hexadecimal,
     KnownTexts,
     Piece,
     Texts,
     chosen,
-    encoded_once,
     lines,
+    page_of,
     words_of,
 )
 
@@ -60,9 +61,24 @@ def test_words(rows: list[tuple[str, int]]) -> None:
     expected = [f"<{text}|{texts[index]}>" for text, index in rows]
     assert [line.decode() for line in lines(pieces, len(rows))] == expected
     half = np.arange(len(rows)) % 2 == 0
-    for some in (pieces, list(map(encoded_once, pieces))):
-        chosen_lines = lines([chosen(piece, half) for piece in some], (len(rows) + 1) // 2)
-        assert [line.decode() for line in chosen_lines] == expected[::2]
+    chosen_lines = lines([chosen(piece, half) for piece in pieces], (len(rows) + 1) // 2)
+    assert [line.decode() for line in chosen_lines] == expected[::2]
+
+
+@given(st.lists(st.tuples(NUMBERS, st.text(st.characters(exclude_characters="\0\n", codec="utf-8"))), min_size=1))
+def test_pages_of_lines_that_are_encoded_once(rows: list[tuple[int, str]]) -> None:
+    number = Decimal(np.array([one for one, _ in rows], np.uint64))
+    odd = np.arange(len(rows)) % 2
+    parts = (
+        EncodedLines(["<", number, "", Texts([text for _, text in rows]), number, Texts(["is even ", "odd"], odd)]),
+        EncodedLines([Texts(["!", "né?"], odd), ">"]),
+    )
+    expected = [f"<{one}{text}{one}" + ("odd" if i % 2 else "is even ") for i, (one, text) in enumerate(rows)]
+    backwards = np.arange(len(rows))[::-1]
+    # The second part is that of the first line in all of them.
+    page = page_of([(parts[0], backwards), (parts[1], backwards * 0)], len(rows)).decode()
+    assert page == "".join(f"{one}!>\n" for one in reversed(expected))
+    assert page_of([(one, backwards[:0]) for one in parts], 0) == b""
 
 
 @given(st.lists(st.one_of(st.none(), st.text(max_size=3))))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import Bytes, Int64s, big_endian_words, windows
+from ...arrays import Bytes, Int64s, gathered, words_at
 from ..xdr import round_up, word
 from .decode import NOT_CAPTURED, Node, SparseBytes
 from .flat import FlatWalk, flat_nodes, linux_name
@@ -150,7 +150,6 @@ class Layouts:
         groups, left = self._common(data, starts, sizes)
         if not len(left):
             return groups, left
-        words = windows(data, 4)
         unknown: list[Int64s] = []
         waiting: list[tuple[_Branch | Layout | None, Int64s]] = [(self._top, left)]
         while waiting:
@@ -165,7 +164,7 @@ class Layouts:
             if isinstance(found, Layout):
                 groups.append((rows, found))
                 continue
-            deciding = big_endian_words(words[starts[rows] + found.at])[:, 0]
+            deciding = words_at(data, starts[rows] + found.at)
             first = int(deciding[0])
             same = deciding == first
             waiting.append((found.ways.get(first), rows[same]))
@@ -250,11 +249,10 @@ def _pattern(start: int, deciding: list[tuple[int, int]]) -> _Pattern:
 def _alike(data: Bytes, starts: Int64s, whole: NDArray[np.bool_], pattern: _Pattern) -> NDArray[np.bool_]:
     """Which of the values have the words of a pattern, of those that are ``whole``."""
     places = starts[whole] + pattern.first
-    blobs = windows(data, pattern.behind - pattern.first)
-    same = [
-        ((blobs[places[first : first + TOGETHER]].view(np.uint32) & pattern.mask) == pattern.values).all(axis=1)
-        for first in range(0, len(places), TOGETHER)
-    ]
+    same = []
+    for first in range(0, len(places), TOGETHER):
+        words = gathered(data, pattern.behind - pattern.first, places[first : first + TOGETHER]).view(np.uint32)
+        same.append(((words & pattern.mask) == pattern.values).all(axis=1))
     if same:
         whole[whole] = same[0] if len(same) == 1 else np.concatenate(same)
     return whole

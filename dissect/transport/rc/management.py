@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, take, windows
+from ...arrays import Bytes, Int64s, Rows, gathered, take
 from ...layers.cm_codes import CLASS_CM, CM_LAYERS, METHOD_SEND
 from ...link.addresses import AddressTable
 from ..connection import Endpoint
@@ -97,7 +97,7 @@ class Management:
         datagrams = datagrams[chosen["captured"] >= MAD_HEADER_SIZE]
         if not len(datagrams):
             return datagrams
-        header = windows(data, MAD_HEADER_SIZE)[rows["payload"][datagrams]]
+        header = gathered(data, MAD_HEADER_SIZE, rows["payload"][datagrams])
         of_cm = (header[:, MANAGEMENT_CLASS] == CLASS_CM) & (header[:, METHOD] == METHOD_SEND)
         attribute = header[:, ATTRIBUTE_ID].astype(np.int64) << 8 | header[:, ATTRIBUTE_ID + 1]
         found: Int64s = datagrams[of_cm & np.isin(attribute, _TELLING_ATTRIBUTES)]

@@ -81,7 +81,7 @@ def test_many_that_are_alike_are_compared_at_once(monkeypatch: pytest.MonkeyPatc
     messages = [compound([(22, words(4) + b"%04d" % number)]) for number in range(5)]
     layouts = Layouts(COMPOUND4ARGS, NAMES, NODES)
     layouts.learn(memoryview(messages[0]), 0)
-    monkeypatch.setattr(learned, "big_endian_words", None)
+    monkeypatch.setattr(learned, "words_at", None)
     assert grouped(layouts, messages) == [{"handle": b"%04d" % number} for number in range(5)]
 
 
