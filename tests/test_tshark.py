@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -202,14 +203,22 @@ LEAST_NAMED = {"meta-rxe": 4000, "rxe-nfs-all": 80, "siw-nfs-all": 80, "loss-rxe
 # Field by field
 
 
+ENOUGH = 100
+"""RPCs of a sample with the same operations that end alike; of one there are hundreds."""
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_field_of_wireshark_stands_where_ours_does_with_the_same_bytes(name: str) -> None:
     """And of ours there is none that it does not show."""
     differences: list[Difference] = []
     session = Session([str(SAMPLES / f"{name}.pcap.zst")])
     with MessageFields() as messages:
+        kinds: Counter[tuple[object, ...]] = Counter()
         for rpc in session.rpcs():
-            messages.add(rpc)
+            kind = (rpc.name, rpc.operations, rpc.status, rpc.state)
+            kinds[kind] += 1
+            if kinds[kind] <= ENOUGH:
+                messages.add(rpc)
         differences += messages.compare(find_tshark())
     assert [one for one in differences if not one.explained] == []
     assert messages.tally.equal > messages.tally.explained

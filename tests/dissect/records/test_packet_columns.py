@@ -99,7 +99,9 @@ def test_every_sample(name: str) -> None:
 @pytest.mark.parametrize("name", ["meta-rxe", "loss-siw"])
 @pytest.mark.parametrize("frames", [50, 333, 2000])
 def test_batches_of_any_size(name: str, frames: int) -> None:
-    compare(sample(name, frames)[:100], at_once=frames == 333)
+    batches = sample(name, frames)
+    # Of many those in the middle, where NFSv4 comes after NFSv3.
+    compare(batches[200:300] or batches, at_once=frames == 333)
 
 
 def test_some_frames_of_several_files() -> None:

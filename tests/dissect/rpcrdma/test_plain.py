@@ -191,7 +191,9 @@ def test_every_sample(name: str) -> None:
 
 @pytest.mark.parametrize(("frames", "contents"), [(50, True), (333, True), (333, False), (5000, True)])
 def test_batches_of_any_size(frames: int, contents: bool) -> None:
-    assert compare([*sample_batches("meta-rxe", Limits(frames=frames))][:100], contents) > frames // 5
+    batches = [*sample_batches("meta-rxe", Limits(frames=frames))]
+    # Of many those in the middle, where NFSv4 comes after NFSv3.
+    assert compare(batches[200:300] or batches, contents) > frames // 5
 
 
 def test_statistics_whose_latencies_become_a_histogram(monkeypatch: pytest.MonkeyPatch) -> None:
