@@ -84,8 +84,8 @@ class GivenCaptures:
         self.files = files
         self._options, self._paths = options, files if paths is None else paths
         self._problems: list[str] = []
-        self._exported: Session | None = None
-        """A capture that is no data set."""
+        self._read: Session | None = None
+        """A capture that is no data set, in the end."""
         self.behind: CapturesBehind | None = None
         if any(map(is_data_set, files)):
             from rdmascope.captures.fleet.captures_behind import CapturesBehind
@@ -138,11 +138,11 @@ class GivenCaptures:
         """Write what is chosen of all of them into one capture; ``check`` says what was wrong with some."""
         from rdmascope.captures.condition import ChosenRpcs
         from rdmascope.captures.extract.choice import Choice
-        from rdmascope.captures.extract.cut import ExtractSource, extract, extract_of_each
+        from rdmascope.captures.extract.cut import ExtractSource, extract_of_each
 
         if self.behind is None:
             (one,) = self
-            return extract(one.reading, output, choice, snaplen, anonymize)
+            return extract_of_each([ExtractSource(one.reading, choice)], output, snaplen, anonymize, self._keep)
         meant = choice.condition
         if meant is not None and not isinstance(meant, ChosenRpcs):
             meant = meant.chosen_rpcs(self.session())
@@ -184,7 +184,7 @@ class GivenCaptures:
                 reading = one.reading(jobs=jobs)
                 yield reading, one.name if self.behind is not None else ""
                 if self.behind is None:
-                    self._exported = reading
+                    self._read = reading
                 else:
                     self.ended(reading)
 
@@ -192,8 +192,8 @@ class GivenCaptures:
 
     def refuse_nothing(self, condition: Condition | None) -> None:
         """Raise CaptureError for a condition that nothing exported passes; of a data set that was done before."""
-        if condition is not None and self._exported is not None:
-            self._exported.refuse(condition.problem(self._exported))
+        if condition is not None and self._read is not None:
+            self._read.refuse(condition.problem(self._read))
 
     def chosen(self, condition: Condition | None) -> ChosenRpcs | Condition | None:
         """Of a data set: the RPCs that pass, as its tables have them; of a capture the condition."""
@@ -212,6 +212,9 @@ class GivenCaptures:
         if self.behind is not None:
             self.refuse(unknown_frames(wanted, CaptureExtent(self.behind.frames)))
 
+    def _keep(self, reading: Session) -> None:
+        self._read = reading
+
     def ended(self, reading: Session) -> None:
         """One was read: what was wrong with it is raised, of a data set at the end of all."""
         try:
@@ -223,8 +226,8 @@ class GivenCaptures:
 
     def check(self) -> None:
         """Raise CaptureError for those of a data set that were not read, or not to their ends."""
-        if self._exported is not None:
-            self._exported.check()
+        if self._read is not None:
+            self._read.check()
         if self._problems:
             left = len(self._problems) - MAX_NAMED
             more = f"; and {left:,} more" if left > 0 else ""
