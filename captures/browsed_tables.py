@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,8 +30,8 @@ NOUNS = ("rpcs", "packets", "connections", "files", "findings")
 """The tables that are browsed."""
 LEAVE = 5.0
 """Seconds for what is asked at the end."""
-HELD = 1 << 15
-"""Rows of a table that are held in memory before they go into the database."""
+HELD = 1 << 14
+"""Rows of a table that are held before the database is made."""
 KEYS = {"rpcs": "number", "packets": "frame", "connections": "number", "files": "number", "findings": "time_ns"}
 """What rows are ordered by, where nothing else is asked, and among equals."""
 _RPC_OF_FRAME = """(SELECT any_value(rpcs.number) FROM temp.coming_rpcs AS numbered JOIN rpcs USING (call_frame)
@@ -95,39 +95,49 @@ class _Shared:
     def __init__(self, parent: str, holding: bool) -> None:
         self._parent = parent
         self._lock = Lock()
+        """Of what is held."""
+        self._making = Lock()
+        """Of the database."""
         self._database: Database | None = None
         self._closed = False
         self.held: HeldRows | None = HeldRows() if holding else None
         """None: every row is in the database."""
+        self._enough = False
 
     def hold(self, name: str, columns: Columns) -> bool:
-        """Keep rows, where all are held and few enough."""
+        """Keep rows, where all are held; where they are many, the database is made beside."""
         with self._lock:
             if self.held is None:
                 return False
             self.held.add(name, columns)
-            enough = self.held.count(name) > HELD
-        if enough:
-            self.cursor().close()
+            before, self._enough = self._enough, self._enough or self.held.count(name) > HELD
+        if self._enough and not before:
+            Thread(target=self.make_ready, daemon=True).start()
         return True
+
+    def make_ready(self) -> None:
+        with suppress(Exception):  # It is said where something is looked up.
+            self.cursor().close()
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """Of the database, which is made here.  Raises CaptureError where it cannot be."""
-        with self._lock:
+        with self._making:
             if self._closed:
                 raise CaptureError("the tables are closed")
             if self._database is None:
                 self._database = self._made()
-                self.held = None
             return self._database.connection.cursor()
 
     def _made(self) -> Database:
+        """With all that is held."""
         from .database import Database, insert_rows
 
         database = Database(parent=self._parent, described=False)
         try:
-            for name, columns in () if self.held is None else self.held.parts():
-                insert_rows(database.connection, name, name, columns)
+            with self._lock:
+                for name, columns in () if self.held is None else self.held.parts():
+                    insert_rows(database.connection, name, name, columns)
+                self.held = None
         except BaseException:
             database.close()
             raise
@@ -136,10 +146,10 @@ class _Shared:
     def close(self) -> None:
         """Remove everything; waits for what another thread still asks, which DuckDB does not."""
         end = time.monotonic() + LEAVE
-        locked = self._lock.acquire(timeout=LEAVE)
+        locked = self._making.acquire(timeout=LEAVE)
         self._closed = True
         if locked:
-            self._lock.release()
+            self._making.release()
         if self._database is None:
             return
         from duckdb import OperationalError
@@ -191,7 +201,7 @@ class BrowsedTables:
 
     def make_ready(self) -> None:
         """Make the database; in a thread."""
-        self._shared.cursor().close()
+        self._shared.make_ready()
 
     def close(self) -> None:
         """Remove everything."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -107,8 +106,7 @@ class BrowseApp(PanesApp):
 
     @work(thread=True, group="ready")
     def _make_ready(self) -> None:
-        with suppress(Exception):  # It is said where something is looked up.
-            self.tables.make_ready()
+        self.tables.make_ready()
 
     def filter_by(self, text: str | None) -> None:
         """A condition as ``--where`` takes it, which was checked; '' for none, None changes nothing."""

@@ -24,7 +24,7 @@ FIRST_PART, ADDED_PART, LAST_PART = 0.3, 0.2, 2.0
 """Seconds for which rows are gathered before they are sent.  Before the first nothing takes them in; then new rows
 follow soon, so that few are left at the end, and columns of rows that are there take longer and longer."""
 PART_ROWS = 1 << 13
-"""Rows that are sent at once, so that the process that takes them in can draw between them."""
+"""About so many rows are sent at once, so that the process that takes them in can draw between them."""
 FIRST_BATCH, BATCH = 64 << 20, 16 << 20
 """Bytes of a capture that are in memory at a time: in the first pass, and in those beside which others hold some."""
 ADDED, COMPLETING, PREPARED, REPLACING = "added", "completing", "prepared", "replacing"
@@ -133,12 +133,12 @@ class RowsToSend:
             taken = joined(TABLES[name], self._held[name]) if self._rows[name] or ended else {}
             rows, self._rows[name] = self._rows[name], 0
             self._held[name].clear()
-            first = 0
-            for first in range(0, rows, PART_ROWS):
-                last = first + PART_ROWS >= rows and ended
+            size = -(-rows // max(1, round(rows / PART_ROWS)))
+            for first in range(0, rows, size or 1):
+                last = first + size >= rows and ended
                 sent = PREPARED if purpose == REPLACING and not last else purpose
-                part = {one: values[first : first + PART_ROWS] for one, values in taken.items()}
-                yield TablePart(name, part, min(PART_ROWS, rows - first), sent)
+                part = {one: values[first : first + size] for one, values in taken.items()}
+                yield TablePart(name, part, min(size, rows - first), sent)
             if not rows and ended and purpose == REPLACING:
                 yield TablePart(name, taken, 0, purpose)
         self._sent = time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from threading import Thread
 
 import duckdb
 import pytest
@@ -127,7 +128,12 @@ def test_rows_are_the_same_before_the_database_has_them(tmp_path: Path) -> None:
 
 
 def test_many_rows_go_into_the_database_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class AtOnce(Thread):
+        def start(self) -> None:
+            self.run()
+
     monkeypatch.setattr("rdmascope.captures.browsed_tables.HELD", 100)
+    monkeypatch.setattr("rdmascope.captures.browsed_tables.Thread", AtOnce)
     with closing(BrowsedTables(str(tmp_path))) as found:
         for name, columns in table_batches(Session(EVERYTHING), {"rpcs": None}, rows=1):
             found.take_in(name, columns)
