@@ -9,6 +9,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +40,7 @@ MAX_COMMENTS = 1000
 """Of sections and interfaces, that are kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class InterfaceStatistics:
+class InterfaceStatistics(NamedTuple):
     """The counters of one interface, as the last block about it has them; None: not given."""
 
     received: int | None = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,8 +31,7 @@ MAX_ZERO_RECORDS = 4096
 """Records of no length and no time in a row: so many are no frames, but space that was never written to."""
 
 
-@dataclass(frozen=True, slots=True)
-class PcapHeader:
+class PcapHeader(NamedTuple):
     byte_order: str
     """'<' or '>', as struct has it."""
     scale: int

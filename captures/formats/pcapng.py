@@ -9,6 +9,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,8 +64,7 @@ INT64 = np.iinfo(np.int64)
 SECOND = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
+class Interface(NamedTuple):
     """What a capture says about one interface it was taken on."""
 
     link_type: int

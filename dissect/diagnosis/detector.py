@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import NamedTuple
@@ -27,8 +26,7 @@ Limits = Mapping[str, float]
 Detect = Callable[[Facts, Limits], Iterable[Cause]]
 
 
-@dataclass(frozen=True, slots=True)
-class Detector:
+class Detector(NamedTuple):
     """``detect`` gives causes where something is wrong, and none on a healthy capture."""
 
     kind: str

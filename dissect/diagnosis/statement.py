@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Severity(StrEnum):
@@ -50,8 +51,7 @@ class Cause:
     """Where it is another than the detector's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(NamedTuple):
     """A cause, ranked, with what its detector has to say about all of its kind."""
 
     kind: str

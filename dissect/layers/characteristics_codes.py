@@ -7,7 +7,6 @@ a noun in ``rpcrdma.characteristics`` to read it into).  ``rpcrdma2`` makes Scap
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -51,8 +50,7 @@ CHARACTERISTICS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Characteristic:
+class Characteristic(NamedTuple):
     """An xcharval: which characteristic, and its value (xcharext-02, 2.1)."""
 
     which: int

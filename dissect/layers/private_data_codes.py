@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
 
@@ -56,8 +55,7 @@ def find_private_data(data: bytes) -> list[PrivateData]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class PrivateData:
+class PrivateData(NamedTuple):
     """The RFC 8797 message in a connection request or reply (section 4)."""
 
     version: int

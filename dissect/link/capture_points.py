@@ -11,7 +11,7 @@ of them on the right sides.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,8 +66,7 @@ class Clocks(NamedTuple):
         return gained + self.offset
 
 
-@dataclass(frozen=True, slots=True)
-class CommonTraffic:
+class CommonTraffic(NamedTuple):
     """What two capture points have in common.  Times in nanoseconds."""
 
     hosts: frozenset[Hosts]

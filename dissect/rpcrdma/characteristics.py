@@ -6,8 +6,7 @@ The tables are ``layers/characteristics_codes.py``; a new option is a row there 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..layers.characteristics_codes import (
     OPTIONS,
@@ -23,8 +22,7 @@ MAX_WORDS = 64
 """Words of an xcharsubset that are read; the XDR sets no limit, and no message has room for so many characteristics."""
 
 
-@dataclass(frozen=True, slots=True)
-class InitXch:
+class InitXch(NamedTuple):
     """ROPT_INITXCH: the characteristics that its sender has (xcharext-02, 4.1)."""
 
     start: tuple[Characteristic, ...] = ()
@@ -36,8 +34,7 @@ class InitXch:
     """The problem is that the capture ends before the message does."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReqXch:
+class ReqXch(NamedTuple):
     """ROPT_REQXCH: the values its sender would like its peer to have (xcharext-02, 4.2)."""
 
     want: tuple[Characteristic, ...] = ()
@@ -45,8 +42,7 @@ class ReqXch:
     truncated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RespXch:
+class RespXch(NamedTuple):
     """ROPT_RESPXCH: what becomes of the wishes of a ROPT_REQXCH, by their positions there (xcharext-02, 4.3)."""
 
     done: frozenset[int] = frozenset()
@@ -56,8 +52,7 @@ class RespXch:
     truncated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class UpdXch:
+class UpdXch(NamedTuple):
     """ROPT_UPDXCH: a characteristic of its sender has changed (xcharext-02, 4.4).  None: not there."""
 
     now: Characteristic | None = None
@@ -67,8 +62,7 @@ class UpdXch:
     truncated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownOption:
+class UnknownOption(NamedTuple):
     """An rdma_opttype that no document here defines, with its rdma_optinfo as far as captured."""
 
     option: int

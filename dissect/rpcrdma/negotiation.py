@@ -36,8 +36,7 @@ class InForce(NamedTuple):
     """'ROPT_INITXCH in frame 12', 'default of version 2', 'private data', 'not seen: …'."""
 
 
-@dataclass(frozen=True, slots=True)
-class VersionUse:
+class VersionUse(NamedTuple):
     """A message that shows a version."""
 
     frame: int
@@ -48,8 +47,7 @@ class VersionUse:
     """Bytes of the Send."""
 
 
-@dataclass(frozen=True, slots=True)
-class VersionRefusal:
+class VersionRefusal(NamedTuple):
     """An RDMA_ERR_VERS: the versions that its sender has (version-two-01, 5.2)."""
 
     frame: int
@@ -72,8 +70,7 @@ class VersionRefusal:
         return self.low is not None and self.high is not None and self.low <= version <= self.high
 
 
-@dataclass(frozen=True, slots=True)
-class Announcement:
+class Announcement(NamedTuple):
     """From this frame on, an endpoint has this value of a characteristic."""
 
     frame: int
@@ -120,8 +117,7 @@ class CharacteristicRequest:
         return self.pending - self.cleared.keys()
 
 
-@dataclass(frozen=True, slots=True)
-class OptionRefusal:
+class OptionRefusal(NamedTuple):
     """An RDMA2_ERR_INVAL_OPTION: ``endpoint`` does not support the option (version-two-01, 3.1)."""
 
     frame: int

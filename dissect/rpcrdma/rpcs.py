@@ -29,8 +29,7 @@ class Extent(NamedTuple):
     """'' or why the bytes are not there: 'not captured', 'frame truncated', 'not transferred', 'not advertised'."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reassembled:
+class Reassembled(NamedTuple):
     """A whole RPC message as a TCP transport would have carried it, without the record mark.
 
     Missing bytes are ranges: what a hostile header claims costs no memory.

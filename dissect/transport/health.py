@@ -117,8 +117,7 @@ class DirectionHealth:
         return self.unique_bytes * 8e9 / self.active_time if self.active_time else None
 
 
-@dataclass(frozen=True, slots=True)
-class CapturePoint:
+class CapturePoint(NamedTuple):
     """Where the capture was taken, as far as the times tell."""
 
     place: str

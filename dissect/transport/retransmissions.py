@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,8 +59,7 @@ NO_CAUSES: Mapping[str, Tally] = {}
 """The same, which ``pickle`` takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retransmission:
+class Retransmission(NamedTuple):
     """One return to an earlier packet: what was lost, which notice announced it, and when it was retransmitted.
 
     Moments are nanoseconds since the epoch, as seen where the capture was taken; None is: not seen.

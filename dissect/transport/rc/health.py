@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -279,7 +278,7 @@ class RcHealth:
             for one in queue.nouns():
                 frame, time = damaged.get(one.psn, (0, 0))
                 if frame and one.lost == "request" and frame < (one.retransmission_frame or one.nak_frame or 0):
-                    one = replace(one, lost_packet_captured=True, lost_frame=frame, lost_time=time)
+                    one = one._replace(lost_packet_captured=True, lost_frame=frame, lost_time=time)
                 found.append(one)
         return sorted(found, key=_moment)
 

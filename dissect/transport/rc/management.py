@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
@@ -27,8 +26,7 @@ REPEATED_FRAMES = 1000
 """Nanoseconds and frames within which the same REQ is a repetition, not a new connection."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionRequest:
+class ConnectionRequest(NamedTuple):
     """A REQ."""
 
     local_comm_id: int

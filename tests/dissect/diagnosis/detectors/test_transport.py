@@ -109,7 +109,7 @@ def test_wrong_markers_are_no_wrong_checksums() -> None:
 def needless(cause: str, times: int) -> TransportHealth:
     """Retransmitted, although it had arrived."""
     given = retransmitted(cause, times)
-    return replace(given, retransmissions=tuple(replace(one, lost="nothing") for one in given.retransmissions))
+    return replace(given, retransmissions=tuple(one._replace(lost="nothing") for one in given.retransmissions))
 
 
 @pytest.mark.parametrize("cause", ["timeout", "fast retransmit", "unknown"])
