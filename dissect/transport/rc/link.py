@@ -13,6 +13,7 @@ from ..operations import Delivered, Operation
 from ..send_runs import Run, in_order
 from .health import RcHealth
 from .management import ConnectionRequest
+from .missing import COPIES_FOLLOW
 from .resting import Resting, at_rest, resumed
 from .send_queue import SendQueue
 
@@ -144,12 +145,21 @@ class RcLink:
             self.forget()
             if self.connection.ended_by:
                 return self.finish()
-        if since < PATIENCE or self._queues is None or not any(queue.held for queue in self.queues):
+        return self.give_up_gaps(filled=since < PATIENCE) if since >= COPIES_FOLLOW else []
+
+    def give_up_gaps(self, filled: bool) -> Delivered:
+        """What waits behind gaps, or only what waits behind ``filled`` ones, waits no longer."""
+        if self._queues is None or not any(queue.held for queue in self._queues):
             return []
         waiting = [*self.waiting]
-        for queue in self.queues:
-            waiting += queue.give_up_gaps()
+        for queue in self._queues:
+            waiting += queue.give_up_gaps(filled)
         return self._release(waiting)
+
+    @property
+    def gap_filled(self) -> bool:
+        """Something waits only because it may be sent again."""
+        return any(queue.gap_filled for queue in self._queues or ())
 
     def finish(self) -> Delivered:
         """Nothing more is expected."""

@@ -24,6 +24,7 @@ from .flow_keys import flow_key, flow_keys
 from .flow_notes import FlowNotes
 from .link import RcLink
 from .management import TELLING, ConnectionRequest, DisconnectRequested, Established, Management, Refused
+from .missing import COPIES_FOLLOW
 from .pairing import NO_READER, Flow, Pair, SendReader, UnpairedFlows
 from .together import feed_together
 
@@ -59,6 +60,8 @@ class RcObserver:
         self.management = Management(addresses)
         self.closing: list[RcLink] = []
         """Disconnected in this batch."""
+        self._filled: dict[int, RcLink] = {}
+        """By connection number, those on which something waits only because it may be sent again."""
         self.replayed: list[tuple[RcLink, Bytes, tuple[Rows, Rows]]] = []
         """Packets that were held and now have a connection."""
         self._in_order: bool | None = None
@@ -92,8 +95,7 @@ class RcObserver:
         kept = np.setdiff1d(indices, batch.icrc.damaged, assume_unique=True) if len(batch.icrc.damaged) else indices
         events: list[Event] = []
         for link, data, sent in self.replayed:
-            events += [(order, link, operation) for order, operation in link.feed(data, sent)]
-            link.settle()
+            events += self._feed(link, data, sent)
         self.replayed.clear()
         events += self._sort_out(batch.data, rows, kept, runs)
         self.notes.look(batch, self.bindings.bound)
@@ -102,7 +104,25 @@ class RcObserver:
         while self.unpaired.packets > HELD_IN_ALL or len(flows) > self.max_flows:
             # A pair is two of them: half of those too many may be enough.
             events += self._give_up([*islice(flows, max(1, (len(flows) - self.max_flows) // 2))])
+        if self._filled and len(rows):
+            events += self._give_up_filled(int(rows["time"][-1]))
         events.sort(key=itemgetter(0))
+        return events
+
+    def _feed(self, link: RcLink, data: Bytes, sent: tuple[Rows, Rows], runs: list[Run] | None = None) -> list[Event]:
+        events: list[Event] = [(order, link, operation) for order, operation in link.feed(data, sent, runs)]
+        link.settle()
+        if link.gap_filled:
+            self._filled[link.connection.number] = link
+        return events
+
+    def _give_up_filled(self, now: int) -> list[Event]:
+        events: list[Event] = []
+        for number, link in [*self._filled.items()]:
+            if now - link.connection.last_time >= COPIES_FOLLOW:
+                events += [(order, link, operation) for order, operation in link.give_up_gaps(filled=True)]
+            if not link.gap_filled:
+                del self._filled[number]
         return events
 
     def idle(self, now: int) -> list[Event]:
@@ -130,6 +150,7 @@ class RcObserver:
     def drop(self, numbers: set[int]) -> None:
         """Let go of everything about the connections with these numbers."""
         for number in numbers & self.links.keys():
+            self._filled.pop(number, None)
             request = self.links.pop(number).request
             if request is not None:
                 self.management.forget(request)
@@ -163,8 +184,7 @@ class RcObserver:
         for link, first, second in joined:
             sent = take(rows, first), take(rows, second)
             made: list[Run] | None = None if runs is None else []
-            events += [(order, link, operation) for order, operation in link.feed(data, sent, made)]
-            link.settle()
+            events += self._feed(link, data, sent, made)
             if runs is not None and made:
                 runs += [(link, run) for run in made]
         return events
@@ -306,8 +326,7 @@ class RcObserver:
                 slot[2][sender] = np.concatenate((before, rows)) if len(before) else rows
         events: list[Event] = []
         for _, data, sent in sorted(pieces.values(), key=itemgetter(0)):
-            events += [(order, link, operation) for order, operation in link.feed(data, (sent[0], sent[1]))]
-            link.settle()
+            events += self._feed(link, data, (sent[0], sent[1]))
         return events
 
     def _one_direction(self, key: int) -> list[Event]:

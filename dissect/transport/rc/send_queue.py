@@ -24,7 +24,7 @@ from ..operations import Delivered
 from ..send_runs import Run
 from .assembly import RequestAssembly
 from .detached import DetachedMessages
-from .missing import GRACE_PACKETS, HELD_PACKETS, MAX_GIVEN_UP, MissingRequests
+from .missing import COPIES_FOLLOW, GRACE_PACKETS, HELD_PACKETS, MAX_GIVEN_UP, MissingRequests
 from .path_mtu import learn_mtu
 from .reads import READ_REQUEST, RcReads, spans
 from .responses import AckHistory, acknowledged, packets_between, split_early
@@ -160,7 +160,7 @@ class SendQueue:
 
     def forget(self) -> None:
         """No packet will be retransmitted."""
-        if self._gap_filled:
+        if self.gap_filled:
             self._resume(self.filled)
         self.messages.recent.clear()
         if self._detached is not None:
@@ -168,9 +168,9 @@ class SendQueue:
         self.sent.forget()
         self.reads.forget()
 
-    def give_up_gaps(self) -> Delivered:
-        """What waits behind gaps waits no longer."""
-        while self.held:
+    def give_up_gaps(self, filled: bool) -> Delivered:
+        """What waits behind gaps, or only what waits behind ``filled`` ones, waits no longer."""
+        while self.gap_filled if filled else self.held:
             self._skip_gap()
         self._place_responses()
         return self._take()
@@ -201,7 +201,7 @@ class SendQueue:
         self.sent.begin(data, rows, psns, ends)
         if self.head is None and len(breaks):
             self.head = self.base = first_psn(psns[edges[:-1]], ends[breaks - 1])
-        if self._gap_filled and psns[0] != self.head:
+        if self.gap_filled and psns[0] != self.head:
             self._resume(self.filled)
         for first, behind in pairwise(edges):
             run = slice(first, behind)
@@ -226,11 +226,14 @@ class SendQueue:
         if not self.held or end <= self.held[0].start or psns[0] > self.head:
             self._take_in(data, rows, psns, end, last)
             return
-        # A responder drops what comes behind a gap: these take the place of what is held, unless that was acknowledged.
+        # A responder drops what comes behind a gap, so these take the place of what is held: unless that was
+        # acknowledged, or they come much later.
         held = self.held[: bisect_left(self.held, end, key=attrgetter("start"))]
-        known = held_already(held, psns) & (self._acked_before(rows["frame"]) > psns)
+        known = self._acked_before(rows["frame"]) > psns
+        known[1:] |= np.diff(rows["time"]) >= COPIES_FOLLOW
+        known &= held_already(held, psns)
         for a, b in stretches(known):
-            if known[a] and self._gap_filled:
+            if known[a] and self.gap_filled:
                 self._resume(self.filled)
             behind = int(psns[b]) if b < len(rows) else end
             self._take_in(data, rows[a:b], psns[a:b], behind, last and b == len(rows))
@@ -253,7 +256,7 @@ class SendQueue:
         self._resume(self.filled, last and self.acked <= end)
 
     @property
-    def _gap_filled(self) -> bool:
+    def gap_filled(self) -> bool:
         """What is held waits only because the next requests may be copies of it."""
         return bool(self.held) and self.head is not None and self.held[0].start <= self.head
 
@@ -428,7 +431,7 @@ class SendQueue:
     def _skip_gap(self) -> None:
         """Give up the gap before the first held run: the packets in it are not in the capture."""
         assert self.head is not None
-        if self._gap_filled:
+        if self.gap_filled:
             self._resume(self.filled)
             return
         held = self._take_held()
@@ -447,7 +450,7 @@ class SendQueue:
         assert self.head is not None
         psns = PSN.unwrap_series(PSN.unwrap(self.head, int(rows["psn"][0])), rows["psn"])
         reached = acknowledged(rows, psns)
-        if self._gap_filled and reached > self.head:
+        if self.gap_filled and reached > self.head:
             self._resume(self.filled)
         if reached > self.head:
             self.missing.answered(self.head, rows, psns)
