@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -14,7 +16,7 @@ from rdmascope.dissect.units import count, duration, plural, share
 from .tables import LEVELS, Cell, Grid
 
 HEIGHT = 8
-"""Lines of a plot."""
+"""Lines of a plot at most: one for each call, where that is enough."""
 
 
 def credits_view(one: CreditDirection, width: int) -> RenderableType:
@@ -55,7 +57,8 @@ def plot(one: CreditDirection, width: int) -> RenderableType:
     ceiling = max(one.max_outstanding, 1)
     shown = [limit for limit in limits if limit is not None and limit <= 2 * ceiling]
     top = max([ceiling, *shown])
-    lines = [_line(intervals, limits, level, top, margin) for level in range(HEIGHT, 0, -1)]
+    height = min(HEIGHT, top)
+    lines = [_line(intervals, limits, level, height, top, margin) for level in range(height, 0, -1)]
     stood = Text(" " * (margin - 2) + "! ", "dim")
     for interval in intervals:
         blocked = interval.blocked / each if interval is not None else 0
@@ -82,19 +85,28 @@ def _limits(intervals: Sequence[CreditInterval | None]) -> list[int | None]:
 
 
 def _line(
-    intervals: Sequence[CreditInterval | None], limits: Sequence[int | None], level: int, top: int, margin: int
+    intervals: Sequence[CreditInterval | None],
+    limits: Sequence[int | None],
+    level: int,
+    height: int,
+    top: int,
+    margin: int,
 ) -> Text:
-    low, high = (level - 1) * top / HEIGHT, level * top / HEIGHT
-    label = count(top) if level == HEIGHT else count(top / 2) if level == HEIGHT // 2 and top > 1 else ""
-    line = Text(f"{label:>{margin - 2}} ┤", "dim")
+    """Line ``level`` of ``height``, counted from the lowest, of a plot up to ``top``."""
+    low, high = (level - 1) * top / height, level * top / height
+    label = count(high) if level in (height, height // 2) and high == int(high) else ""
+    cells: list[tuple[str, str]] = []
     for interval, limit in zip(intervals, limits, strict=True):
-        height = interval.outstanding if interval is not None else 0
-        if height >= high:
-            line.append("█", "cyan")
-        elif height > low:
-            line.append(LEVELS[max(0, min(7, int(8 * (height - low) / (high - low)) - 1))], "cyan")
+        reached = interval.outstanding if interval is not None else 0
+        if reached >= high:
+            cells.append(("█", "cyan"))
+        elif reached > low:
+            cells.append((LEVELS[max(0, min(7, int(8 * (reached - low) / (high - low)) - 1))], "cyan"))
         elif limit is not None and low < limit <= high:
-            line.append("─", "yellow")
+            cells.append(("─", "yellow"))
         else:
-            line.append(" ")
+            cells.append((" ", ""))
+    line = Text(f"{label:>{margin - 2}} ┤", "dim")
+    for style, run in groupby(cells, itemgetter(1)):
+        line.append("".join(cell for cell, _ in run), style)
     return line
