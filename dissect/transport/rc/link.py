@@ -158,7 +158,7 @@ class RcLink:
 
     @property
     def gap_filled(self) -> bool:
-        """Something waits only because it may be sent again."""
+        """Something waits only because it may be retransmitted."""
         return any(queue.gap_filled for queue in self._queues or ())
 
     def finish(self) -> Delivered:

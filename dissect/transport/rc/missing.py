@@ -20,7 +20,7 @@ captures reorder neighbours, not whole stretches."""
 HELD_PACKETS = 1 << 16
 """Without any proof, so many packets wait behind a gap before it is given up."""
 COPIES_FOLLOW = 1_000_000_000
-"""Nanoseconds after the packet that fills a gap, in which what waits behind it may be sent again."""
+"""Nanoseconds after the packet that fills a gap, in which what waits behind it may be retransmitted."""
 MAX_GIVEN_UP = 4096
 """Gaps whose packets are recognised where they come late."""
 

@@ -61,7 +61,7 @@ class RcObserver:
         self.closing: list[RcLink] = []
         """Disconnected in this batch."""
         self._filled: dict[int, RcLink] = {}
-        """By connection number, those on which something waits only because it may be sent again."""
+        """By connection number, those on which something waits only because it may be retransmitted."""
         self.replayed: list[tuple[RcLink, Bytes, tuple[Rows, Rows]]] = []
         """Packets that were held and now have a connection."""
         self._in_order: bool | None = None
