@@ -14,12 +14,13 @@ import numpy as np
 
 from ..arrays import Bytes, Int64s, Rows
 from ..layers import opcodes
-from .operations import SEND, WRITE, Delivered, Operation, Payload
+from .operations import READ, SEND, WRITE, Delivered, Operation, Payload
 from .transfer_runs import TransferRun
 
 RECENT = 256
 """Operations of a send queue among which a retransmitted packet is looked for."""
 
+_READ = int(READ)
 INVALIDATE, IMMEDIATE = 1, 2
 EXTRA = np.where(opcodes.HAS_IETH, INVALIDATE, np.where(opcodes.HAS_IMMDT, IMMEDIATE, 0)).astype(np.uint8)
 """By opcode: what the word behind the other headers of a message's last packet is."""
@@ -109,7 +110,7 @@ Run = SendRun | TransferRun
 class _Tail:
     """The last rows of a run: of Sends without the rest of it; what transfers carried is compared with repetitions."""
 
-    __slots__ = ("first", "made", "orders", "packets", "psns", "run")
+    __slots__ = ("first", "made", "orders", "packets", "psns", "reads", "run")
 
     def __init__(self, run: Run) -> None:
         self.first = max(0, len(run) - RECENT)
@@ -120,19 +121,21 @@ class _Tail:
             self.run, self.made = run, run.made
             self.orders: Int64s = rows["place"]
             self.packets: Int64s | None = rows["packets"]
+            self.reads: Int64s | None = np.where(rows["kind"] == _READ, rows["length"], 0)
         else:
             self.run, self.made = weakref.ref(run), run._made
-            self.orders, self.packets = rows["frame"].copy(), None
+            self.orders, self.packets, self.reads = rows["frame"].copy(), None, None
 
     def __len__(self) -> int:
         return len(self.psns)
 
     def operations(self) -> list[RecentOperation]:
         packets = [1] * len(self) if self.packets is None else self.packets.tolist()
+        reads = [0] * len(self) if self.reads is None else self.reads.tolist()
         return [
-            RecentOperation(order, psn, count, self, index)
-            for index, (order, psn, count) in enumerate(
-                zip(self.orders.tolist(), self.psns.tolist(), packets, strict=True)
+            RecentOperation(order, psn, count, read, self, index)
+            for index, (order, psn, count, read) in enumerate(
+                zip(self.orders.tolist(), self.psns.tolist(), packets, reads, strict=True)
             )
         ]
 
@@ -152,14 +155,22 @@ def in_order(delivered: Delivered, runs: Iterable[Run]) -> Delivered:
 class RecentOperation:
     """One of those among which a retransmitted packet is looked for."""
 
-    __slots__ = ("_index", "_of", "order", "packets", "psn")
+    __slots__ = ("_index", "_of", "_packets", "_read", "order", "psn")
 
     def __init__(
-        self, order: int, psn: int, packets: int, of: Operation | weakref.ref[Operation] | _Tail, index: int = 0
+        self,
+        order: int,
+        psn: int,
+        packets: int,
+        read: int,
+        of: Operation | weakref.ref[Operation] | _Tail,
+        index: int = 0,
     ) -> None:
+        """``read``: the bytes that it asks for, if it is an RDMA Read; else 0."""
         self.order = order
         self.psn = psn
-        self.packets = packets
+        self._packets = packets
+        self._read = read
         self._of = of
         self._index = index
 
@@ -167,7 +178,13 @@ class RecentOperation:
     def of(cls, order: int, operation: Operation) -> RecentOperation:
         """Of a Send, which only its RPC holds: the send queue remembers what its packets were by itself."""
         held = weakref.ref(operation) if operation.kind is SEND else operation
-        return cls(order, operation.psn, operation.packets, held)
+        reads = operation.kind is READ
+        packets, read = (1, operation.length) if reads else (operation.packets, 0)
+        return cls(order, operation.psn, packets, read, held)
+
+    def span(self, mtu: int) -> int:
+        """PSNs that it takes: a Read one for each packet of its response, of which it may not have any yet."""
+        return max(1, -(-self._read // mtu)) if self._read else self._packets
 
     def charged(self) -> Operation | None:
         """It, to note in it what was seen again; None where nothing holds it any more."""

@@ -476,8 +476,9 @@ class RequestAssembly:
             order = starts.argsort(kind="stable")
             recent, starts = [recent[index] for index in order.tolist()], starts[order]
         owners = starts.searchsorted(psns, side="right") - 1
+        mtu = self.connection.path_mtu or DEFAULT_MTU
         for owner in unique(owners[owners >= 0]).tolist():
-            mine = places((owners == owner) & (psns < starts[owner] + recent[owner].packets))
+            mine = places((owners == owner) & (psns < starts[owner] + recent[owner].span(mtu)))
             operation = recent[owner].charged() if len(mine) else None
             if operation is None:
                 continue

@@ -76,6 +76,7 @@ class MissingRequests:
         """So many packets are taken as missing; ``acked``: the PSN up to which requests were acknowledged."""
         if self._open is not None:
             gap = gap._replace(frame=min(gap.frame, self._open.frame), time=min(gap.time, self._open.time))
+            acked = max(acked, min(self._open.end, gap.end))
             self._open = None
         self._gaps = with_gap(self._gaps, gap)
         self._publish()

@@ -63,11 +63,13 @@ class _ReadsOfRun(NamedTuple):
 class RcReads:
     """The Reads that one send queue issued and that are not complete."""
 
-    __slots__ = ("_complete", "_fresh", "connection", "reads", "sender")
+    __slots__ = ("_complete", "_fresh", "connection", "mtu", "reads", "sender")
 
     def __init__(self, connection: Connection, sender: int) -> None:
         self.connection = connection
         self.sender = sender
+        self.mtu = DEFAULT_MTU
+        """The path MTU as it was last known."""
         self.reads: Sequence[_RcRead] = ()
         """Ascending by PSN."""
         self._fresh: Sequence[_ReadsOfRun] = ()
@@ -94,6 +96,24 @@ class RcReads:
             self.reads.insert(bisect_right(self.reads, psn, key=_start), read)
         if len(self.reads) > OPEN_READS:
             self.reads.pop(0).operation.closed = True
+
+    def take_mtu(self, head: int | None) -> int | None:
+        """Where the path MTU is another than was thought, so are the PSNs of Reads without a response.
+
+        ``head``: the PSN behind the last request; returns what it is now.
+        """
+        mtu = self.connection.path_mtu or DEFAULT_MTU
+        if mtu == self.mtu:
+            return head
+        self.mtu = mtu
+        for read in self.reads:
+            if read.complete or read.seen is not None:
+                continue
+            end = read.start + max(1, -(-read.operation.length // mtu))
+            if head == read.end:
+                head = end
+            read.end = end
+        return head
 
     def responses(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Response packets that carry data, in capture order."""

@@ -75,10 +75,13 @@ def split_early(responses: ReadResponses, head: int, room: int) -> tuple[list[Pl
 def packets_between(read_responses: ReadResponses, start: int, end: int) -> int:
     """How many requests have PSNs [start, end): a Read takes one PSN for each packet of its response."""
     count = end - start
-    if count > 1:
-        for _, rows, psns in read_responses:
-            between = (psns >= start) & (psns < end)
-            if some(between):
-                reads = int(np.count_nonzero(_STARTS_READ_RESPONSE[rows["opcode"][between]]))
-                count -= len(np.unique(psns[between])) - max(reads, 1)
-    return max(count, 1)
+    if count == 1:
+        return 1
+    answered, starts = [], []
+    for _, rows, psns in read_responses:
+        between = (psns >= start) & (psns < end)
+        answered.append(psns[between])
+        starts.append(psns[between & _STARTS_READ_RESPONSE[rows["opcode"]]])
+    if packets := len(np.unique(np.concatenate(answered))) if answered else 0:
+        count -= packets - max(len(np.unique(np.concatenate(starts))), 1)
+    return count

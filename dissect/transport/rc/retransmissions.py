@@ -157,7 +157,7 @@ class RcRetransmissions:
             self._answers += (responses,)
             for index in places(syndromes >> 5 & 3).tolist():
                 events.append((int(responses.frames[index]), 1, np.array([index])))
-            for run in self._old_responses(responses):
+            for run in self._old_responses(responses, requests):
                 events.append((int(responses.frames[run[0]]), 2, run))
         if len(events) > 1:
             events.sort(key=itemgetter(0, 1))
@@ -191,8 +191,8 @@ class RcRetransmissions:
         if responses is not None:
             self._answers = _trimmed((*self._answers, responses))
 
-    def _old_responses(self, responses: PacketColumns) -> list[Int64s]:
-        """Read responses that are not beyond all before them, in runs."""
+    def _old_responses(self, responses: PacketColumns, requests: PacketColumns | None) -> list[Int64s]:
+        """Read responses that are not beyond all before them, in runs without a request between."""
         reading = places(opcodes.IS_READ_RESPONSE[responses.opcodes])
         if not len(reading):
             return []
@@ -207,6 +207,8 @@ class RcRetransmissions:
         if not len(old):
             return []
         breaks = (np.diff(psns[old]) != 1) | (np.diff(old) != 1)
+        if requests is not None:
+            breaks |= np.diff(requests.frames.searchsorted(responses.frames[reading[old]])) != 0
         return np.split(reading[old], places(breaks) + 1)
 
     # Requests
@@ -297,7 +299,8 @@ class RcRetransmissions:
         before_psn, before_frame, before_time = before
         got, beyond = self._responded(start, before_frame, frame)
         timed_out = self._timed_out(before_time, time)
-        cause = "timeout" if timed_out else DUPLICATE
+        copied = time - before_time < TIMEOUT_LEAST
+        cause = "timeout" if timed_out else DUPLICATE if copied else "unknown"
         if int(rows.opcodes[a]) == _READ_REQUEST:
             if beyond is not None and (got is None or start > before_psn or timed_out):
                 first = got or beyond
@@ -308,8 +311,10 @@ class RcRetransmissions:
                 loss = _Loss("response", True, *got)
         elif got or beyond:
             loss = _Loss("acknowledgement", True, *(got or beyond or (None, None)))
-        else:
+        elif self._answered:
             loss = _Loss("request", True, before_frame, before_time)
+        else:
+            loss = _Loss("unknown", None, before_frame, before_time)
         if cause == DUPLICATE and start > before_psn:
             cause = "unknown"  # a Read that resumes is none that the network copied
         elif cause == DUPLICATE:

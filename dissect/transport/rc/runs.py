@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Container, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -71,6 +72,10 @@ def reusing(codes: Rows, known: int, taken: Container[int], goes_on: bool) -> Ro
 
 def held_already(held: Sequence[HeldRun], psns: Int64s) -> Rows:
     """Which of these PSNs a run has that waits."""
+    if len(psns) < len(held):  # Many runs wait where a sender leaves out every other packet.
+        owners = [bisect_right(held, psn, key=attrgetter("start")) - 1 for psn in psns.tolist()]
+        pairs = zip(owners, psns.tolist(), strict=True)
+        return np.array([at >= 0 and psn < held[at].end for at, psn in pairs], np.bool_)
     starts = np.array([run.start for run in held])
     ends = np.array([run.end for run in held])
     owner = starts.searchsorted(psns, side="right") - 1

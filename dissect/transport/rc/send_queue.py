@@ -7,7 +7,7 @@ InfiniBand Architecture, volume 1, 9.7 (requester and responder) and 9.9.2 (retr
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 from operator import attrgetter
@@ -104,6 +104,7 @@ class SendQueue:
         self.packets = seen_packets
         self._answers = AckHistory(responses) if len(responses) else None
         learn_mtu(self.connection, requests, responses)
+        self.head = self.reads.take_mtu(self.head)
         if len(requests):
             self._requests(data, requests)
         if len(responses) and self.head is not None:
@@ -228,10 +229,9 @@ class SendQueue:
             return
         # A responder drops what comes behind a gap, so these take the place of what is held: unless that was
         # acknowledged, or they come much later.
-        held = self.held[: bisect_left(self.held, end, key=attrgetter("start"))]
         known = self._acked_before(rows["frame"]) > psns
         known[1:] |= np.diff(rows["time"]) >= COPIES_FOLLOW
-        known &= held_already(held, psns)
+        known &= held_already(self.held, psns)
         for a, b in stretches(known):
             if known[a] and self.gap_filled:
                 self._resume(self.filled)

@@ -1,0 +1,120 @@
+"""What is said of a conversation does not depend on where the capture's batches end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from playbook import Capture, Wire, faults
+from playbook.capture import frame_batches
+from playbook.shapes import DATA, read, write
+from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.transport.rc.runs import HeldRun, held_already
+
+
+def analysed(capture: Capture, cuts: Sequence[int]) -> tuple[Analyzer, list[Rpc]]:
+    analyzer = Analyzer()
+    rpcs = [rpc for batch in frame_batches(capture.frames, cuts) for rpc in analyzer.feed(batch)]
+    return analyzer, rpcs + analyzer.finish()
+
+
+def ends(capture: Capture) -> list[list[int]]:
+    """All frames in one batch, in two, and each in its own."""
+    every = range(1, len(capture.frames))
+    return [[], *([end] for end in every), [*every]]
+
+
+def test_a_read_request_that_resumes_is_a_retransmission_of_its_read() -> None:
+    wire = Wire(mtu=1024)
+    write(wire.connect(), DATA[:8000])
+    lost = faults.where(wire.packets, kind="response")[5]
+    capture = Capture(wire, faults.lose_response(wire, wire.packets, lost))
+    *_, resumed = faults.where(capture.packets, kind="read")
+    again = faults.where(capture.packets, kind="response", copy=1)
+    assert capture.packets[resumed].psn == wire.packets[lost].psn
+    for cuts in ends(capture):
+        _, (rpc,) = analysed(capture, cuts)
+        assert rpc.retransmissions == 1 + len(again), cuts
+
+
+@pytest.mark.parametrize("mtu", [256, 1024])
+def test_a_read_whose_path_mtu_its_response_tells_is_whole(mtu: int) -> None:
+    wire = Wire(mtu=mtu)
+    write(wire.connect(cm=False), DATA[:8000])
+    capture = Capture(wire)
+    for cuts in ends(capture):
+        analyzer, (rpc,) = analysed(capture, cuts)
+        assert (rpc.state, rpc.damage) == ("complete", ()), cuts
+        assert analyzer.conversations[0].connection.missing_packets == (0, 0), cuts
+
+
+def test_a_read_request_that_is_not_captured_is_one_packet_however_its_responses_come() -> None:
+    wire = Wire(mtu=1024)
+    write(wire.connect(), DATA[:8000])
+    capture = Capture(wire, faults.drop(wire.packets, faults.where(wire.packets, kind="read")))
+    for cuts in ends(capture):
+        analyzer, _ = analysed(capture, cuts)
+        assert analyzer.conversations[0].connection.missing_packets == (0, 1), cuts
+
+
+def test_an_acknowledgement_confirms_what_it_was_not_captured_before() -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect(acks="none")
+    read(connection, DATA[:4000])
+    connection.flush_acks()
+    read(connection, DATA[:100])
+    *_, final = faults.where(wire.packets, kind="send", sender=1)[:1]
+    capture = Capture(wire, faults.drop(wire.packets, [final]))
+    for cuts in ends(capture):
+        analyzer, _ = analysed(capture, cuts)
+        known = analyzer.conversations[0].connection
+        assert known.missing_packets == (0, 1), cuts
+        assert known.unconfirmed_packets == (0, 0), cuts
+
+
+def test_what_comes_again_after_a_while_is_retransmitted_though_nothing_was_answered_yet() -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect(acks="none")
+    read(connection, DATA[:100])
+    connection.flush_acks()
+    lost = faults.where(wire.packets, kind="send", sender=0)[0]
+    capture = Capture(wire, faults.lose(wire, wire.packets, lost, answer="timeout"))
+    for cuts in ends(capture):
+        analyzer, _ = analysed(capture, cuts)
+        known = analyzer.conversations[0].connection
+        assert known.retransmitted_packets == (1, 0), cuts
+        (one,) = analyzer.health(known.number).retransmissions
+        assert one.cause in ("timeout", "unknown"), cuts
+        first, again = (capture.frames[at].time for at in (lost, faults.where(capture.packets, copy=1)[0]))
+        assert one.loss_to_retransmission == again - first, cuts
+
+
+def test_responses_to_a_read_that_comes_twice_belong_to_the_request_before_them() -> None:
+    wire = Wire(mtu=1024)
+    write(wire.connect(), DATA[:2000])
+    *_, last = faults.where(wire.packets, kind="response")
+    first = faults.where(wire.packets, kind="response")[0]
+    packets = faults.lose_response(wire, wire.packets, last)
+    resumed = faults.where(packets, kind="read")[1]
+    # The network delivers the Read again, and its first response with it, before the Read resumes.
+    request = faults.where(packets, kind="read")[0]
+    packets = [*packets[:resumed], packets[request], packets[first], *packets[resumed:]]
+    capture = Capture(wire, packets)
+    for cuts in ends(capture):
+        analyzer, _ = analysed(capture, cuts)
+        assert analyzer.conversations[0].connection.retransmitted_packets == (1, 1), cuts
+
+
+def test_runs_that_wait_are_found_by_each_psn_as_by_all() -> None:
+    nothing = FrameBatch(np.empty(0, np.uint8), np.empty(0))
+    held = [
+        HeldRun(at, at + 1 + at % 3, nothing.data, nothing.rows, np.empty(0, np.int64), 1) for at in range(8, 80, 4)
+    ]
+    psns = np.arange(100)
+    singly = [bool(held_already(held, psns[at : at + 1])[0]) for at in range(100)]
+    assert singly == held_already(held, psns).tolist()
+    assert singly == [any(run.start <= psn < run.end for run in held) for psn in range(100)]
