@@ -375,7 +375,8 @@ class Analyzer:
             if number not in known:
                 known[number] = links[number].health.delays if number in links else iwarp[number].health.delays
             if delays := known[number]:
-                rpc.retransmission_delay = delays.of(rpc.data_operations)
+                final = rpc.reply.operation if rpc.reply is not None else None
+                rpc.retransmission_delay = delays.of(rpc.data_operations, final)
         if plain is not None:
             for number in plain.plain.conversations:
                 if waits := links[number].health.delays:

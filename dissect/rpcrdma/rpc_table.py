@@ -193,7 +193,9 @@ class PlainRpcs:
         rows = self.rows
         there = np.isin(rows["call_time"], moments) | np.isin(rows["reply_time"], moments) | (rows["chunks"] >= 0)
         for row in (there & (rows["connection"] == number)).nonzero()[0].tolist():
-            rows["retransmission_delay"][row] = delays.of(made(self, rows[row : row + 1])[0].data_operations)
+            (rpc,) = made(self, rows[row : row + 1])
+            final = rpc.reply.operation if rpc.reply is not None else None
+            rows["retransmission_delay"][row] = delays.of(rpc.data_operations, final)
 
     def drop_contents(self) -> None:
         """Let go of the bytes."""

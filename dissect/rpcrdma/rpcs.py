@@ -202,7 +202,7 @@ class Rpc:
     ambiguous: bool = False
     """Nothing tells which of several calls with one XID a reply answers."""
     retransmission_delay: int = 0
-    """Nanoseconds from each loss of one of its packets to the retransmission."""
+    """Nanoseconds from each loss of one of its packets to the retransmission that it waited for."""
 
     @property
     def connection(self) -> Connection:

@@ -14,12 +14,19 @@ from .retransmissions import DUPLICATE, Retransmission
 class RetransmissionDelays(Protocol):
     """Of one connection."""
 
-    def of(self, operations: Sequence[Operation]) -> int:
-        """Nanoseconds from losses to retransmissions that any of these Operations waited for."""
+    def of(self, operations: Sequence[Operation], final: Operation | None) -> int:
+        """Nanoseconds from losses to retransmissions that any of these Operations waited for.
+
+        ``final``: the Send that ended what they belong to; None where none did.  Who sent it had got what the other
+        end sent: only it, and the Writes of its sender, can have waited for what was retransmitted after it.
+        """
 
 
 class RcDelays:
-    """A reliable connection: an Operation waits for the retransmissions of its own packets."""
+    """A reliable connection: an Operation waits for the retransmissions of its own packets.
+
+    A Send or Write had arrived where only a response was lost: its sender went back to the Read, and on from there.
+    """
 
     def __init__(self, retransmissions: Iterable[Retransmission], mtu: int) -> None:
         self._mtu = mtu
@@ -32,10 +39,14 @@ class RcDelays:
     def __bool__(self) -> bool:
         return bool(self._retransmissions)
 
-    def of(self, operations: Sequence[Operation]) -> int:
+    def of(self, operations: Sequence[Operation], final: Operation | None) -> int:
         waits: dict[int, int] = {}
         times = self.moments
         for operation in operations:
+            reading = operation.kind is Kind.READ
+            behind = None
+            if final is not None and (reading or operation.initiator != final.initiator):
+                behind = max(final.last_frame, operation.last_frame)
             first, last = operation.first_time, operation.last_time
             if operation.last_sent > last:
                 last = operation.last_sent
@@ -43,6 +54,10 @@ class RcDelays:
                 if times[index] > last:
                     break
                 one = self._retransmissions[index]
+                if behind is not None and (one.retransmission_frame or 0) > behind:
+                    continue
+                if not reading and one.lost in ("response", "acknowledgement"):
+                    continue
                 if one.initiator == operation.initiator and self._touches(one, operation):
                     waits[index] = max(_waited(one, operation), waits.get(index, 0))
         return sum(waits.values())
@@ -85,7 +100,8 @@ class TcpDelays:
     def __bool__(self) -> bool:
         return any(self._waits)
 
-    def of(self, operations: Sequence[Operation]) -> int:
+    def of(self, operations: Sequence[Operation], final: Operation | None) -> int:
+        # A reply acknowledges what came before it; what is retransmitted although it had arrived is not listed here.
         waits = [
             (max(lost, first) if first < sent else lost, sent)
             for operation in operations

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from playbook import Capture, Wire, faults
+from playbook import Capture, Wire, faults, nfs3
 from playbook.capture import frame_batches
+from playbook.rpcrdma import call, reply
 from playbook.shapes import DATA, read, write
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
@@ -118,3 +120,41 @@ def test_runs_that_wait_are_found_by_each_psn_as_by_all() -> None:
     singly = [bool(held_already(held, psns[at : at + 1])[0]) for at in range(100)]
     assert singly == held_already(held, psns).tolist()
     assert singly == [any(run.start <= psn < run.end for run in held) for psn in range(100)]
+
+
+def test_what_had_arrived_and_came_again_behind_a_lost_response_held_up_nothing() -> None:
+    """The server goes back to its Read, and on from there: to the reply of another call, that the client had."""
+    wire = Wire(mtu=1024)
+    connection = wire.connect()
+    written = call(connection, nfs3.write(0, DATA[:8000]), reads={0: connection.register(8000)})
+    asked = call(connection, nfs3.getattr_())
+    ((_, (region,)),) = written.reads
+    segment = region.segment
+    fetched = connection.read_request(1, segment.handle, segment.offset, DATA[:8000])
+    reply(asked, nfs3.getattr_reply())
+    connection.read_responses(fetched)
+    reply(written, nfs3.write_reply(8000))
+    lost = faults.where(wire.packets, kind="response")[4]
+    capture = Capture(wire, faults.lose_response(wire, wire.packets, lost))
+    assert faults.where(capture.packets, kind="send", sender=1, copy=1)
+    for cuts in ends(capture):
+        analyzer, rpcs = analysed(capture, cuts)
+        (one,) = analyzer.health(1).retransmissions
+        delays = {rpc.name: rpc.retransmission_delay for rpc in rpcs}
+        assert delays == {"WRITE": one.loss_to_retransmission, "GETATTR": 0}, cuts
+
+
+def test_a_call_that_comes_again_after_its_reply_did_not_wait() -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect(acks="none")
+    read(connection, DATA[:100])
+    connection.flush_acks()
+    read(connection, DATA[:100])
+    *_, again = faults.where(wire.packets, kind="send", sender=0)
+    late = replace(wire.packets[again], time=wire.packets[-1].time + 20_000_000, copy=1)
+    capture = Capture(wire, [*wire.packets, late])
+    for cuts in ends(capture):
+        analyzer, rpcs = analysed(capture, cuts)
+        (one,) = analyzer.health(1).retransmissions
+        assert (one.cause, one.lost) == ("timeout", "request"), cuts
+        assert [rpc.retransmission_delay for rpc in rpcs] == [0, 0], cuts
