@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmascope.dissect.measure.files import FileTable
-from rdmascope.dissect.measure.path_learner import PathLearner
 from rdmascope.dissect.records.rpc_columns import RpcBatch
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
+
+if TYPE_CHECKING:
+    from rdmascope.dissect.measure.files import FileTable  # Many tables do without.
+    from rdmascope.dissect.measure.path_learner import PathLearner
 
 
 class RpcSource(Protocol):
@@ -48,10 +51,20 @@ class RpcBatches:
         ``counts``: which RPCs of a table are counted in ``file_table``; all by default.
         """
         self.names_files, self.names_paths = names_files, names_paths
-        self._learner = session.path_learner()
-        self.file_table = FileTable(self._learner.mounts)
+        self._session = session
         self._ended = 0
         self._counts = counts
+
+    @cached_property
+    def _learner(self) -> PathLearner:
+        return self._session.path_learner()
+
+    @cached_property
+    def file_table(self) -> FileTable:
+        """The files that RPCs used, where such columns are wanted."""
+        from rdmascope.dissect.measure.files import FileTable
+
+        return FileTable(self._learner.mounts)
 
     def batch(self, table: RpcTable) -> RpcBatch:
         """The RPCs that ended in a batch."""
@@ -61,4 +74,5 @@ class RpcBatches:
             for _ in self.file_table.add_table(table, counts):
                 used.append(self.file_table.used)
         before, self._ended = self._ended, self._ended + len(table)
-        return RpcBatch(table, before, used, self._learner.reader, self._learner if self.names_paths else None)
+        learner = self._learner if self.names_paths else None
+        return RpcBatch(table, before, used, lambda: self._learner.reader, learner)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
-from rdmascope.dissect.audit.auditor import Auditor, RuleTally, TallyKey
-from rdmascope.dissect.records.details import CaptureSums, FileDetails
 from rdmascope.dissect.records.table import Columns, TableBuilder, Wanted
 from rdmascope.dissect.records.table_packets import PacketTableBatch
 from rdmascope.dissect.records.table_results import RECOGNITION, Detail, Verdict
@@ -16,10 +15,14 @@ from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
-from .condition import ChosenRpcs
 from .rpc_batches import RpcBatches
 from .session import Session
 from .watching import WatchedAudit, WatchedCredits, Watching
+
+if TYPE_CHECKING:
+    from rdmascope.dissect.audit.auditor import Auditor, RuleTally, TallyKey
+
+    from .condition import ChosenRpcs
 
 ROWS = 8192
 """Rows of a table that are held before they are given."""
@@ -91,6 +94,8 @@ class _TablePass:
         self.auditor: Auditor | None = None
         watching: list[Watching] = []
         if self.by_noun.keys() & AUDITED:
+            from rdmascope.dissect.audit.auditor import Auditor  # Only here: most tables do without.
+
             self.auditor = Auditor(examples=1, meant=chosen and chosen.judged)
             watching.append(WatchedAudit(self.auditor, partial(self._add, "finding")))
         self.credits: WatchedCredits | None = None
@@ -143,7 +148,9 @@ class _TablePass:
             self._add_credits(number)
             yield from self._full("credits", rows)
             yield from self._full("detail", rows)
-        yield from self._add_all("file", ((self.batches.file_table, file) for file in self.batches.file_table), rows)
+        if "file" in self.by_noun:
+            files = self.batches.file_table
+            yield from self._add_all("file", ((files, file) for file in files), rows)
         yield from self._add_all("place", self.session.place_runs(), rows)
         if "detail" in self.by_noun:
             yield from self._add_all("detail", self._details(), rows)
@@ -154,6 +161,8 @@ class _TablePass:
             yield Verdict(place, self.auditor.rules[place.rule], tally)
 
     def _details(self) -> Iterator[Detail]:
+        from rdmascope.dissect.records.details import CaptureSums, FileDetails
+
         analyzer, file_table = self.session.analyzer, self.batches.file_table
         yield Detail("capture", None, CaptureSums.of(analyzer))
         yield Detail("passed over", None, self.session.passed_over)

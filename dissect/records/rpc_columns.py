@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.ma import MaskedArray
 
 from ..arrays import Int64s
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
-from ..measure.files import File
-from ..measure.path_learner import PathLearner
-from ..onc.file_operations import FileOperation
 from ..rpcrdma.messages import Message
-from ..rpcrdma.rpc_fields import FieldColumns, FieldReader
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import Rpc
 from ..transport.connection import Connection
 from .table import DTYPES, column_of, masked
 
-FileUse = tuple[File, FileOperation]
+if TYPE_CHECKING:
+    from ..measure.files import File  # Only contents take it, and what follows.
+    from ..measure.path_learner import PathLearner
+    from ..onc.file_operations import FileOperation
+    from ..rpcrdma.rpc_fields import FieldColumns, FieldReader
+
+FileUse = tuple["File", "FileOperation"]
 """A file, and what an RPC did with it."""
 
 
@@ -33,11 +35,11 @@ class RpcBatch:
         table: RpcTable,
         before: int = 0,
         used: Sequence[Sequence[FileUse]] = (),
-        reader: FieldReader | None = None,
+        reader: Callable[[], FieldReader] | None = None,
         learner: PathLearner | None = None,
     ) -> None:
         """``before``: RPCs that ended before these.  ``used``: as ``FileTable.used``, of each; none where not asked.
-        ``reader``: of what they name; ``learner``: of paths, where these are asked for."""
+        ``reader``: gives that of what they name; ``learner``: of paths, where these are asked for."""
         self._learner = learner
         self._learned = learner.learn(table) if learner is not None else None
         self._reader = reader
@@ -45,6 +47,7 @@ class RpcBatch:
         self.rows = table.rows
         self.before = before
         self.used = used
+        self._coded: dict[str, tuple[list[int], Int64s]] = {}
 
     def __len__(self) -> int:
         return len(self.table)
@@ -54,7 +57,9 @@ class RpcBatch:
         """What the calls name."""
         if self._learned is not None:
             return self._learned[0]
-        return (self._reader or FieldReader()).columns(self.table)
+        from ..rpcrdma.rpc_fields import FieldReader
+
+        return (self._reader or FieldReader)().columns(self.table)
 
     @property
     def paths(self) -> list[str | None]:
@@ -80,15 +85,23 @@ class RpcBatch:
 
     def number(self, *names: str, missing: Any = False) -> MaskedArray:
         """The sum of columns of ``rows``, as integers of 64 bits."""
-        values = np.zeros(len(self), np.int64)
-        for name in names:
+        values = self.rows[names[0]].astype(np.int64)
+        for name in names[1:]:
             values += self.rows[name]
         return masked(values, missing)
 
     def coded(self, type: str, name: str, value: Callable[[int], Any]) -> MaskedArray:
         """What the values of a column of ``rows`` stand for."""
-        codes, inverse = np.unique(self.rows[name], return_inverse=True)
-        return _taken(column_of(type, [value(code) for code in codes.tolist()]), inverse)
+        codes, inverse = self._codes(name)
+        return _taken(column_of(type, [value(code) for code in codes]), inverse)
+
+    def _codes(self, name: str) -> tuple[list[int], Int64s]:
+        """The values of a column of ``rows``, and which of them each row has; several columns are made of one."""
+        found = self._coded.get(name)
+        if found is None:
+            codes, inverse = np.unique(self.rows[name], return_inverse=True)
+            found = self._coded[name] = codes.tolist(), inverse
+        return found
 
     def procedure(self, type: str, value: Callable[[ProcedureNames], Any]) -> MaskedArray:
         """Of what each RPC was called for."""

@@ -165,7 +165,8 @@ def in_order(table: Table, columns: Columns) -> Columns:
 
 def masked(values: Any, missing: Any = False) -> MaskedArray:
     """A column; ``missing``: where nothing is known."""
-    mask = np.array(np.broadcast_to(missing, np.shape(values)), bool)
+    mask = np.empty(np.shape(values), bool)
+    mask[...] = missing
     return np.ma.MaskedArray(values, mask=mask)
 
 

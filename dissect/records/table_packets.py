@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.ma import MaskedArray, getmaskarray
@@ -12,9 +12,11 @@ from numpy.ma import MaskedArray, getmaskarray
 from ..layers.opcodes import opcode_name
 from ..layers.transports import TRANSPORTS
 from ..text_columns import lines
-from .packet_columns import ListedPackets
-from .packets import Packet
 from .table import Table, TableColumn, column_of, masked, place_columns
+
+if TYPE_CHECKING:
+    from .packet_columns import ListedPackets  # Tables of RPCs do without, and it takes long to load.
+    from .packets import Packet
 
 
 class PacketTableBatch:

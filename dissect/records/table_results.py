@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..audit.auditor import EARLIER, RuleTally, TallyKey
-from ..audit.rule import Rule
-from ..measure.credits import CreditDirection, CreditInterval
-from .details import to_json
 from .table import Table, TableColumn, place_columns
+
+if TYPE_CHECKING:
+    from ..audit.auditor import RuleTally, TallyKey  # Tables of RPCs do without, and it takes long to load.
+    from ..audit.rule import Rule
+    from ..measure.credits import CreditDirection, CreditInterval
 
 SIDES = ("active", "passive")
 FILTER = "filter"
@@ -65,7 +66,7 @@ VERDICTS = Table(
         TableColumn("rule", "text", "id of the rule", lambda verdict: verdict.rule.id),
         TableColumn("level", "text", "MUST, SHOULD or STATED", lambda verdict: verdict.rule.level.value),
         TableColumn("connection", "int", "number of the connection; NULL for the sum of evicted ones",
-               lambda verdict: None if verdict.place.connection == EARLIER else verdict.place.connection),
+               lambda verdict: verdict.place.connection or None),
         TableColumn("endpoint", "text", "active or passive", lambda verdict: SIDES[verdict.place.endpoint]),
         TableColumn("verdict", "text", "pass, violation or undecidable", _tally(lambda tally: tally.verdict)),
         TableColumn("passed", "int", "how often it passed", _tally(lambda tally: tally.passed)),
@@ -138,6 +139,12 @@ class Detail(NamedTuple):
     noun: object
 
 
+def _json(noun: object) -> str:
+    from .details import to_json  # Only here: few tables take it.
+
+    return to_json(noun)
+
+
 DETAILS = Table(
     "details",
     "detail",
@@ -146,7 +153,7 @@ DETAILS = Table(
         TableColumn("kind", "text", "what it is", lambda detail: detail.kind),
         TableColumn("number", "int", "its number", lambda detail: detail.number),
         TableColumn("content", "text", "JSON; its names change from version to version of the program",
-               lambda detail: to_json(detail.noun)),
+               lambda detail: _json(detail.noun)),
     ),
 )  # fmt: skip
 

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.ma import MaskedArray
 
 from ..layers.oncrpc_codes import GSS_PROCEDURE_NAMES, GSS_SERVICE_NAMES
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, procedure_name
-from ..measure.files import File
-from ..onc.file_operations import FileOperation
 from ..onc.programs import program_name
 from ..onc.rpc_header import GssCredential
 from ..rpcrdma.messages import Message
@@ -24,6 +22,10 @@ from .rpc_columns import RpcBatch
 from .rpc_values import RPC_VALUES, RpcValue, value_column
 from .table import Table, TableColumn, column_of, masked, place_columns
 from .table_chunks import CHUNKS, SEGMENTS
+
+if TYPE_CHECKING:
+    from ..measure.files import File
+    from ..onc.file_operations import FileOperation
 
 Values = Callable[[RpcBatch], MaskedArray]
 
