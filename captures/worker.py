@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
+from queue import Queue
+from threading import Thread
 from typing import Any, NamedTuple
 
 from .errors import CaptureError
 
 Jobs = Mapping[str, Callable[..., Iterator[Any]]]
 """Name of a job -> what makes its results; they go through ``pickle``."""
+WAITING = 4
+"""Results that wait to be sent, at most, before a job waits, too."""
+
 MakeJobs = Callable[[], Jobs]
 """Is called in the process itself, which so imports what they need once it is asked for something."""
 
@@ -84,6 +90,40 @@ class Worker:
             self._pipe.close()
 
 
+class _Outbox:
+    """Sends results by a thread: a job goes on while the other process is busy with something else.
+
+    The thread lives no longer than a job has results, for at its beginning a job may fork.
+    """
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._waiting: Queue[bytes | None] = Queue(WAITING)
+        self._thread: Thread | None = None
+
+    def send(self, reply: Reply) -> None:
+        if self._thread is None:
+            self._thread = Thread(target=self._send, daemon=True)
+            self._thread.start()
+        self._waiting.put(pickle.dumps(reply, pickle.HIGHEST_PROTOCOL))
+
+    def finish(self) -> None:
+        """Wait until all is sent."""
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _send(self) -> None:
+        there = True
+        while (one := self._waiting.get()) is not None:
+            try:
+                if there:
+                    self._pipe.send_bytes(one)
+            except OSError:
+                there = False  # Who asks next is told so by the end of the requests.
+
+
 def _serve(make_jobs: MakeJobs, pipe: Connection, folder: str) -> None:
     for number in (signal.SIGINT, signal.SIGTSTP, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # The process that asks decides.
@@ -93,6 +133,7 @@ def _serve(make_jobs: MakeJobs, pipe: Connection, folder: str) -> None:
         os.dup2(nowhere, descriptor)
     tempfile.tempdir = folder
     jobs: Jobs = {}
+    outbox = _Outbox(pipe)
     waiting: list[tuple[int, str, tuple[Any, ...], bool]] = []
     with suppress(EOFError, OSError):
         while True:
@@ -104,7 +145,7 @@ def _serve(make_jobs: MakeJobs, pipe: Connection, folder: str) -> None:
             try:
                 for value in jobs[name](*arguments):
                     if value is not None:
-                        pipe.send(Reply(request, value))
+                        outbox.send(Reply(request, value))
                     while pipe.poll():
                         waiting.append(pipe.recv())
                     if replaceable and any(one[3] for one in waiting):
@@ -119,7 +160,8 @@ def _serve(make_jobs: MakeJobs, pipe: Connection, folder: str) -> None:
                 problem = "out of memory"
             except Exception as error:  # A fault of this program: said where it is seen, and the next job is done.
                 problem = f"internal error, please report it: {type(error).__name__}: {error}"
-            pipe.send(Reply(request, None, True, problem))
+            outbox.send(Reply(request, None, True, problem))
+            outbox.finish()
             while pipe.poll():
                 waiting.append(pipe.recv())
             latest = [one for one in waiting if one[3]][-1:]

@@ -32,10 +32,17 @@ def failing(error: Exception) -> Iterator[int]:
     raise error
 
 
+def large(done: Path) -> Iterator[bytes]:
+    """More than a pipe holds."""
+    yield bytes(1 << 22)
+    done.touch()
+
+
 JOBS: Jobs = {
     "numbers": numbers,
     "endless": endless,
     "failing": failing,
+    "large": large,
     "process": lambda: iter([os.getpid()]),
     "folder": lambda: iter([gettempdir()]),
 }
@@ -59,6 +66,18 @@ def test_jobs_in_their_order(tmp_path: Path) -> None:
         assert until_end(replies, other) == [Reply(2, 7), Reply(2, None, True)]
         assert until_end(replies, worker.request("process"))[0].value != os.getpid()
         assert until_end(replies, worker.request("folder"))[0].value == str(tmp_path)
+
+
+def test_a_job_goes_on_while_nothing_takes_its_results(tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    with closing(Worker(lambda: JOBS, str(tmp_path))) as worker:
+        worker.request("large", done)
+        for _ in range(10_000):
+            if done.exists():
+                break
+            sleep(0.001)
+        assert done.exists()
+        assert [one.value for one in until_end(worker.replies(), 1)] == [bytes(1 << 22), None]
 
 
 def test_only_the_latest_matters(tmp_path: Path) -> None:
