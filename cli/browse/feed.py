@@ -52,7 +52,7 @@ def _diagnosed(capture: BrowsedCapture) -> Iterator[Any]:
 
 
 def _completed(capture: BrowsedCapture, later: str) -> Iterator[Any]:
-    os.setpriority(os.PRIO_PROCESS, 0, BACKGROUND)
+    os.nice(BACKGROUND)
     return fill(capture, (), later)
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from importlib import import_module
-from threading import Thread, get_native_id
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import click
@@ -36,7 +36,7 @@ def load(module: str) -> None:
     """Import one while processes read: they come first, and only a thread can be nice for no longer than it lives."""
 
     def run() -> None:
-        os.setpriority(os.PRIO_PROCESS, get_native_id(), BACKGROUND)
+        os.nice(BACKGROUND)  # Of this thread alone, as Linux has it.
         import_module(module)
 
     thread = Thread(target=run)
