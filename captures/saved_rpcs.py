@@ -11,7 +11,7 @@ import numpy as np
 from numpy.ma import MaskedArray, getmaskarray
 from numpy.typing import NDArray
 
-from rdmascope.dissect.arrays import Int64s, Rows
+from rdmascope.dissect.arrays import Int64s, Rows, coded_keys
 from rdmascope.dissect.layers.oncrpc_codes import GSS_PROCEDURE_NAMES, GSS_SERVICE_NAMES
 from rdmascope.dissect.layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_MSG
 from rdmascope.dissect.measure.late_paths import KnownPaths, PathedRows
@@ -145,9 +145,8 @@ class SavedPaths(PathedRows):
         return None if text is None else SavedPath(text)
 
     def paths(self) -> KnownPaths:
-        distinct = {text: index for index, text in enumerate(dict.fromkeys(self._texts))}
-        which = np.fromiter(map(distinct.__getitem__, self._texts), np.int64, len(self._texts))
-        return KnownPaths([*distinct], [True] * len(distinct), which)
+        distinct, which = coded_keys(self._texts, len(self._texts))
+        return KnownPaths(distinct, [True] * len(distinct), which)
 
 
 class SavedPathLearner(PathLearner):

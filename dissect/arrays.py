@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import count
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,6 +118,16 @@ def coded(values: Int64s) -> tuple[Int64s, Int64s]:
     codes = np.zeros(span, np.int64)
     codes[present] = np.arange(len(present))
     return present + low, codes[offsets]
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def coded_keys(keys: Iterable[Key], length: int) -> tuple[list[Key], Int64s]:
+    """The distinct ones of ``length`` keys, as they first appear, and for each key which of these it is."""
+    codes: defaultdict[Key, int] = defaultdict(count().__next__)
+    which = np.fromiter(map(codes.__getitem__, keys), np.int64, length)
+    return list(codes), which
 
 
 def distinct(*columns: NDArray[Any]) -> tuple[Int64s, Int64s]:

@@ -46,16 +46,20 @@ class CallOrder(Generic[Row]):
         if len(both) > self._max_held or (ordered < self._next).any() or (ordered[1:] == ordered[:-1]).any():
             return [one for number, row in zip(numbers.tolist(), rows, strict=True) for one in self.add(number, row)]
         # Nothing is passed over: rows come out up to the first call that has not ended.
-        arrivals = range(self._arrivals + 1, self._arrivals + 1 + len(rows))
-        self._arrivals += len(rows)
-        known = [*self._held, *zip(numbers.tolist(), arrivals, rows, strict=True)]
         behind = np.flatnonzero(ordered != self._next + np.arange(len(both)))
         ready = int(behind[0]) if len(behind) else len(both)
-        self._next += ready
+        every = [*(row for _, _, row in self._held), *rows]
         places = order.tolist()
-        self._held = [known[place] for place in places[ready:]]  # In order, which is a heap.
-        given = (known[place][2] for place in places[:ready])
-        return [row for row in given if row is not None]
+        waiting = [  # In order, which is a heap.
+            self._held[place]
+            if place < len(held)
+            else (number, self._arrivals + 1 + place - len(held), rows[place - len(held)])
+            for number, place in zip(ordered[ready:].tolist(), places[ready:], strict=True)
+        ]
+        self._arrivals += len(rows)
+        self._next += ready
+        self._held = waiting
+        return [row for row in map(every.__getitem__, places[:ready]) if row is not None]
 
     def rest(self) -> Iterator[Row]:
         """The others, when no RPC comes any more."""

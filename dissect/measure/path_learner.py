@@ -12,7 +12,7 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, among, take, unique
+from ..arrays import Int64s, among, coded_keys, take, unique
 from ..onc.naming import FOUND, NOTHING, Naming, naming
 from ..onc.naming import REMOVED as REMOVES
 from ..onc.programs import NFS_CALLBACK
@@ -289,8 +289,8 @@ class PathLearner:
         names[by_name == 0] = None
         # Connection, the end that has the files, and whether a path may begin at the root.
         sides = (rows["connection"].astype(np.int64) << 1 | rows["caller"] ^ callback) << 1 | from_root
-        keys = list(zip(columns.columns["handle"].tolist(), names.tolist(), sides.tolist(), strict=True))
-        distinct = {key: index for index, key in enumerate(dict.fromkeys(keys))}
+        keys = zip(columns.columns["handle"].tolist(), names.tolist(), sides.tolist(), strict=True)
+        distinct, which = coded_keys(keys, len(table))
         named: list[tuple[NamedFile | None, bytes | None] | None] = []
         for handle, name, side in distinct:
             if handle is not None:
@@ -298,7 +298,6 @@ class PathLearner:
                 named.append((self.paths.file(server, handle), name))
             else:
                 named.append((None, name) if side & 1 else None)
-        which = np.fromiter(map(distinct.__getitem__, keys), np.int64, len(keys))
         return CalledFiles(named, which, rows["call_time"])
 
     def _server_of(self, table: RpcTable, connection: int, caller: int) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import coded_keys
 from ..onc.hashes import handle_hash
 from ..onc.shapes.flat import NO_FIELDS, FlatFields
 from ..text_columns import Decimal, Piece, Texts
@@ -117,18 +118,19 @@ class ValueTexts:
             if len(texts) > MAX_TEXTS:
                 texts.clear()
             lists = [columns[name].tolist() for name in names]
-            keys = lists[0] if len(lists) == 1 else list(zip(*lists, strict=True))
-            distinct = {key: index for index, key in enumerate(dict.fromkeys(keys))}
+            keys: Iterable[Any] = lists[0] if len(lists) == 1 else zip(*lists, strict=True)
+            distinct, which = coded_keys(keys, len(lists[0]))
             at = FlatFields._fields.index(names[0])
             before, behind = NO_FIELDS[:at], NO_FIELDS[at + 1 :]
-            for key in distinct.keys() - texts.keys():
+            for key in distinct:
+                if key in texts:
+                    continue
                 if len(names) == 1:  # The same in less time: most of these are asked for.
                     fields = FlatFields._make((*before, key, *behind))
                 else:
                     fields = NO_FIELDS._replace(**dict(zip(names, key, strict=True)))
                 texts[key] = "".join([f',"{one.name}":{self._encode(one.value(fields))}' for one in values])
             found = [texts[key] for key in distinct]
-            which = np.fromiter(map(distinct.__getitem__, keys), np.int64, len(keys))
             yield found[0] if len(found) == 1 else Texts(found, which)
 
     def _numbers(self, name: str, column: NDArray[np.object_]) -> Iterator[Piece]:
