@@ -75,8 +75,8 @@ def command(
     response did not arrive.
 
     \b
-        RPC                           delay     of latency  packets retransmitted
-        60   NFSv4.1 WRITE GETATTR  35.3 ms   104 ms (34%)                     39
+        RPC                           delay    of latency  packets retransmitted
+        60   NFSv4.1 WRITE GETATTR  35.3 ms  104 ms (34%)                     40
 
     A third of that WRITE's time went by between losses and retransmissions.
 

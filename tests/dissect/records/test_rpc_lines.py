@@ -47,6 +47,7 @@ def all_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever can be is decoded in columns, however little it is."""
     monkeypatch.setattr(plain, "MIN_ROWS", 1)
     monkeypatch.setattr(plain, "MIN_SHARE", 1 << 30)
+    monkeypatch.setattr(plain, "PAUSE", 0)
 
 
 @pytest.mark.usefixtures("all_plain")
