@@ -233,3 +233,27 @@ def main(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+
+
+def program() -> None:
+    """``main`` as a process, which ends without giving back one by one all objects that it has."""
+    ended: list[int] = []
+    atexit.register(_leave, ended)  # Before all that commands register: it comes behind that.
+    try:
+        main()
+    except SystemExit as end:
+        if isinstance(end.code, int):
+            ended.append(end.code)
+        raise
+
+
+def _leave(ended: list[int]) -> None:
+    """``ended``: the status, where there is one."""
+    if not ended or "duckdb" in sys.modules:
+        return
+    try:
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
+    except (OSError, ValueError):
+        return  # The interpreter says so.
+    os._exit(ended[0])

@@ -1,6 +1,6 @@
 """``python -m rdmascope``: the command."""
 
-from rdmascope.cli.main import main
+from rdmascope.cli.main import program
 
 if __name__ == "__main__":
-    main(prog_name="rdmascope")
+    program()

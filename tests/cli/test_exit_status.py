@@ -48,6 +48,23 @@ def test_an_internal_error_is_no_finding(monkeypatch: pytest.MonkeyPatch, capfd:
     assert "internal error, please report it" in capfd.readouterr().err
 
 
+def test_what_a_command_has_to_remove_is_removed_before_the_process_ends() -> None:
+    program = """
+import atexit, sys, types, click
+from rdmascope.cli.main import program
+
+@click.command()
+def command():
+    atexit.register(print, "removed")
+    sys.exit(3)
+
+sys.modules["rdmascope.cli.commands.rules"] = types.SimpleNamespace(command=command)
+program()
+"""
+    ended = subprocess.run([sys.executable, "-c", program, "rules"], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (3, "removed\n", "")
+
+
 def test_a_reader_that_goes_away_is_no_finding() -> None:
     command = [sys.executable, "-m", "rdmascope", "packets", str(SAMPLES / "meta-rxe.pcap.zst")]
     process = subprocess.Popen(
