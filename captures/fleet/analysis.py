@@ -14,7 +14,7 @@ import duckdb
 from rdmascope.dissect.records.tables import TABLES, VERSION
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
-from ..data_set import ManifestEntry, entries, entry_path, partition, write_entry
+from ..data_set import ManifestEntry, entries, entry_of, entry_path, partition, write_entry
 from ..errors import CaptureError
 from ..remote import FileStamp, RemoteFile, same_contents, stamp
 from ..session import Session
@@ -106,8 +106,8 @@ def analyse(unit: CaptureUnit, data_set: str, options: Options) -> ManifestEntry
     """
     entry = _begun(unit, options)
     capture = entry.capture
-    known = next((one for one in entries(data_set) if one.capture == capture and not one.problem), None)
-    if known is not None:
+    known = entry_of(data_set, capture)
+    if known is not None and not known.problem:
         return known
     if entry.problem:
         write_entry(data_set, entry)

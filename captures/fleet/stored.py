@@ -40,10 +40,13 @@ def copy_of(path: str) -> str:
     _get_manifest(store, folder)
     wanted: dict[str, int] = {}
     there = store.files()
+    in_folder: dict[str, list[str]] = {}
+    for one in there:
+        in_folder.setdefault(one.rpartition("/")[0], []).append(one)
     for entry in entries(str(folder)):
         for name in () if entry.problem else TABLES:
             below = str(partition("", name, entry.host, entry.capture))
-            wanted |= {one: there[one] for one in there if one.startswith(f"{below}/")}
+            wanted |= {one: there[one] for one in in_folder.get(below, ())}
     needed, free = sum(wanted.values()), shutil.disk_usage(made).free
     if needed > free:
         raise CaptureError(f"{path}: {size(needed)} have to be copied, and {made} has room for {size(free)}")

@@ -222,3 +222,11 @@ def test_an_error_of_the_program_costs_its_capture_only(
 def test_a_place_that_is_something_else_is_refused(fleet: Path, tmp_path: Path) -> None:
     result = run("batch", str(fleet), "-o", str(fleet))
     assert result.exit_code == 2 and "is no data set" in result.stderr
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "{}", '{"capture": 1, "more": 2}'])
+def test_a_manifest_of_something_else_is_refused(content: str, tmp_path: Path) -> None:
+    (tmp_path / "set" / "manifest").mkdir(parents=True)
+    (tmp_path / "set" / "manifest" / "other.json").write_text(content)
+    result = run("report", str(tmp_path / "set"))
+    assert result.exit_code == 2 and "other.json: is no entry of a manifest" in result.stderr
