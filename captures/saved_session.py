@@ -132,7 +132,7 @@ class SavedSession(Session):
             self._places = Places()
             for first, last, file, frame in runs:
                 self._places.add([(file, frame)], np.zeros(last - first + 1, np.uint8))
-            self._names = short_names(self._places.paths)
+            self.names = short_names(self._places.paths)
 
     def tables(
         self, on_eviction: Callable[[list[Conversation]], None] | None = None, chunk_rows: bool = False

@@ -6,7 +6,7 @@ What every command and the library's ``read`` stand on.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -126,7 +126,8 @@ class Session:
         self.damage: CaptureError | None = None
         self._places: Places | None = None
         self._files: list[str] = []
-        self._names: dict[str, str] = {}
+        self.names: Mapping[str, str] = {}
+        """Of the files that were read, by path, as they are shown."""
         self._limits = limits
         self._progress = progress
         self._before = before or NumbersBefore()
@@ -385,7 +386,7 @@ class Session:
                     self._files = capture.files
                 elif alone is not None:
                     self._places = alone
-                self._names = dict(self._before.names) or short_names(self._files)
+                self.names = self._before.names or short_names(self._files)
                 made = line(capture)
                 while True:
                     with uncollected():
@@ -440,14 +441,14 @@ class Session:
         for place in (self._places.find(frame or 0) for frame in frames):
             if place is None:
                 continue
-            name = self._names[place.file]
+            name = self.names[place.file]
             text += ("-" if text else "") + (str(place.frame) if name == before else f"{name}:{place.frame}")
             before = name
         return text
 
     def place_width(self, digits: int) -> int:
         """Columns of ``place_words`` with numbers of so many digits in one file."""
-        return max(map(len, self._names.values()), default=0) + 1 + digits
+        return max(map(len, self.names.values()), default=0) + 1 + digits
 
     @property
     def several(self) -> bool:

@@ -66,12 +66,6 @@ class EachCapture:
         return made
 
 
-def has_chosen(one: CaptureBehind, chosen: ChosenRpcs | Condition | None) -> bool:
-    """A capture of a data set has some of those RPCs: all are meant where None is given."""
-    numbers = getattr(chosen, "numbers", None)
-    return numbers is None or any(map(one.has_rpc, numbers))
-
-
 class GivenCaptures:
     """What the argument FILE of a command means.
 
@@ -83,9 +77,12 @@ class GivenCaptures:
         """``paths``: from which ``files`` are read.  Raises CaptureError where a data set does not stand alone."""
         self.files = files
         self._options, self._paths = options, files if paths is None else paths
-        self._problems: list[str] = []
+        self._problems: dict[str, None] = {}
+        """In order, each once."""
+        self._changed: dict[str, str] = {}
+        """By capture of a data set: why it cannot be read as it was."""
         self._read: Session | None = None
-        """A capture that is no data set, in the end."""
+        """The last pass over a capture that is no data set."""
         self.behind: CapturesBehind | None = None
         if any(map(is_data_set, files)):
             from rdmascope.captures.fleet.captures_behind import CapturesBehind
@@ -105,8 +102,11 @@ class GivenCaptures:
             yield EachCapture(self._paths, self._options, Reading(self.files).path)
             return
         for one in filter(wanted, self.behind.captures):
-            if words := one.problem():
-                self._problems.append(f"{one.entry.host}: {words}")
+            capture = one.entry.capture
+            if capture not in self._changed:
+                self._changed[capture] = one.problem()
+            if words := self._changed[capture]:
+                self._problems[f"{one.entry.host}: {words}"] = None
                 continue
             options = replace(one.options, contents=self._options.contents)
             yield EachCapture(one.paths, options, one.name, one)
@@ -121,12 +121,22 @@ class GivenCaptures:
     ) -> Iterator[EachCapture]:
         """Of a data set those with some of these frames, all where none are given, and some of these RPCs."""
 
+        has_chosen = self.having(chosen)
+
         def has_some(one: CaptureBehind) -> bool:
             first, last = one.frames
             among = any(frames.first <= last and frames.last >= first for frames in wanted) or not wanted
-            return among and has_chosen(one, chosen)
+            return among and has_chosen(one)
 
         return self.some(has_some)
+
+    def having(self, chosen: ChosenRpcs | Condition | None) -> Callable[[CaptureBehind], bool]:
+        """Whether a capture of a data set has some of those RPCs: all are meant where None is given."""
+        numbers = getattr(chosen, "numbers", None)
+        if self.behind is None or numbers is None:
+            return lambda one: True
+        there = self.behind.divided("rpcs", numbers)
+        return lambda one: one.entry.capture in there
 
     def session(self) -> Session:
         """Of a data set: its tables."""
@@ -142,20 +152,20 @@ class GivenCaptures:
 
         if self.behind is None:
             (one,) = self
-            return extract_of_each([ExtractSource(one.reading, choice)], output, snaplen, anonymize, self._keep)
+            return extract_of_each([ExtractSource(one.reading, choice)], output, snaplen, anonymize, self.ended)
         meant = choice.condition
         if meant is not None and not isinstance(meant, ChosenRpcs):
             meant = meant.chosen_rpcs(self.session())
         self.refuse(unknown_rpcs(choice.rpcs, range(1, self.behind.rpcs + 1), self.behind.rpcs))
         numbers = choice.rpcs if meant is None else choice.rpcs | meant.numbers
 
+        divided = [
+            self.behind.divided(noun, those)
+            for noun, those in (("rpcs", numbers), ("connections", choice.connections), ("packets", choice.frames))
+        ]
+
         def of(behind: CaptureBehind) -> Choice:
-            return Choice(
-                None,
-                frozenset(filter(behind.has_rpc, numbers)),
-                frozenset(filter(behind.has_connection, choice.connections)),
-                frozenset(filter(behind.has_frame, choice.frames)),
-            )
+            return Choice(None, *(one.get(behind.entry.capture, frozenset()) for one in divided))
 
         sources = [
             ExtractSource(one.reading, of(one.behind), one.behind.entry.host)
@@ -180,13 +190,10 @@ class GivenCaptures:
         meant = self.chosen(condition)
 
         def opened() -> Iterator[tuple[Session, str]]:
-            for one in self.some(lambda one: has_chosen(one, meant)):
+            for one in self.some(self.having(meant)):
                 reading = one.reading(jobs=jobs)
                 yield reading, one.name if self.behind is not None else ""
-                if self.behind is None:
-                    self._read = reading
-                else:
-                    self.ended(reading)
+                self.ended(reading)
 
         return export_tcp_of_each(opened(), self.inputs, output, skip_incomplete, meant, comments)
 
@@ -203,8 +210,10 @@ class GivenCaptures:
 
     def refuse(self, problem: str) -> None:
         """Raise CaptureError for what was asked and is not there; '' is no problem."""
-        if problem:
-            self._problems.insert(0, problem)
+        if self._read is not None:
+            self._read.refuse(problem)
+        elif problem:
+            self._problems = {problem: None, **self._problems}
             self.check()
 
     def refuse_frames(self, wanted: Sequence[FrameRange]) -> None:
@@ -212,25 +221,24 @@ class GivenCaptures:
         if self.behind is not None:
             self.refuse(unknown_frames(wanted, CaptureExtent(self.behind.frames)))
 
-    def _keep(self, reading: Session) -> None:
-        self._read = reading
-
     def ended(self, reading: Session) -> None:
-        """One was read: what was wrong with it is raised, of a data set at the end of all."""
+        """One was read: ``check`` says what was wrong with it."""
+        if self.behind is None:
+            self._read = reading
+            return
         try:
             reading.check()
         except CaptureError as error:
-            if self.behind is None:
-                raise
-            self._problems.append(str(error))
+            self._problems[str(error)] = None
 
     def check(self) -> None:
-        """Raise CaptureError for those of a data set that were not read, or not to their ends."""
+        """Raise CaptureError for what was not read, or not to its end."""
         if self._read is not None:
             self._read.check()
         if self._problems:
             left = len(self._problems) - MAX_NAMED
             more = f"; and {left:,} more" if left > 0 else ""
             raise CaptureError(
-                f"{self.behind.name if self.behind else self.files[0]}: {'; '.join(self._problems[:MAX_NAMED])}{more}"
+                f"{self.behind.name if self.behind else self.files[0]}: "
+                f"{'; '.join([*self._problems][:MAX_NAMED])}{more}"
             )

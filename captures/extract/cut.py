@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -23,7 +23,6 @@ from ..errors import CaptureError
 from ..formats.writer import PcapngWriter
 from ..merge import MergedCaptures, open_captures
 from ..output import check_outputs, open_output
-from ..places import short_names
 from ..session import Session
 from .anonymous_messages import AnonymousOperations
 from .anonymous_packets import AnonymousFrames
@@ -81,7 +80,10 @@ def extract(opened: Opened, output: Path, choice: Choice, snaplen: int = 0, anon
     Raises CaptureError where ``output`` is what is read, where nothing is chosen, and where the capture is damaged:
     behind what could be read of it.
     """
-    return extract_of_each([ExtractSource(opened, choice)], output, snaplen, anonymize, lambda session: session.check())
+    read: list[Session] = []
+    extracted = extract_of_each([ExtractSource(opened, choice)], output, snaplen, anonymize, read.append)
+    read[0].check()
+    return extracted
 
 
 def extract_of_each(
@@ -91,9 +93,9 @@ def extract_of_each(
     anonymize: bool,
     on_end: Callable[[Session], None],
 ) -> Extracted:
-    """The same of several captures, by themselves, into one in the order of time; ``on_end`` is given each that was
-    read."""
-    sessions: list[Session] = []
+    """The same of several captures, by themselves, into one in the order of time; ``on_end`` is given each when what is
+    chosen of it is known."""
+    paths: list[str] = []
     parts: list[tuple[int, Iterator[Chosen]]] = []
     rpcs = connections = 0
     made_anonymous: list[AnonymousFrames] = []
@@ -115,18 +117,19 @@ def extract_of_each(
             if part.carriers.iwarp:
                 part.tcp.keep = anonymous.keep if anonymous is not None else None
                 _find_segments(source.opened(), part)
-            sessions.append(session)
-            origin = FrameOrigin(len(parts), "" if anonymize else source.host, session.several and not anonymize)
-            frames = _frames(session, part, choice, anonymous, origin)
+            paths += session.paths
+            origin = FrameOrigin(len(parts), "", {})
+            if not anonymize:
+                origin = FrameOrigin(len(parts), source.host, session.names if session.several else {})
+            frames = _frames(session.paths, session.frames_before, part, choice, anonymous, origin)
             parts.append((session.analyzer.earliest_time or 0, frames))
             rpcs += part.carriers.rpcs
             connections += len(part.carriers.connections.keys() | part.whole.keys())
-        paths = [path for session in sessions for path in session.paths]
+            on_end(session)
+            del session
         cut = _Cut(stack.enter_context(open_output(output, paths)), snaplen)
         for one in in_order_of_time(parts):
             cut.write(*one)
-    for session in sessions:
-        on_end(session)
     left_out = sum(sum(one.refused.values()) for one in made_anonymous)
     return Extracted(rpcs, connections, cut.frames, cut.bytes, left_out)
 
@@ -174,8 +177,8 @@ class FrameOrigin(NamedTuple):
     source: int
     """Index."""
     host: str
-    named: bool
-    """Comments say which file a frame is from."""
+    names: Mapping[str, str]
+    """Of files, by path: comments say which one a frame is from.  Empty: they do not."""
 
 
 Chosen = tuple[Frame, Place, tuple[int, str, int], FrameOrigin]
@@ -203,10 +206,14 @@ def _push(heads: list[tuple[int, int, Chosen, Iterator[Chosen]]], frames: Iterat
 
 
 def _frames(
-    session: Session, part: ChosenTraffic, choice: Choice, anonymous: AnonymousFrames | None, origin: FrameOrigin
+    paths: Sequence[str],
+    before: int,
+    part: ChosenTraffic,
+    choice: Choice,
+    anonymous: AnonymousFrames | None,
+    origin: FrameOrigin,
 ) -> Iterator[Chosen]:
     """The last pass."""
-    paths, before = session.paths, session.frames_before
     chooser = FrameChooser(part.carriers, part.tcp, part.whole)
     addresses = AddressTable()
     extra = np.array(sorted(choice.frames), np.int64)
@@ -257,8 +264,8 @@ class _Cut:
             self._interfaces[key] = self._writer.add_interface(link_type, kept, f"{origin.host} {name}".strip())
         data = frame.data[: self._snaplen] if self._snaplen else frame.data
         where = f"frame {place.frame}"
-        if origin.named:
-            where += f" of {short_names([place.file])[place.file]}"
+        if origin.names:
+            where += f" of {origin.names[place.file]}"
         where += f", host {origin.host}" if origin.host else ""
         comment = f"{where}; {frame.comment}" if frame.comment else where
         self._writer.write(frame.time, data, frame.original, comment, self._interfaces[key])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -42,11 +43,6 @@ class CaptureBehind:
             f" and {plural(others, 'more file')}" if others else ""
         )
 
-    @property
-    def frames(self) -> tuple[int, int]:
-        """Numbers of the first and the last."""
-        return self.before.frames + 1, self.before.frames + self.entry.frames
-
     def highest(self, noun: str) -> int:
         """The highest number of its rows of a table."""
         before, own = self.before, self.entry
@@ -57,14 +53,13 @@ class CaptureBehind:
             "files": before.files + own.files,
         }[noun]
 
-    def has_frame(self, number: int) -> bool:
-        return self.before.frames < number <= self.before.frames + self.entry.frames
+    @property
+    def frames(self) -> tuple[int, int]:
+        """Numbers of the first and the last."""
+        return self.before.frames + 1, self.highest("packets")
 
     def has_rpc(self, number: int) -> bool:
-        return self.before.rpcs < number <= self.before.rpcs + self.entry.rpcs
-
-    def has_connection(self, number: int) -> bool:
-        return self.before.connections < number <= self.before.connections + self.entry.connections
+        return self.before.rpcs < number <= self.highest("rpcs")
 
     def problem(self) -> str:
         """Why it cannot be read as it was; '' where it can."""
@@ -122,6 +117,16 @@ class CapturesBehind:
                 return one
         raise CaptureError(f"{self.name}: no {noun.removesuffix('s')} {number}")
 
+    def divided(self, noun: str, numbers: Collection[int]) -> dict[str, frozenset[int]]:
+        """By capture, as the manifest names it: which of these numbers of a table it has."""
+        highest = [one.highest(noun) for one in self.captures]
+        found: dict[str, list[int]] = {}
+        for number in numbers:
+            at = bisect_left(highest, number)
+            if at < len(highest):
+                found.setdefault(self.captures[at].entry.capture, []).append(number)
+        return {capture: frozenset(those) for capture, those in found.items()}
+
     @property
     def frames(self) -> int:
         return sum(one.entry.frames for one in self.captures)
@@ -133,8 +138,10 @@ class CapturesBehind:
     def with_xids(self, xids: Collection[int]) -> dict[int, list[int]]:
         """The numbers of the RPCs that have these XIDs, in the order in which they ended, as the tables have them."""
         found: dict[int, list[int]] = {}
+        if not xids:
+            return found
         with open_saved(self.path) as database:
             query = "SELECT xid, number FROM rpcs WHERE list_contains(?, xid) ORDER BY ended"
-            for xid, number in database.connection.execute(query, [[*xids]]).fetchall() if xids else ():
+            for xid, number in database.connection.execute(query, [[*xids]]).fetchall():
                 found.setdefault(xid, []).append(number)
         return found

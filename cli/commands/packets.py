@@ -191,6 +191,8 @@ def command(
     listed = 0
     with rereadable(files) if condition is not None and not follow else nullcontext(files) as paths:
         given = GivenCaptures(files, analyzer_options(ports, force), paths)
+        if follow and given.behind is not None:
+            given.refuse("--follow is for a capture that is still written; those of a data set were read to their ends")
         meant = given.chosen(condition)
         for one in given.with_frames(wanted, meant):
             chosen = None

@@ -18,7 +18,7 @@ from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import plural, size
 
-from ..each_capture import GivenCaptures, has_chosen
+from ..each_capture import GivenCaptures
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
 from ..options import Parsed, filter_options
 from ..reading import (
@@ -323,7 +323,7 @@ def _count_behind(kernel: KernelCounters, given: GivenCaptures, condition: Condi
 
     meant = given.chosen(condition)
     common = CommonConnections()
-    for one in given.some(lambda one: has_chosen(one, meant)):
+    for one in given.some(given.having(meant)):
         assert one.behind is not None
         reading = one.reading()
         own = common.first_seen(one.behind)

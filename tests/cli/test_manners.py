@@ -54,6 +54,13 @@ class TestBadInput:
         assert len(result.stderr.splitlines()) == 1
         assert "truncated in frame" in result.stderr
 
+    def test_all_frames_that_were_asked_for_are_shown_before_the_damage_is_named(self, tmp_path: Path) -> None:
+        path = tmp_path / "cut.pcap"
+        path.write_bytes(unpacked(EVERYTHING)[:2_000_000])
+        result = run("show", str(path), "--frame", "1-2")
+        assert result.exit_code == 2 and len(result.stderr.splitlines()) == 1
+        assert "Frame 1: " in result.stdout and "Frame 2: " in result.stdout
+
     def test_the_report_says_where_it_ends(self, tmp_path: Path) -> None:
         path = tmp_path / "cut.pcap"
         path.write_bytes(unpacked(EVERYTHING)[:2_000_000])

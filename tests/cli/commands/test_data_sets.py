@@ -15,6 +15,7 @@ import pytest
 
 from playbook.commands import objects, run
 from playbook.fleets import Before, Fleet, make_fleet
+from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.open import open_capture
 from rdmascope.cli.main import main
 
@@ -117,6 +118,7 @@ def test_what_is_not_there_is_said(fleet: Fleet) -> None:
         (("extract", "--rpc", "100000", "-o", os.devnull), "no RPC 100000; there are "),
         (("export", "--where", "xid = 1", "-o", os.devnull), "no RPC of "),
         (("show", "--rpc", "1", "--port", "7"), "--port and --as"),
+        (("packets", "--follow"), "--follow is for a capture that is still written"),
     ):
         refused = run(arguments[0], fleet.data_set, *arguments[1:])
         assert refused.exit_code == 2 and words in refused.stderr, refused.stderr
@@ -143,6 +145,21 @@ def test_frames_of_several_captures_are_one_capture_in_the_order_of_time(fleet: 
     assert found.exit_code == 0
     with open_capture(output) as capture:
         assert not any(text for batch in capture.batches() for text in batch.comments.values() if "host" in text)
+
+
+def test_frames_are_of_files_with_names_that_tell_them_apart(tmp_path: Path) -> None:
+    files = []
+    for day, name in (("monday", "longcall-rxe"), ("tuesday", "loss-siw")):
+        folder = tmp_path / "captures" / "web1" / day
+        folder.mkdir(parents=True)
+        files.append(str(shutil.copy(SAMPLES / MANIFEST[name]["file"], folder / "nfs.pcap.zst")))
+    data_set, output = str(tmp_path / "set"), tmp_path / "cut.pcapng"
+    assert run("batch", str(tmp_path / "captures"), "--out", data_set).exit_code == 0
+    for paths, host in (([data_set], ", host web1"), (files, "")):
+        assert run("extract", *paths, "--where", "number IN (3, 50)", "-o", str(output)).exit_code == 0
+        with open_capture(output) as capture:
+            comments = [text for batch in capture.batches() for text in batch.comments.values()]
+        assert {re.sub(r"^frame \d+ of ", "", text) for text in comments} == {path + host for path in files}
 
 
 def test_messages_of_several_captures_are_one_capture(fleet: Fleet, tmp_path: Path) -> None:
@@ -199,6 +216,8 @@ def test_what_is_gone_or_changed_is_named_and_the_others_answer(fleet: Fleet, tm
         both = run("show", fleet.data_set, "--rpc", "1", "--rpc", last)
         assert both.exit_code == 2 and both.stdout.startswith("RPC 1 ") and there in both.stderr
         assert run("show", fleet.data_set, "--rpc", "1").exit_code == 0
+        frames = run("show", fleet.data_set, "--frame", f"{before.frames}-{before.frames + 3}")
+        assert frames.stdout.startswith(f"frame {before.frames} is ") and frames.stderr.count(there) == 1
         Path(there).write_bytes(kept.read_bytes()[:-100])
         changed = run("show", fleet.data_set, "--rpc", last)
         assert changed.exit_code == 2 and f"{there}: not what was analysed any more" in changed.stderr
