@@ -6,20 +6,21 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from rdmascope.dissect.arrays import Int64s, Rows, take
 from rdmascope.dissect.frames import FrameBatch
-from rdmascope.dissect.link.capture_points import OTHER_POINT, Hosts
 
-from .capture_points import other_points
 from .errors import CaptureError
 from .formats.pcapng import Interface
 from .formats.streams import Limits
 from .open import CaptureFile, Follow, open_capture
 from .places import Places
+
+if TYPE_CHECKING:
+    from rdmascope.dissect.link.capture_points import Hosts
 
 FIRST = Limits(frames=1, bytes=1 << 16, window=1 << 16)
 """Enough to see the first frame of a file."""
@@ -120,6 +121,8 @@ class MergedCaptures:
         rings: dict[str, str] = {}
         for name in self.files:
             rings.setdefault(ring_of(name), name)
+        from .capture_points import other_points  # Only here: a single file would wait for it.
+
         self.other_points = other_points(rings)
         """Files whose traffic another file shows, too."""
         self._offsets = {ring_of(one.path): one.common.offset for one in self.other_points}
@@ -203,6 +206,8 @@ class MergedCaptures:
             return
         ring = ring_of(path)
         used = {file.place: file.ring for file in self._open}
+        from rdmascope.dissect.link.capture_points import OTHER_POINT  # As above.
+
         begin = OTHER_POINT // PLACES if ring in self._offsets else 0
         free = range(begin, begin + OTHER_POINT // PLACES)
         place = next((place for place in free if used.get(place, ring) == ring), begin)

@@ -27,7 +27,6 @@ from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
 from rdmascope.dissect.units import plural
 
-from .capture_points import OtherPoint
 from .decoded_ahead import Source, decoded
 from .errors import CaptureError
 from .formats.streams import Limits
@@ -36,7 +35,6 @@ from .merge import MergedCaptures, first_of, open_captures, ring_of
 from .numbers_before import NumbersBefore
 from .open import Follow
 from .places import Places, short_names
-from .remote import size_of
 from .rereadable import stays
 from .saved import refuse_tables
 from .uncollected import uncollected
@@ -54,6 +52,7 @@ if TYPE_CHECKING:
     from rdmascope.dissect.records.packets import Packet
     from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
 
+    from .capture_points import OtherPoint
     from .division.merged import DividedBatch
     from .division.processes import Division
 
@@ -302,6 +301,8 @@ class Session:
 
     def _listed_paths(self) -> PathLearner:
         """Learns paths for a list of packets, which does not wait for later names where captures are large."""
+        from .remote import size_of  # Only here: other passes would wait for it.
+
         if sum(size_of(path) or 0 for path in self.paths) > MAX_READ_FOR_NAMES:
             from rdmascope.dissect.measure.path_learner import PathLearner
 

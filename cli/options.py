@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import wraps
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
-from rdmascope.dissect.measure.moments import Moment, parse_duration, parse_moment
 from rdmascope.dissect.measure.selection import FrameRange, parse_frames, parse_xid, procedure_names
 from rdmascope.dissect.units import parse_size
+
+if TYPE_CHECKING:
+    from rdmascope.dissect.measure.moments import Moment
 
 Value = TypeVar("Value")
 
@@ -32,10 +34,23 @@ class Parsed(click.ParamType[Value], Generic[Value]):
             self.fail(str(error), param, ctx)
 
 
-DURATION: Parsed[int] = Parsed("duration", parse_duration)
+def _duration(text: str) -> int:
+    from rdmascope.dissect.measure.moments import parse_duration
+
+    return parse_duration(text)
+
+
+def _moment(text: str) -> Moment:
+    from rdmascope.dissect.measure.moments import parse_moment
+
+    return parse_moment(text)
+
+
+# What only filters by time need would be loaded by every command.
+DURATION: Parsed[int] = Parsed("duration", _duration)
 BYTES: Parsed[int] = Parsed("size", parse_size)
 XID: Parsed[int] = Parsed("xid", parse_xid)
-MOMENT: Parsed[Moment] = Parsed("time", parse_moment)
+MOMENT: Parsed[Moment] = Parsed("time", _moment)
 FRAMES: Parsed[tuple[FrameRange, ...]] = Parsed("frames", parse_frames)
 
 

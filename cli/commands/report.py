@@ -18,7 +18,6 @@ from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import plural, size
 
-from ..each_capture import GivenCaptures
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
 from ..options import Parsed, filter_options
 from ..reading import (
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
     from rdmascope.captures.kernel_counters import KernelCounters
     from rdmascope.captures.questions import GroupKey, Questions
     from rdmascope.dissect.measure.service_levels import ServiceLevel
+
+    from ..each_capture import GivenCaptures
 
 
 def _group_keys(text: str) -> tuple[GroupKey, ...]:
@@ -282,6 +283,8 @@ def command(
             points = _at_other_points(reading, ports, force) if condition is None else []
             given: GivenCaptures | None = None
             if behind is not None:
+                from ..each_capture import GivenCaptures  # Only here: every report would wait for it.
+
                 given = GivenCaptures(files, analyzer_options(ports, force))
                 _count_behind(behind, given, condition)
             elif kernel is not None:

@@ -7,7 +7,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.capture_points import OtherPoint
 from rdmascope.dissect.diagnosis.diagnose import diagnose
 from rdmascope.dissect.diagnosis.facts import Facts, Gathered
 from rdmascope.dissect.measure.undecoded import undecoded
@@ -20,6 +19,7 @@ from ..terminal import console, paged, print_json, show
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from rdmascope.captures.capture_points import OtherPoint
     from rdmascope.captures.comparison import PointsCompared
     from rdmascope.captures.condition import Condition
     from rdmascope.captures.kernel_counters import KernelCounters

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ..arrays import Bytes, Rows
 from ..frames import FrameBatch
 from .addresses import AddressTable
-from .capture_points import Hosts, without_other_point
 from .damage import DamageDetector
 from .duplicates import Duplicates
 from .locate import locate
 from .packets import PacketBatch, decode
+
+if TYPE_CHECKING:
+    from .capture_points import Hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class FrameDecoder:
         """Decode a batch that is not empty."""
         located = locate(batch, self.addresses)
         if self.hosts_elsewhere:
+            from .capture_points import without_other_point  # Only here: a single file would wait for it.
+
             located = without_other_point(batch, located, self.addresses, self.hosts_elsewhere)
         located = self._duplicates.drop(batch, located)
         packets = decode(batch, located)

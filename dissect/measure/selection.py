@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Container, Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..onc.compound import CALLBACK_NAMES, OPERATION_NAMES
 from ..onc.programs import PROCEDURES
 from ..units import moment
-from .moments import Moment
+
+if TYPE_CHECKING:
+    from .moments import Moment
 
 MAX_FRAME = 1 << 62
 """The end of a range of frames that has none."""

@@ -5,6 +5,8 @@ Segments that are one whole record each, as clients and mountd send them; nothin
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from ..arrays import Rows, take, words_at
@@ -12,10 +14,11 @@ from ..frames import FrameBatch
 from ..layers.oncrpc_codes import CALL, REPLY
 from ..link.addresses import AddressTable
 from ..link.tcp import HEADER, locate_tcp
-from ..onc.file_events import MNT, file_events
 from ..onc.programs import MOUNT
 from ..onc.xdr import words3
-from .paths import MountRoot
+
+if TYPE_CHECKING:
+    from .paths import MountRoot
 
 SHORTEST, LONGEST = 28, 1400
 """Bytes of a record, with its mark, that is looked at."""
@@ -57,6 +60,8 @@ class TcpMounts:
 
     def _take(self, batch: FrameBatch, walk: Rows) -> None:
         names = "source", "source_port", "destination", "destination_port", "payload", "length", "time"
+        from ..onc.file_events import MNT  # Only here: most captures have no such record, and would wait for it.
+
         rows = locate_tcp(batch, [walk], self._addresses)
         for source, port, destination, other_port, payload, length, time in zip(
             *(rows[name].tolist() for name in names), strict=True
@@ -73,6 +78,9 @@ class TcpMounts:
                     self._answered(call, record, source, time)
 
     def _answered(self, call: bytes, reply: bytes, server: int, time: int) -> None:
+        from ..onc.file_events import file_events
+        from .paths import MountRoot
+
         for event in file_events(call, reply).events:
             if len(self.roots) < MAX_ROOTS:
                 self.roots.append(MountRoot(self._addresses.name(server), event, time))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ..diagnosis.diagnose import Diagnosis
 from ..diagnosis.facts import Facts
 from ..link.addresses import AddressTable
-from ..link.capture_points import CommonTraffic
 from ..measure.connection_counts import ConnectionCounts, connection_counts
 from ..measure.statistics import Procedure, ProcedureKey, SlowRpc
 from ..measure.time_series import Bin
@@ -21,6 +21,9 @@ from .diagnosis import statements
 from .latency import latency_fields
 from .schema import Record, record
 from .transport import transport_record
+
+if TYPE_CHECKING:
+    from ..link.capture_points import CommonTraffic
 
 
 def capture_record(
