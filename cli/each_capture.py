@@ -173,6 +173,7 @@ class GivenCaptures:
             if one.behind is not None
         ]
         if not sources:
+            self.check()
             self.refuse("nothing was chosen")
         return extract_of_each(sources, output, snaplen, anonymize, self.ended)
 

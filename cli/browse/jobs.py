@@ -121,10 +121,13 @@ def frame_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[
 
 
 def written(capture: BrowsedCapture, output: str, rpcs: frozenset[int], where: str) -> Iterator[str | None]:
-    """Write RPCs as a capture, those with numbers or those that pass a condition; says what was written."""
+    """Write RPCs as a capture, those with numbers or those that pass a condition; says what was written.
+
+    Raises CaptureError behind that for what could not be read.
+    """
     from rdmascope.captures.condition import Condition
     from rdmascope.captures.extract.choice import Choice
-    from rdmascope.captures.extract.cut import extract
+    from rdmascope.captures.extract.cut import ExtractSource, extract_of_each
     from rdmascope.dissect.rpcrdma.analyzer import Options
     from rdmascope.dissect.units import plural, size
 
@@ -132,21 +135,25 @@ def written(capture: BrowsedCapture, output: str, rpcs: frozenset[int], where: s
 
     condition = None if rpcs else Condition([where or "true"])
     choice = Choice(condition, rpcs)
+    read: list[Session | GivenCaptures] = []
     try:
         if capture.data_set:
             given = GivenCaptures((capture.data_set,), Options())
             done = given.extract(Path(output), choice)
-            given.check()
+            read.append(given)
         else:
-            done = extract(capture.session, Path(output), choice)
+            done = extract_of_each([ExtractSource(capture.session, choice)], Path(output), 0, False, read.append)
     finally:
         if condition is not None:
             condition.close()
     yield f"{output}: {plural(done.rpcs, 'RPC')} in {plural(done.frames, 'frame')}, {size(done.bytes)}"
+    for one in read:
+        one.check()
 
 
 def exported(capture: BrowsedCapture, output: str, where: str) -> Iterator[str | None]:
-    """Write RPCs as NFS over TCP, for Wireshark; gives the path."""
+    """Write RPCs as NFS over TCP, for Wireshark; gives the path.  Raises CaptureError behind that for captures of a
+    data set that could not be read."""
     from rdmascope.captures.condition import Condition
     from rdmascope.captures.tcp_export import export_tcp
     from rdmascope.dissect.rpcrdma.analyzer import Options
@@ -154,15 +161,18 @@ def exported(capture: BrowsedCapture, output: str, where: str) -> Iterator[str |
     from ..each_capture import GivenCaptures
 
     condition = Condition([where]) if where else None
+    given = GivenCaptures((capture.data_set,), Options()) if capture.data_set else None
     try:
-        if capture.data_set:
-            GivenCaptures((capture.data_set,), Options()).export_tcp(Path(output), condition=condition)
+        if given is not None:
+            given.export_tcp(Path(output), condition=condition)
         else:
             export_tcp(capture.session(), Path(output), condition=condition)
     finally:
         if condition is not None:
             condition.close()
     yield output
+    if given is not None:
+        given.check()
 
 
 def looking_jobs() -> dict[str, Callable[..., Iterator[Any]]]:

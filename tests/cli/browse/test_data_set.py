@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from playbook.browsing import Browsing, browse
-from playbook.commands import objects, run
+from playbook.commands import EVERYTHING, objects, run, unpacked
 from playbook.fleets import make_fleet
+from rdmascope.captures import CaptureError
+from rdmascope.cli.browse.filling import BrowsedCapture
+from rdmascope.cli.browse.jobs import exported, written
+from rdmascope.dissect.rpcrdma.analyzer import Options
 
 
 def test_lists_are_of_all_captures_and_the_rest_of_the_one_that_has_it(tmp_path: Path) -> None:
@@ -39,3 +45,24 @@ def test_lists_are_of_all_captures_and_the_rest_of_the_one_that_has_it(tmp_path:
         assert len(objects("rpcs", str(output))) >= len({one["xid"] for one in slow}) > 0
 
     browse(fleet.data_set, steps)
+
+
+def test_what_was_written_is_said_before_what_could_not_be_read(tmp_path: Path) -> None:
+    cut, output = tmp_path / "cut.pcap", str(tmp_path / "out.pcapng")
+    cut.write_bytes(unpacked(EVERYTHING)[:2_000_000])
+    fleet = make_fleet(tmp_path)
+    (gone, *_), _ = fleet.of("web2")
+    Path(gone).unlink()
+    behind = BrowsedCapture((fleet.data_set,), Options(), data_set=fleet.data_set)
+    for job, said, problem in (
+        (
+            written(BrowsedCapture((str(cut),), Options()), output, frozenset({1}), ""),
+            "1 RPC in ",
+            "truncated in frame",
+        ),
+        (written(behind, output, frozenset(), "number < 3 OR connection > 4"), " RPCs in ", "web2: .*no such file"),
+        (exported(behind, output, ""), output, "web2: .*no such file"),
+    ):
+        assert said in (next(job) or "")
+        with pytest.raises(CaptureError, match=problem):
+            next(job)

@@ -216,6 +216,8 @@ def test_what_is_gone_or_changed_is_named_and_the_others_answer(fleet: Fleet, tm
         both = run("show", fleet.data_set, "--rpc", "1", "--rpc", last)
         assert both.exit_code == 2 and both.stdout.startswith("RPC 1 ") and there in both.stderr
         assert run("show", fleet.data_set, "--rpc", "1").exit_code == 0
+        alone = run("extract", fleet.data_set, "--rpc", last, "-o", str(tmp_path / "none.pcapng"))
+        assert alone.exit_code == 2 and alone.stderr.startswith(f"rdmascope: {fleet.data_set}: web2: {there}: ")
         frames = run("show", fleet.data_set, "--frame", f"{before.frames}-{before.frames + 3}")
         assert frames.stdout.startswith(f"frame {before.frames} is ") and frames.stderr.count(there) == 1
         Path(there).write_bytes(kept.read_bytes()[:-100])
