@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import pickle
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 
 Item = TypeVar("Item")
 
@@ -16,6 +17,9 @@ FIRST_BATCH = 1 << 11
 _SET_PIPE_SIZE = 1031
 """fcntl's F_SETPIPE_SZ on Linux."""
 _PIPE_SIZE = 1 << 20
+_SLOT = 6 << 20
+"""Bytes of an item that do not go through the pipe, where both processes would have to take turns."""
+_SLOTS = 2
 
 
 def processors() -> int:
@@ -23,46 +27,80 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
+class _Slots(NamedTuple):
+    """Memory that both processes have: an item is in one of its slots, which are taken in turn."""
+
+    memory: mmap.mmap
+    used: int
+    """Descriptor of a pipe: the child takes a byte for each slot that it fills."""
+    free: int
+    """Its other end: this process writes a byte for each that it is done with."""
+
+
+class _InSlot(NamedTuple):
+    """What the pipe has in place of an item."""
+
+    slot: int
+    length: int
+
+
+def _shared() -> _Slots:
+    memory = mmap.mmap(-1, _SLOTS * _SLOT)
+    used, free = os.pipe()
+    os.write(free, bytes(_SLOTS))
+    return _Slots(memory, used, free)
+
+
 def ahead(work: Callable[[], Iterator[Item]]) -> Iterator[Item]:
     """What ``work()`` yields, item by item: a child process makes the next while this one is used.
 
-    Items go through ``pickle``.  What ``work`` raises is raised here, behind the items before it; a child that is
-    killed is a ChildProcessError.  Where there is no process to be had, the work is done here.  The child begins at
-    once, with what this process has in memory, and ends with the iterator.
+    Items go through ``pickle``, and up to two wait in memory that both processes have.  What ``work`` raises is raised
+    here, behind the items before it; a child that is killed is a ChildProcessError.  Where there is no process to be
+    had, the work is done here.  The child begins at once, with what this process has in memory, and ends with the
+    iterator.
     """
     try:
         reading, writing = os.pipe()
     except OSError:
         return work()
+    shared: _Slots | None = None
     try:
+        shared = _shared()
         child = os.fork()
     except OSError:
-        os.close(reading)
-        os.close(writing)
+        for descriptor in (reading, writing, *((shared.used, shared.free) if shared is not None else ())):
+            os.close(descriptor)
         return work()
     if not child:
         try:
             os.close(reading)
+            os.close(shared.free)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # The process that takes the items decides.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            _work(work, writing)
+            _work(work, writing, shared)
         finally:
             os._exit(0)
     os.close(writing)
-    return _items(child, os.fdopen(reading, "rb"))
+    os.close(shared.used)
+    return _items(child, os.fdopen(reading, "rb"), shared)
 
 
-def _work(work: Callable[[], Iterator[Item]], descriptor: int) -> None:
+def _work(work: Callable[[], Iterator[Item]], descriptor: int, shared: _Slots) -> None:
     with suppress(ImportError, OSError):
         import fcntl
 
         fcntl.fcntl(descriptor, _SET_PIPE_SIZE, _PIPE_SIZE)
     with suppress(OSError), os.fdopen(descriptor, "wb") as pipe:  # The reader may be gone.
         try:
+            slot = 0
             for item in work():
-                pickle.dump((item, None), pipe, pickle.HIGHEST_PROTOCOL)
-                pipe.flush()
+                os.read(shared.used, 1)  # Waits for the slot, or for the end of who frees them: then the pipe is broken.
+                placed = _placed(item, shared, slot)
                 del item  # Or it would live until the next is made.
+                pickle.dump((placed, None), pipe, pickle.HIGHEST_PROTOCOL)
+                del placed
+                pipe.flush()
+                slot = (slot + 1) % _SLOTS
             pickle.dump((None, StopIteration()), pipe)
         except BrokenPipeError:
             raise
@@ -70,7 +108,32 @@ def _work(work: Callable[[], Iterator[Item]], descriptor: int) -> None:
             pickle.dump((None, error), pipe)
 
 
-def _items(child: int, pipe: BinaryIO) -> Iterator[Item]:
+def _placed(item: Item, shared: _Slots, slot: int) -> Item | _InSlot:
+    """Where the item is now; itself, where it is too large."""
+    shared.memory.seek(slot * _SLOT)
+    room = _Room(shared.memory, _SLOT)
+    try:
+        pickle.dump(item, room, pickle.HIGHEST_PROTOCOL)
+    except BufferError:
+        return item
+    return _InSlot(slot, _SLOT - room.left)
+
+
+class _Room:
+    """A part of memory as a file that ``pickle`` writes; BufferError where it is full."""
+
+    def __init__(self, memory: mmap.mmap, left: int) -> None:
+        self._memory, self.left = memory, left
+
+    def write(self, data: bytes | memoryview | pickle.PickleBuffer) -> int:
+        size = memoryview(data).nbytes
+        if size > self.left:
+            raise BufferError
+        self.left -= size
+        return self._memory.write(data)
+
+
+def _items(child: int, pipe: BinaryIO, shared: _Slots) -> Iterator[Item]:
     try:
         while True:
             try:
@@ -81,10 +144,18 @@ def _items(child: int, pipe: BinaryIO) -> Iterator[Item]:
                 return
             if end is not None:
                 raise end
+            if isinstance(item, _InSlot):
+                first = item.slot * _SLOT
+                with memoryview(shared.memory) as memory, memory[first : first + item.length] as data:
+                    item = pickle.loads(data)
+            with suppress(BrokenPipeError):  # The child may be done.
+                os.write(shared.free, b"\0")
             yield item
             del item
     finally:
         pipe.close()
+        os.close(shared.free)
+        shared.memory.close()
         with suppress(OSError):
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
