@@ -94,7 +94,7 @@ def _work(work: Callable[[], Iterator[Item]], descriptor: int, shared: _Slots) -
         try:
             slot = 0
             for item in work():
-                os.read(shared.used, 1)  # Waits for the slot, or for the end of who frees them: then the pipe is broken.
+                os.read(shared.used, 1)  # Waits for a free slot; after the end of the reader there is none.
                 placed = _placed(item, shared, slot)
                 del item  # Or it would live until the next is made.
                 pickle.dump((placed, None), pipe, pickle.HIGHEST_PROTOCOL)
