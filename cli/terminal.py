@@ -21,7 +21,10 @@ PIPE_WIDTH = 120
 
 
 def settle_streams() -> None:
-    """Let output that is not UTF-8 be drawn with what it has."""
+    """Let output that is not UTF-8 be drawn with what it has, and what was closed go nowhere, not into a file."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
     take_any_text(sys.stdout)
     take_any_text(sys.stderr)
 

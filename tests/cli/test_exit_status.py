@@ -78,6 +78,18 @@ def test_a_reader_that_goes_away_is_no_finding() -> None:
     assert process.wait() == 141
 
 
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_closed_streams_are_no_finding(closed: str, tmp_path: Path) -> None:
+    saved = tmp_path / "rpcs.duckdb"
+    command = (
+        f"{sys.executable} -m rdmascope sql {CAPTURE} --save {saved} 'SELECT count(*) AS calls FROM rpcs' {closed}"
+    )
+    ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert (ended.returncode, "error" in ended.stderr) == (0, False)
+    assert ("calls" in ended.stdout) == ("1>&-" not in closed)
+    assert saved.exists()
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
 def test_a_signal_leaves_no_temporary_folder(number: int, status: int, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rdmascope", "sql", "-", "FROM rpcs"]
