@@ -92,8 +92,8 @@ def measure(path: Path, commands: list[Command], runs: int) -> dict[Command, Run
     }
 
 
-def calls_of_rdmascope(output: str) -> tuple[int, int, int]:
-    """Frames, RPC calls, and packets or segments that were retransmitted."""
+def calls_of_rdmascope(output: str) -> tuple[int, int, int, int]:
+    """Frames, RPC calls, those without a reply, and packets or segments that were retransmitted."""
     records = [json.loads(line) for line in output.splitlines()]
     capture = next(record for record in records if record["type"] == "capture")
     retransmitted = sum(
@@ -102,7 +102,8 @@ def calls_of_rdmascope(output: str) -> tuple[int, int, int]:
         if record["type"] == "connection"
         for end in ("active", "passive")
     )
-    return capture["frames"], capture["rpcs"] - capture["states"].get("no call", 0), retransmitted
+    states = capture["states"]
+    return capture["frames"], capture["rpcs"] - states.get("no call", 0), states.get("no reply", 0), retransmitted
 
 
 def calls_of_tshark(output: str) -> int:
@@ -110,12 +111,12 @@ def calls_of_tshark(output: str) -> int:
 
 
 def agreement(measured: dict[Command, Run]) -> dict[str, int | bool]:
-    """Whether both count the same RPCs; tshark counts a call once more when its packet was retransmitted."""
+    """Whether both count the same RPCs; tshark counts a call once it has a reply, and retransmitted ones again."""
     if not measured.keys() >= {REPORT, PROGRAMS}:
         return {}
-    frames, calls, retransmitted = calls_of_rdmascope(measured[REPORT].output)
+    frames, calls, unanswered, retransmitted = calls_of_rdmascope(measured[REPORT].output)
     counted = calls_of_tshark(measured[PROGRAMS].output)
-    agree = calls <= counted <= calls + retransmitted
+    agree = calls - unanswered <= counted <= calls + retransmitted
     return {"frames": frames, "calls": calls, "calls_tshark": counted, "calls_agree": agree}
 
 
