@@ -23,8 +23,8 @@ PUT_BACK = (
     "\x1b[?2004l\x1b[?7h\x1b[?2048l\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
 )
 """What Textual writes at its end: no bracketed paste, reports of the mouse and of focus, the screen from before."""
-BACKGROUND = 5
-"""The niceness of what can wait: of reading once every RPC is in the list, for keys come first."""
+BACKGROUND = 19
+"""The niceness of what can wait: of the screen's import, and of reading once every RPC is in the list."""
 LEAVE = 5.0
 """Seconds for a part to be taken in at the end."""
 
