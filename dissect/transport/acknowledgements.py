@@ -78,10 +78,6 @@ class PacketColumns:
         """Those for which it is true."""
         return PacketColumns(self._table.compress(mask, axis=1))
 
-    def since(self, first: int) -> PacketColumns:
-        """From the packet with this index on."""
-        return PacketColumns(self._table[:, first:].copy())
-
     def part(self, first: int, end: int) -> PacketColumns:
         """A copy of some of them."""
         return PacketColumns(self._table[:, first:end].copy())

@@ -20,11 +20,8 @@ from ..acknowledgements import PacketColumns
 from ..gaps import Gap, fill_gaps, overlapping, with_gap
 from ..health import NegativeAcknowledgement
 from ..retransmissions import DUPLICATE, LATE, NONE, OpenRetransmission, Retransmission, SenderLedger, Tally
+from .earlier_packets import EarlierPackets, Parts, joined, trimmed
 
-KEPT = 2048
-"""Packets behind the last one among which an earlier transmission is looked for."""
-MAX_PARTS = 16
-"""Batches whose packets are kept apart."""
 MAX_NAKS = 64
 MAX_LISTED_NAKS = 256
 RESTART = 1 << 16
@@ -33,26 +30,6 @@ TIMEOUT_LEAST = 1_000_000
 """Nanoseconds; what comes again sooner, and without being asked for, was no timeout."""
 
 _READ_REQUEST = 0x0C
-
-
-_Parts = tuple[PacketColumns, ...]
-"""The last packets that went one way."""
-
-
-def _trimmed(parts: _Parts) -> _Parts:
-    """What is looked at later, in no more memory than that needs."""
-    counts = [len(part) for part in parts]
-    count = sum(counts)
-    while counts and count - counts[0] >= KEPT:
-        count -= counts.pop(0)
-    parts = parts[len(parts) - len(counts) :]
-    if count > 2 * KEPT:
-        parts = (parts[0].since(count - 2 * KEPT), *parts[1:])
-    return _joined(parts) if len(counts) > MAX_PARTS else parts
-
-
-def _joined(parts: _Parts) -> _Parts:
-    return (PacketColumns.joined(parts),) if len(parts) > 1 else parts
 
 
 class _Loss(NamedTuple):
@@ -118,8 +95,8 @@ class RcRetransmissions:
         self._expected: int | None = None
         """Where the open retransmission goes on."""
         self._stray: int | None = None
-        self._sent: _Parts = ()
-        self._answers: _Parts = ()
+        self._sent: Parts = ()
+        self._answers: Parts = ()
         self._answered = False
         """A response was captured; without any, no NAK can be expected to be."""
 
@@ -145,7 +122,7 @@ class RcRetransmissions:
             new = np.isin(requests.frames, list(reused)) if reused else None
             if new is not None:
                 breaks = np.union1d(breaks, places(np.diff(new)) + 1)
-            self._sent += (requests,)
+            self._sent += (EarlierPackets.of(requests),)
             if len(breaks) or start is None or int(requests.psns[0]) != start:
                 for run in np.split(np.arange(len(requests)), breaks):
                     kind = 3 if new is not None and new[run[0]] else 0
@@ -154,7 +131,7 @@ class RcRetransmissions:
                 events.append((int(requests.frames[0]), 0, np.array([0, len(requests) - 1])))
         if responses is not None and syndromes is not None:
             self._answered = True
-            self._answers += (responses,)
+            self._answers += (EarlierPackets.of(responses),)
             for index in places(syndromes >> 5 & 3).tolist():
                 events.append((int(responses.frames[index]), 1, np.array([index])))
             for run in self._old_responses(responses, requests):
@@ -174,7 +151,7 @@ class RcRetransmissions:
                 self._negative(responses, int(run[0]), int(syndromes[run[0]]))
             elif responses is not None:
                 self._late_responses(responses, run)
-        self._sent, self._answers = _trimmed(self._sent), _trimmed(self._answers)
+        self._sent, self._answers = trimmed(self._sent), trimmed(self._answers)
 
     def passed(self, head: int | None, answered: bool) -> None:
         """Requests came in order, up to the PSN ``head``; ``answered``: and acknowledgements."""
@@ -184,12 +161,12 @@ class RcRetransmissions:
             self.head = head
         self._answered = self._answered or answered
 
-    def remember(self, requests: PacketColumns | None, responses: PacketColumns | None) -> None:
+    def remember(self, requests: EarlierPackets | None, responses: EarlierPackets | None) -> None:
         """Retransmissions are looked for among these."""
         if requests is not None:
-            self._sent = _trimmed((*self._sent, requests))
+            self._sent = trimmed((*self._sent, requests))
         if responses is not None:
-            self._answers = _trimmed((*self._answers, responses))
+            self._answers = trimmed((*self._answers, responses))
 
     def _old_responses(self, responses: PacketColumns, requests: PacketColumns | None) -> list[Int64s]:
         """Read responses that are not beyond all before them, in runs without a request between."""
@@ -328,7 +305,7 @@ class RcRetransmissions:
         """``(psn, frame, time)`` of the last packet before ``frame`` that took this PSN."""
         if not self._sent:
             return None
-        self._sent = _joined(self._sent)
+        self._sent = joined(self._sent)
         sent = self._sent[0]
         where = places((sent.psns <= psn) & (sent.ends > psn) & (sent.frames < frame))
         if not len(where):
@@ -340,7 +317,7 @@ class RcRetransmissions:
         """``(frame, time)`` of the first response to ``psn``, and of the first to a later PSN, between two frames."""
         if not self._answers:
             return None, None
-        self._answers = _joined(self._answers)
+        self._answers = joined(self._answers)
         answers = self._answers[0]
         between = (answers.frames > after) & (answers.frames < before)
         found = []
@@ -390,9 +367,9 @@ class RcRetransmissions:
         """Read responses that are retransmitted, or late."""
         psns, lengths = rows.psns[run], rows.lengths[run]
         first, frame = int(psns[0]), int(rows.frames[run[0]])
-        self._answers = _joined(self._answers)
+        self._answers = joined(self._answers)
         answers = self._answers[0]
-        reading = opcodes.IS_READ_RESPONSE[answers.opcodes] & (answers.frames < frame)
+        reading = answers.is_read_response & (answers.frames < frame)
         known = np.isin(psns, answers.psns[reading])
         cause = next(
             (

@@ -20,6 +20,7 @@ from ..acknowledgements import AnsweredBatch, PacketColumns
 from ..operations import Operation
 from ..send_runs import Run
 from .assembly import SEND_ONLY, WRITE_ONLY
+from .earlier_packets import EarlierPackets
 from .health import CONGESTION_EXPERIENCED, PAUSE
 from .link import RcLink
 from .sent import KEPT, sent_rows
@@ -141,6 +142,7 @@ class _Passing:
             )
             for one in (requests, answers)
         )
+        self._earlier = EarlierPackets.of(self._asked), EarlierPackets.of(self._answered)
 
     def feed(self, chosen: Sequence[int], runs: list[tuple[RcLink, Run]] | None) -> list[tuple[int, RcLink, Operation]]:
         self._note_packets(chosen)
@@ -237,15 +239,20 @@ class _Passing:
                 if first == end and low == high:
                     continue
                 answers, queue = health.answers[sender], health.retransmissions[sender]
-                pending = answers.unanswered > 0
-                asked = self._asked.part(first, end) if first < end and (remember or pending) else None
-                answered = self._answered.part(low, high) if low < high and (remember or pending) else None
                 head = queue.head
                 queue.passed(int(psns[end - 1]) + 1 if first < end else None, low < high)
                 if remember:
-                    queue.remember(asked, answered)
-                if pending:
-                    answers.feed(asked, answered, head, queue.head)
+                    queue.remember(
+                        self._earlier[0].part(first, end) if first < end else None,
+                        self._earlier[1].part(low, high) if low < high else None,
+                    )
+                if answers.unanswered:
+                    answers.feed(
+                        self._asked.part(first, end) if first < end else None,
+                        self._answered.part(low, high) if low < high else None,
+                        head,
+                        queue.head,
+                    )
                 else:
                     answers.passed(matched.of(section))
             health.renew()

@@ -15,9 +15,9 @@ from playbook.capture import frame_batch, frame_batches
 from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conversations, faulty
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
-from rdmascope.dissect.transport.acknowledgements import PacketColumns
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.transport.rc import together
+from rdmascope.dissect.transport.rc.earlier_packets import joined
 from rdmascope.dissect.transport.rc.link import RcLink
 
 QUICK = settings(max_examples=80, suppress_health_check=list(HealthCheck), deadline=None)
@@ -33,7 +33,7 @@ def kept(link: RcLink) -> list[object]:
     for one in link.health.retransmissions:
         found += [one.head, one.started, one._answered, one.untroubled]
         for history in () if link.closing else (one._sent, one._answers):
-            found.append(PacketColumns.joined(history)._table.tolist() if history else None)
+            found.append([part._table.tolist() for part in joined(history)])
     return found
 
 
