@@ -54,7 +54,7 @@ TYPES = {
             "severity": ("string", "error, warning, notice or note"),
             **RULE,
             "final": ("string", "the same in the RFC that the draft became; empty where it became none"),
-            "verdict": ("string", "violation or note"),
+            "verdict": ("string", "violation, of notes too: severity tells them apart"),
             **common("connection"),
             "endpoint": ("string", "active or passive: the side that did it"),
             "address": ("string", "address of that side"),

@@ -3,7 +3,7 @@ release=$({ apt-cache depends "linux-headers-$version-amd64" linux-image-amd64 2
   sed -n "s/.*Depends: linux-[a-z]*-\\($version\\..*-amd64\\)\$/\\1/p" | head -1) # such as 6.1.0-40-amd64
 [ -n "$release" ] || { echo "apt has no kernel $version" >&2; exit 1; }
 
-apt-get -o DPkg::Lock::Timeout=120 install -y --no-install-recommends "linux-source-$version" gcc make flex bison libelf-dev
+apt-get -o DPkg::Lock::Timeout=120 install -y --no-install-recommends "linux-source-$version" gcc make flex bison libelf-dev pahole
 
 # Unpacked, not installed: the host must not try to boot it.
 apt-get download "linux-image-$release"
