@@ -148,7 +148,7 @@ HEALTH = {
         "packets of missing_packets that no acknowledgement confirms: their sender may never have sent them",
     ),
     "reordered": ("integer", "packets out of order that were not retransmitted"),
-    "acknowledgements": ("integer", "ACK packets it sent"),
+    "acknowledgements": ("integer", "ACK packets it sent; of TCP pure ACKs, without that of the handshake"),
     "requests_acknowledged": ("integer", "request packets of the other end that those answered"),
     "requests_per_ack": ("number|null", "requests per acknowledgement, on average"),
     "max_per_ack": ("integer", "requests per acknowledgement, at most"),

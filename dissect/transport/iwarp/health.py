@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Rows
+from ...arrays import Bytes, Rows, take
 from ...layers import opcodes
 from ...link.tcp import ACK, RST, SYN
 from ...percentiles import Distribution, Samples
@@ -68,6 +68,8 @@ class IwarpHealth:
         self.terminates: tuple[list[TerminateMessage], list[TerminateMessage]] = [], []
         self.answers = Acknowledgements(), Acknowledgements()
         """By direction of the segments: how they were acknowledged."""
+        self._first: list[int | None] = [None, None]
+        """By direction: the first position of the stream that data may have."""
         self.marked = [0, 0]
         """Segments that came marked with congestion, by direction."""
         self._recent: tuple[list[_Sent], list[_Sent]] = [], []
@@ -90,9 +92,15 @@ class IwarpHealth:
                 if not len(rows):
                     continue
                 head = int(rows["seq"][0])
+            first = self._first[direction]
+            if first is None:
+                first = self._first[direction] = head
             ends = _positions(head, rows["seq"]) + rows["length"]
             furthest = max(head, int(ends.max())) if len(ends) else head
             acks = np.minimum(_positions(head, back["ack"]), furthest)  # the last one is of a FIN
+            # That of a handshake is of no data: an earlier batch may have had it, before this was known to be iWARP.
+            of_data = acks > first
+            acks, back = acks[of_data], take(back, of_data)
             asked = _columns(rows, ends - 1, ends, _DATA) if len(rows) else None
             answers = _columns(back, acks - 1, acks, _DATA) if len(back) else None
             if answers is not None:

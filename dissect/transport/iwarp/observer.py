@@ -102,17 +102,12 @@ class IwarpObserver:
             return []
         segments = _Segments.of(data, rows)
         events: list[Event] = []
-        for group in segments.by_connection():
-            self._place = int(rows["frame"][group.members[0]])
+        for group, part in segments.by_connection():
+            self._place = int(rows["frame"][part[0]])
             undecided = self.undecided.get(group.key) if group.key not in self.open else None
             if undecided is not None and undecided.tried > TRIED and not (group.starts_up or group.opens):
                 continue
-            parts = [group.members]
-            if group.opens:
-                parts = np.split(group.members, np.flatnonzero(segments.opening[group.members]))
-            for part in parts:
-                if len(part):
-                    events += self._take(group.key, segments, part, group.likely)
+            events += self._take(group.key, segments, part, group.likely)
         events.sort(key=itemgetter(0))
         return events
 
@@ -313,8 +308,8 @@ class _Segments:
     def direction(self, index: int) -> int:
         return int(not self.forward[index])
 
-    def by_connection(self) -> list[_Group]:
-        """The segments of each connection, in the order of the first of each."""
+    def by_connection(self) -> list[tuple[_Group, Int64s]]:
+        """The segments of each connection, of one pair of ends also of each SYN, in the order of the first of each."""
         order = np.lexsort((self.high, self.low))
         low, high = self.low[order], self.high[order]
         edges = np.flatnonzero((low[1:] != low[:-1]) | (high[1:] != high[:-1])) + 1
@@ -324,7 +319,13 @@ class _Segments:
         )
         keys = zip(low[starts].tolist(), high[starts].tolist(), strict=True)
         groups = [_Group(*one) for one in zip(np.split(order, edges), keys, *marks, strict=True)]
-        return sorted(groups, key=lambda group: int(group.members[0]))
+        parts = [(group, part) for group in groups for part in self._by_syn(group) if len(part)]
+        return sorted(parts, key=lambda one: int(one[1][0]))
+
+    def _by_syn(self, group: _Group) -> list[Int64s]:
+        if not group.opens:
+            return [group.members]
+        return np.split(group.members, np.flatnonzero(self.opening[group.members]))
 
     def first_startup(self, members: Int64s, undecided: _Undecided | None) -> tuple[int, bool] | None:
         """Which of ``members`` begins a Request or Reply, and whether it is a Request; None where none does."""

@@ -9,10 +9,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from playbook import call, faults, nfs3, nfs4, reply, shapes, tcp_faults
+from playbook.capture import frame_batches
 from playbook.iwarp import IwarpCapture, IwarpConnection, IwarpWire
 from playbook.iwarp_strategies import FATAL, REPAIRED, SPOILED, IwarpConversation, iwarp_conversations, iwarp_faulty
 from playbook.judge import analyze, judge, judge_whole
 from playbook.tcp import TcpSegment
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 QUICK = settings(
     max_examples=40,
@@ -97,6 +99,24 @@ def test_the_same_client_port_again() -> None:
         if ending:
             (connection.disconnect if ending == "FIN" else connection.reset)()
     whole(wire)
+
+
+def test_connections_have_numbers_in_the_order_of_their_first_frames() -> None:
+    """Also where two of one batch have the same ports, and others come between."""
+    wire = IwarpWire(mss=1448, seed=5)
+    for port in (700, 701, 700, 702):
+        connection = wire.connect(client_port=port)
+        story(connection)
+        connection.disconnect()
+    frames = IwarpCapture(wire, wire.sent()).frames
+    for cuts in ((), range(0, len(frames), 40), range(len(frames))):
+        analyzer = Analyzer()
+        for batch in frame_batches(frames, cuts):
+            analyzer.feed(batch)
+        analyzer.finish()
+        assert [str(one.endpoints[0]) for one in analyzer.connections] == [
+            f"10.0.0.2:{port}" for port in (700, 701, 700, 702)
+        ]
 
 
 def test_a_length_changed_on_the_way_is_no_length() -> None:

@@ -71,7 +71,8 @@ def test_a_conversation_without_trouble() -> None:
     for sender, one in enumerate(health.directions):
         mine = [segment for segment in wire.segments if segment.sender == sender]
         assert one.segments == sum(segment.kind == "data" for segment in mine)
-        assert one.acknowledgements == sum(segment.kind in ("ack", "fin") for segment in mine)
+        handshake = sender == 0
+        assert one.acknowledgements == sum(segment.kind in ("ack", "fin") for segment in mine) - handshake
         assert one.fpdus == len(wire.connections[0].ends[sender].extents)  # type: ignore[attr-defined]
         assert one.original_captured == one.original_missing == Tally() and not one.causes
         assert one.ack_delay is not None
@@ -83,6 +84,15 @@ def test_a_conversation_without_trouble() -> None:
         and health.crc_checked == sum(one.fpdus or 0 for one in health.directions)
     )
     assert [rpc.retransmission_delay for rpc in rpcs] == [0, 0, 0]
+
+
+def test_the_acknowledgement_of_the_handshake_is_of_no_data_wherever_a_batch_ends() -> None:
+    wire = talk()
+    wire.connections[0].disconnect()
+    whole, _ = examine(wire)
+    for cut in range(1, 8):
+        health, _ = examine(wire, cuts=[cut])
+        assert [one.acknowledgements for one in health.directions] == [one.acknowledgements for one in whole.directions]
 
 
 @pytest.mark.parametrize("isn", [None, (1 << 32) - 5000], ids=["", "wrap"])
