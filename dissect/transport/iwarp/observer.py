@@ -52,8 +52,8 @@ class _Undecided:
     """The direction of the SYN."""
     first: int = 0
     """Sequence number behind the SYN."""
-    since: int = 0
-    """Frame of the SYN."""
+    since: tuple[int, int] | None = None
+    """Frame and time of the SYN."""
     segments: int = 0
     """That were seen since the SYN."""
 
@@ -160,12 +160,12 @@ class IwarpObserver:
             direction, seq = segments.direction(first), int(rows["seq"][first])
             repeated = tcp is not None and not tcp.lifetime.closed and tcp.directions[direction].stream.opened == seq
             if not repeated:
-                frame = int(rows["frame"][first])
+                since = int(rows["frame"][first]), int(rows["time"][first])
                 if tcp is not None:
-                    tcp.lifetime.until = frame
+                    tcp.lifetime.until = since[0]
                     events += self._finish(key)
                     tcp = None
-                self._remember(key, _Undecided(0, direction, TCP_SEQUENCE.wrap(seq + 1), frame))
+                self._remember(key, _Undecided(0, direction, TCP_SEQUENCE.wrap(seq + 1), since))
         if tcp is None:
             tcp, members = self._judge(key, segments, members, likely)
         if tcp is not None and len(members):
@@ -218,7 +218,7 @@ class IwarpObserver:
         tcp = TcpConnection(key, (first, second), (key[0] & 0xFFFF, key[1] & 0xFFFF), self.ports)
         tcp.listener = self.listener
         if key in self.undecided:
-            tcp.lifetime.since = self.undecided[key].since
+            tcp.lifetime.first = self.undecided[key].since
         self.open[key] = tcp
         self._opened[key] = self._place
         return tcp

@@ -26,12 +26,10 @@ from .setup import agree, infer_active, record_startup
 class Lifetime:
     """Where in the capture a TCP connection was seen."""
 
-    since: int = 0
-    """The first frame of the TCP connection."""
     until: int | None = None
     """The first frame of the next one between the same ports."""
     first: tuple[int, int] | None = None
-    """Frame and time of the first segment that was taken."""
+    """Frame and time of the SYN, or of the first segment that was taken."""
     last: tuple[int, int] = (0, 0)
     segments: int = 0
     data_segments: int = 0
@@ -41,13 +39,17 @@ class Lifetime:
     closed: bool = False
     """A FIN or a reset was seen."""
 
+    @property
+    def since(self) -> int:
+        """Its first frame; 0 where there is none so far."""
+        return 0 if self.first is None else self.first[0]
+
     def extend(self, rows: Rows) -> None:
         """Take SEGMENT rows."""
         frames, times = rows["frame"], rows["time"]
         self.segments += len(rows)
         self.data_segments += int(np.count_nonzero(rows["length"]))
         self.first = self.first or (int(frames[0]), int(times[0]))
-        self.since = self.since or self.first[0]
         self.last = int(frames[-1]), int(times[-1])
 
 

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from playbook import call, faults, nfs3, nfs4, reply, shapes, tcp_faults
+from playbook import tcp as t
 from playbook.capture import frame_batches
 from playbook.iwarp import IwarpCapture, IwarpConnection, IwarpWire
 from playbook.iwarp_strategies import FATAL, REPAIRED, SPOILED, IwarpConversation, iwarp_conversations, iwarp_faulty
@@ -102,21 +103,23 @@ def test_the_same_client_port_again() -> None:
 
 
 def test_connections_have_numbers_in_the_order_of_their_first_frames() -> None:
-    """Also where two of one batch have the same ports, and others come between."""
+    """Also where two of one batch have the same ports, and others come between; each begins with its SYN."""
     wire = IwarpWire(mss=1448, seed=5)
     for port in (700, 701, 700, 702):
         connection = wire.connect(client_port=port)
         story(connection)
         connection.disconnect()
-    frames = IwarpCapture(wire, wire.sent()).frames
+    segments = wire.sent()
+    frames = IwarpCapture(wire, segments).frames
+    begins = [number for number, one in enumerate(segments, 1) if one.flags == t.SYN]
     for cuts in ((), range(0, len(frames), 40), range(len(frames))):
         analyzer = Analyzer()
         for batch in frame_batches(frames, cuts):
             analyzer.feed(batch)
         analyzer.finish()
-        assert [str(one.endpoints[0]) for one in analyzer.connections] == [
-            f"10.0.0.2:{port}" for port in (700, 701, 700, 702)
-        ]
+        assert [one.first_frame for one in analyzer.connections] == begins
+        clients = [str(one.endpoints[0]) for one in analyzer.connections]
+        assert clients == [f"10.0.0.2:{port}" for port in (700, 701, 700, 702)]
 
 
 def test_a_length_changed_on_the_way_is_no_length() -> None:
