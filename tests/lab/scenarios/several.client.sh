@@ -12,10 +12,7 @@ folders+=(v6)
 workers=()
 for folder in "${folders[@]}"; do
   dd if=/dev/urandom of=/tmp/$folder bs=10000 count=60 status=none
-  case $folder in
-    v6) fact md5 ./p$folder "$(md5 </tmp/$folder)" ;; # a server of its own to whoever sees only the wire, its root unknown
-    *) fact md5 /p$folder "$(md5 </tmp/$folder)" ;;
-  esac
+  fact md5 /p$folder "$(md5 </tmp/$folder)"
   (cat /tmp/$folder >/mnt/$folder/p$folder && fact read $folder "$(md5 </mnt/$folder/r1m)") &
   workers+=($!)
 done
