@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, AnyStr
 
 import zstandard
 from click.testing import CliRunner, Result
@@ -41,3 +42,14 @@ def objects(*arguments: str) -> list[dict[str, Any]]:
 
 def unpacked(path: str) -> bytes:
     return zstandard.ZstdDecompressor().stream_reader(Path(path).read_bytes()).read()
+
+
+def rest_of(process: subprocess.Popen[AnyStr]) -> tuple[AnyStr, AnyStr]:
+    """Output and errors of a program that comes to its end, behind what was read of them line by line.
+
+    Not ``communicate``: it would pass over what ``readline`` has read ahead.
+    """
+    assert process.stdout is not None and process.stderr is not None
+    rest = process.stdout.read(), process.stderr.read()
+    process.wait(60)
+    return rest

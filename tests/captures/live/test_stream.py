@@ -16,7 +16,7 @@ import pytest
 
 from playbook import Capture, Wire, nfs3
 from playbook.capture import frame_batch
-from playbook.commands import BOTH_WAYS, LOSS, PROGRAM, objects, run, unpacked
+from playbook.commands import BOTH_WAYS, LOSS, PROGRAM, objects, rest_of, run, unpacked
 from playbook.rpcrdma import call, reply
 from rdmascope.captures import CaptureError
 from rdmascope.captures.formats.writer import PcapngWriter
@@ -66,7 +66,7 @@ def test_rpcs_come_while_the_pipe_is_written(tmp_path: Path) -> None:
         found = [json.loads(watcher.stdout.readline()) for _ in range(3)]
         assert [one["type"] for one in found] == ["rpc"] * 3
         watcher.send_signal(signal.SIGINT)
-        rest, said = watcher.communicate(timeout=DEADLINE)
+        rest, said = rest_of(watcher)
     assert (watcher.returncode, said) == (0, "")
     assert json.loads(rest.splitlines()[-1])["ended_by"] == "SIGINT"
 

@@ -19,6 +19,7 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner
 
+from playbook.commands import rest_of
 from playbook.terminal import Terminal
 from rdmascope.captures import open_capture
 from rdmascope.captures.wireshark import find_tshark
@@ -187,7 +188,7 @@ def test_counters_of_the_host_beside_what_two_devices_saw(wire: Namespace, tmp_p
     while seen < 2 * len(of(path)):  # Both have seen all.
         seen += json.loads(watcher.stdout.readline())["type"] == "rpc"
     watcher.send_signal(signal.SIGINT)
-    out, err = watcher.communicate(timeout=DEADLINE)
+    out, err = rest_of(watcher)
     assert (watcher.returncode, err) == (0, "")
     *_, server = lines(out)
     assert (server["type"], server["file"]) == ("nfsd_counters", f"{wire.near}, {wire.far}")
@@ -236,7 +237,7 @@ def test_a_signal_ends_with_the_report(wire: Namespace, number: signal.Signals) 
     assert watcher.stdout is not None
     first = [watcher.stdout.readline() for _ in range(count)]
     watcher.send_signal(number)
-    rest, err = watcher.communicate(timeout=DEADLINE)
+    rest, err = rest_of(watcher)
     found = lines("".join(first) + rest)
     assert (watcher.returncode, err) == (0, "")
     assert sum(one["type"] == "rpc" for one in found) == count
@@ -300,7 +301,7 @@ def test_an_interface_that_goes_down_is_reported_at_once(wire: Namespace) -> Non
     wire.ip("-n", wire.name, "link", "set", "down0", "up")
     assert watcher.stderr.readline() == "rdmascope: down0: it is up again\n"
     watcher.send_signal(signal.SIGINT)
-    _, err = watcher.communicate(timeout=DEADLINE)
+    _, err = rest_of(watcher)
     assert (watcher.returncode, err) == (0, "")
     wire.ip("-n", wire.name, "link", "del", "down0")
 
