@@ -214,7 +214,7 @@ def findings(outcome: Outcome, *options: str) -> list[Record]:
 OF_KNFSD = ("PD-INVALIDATE-AGREED",)
 """Rules that Linux 6.1's knfsd breaks on every connection: it invalidates without having set R."""
 OF_CLIENTS = ("V1-HANDLE-PREDICTABLE",)
-"""Linux's client counts the handles of each index up; it depends on the order of calls how often in a row."""
+"""Linux's client counts the handles of each index up; how often in a row depends on the order of the calls."""
 
 
 def always(outcome: Outcome) -> Iterator[Check]:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 from typing import Any, AnyStr
 
 import zstandard
@@ -47,9 +48,14 @@ def unpacked(path: str) -> bytes:
 def rest_of(process: subprocess.Popen[AnyStr]) -> tuple[AnyStr, AnyStr]:
     """Output and errors of a program that comes to its end, behind what was read of them line by line.
 
-    Not ``communicate``: it would pass over what ``readline`` has read ahead.
+    Not ``communicate``: it would pass over what ``readline`` has read ahead.  After a minute the program is killed.
     """
     assert process.stdout is not None and process.stderr is not None
-    rest = process.stdout.read(), process.stderr.read()
-    process.wait(60)
+    deadline = Timer(60, process.kill)
+    deadline.start()
+    try:
+        rest = process.stdout.read(), process.stderr.read()
+        process.wait()
+    finally:
+        deadline.cancel()
     return rest
