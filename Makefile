@@ -11,7 +11,7 @@ apt = test "$$(id -u)" = 0 && command -v apt-get >/dev/null && export DEBIAN_FRO
 	{ apt-get -qq install -y --no-install-recommends $(1) || \
 	  { apt-get -qq update && apt-get -qq install -y --no-install-recommends $(1); }; } >/dev/null 2>&1 </dev/null
 
-.PHONY: help demo test bench bench-large lint format types check clean layouts tshark verify fuzz lab lab-smoke
+.PHONY: help demo test bench bench-large lint format types check clean layouts tshark verify fuzz soak lab lab-smoke
 help:
 	@echo 'make demo    the report on a recorded capture (SAMPLE=FILE for another)'
 	@echo 'make test    the tests, and why any is skipped'
@@ -22,6 +22,7 @@ help:
 	@echo 'make layouts after a change to a layer: note its field widths anew'
 	@echo 'make verify  Wireshark as a second opinion on every sample'
 	@echo 'make fuzz    every decoder, conversation and command under a fuzzer (SECONDS=60 each, TARGET="NAME…" for some)'
+	@echo 'make soak    every writing command, ended by signals and on full disks (RUNS_OF_SOAK=200)'
 	@echo 'make lab     real kernels over rxe and siw, in guests (SCENARIO="NAME…" TRANSPORT=rxe for some; root, Debian 12)'
 	@echo 'make lab-smoke  the few scenarios that CI runs'
 	@echo 'make clean   remove everything that was made here'
@@ -61,6 +62,9 @@ fuzz: $(READY)
 	$(BIN)/pip install -q -e '.[fuzz]'
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(addprefix --seconds=,$(SECONDS)) $(TARGET)
 
+soak: $(READY)
+	PYTHONPATH=tests $(BIN)/python -m fuzz.soak $(addprefix --runs=,$(RUNS_OF_SOAK))
+
 lab: $(READY) tshark
 	PYTHONPATH=tests $(BIN)/python -m lab $(addprefix --transport=,$(TRANSPORT)) $(SCENARIO)
 
@@ -79,6 +83,8 @@ tshark:
 
 # What running needs, and what testing needs besides.
 $(RUNS): pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { $(call apt,python3-venv); } || \
+		{ echo 'Python is not installed: apt install python3-venv' >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo 'Python 3.11 or later is needed: make PYTHON=/path/to/python3' >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { $(call apt,python3-venv); } || \

@@ -31,7 +31,8 @@ SOURCES = [str(Path(__file__).parents[1] / name) for name in ("captures", "cli",
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 """An installed program has its modules compiled; the warm-up compiles those of a working tree."""
 FINDINGS_STATUS = 1
-"""What ``audit`` exits with where it has found something."""
+"""What a command of ``JUDGING`` exits with where it has found something."""
+JUDGING = {"audit", "diagnose"}
 
 
 class Run(NamedTuple):
@@ -47,16 +48,16 @@ class Run(NamedTuple):
 def run(command: Command, path: Path, watch: bool = False) -> Run:
     """``watch``: look at the memory again and again, which costs some of the time, and keep the output."""
     program = str(RDMASCOPE) if command[0] == "rdmascope" else shutil.which(command[0]) or command[0]
-    with tempfile.TemporaryFile("w+") as output:
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryDirectory(dir=WORK) as folder:
         to_output = (os.POSIX_SPAWN_DUP2, output.fileno(), 1)
         to_nowhere = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
-        words = (program, *command[1:], str(path))
+        words = (program, *(word.replace("{folder}", folder) for word in command[1:]), str(path))
         begun = time.perf_counter()
         pid = os.posix_spawn(program, words, ENVIRONMENT, file_actions=[to_output, to_nowhere])
         memory = most_memory(pid) if watch else 0
         _, status, usage = os.wait4(pid, 0)
         seconds = time.perf_counter() - begun
-        if os.waitstatus_to_exitcode(status) not in {0, FINDINGS_STATUS if command[1] == "audit" else 0}:
+        if os.waitstatus_to_exitcode(status) not in {0, FINDINGS_STATUS if command[1] in JUDGING else 0}:
             sys.exit(f"failed: {' '.join(words)}")
         output.seek(0)
         kept = output.read() if watch and command in {REPORT, PROGRAMS} else ""
@@ -123,7 +124,8 @@ def agreement(measured: dict[Command, Run]) -> dict[str, int | bool]:
 def verdict(row: Row, measured: dict[Command, Run]) -> dict[str, object]:
     """One row as a record: figures, bars, and whether they are kept."""
     ours, against, larger = measured[row.ours], measured[row.against], measured[row.memory or row.against]
-    speed, memory = against.seconds / ours.seconds, ours.memory / larger.memory
+    speed = against.seconds / ours.seconds if row.elapsed else against.processor / ours.processor
+    memory = ours.memory / larger.memory
     return {
         "row": row.name,
         "input": row.input,
@@ -141,12 +143,13 @@ def verdict(row: Row, measured: dict[Command, Run]) -> dict[str, object]:
         "against_memory_kib": larger.memory,
         "memory": round(memory, 4),
         "memory_bar": round(MEMORY, 4),
-        "memory_kept": row.memory is None or memory < MEMORY,
+        "memory_limit_kib": row.limit and row.limit << 10,
+        "memory_kept": (row.memory is None or memory < MEMORY) and (row.limit is None or ours.memory < row.limit << 10),
     }
 
 
 HEADINGS = ("row", "seconds", "against", "speed", "bar", "CPU s", "against", "MiB", "against", "part", "bar", "")
-WIDTHS = (18, 8, 8, 6, 5, 7, 8, 6, 8, 6, 6, 6)
+WIDTHS = (20, 8, 8, 6, 5, 7, 8, 6, 8, 6, 6, 6)
 
 
 def print_row(record: dict[str, object]) -> None:
@@ -205,7 +208,7 @@ def main() -> None:
     # As it is where pip installed it; in an editable installation the first run would do it, where it may write.
     subprocess.run([sys.executable, "-m", "compileall", "-q", *SOURCES], check=True)
 
-    print(f"median of {options.runs} runs after a warm-up; speed: times as fast; part: of the other's memory")
+    print(f"median of {options.runs} runs after a warm-up; speed: ratio of CPU seconds; part: of the other's memory")
     print_cells(HEADINGS)
     records: list[dict[str, object]] = []
     for name, group in groupby(rows, key=lambda row: row.input):

@@ -19,6 +19,18 @@ from pathlib import Path
 
 import zstandard
 
+from bench.variants import (
+    Change,
+    Timed,
+    masked,
+    mirrored,
+    missing,
+    on_other_ports,
+    over_tcp,
+    reordered,
+    retransmitted,
+)
+
 SAMPLES = Path(__file__).parents[1] / "captures" / "samples"
 WORK = Path(__file__).parent / "work"
 
@@ -62,6 +74,10 @@ class Input:
     """Only so many packets of it, between those that connect and disconnect."""
     beside: Input | None = None
     """Each repetition comes from a client of its own, all at once; and so do those of this one."""
+    change: Change | None = None
+    """What becomes of the frames then."""
+    tcp: bool = False
+    """The sample's TCP is repeated, each time from other ports, and not its RoCE."""
 
     @property
     def path(self) -> Path:
@@ -74,6 +90,19 @@ INPUTS = (
     Input("metadata", "meta-rxe", 21),
     Input("mount", "meta-rxe", 36, connection=0x12, mount=True),
     Input("short", "meta-rxe", 5000, connection=0x12, first=60),
+    *(
+        Input(name, "meta-rxe", 21, change=change)
+        for name, change in (
+            ("missing-0.1", missing(0.001)),
+            ("missing-1", missing(0.01)),
+            ("retransmitted", retransmitted(0.003)),
+            ("mirrored", mirrored),
+            ("reordered", reordered(0.01, 30)),
+            ("iwarp-metadata", over_tcp),
+        )
+    ),
+    Input("iwarp-bulk", "siw-nfs-all", 60, tcp=True),
+    Input("krb5", "krb5-rxe", 120),
     Input("server", "meta-rxe", 250, connection=0x12, first=3000, beside=Input("", "rxe-nfs-all", 30)),
     *(Input(f"curve-{power}", "meta-rxe", -(-(10**power) // 25_863)) for power in (4, 5, 6, 7)),
 )
@@ -113,17 +142,22 @@ def sample(name: str) -> Path:
     return SAMPLES / f"{name}.pcap.zst"
 
 
-def packets(path: Path) -> Iterator[Packet]:
-    """The RoCEv2 packets of a little-endian microsecond pcap."""
+def captured(path: Path) -> Iterator[Timed]:
+    """The frames of a little-endian microsecond pcap."""
     data = zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes())
     at = 24
     while at < len(data):
-        seconds, micros, captured, _ = struct.unpack_from("<4I", data, at)
-        frame = data[at + 16 : at + 16 + captured]
-        at += 16 + captured
+        seconds, micros, length, _ = struct.unpack_from("<4I", data, at)
+        yield seconds * 1_000_000 + micros, data[at + 16 : at + 16 + length]
+        at += 16 + length
+
+
+def packets(path: Path) -> Iterator[Packet]:
+    """The RoCEv2 packets among them."""
+    for time, frame in captured(path):
         if frame[12:14] == b"\x08\x00" and frame[23] == 17 and frame[36:38] == (4791).to_bytes(2, "big"):
             bth = frame[HEADERS : HEADERS + BTH]
-            yield Packet(seconds * 1_000_000 + micros, frame[:HEADERS], bth, frame[HEADERS + BTH : -4])
+            yield Packet(time, frame[:HEADERS], bth, frame[HEADERS + BTH : -4])
 
 
 def cut(whole: Iterable[Packet], mtu: int) -> Iterator[Packet]:
@@ -293,19 +327,16 @@ def _xids(packet: Packet, xids: set[bytes]) -> list[int]:
     return [at for at in range(0, min(len(packet.rest), 160), 4) if packet.rest[at : at + 4] in xids]
 
 
-def masked(lower: bytes) -> bytes:
-    """What the ICRC covers in front of BTH: the fields that change on the way are ones (IBA A17.3.3)."""
-    bare = bytearray(lower[14:])
-    for at in 1, 8, 10, 11, 26, 27:
-        bare[at] = 0xFF
-    return b"\xff" * 8 + bytes(bare)
-
-
 def written(packet: Packet, covered: bytes, number: int, time: int) -> bytes:
     """A packet of repetition ``number`` at ``time`` (microseconds), as a pcap has it; ``covered``: see ``masked``."""
     bth, rest = repeated(packet, number)
     crc = zlib.crc32(rest, zlib.crc32(covered + bth[:4] + b"\xff" + bth[5:]))
     frame = packet.lower + bth + rest + crc.to_bytes(4, "little")
+    return recorded(time, frame)
+
+
+def recorded(time: int, frame: bytes) -> bytes:
+    """A frame as a pcap has it."""
     seconds, micros = divmod(time, 1_000_000)
     return struct.pack("<4I", seconds, micros, len(frame), len(frame)) + frame
 
@@ -358,18 +389,32 @@ def arranged(one: Input) -> Iterator[tuple[int, int, Packet]]:
             yield packet.time + number * span, number, packet
 
 
+def records(one: Input) -> Iterator[tuple[int, bytes]]:
+    """Microseconds, and a frame as a pcap has it."""
+    covered: dict[bytes, bytes] = {}
+    for time, number, packet in arranged(one):
+        lower = packet.lower
+        if lower not in covered:
+            covered[lower] = masked(lower)
+        yield time, written(packet, covered[lower], number, time)
+
+
+def changed(one: Input) -> Iterator[bytes]:
+    """All of the input, frame by frame, as a pcap has them."""
+    if one.tcp:
+        return (recorded(*frame) for frame in on_other_ports(captured(sample(one.sample)), one.times))
+    if one.change is None:
+        return (record for _, record in records(one))
+    return (recorded(*frame) for frame in one.change((time, record[16:]) for time, record in records(one)))
+
+
 def make(one: Input) -> None:
     """Write the input, under its name only when it is whole."""
-    covered: dict[bytes, bytes] = {}
     WORK.mkdir(exist_ok=True)
     unfinished = one.path.with_suffix(".part")
     with unfinished.open("wb") as file:
         file.write(PCAP_HEADER)
-        for time, number, packet in arranged(one):
-            lower = packet.lower
-            if lower not in covered:
-                covered[lower] = masked(lower)
-            file.write(written(packet, covered[lower], number, time))
+        file.writelines(changed(one))
     unfinished.rename(one.path)
 
 

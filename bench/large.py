@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from bench.__main__ import WORK, run
-from bench.build import PCAP_HEADER, Packet, masked, only, packets, sample, written
+from bench.build import PCAP_HEADER, Packet, only, packets, sample, written
 from bench.rows import Command
+from bench.variants import masked
 
 BAR = 1_000_000_000
 """Bytes of memory, of all processes."""

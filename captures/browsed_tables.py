@@ -414,6 +414,10 @@ def checked(text: str, first_time: int, live: bool = False) -> str:
 _WORD = re.compile(r"[\w./:*'-]*$")
 
 
+OFTEN = ("procedure", "operations", "path", "client", "status", "latency_ms", "waiting_ns", "user")
+"""Names that conditions mostly begin with: they are proposed first."""
+
+
 def completions(tables: BrowsedTables, text: str, limit: int = 8) -> list[str]:
     """What the last word of a condition may become: the whole texts.
 
@@ -439,7 +443,7 @@ def completions(tables: BrowsedTables, text: str, limit: int = 8) -> list[str]:
     if not word or text.count("'") % 2:
         return []
     before = text[: len(text) - len(word)]
-    names = [name for name in (*columns, "latency_ms") if name.startswith(word.lower())]
+    names = [name for name in dict.fromkeys((*OFTEN, *columns)) if name.startswith(word.lower())]
     return [before + name for name in names[:limit]] + [
         f"{before}{made}" for made in _meant(tables, word, limit - len(names))
     ]

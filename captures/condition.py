@@ -60,7 +60,7 @@ class Sugar:
             any_of(f"server = {text(address)}" for address in self.servers),
             any_of(f"path GLOB {text(path)} OR path LIKE {text(path.rstrip('/') + '/%')}" for path in self.paths),
             any_of(f'"user" = {text(user)}' for user in self.users),
-            "" if self.slower_than is None else f"latency_ns > {self.slower_than}",
+            "" if self.slower_than is None else f"waiting_ns > {self.slower_than}",
             "state <> 'complete'" if self.errors else "",
             "" if self.since is None else f"time_ns >= {self.since.absolute(first_time)}",
             "" if self.until is None else f"time_ns < {self.until.absolute(first_time)}",
@@ -168,6 +168,10 @@ class Condition:
         self._names: RpcNames | None = None
         self.passed = self.tried = 0
         """RPCs."""
+        self._compared = [(match[1] or match[2], match[3]) for one in self.given for match in _COMPARED.finditer(one)]
+        """Columns, and the texts in quotes that they are compared with."""
+        self._values: dict[str, set[str]] = {name: set() for name, _ in (*self._compared, *self._named_texts())}
+        """Values of these columns that are there, at most ``MAX_VALUES``."""
 
     @property
     def needs_contents(self) -> bool:
@@ -201,7 +205,11 @@ class Condition:
                 raise CaptureError(f"{session.path}: holds tables, which 'rdmascope sql' can ask about files")
         self._names = table.names
         self._builder.add(self._batches.batch(table))
-        passes = self._database.judged("rpcs", self._builder.take(), self._text)
+        columns = self._builder.take()
+        for name, values in self._values.items():
+            if name in columns and columns[name].dtype == object and len(values) < MAX_VALUES:
+                values.update(columns[name].compressed().tolist())
+        passes = self._database.judged("rpcs", columns, self._text)
         self.tried += len(passes)
         self.passed += int(np.count_nonzero(passes))
         return passes
@@ -250,7 +258,32 @@ class Condition:
                 if address not in known and known and not extent.evicted:
                     more = f" and {len(known) - MAX_LISTED:,} more" if len(known) > MAX_LISTED else ""
                     return f"no {what} {address!r}; there is {', '.join(known[:MAX_LISTED])}{more}"
-        return unknown_connections(sugar.connections, extent) or empty_span(sugar.since, sugar.until, extent)
+        return (
+            unknown_connections(sugar.connections, extent)
+            or empty_span(sugar.since, sugar.until, extent)
+            or ("" if self.passed else self._unknown_text())
+        )
+
+    def _named_texts(self) -> Iterator[tuple[str, str]]:
+        """Columns of text, and what options compare them with."""
+        yield from (("user", user) for user in self.sugar.users)
+        yield from (("path", path) for path in self.sugar.paths)
+
+    def _unknown_text(self) -> str:
+        """Which text no RPC has; '' where each is there."""
+        for name, value in (*self._compared, *self._named_texts()):
+            known = self._values[name]
+            texts = [one for one in known if one == value or (name == "path" and _below(one, value))]
+            called = value.upper() in self._called()
+            if texts or not self.tried or len(known) >= MAX_VALUES:
+                continue
+            if name == "procedure" and value in KNOWN_NAMES and not called:
+                continue  # It might have been called.
+            there = sorted(known)
+            more = f" and {len(there) - MAX_LISTED:,} more" if len(there) > MAX_LISTED else ""
+            words = f"no RPC has the {name} {value!r}; there is {', '.join(there[:MAX_LISTED]) or 'none'}{more}"
+            return words + (f"; --procedure {value} finds COMPOUNDs with this operation" if called else "")
+        return ""
 
     def _called(self) -> Iterator[str]:
         """Names of what was called."""
@@ -258,8 +291,18 @@ class Condition:
             yield from (one.name.upper(), *one.operations)
 
 
+def _below(path: str, wanted: str) -> bool:
+    """As ``--path`` has it."""
+    return fnmatchcase(path, wanted) or path.startswith(wanted.rstrip("/") + "/")
+
+
 MAX_LISTED = 5
-"""Addresses that are there, where another one was asked for."""
+"""Addresses, or other values that are there, where another one was asked for."""
+MAX_VALUES = 10_000
+_COMPARED = re.compile(
+    r"(?:\b(procedure|operations|user|path|client|server|program)|\"(procedure|user)\")\s*=\s*'((?:[^']|'')*)'"
+)
+"""Columns that may lack a value for good, compared with a text."""
 _UNKNOWN = re.compile(r'Referenced column "([^"]+)" not found|Table "[^"]+" does not have a column named "([^"]+)"')
 
 

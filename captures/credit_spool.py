@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import tempfile
 from collections.abc import Callable, Iterator
 from types import MappingProxyType
 
@@ -12,6 +11,7 @@ from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 from .division.shipping import unchanging
+from .output import spool
 from .saved import holds_tables
 from .session import Session
 from .watching import WatchedCredits
@@ -33,7 +33,7 @@ def each_credit_direction(
     session.watch(credits)
     places: dict[int, int] = {}
     """Where in the file what is over is, by connection."""
-    with tempfile.TemporaryFile(prefix="rdmascope-") as file:
+    with spool() as file:
 
         def evict(gone: list[Conversation]) -> None:
             for one in gone:

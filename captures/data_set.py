@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import duckdb
-
 from rdmascope.dissect.records.tables import TABLES
 
 from .data_set_folder import MANIFEST
 from .database import SQL_TYPES
+from .embedded import duckdb
 from .errors import CaptureError
+from .output import PRIVATE, write_output
 from .sql_names import quoted
 
 Row = tuple[str | int | None, ...]
@@ -92,9 +92,7 @@ def write_entry(data_set: str, entry: ManifestEntry) -> None:
     """At once: a reader finds all of it, or nothing."""
     path = entry_path(data_set, entry.capture)
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(f".{os.getpid()}.tmp")
-    unfinished.write_text(json.dumps(asdict(entry), indent=1))
-    unfinished.replace(path)
+    write_output(path, json.dumps(asdict(entry), indent=1), (), PRIVATE)
 
 
 def entries(data_set: str) -> list[ManifestEntry]:
@@ -151,8 +149,11 @@ def _numbered(table: str, column: str) -> str | None:
     return "frames" if column == "frame" or column.endswith("_frame") else _OF_NAMES.get(column)
 
 
-def make_views(connection: duckdb.DuckDBPyConnection, data_set: str) -> None:
-    """The tables of a data set as views, with host and capture of each row; and what it was made from."""
+def make_views(connection: duckdb.DuckDBPyConnection, data_set: str) -> list[str]:
+    """The tables of a data set as views, with host and capture of each row; and what it was made from.
+
+    Gives the files that they read.
+    """
     listed = entries(data_set)
     numbering = Numbering(listed)
     if not numbering.entries:
@@ -179,9 +180,15 @@ def make_views(connection: duckdb.DuckDBPyConnection, data_set: str) -> None:
     _insert(connection, "captures", captures)
     _insert(connection, "numbering", numbers)
     _insert(connection, "sources", sources, "unnest(?), unnest(?), make_timestamp(CAST(unnest(?) AS BIGINT))")
+    known = {f"capture={one.capture}" for one in numbering.entries}
+    read: list[str] = []
     for name in TABLES:
-        if any(partition(data_set, name, one.host, one.capture).is_dir() for one in numbering.entries):
-            connection.execute(f"CREATE VIEW {name} AS {_view(data_set, name)}")
+        # An analysis that has not ended leaves files without an entry.
+        paths = Path(os.path.abspath(data_set), name).glob(f"*/*/{name}.parquet")
+        files = sorted(str(path) for path in paths if path.parent.name in known)
+        if files:
+            connection.execute(f"CREATE VIEW {name} AS {_view(files, name)}")
+            read += files
     damage = "; ".join(f"{one.host} {one.capture}: {one.damage}" for one in numbering.entries if one.damage)
     connection.execute(
         "CREATE TABLE metadata (program_version VARCHAR, schema_version INTEGER, damage VARCHAR, frames BIGINT,"
@@ -194,6 +201,7 @@ def make_views(connection: duckdb.DuckDBPyConnection, data_set: str) -> None:
         [newest.program_version, newest.schema_version, damage or None,
          sum(one.frames for one in numbering.entries), min(times[0]), max(times[1])],
     )  # fmt: skip
+    return read
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Row], values: str = "") -> None:
@@ -254,11 +262,12 @@ def _columns(name: str, of: dict[str, str], there: Collection[str] | None = None
     return columns
 
 
-def _view(data_set: str, name: str) -> str:
-    files = quoted(os.path.join(os.path.abspath(data_set), name, "*", "*", "*.parquet"))
+def _view(files: Sequence[str], name: str) -> str:
+    listed = ", ".join(map(quoted, files))
     partitions = "hive_partitioning = true, hive_types_autocast = false, union_by_name = true"
     query = (
-        f"SELECT {', '.join(_columns(name, _JOINED))}, t.host, t.capture FROM read_parquet({files}, {partitions}) AS t"
+        f"SELECT {', '.join(_columns(name, _JOINED))}, t.host, t.capture"
+        f" FROM read_parquet([{listed}], {partitions}) AS t"
         " JOIN numbering AS n ON t.capture = n.capture"
     )
     if name == "places":

@@ -108,6 +108,7 @@ def _summed(captures: list[CaptureSums]) -> CaptureSums:
     return CaptureSums(
         sum(one.frames for one in captures),
         sum(one.truncated_frames for one in captures),
+        sum(one.dropped_frames for one in captures),
         sum(one.packets for one in captures),
         min(first, default=None),
         min(earliest, default=None),

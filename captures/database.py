@@ -5,27 +5,26 @@ DuckDB is loaded here and nowhere else.
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
-from secrets import token_hex
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
 from rdmascope.dissect.records.table import Columns, Wanted
 from rdmascope.dissect.records.tables import TABLES
 
+from .embedded import duckdb
 from .errors import CaptureError
+from .extras import need
+from .left_behind import FolderOfProcess
 from .query_columns import named_columns
 from .read_ahead import processors
 from .sql_names import encodable, named, quoted
@@ -51,6 +50,8 @@ FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".arrow": "arr
 """Suffix of a file that a result is written to -> its format."""
 FETCHED = 1000
 """Rows of a result that are held at a time."""
+COPIED = "copied"
+"""File in the temporary folder that DuckDB writes before it is copied to where it belongs."""
 
 Fill = Callable[[Wanted], Iterator[tuple[str, Columns]]]
 """Gives the rows of tables, in batches."""
@@ -91,20 +92,19 @@ class Database:
         memory: int = MEMORY,
         parent: str | None = None,
         described: bool = True,
-        make_views: Callable[[duckdb.DuckDBPyConnection, str], None] | None = None,
+        make_views: Callable[[duckdb.DuckDBPyConnection, str], list[str]] | None = None,
     ) -> None:
         """``parent``: the folder that the temporary one is made in.  ``described``: queries may ask what tables and
         columns mean, which takes a statement for each.  ``make_views``: of the files in the folder
-        ``saved``; by default each is a table."""
+        ``saved``, by default a table of each; gives the paths that the views read."""
+        self._files = files
         self._fill = fill
         self.also: Callable[[Wanted], Wanted] = lambda wanted: wanted
         """What is read beside that which a query names."""
         self._filled: dict[str, set[str]] = {}
         """Names of tables, and the columns of each that are there."""
-        self.folder = Path(parent or tempfile.gettempdir(), f"rdmascope-{token_hex(8)}")
-        self._remove = partial(shutil.rmtree, self.folder, ignore_errors=True)
-        atexit.register(self._remove)  # First: a signal may end the program anywhere.
-        self.folder.mkdir(0o700)
+        self._owned = FolderOfProcess(parent)
+        self.folder = Path(self._owned.path)
         in_file = saved is not None and not os.path.isdir(saved)
         try:
             self.connection = duckdb.connect(
@@ -116,23 +116,22 @@ class Database:
                     "python_enable_replacements": "false",
                 },
             )
-            allowed = [f"{self.folder}{os.sep}"]
+            allowed = [str(self.folder / COPIED)]
             if saved is None:
                 self._make_tables(described)
             elif in_file:  # Attached, for a process may open it several times.
                 self.connection.execute(f"ATTACH {quoted(os.path.abspath(saved))} AS saved (READ_ONLY)")
                 self.connection.execute("USE saved")
             else:
-                allowed.append(os.path.join(os.path.abspath(saved), ""))
-                (make_views or _make_views)(self.connection, saved)
+                allowed += (make_views or _make_views)(self.connection, saved)
             if not files:
-                self.connection.execute(f"SET allowed_directories = [{', '.join(map(quoted, allowed))}]")
+                self.connection.execute(f"SET allowed_paths = [{', '.join(map(quoted, allowed))}]")
                 self.connection.execute("SET enable_external_access = false")
         except duckdb.Error as error:
-            self._remove()
+            self._owned.remove()
             raise CaptureError(f"{saved}: {_first_line(error)}") from None
         except BaseException:
-            self._remove()
+            self._owned.remove()
             raise
 
     def __enter__(self) -> Database:
@@ -146,8 +145,7 @@ class Database:
     def close(self) -> None:
         """Remove everything."""
         self.connection.close()
-        self._remove()
-        atexit.unregister(self._remove)
+        self._owned.remove()
 
     def _make_tables(self, described: bool) -> None:
         self.connection.execute("PRAGMA disable_checkpoint_on_shutdown; BEGIN TRANSACTION")
@@ -184,9 +182,10 @@ class Database:
                 if TABLES[name].order:
                     self._sort(name)
         except BaseException:  # Half a table would answer wrongly.
-            self.connection.abort()
-            for name in lacking:
-                self._empty(name)
+            with suppress(duckdb.Error):  # Where the disk is full, nothing more can be done with it.
+                self.connection.abort()
+                for name in lacking:
+                    self._empty(name)
             raise
         self._filled.update(lacking)
 
@@ -211,6 +210,9 @@ class Database:
         The first statement is tried on empty tables before anything is read.  Raises QueryError.
         """
         statements = statements_of(query)
+        if not self._files:
+            for statement in statements:
+                _refuse_files(statement.text)
         if statements[0].selects:
             self._run(statements[0].text)
             self.connection.abort()
@@ -290,7 +292,7 @@ class Database:
     def copy(self, what: str, file: BinaryIO, options: str) -> int:
         """Write a table or a query in brackets, as COPY does with these options; gives the number of rows."""
         self.connection.abort()
-        path = self.folder / "copied"
+        path = self.folder / COPIED
         statement = f"COPY {what} TO {quoted(str(path))} ({options})"
         try:
             try:
@@ -323,6 +325,34 @@ class Database:
             self.connection.execute(text)
         except duckdb.Error as error:
             raise QueryError(_in_words(error, text, lines_before)) from None
+
+
+ON_TABLES = frozenset(
+    """
+    select from with values table pivot pivot_wider unpivot pivot_longer ( describe desc show summarize
+    create drop insert update delete merge truncate alter comment set reset use pragma analyze vacuum
+    begin start commit end rollback abort
+    """.split()  # noqa: SIM905
+)
+"""First words of statements that touch tables only; others (COPY, ATTACH, EXPORT, LOAD, CALL …) may touch files.
+DuckDB itself refuses the files that functions and settings name."""
+
+
+def _refuse_files(statement: str) -> None:
+    """Raise QueryError for a statement that may write or read files, also where it is explained."""
+    encoded = statement.encode()
+    tokens = [*duckdb.tokenize(statement), (len(encoded), duckdb.token_type.comment)]
+    words = [
+        encoded[at:end].strip().decode().lower()
+        for (at, kind), (end, _) in pairwise(tokens)
+        if kind != duckdb.token_type.comment
+    ]
+    while words[:1] == ["explain"] or words[:1] == ["analyze"]:
+        words = words[1:]
+        if words[:1] == ["("] and ")" in words:  # Options of EXPLAIN; a query in brackets is allowed, too.
+            words = words[words.index(")") + 1 :] or words
+    if words and words[0] not in ON_TABLES:
+        raise QueryError(f"the query: {words[0].upper()} may write or read files: --allow-files permits that")
 
 
 _ABOUT = re.compile(r"\s*(?:show|desc|describe|summarize|call|pragma)\b", re.IGNORECASE)
@@ -397,7 +427,9 @@ def write_arrow(
 
     Raises CaptureError where pyarrow is not installed.
     """
-    pyarrow = need_pyarrow()
+    need("pyarrow")
+    import pyarrow
+
     reader = connection.sql(query).to_arrow_reader(ROW_GROUP)
     schema = pyarrow.schema(
         [field.with_metadata({"description": meanings[field.name]}) for field in reader.schema]
@@ -412,19 +444,12 @@ def write_arrow(
     return rows
 
 
-def need_pyarrow() -> Any:
-    """The module.  Raises CaptureError where it is not installed."""
-    try:
-        import pyarrow
-    except ImportError:
-        raise CaptureError("Arrow files take pyarrow, which is not installed: pip install 'rdmascope[arrow]'") from None
-    return pyarrow
-
-
-def _make_views(connection: duckdb.DuckDBPyConnection, folder: str) -> None:
-    """Of the Parquet files in a folder."""
-    for path in sorted(Path(folder).glob("*.parquet")):
-        connection.execute(f"CREATE VIEW {named(path.stem)} AS FROM read_parquet({quoted(os.path.abspath(path))})")
+def _make_views(connection: duckdb.DuckDBPyConnection, folder: str) -> list[str]:
+    """Of the Parquet files in a folder, and their paths."""
+    paths = [os.path.abspath(path) for path in sorted(Path(folder).glob("*.parquet"))]
+    for path in paths:
+        connection.execute(f"CREATE VIEW {named(Path(path).stem)} AS FROM read_parquet({quoted(path)})")
+    return paths
 
 
 def _first_line(error: duckdb.Error) -> str:

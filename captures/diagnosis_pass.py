@@ -14,6 +14,7 @@ from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 from .condition import Condition
+from .lookup import with_path
 from .saved import holds_tables
 from .session import Session
 from .watching import WatchedAudit, WatchedState, Watching
@@ -97,4 +98,5 @@ class FactsPass:
         sessions = None if history is None else history.sessions
         damage = "" if session.damage is None else str(session.damage)
         clients = history.clients if history is not None else ()
-        return self.gathered.facts(session.analyzer, damage, self.files, self.auditor, sessions, clients)
+        facts = self.gathered.facts(session.analyzer, damage, self.files, self.auditor, sessions, clients)
+        return with_path(session, facts)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import tempfile
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import BinaryIO
 import numpy as np
 
 from .formats.writer import PcapngWriter
+from .output import spool
 
 LINKTYPE_RAW = 101
 
@@ -66,8 +66,8 @@ class TcpExport:
     def __init__(self, directory: Path | None = None) -> None:
         self.incomplete = 0
         """Messages of which bytes are missing."""
-        self._spool = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115, closed by close()
-        self._comments = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115, closed by close()
+        self._spool = spool(directory)
+        self._comments = spool(directory)
         self._comment_ends = array("q")
         self._rpcs = array("q")
         self._end = 0

@@ -1,7 +1,7 @@
 """File contents that crossed the wire, written into a directory: each file by offset, holes left as holes.
 
 Nothing is ever written outside the directory: names are made safe, symbolic links are not followed, and files are
-only created, never opened for writing where they exist.
+only created, never opened for writing where they exist; they appear together at the end.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import errno
 import hashlib
 import os
 import re
-import tempfile
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +26,7 @@ from rdmascope.dissect.measure.file_contents import (
 )
 from rdmascope.dissect.measure.files import ALTERED, READ, TRUNCATED, WRITE, ZEROS, FileTransfer, MissingRange
 
-from .output import create_within, input_files
+from .output import OutputFile, OutputFolder, input_files, not_written, spool
 
 KINDS = (READ, WRITE, ZEROS, TRUNCATED, ALTERED)
 
@@ -43,7 +42,7 @@ class Spool:
     """Transfers until all are known: their bytes in a temporary file, the rest in columns."""
 
     def __init__(self, directory: Path) -> None:
-        self._data = tempfile.TemporaryFile(dir=directory, buffering=1 << 20)  # noqa: SIM115, closed by close()
+        self._data = spool(directory)
         self._end = 0
         self._kinds = array("b")
         self._files = array("q")
@@ -127,7 +126,7 @@ class Written(NamedTuple):
     """Why something of it was not written or not computed."""
 
 
-class Target:
+class Target(OutputFolder):
     """The directory; made where there is none."""
 
     def __init__(self, path: Path, captures: Sequence[str], force: bool = False) -> None:
@@ -135,32 +134,18 @@ class Target:
         ``force``, not empty."""
         if any(os.path.isdir(one) and os.path.exists(path) and os.path.samefile(one, path) for one in captures):
             raise FileExistsError(errno.EEXIST, "its captures are read; extract into another directory", str(path))
-        self.path = path
-        self.made = False
+        if path.is_symlink():
+            raise NotADirectoryError(errno.ENOTDIR, "is there and is no directory", str(path))
+        super().__init__(path)
         self._captures = [os.stat(file) for file in input_files(captures) if os.path.isfile(file)]
         self._zeros = MAX_ZEROS
-        try:
-            path.mkdir()
-            self.made = True
-        except FileExistsError:
-            if path.is_symlink() or not path.is_dir():
-                raise NotADirectoryError(errno.ENOTDIR, "is there and is no directory", str(path)) from None
-        self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        if not force and os.listdir(self._fd):
-            os.close(self._fd)
+        if not force and self.others():
+            self.__exit__(FileExistsError, None, None)
             raise FileExistsError(errno.EEXIST, "is not empty; --force writes into it all the same", str(path))
 
-    def __enter__(self) -> Target:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
-        if self.made and not os.listdir(self.path):
-            self.path.rmdir()
-
-    def create(self, name: str) -> int:
-        """A new file, open for writing; one that was there is replaced, never written into."""
-        return create_within(self._fd, name, self.path, self._captures)
+    def create(self, name: str, inputs: Iterable[os.stat_result] = (), shown: str = "") -> OutputFile:
+        """A new file, open for writing; it takes the place of one that was there, unless that is read."""
+        return super().create(name, (*self._captures, *inputs), shown)
 
     def write(self, name: str, contents: Contents, length: int) -> Written:
         """The regions at their offsets, and nothing between them."""
@@ -173,8 +158,8 @@ class Target:
         else:
             self._zeros -= holes
         reached = 0
-        fd = self.create(name)
-        try:
+        with self.create(name) as file:
+            fd = file.fileno()
             for region in contents.regions:
                 if region.at < 0:
                     continue
@@ -182,7 +167,7 @@ class Target:
                     _copy(fd, contents, region)
                 except OSError as error:
                     if error.errno != errno.EFBIG:
-                        raise
+                        raise not_written(str(self.path / name), error, length) from None
                     problem = "not all of it was written: an offset is beyond what the file system takes"
                 if not problem:
                     _zeros(sums, region.start - reached)
@@ -192,8 +177,6 @@ class Target:
                     reached = region.end
             problem = _extend(fd, length) or problem
             length = os.fstat(fd).st_size
-        finally:
-            os.close(fd)
         if problem:
             return Written(name, length, None, None, problem)
         _zeros(sums, length - reached)

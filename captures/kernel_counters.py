@@ -58,6 +58,8 @@ class KernelCounters:
         self.server: ServerCounters | None = None
         self.mounts_between = self.server_between = False
         """They are the difference of two readings."""
+        self.truncated = False
+        """Some frames were captured in part."""
         self._lossy = False
         self._midway: set[tuple[int, int]] = set()
 
@@ -75,7 +77,7 @@ class KernelCounters:
                 self._midway.add((point, connection.number))
 
     def mount_comparisons(self) -> list[MountComparison]:
-        complete = Completeness(frozenset(self._midway), self._lossy)
+        complete = Completeness(frozenset(self._midway), self._lossy, self.truncated)
         return compare_mounts(self.mounts, self.wire, complete)
 
     def server_comparison(self) -> ServerComparison | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rdmascope.dissect.arrays import Rows
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.layers import opcodes
 from rdmascope.dissect.layers.rpcrdma_codes import procedure_name
@@ -62,6 +63,22 @@ def frames_of(rpc: Rpc) -> set[int]:
         for _, _, rows in operation.payload.runs:
             frames.update(rows["frame"].tolist())
     return frames
+
+
+def carries_again(rpc: Rpc, row: Rows, destination: str) -> bool:
+    """Whether a packet retransmits one of the RPC's, or is a NAK for one; ``row``: of PACKET, alone."""
+    (opcode,), (qpn,), (psn,), (syndrome,) = (row[name].tolist() for name in ("opcode", "dest_qp", "psn", "syndrome"))
+    if opcodes.IS_ACKNOWLEDGE[opcode] and opcodes.syndrome_kind(syndrome) not in (opcodes.NAK, opcodes.RNR_NAK):
+        return False
+    ends = rpc.connection.endpoints
+    receivers = [end for end in (0, 1) if (ends[end].address, ends[end].qpn) == (destination, qpn)]
+    operations = [message.operation for message in (rpc.call, rpc.reply) if message]
+    operations += [one for chunk in rpc.chunks for use in chunk.segments for one in use.operations]
+    return any(
+        (one.initiator if opcodes.IS_RESPONSE[opcode] else 1 - one.initiator) in receivers
+        and (psn - one.psn) % PSN.modulus < max(1, one.packets)
+        for one in operations
+    )
 
 
 def steps_of(rpc: Rpc, session: Session) -> list[Step]:

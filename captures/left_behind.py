@@ -1,7 +1,9 @@
-"""Temporary folders that are removed even where all processes that use them were killed: by the next of them."""
+"""Temporary folders and files, of which nothing is left even where all processes that use them were killed."""
 
 from __future__ import annotations
 
+import atexit
+import fcntl
 import os
 import shutil
 import tempfile
@@ -13,12 +15,12 @@ _ALIVE = "alive"
 """A file in the folder that is locked as long as a process lives which has it open; that goes with every fork."""
 
 
-def folder_of_process() -> tuple[str, int]:
-    """A new folder, and the descriptor of its lock, which is to stay open.  Those that the dead left are removed."""
-    import fcntl  # Only where processes fork.
-
-    _remove_left()
-    folder = tempfile.mkdtemp(prefix=PREFIX)
+def folder_of_process(parent: str | None = None, prefix: str = PREFIX) -> tuple[str, int]:
+    """A new folder in ``parent``, by default that of temporary files, and the descriptor of its lock, which is to stay
+    open.  Those that the dead left there are removed.  Raises OSError."""
+    parent = parent or tempfile.gettempdir()
+    remove_left(parent, prefix)
+    folder = tempfile.mkdtemp(prefix=prefix, dir=parent)
     lock = os.open(f"{folder}/{_ALIVE}.new", os.O_RDWR | os.O_CREAT, 0o600)
     with suppress(OSError):  # A file system without locks: then nothing is known of those who use it.
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -26,10 +28,32 @@ def folder_of_process() -> tuple[str, int]:
     return folder, lock
 
 
-def _remove_left() -> None:
-    import fcntl
+class FolderOfProcess:
+    """The same until ``remove``, or the end of the process that made it.  A context manager, which gives the path."""
 
-    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{_ALIVE}"):
+    def __init__(self, parent: str | None = None, prefix: str = PREFIX) -> None:
+        self._owner = os.getpid()
+        self.path, self._lock = folder_of_process(parent, prefix)
+        atexit.register(self.remove)
+
+    def remove(self) -> None:
+        """Once, and not in a fork."""
+        if self._lock >= 0 and os.getpid() == self._owner:
+            shutil.rmtree(self.path, ignore_errors=True)
+            os.close(self._lock)
+            self._lock = -1
+            atexit.unregister(self.remove)
+
+    def __enter__(self) -> Path:
+        return Path(self.path)
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+def remove_left(parent: str, prefix: str = PREFIX) -> None:
+    """Remove the folders in ``parent`` whose processes are gone."""
+    for path in Path(parent).glob(f"{prefix}*/{_ALIVE}"):
         with suppress(OSError):  # Of another user; or its process lives; or another removes it.
             lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
             try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.finding import Finding
-from rdmascope.dissect.audit.selection import select_rules
+from rdmascope.dissect.audit.selection import UnknownRule, select_rules
 from rdmascope.dissect.frames import Place
 from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
 from rdmascope.dissect.records.packets import Packet
@@ -26,12 +26,15 @@ from rdmascope.dissect.transport.connection import Connection
 
 from .column_table import ColumnTable, masked_as
 from .data_set_folder import is_data_set
-from .errors import CaptureError
+from .errors import CaptureError, UnknownNameError
 from .formats.streams import Limits
+from .merge import open_captures
 from .open import Follow
+from .rereadable import stays
 from .saved import holds_tables
 from .session import Paths, Progress, Session
 from .table_pass import needs_contents, table_batches
+from .urls import is_url, local
 
 if TYPE_CHECKING:
     from rdmascope.dissect.diagnosis.diagnose import Diagnosis
@@ -55,7 +58,11 @@ def read(
     limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> Capture:
-    """A capture to iterate over.  Nothing is opened before something is asked of it.
+    """A capture to iterate over.
+
+    It is opened here, to see that it can be read: where there is no such file, or it is no capture, CaptureError is
+    raised at once.  Then every method that gives something reads it from the start.  Standard input, pipes, URLs and
+    files that are still being written are opened by the first such method alone.
 
     Args:
         paths: one path, or several to be read as one capture in the order of time; a directory stands for the captures
@@ -69,14 +76,19 @@ def read(
         progress: is given bytes read, bytes in all (None: not known) and frames read, after every batch.
     """
     options = Options(ports=frozenset({NFS_RDMA_PORT, *ports}), force=force, icrc=icrc)
-    return Capture(paths, options, follow=follow, limits=limits, progress=progress)
+    capture = Capture(paths, options, follow=follow, limits=limits, progress=progress)
+    given = [local(os.fspath(path)) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    if follow is None and not any(holds_tables(path) or not _opens(path) for path in given):
+        with open_captures(given):
+            pass
+    return capture
 
 
 class Capture:
     """Captures, read from the start by every method that gives something: memory does not grow with their size.
 
-    A file that cannot be opened raises CaptureError at once.  Damage further inside does not: all that is before it is
-    given, ``damage`` says what is wrong, and ``check()`` raises it.
+    Damage inside a capture raises nothing: all that is before it is given, ``damage`` says what is wrong, and
+    ``check()`` raises it.
     """
 
     def __init__(
@@ -170,6 +182,15 @@ class Capture:
         session.analyzer.listener = listener
         return self._kept(self._whole(session, session.rpcs()))
 
+    def rpc(self, number: int) -> Rpc:
+        """The RPC of this number.  Raises CaptureError, with how many there are, where none has it."""
+        from .lookup import find_rpcs
+
+        found = find_rpcs(self.session(), [number])
+        if not found.rpcs:
+            raise CaptureError(f"{self._last.path if self._last else self.paths}: {found.problem}")
+        return found.rpcs[0]
+
     def where(self, *conditions: str) -> Iterator[Rpc]:
         """The RPCs of which these are all true: conditions in SQL over the columns of the table ``rpcs``.
 
@@ -196,9 +217,13 @@ class Capture:
             rules: ids such as 'V1-INLINE-EXCEEDED'; one may end with a star.  All where none is given.
             examples: at most so many of one rule at one endpoint.
 
-        Raises UnknownRule (a ValueError) for a name that no rule has.
+        Raises CaptureError for a name that no rule has.
         """
-        return self._kept(self._findings(Auditor(select_rules(rules), examples)))
+        try:
+            wanted = select_rules(rules)
+        except UnknownRule as error:
+            raise UnknownNameError(str(error)) from None
+        return self._kept(self._findings(Auditor(wanted, examples)))
 
     def sessions(self) -> NfsStateHistory:
         """NFSv4 clients and sessions, what they held and how they used their slots, at the end of the capture."""
@@ -235,14 +260,14 @@ class Capture:
     def diagnosis(self, *kinds: str) -> Diagnosis:
         """What is wrong, the worst first; ``kinds``: only these detectors, all where none is given.
 
-        Raises KeyError for a kind that no detector has.
+        Raises CaptureError for a kind that no detector has.
         """
         from rdmascope.dissect.diagnosis.detector import all_detectors
 
         from .diagnosis_pass import diagnosis_of
 
         for kind in kinds:
-            all_detectors()[kind]
+            _known(kind, all_detectors(), "detector")
         found = diagnosis_of(self.session(), kinds)
         self._read_whole = True
         return found
@@ -251,12 +276,16 @@ class Capture:
         """RPCs in groups: by client, server, connection, export, path, user, procedure, linux_operation, slot, or 10s.
 
         ``where``: only RPCs of which these conditions are true.  The key of a group has a value for each of ``by``;
-        that of an interval such as 10s is its begin, in nanoseconds since the capture began.  Raises ValueError for
-        what RPCs cannot be grouped by.
+        that of an interval such as 10s is its begin, in nanoseconds since the capture began.  Raises CaptureError
+        for what RPCs cannot be grouped by.
         """
         from .questions import Questions, parse_group_keys
 
-        groups = self._asked(Questions(parse_group_keys(",".join(by))), where).groups
+        try:
+            keys = parse_group_keys(",".join(by))
+        except ValueError as error:
+            raise UnknownNameError(str(error)) from None
+        groups = self._asked(Questions(keys), where).groups
         assert groups is not None
         return groups
 
@@ -271,13 +300,17 @@ class Capture:
     def service_levels(self, *levels: str, where: Sequence[str] = ()) -> list[ServiceLevelCounts]:
         """Whether service levels were kept, such as 'READ p99 < 4ms', and when they were not.
 
-        Raises ValueError for what is no service level.
+        Raises CaptureError for what is no service level.
         """
         from rdmascope.dissect.measure.service_levels import parse_service_level
 
         from .questions import Questions
 
-        return self._asked(Questions(levels=[parse_service_level(one) for one in levels]), where).levels
+        try:
+            wanted = [parse_service_level(one) for one in levels]
+        except ValueError as error:
+            raise UnknownNameError(str(error)) from None
+        return self._asked(Questions(levels=wanted), where).levels
 
     def _asked(self, questions: Questions, where: Sequence[str]) -> Questions:
         """After a pass."""
@@ -323,10 +356,10 @@ class Capture:
     def table(self, name: str) -> ColumnTable:
         """A table as columns, by their names: masked NumPy arrays, in which what is not known is masked.
 
-        ``rdmascope.TABLES`` has the tables and their columns.  A table is held in memory whole.  Raises KeyError for a
-        name that no table has.
+        ``rdmascope.TABLES`` has the tables and their columns.  A table is held in memory whole.  Raises CaptureError
+        for a name that no table has.
         """
-        table = TABLES[name]
+        table = TABLES[_known(name, TABLES, "table")]
         if self.saved is not None:
             listed = ", ".join(f'"{column.name}"' for column in table.columns)
             kept = self.sql(f"SELECT {listed} FROM {name}")
@@ -404,3 +437,15 @@ class Capture:
                 pass
         assert self._last is not None
         return self._last
+
+
+def _known(name: str, names: Iterable[str], what: str) -> str:
+    """The name.  Raises CaptureError with the names that there are."""
+    if name not in (known := [*names]):
+        raise UnknownNameError(f"no {what} {name!r}; there are {', '.join(known)}")
+    return name
+
+
+def _opens(path: str) -> bool:
+    """It can be opened twice, or not at all."""
+    return path != "-" and not is_url(path) and (stays(path) or not os.path.exists(path))

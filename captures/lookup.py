@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from rdmascope.dissect.frames import Frame, FrameBatch
+from rdmascope.dissect.link.locate import AddressTable, locate
+from rdmascope.dissect.link.packets import decode
 from rdmascope.dissect.measure.selection import FrameRange, unknown_frames, unknown_rpcs, unknown_xids
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.messages import Message
@@ -14,12 +18,20 @@ from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.operations import Operation
 
-from .ladder import Carried, frames_of, watch_segments
-from .session import Session
+from .ladder import Carried, carries_again, frames_of, watch_segments
+from .remote import size_of
+from .saved import holds_tables
+from .session import MAX_READ_FOR_NAMES, Session
 
 if TYPE_CHECKING:
+    from rdmascope.dissect.diagnosis.facts import Facts
     from rdmascope.dissect.measure.late_paths import Pathed
     from rdmascope.dissect.transport.iwarp.segments import IwarpSegment
+
+MAX_ENDED = 4096
+"""RPCs that ended last, among which that is looked for of which a packet comes again."""
+HUNG = 1_000_000_000
+"""Nanoseconds from which on it is worth another pass what a call names that is outstanding."""
 
 
 class FoundRpcs(NamedTuple):
@@ -92,6 +104,17 @@ def find_rpcs(session: Session, numbers: Collection[int] = (), xids: Collection[
     return FoundRpcs(found, others, problem, paths)
 
 
+def with_path(session: Session, facts: Facts) -> Facts:
+    """With what the call names that is outstanding the longest: reads the capture again, where it is not too large."""
+    if not facts.hung or facts.hung[0].waiting < HUNG:
+        return facts
+    other: Session | None = session
+    if not holds_tables(session.paths[0]):
+        large = sum(size_of(path) or 0 for path in session.paths) > MAX_READ_FOR_NAMES
+        other = None if large else session.again()
+    return facts if other is None else replace(facts, paths=find_rpcs(other, [facts.hung[0].number]).paths)
+
+
 def find_frame(session: Session, number: int) -> FoundFrame | None:
     """The frame of this number, and the RPCs it belongs to; None where the capture has no such frame."""
     seen: list[FrameBatch] = []
@@ -122,10 +145,12 @@ def find_frame(session: Session, number: int) -> FoundFrame | None:
 
     learner = session.path_learner()
     owners: list[Rpc] = []
+    ended: deque[Rpc] = deque(maxlen=MAX_ENDED)
     paths: dict[int, str | None] = {}
     for rpc, file in watched():
         again = bool(segments) and bool(segments[0].mark)
         if number not in frames_of(rpc) and not (again and Carried(rpc).by(segments[0])):
+            ended.append(rpc)
             continue
         owners.append(rpc)
         paths[rpc.number] = None if file is None else learner.path(file)
@@ -133,7 +158,21 @@ def find_frame(session: Session, number: int) -> FoundFrame | None:
             break  # one FPDU is of one RPC
     if not seen:
         return None
+    if not owners and analyzer.iwarp is None and number not in strays:
+        owners = [*_of_packet(seen[0], number, ended)][:1]
+        paths = dict.fromkeys([rpc.number for rpc in owners])
     return FoundFrame(seen[0].frame(number), owners, strays.get(number), segments[0] if segments else None, paths)
+
+
+def _of_packet(batch: FrameBatch, number: int, rpcs: Iterable[Rpc]) -> Iterator[Rpc]:
+    """RPCs of which it carries a packet again, or asks for one by a NAK; the nearest first."""
+    addresses = AddressTable()
+    rows = decode(batch, locate(batch, addresses)).rows
+    row = rows[rows["frame"] == number]
+    if len(row) == 1:
+        destination = addresses.name(int(row["destination"][0]))
+        found = [rpc for rpc in rpcs if carries_again(rpc, row, destination)]
+        yield from sorted(found, key=lambda rpc: min(abs(frame - number) for frame in frames_of(rpc)))
 
 
 def no_frame(session: Session, number: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ def extract_files(target: Target, spool: Spool, table: FileTable, captures: Sequ
     ahead = next(contents, None)
     names = SafeNames()
     found: dict[int, Record] = {}
-    with os.fdopen(target.create(MANIFEST), "w", encoding="utf-8") as manifest:
+    with io.TextIOWrapper(io.BufferedWriter(target.create(MANIFEST)), "utf-8") as manifest:
         begin = json.dumps(record("manifest", capture=", ".join(map(os.path.basename, captures)), files=[]))
         manifest.write(begin.removesuffix("]}"))
         for one in table:

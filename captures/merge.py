@@ -103,6 +103,8 @@ class MergedCaptures:
         self._done = 0
         self._number = 0
         self.files: list[str] = []
+        self.dropped_frames = 0
+        """Those that captures read to their end say they lost."""
         self.places = Places()
         """Where each frame that was given is."""
         if "-" in paths:
@@ -224,6 +226,7 @@ class MergedCaptures:
             batch = None
         if batch is None:
             self._done += file.capture.size or 0
+            self.dropped_frames += file.capture.dropped_frames
             file.capture.close()
             self._open.remove(file)
             return

@@ -122,6 +122,11 @@ class CaptureFile:
         return self._sections.section
 
     @property
+    def dropped_frames(self) -> int:
+        """Those that the capture itself says it lost, so far."""
+        return self.section.dropped
+
+    @property
     def interfaces(self) -> tuple[Interface, ...]:
         """Those described so far: a pcapng may describe more at any place."""
         return tuple(self._sections.interfaces)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.onc.names import procedure_label, program_label
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Extent, Reassembled, Rpc
+from rdmascope.dissect.transport.connection import ENDS
 from rdmascope.dissect.units import duration, plural, size
 
 MAX_RUNS = 12
@@ -18,9 +19,15 @@ MAX_NOTED = 4
 """Findings that an RPC, or a connection, has in comments."""
 MAX_ABOUT = 1 << 16
 """RPCs and connections with findings that are remembered."""
-PARTS = {"call": "call", "reads": "Reads", "server": "server", "writes": "Writes", "reply": "reply"}
+PARTS = {
+    "call": "call",
+    "reads": "Reads",
+    "server": "server",
+    "writes": "Writes",
+    "reply": "reply",
+    "retransmission": "waiting for retransmissions",
+}
 """Part of a latency -> what it is called."""
-SIDES = ("active side", "passive side")
 
 
 def message_comments(rpc: Rpc, is_call: bool, message: Reassembled, ranges: Iterable[tuple[int, int]]) -> list[str]:
@@ -108,8 +115,9 @@ class FindingNotes:
             return
         listed = notes.setdefault(number, [])
         if len(listed) < MAX_NOTED:
-            side = SIDES[finding.endpoint]
-            listed.append(f"{finding.severity}: {finding.rule.id}, by the {side}: {printable(finding.observed)}")
+            listed.append(
+                f"{finding.severity}: {finding.rule.id}, by the {ENDS[finding.endpoint]}: {printable(finding.observed)}"
+            )
 
     def of_rpc(self, number: int) -> str:
         """Lines about an RPC, each behind a line break; '' where nothing was found."""

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import duckdb
-
 from rdmascope.dissect.records.table import Wanted
 from rdmascope.dissect.records.tables import TABLES
+
+from .embedded import duckdb
 
 _ALL = {"STAR", "POSITIONAL_REFERENCE", "SHOW_REF", "PIVOT", "COLUMN_DATA"}
 """Parts of a query that may stand for columns without their names."""

@@ -22,9 +22,12 @@ def rereadable(paths: Sequence[str]) -> Iterator[Sequence[str]]:
         return
     import shutil
     import sys
-    import tempfile
 
-    with tempfile.NamedTemporaryFile(prefix="rdmascope-") as copy:
-        shutil.copyfileobj(sys.stdin.buffer, copy)
-        copy.flush()
-        yield [copy.name if path == "-" else path for path in paths]
+    from .left_behind import FolderOfProcess
+    from .output import open_output
+
+    with FolderOfProcess() as folder:
+        copy = str(folder / "copy")
+        with open_output(copy, ()) as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield [copy if path == "-" else path for path in paths]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple, overload
 
-import duckdb
 import numpy as np
 from numpy.ma import MaskedArray, getmaskarray
 from numpy.typing import NDArray
@@ -25,6 +24,8 @@ from rdmascope.dissect.rpcrdma.rpc_fields import FieldColumns, FieldReader
 from rdmascope.dissect.rpcrdma.rpc_table import RPC, STATES, TOGETHER, PlainRpcs, ProcedureNames, RpcNames, RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Latency, Rpc, SegmentUse
 from rdmascope.dissect.transport.operations import READ, SEND, Operation, Payload
+
+from .embedded import duckdb
 
 ROWS = 1 << 15
 """RPCs that are read at a time."""
@@ -51,7 +52,7 @@ _SAME = {  # column of RPC rows: column of the table, and what stands for what i
     "reply_send": ("reply_send_bytes", 0),
     "call_inline": ("call_inline_bytes", 0),
     "reply_inline": ("reply_inline_bytes", 0),
-    "retransmission_delay": ("retransmission_delay_ns", 0),
+    "latency_retransmission": ("retransmission_delay_ns", 0),
     "invalidated": ("invalidated_handle", -1),
 }
 _NONE = ("chunks", "call_ns", "reads_ns", "writes_ns", "reply_ns", "retransmitted_packets")
@@ -68,8 +69,8 @@ _SIDES = tuple(
 _ALWAYS = dict.fromkeys(
     (
         *(column for column, _ in _SAME.values()), *_NONE, *_UNKNOWN, *_PROCEDURE, *_SIDES,
-        "direction", "state", "status", "failed", "contents", "psn_reused", "gss_procedure", "gss_sequence",
-        "gss_service",
+        "waiting_ns", "direction", "state", "status", "failed", "contents", "psn_reused", "gss_procedure",
+        "gss_sequence", "gss_service",
     )
 )  # fmt: skip
 """Columns that every question needs; texts, which take longest, are not among them but for names."""
@@ -262,7 +263,8 @@ class SavedRpcs(RpcTable):
         return [self._rpc(dict(zip(columns, row, strict=True))) for row in zip(*lists, strict=True)]
 
     def _rpc(self, row: dict[str, Any]) -> Rpc:
-        parts = (row[f"{name}_ns"] for name in ("latency", "call", "reads", "server", "writes", "reply"))
+        names = ("latency", "call", "reads", "server", "writes", "reply", "retransmission_delay")
+        parts = (row[f"{name}_ns"] for name in names)
         backward = row["direction"] == "backward"
         rpc = SavedRpc(
             row["number"],
@@ -284,6 +286,7 @@ class SavedRpcs(RpcTable):
             notes=tuple(row["notes"].split("; ")) if row["notes"] else (),
             chunks=[*self._chunks.get(row["number"], ())] if row["chunks"] else [],
             latency=None if row["latency_ns"] is None else Latency(*parts),
+            outstanding=row["waiting_ns"] if row["latency_ns"] is None else None,
             retransmission_delay=row["retransmission_delay_ns"],
         )
         if row["call_frame"] is not None:

@@ -46,6 +46,7 @@ class SavedAnalyzer(Analyzer):
         super().__init__()
         self._sums = sums
         self.frames, self.truncated_frames, self.packets = sums.frames, sums.truncated_frames, sums.packets
+        self.dropped_frames = sums.dropped_frames
         self.skipped, self.evicted = sums.skipped, sums.evicted
         self.first_time, self.earliest_time, self.last_time = sums.first_time, sums.earliest_time, sums.last_time
         self.connections = [one.connection for one in conversations]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Sequence
@@ -10,8 +11,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-import duckdb
-
 from rdmascope.dissect.measure.selection import CaptureExtent
 from rdmascope.dissect.records.table_results import FILTER, RECOGNITION
 from rdmascope.dissect.records.tables import TABLES, VERSION
@@ -19,8 +18,9 @@ from rdmascope.dissect.records.tables import TABLES, VERSION
 from .data_set import make_views
 from .data_set_folder import is_data_set
 from .database import ROW_GROUP, SQL_TYPES, Database
+from .embedded import duckdb
 from .errors import CaptureError
-from .output import input_files, open_output, refuse_inputs
+from .output import OutputFolder, input_files, open_output, refuse_inputs
 from .remote import size_of
 from .sql_names import named, quoted
 from .urls import is_url, refuse_url
@@ -50,26 +50,44 @@ def open_saved(path: str, *, files: bool = False) -> Database:
     """The tables in ``path``.  Raises CaptureError where they are none of this program, or of a later version."""
     database = Database(saved=path, files=files, make_views=make_views if is_data_set(path) else None)
     try:
+        _check_tables(database, path)
         found = origin(database).schema_version
+        if found > VERSION:
+            raise CaptureError(f"{path}: tables of version {found}; this program reads up to version {VERSION}")
+        return database
     except duckdb.Error:
         database.close()
         raise CaptureError(f"{path}: tables that rdmascope did not save") from None
-    if found > VERSION:
+    except BaseException:
         database.close()
-        raise CaptureError(f"{path}: tables of version {found}; this program reads up to version {VERSION}")
-    _add_columns(database)
-    return database
+        raise
 
 
-def _add_columns(database: Database) -> None:
-    """Columns that the program that saved the tables did not know are NULL: not known."""
+def _check_tables(database: Database, path: str) -> None:
+    """Raise CaptureError for tables that are not as this program saves them.
+
+    Columns that the program that saved the tables did not know become NULL: not known.
+    """
     connection = database.connection
     columns = "FROM information_schema.columns WHERE table_catalog = current_catalog()"
-    found = connection.execute(f"SELECT table_catalog, table_name, list(column_name) {columns} GROUP BY ALL").fetchall()
-    for catalog, name, there in found:
+    query = f"SELECT table_catalog, table_name, list(column_name), list(data_type) {columns} GROUP BY ALL"
+    tables = connection.execute(query).fetchall()
+    views = connection.execute("SELECT view_name FROM duckdb_views() WHERE database_name = 'saved'").fetchall()
+    for catalog, name, present, types in tables:
+        if (name,) in views and name in (*TABLES, "metadata", "sources"):
+            raise CaptureError(f"{path}: {name} is a view, not a table that rdmascope saved")
         if name not in TABLES:
             continue
-        missing = [one for one in TABLES[name].columns if one.name not in there]
+        type_of = dict(zip(present, types, strict=True))
+        table = TABLES[name]
+        missing = [column for column in table.columns if column.name not in type_of]
+        needed = {table.columns[0].name, *table.order} & {column.name for column in missing}
+        if needed:
+            raise CaptureError(f"{path}: the table {name} lacks the column {min(needed)}")
+        for column in table.columns:
+            if column.name in type_of and type_of[column.name] != SQL_TYPES[column.type]:
+                words = f"{column.name} is {type_of[column.name]}, not {SQL_TYPES[column.type]}"
+                raise CaptureError(f"{path}: in the table {name}, {words}")
         if missing:
             added = ", ".join(f"CAST(NULL AS {SQL_TYPES[one.type]}) AS {named(one.name)}" for one in missing)
             connection.execute(f"CREATE TEMP VIEW {name} AS SELECT *, {added} FROM {named(catalog)}.main.{name}")
@@ -138,11 +156,10 @@ def save(database: Database, path: str, captures: Sequence[str], extent: Capture
         with open_output(path, captures) as file:
             database.copy_all(file)
         return
-    folder = Path(path)
-    folder.mkdir(exist_ok=True)
-    for name in (*TABLES, "sources", "metadata"):
-        with open_output(folder / f"{name}.parquet", captures) as file:
-            write_parquet(database, name, name, file)
+    with OutputFolder(Path(path)) as folder:
+        for name in (*TABLES, "sources", "metadata"):
+            with io.BufferedWriter(folder.create(f"{name}.parquet")) as file:
+                write_parquet(database, name, name, file)
 
 
 def check_target(path: str, captures: Sequence[str]) -> None:

@@ -312,15 +312,21 @@ class Session:
 
     def _read_file_names(self) -> FileNames[NamedFile] | None:
         """All names of files that the capture has, in a pass of its own; None where it can be read only once."""
-        if self._file_names is None and self.follow is None and all(map(stays, self.paths)):
-            options = replace(self.analyzer.options, contents=True)
-            other = Session(self.paths, options, limits=self._limits, before=self._before)
+        other = self.again() if self._file_names is None else None
+        if other is not None:
             learner = other.path_learner()
             for table in other.tables():
                 learner.learn_names(table)
                 del table
             self._file_names = learner.paths
         return self._file_names
+
+    def again(self) -> Session | None:
+        """Another session of the capture, not read yet; None where it can be read only once."""
+        if self.follow is not None or not all(map(stays, self.paths)):
+            return None
+        options = replace(self.analyzer.options, contents=True)
+        return Session(self.paths, options, limits=self._limits, before=self._before)
 
     def credit_directions(self, on_rpcs: Callable[[RpcTable], None] | None = None) -> list[CreditDirection]:
         """The credits of each connection and direction that had calls or replies, in a pass of its own.
@@ -392,6 +398,7 @@ class Session:
                 while True:
                     with uncollected():
                         one = next(made, None)
+                    self.analyzer.dropped_frames = capture.dropped_frames
                     if one is None:
                         break
                     frames += len(one)
@@ -414,10 +421,10 @@ class Session:
         frames = self.analyzer.frames
         if not frames:
             raise CaptureError(f"{self.path}: no frames in it")
-        if not self.analyzer.packets:
-            skipped = self.analyzer.skipped
-            kinds = ", ".join(sorted(skipped, key=lambda kind: -skipped[kind])[:3])
-            raise CaptureError(f"{self.path}: no RDMA packet among {plural(frames, 'frame')} ({kinds})")
+        if not self.analyzer.packets and not self.analyzer.connections:  # a refused one may be all
+            kinds = ", ".join(kind for kind, _ in self.analyzer.skipped.most_common(3))
+            words = f"no RDMA packet among {plural(frames, 'frame')} ({kinds}){self._tcp_mounts.advice}"
+            raise CaptureError(f"{self.path}: {words}")
 
     def place(self, frame: int) -> Place | None:
         """The file that the frame of this number is in, and its number there; None for a frame that was not read."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from .errors import CaptureError
+from .left_behind import FolderOfProcess
 from .urls import HTTP, is_url, refuse_url, scheme
 
 
@@ -32,8 +32,8 @@ def written_to(output: str, inputs: Iterable[str]) -> Iterator[Path]:
         store = RemoteFolder(folder)
     else:
         raise CaptureError(f"{output}: names no file")
-    with tempfile.TemporaryDirectory(prefix="rdmascope-") as made:
-        path = Path(made, name)
+    with FolderOfProcess() as made:
+        path = made / name
         yield path
         files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
         for file in files:

@@ -14,7 +14,7 @@ from rdmascope.dissect.layers.icrc import icrc_ok
 from rdmascope.dissect.layers.transports import TRANSPORTS
 from rdmascope.dissect.layers.vcrc import vcrc_ok
 from rdmascope.dissect.link.addresses import AddressTable
-from rdmascope.dissect.link.duplicates import DUPLICATE, Duplicates
+from rdmascope.dissect.link.duplicates import DUPLICATE, MIRRORED, Duplicates
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.numbers import LINK_TYPES
 from rdmascope.dissect.link.packets import decode
@@ -152,7 +152,7 @@ def survey_record(survey: Survey, capture: CaptureFile) -> Record:
         bits_per_second=survey.original * 8 / seconds if seconds else None,
         decoded=dict(survey.decoders),
         not_decoded=dict(survey.skipped),
-        duplicates=survey.skipped[DUPLICATE],
+        duplicates=survey.skipped[DUPLICATE] + survey.skipped[MIRRORED],
         contradictions=dict(survey.odd),
         icrc=_verdicts(survey.icrc) if survey.checksums else None,
         vcrc=_verdicts(survey.vcrc) if survey.checksums else None,

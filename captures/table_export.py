@@ -5,6 +5,7 @@ Rows go through a database on the disk, so memory does not grow with the capture
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Callable
@@ -17,8 +18,9 @@ from rdmascope.dissect.records.tables import TABLES
 from .chosen_rows import ChosenRows, belonging
 from .condition import Condition
 from .data_set_folder import is_data_set
-from .database import FILLING, Database, need_pyarrow, write_arrow
-from .output import open_output
+from .database import FILLING, Database, write_arrow
+from .extras import need
+from .output import OutputFolder
 from .saved_tables import check_folder, note_origin, open_saved, origin, write_parquet
 from .session import Session
 from .table_pass import table_batches
@@ -63,13 +65,13 @@ def tables_of(
     """
     check_folder(folder, session.paths)
     if format == "arrow":
-        need_pyarrow()
+        need("pyarrow")
     with Database(lambda wanted: table_batches(session, wanted), memory=FILLING, parent=within) as database:
         database.fill({name: None for name in TABLES if condition is None or name not in INTERNAL})
         extent = session.extent()
         if whole := condition is None and format == "parquet":
             note_origin(database, session.paths, extent, str(session.damage or ""))
-        return _write(database, format, folder, session.paths, extent.first_time, condition, whole)
+        return _write(database, format, folder, extent.first_time, condition, whole)
 
 
 def tables_of_saved(path: str, format: str, folder: str, condition: Condition | None = None) -> list[ExportedTable]:
@@ -79,17 +81,16 @@ def tables_of_saved(path: str, format: str, folder: str, condition: Condition | 
     """
     check_folder(folder, [path])
     if format == "arrow":
-        need_pyarrow()
+        need("pyarrow")
     with open_saved(path) as database:
         whole = condition is None and format == "parquet" and not is_data_set(path)
-        return _write(database, format, folder, (path,), origin(database).first_time, condition, whole)
+        return _write(database, format, folder, origin(database).first_time, condition, whole)
 
 
 def _write(
     database: Database,
     format: str,
     folder: str,
-    sources: tuple[str, ...],
     first_time: int,
     condition: Condition | None,
     whole: bool,
@@ -108,17 +109,18 @@ def _write(
         "csv": _write_csv,
         "arrow": lambda database, name, query, file: write_arrow(database.connection, query, file, _meanings(name)),
     }
-    Path(folder).mkdir(exist_ok=True)
     written: list[ExportedTable] = []
-    for name in names:
-        query = f"FROM {name}"
-        path = os.path.join(folder, f"{name}.{format}")
-        with open_output(path, sources) as file:
-            rows = writers[format](database, name, query, file)
-        written.append(ExportedTable(name, path, rows, os.path.getsize(path)))
-    if format == "csv":
-        with open_output(os.path.join(folder, DESCRIPTION), sources) as file:
-            file.write(json.dumps(_description(names), indent=1, ensure_ascii=False).encode() + b"\n")
+    with OutputFolder(Path(folder)) as made:
+        for name in names:
+            query = f"FROM {name}"
+            file_name = f"{name}.{format}"
+            with io.BufferedWriter(made.create(file_name)) as file:
+                rows = writers[format](database, name, query, file)
+                length = file.tell()
+            written.append(ExportedTable(name, os.path.join(folder, file_name), rows, length))
+        if format == "csv":
+            with made.create(DESCRIPTION) as description:
+                description.write(json.dumps(_description(names), indent=1, ensure_ascii=False).encode() + b"\n")
     return written
 
 

@@ -19,6 +19,7 @@ from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.link.numbers import ERF, INFINIBAND
 
 from .errors import CaptureError
+from .extras import need
 from .formats.writer import PcapngWriter
 from .open import open_capture
 
@@ -53,6 +54,7 @@ class Tshark:
 
 def find_tshark() -> Tshark:
     """Raises CaptureError where it is missing, does not run, or is too old."""
+    need("pyshark")
     from packaging.version import Version
     from pyshark.tshark.tshark import (
         TSharkNotFoundException,

@@ -14,7 +14,7 @@ from queue import Queue
 from threading import Thread
 from typing import Any, NamedTuple
 
-from .errors import CaptureError
+from .errors import CaptureError, words_of
 
 Jobs = Mapping[str, Callable[..., Iterator[Any]]]
 """Name of a job -> what makes its results; they go through ``pickle``."""
@@ -150,16 +150,10 @@ def _serve(make_jobs: MakeJobs, pipe: Connection, folder: str) -> None:
                         waiting.append(pipe.recv())
                     if replaceable and any(one[3] for one in waiting):
                         break
-            except (EOFError, OSError) as error:
-                if isinstance(error, EOFError | BrokenPipeError | ConnectionError):
-                    raise
-                problem = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-            except CaptureError as error:
-                problem = str(error)
-            except MemoryError:
-                problem = "out of memory"
+            except (EOFError, BrokenPipeError, ConnectionError):
+                raise
             except Exception as error:  # A fault of this program: said where it is seen, and the next job is done.
-                problem = f"internal error, please report it: {type(error).__name__}: {error}"
+                problem = words_of(error) or f"internal error, please report it: {type(error).__name__}: {error}"
             outbox.send(Reply(request, None, True, problem))
             outbox.finish()
             while pipe.poll():

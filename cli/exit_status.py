@@ -21,7 +21,7 @@ EXIT_STATUS = {
     EXIT_NOTHING_JUDGED: "The audit had nothing to judge, or report cannot tell whether a service level of --slo was"
     " kept: there were no such calls, or too few whose latency is known.",
     EXIT_INTERNAL: "An error of this program, which its message asks to report.",
-    EXIT_INTERRUPTED: "Ctrl-C; while a file is read, the first one ends the reading, with status 2.",
+    EXIT_INTERRUPTED: "Ctrl-C. While a file is being read, the first Ctrl-C stops reading and the status is 2.",
     EXIT_CLOSED: "The reader of the output closed it.",
     143: "SIGTERM; 129 is SIGHUP.  live and probe end as they do by Ctrl-C.",
 }

@@ -19,6 +19,8 @@ from .exit_status import EXIT_BAD_INPUT, EXIT_CLOSED, EXIT_INTERNAL, EXIT_INTERR
 from .terminal import complain, settle_streams
 
 COMMANDS = {
+    "demo": "A recorded capture, to try the commands on.",
+    "help": "The pages of the documentation.",
     "info": "A capture file at a glance: format, interfaces, time span, drops, truncation, protocols.",
     "report": "Summary of a capture: connections, procedures, latencies, payloads, the slowest RPCs.",
     "diagnose": "What is wrong, the worst first: causes with their evidence, cost, and what to look at next.",
@@ -91,6 +93,48 @@ def _as_for_tshark(args: list[str]) -> list[str]:
     return ["packets", *others, "--", *files]
 
 
+def _plugins_of(args: list[str]) -> tuple[list[str], list[str]]:
+    """The other arguments, and the files of --plugin: commands take their options from what plug-ins bring."""
+    others: list[str] = []
+    files: list[str] = []
+    given = iter(args)
+    for argument in given:
+        if argument == "--":
+            return [*others, argument, *given], files
+        if argument == "--plugin":
+            files.append(next(given, ""))
+        elif argument.startswith("--plugin="):
+            files.append(argument.removeprefix("--plugin="))
+        else:
+            others.append(argument)
+    if "" in files:
+        raise click.UsageError("--plugin takes a FILE")
+    return others, files
+
+
+def _installed_plugins() -> bool:
+    """Whether a package has an entry point for us: the files are looked at, as to parse them would take longer."""
+    for folder in sys.path:
+        with suppress(OSError):
+            for entry in os.scandir(folder or "."):
+                if entry.name.endswith(".dist-info"):
+                    with suppress(OSError), open(f"{entry.path}/entry_points.txt", encoding="utf-8") as file:
+                        if "[rdmascope." in file.read():
+                            return True
+    return False
+
+
+def _load_plugins(files: list[str]) -> None:
+    """Those that are named and those that are installed."""
+    if not files and "RDMASCOPE_PLUGINS" not in os.environ and not _installed_plugins():
+        return
+    from rdmascope.captures.plugins import load_plugins
+    from rdmascope.dissect import plugged
+
+    plugged.report.append(complain)
+    load_plugins(files)
+
+
 class ClosedOutputError(Exception):
     """The reader of the output went away."""
 
@@ -121,7 +165,9 @@ class Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """What is typed as for tshark, -r FILE somewhere and no command, lists packets."""
+        """What is typed as for tshark, -r FILE somewhere and no command, lists packets; --plugin may stand anywhere."""
+        args, files = _plugins_of(args)
+        _load_plugins(files)
         return super().parse_args(ctx, _as_for_tshark(args))
 
     def resolve_command(
@@ -175,20 +221,19 @@ class Commands(click.Group):
         except click.ClickException as error:
             complain(error.format_message())
             sys.exit(EXIT_BAD_INPUT)
-        except MemoryError:
-            complain("out of memory")
-            sys.exit(EXIT_BAD_INPUT)
-        except OSError as error:
-            complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-            sys.exit(EXIT_BAD_INPUT)
         except Exception as error:
-            from rdmascope.captures.errors import CaptureError
+            from rdmascope.captures.errors import words_of
+            from rdmascope.captures.extras import EXTRAS, not_installed
             from rdmascope.dissect.audit.selection import UnknownRule
 
             if signals or (isinstance(error, RuntimeError) and str(error) == "Query interrupted"):
                 sys.exit(EXIT_SIGNAL + signals[0] if signals else EXIT_INTERRUPTED)
-            if isinstance(error, CaptureError | UnknownRule):
-                complain(str(error))
+            if isinstance(error, ModuleNotFoundError) and (library := str(error.name).partition(".")[0]) in EXTRAS:
+                complain(not_installed(library))
+                sys.exit(EXIT_BAD_INPUT)
+            words = str(error) if isinstance(error, UnknownRule) else words_of(error)
+            if words is not None:
+                complain(words)
                 sys.exit(EXIT_BAD_INPUT)
             # A fault of this program.  With RDMASCOPE_TRACEBACK set, its traceback is shown.
             if os.environ.get("RDMASCOPE_TRACEBACK"):
@@ -217,6 +262,9 @@ def _print_manual(ctx: click.Context, parameter: click.Parameter, wanted: bool) 
 @click.version_option(package_name="rdmascope", message="%(prog)s %(version)s")
 @click.option(
     "--man", is_flag=True, expose_value=False, callback=_print_manual, help="Print the manual page, for 'man -l -'."
+)
+@click.option(
+    "--plugin", metavar="FILE", multiple=True, expose_value=False, help="Load a plug-in: 'rdmascope help plugins'."
 )
 @click.pass_context
 def main(ctx: click.Context) -> None:

@@ -68,11 +68,11 @@ FILTERS = (
         "conditions",
         multiple=True,
         metavar="SQL",
-        help="Only RPCs of which this is true, a condition over the columns of the table rpcs (docs/filters.md), such"
+        help="Filter: only RPCs that match a condition over the columns of the table rpcs (docs/filters.md), such"
         " as 'latency_ms > 10'.",
     ),
-    click.option("--client", "clients", multiple=True, metavar="ADDRESS", help="Only of this active side."),
-    click.option("--server", "servers", multiple=True, metavar="ADDRESS", help="Only of this passive side."),
+    click.option("--client", "clients", multiple=True, metavar="ADDRESS", help="Only of this client."),
+    click.option("--server", "servers", multiple=True, metavar="ADDRESS", help="Only of this server."),
     click.option(
         "--path",
         "paths",
@@ -136,3 +136,6 @@ def _with_filters(command: Callable[..., Any], beside: tuple[str, ...]) -> Calla
     for option in reversed(FILTERS):
         filtered = option(filtered)
     return filtered
+
+
+pager_option = click.option("--pager/--no-pager", default=True, help="On a terminal: page by page.  [default: pager]")

@@ -16,11 +16,12 @@ import click
 from rdmascope.captures import CaptureError, Follow
 from rdmascope.captures.data_set_folder import is_data_set
 from rdmascope.captures.decoded_ahead import Source
+from rdmascope.captures.rereadable import stays
 from rdmascope.captures.saved import holds_tables
 from rdmascope.captures.session import Made, Paths, Session
 from rdmascope.captures.urls import is_url, local
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
-from rdmascope.dissect.units import count, plural
+from rdmascope.dissect.units import count, dropped_words, plural
 
 from .terminal import complain, meter
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from rdmascope.captures.numbers_before import NumbersBefore
 
 MAX_JOBS = 256
+OUTPUTS = ("output", "save", "directory", "junit_file", "sarif_file")
+"""Parameters of commands that name what is written."""
 
 
 def recognition_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -183,6 +186,7 @@ def opened(
     contents: bool = True,
     icrc: bool = False,
     streaming: bool = False,
+    drops_on_page: bool = False,
     follow: Follow | None = None,
     jobs: int | None = None,
 ) -> Session:
@@ -194,7 +198,7 @@ def opened(
         paths = read_anew(paths, ports, force, icrc)
     if not any(map(holds_tables, paths)):
         options = replace(analyzer_options(ports, force, contents), icrc=icrc)
-        return Reading(paths, options, streaming=streaming, follow=follow, jobs=jobs)
+        return Reading(paths, options, streaming, drops_on_page, follow=follow, jobs=jobs)
     from rdmascope.captures.data_set_session import open_saved_session
 
     if len(paths) > 1:
@@ -242,13 +246,17 @@ class Reading(Session):
         paths: Paths,
         options: Options | None = None,
         streaming: bool = False,
+        drops_on_page: bool = False,
         follow: Follow | None = None,
         jobs: int | None = None,
         before: NumbersBefore | None = None,
     ) -> None:
-        """``streaming``: the command prints while it reads."""
+        """``streaming``: the command prints while it reads; ``drops_on_page``: and what the capture lost, on a terminal
+        that need not be said twice."""
         super().__init__(paths, options, follow=follow, jobs=jobs, before=before)
         self._streaming = streaming
+        self._drops_on_page = drops_on_page
+        self._warned = False
 
     def _read(self, line: Callable[[Source], Iterator[Made]]) -> Iterator[Made]:
         before = gc.isenabled()
@@ -269,6 +277,11 @@ class Reading(Session):
 
                 self._progress = at
                 yield from super()._read(line)
+            if not self._warned:  # A second pass has no news.
+                self._warned = True
+                twice = self._drops_on_page and sys.stdout.isatty() and sys.stderr.isatty()
+                for words in () if twice else dropped_words(self.analyzer.dropped_frames, self.analyzer.frames):
+                    complain(words)
         finally:
             if "duckdb" not in sys.modules:  # Which complains about what is left of it.
                 gc.freeze()  # Nor will it be garbage: looking through it takes as long as a tenth of the reading.
@@ -276,9 +289,13 @@ class Reading(Session):
                 gc.enable()
 
     def _can_end_early(self) -> bool:
-        """It is a file, not followed, of a command that does not print as it reads; the main thread gets signals."""
+        """It is a file, not followed, of a command that neither prints as it reads nor writes what would look whole;
+        the main thread gets signals."""
+        context = click.get_current_context(silent=True)
+        if context is not None and any(context.params.get(name) for name in OUTPUTS):
+            return False
         main = threading.current_thread() is threading.main_thread()
-        return main and self.follow is None and not self._streaming and "-" not in self.paths
+        return main and self.follow is None and not self._streaming and all(map(stays, self.paths))
 
     def check(self) -> None:
         for words in self.remarks():

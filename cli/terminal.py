@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
@@ -16,8 +16,12 @@ from .plain import harmless, harmless_line, is_unicode, json_escaped, take_any_t
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-PIPE_WIDTH = 120
-"""Columns of output that no terminal limits."""
+NO_TERMINAL = 80
+"""Columns where there is no terminal at all."""
+TERMINAL = "/dev/tty"
+"""The controlling terminal of the process, whatever its streams are."""
+NARROWEST = 40
+"""Columns that views can do with."""
 
 
 def settle_streams() -> None:
@@ -30,7 +34,7 @@ def settle_streams() -> None:
 
 
 def console(file: TextIO | None = None) -> Console:
-    """Standard output.  Where it is no terminal: plain text, as wide as COLUMNS says or ``PIPE_WIDTH``."""
+    """Standard output.  Where it is no terminal: plain text, as wide as COLUMNS says or the terminal is."""
     from .harmless_console import HarmlessConsole
 
     if file is not None:
@@ -38,8 +42,18 @@ def console(file: TextIO | None = None) -> Console:
     width = None
     if not sys.stdout.isatty():
         columns = os.environ.get("COLUMNS", "")
-        width = int(columns) if columns.isdigit() and int(columns) >= 40 else PIPE_WIDTH
+        width = int(columns) if columns.isdigit() and int(columns) >= NARROWEST else _terminal_width()
     return HarmlessConsole(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+
+
+def _terminal_width() -> int:
+    """Of a terminal that the output is read on in the end: behind a pager, say."""
+    for descriptor in (2, 0):
+        with suppress(OSError):
+            return max(os.get_terminal_size(descriptor).columns, NARROWEST)
+    with suppress(OSError), open(TERMINAL) as terminal:
+        return max(os.get_terminal_size(terminal.fileno()).columns, NARROWEST)
+    return NO_TERMINAL
 
 
 def terminal() -> Console | None:
@@ -70,8 +84,14 @@ def paged(out: Console, wanted: bool) -> Iterator[None]:
         yield
         return
     os.environ.setdefault("LESS", "FRX")
+    problem: Exception | None = None
     with out.pager(styles=True):
-        yield
+        try:
+            yield
+        except Exception as error:  # What was printed before it is shown.
+            problem = error
+    if problem is not None:
+        raise problem
 
 
 def complain(message: str) -> None:

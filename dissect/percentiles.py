@@ -24,6 +24,7 @@ FEW = 64
 BUFFERED = 512
 """Samples that wait for their bins where there are bins already."""
 
+LONGEST_NS = (1 << 63) - 1
 LONGEST = 2.0**63 - 1024
 """Nanoseconds: the largest float that is a 64-bit integer."""
 _MANTISSA = 18
@@ -43,6 +44,12 @@ class Distribution:
     p99: int
     maximum: int
     total: int
+    exact_to: int = LONGEST_NS
+    """Durations above this are lower bounds."""
+
+    def is_bound(self, duration: int) -> bool:
+        """It is a lower bound of what it stands for."""
+        return duration > self.exact_to
 
     @property
     def mean(self) -> float:
@@ -157,6 +164,26 @@ class Samples:
         median, p95, p99 = (next(known) if rank >= 0 else 0 for rank in ranks)
         low, high = self._extremes() if stored else (0, 0)
         return Distribution(count, 0 if zeros else low, median, p95, p99, high, self.total)
+
+    @property
+    def maximum(self) -> int:
+        """0 without samples."""
+        return self._extremes()[1]
+
+    def with_bounds(self, bounds: Samples) -> Distribution | None:
+        """Of these and of lower bounds; a bound below the longest of these may be any duration, and is left out."""
+        values, counts = bounds.weighted()
+        longest = self.maximum
+        long = values > longest
+        if not long.any():
+            return self.distribution()
+        above = np.repeat(values[long], counts[long])
+        known, count = self.count, self.count + len(above)
+        places = [_rank(count, percent) for percent in (50, 95, 99)]
+        middle, high, higher = (self.nth(at) if at < known else int(above[at - known]) for at in places)
+        low = self._extremes()[0] if known else int(above[0])
+        total = self.total + int(above.sum())
+        return Distribution(count, low, middle, high, higher, int(above[-1]), total, longest if known else -1)
 
     def weighted(self) -> tuple[Int64s, Int64s]:
         """Durations, and how many there are of each; of those in bins the middle of the bin."""

@@ -35,6 +35,11 @@ def duration(nanoseconds: float) -> str:
     return f"{nanoseconds:.0f} ns" if nanoseconds else "0"
 
 
+def at_least(nanoseconds: float, is_bound: bool) -> str:
+    """A duration; '>46.2 s' where it is a lower bound."""
+    return f"{'>' if is_bound else ''}{duration(nanoseconds)}"
+
+
 def bound(nanoseconds: int) -> str:
     """A round duration without its zeros: '5 ms'."""
     for unit, name in TIMES:
@@ -89,3 +94,13 @@ def _figures(number: float) -> str:
     if magnitude >= 99.95:
         return f"{number:,.0f}"
     return f"{number:.1f}" if magnitude >= 9.995 else f"{number:.2f}"
+
+
+def dropped_words(dropped: int, frames: int) -> list[str]:
+    """What a capture that lost frames has to say first: one line, none where it lost none."""
+    if not dropped:
+        return []
+    part = share(dropped, frames + dropped)
+    return [
+        f"the capture lost {plural(dropped, 'frame')} ({part}): what is missing may be these, not the network's loss"
+    ]

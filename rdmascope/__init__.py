@@ -16,6 +16,7 @@ epoch; sizes are bytes; endpoint 0 of a connection is the active side, which NFS
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -127,6 +128,10 @@ __all__ = [
     "watch",
     "write_page",
 ]
+
+
+if not (Path(__file__).parent / "captures").is_dir():  # A checkout, where the rest stands beside this folder.
+    __path__.append(str(Path(__file__).parents[1]))
 
 
 def __getattr__(name: str) -> Any:

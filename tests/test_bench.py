@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
@@ -22,12 +20,8 @@ USED = 60
 
 def module(monkeypatch: pytest.MonkeyPatch, name: str) -> ModuleType:
     """A module of bench/, which is on no path."""
-    spec = spec_from_file_location(f"bench_{name}", BENCH / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    loaded = module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, loaded)
-    spec.loader.exec_module(loaded)
-    return loaded
+    monkeypatch.syspath_prepend(str(BENCH.parent))
+    return import_module(f"bench.{name}")
 
 
 def made(build: ModuleType, name: str, times: int) -> tuple[int, int]:
@@ -57,6 +51,49 @@ def test_short_connections_are_many(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setattr(build, "WORK", tmp_path)
     connections, rpcs = made(build, "short", 12)
     assert connections == 12 and rpcs % 12 == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("missing-1", "missing"),
+        ("retransmitted", "retransmitted"),
+        ("mirrored", "retransmitted"),
+        ("reordered", "reordered"),
+    ],
+)
+def test_what_goes_wrong_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, fault: str) -> None:
+    build = module(monkeypatch, "build")
+    monkeypatch.setattr(build, "WORK", tmp_path)
+    wanted = replace(next(one for one in build.INPUTS if one.name == name), times=1)
+    build.make(wanted)
+    session = rdmascope.read(wanted.path, icrc=True).session()
+    rpcs = [*session.rpcs()]
+    healths = [session.analyzer.health(one.number) for one in session.analyzer.connections]
+    ends = [end for health in healths for end in health.directions]
+    counts = {
+        "missing": sum(end.missing for end in ends),
+        "retransmitted": sum(end.retransmitted.packets for end in ends),
+        "reordered": sum(end.reordered for end in ends),
+    }
+    assert counts[fault]
+    assert not any(end.icrc_failure_count for end in ends)
+    assert name == "missing-1" or {rpc.state for rpc in rpcs} == {"complete", "error"}
+
+
+def test_metadata_over_tcp_is_iwarp(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    build = module(monkeypatch, "build")
+    monkeypatch.setattr(build, "WORK", tmp_path)
+    found: list[tuple[int, int]] = []
+    for name in "metadata", "iwarp-metadata":
+        wanted = replace(next(one for one in build.INPUTS if one.name == name), times=1)
+        build.make(wanted)
+        session = rdmascope.read(wanted.path).session()
+        rpcs = [*session.rpcs()]
+        assert {rpc.state for rpc in rpcs} == {"complete", "error"}
+        found.append((len(rpcs), sum(rpc.call_bytes + rpc.reply_bytes for rpc in rpcs)))
+    assert found[0] == found[1]
+    assert {one.transport for one in session.analyzer.connections} == {"iWARP"}
 
 
 def test_clients_of_a_server_have_addresses_of_their_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -95,8 +132,7 @@ def test_every_row_has_an_input_that_can_be_made(monkeypatch: pytest.MonkeyPatch
 def test_a_large_capture_has_short_connections_bulk_and_metadata(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.syspath_prepend(str(BENCH.parent))
-    large = import_module("bench.large")
+    large = module(monkeypatch, "large")
     monkeypatch.setattr(large, "SHORT", 40)
     large.make(tmp_path / "large.pcap", 16_000_000)
     assert 16_000_000 <= (tmp_path / "large.pcap").stat().st_size < 32_000_000

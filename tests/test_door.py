@@ -74,7 +74,7 @@ def test_findings_are_those_of_the_command() -> None:
         (one.rule.id, one.connection.number) for one in rdmascope.read(EVERYTHING).findings("PD-*", examples=2)
     )
     assert few and set(few.values()) <= {1, 2}
-    with pytest.raises(ValueError, match="no rule 'V9-X'"):
+    with pytest.raises(rdmascope.CaptureError, match="no rule 'V9-X'"):
         rdmascope.read(EVERYTHING).findings("V9-X")
 
 
@@ -162,7 +162,7 @@ def test_integers_stay_exact_in_pandas() -> None:
 def test_what_is_not_installed_is_named(method: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     table = rdmascope.ColumnTable({"x": np.ma.MaskedArray([1])})
-    with pytest.raises(ImportError, match=f"{module} is not installed: pip install"):
+    with pytest.raises(rdmascope.CaptureError, match=f"{module}, which is not installed: pip install"):
         getattr(table, method)()
 
 
@@ -248,7 +248,7 @@ def test_groups_are_those_of_the_command() -> None:
     groups = capture.groups("client", "procedure", where=["connection = 1"])
     found = {(*one["by"].values(),): (one["rpcs"], one["errors"]) for one in printed if one["type"] == "group"}
     assert {group.key: (group.calls, group.errors) for group in groups.groups()} == found
-    with pytest.raises(ValueError, match="nothing is grouped by"):
+    with pytest.raises(rdmascope.CaptureError, match="nothing is grouped by"):
         capture.groups("colour")
     with pytest.raises(rdmascope.CaptureError, match="passes the filter"):
         capture.groups("client", where=["latency_ms > 1e9"])
@@ -271,5 +271,56 @@ def test_service_levels_are_those_of_the_command() -> None:
         (one["verdict"], one["value_ns"], one["beyond"]) for one in printed if one["type"] == "service_level"
     ]
     assert judged[1].spans()
-    with pytest.raises(ValueError, match="no service level"):
+    with pytest.raises(rdmascope.CaptureError, match="no service level"):
         rdmascope.read(EVERYTHING).service_levels("READ < 4")
+
+
+def test_what_is_printed_is_short() -> None:
+    capture = rdmascope.read(EVERYTHING)
+    rpcs = list(capture)
+    assert all(len(repr(rpc)) < 300 and "\n" not in repr(rpc) for rpc in rpcs)
+    assert repr(rpcs[0]).startswith("<RPC 1 on connection 1: ")
+    printed = repr(capture.table("rpcs")).splitlines()
+    assert len(printed) == 12 and printed[0].split()[0] == "number"
+    assert printed[-1].startswith("[229 rows, ") and printed[-1].endswith(" columns not shown]")
+    page = capture.table("rpcs")._repr_html_()
+    assert page.count("<tr>") == 11 and "229 rows" in page
+    bad = rdmascope.ColumnTable({"a": np.ma.MaskedArray(["<b>\x1b[1m", "x" * 99], dtype=object, mask=[False, True])})
+    assert "\x1b" not in repr(bad) + bad._repr_html_() and "<b>" not in bad._repr_html_()
+    assert repr(rdmascope.ColumnTable({})) == "[0 rows, 0 columns]"
+
+
+def test_an_rpc_by_its_number() -> None:
+    capture = rdmascope.read(EVERYTHING)
+    assert (capture.rpc(27).number, capture.rpc(27).name) == (27, list(capture)[26].name)
+    with pytest.raises(rdmascope.CaptureError, match="no RPC 999; there are 229"):
+        capture.rpc(999)
+
+
+def test_a_name_that_nothing_has_gets_those_that_there_are() -> None:
+    capture = rdmascope.read(LONG_CALLS)
+    with pytest.raises(rdmascope.CaptureError, match=r"no table 'rpc'; there are .*rpcs"):
+        capture.table("rpc")
+    with pytest.raises(rdmascope.CaptureError, match=r"no detector 'slow'; there are .*packets-missing"):
+        capture.diagnosis("slow")
+
+
+def test_when_a_file_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(rdmascope.CaptureError, match="no such file"):
+        rdmascope.read(tmp_path / "none.pcap")
+    (tmp_path / "text").write_text("no capture at all, only words and words")
+    with pytest.raises(rdmascope.CaptureError, match="text"):
+        rdmascope.read(tmp_path / "text")
+    assert rdmascope.read("-").paths == "-"
+
+
+def test_tables_are_taken_by_others_as_they_are() -> None:
+    pytest.importorskip("pyarrow")
+    polars, duckdb, pandas = (pytest.importorskip(name) for name in ("polars", "duckdb", "pandas"))
+    table = rdmascope.read(BOTH_WAYS).table("rpcs")
+    taken = polars.DataFrame(table)
+    assert taken.shape == (table.length, len(table)) and taken["latency_ns"].to_list() == table["latency_ns"].tolist()
+    assert duckdb.sql('SELECT count(*), count(latency_ns) FROM "table"').fetchall() == [
+        (table.length, int(table["latency_ns"].count()))
+    ]
+    assert pandas.DataFrame.from_arrow(table).shape == taken.shape

@@ -60,17 +60,18 @@ def run(*command: str, cwd: Path) -> str:
 
 
 def test_a_strict_user_of_the_wheel(tmp_path: Path) -> None:
-    # From a copy: building leaves a folder behind.
-    parts = ["rdmascope", "cli", "captures", "dissect", "pyproject.toml", "README.md", "LICENSE"]
+    source = tmp_path / "rdmascope"  # A copy, of the name that a clone has.
+    parts = ["rdmascope", "cli", "captures", "dissect", "docs", "pyproject.toml", "setup.py", "README.md", "LICENSE"]
     for part in filter(Path.exists, (ROOT / part for part in parts)):
         if part.is_dir():
-            shutil.copytree(part, tmp_path / "source" / part.name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(part, source / part.name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
-            shutil.copy(part, tmp_path / "source")
-    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(tmp_path / "source")]
+            shutil.copy(part, source)
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(source)]
     built = subprocess.run(build, capture_output=True, text=True)
     if built.returncode:
         pytest.skip(f"pip cannot build a wheel here: {' '.join(built.stderr.split())[-200:]}")
+    assert sorted(path.name for path in source.iterdir()) == sorted(parts)  # Building leaves nothing behind.
     venv.create(tmp_path / "venv", with_pip=False, symlinks=True)
     python = tmp_path / "venv" / "bin" / "python"
     libraries = Path(
@@ -85,6 +86,13 @@ def test_a_strict_user_of_the_wheel(tmp_path: Path) -> None:
     (tmp_path / "user.py").write_text(PROGRAM.format(names=", ".join(rdmascope.__all__), capture=capture))
     where = run(str(python), "-c", "import rdmascope; print(rdmascope.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(libraries)
+    for folder in (tmp_path, source, source / "cli"):  # No working directory breaks the import.
+        run(str(python), "-c", "import rdmascope; rdmascope.read, rdmascope.CaptureError", cwd=folder)
+    empty = tmp_path / "a folder"
+    empty.mkdir()
+    assert run(str(python), "-m", "rdmascope", "demo", cwd=empty).startswith("loss-rxe.pcap.zst: ")
+    assert "4,473, 13.4 MiB" in run(str(python), "-m", "rdmascope", "info", "loss-rxe.pcap.zst", cwd=empty)
+    assert run(str(python), "-m", "rdmascope", "help", "reads", cwd=empty).startswith("# What is read")
     assert run(str(python), "user.py", cwd=tmp_path).strip() == rdmascope.__version__
     options = ["--strict", "--num-workers=auto", "--config-file=", "--python-executable", str(python)]
     checked = run(sys.executable, "-m", "mypy", *options, "user.py", cwd=tmp_path)

@@ -21,6 +21,7 @@ from rdmascope.dissect.rpcrdma.eviction import Evicted
 from rdmascope.dissect.rpcrdma.plain_batch import LATE
 from rdmascope.dissect.rpcrdma.rpc_table import PlainRpcs, RpcNames, RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.rpcrdma.unanswered import note_outstanding
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.transport.health import TransportHealth
 
@@ -197,6 +198,7 @@ class MergedAnalyzer(Analyzer):
             others.update(ending.other_packets)
             undecoded += [renumbered(one, nouns.connection(one.connection)) for one in ending.undecoded]
             unplaced |= {nouns.connection(number): count for number, count in ending.unplaced.items()}
+        note_outstanding(table.objects, self.connections, self.last_time or 0)
         for ending in endings:
             self.skipped.update(ending.skipped)
         self.skipped = Counter({kind: count for kind, count in self.skipped.items() if count > 0})

@@ -90,7 +90,7 @@ class Division:
                 one = self._take(self._front, 0)
                 if one is None:
                     return
-                counts, mounts, decoded = one
+                counts, mounts, self._mounts.advice, decoded = one
                 self._analyzer.addresses.learn(counts.known, counts.addresses)
                 self._mounts.roots += mounts
                 batch = DividedBatch(
@@ -187,7 +187,8 @@ class Division:
                     outbox.put(packed((share, addresses, tcp_addresses, self._capture.position), self._data))
                 counts = _counts(self._capture.position, batch, addresses)
                 listed = decoded if self._lists else None
-                front.put(packed(((counts, self._mounts.roots[mounted:], listed), None), self._data))
+                parts = counts, self._mounts.roots[mounted:], self._mounts.advice, listed
+                front.put(packed((parts, None), self._data))
                 mounted = len(self._mounts.roots)
                 del batch, decoded
         except BrokenPipeError:  # Of a worker, which may have said why it ended.

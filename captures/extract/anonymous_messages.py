@@ -7,7 +7,6 @@ words that tell lengths.  All else is replaced, and what cannot be decoded becom
 from __future__ import annotations
 
 import os
-import tempfile
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ from rdmascope.dissect.rpcrdma.messages import Message
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Reassembled, Rpc
 from rdmascope.dissect.transport.operations import Operation
 
+from ..output import spool
 from .pseudonyms import Pseudonyms
 
 _IDENTITIES = {"uid": "uid", "gqa_uid": "uid", "gid": "gid", "gids": "gid"}
@@ -33,7 +33,7 @@ class AnonymousOperations:
 
     def __init__(self, pseudonyms: Pseudonyms, directory: Path) -> None:
         self._pseudonyms = pseudonyms
-        self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115, closed by close()
+        self._file = spool(directory)
         self._end = 0
         self._starts = array("q")
         self._lengths = array("q")
@@ -75,7 +75,8 @@ class AnonymousOperations:
 
     def _write(self, at: int, data: bytes | bytearray) -> None:
         if data.count(0) != len(data):
-            os.pwrite(self._file.fileno(), data, at)
+            self._file.seek(at)
+            self._file.write(data)
 
     def packet(self, tag: int, psn: int, length: int) -> bytes:
         """The payload of the packet with this PSN of an Operation."""
@@ -87,6 +88,7 @@ class AnonymousOperations:
 
     def at(self, tag: int, place: int, length: int) -> bytes:
         """``length`` bytes of an Operation, from byte ``place`` on."""
+        self._file.flush()
         known = max(0, min(length, self._lengths[tag] - place))
         found = os.pread(self._file.fileno(), known, self._starts[tag] + place) if known else b""
         return found.ljust(length, b"\0")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import tempfile
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-
-import duckdb
 
 from rdmascope.dissect.records.tables import TABLES, VERSION
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 from ..data_set import ManifestEntry, entries, entry_of, entry_path, partition, write_entry
+from ..embedded import duckdb
 from ..errors import CaptureError
+from ..left_behind import FolderOfProcess
 from ..remote import FileStamp, RemoteFile, same_contents, stamp
 from ..session import Session
 from ..table_export import tables_of
@@ -113,11 +112,11 @@ def analyse(unit: CaptureUnit, data_set: str, options: Options) -> ManifestEntry
         write_entry(data_set, entry)
         return entry
     Path(data_set, WORK).mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f"{capture}-", dir=Path(data_set, WORK)) as made:
-        folder = Path(made, "tables")
+    with FolderOfProcess(str(Path(data_set, WORK))) as made:
+        folder = made / "tables"
         try:
             session = Session(unit.paths, options)
-            tables_of(session, "parquet", str(folder), within=made)
+            tables_of(session, "parquet", str(folder), within=str(made))
             if not session.analyzer.packets:
                 session.check()
             if any(map(is_url, unit.paths)) and not _is_of(entry, _stamps(unit.paths)):

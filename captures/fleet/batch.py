@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import multiprocessing
-import shutil
-import time
+import signal
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import NamedTuple
 
+from rdmascope.dissect import plugged
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 from ..data_set import ManifestEntry, entries
 from ..data_set_folder import MANIFEST
-from ..errors import CaptureError
+from ..errors import CaptureError, words_of
+from ..extras import need
+from ..left_behind import remove_left
+from ..plugins import load_plugins
 from ..urls import refuse_url
 from .analysis import WORK, analyse, described, failed
 from .units import CaptureUnit
 
-KEPT = 86400
-"""Seconds after which what an analysis left that was killed is removed."""
 ATTEMPTS = 2
 """At a capture on which a process ends without a result."""
 
@@ -37,16 +40,15 @@ class BatchCapture(NamedTuple):
 
 
 def prepare(data_set: str) -> None:
-    """Make a data set where there is none.  Raises CaptureError where something else is there."""
+    """Make a data set where there is none.  Raises CaptureError where something else is there, or DuckDB is not."""
+    need("duckdb")
     refuse_url(data_set)
     path = Path(data_set)
     if path.exists() and not (path.is_dir() and ((path / MANIFEST).is_dir() or not any(path.iterdir()))):
         raise CaptureError(f"{data_set}: is there, and is no data set")
     try:
         (path / MANIFEST).mkdir(parents=True, exist_ok=True)
-        for left in (path / WORK).glob("*"):
-            if time.time() - left.stat().st_mtime > KEPT:
-                shutil.rmtree(left, ignore_errors=True)
+        remove_left(str(path / WORK))
     except OSError as error:
         raise CaptureError(f"{data_set}: {error.strerror}") from None
 
@@ -74,13 +76,15 @@ def batch(units: Sequence[CaptureUnit], data_set: str, options: Options, jobs: i
     waiting = deque((unit, 1) for unit in others)
     context = multiprocessing.get_context("spawn")
     running: dict[int, tuple[SpawnProcess, Connection, CaptureUnit, int]] = {}
+    reported: set[str] = set()
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
                 unit, attempt = waiting.popleft()
                 result, given = context.Pipe(duplex=False)
                 process = context.Process(target=_analyse, args=(given, unit, data_set, options))
-                process.start()
+                with _ctrl_c_is_ours():
+                    process.start()
                 given.close()
                 running[process.sentinel] = process, result, unit, attempt
             for sentinel in wait([*running]):
@@ -89,7 +93,11 @@ def batch(units: Sequence[CaptureUnit], data_set: str, options: Options, jobs: i
                 process.join()
                 found = _received(result)
                 if found is not None:
-                    yield BatchCapture(unit, found, frozenset(found.paths) != frozenset(unit.paths))
+                    entry, failures = found
+                    for words in set(failures) - reported:
+                        plugged.report[-1](words)
+                    reported.update(failures)
+                    yield BatchCapture(unit, entry, frozenset(entry.paths) != frozenset(unit.paths))
                 elif attempt < ATTEMPTS:
                     waiting.append((unit, attempt + 1))
                 else:
@@ -99,23 +107,44 @@ def batch(units: Sequence[CaptureUnit], data_set: str, options: Options, jobs: i
         for process, *_ in running.values():
             process.terminate()
             process.join()
+        remove_left(str(Path(data_set, WORK)))
+
+
+@contextmanager
+def _ctrl_c_is_ours() -> Iterator[None]:
+    """Processes that are begun here do not get it: this one ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _analyse(given: Connection, unit: CaptureUnit, data_set: str, options: Options) -> None:
     """In a process of its own; an error of the program costs this capture only."""
+    failures: list[str] = []
     try:
+        plugged.report[:] = [lambda words: None]  # The process that began this one has loaded them, and said it.
+        load_plugins()
+        plugged.report[:] = [failures.append]
         entry = analyse(unit, data_set, options)
     except Exception as error:
-        problem = f"{unit.paths[0]}: internal error, please report it: {type(error).__name__}: {error}"
-        entry = failed(unit, data_set, options, problem)
-    given.send(entry)
+        words = words_of(error) or f"internal error, please report it: {type(error).__name__}: {error}"
+        try:
+            entry = failed(unit, data_set, options, f"{unit.paths[0]}: {words}")
+        except CaptureError:  # Nothing can be noted there, which the process that began this one finds, too.
+            return
+    given.send((entry, failures))
 
 
-def _received(result: Connection) -> ManifestEntry | None:
-    """What a process gave that has ended."""
+def _received(result: Connection) -> tuple[ManifestEntry, list[str]] | None:
+    """What a process gave that has ended, and which plug-ins failed there."""
     with result:
         try:
-            found: ManifestEntry | None = result.recv()
+            found: tuple[ManifestEntry, list[str]] | None = result.recv()
         except EOFError:
             return None
     return found

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 from ..errors import CaptureError
+from ..extras import need
 from .analysis import analyse, failed, note
 from .batch import ATTEMPTS, BatchCapture, divided, prepare
 from .stored import analyse_to_url
@@ -25,10 +26,9 @@ def on_cluster(
     All of them reach captures and data set under the same paths.  With ``url`` they put the tables into a store, and
     ``data_set`` is a folder that has its manifest.  Raises CaptureError where there is no such cluster.
     """
-    try:
-        from distributed import Client, as_completed
-    except ImportError:
-        raise CaptureError("--scheduler takes Dask, which is not installed: pip install 'rdmascope[cluster]'") from None
+    need("distributed")
+    from distributed import Client, as_completed
+
     prepare(data_set)
     data_set = os.path.abspath(data_set)
     known, others = divided(units, data_set, options)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 from rdmascope.dissect.records.tables import TABLES
@@ -16,6 +13,7 @@ from rdmascope.dissect.units import size
 from ..data_set import ManifestEntry, entries, entry_path, partition
 from ..data_set_folder import MANIFEST, copies
 from ..errors import CaptureError
+from ..left_behind import FolderOfProcess
 from ..remote import RemoteFolder
 from ..urls import HTTP, is_url, refuse_url, scheme
 from .analysis import analyse
@@ -34,8 +32,7 @@ def copy_of(path: str) -> str:
     store = RemoteFolder(path)
     if not store.files(MANIFEST):
         return path
-    made = tempfile.mkdtemp(prefix="rdmascope-")
-    atexit.register(partial(shutil.rmtree, made, ignore_errors=True))
+    made = FolderOfProcess().path
     folder = Path(made, store.url.rpartition("/")[2])
     _get_manifest(store, folder)
     wanted: dict[str, int] = {}
@@ -65,8 +62,8 @@ def batch_to_url(url: str, batch: Callable[[str], Iterator[BatchCapture]]) -> It
     if scheme(url) in HTTP:
         refuse_url(url)
     store = RemoteFolder(url)
-    with tempfile.TemporaryDirectory(prefix="rdmascope-") as made:
-        folder = Path(made, "tables")
+    with FolderOfProcess() as made:
+        folder = made / "tables"
         if not _get_manifest(store, folder) and store.files():
             raise CaptureError(f"{url}: is there, and is no data set")
         there = {one.capture: one for one in entries(str(folder))}
@@ -91,9 +88,9 @@ def _get_manifest(store: RemoteFolder, folder: Path) -> int:
 
 def analyse_to_url(unit: CaptureUnit, url: str, options: Options) -> ManifestEntry:
     """Analyse a capture and put its tables into a store, but not its entry."""
-    with tempfile.TemporaryDirectory(prefix="rdmascope-") as made:
-        entry = analyse(unit, made, options)
-        _put_tables(RemoteFolder(url), Path(made), entry)
+    with FolderOfProcess() as made:
+        entry = analyse(unit, str(made), options)
+        _put_tables(RemoteFolder(url), made, entry)
     return entry
 
 

@@ -70,6 +70,12 @@ class SectionInfo:
     passed_over: Counter[str] = field(default_factory=Counter)
     """Blocks without a frame, by what they are."""
 
+    @property
+    def dropped(self) -> int:
+        """Frames that were there and are not in the capture, as it says itself."""
+        every = self.statistics.values()
+        return sum((one.dropped or 0) + (one.os_dropped or 0) for one in every) or self.lost.total()
+
 
 def options(data: bytes, byte_order: str) -> Iterator[tuple[int, bytes]]:
     """Code and value of each; ends quietly where the list does not make sense any more."""

@@ -86,9 +86,11 @@ class PcapngWriter:
         self._file.write(blocks.data)
         return len(blocks)
 
-    def statistics(self, time: int, received: int, dropped: int) -> None:
-        """What the kernel counted up to ``time``: frames that passed the filter, and those of them that it lost."""
-        counters = _options({ISB_RECEIVED: struct.pack("<Q", received), ISB_OS_DROPPED: struct.pack("<Q", dropped)})
+    def statistics(self, time: int, received: int, dropped: int | None) -> None:
+        """What the kernel counted up to ``time``: frames that passed the filter, and those of them that it lost, where
+        that is known."""
+        lost = b"" if dropped is None else struct.pack("<Q", dropped)
+        counters = _options({ISB_RECEIVED: struct.pack("<Q", received), ISB_OS_DROPPED: lost})
         self._block(STATISTICS, struct.pack("<III", 0, time >> 32, time & 0xFFFFFFFF) + counters)
 
     def _block(self, kind: int, body: bytes) -> None:

@@ -63,7 +63,7 @@ def open_live(name: str, settings: CaptureSettings) -> Live:
     filter = Filter(tuple(settings.ports), settings.all_tcp, settings.tunnels)
     host, _, there = name.rpartition(":")
     if host and "/" not in name:
-        return RemoteSource(host.strip("[]"), there, filter, settings.snaplen)
+        return RemoteSource(host.strip("[]"), there, filter, settings.snaplen, settings.buffer)
     device = find_device(name)
     if device.kind == "adapter":
         return Sniffer(device, filter, settings.snaplen)

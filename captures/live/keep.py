@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from rdmascope.dissect.frames import FrameBatch
 from ..errors import CaptureError
 from ..formats.writer import PcapngWriter
 from ..open import open_capture
-from ..output import check_outputs, open_output
+from ..output import check_outputs, open_growing
 from .source import Live
 
 SECOND = 1_000_000_000
@@ -103,6 +104,8 @@ class Keeper:
         self._writer: PcapngWriter
         self._ring = RingFiles(keep.path, keep.files)
         self._frames = 0
+        self._broken = False
+        """The disk took no more."""
         self._begins = deque([0])
         """How many frames came before the first one of each file of this run."""
         self._open()
@@ -132,6 +135,8 @@ class Keeper:
 
     def write(self, batch: FrameBatch) -> None:
         """Raises CaptureError where the disk does not take it."""
+        if self._broken:
+            return
         ends = np.cumsum(batch.rows["captured"], dtype=np.int64)
         at = 0
         try:
@@ -147,6 +152,10 @@ class Keeper:
                 self._frames += end - at
                 at = end
             self._file.flush()
+        except CaptureError:
+            self._broken = True
+            leave_whole(self._file)
+            raise
         except OSError as error:
             raise CaptureError(f"{self.path}: {error.strerror}") from None
 
@@ -167,21 +176,40 @@ class Keeper:
     def _finish(self) -> None:
         live = self._live
         live.count()
-        received, dropped = live.received - self._before[0], live.dropped - self._before[1]
+        received, dropped = live.received - self._before[0], lost_since(live, self._before[1])
         self._writer.statistics(self._last, received, dropped)
         self._file.close()
 
     def close(self) -> None:
         """Complete the last file."""
+        if self._broken:
+            return
         try:
             self._finish()
         except OSError as error:
             raise CaptureError(f"{self._keep.path}: {error.strerror}") from None
 
 
+def lost_since(live: Live, before: int | None) -> int | None:
+    """Frames that were dropped since there were ``before``; None: not known."""
+    return None if live.dropped is None else live.dropped - (before or 0)
+
+
+def leave_whole(file: BinaryIO) -> None:
+    """Close a file that takes no more, with those blocks of it that are whole."""
+    with suppress(OSError), file.detach() as raw:  # type: ignore[attr-defined]  # It would write once more.
+        end, size = 0, os.fstat(raw.fileno()).st_size
+        while end + 12 <= size:
+            length = int.from_bytes(os.pread(raw.fileno(), 4, end + 4), "little")
+            if length < 12 or end + length > size:
+                break
+            end += length
+        os.ftruncate(raw.fileno(), end)
+
+
 def open_pcapng(path: str, live: Live, application: str) -> tuple[BinaryIO, PcapngWriter]:
     """A file for frames of a live capture.  Raises CaptureError."""
-    file = open_output(path, ())
+    file = open_growing(path)
     name = live.device.interface or live.device.name
     writer = PcapngWriter(file, live.link_type, live.snaplen, name=name, filter=live.words, application=application)
     return file, writer

@@ -6,6 +6,7 @@ Labels are bounded: procedures and pairs of addresses beyond ``MAX_SERIES`` are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple
 from wsgiref.simple_server import WSGIServer
@@ -76,6 +77,7 @@ class Metrics:
         self.missing = counter("missing_packets", "Packets that were sent and not captured", pair)
         self.rnr = counter("rnr_naks", "Receiver-not-ready NAKs", pair)
         self.outstanding = gauge("calls_outstanding", "Calls without a reply, now", pair)
+        self.oldest = gauge("oldest_call_seconds", "For how long the oldest call without a reply is outstanding", pair)
         self.credits = gauge("credits_granted", "Calls that the server allows at a time, now", pair)
         self.connections = gauge("connections", "RPC-over-RDMA connections that are open", device)
         self.frames = counter("frames", "Frames captured", device)
@@ -133,10 +135,18 @@ class CaptureMetrics:
         rule = finding.rule
         self._metrics.findings.labels(self._device, rule.id, rule.level.value).inc()
 
-    def update(self, analyzer: Analyzer, credits: dict[int, CreditHistory], triggers: int) -> None:
-        """What the connections came to by now."""
+    def update(
+        self, analyzer: Analyzer, credits: dict[int, CreditHistory], triggers: int, time: int | None = None
+    ) -> None:
+        """What the connections came to by ``time`` (ns), by default that of the last frame."""
+        time = analyzer.last_time or 0 if time is None else time
+        oldest: dict[tuple[str, str], int] = {}
+        for rpc in analyzer.unanswered(time):
+            pair = self._pair(*(one.address for one in rpc.connection.endpoints))
+            oldest[pair] = max(oldest.get(pair, 0), time - rpc.first_time)
         metrics = self._metrics
-        now: dict[tuple[str, str], list[int]] = {}
+        now: dict[tuple[str, str], int] = {}
+        credit_values: dict[tuple[str, str], int] = {}
         before, self._before = self._before, {}
         open_connections = 0
         for conversation in analyzer.conversations:
@@ -155,23 +165,30 @@ class CaptureMetrics:
                 # What was missing may turn up: a counter does not go back.
                 highest = self._before[name, one.number] = max(total, before.get((name, one.number), 0))
                 counted.inc(highest - before.get((name, one.number), 0))
-            state = now.setdefault((client, server), [0, 0])
+            now.setdefault((client, server), 0)
             if one.ended_by:
                 continue
             open_connections += 1
             history = credits.get(one.number)
             if history is not None:
-                state[0] += history.directions[0].outstanding
-                state[1] += history.directions[0].latest_granted or 0
+                forward = history.directions[0]
+                now[client, server] += forward.outstanding
+                if forward.latest_granted is not None:
+                    credit_values[client, server] = credit_values.get((client, server), 0) + forward.latest_granted
         for pair in self._pairs:
-            outstanding, granted = now.get(pair, (0, 0))
-            metrics.outstanding.labels(self._device, *pair).set(outstanding)
-            metrics.credits.labels(self._device, *pair).set(granted)
+            metrics.outstanding.labels(self._device, *pair).set(now.get(pair, 0))
+            metrics.oldest.labels(self._device, *pair).set(oldest.get(pair, 0) / 1e9)
+            if pair in credit_values:
+                metrics.credits.labels(self._device, *pair).set(credit_values[pair])
+            else:
+                with suppress(KeyError):
+                    metrics.credits.remove(self._device, *pair)
         metrics.connections.labels(self._device).set(open_connections)
         totals = [analyzer.frames, self._live.dropped, triggers]
         for at, counter in enumerate((metrics.frames, metrics.dropped, metrics.triggers)):
-            counter.labels(self._device).inc(max(0, totals[at] - self._totals[at]))
-        self._totals = totals
+            if (so_far := totals[at]) is not None:  # A sample of 0 would say that none was dropped.
+                counter.labels(self._device).inc(max(0, so_far - self._totals[at]))
+                self._totals[at] = so_far
 
     def _pair(self, client: str, server: str) -> tuple[str, str]:
         pair = client, server

@@ -16,6 +16,9 @@ import select
 import socket
 import struct
 import sys
+from pathlib import Path
+from shlex import quote
+from shutil import which
 
 import numpy as np
 
@@ -268,5 +271,14 @@ def _put(data: Bytes, at: Int64s, records: Rows) -> None:
 
 
 def no_permission(device: Device) -> str:
-    python = os.path.realpath(sys.executable)
-    return f"{device}: no permission to capture; run it as root, or once: sudo setcap cap_net_raw+ep {python}"
+    """What to do.  The right to capture is asked for no interpreter that other programs and users run, too."""
+    python, environment = Path(sys.executable).resolve(), Path(sys.prefix).resolve()
+    if sys.prefix != sys.base_prefix and python.is_relative_to(environment):
+        tool, package, advice = "setcap", "libcap2-bin", f"once: sudo setcap cap_net_raw+ep {quote(str(python))}"
+    else:
+        tool = package = "tcpdump"
+        name = quote(device.interface or device.name)
+        advice = f"let tcpdump capture: sudo tcpdump -i {name} -s 0 -U -w - | rdmascope live -"
+    if which(tool, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin") is None:
+        advice += f" (after: apt install {package})"
+    return f"{device}: no permission to capture; run it as root, or {advice}"

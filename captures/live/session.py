@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
+from operator import itemgetter
 from typing import Protocol
 
 import numpy as np
@@ -26,6 +28,7 @@ from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Analyzer, Options, drop_contents
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.listeners import ColumnListeners
+from rdmascope.dissect.rpcrdma.outcome import named
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
@@ -139,6 +142,8 @@ class LiveSession:
         self.live = live
         self.path = str(live.device)
         self.damage: CaptureError | None = None
+        self.not_kept: CaptureError | None = None
+        """Why packets are kept no more."""
         self.other_points: list[OtherPoint] = []
         self.analyzer = Analyzer(options, self._listeners)
         self.data_servers = DataServers()
@@ -162,12 +167,16 @@ class LiveSession:
         self._on_rpcs, self._on_finding, self._on_turn = on_rpcs, on_finding, on_turn
         self._wanted = wanted
         self.trigger = trigger
+        if trigger is not None:
+            trigger.on_problem = self._note_not_kept
         self.paths = ("",)
         self.began = time.monotonic()
         self.seconds = 0.0
         self._tidied = self._looked = self._came = self.began
         self.trouble = ""
         """Why nothing can come of the device now; '' where something can."""
+        self.went_down = 0
+        """How often nothing could come of it any more."""
         self._on_trouble = on_trouble
         self.kernel = kernel
         self.metrics = metrics
@@ -190,6 +199,16 @@ class LiveSession:
         if self.live.device.kind != STREAM:
             return max(time.time_ns(), last)
         return last + int((time.monotonic() - self._came) * SECOND) if last else 0
+
+    def oldest_call(self) -> Rpc | None:
+        """The call that is outstanding the longest, with its name; None where none is."""
+        now = self.now
+        unanswered = ((now - rpc.first_time, rpc) for rpc in self.analyzer.unanswered(now))
+        waiting, oldest = max(unanswered, key=itemgetter(0), default=(0, None))
+        if oldest is not None:
+            oldest = named(oldest)
+            oldest.outstanding = waiting
+        return oldest
 
     def run(self, duration: int | None, display: Display | None = None) -> None:
         """Until something ends it."""
@@ -240,7 +259,7 @@ class LiveSession:
         if time.monotonic() < began + HELD:
             return HELD
         self.live.count()
-        return MAX_HELD if self.live.received - self.live.dropped > self.analyzer.frames else HELD
+        return MAX_HELD if self.live.received - (self.live.dropped or 0) > self.analyzer.frames else HELD
 
     def _pass_time(self, busy: bool) -> None:
         """Give what waits for time to pass."""
@@ -251,6 +270,7 @@ class LiveSession:
         self._evict()
         self._give_findings()
         if self.trigger is not None:
+            self.trigger.look(self.analyzer, now or 0)
             self.ending.because(self.trigger.over(self.now))
         if self._on_turn is not None:
             self._on_turn()
@@ -264,6 +284,18 @@ class LiveSession:
             self._tidied = time.monotonic()
             release()
 
+    def _attempt(self, keep: Callable[[], object]) -> None:
+        """Keep packets; where the disk does not take them, the capture goes on without, and that is said."""
+        try:
+            keep()
+        except CaptureError as error:
+            self._note_not_kept(error)
+
+    def _note_not_kept(self, error: CaptureError) -> None:
+        if self.not_kept is None and self._on_trouble is not None:
+            self._on_trouble(f"{error}; no more packets are kept")
+        self.not_kept = self.not_kept or error
+
     def _make_room(self, bound: MemoryBound) -> None:
         """Memory is short, and fewer connections may be kept from now."""
         self._ended(RpcTable(self.analyzer.tick(self.analyzer.last_time or 0)))
@@ -273,18 +305,19 @@ class LiveSession:
     def _publish(self, metrics: CaptureMetrics) -> None:
         with suppress(OSError):
             self.live.count()
-        metrics.update(self.analyzer, self.credits, self.trigger.happened if self.trigger is not None else 0)
+        metrics.update(self.analyzer, self.credits, self.trigger.happened if self.trigger is not None else 0, self.now)
 
     def _look_at_device(self) -> None:
         self._looked = time.monotonic()
         before, self.trouble = self.trouble, trouble_of(self.live.device)
+        self.went_down += bool(self.trouble) > bool(before)
         if self.trouble != before and self._on_trouble is not None:
             self._on_trouble(self.trouble or "it is up again")
 
     def _take(self, batch: FrameBatch) -> None:
         self._came = time.monotonic()
         if self.keeper is not None:
-            self.keeper.write(batch)
+            self._attempt(partial(self.keeper.write, batch))
         if self.trigger is not None:
             self.trigger.write(batch)
         step = len(batch) if self.bound is None else FRAMES_TOGETHER
@@ -345,17 +378,19 @@ class LiveSession:
     def _finish(self) -> None:
         """The capture is over, the report not yet printed."""
         self.seconds = time.monotonic() - self.began
+        self._look_at_device()
         self._ended(RpcTable(self.analyzer.finish()))
         self.auditor.finish(self.analyzer.conversations)
         self._give_findings()
         with suppress(OSError):
             self.live.count()
         if self.kernel is not None:
-            self.kernel.note(self.analyzer.conversations, lossy=self.live.dropped > 0)
+            self.kernel.note(self.analyzer.conversations, lossy=bool(self.live.dropped))
         if self.trigger is not None:
             self.trigger.close()
         if self.keeper is not None:
-            self.keeper.close()
+            self._attempt(self.keeper.close)
+        self.damage = self.damage or self.not_kept
         gc.enable()
 
     def _listeners(self, conversation: Conversation) -> ColumnListeners:
@@ -413,6 +448,9 @@ class LiveSession:
             evicted_calls=self.analyzer.evicted.open_calls,
             memory=self._memory(),
             files_removed=sum(keeper.removed for keeper in keepers) if keepers else None,
+            went_down=self.went_down,
+            trouble=self.trouble or None,
+            not_kept=None if self.not_kept is None else str(self.not_kept),
             ended_by=self.ending.why,
             error=None if self.damage is None else str(self.damage),
         )

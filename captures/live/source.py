@@ -14,8 +14,10 @@ class Drops(Protocol):
 
     received: int
     """Frames that passed the filter, those included that were dropped."""
-    dropped: int
-    """Frames that passed the filter and were lost for lack of room."""
+
+    @property
+    def dropped(self) -> int | None:
+        """Frames that passed the filter and were lost for lack of room; None: not known."""
 
 
 class Live(Drops, Protocol):

@@ -41,7 +41,8 @@ class StreamSource:
         """
         self.device = Device("standard input" if name == "-" else name, STREAM)
         self.words = "that of the program that writes the stream"
-        self.received = self.dropped = 0
+        self.received = 0
+        self.dropped: int | None = None
         self._capture: CaptureFile = open_capture(name)
         self.link_type = next(iter(self._capture.link_types), 0)
         self.snaplen = self._capture.snaplen

@@ -12,7 +12,7 @@ from rdmascope.dissect.frames import FrameBatch
 
 from ..errors import CaptureError
 from ..formats.writer import PcapngWriter
-from .keep import RingFiles, open_pcapng
+from .keep import RingFiles, leave_whole, lost_since, open_pcapng
 from .source import Live
 
 SECOND = 1_000_000_000
@@ -56,7 +56,7 @@ class WindowKeeper:
         self._interfaces: dict[int, int] = {}
         """By link type."""
         self._size = self._began = self._last = self._until = 0
-        self._counted = 0, 0
+        self._counted: tuple[int, int | None] = 0, 0
         self._full = False
 
     @property
@@ -91,7 +91,7 @@ class WindowKeeper:
 
     def over(self, now: int) -> bool:
         """Whether what is kept after the moment has ended."""
-        return self._file is not None and (now >= self._until or self._full)
+        return self._file is None or now >= self._until or self._full
 
     def end(self) -> str | None:
         """Complete the file; gives its name, None where there is none.  Raises CaptureError."""
@@ -99,7 +99,8 @@ class WindowKeeper:
             return None
         try:
             self._live.count()
-            received, dropped = self._live.received - self._counted[0], self._live.dropped - self._counted[1]
+            received = self._live.received - self._counted[0]
+            dropped = lost_since(self._live, self._counted[1])
             self._writer.statistics(self._last, received, dropped)
             self._file.close()
             self._file = None
@@ -127,6 +128,11 @@ class WindowKeeper:
                 self._size += self._write(FrameBatch(batch.data, part), int(part["link_type"][0]))
             assert self._file is not None
             self._file.flush()
+        except CaptureError:
+            assert self._file is not None
+            leave_whole(self._file)
+            self._file = None
+            raise
         except OSError as error:
             raise CaptureError(f"{self.path}: {error.strerror}") from None
         self._began = self._began or int(rows["time"][0])

@@ -7,7 +7,7 @@ from typing import Any
 
 from rdmascope.dissect.onc.shapes.attributes4 import NUMBERED
 
-from .file_system import MAX_LINKS, MAX_NAME, FileAttributes, FileSystem, Inode
+from .file_system import MAX_FILE, MAX_LINKS, MAX_NAME, FileAttributes, FileSystem, Inode
 from .status import NfsError, NfsStatus
 
 SECOND = 1_000_000_000
@@ -38,7 +38,7 @@ _READ_ONLY: dict[str, Callable[[FileSystem, Inode], Any]] = {
     "files_free": lambda files, inode: files.free_files,
     "files_total": lambda files, inode: files.files + files.free_files,
     "homogeneous": lambda files, inode: 1,
-    "maxfilesize": lambda files, inode: files.capacity,
+    "maxfilesize": lambda files, inode: MAX_FILE,
     "maxlink": lambda files, inode: MAX_LINKS,
     "maxname": lambda files, inode: MAX_NAME,
     "maxread": lambda files, inode: LARGEST,

@@ -33,7 +33,7 @@ class Export:
         now: Callable[[], int] = time.time_ns,
     ) -> None:
         self.files = FileSystem(capacity, instance or os.urandom(8), now)
-        self._mounts: MountListener | None = None
+        self._mounts: list[MountListener] = []
         known = self.files.make(self.files.root, PATTERN, FileType.REGULAR, FileAttributes(mode=0o444))
         self.files.write(known, 0, service.pattern(0, min(PATTERN_SIZE, self.files.free)))
         self.files.alias(service.HANDLE, known)
@@ -44,10 +44,10 @@ class Export:
         return answer(self.programs, message)
 
     def listen_for_mounts(self, address: str, port: int) -> int:
-        """Answer MOUNT over TCP, too; returns the port.  Raises CaptureError."""
-        self._mounts = MountListener(self.files, address, port)
-        return self._mounts.port
+        """Answer MOUNT over TCP at an address, too; returns the port.  Raises CaptureError."""
+        self._mounts.append(MountListener(self.files, address, port))
+        return self._mounts[-1].port
 
     def close(self) -> None:
-        if self._mounts is not None:
-            self._mounts.close()
+        for listener in self._mounts:
+            listener.close()

@@ -17,6 +17,8 @@ MAX_LINK = 4096
 """Bytes of a symbolic link's target."""
 MAX_LINKS = 1000
 """Names of a file."""
+MAX_FILE = (1 << 63) - 1
+"""Bytes that a client may try to write: one that knows of less never hears that there is no space."""
 ENTRY_SIZE = 1024
 """Bytes of the capacity that a name takes, whatever is behind it."""
 HANDLE_SIZE = 16

@@ -25,6 +25,8 @@ MAX_CALL = 65536
 """Bytes of a call; a longer one ends its connection."""
 IDLE = 60
 """Seconds after which a connection without calls is closed."""
+MAX_CONNECTIONS = 64
+"""At a time, each with a thread."""
 _LAST_FRAGMENT = 1 << 31
 EXPORT = "/"
 
@@ -89,11 +91,22 @@ class _TcpServer(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
     def __init__(self, place: tuple[str, int], handler: type[socketserver.BaseRequestHandler]) -> None:
+        self._room = threading.Semaphore(MAX_CONNECTIONS)
         address, port = place
         if not address and socket.has_dualstack_ipv6():
             address = "::"
         self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
         super().__init__((address, port), handler)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Beyond the limit connections are closed at once."""
+        return self._room.acquire(blocking=False)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
 
     def server_bind(self) -> None:
         if self.server_address[0] == "::":

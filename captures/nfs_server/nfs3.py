@@ -12,7 +12,16 @@ from rdmascope.dissect.onc.statuses import NFS3_STATUS
 
 from ..synth.endpoint import DdpItem, Parts
 from ..synth.xdr_values import decoded, encoded, encoded_parts
-from .file_system import MAX_LINKS, MAX_NAME, FileAttributes, FileSystem, FileType, Inode, meaningful_access
+from .file_system import (
+    MAX_FILE,
+    MAX_LINKS,
+    MAX_NAME,
+    FileAttributes,
+    FileSystem,
+    FileType,
+    Inode,
+    meaningful_access,
+)
 from .rpc_programs import Caller, RpcProgram
 from .status import NfsError, NfsStatus
 
@@ -309,7 +318,7 @@ def _fsinfo(server: Nfs3, args: Values, caller: Caller) -> Values:
         "rtmult": 4096,
         "wtmult": 4096,
         "dtpref": PREFERRED_LISTING,
-        "maxfilesize": server.files.capacity,
+        "maxfilesize": MAX_FILE,
         "time_delta": {"nseconds": 1},
         "properties": LINKS | SYMBOLIC_LINKS | HOMOGENEOUS | SETS_TIME,
     }

@@ -85,15 +85,16 @@ def replied(answer: Answer, stream: bytes | None = None, *, parsed: bool = False
     observed = named(answer)
     wanted = RDMA_NOMSG if stream is not None else RDMA_MSG
     if header.problem or header.procedure != wanted:
-        return violation(observed)
+        unasked = header.procedure == RDMA_NOMSG and stream is None
+        return violation(observed, "V1-HEADER-XDR" if header.problem else "V1-REPLY-CHUNK-MISSING" if unasked else "")
     if stream is not None and answer.payload:
-        return violation(f"{observed}, and {len(answer.payload)} bytes behind it")
+        return violation(f"{observed}, and {len(answer.payload)} bytes behind it", "V1-NOMSG-PAYLOAD")
     data = answer.payload if stream is None else stream
     reply = reply_header(data, 0, len(data))
     if reply is None or reply.xid != header.xid:
-        return violation(f"{observed} without the reply of that XID")
+        return violation(f"{observed} without the reply of that XID", "V1-XID-MATCH")
     if header.reads:
-        return violation(f"{observed} with a Read list")
+        return violation(f"{observed} with a Read list", "V1-READ-IN-REPLY")
     if parsed and reply.error == "GARBAGE_ARGS":
         return violation(f"{observed}, GARBAGE_ARGS")
     return passed(f"{observed}, {reply.error or 'SUCCESS'}, {header.credits} credits")
@@ -103,16 +104,18 @@ def returned(offered: WriteChunk, received: WriteChunk | None, what: str) -> Che
     """A chunk in a reply has to be the call's, with lengths that are no longer; None where it is."""
     if received is None or len(received.segments) != len(offered.segments):
         return violation(
-            f"{what} has {len(received.segments) if received else 'no'} segments, of {len(offered.segments)}"
+            f"{what} has {len(received.segments) if received else 'no'} segments, of {len(offered.segments)}",
+            "V1-WRITE-SEGMENT-COUNT",
         )
     full = True
     for mine, theirs in zip(offered.segments, received.segments, strict=True):
         if (mine.handle, mine.offset) != (theirs.handle, theirs.offset):
-            return violation(f"{what} returns another segment than it was given")
+            return violation(f"{what} returns another segment than it was given", "V1-WRITE-SEGMENT-COPY")
         if theirs.length > mine.length:
-            return violation(f"{what} returns {theirs.length} bytes of a segment of {mine.length}")
+            words = f"{what} returns {theirs.length} bytes of a segment of {mine.length}"
+            return violation(words, "V1-WRITE-SEGMENT-LENGTH")
         if theirs.length and not full:
-            return violation(f"{what} has data behind a segment that is not full")
+            return violation(f"{what} has data behind a segment that is not full", "V1-WRITE-FILL-ORDER")
         full = theirs.length == mine.length
     return None
 

@@ -109,6 +109,7 @@ def result(one: SuiteResult, target: PeerAddress) -> Record:
         sends=one.check.sends,
         verdict=one.verdict.kind.value,
         observed=one.verdict.observed,
+        broken_rule=one.rule.id if one.failed else None,
         time_ns=one.time,
     )
 
@@ -131,12 +132,12 @@ def junit(results: Sequence[SuiteResult], target: PeerAddress) -> str:
     )
     for one in results:
         case = ElementTree.SubElement(
-            cases, "testcase", classname=one.check.rule, name=one.check.name, time=f"{one.time / 1e9:.3f}"
+            cases, "testcase", classname=one.rule.id, name=one.check.name, time=f"{one.time / 1e9:.3f}"
         )
         if one.failed:
             element = ElementTree.SubElement(case, "failure", type=one.verdict.kind.value, message=one.verdict.observed)
-            rule = one.check.cited()
-            element.text = f"{one.check.sends}\n{rule.title} ({rule.document}, {rule.section})"
+            rule = one.rule
+            element.text = f"{one.check.sends}\n{rule.id}: {rule.title} ({rule.document}, {rule.section})"
         elif one.verdict.kind is VerdictKind.SKIPPED:
             ElementTree.SubElement(case, "skipped", message=one.verdict.observed)
     ElementTree.indent(root)

@@ -60,6 +60,10 @@ def echo(xid: int, data: bytes) -> Parts:
     return service.call_head(xid, ECHO, 1, ECHO_DATA) + pack(">I", len(data)), DdpItem(data)
 
 
+MAX_CLIENTS = 256
+"""Connections at a time; each keeps memory for its Receives and chunks."""
+
+
 class Server:
     """Serves all clients; ``run`` goes on for ever, ``take`` does what one event asks for."""
 
@@ -70,6 +74,7 @@ class Server:
         fault: Fault | None = None,
         program: Callable[[bytes], Parts] | None = None,
         times: int | None = None,
+        max_clients: int = MAX_CLIENTS,
     ) -> None:
         """``program`` makes replies of whole calls; without one, an export of its own and the echo do.
 
@@ -82,6 +87,7 @@ class Server:
         self.calls = 0
         self.connections = 0
         self.times = times
+        self.max_clients = max_clients
         self._committed = 0
         """How often the fault was, on connections that ended."""
         self._drivers: dict[int, Driver] = {}
@@ -131,6 +137,9 @@ class Server:
 
     def _accept(self, event: ConnectRequested) -> ServerEvent:
         self.connections += 1
+        if len(self._drivers) >= self.max_clients:
+            event.request.reject()
+            return ServerEvent(self.connections, "refused", f"{len(self._drivers)} clients are connected, the most")
         fault = self.fault if self.times is None or self.committed < self.times else None
         endpoint = RpcRdmaEndpoint(Role.SERVER, self.settings, fault)
         try:

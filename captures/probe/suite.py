@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from rdmascope.dissect.audit.rule import Rule, all_rules
+
 from ..verbs.interface import PeerAddress, Verbs, VerbsError
 from . import checks as checks
 from . import faults as faults
@@ -19,6 +21,11 @@ class SuiteResult:
     verdict: CheckVerdict
     time: int
     """Nanoseconds, with connecting."""
+
+    @property
+    def rule(self) -> Rule:
+        """That was broken; else the one that the check is for."""
+        return all_rules()[self.verdict.rule or self.check.rule]
 
     @property
     def failed(self) -> bool:

@@ -26,6 +26,8 @@ class VerdictKind(Enum):
 class CheckVerdict:
     kind: VerdictKind
     observed: str
+    rule: str = ""
+    """The rule that was broken, where it is another than the check's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,9 @@ def passed(observed: str) -> CheckVerdict:
     return CheckVerdict(VerdictKind.PASS, observed)
 
 
-def violation(observed: str) -> CheckVerdict:
-    return CheckVerdict(VerdictKind.VIOLATION, observed)
+def violation(observed: str, rule: str = "") -> CheckVerdict:
+    """``rule``: that was broken, where it is not the one that the check is for."""
+    return CheckVerdict(VerdictKind.VIOLATION, observed, rule)
 
 
 def absent(answer: Answer) -> CheckVerdict | None:
@@ -114,13 +117,15 @@ def refusal(answer: Answer, xid: int, version: int, error: int = ERR_CHUNK) -> C
     if header.error != error:
         return violation(observed)
     if header.version != version:
-        return violation(f"{observed} with version {header.version}, of a message of version {version}")
+        return violation(
+            f"{observed} with version {header.version}, of a message of version {version}", "V1-ERROR-VERSION"
+        )
     if answer.payload:
-        return violation(f"{observed}, and {len(answer.payload)} bytes behind it")
+        return violation(f"{observed}, and {len(answer.payload)} bytes behind it", "V1-ERROR-PAYLOAD")
     if error == ERR_VERS:
         if header.supported is None:
-            return violation(f"{observed} without a range")
+            return violation(f"{observed} without a range", "V1-ERROR-RANGE")
         low, high = header.supported
         if low > high or low <= version <= high:
-            return violation(observed)
+            return violation(observed, "V1-ERROR-RANGE")
     return passed(observed)

@@ -6,11 +6,13 @@ import sys
 from contextlib import nullcontext
 from importlib.resources import files
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from ..errors import CaptureError
 from ..formats.writer import PcapngWriter
-from .wire.network import TapedFrame
+
+if TYPE_CHECKING:
+    from .wire.network import TapedFrame
 
 ETHERNET = 1
 MAX_BYTES = 1 << 20

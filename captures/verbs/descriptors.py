@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import select
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from .interface import VerbsError
+
+
+def readable(descriptors: Iterable[int], nanoseconds: int) -> list[int]:
+    """Those that can be read, as soon as there are any; of any number and value, which ``select`` does not take."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(-(-nanoseconds // 1_000_000))]
 
 
 @contextmanager

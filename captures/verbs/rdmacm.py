@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import time
 from collections import deque
 from collections.abc import Callable
@@ -20,7 +19,7 @@ import pyverbs.cm_enums as cm
 from pyverbs.cmid import CMID, AddrInfo, CMEvent, CMEventChannel, ConnParam
 from pyverbs.pyverbs_error import PyverbsError
 
-from .descriptors import new_descriptor
+from .descriptors import new_descriptor, readable
 from .devices import addresses, devices, local_address, resolve, source_of
 from .interface import ConnectionParameters, ConnectRequested, Event, PeerAddress, VerbsError
 from .queuepair import QueuePair, refused
@@ -58,7 +57,7 @@ class EventChannel:
 
     def next(self) -> Any | None:
         """The next event, to be acknowledged; None where there is none."""
-        if not select.select([self.descriptor], [], [], 0)[0]:
+        if not readable([self.descriptor], 0):
             return None
         try:
             return CMEvent(self.channel)
@@ -173,7 +172,9 @@ class RdmaCm:
             raise VerbsError(f"no RDMA device {target.device!r}; there are {', '.join(every) or 'none'}")
         listening: list[str] = []
         problems: list[str] = []
-        for device in [target.device] if target.device else every:
+        # There is no authentication: no more than one device is open to clients unless another was asked for.
+        chosen = [target.device] if target.device else every if target.source else [*every][:1]
+        for device in chosen:
             for address in dict.fromkeys(place for interface in every[device] for place in addresses(interface)):
                 if target.source not in (None, address.partition("%")[0], address):
                     continue
@@ -225,7 +226,7 @@ class RdmaCm:
             left = deadline - self.now()
             if left <= 0:
                 raise VerbsError(f"{target}: no answer in time while connecting")
-            select.select([events.descriptor], [], [], left / 1e9)
+            readable([events.descriptor], left)
         kind, data = event.event_type, bytes(event.private_data or b"")
         event.ack_cm_event()
         if kind not in (wanted if isinstance(wanted, tuple) else (wanted,)):
@@ -269,8 +270,7 @@ class RdmaCm:
         channels = {link.descriptor: link for link in self.links}
         others = [link.events.descriptor for link in self.links if link.events is not None]
         others += [listener.events.descriptor for listener in self._listeners]
-        readable, _, _ = select.select([*channels, *others], [], [], nanoseconds / 1e9)
-        for descriptor in readable:
+        for descriptor in readable([*channels, *others], nanoseconds):
             if descriptor in channels:
                 channels[descriptor].woken()
 

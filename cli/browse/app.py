@@ -98,10 +98,8 @@ class BrowseApp(PanesApp):
             return ""
 
         self._make_ready()
-        hint = "latency_ms > 10, procedure = 'READ', path LIKE '/home/%'; empty: all"
-        prompt = PromptDialog(
-            "RPCs of which this is true", self.written_filter, lambda text: completions(tables, text), problem, hint
-        )
+        hint = "latency_ms > 10, operations LIKE '%READ%', path LIKE '/home/%'; empty: all"
+        prompt = PromptDialog("Filter", self.written_filter, lambda text: completions(tables, text), problem, hint)
         self.push_screen(prompt, self.filter_by)
 
     @work(thread=True, group="ready")

@@ -99,7 +99,9 @@ class PromptDialog(ModalScreen[str | None]):
             self._take(self._found[chosen])
             return
         problem = self._check(event.value) if self._check is not None else ""
-        if problem:
+        if problem and self._found:
+            self._take(self._found[0])
+        elif problem:
             self.query_one("#problem", Static).update(shown(problem, "bold red"))
         else:
             self.dismiss(event.value)

@@ -11,7 +11,7 @@ from rdmascope.captures.browsed_columns import LATER
 from rdmascope.captures.diagnosis_pass import FactsPass, diagnosis_of
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
-from rdmascope.dissect.diagnosis.statement import Statement
+from rdmascope.dissect.diagnosis.statement import Severity, Statement
 from rdmascope.dissect.records.rpc_columns import RpcBatch
 from rdmascope.dissect.records.table import TableBuilder
 from rdmascope.dissect.records.tables import TABLES
@@ -70,7 +70,8 @@ def _shown(diagnosis: Diagnosis, capture: BrowsedCapture) -> Diagnosed:
     head = Text(counted(diagnosis), "bold")
     if capture.frames_before:
         head.append(f"; of frames {capture.frames_before + 1} to the last, with RPCs numbered from there", "dim")
-    return Diagnosed([TreeNode(head), *(_statement_node(one, capture.numbered) for one in diagnosis.statements)])
+    nodes = [TreeNode(head), *(_statement_node(one, capture.numbered) for one in diagnosis.statements)]
+    return Diagnosed(nodes, diagnosis.worst is Severity.PROBLEM)
 
 
 def _statement_node(statement: Statement, numbered: bool = True) -> TreeNode:

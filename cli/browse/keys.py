@@ -44,7 +44,7 @@ class KeyBinding(NamedTuple):
 
 KEYS = (
     KeyBinding("question_mark", "?", "help", "help", "this page"),
-    KeyBinding("tab", "Tab", "noun(1)", "next list", "packets, connections, files, …"),
+    KeyBinding("tab", "Tab", "noun(1)", "list", "packets, connections, files, …"),
     KeyBinding("shift+tab", "⇧Tab", "noun(-1)", "previous list", "the list before", False),
     KeyBinding("slash", "/", "find", "find", "find text; empty: once more"),
     KeyBinding("f", "f", "filter", "filter", "filter: SQL as of --where"),

@@ -124,7 +124,9 @@ class LiveBrowseApp(BrowseApp):
         super().show_status()
         status = self.watched
         kept = self.feed.capture.frames_before or 0
-        lost = f"{count(status.dropped)} dropped" if status.dropped else "none dropped"
+        lost = "dropped: unknown"
+        if status.dropped is not None:
+            lost = f"{count(status.dropped)} dropped" if status.dropped else "none dropped"
         parts = [f"{Path(self.capture_name).name}: {count(status.frames)} frames, {lost}"]
         parts.append(f"kept: RPCs from {count(self.feed.oldest)}, packets from frame {count(kept + 1)}")
         if status.trouble:

@@ -34,8 +34,8 @@ class WatchStatus(NamedTuple):
     kept: BrowsedCapture
     """What can still be looked at."""
     frames: int
-    dropped: int
-    """By the kernel."""
+    dropped: int | None
+    """By the kernel; None: not known."""
     first_time: int
     """Nanoseconds; of the first frame."""
     trouble: str

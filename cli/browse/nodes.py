@@ -64,6 +64,8 @@ class Diagnosed(NamedTuple):
     """What is wrong with the capture: each statement with its evidence, and where that leads."""
 
     nodes: list[TreeNode]
+    wrong: bool
+    """There is a problem."""
 
 
 class RpcPlace(NamedTuple):

@@ -97,6 +97,8 @@ class PanesApp(App[None]):
         self.below = "tree"
         """What is shown below the list, where there is room for one pane."""
         self.zoomed = ""
+        self._went = False
+        """A key asked for a pane: none is opened unasked."""
         self._brushing = False
         self.remark = ""
         self._details: Details | None = None
@@ -209,6 +211,9 @@ class PanesApp(App[None]):
             self._take_details(value)
         elif isinstance(value, Diagnosed):
             self.diagnosis.show(value.nodes)
+            if value.wrong and not self._went:
+                self.beside = self.below = "diagnosis"
+                self.fold()
         elif job == "write" and value is not None:
             self.notify(str(value), title="written", markup=False)
         elif job == "export" and value is not None:
@@ -475,6 +480,7 @@ class PanesApp(App[None]):
 
     def action_pane(self, name: str) -> None:
         """Go to a pane, which is shown then."""
+        self._went = True
         self.zoomed = name if self.zoomed else ""
         self._brushing = name == "strip"
         if name in BESIDE:

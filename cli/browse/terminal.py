@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rdmascope.captures import CaptureError
+from rdmascope.captures.extras import need
 
 from ..exit_status import EXIT_SIGNAL
 from .feed import BACKGROUND, BrowseFeed
@@ -30,6 +31,7 @@ def need_terminal(instead: str) -> None:
     """Raises ClickException where there is none; ``instead``: commands that need none."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
         raise click.ClickException(f"browse needs a terminal; {instead} not")
+    need("textual")
 
 
 def load(module: str) -> None:

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
+from rich.text import Text
 
 from rdmascope.captures import CaptureError
 from rdmascope.captures.audit_settings import read_settings
@@ -19,16 +20,17 @@ from rdmascope.dissect.audit.rule import LEVELS, ROLES
 from rdmascope.dissect.audit.selection import select_rules
 from rdmascope.dissect.audit.waivers import not_waived
 from rdmascope.dissect.measure.selection import unknown_connections
-from rdmascope.dissect.records.audit import finding_record, sum_records
+from rdmascope.dissect.records.audit import finding_records, sum_records
 from rdmascope.dissect.records.ci import junit, sarif
 from rdmascope.dissect.records.verdict_lines import verdict_lines
 from rdmascope.dissect.rpcrdma.analyzer import drop_contents
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
-from ..options import connection_filter_options
+from ..options import connection_filter_options, pager_option
 from ..reading import CAPTURE, behind, jobs_option, opened, recognition_options
-from ..terminal import complain, console, encoded_json, print_json, print_page, show
+from ..terminal import complain, console, encoded_json, paged, print_json, print_page, show
 from ..views import audit as views
+from ..views.capture_limits import limit_lines
 from ..views.filtered import filter_field, filter_line
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ ENDS = {"client": 0, "server": 1}
     type=click.Path(exists=True, dir_okay=False),
     help="Settings; by default rdmascope.toml or pyproject.toml in the current directory.",
 )
+@pager_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line: findings, verdicts, capture.")
 @click.option("--junit", "junit_file", type=click.Path(dir_okay=False), help="Write JUnit XML.")
 @click.option("--sarif", "sarif_file", type=click.Path(dir_okay=False), help="Write SARIF 2.1.0.")
@@ -87,6 +90,7 @@ def command(
     examples: int | None,
     fail_on: str | None,
     config: str | None,
+    pager: bool,
     as_json: bool,
     junit_file: str | None,
     sarif_file: str | None,
@@ -109,7 +113,7 @@ def command(
           8797, 4.1)
           server 10.77.0.1:20049, connection 1: 7 of 7
             frame 29, RPC 2, XID 0xaea615e0
-              found     a Send With Invalidate, and the passive side did not set R
+              found     a Send With Invalidate, and the server did not set R
               required  R from both ends
             … and 6 more
 
@@ -119,8 +123,8 @@ def command(
     \b
       $ rdmascope explain PD-INVALIDATE-AGREED
 
-    The table of each connection counts rules: passed, violated, undecidable (the capture does not show enough) and
-    not applicable (nothing happened that they judge).
+    The table of each connection counts rules: passed, violated, cannot tell (the capture does not show enough) and
+    not exercised (nothing happened that they judge); checks are the single judgements.
 
     With filters only the RPCs that pass are judged, with all that is of them, and the setup of their connections; what
     the others did still tells what was agreed, or missed.
@@ -175,8 +179,8 @@ def command(
             result = Result(named, auditor, rpcs if condition is None else condition.passed, on_connections)
             results.append(result)
             if as_json:
-                for finding in auditor.findings:
-                    print_json({**reading.placed(finding_record(finding)), "file": named})
+                for finding in finding_records(result):
+                    print_json({**reading.placed(finding), "file": named})
                 lines = verdict_lines(result, file=named)
                 while page := [*islice(lines, LINES)]:
                     print_page(encoded_json("\n".join([*page, ""])))
@@ -184,11 +188,14 @@ def command(
                     words = filter_field(condition) if line["type"] == "audit" else {}
                     print_json({**line, "file": named, **words})
             else:
-                if at:
-                    click.echo()
-                if condition is not None:
-                    show(out, filter_line(condition, "these are judged, and the setup of their connections"))
-                show(out, views.page(result, out.width, settings.waivers, reading.place_words))
+                with paged(out, pager):
+                    if at:
+                        show(out, Text())
+                    if condition is not None:
+                        show(out, filter_line(condition, "these are judged, and the setup of their connections"))
+                    for limit_line in limit_lines(reading.analyzer.connections, reading.analyzer.truncated_frames):
+                        show(out, limit_line)
+                    show(out, views.page(result, out.width, settings.waivers, reading.place_words))
             reading.refuse(problem)
             reading.check()
         except CaptureError as error:

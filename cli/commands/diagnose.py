@@ -53,18 +53,18 @@ def command(
     jobs: int | None,
     condition: Condition | None,
 ) -> None:
-    """Say what is wrong: each cause with its evidence, its share of the latency, and what to look at next.
+    """Say what is wrong: each cause with its evidence, the time that it cost, and what to look at next.
 
     Silence where nothing is wrong.  Problems come first, then warnings, then notes about the capture itself; among
-    equals, what costs the largest share.
+    equals, what RPCs waited for the longest.
 
     \b
     Example: a client that lost packets.
       $ rdmascope diagnose loss-rxe.pcap.zst
-      loss-rxe.pcap.zst: 4 problems, 1 warning
+      loss-rxe.pcap.zst: 3 problems, 1 warning
       ...
-      4 problem  Packets are lost on the way  [packets-lost]
-        1,017 packets retransmitted in 15 recoveries; RPCs waited ...
+      3 problem  Packet loss  [packets-lost]
+        1,017 packets retransmitted, 15 recoveries; RPCs delayed ...
       ...
 
     What a detector looks for, from which threshold on, and what it means:
@@ -81,7 +81,7 @@ def command(
     for kind in kinds:
         if kind not in known:
             raise click.BadParameter(f"no detector {kind!r}; there are {', '.join(known)}", ctx, param_hint="--only")
-    reading = opened(files, ports, force, jobs=jobs)
+    reading = opened(files, ports, force, drops_on_page=not as_json, jobs=jobs)
     diagnosis = diagnosis_of(reading, kinds, condition)
     if condition is not None:
         reading.refuse(condition.problem(reading))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
 
+from rdmascope.captures.condition import chosen
+from rdmascope.captures.exporters import EXPORTERS
+from rdmascope.captures.output import open_output
 from rdmascope.captures.saved import holds_tables
 from rdmascope.captures.session import Session
 from rdmascope.captures.stored_output import written_to
@@ -30,7 +34,7 @@ TCP = "tcp-pcapng"
 @click.option(
     "--to",
     "target",
-    type=click.Choice([TCP, *TABLE_FORMATS]),
+    type=click.Choice([TCP, *TABLE_FORMATS, *EXPORTERS]),
     default=TCP,
     show_default=True,
     help="What to write: ONC RPC over TCP in a pcapng file; or all tables, as files of a folder.",
@@ -114,7 +118,14 @@ def command(
         if skip_incomplete or no_comments:
             name = "--skip-incomplete" if skip_incomplete else "--no-comments"
             raise click.UsageError(f"{name} is about packets, not about tables", click.get_current_context())
-        _export_tables(opened(files, ports, force, jobs=jobs), target, output, as_json, condition)
+        session = opened(files, ports, force, jobs=jobs)
+        if target in EXPORTERS:
+            rpcs = session.rpcs() if condition is None else chosen(session, condition)
+            with nullcontext(binary_output()) if output == "-" else open_output(output, files) as file:
+                EXPORTERS[target].run(rpcs, file)
+            session.check()
+        else:
+            _export_tables(session, target, output, as_json, condition)
         return
     given = GivenCaptures(with_packets(files), analyzer_options(ports, force))
     to_stdout = output == "-"

@@ -68,9 +68,9 @@ def command(
     """Write the frames of some RPCs as a capture of their own.
 
     These are the packets of their Sends, RDMA Reads and Writes, retransmissions included, the acknowledgements of
-    those, and what sets up and ends their connections.  All that is said about these RPCs can be said of the new
-    capture, too; what other calls would add to it, such as the name of a file that an earlier LOOKUP found, or packets
-    that were lost and retransmitted together with these, only where those are extracted with them.
+    those, and what sets up and ends their connections.  The new capture shows the same of these RPCs as the
+    original, except for what other calls tell: the name of a file that an earlier LOOKUP found, or packets that were
+    lost and retransmitted together with these.  Extract those calls as well to keep that.
 
     RPCs are chosen by the filters, all of which must be true, by --rpc and by --finding; --connection alone takes
     every packet of the connection.  Each frame keeps its time, interface and link type, and has its number in

@@ -21,7 +21,7 @@ from rdmascope.captures.live.memory_bound import MAX_BUFFER, MAX_FILES, MemoryBo
 from rdmascope.captures.live.metrics import LOCAL, CaptureMetrics, Metrics
 from rdmascope.captures.live.session import Ending, LiveSession, bounded, run_together
 from rdmascope.captures.live.stream import STREAM
-from rdmascope.captures.live.trigger import Trigger, Wanted
+from rdmascope.captures.live.trigger import HANGS, Trigger, Wanted
 from rdmascope.captures.live.window import Surroundings, WindowKeeper
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.selection import matching_rules
@@ -73,21 +73,22 @@ OUTPUT = Lock()
     is_flag=False,
     flag_value="*",
     metavar="[RULE]",
-    help="End with status 1 when a rule, or this one (V1-READ* for all that begin so), is violated.",
+    help="End with status 1 when a rule, or this one (V1-READ* for all that begin so), is violated, or a call hangs"
+    " for 10 s (calls-hung).",
 )
 @click.option(
     "--until-slower-than",
     "slower",
     type=DURATION,
     metavar="TIME",
-    help="End with status 1 after an RPC slower than 50ms.",
+    help="End with status 1 after an RPC slower than 50ms, or when a call is outstanding for longer.",
 )
 @click.option(
     "--until",
     "conditions",
     multiple=True,
     metavar="SQL",
-    help="End with status 1 after an RPC of which this is true, a condition as those of --where (docs/filters.md).",
+    help="End with status 1 after an RPC that matches a condition, as in --where (docs/filters.md).",
 )
 @click.option("--every", is_flag=True, help="Go on after it, until it happens again.")
 @click.option(
@@ -257,7 +258,8 @@ def command(
     if not waits and (every or around or program is not None):
         words = "--every, --before, --after and --exec go with --until, --until-slower-than or --until-finding"
         raise click.UsageError(words, ctx)
-    rules = matching_rules(until) if until else frozenset()
+    rules = matching_rules(until) if until and until != HANGS else frozenset()
+    rules |= {HANGS} if until in ("*", HANGS) else set()
     options = bounded(analyzer_options(ports, force))
     if remote is not None:
         devices = tuple(f"{remote}:{device}" for device in devices)

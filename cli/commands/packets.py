@@ -86,7 +86,7 @@ def _display_filters(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command("packets")
 @packets_argument
-@click.option("-V", "trees", is_flag=True, help="Every header of each packet as a tree.")
+@click.option("-V", "trees", is_flag=True, help="Every header of each packet as a tree; in the JSON as layers.")
 @click.option("-c", "max_packets", type=click.IntRange(1), metavar="N", help="Stop after N packets.")
 @click.option(
     "--frame",
@@ -356,6 +356,8 @@ def _list_trees(
     """The same, each packet with its headers."""
     from rich.text import Text
 
+    from rdmascope.dissect.records.frame_layers import frame_fields
+
     from ..views.frame import layer_trees
 
     out = console()
@@ -377,18 +379,20 @@ def _list_trees(
         if not includes(wanted, packet.frame) or (chosen is not None and packet.frame not in chosen):
             continue
         listed += 1
+        frame = packet.batch.frame(packet.frame)
         if as_json:
-            print_json(reading.placed(packet_record(packet)))
+            layers = frame_fields(frame.data, frame.link_type, packet.rpcrdma, packet.segment)
+            print_json(reading.placed({**packet_record(packet), "layers": layers}))
         else:
             place = _places(reading)(packet.frame) if reading.several else ""
             time = times.texts(packet.batch, [packet.frame], reading.first_time)[packet.frame]
             line = encoded_line(views.packet_line(packet, reading.first_time, place, time))
             style = views.PROTOCOL_STYLES.get(packet.protocol, "")
             print_lines([line if styles is None else styles.styled(line, style)])
-        if packet.comment and not as_json:
-            print_lines([encoded_line(views.comment_line(packet.comment))])
-        of_call, path = called.get(packet.rpc or 0, (None, None))
-        show(out, *layer_trees(packet.batch.frame(packet.frame), packet.rpcrdma, packet.segment, of_call, path), Text())
+            if packet.comment:
+                print_lines([encoded_line(views.comment_line(packet.comment))])
+            of_call, path = called.get(packet.rpc or 0, (None, None))
+            show(out, *layer_trees(frame, packet.rpcrdma, packet.segment, of_call, path), Text())
         if listed == limit:
             break
     return listed

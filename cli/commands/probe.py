@@ -359,7 +359,9 @@ def _serve(
     mounts: int | None = None
     if mount_port:
         try:
-            mounts = export.listen_for_mounts(target.source or "", mount_port)
+            listening = (place.partition(" ")[0].rpartition(":")[0].strip("[]") for place in places)
+            for address in [target.source] if target.source else dict.fromkeys(listening):
+                mounts = export.listen_for_mounts(address, mount_port)
         except CaptureError as error:
             complain(f"{error}: NFSv3 needs it, NFSv4.1 does not; --mount-port names another")
     out = console()

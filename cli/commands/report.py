@@ -19,7 +19,7 @@ from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import plural, size
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
-from ..options import Parsed, filter_options
+from ..options import Parsed, filter_options, pager_option
 from ..reading import (
     CAPTURE,
     Reading,
@@ -103,7 +103,7 @@ SERVICE_LEVEL: Parsed[ServiceLevel] = Parsed("service level", _service_level)
 @click.option(
     "--nfsd", multiple=True, metavar="FILE", help="A copy of the server's /proc/net/rpc/nfsd; twice: before and after."
 )
-@click.option("--pager/--no-pager", default=True, help="On a terminal: page by page.  [default: pager]")
+@pager_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see below.")
 @click.option(
     "-o",
@@ -151,17 +151,17 @@ def command(
 
     \b
       $ rdmascope report loss-rxe.pcap.zst
+      WRITE GETATTR /big (RPC 23) hung 61.8 s until the client ...
+      ...
       78 RPCs on 2 RPC-over-RDMA connections: 64 complete, 8 no reply, 6 error
       ...
-        problem 8 calls without a reply, the first 61.8 s before its ...
-        ...
-        problem 1,017 packets retransmitted in 15 recoveries; RPCs waited ...
+        problem 1,017 packets retransmitted, 15 recoveries; RPCs delayed ...
       ...
         procedure              RPCs err time  median     95%     99%     max
         NFSv4.1
-          WRITE GETATTR          44   6  94%  128 ms  369 ms  373 ms  373 ms
+          WRITE GETATTR          44   6 100%  222 ms >61.8 s >61.8 s >61.8 s
         ...
-          READ                    4   -   1% 10.3 ms 14.5 ms 14.5 ms 14.5 ms
+          READ                    4   -   0% 10.3 ms 14.5 ms 14.5 ms 14.5 ms
     \b
         procedure              up     down call   Reads  server  Writes reply
         NFSv4.1
@@ -171,8 +171,9 @@ def command(
         1 10.77.0.  0x11 ...            30 1.51 MiB 3.53 KiB     225       0
         ...
 
-    Writes are slow: 94% of all waiting is for them.  The parts of a latency are the call's Send, the RDMA Reads by
-    which the server fetches data, the server, its RDMA Writes, and the reply's Send.  Some 1,000 packets were
+    Eight writes were never answered: they waited for more than 61.8 s each, and for nearly all of the time.  Procedures
+    with less than 0.5% of the time of the others are folded.  The parts of a latency are the call's Send, the RDMA
+    Reads by which the server fetches data, the server, its RDMA Writes, and the reply's Send.  Some 1,000 packets were
     retransmitted ("retrans") and none is missing from the capture ("missing"): the network lost packets, not the
     capture.  The evidence for what is wrong, and one of the slowest RPCs with every packet of it:
 
@@ -212,12 +213,13 @@ def command(
     \b
       $ rdmascope report loss-rxe.pcap.zst --by connection --errors
       ...
-        connection calls err time median    95%    99%    max
-        2              6   6 100% 333 ms 373 ms 373 ms 373 ms
+        connection calls err time  median     95%     99%     max
+        1              8   - 100% >61.8 s >61.8 s >61.8 s >61.8 s
+        2              6   6   0%  333 ms  373 ms  373 ms  373 ms
       ...
       $ rdmascope report loss-rxe.pcap.zst --slo 'WRITE p99 < 300ms'
       ...
-        fail  WRITE p99 < 300ms    373 ms     36       9
+        fail  WRITE p99 < 300ms   >61.8 s     44      17
         ...
         69.604 s to 70.642 s: 9 of 30 calls beyond, the longest 373 ms ...
 
@@ -231,10 +233,11 @@ def command(
     The verdict is the exit status: 0 pass, 1 fail, 3 undecidable.  docs/filters.md has more of these questions.
     """
     if output is not None:
-        if each or as_json or keys or over_time or levels or mountstats or nfsd:
-            words = "-o writes one page; leave --each, --json, --by, --over-time, --slo, --mountstats, --nfsd out"
+        if each or as_json or keys or over_time or mountstats or nfsd:
+            words = "-o writes one page; leave --each, --json, --by, --over-time, --mountstats, --nfsd out"
             raise click.UsageError(words, click.get_current_context())
-        _write_page(files, output, top, audit, opened(files, ports, force, follow=following(follow, idle)), condition)
+        reading = opened(files, ports, force, follow=following(follow, idle))
+        _exit_with(_write_page(files, output, top, audit, reading, condition, levels))
         return
     by = tuple(dict.fromkeys(key for some in keys for key in some))
     kernel = _kernel_counters(mountstats, nfsd, alone=not (each or by or over_time or levels))
@@ -252,6 +255,7 @@ def command(
                 (source,) if isinstance(source, str) else source,
                 ports,
                 force,
+                drops_on_page=not (as_json or by or over_time or levels),
                 follow=following(follow, idle),
                 jobs=jobs,
             )
@@ -289,6 +293,7 @@ def command(
                 _count_behind(behind, given, condition)
             elif kernel is not None:
                 kernel.note(reading.analyzer.conversations)
+                kernel.truncated = reading.analyzer.truncated_frames > 0
             if as_json:
                 print_records(reading, gathered, condition, points, kernel)
             else:
@@ -301,6 +306,11 @@ def command(
             failed = True
     if failed:
         click.get_current_context().exit(EXIT_BAD_INPUT)
+    _exit_with(verdicts)
+
+
+def _exit_with(verdicts: set[str]) -> None:
+    """End with the status of the verdicts on service levels."""
     if verdicts:
         from rdmascope.dissect.measure.service_levels import FAIL, UNDECIDABLE
 
@@ -341,6 +351,7 @@ def _count_behind(kernel: KernelCounters, given: GivenCaptures, condition: Condi
             kernel.add(selected.selected(np.isin(numbers, there)))
             del table, selected
         note(reading.analyzer.conversations)
+        kernel.truncated |= reading.analyzer.truncated_frames > 0
         given.ended(reading)
 
 
@@ -436,10 +447,19 @@ def _print_answer_records(reading: Read, asked: Questions, sort: str | None, con
 
 
 def _write_page(
-    files: Sequence[str], output: str, top: int, audit: bool, reading: Session, condition: Condition | None
-) -> None:
+    files: Sequence[str],
+    output: str,
+    top: int,
+    audit: bool,
+    reading: Session,
+    condition: Condition | None,
+    levels: Sequence[ServiceLevel],
+) -> set[str]:
+    """Gives the verdicts on service levels."""
     from ..page.write import check_page, write_page_of
 
     check_page(output, files)
-    say(f"{output}: {size(write_page_of(reading, output, files, top, audit, condition))}")
+    written, verdicts = write_page_of(reading, output, files, top, audit, condition, levels)
+    say(f"{output}: {size(written)}")
     reading.check()
+    return verdicts

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from rdmascope.captures import CaptureError
+from rdmascope.captures.session import Session
 from rdmascope.dissect.diagnosis.diagnose import diagnose
 from rdmascope.dissect.diagnosis.facts import Facts, Gathered
 from rdmascope.dissect.measure.undecoded import undecoded
@@ -54,7 +55,7 @@ def print_page(
     """The report for people; ``points``: the same RPCs at other capture points."""
     out = console()
     with paged(out, pager):
-        _print_sections(out, reading, gathered.facts(reading.analyzer, _error(reading)), everything, condition, points)
+        _print_sections(out, reading, _facts(reading, gathered), everything, condition, points)
         if kernel is not None:
             from ..views.kernel_counters import counters_view
 
@@ -72,8 +73,9 @@ def _print_sections(
     from rich.text import Text
 
     from ..views import report as views
+    from ..views.capture_limits import limit_lines
     from ..views.clients import clients_view, unanswered_view
-    from ..views.diagnosis import summary_view
+    from ..views.diagnosis import headline_view, summary_view
     from ..views.filtered import filter_line
     from ..views.tables import heading
     from ..views.transport import troubles_view
@@ -81,12 +83,15 @@ def _print_sections(
     analyzer, statistics = reading.analyzer, facts.statistics
     diagnosis = diagnose(facts)
     conversations = analyzer.conversations
+    if (headline := headline_view(diagnosis)) is not None:
+        show(out, headline)
     show(
         out,
         views.summary(
             reading.path,
             frames=analyzer.frames,
             truncated_frames=analyzer.truncated_frames,
+            dropped_frames=analyzer.dropped_frames,
             packets=analyzer.packets,
             first_time=analyzer.earliest_time,
             last_time=analyzer.last_time,
@@ -95,6 +100,8 @@ def _print_sections(
             evicted=analyzer.evicted,
         ),
     )
+    for line in limit_lines(analyzer.connections):
+        show(out, line)
     if condition is not None:
         show(out, filter_line(condition))
     show(out, Text(), heading("Diagnosis", DIAGNOSIS), summary_view(diagnosis, MAX_STATEMENTS, out.width))
@@ -102,12 +109,12 @@ def _print_sections(
     if statistics.calls:
         slowest = statistics.slowest()
         sections = [
+            *_points_sections(points, len(slowest), out.width),
             ("Procedures", "by the time spent waiting for them, as seen at the capture point",
              views.procedures_view(statistics.procedures(), out.width, everything)),
             ("Slowest", "by latency; rdmascope show FILE --rpc N has each in full",
              views.slowest_view(slowest, out.width) if slowest else None),
-            *_points_sections(points, len(slowest), out.width),
-            ("Without a reply", "by the time until the capture ended", unanswered_view(facts)),
+            ("Other calls without a reply", "until their connection or the capture ended", unanswered_view(facts)),
             ("Clients", "by the time that they waited", clients_view(facts)),
             ("Latency", "RPCs by latency", views.histogram_view(statistics, out.width)),
             ("Over time", "", views.throughput_view(statistics, out.width)),
@@ -129,10 +136,11 @@ def _print_sections(
 def _points_sections(
     points: Sequence[PointsCompared], limit: int, width: int
 ) -> Iterator[tuple[str, str, RenderableType | None]]:
-    """The slowest RPCs at each two capture points."""
-    from ..views.compare import slowest_view
+    """Where the time went between each two capture points, and the slowest RPCs there."""
+    from ..views.compare import WHERE, slowest_view, where_view
 
     for found in points:
+        yield WHERE, "between two capture points: means; shares of what the client waited", where_view(found)
         remark = "the slowest by what the client waited; rdmascope compare CLIENT SERVER has each procedure"
         yield "At both capture points", remark, slowest_view(found, limit, width)
 
@@ -147,7 +155,7 @@ def print_records(
     """The report for scripts; ``at_points``: the same RPCs at other capture points."""
     names = reading.analyzer.addresses
     points = [capture_point_record(one.path, one.first, one.common, names, one.whole) for one in reading.other_points]
-    facts = gathered.facts(reading.analyzer, _error(reading))
+    facts = _facts(reading, gathered)
     words = "" if condition is None else str(condition)
     counted = kernel.records() if kernel is not None else ()
     for record in chain(points, report_records(facts, reading.analyzer, diagnose(facts), words), counted):
@@ -160,5 +168,10 @@ def print_records(
             print_json(record)
 
 
-def _error(reading: Read) -> str:
-    return "" if reading.damage is None else str(reading.damage)
+def _facts(reading: Read, gathered: Gathered) -> Facts:
+    facts = gathered.facts(reading.analyzer, "" if reading.damage is None else str(reading.damage))
+    if not facts.hung or not isinstance(reading, Session):
+        return facts
+    from rdmascope.captures.lookup import with_path  # Only here: every report would wait for it.
+
+    return with_path(reading, facts)

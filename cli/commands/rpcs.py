@@ -33,15 +33,9 @@ if TYPE_CHECKING:
     from rdmascope.captures.condition import Condition
 
 
-def _begun(rpc: Rpc) -> int:
-    from ..views.rpcs import begin
-
-    return begin(rpc)
-
-
 SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
-    "time": _begun,
-    "latency": lambda rpc: -(rpc.latency.total if rpc.latency else -1),
+    "time": lambda rpc: rpc.first_time,
+    "latency": lambda rpc: -(-1 if rpc.waiting is None else rpc.waiting),
     "xid": lambda rpc: rpc.xid,
     "size": lambda rpc: -(rpc.call_bytes + rpc.reply_bytes),
 }
@@ -80,8 +74,8 @@ def command(
     0 position-zero Read chunk, w Write chunk, R Reply chunk, nothing where everything was inline; "<" marks a backward
     call, made by the server.  A wide terminal shows who calls, offset and count of READs, WRITEs and their likes, and
     the status; "accepted" is that of a reply whose results are encrypted.
-    The path is that of the file that a call names, as it was called then, though only a later reply may say so.  Where
-    20,000 lines wait for that, the whole capture is read for names; not with --follow, nor from a pipe.  … stands for
+    The path is that of the file that a call names, by its name at that time, which may come from a later reply.  If
+    20,000 lines wait for a name, the whole capture is read for names first (not with --follow or a pipe).  … stands for
     directories that no call named, FH for a file of which only the handle is known.
 
     Example: which calls took more than 100 ms, the slowest first?

@@ -28,8 +28,8 @@ def command(files: tuple[str, ...], everything: bool, as_json: bool, ports: tupl
 
     A client has a lease on a server, and with it opens, locks, delegations and layouts.  From NFSv4.1 on its calls
     go through sessions: each takes a slot, so no more calls can be outstanding than there are slots, and the server
-    knows a retransmitted call by slot and sequence ID.  What began before the capture is marked so; what no message
-    shows is not guessed.
+    knows a retransmitted call by slot and sequence ID.  State from before the capture is marked as
+    such.  Nothing is guessed.
 
     \b
     Example: a connection broke.  What became of the calls that were outstanding?
@@ -42,8 +42,8 @@ def command(files: tuple[str, ...], everything: bool, as_json: bool, ports: tupl
       ...
 
     \b
-                requests  slots  most in use  highest  at the limit  retries  gaps
-          fore        71     30           24       24             -       14     -
+          channel  requests  slots  peak in use  highest slot  at the limit  retries  gaps
+          fore            71     30           24            24             -       14     -
       ...
 
     Fourteen were retransmitted on the connection that took its place, with the same slots and sequence IDs.  Six of

@@ -19,9 +19,9 @@ from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..each_capture import EachCapture, GivenCaptures
-from ..options import FRAMES, XID
+from ..options import FRAMES, XID, pager_option
 from ..reading import Reading, analyzer_options, packets_argument, recognition_options
-from ..terminal import console, print_json, show
+from ..terminal import console, paged, print_json, show
 from ..views import rpc_page as views
 from ..views.rpc_contents import field_bytes
 from ..views.rpcs import frames, title
@@ -45,6 +45,7 @@ MAX_FRAMES = 100
 )
 @click.option("--full", is_flag=True, help="Every packet, every segment, every field, every byte.")
 @click.option("--bytes", "field", metavar="FIELD", help="Only the bytes of this field: --bytes cookie.")
+@pager_option
 @click.option(
     "--json", "as_json", is_flag=True, help="Objects of type rpc, with contents if --full is given, or of type frame."
 )
@@ -56,6 +57,7 @@ def command(
     ranges: tuple[tuple[FrameRange, ...], ...],
     full: bool,
     field: str | None,
+    pager: bool,
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
@@ -110,15 +112,16 @@ def command(
     if sum(map(bool, (numbers, xids, ranges))) != 1:
         raise click.UsageError("give one of --rpc, --xid and --frame", click.get_current_context())
     wanted = [number for frames in ranges for one in frames for number in _each(one)]
-    with rereadable(files) as paths:
+    out = console()
+    with rereadable(files) as paths, paged(out, pager and not as_json):
         given = GivenCaptures(files, analyzer_options(ports, force), paths)
         for at, number in enumerate(wanted):
             this = FrameRange(number, number)
             given.refuse_frames([this])
             for one in given.with_frames([this]):
-                given.ended(_show_frame(one, number, as_json, at))
+                given.ended(_show_frame(out, one, number, as_json, at))
         if not wanted:
-            _show_rpcs(given, numbers, xids, full, field, as_json)
+            _show_rpcs(out, given, numbers, xids, full, field, as_json)
         given.check()
 
 
@@ -131,6 +134,7 @@ def _each(frames: FrameRange) -> range:
 
 
 def _show_rpcs(
+    out: Console,
     given: GivenCaptures,
     numbers: tuple[int, ...],
     xids: tuple[int, ...],
@@ -146,7 +150,6 @@ def _show_rpcs(
         problem = problem or unknown_xids(xids, with_xids)
         others = {xid: same[1:] for xid, same in with_xids.items()}
         numbers, xids = (*numbers, *(same[0] for same in with_xids.values())), ()
-    out = console()
     shown = 0
     for one in given.some(lambda one: any(map(one.has_rpc, numbers))):
         reading = one.reading()
@@ -202,7 +205,7 @@ def _print_bytes(out: Console, rpc: Rpc, field: str) -> bool:
     return found
 
 
-def _show_frame(one: EachCapture, number: int, as_json: bool, at: int) -> Reading:
+def _show_frame(out: Console, one: EachCapture, number: int, as_json: bool, at: int) -> Reading:
     from rdmascope.dissect.records.frame_layers import frame_fields
     from rdmascope.dissect.records.packet_info import transport_info
 
@@ -227,7 +230,6 @@ def _show_frame(one: EachCapture, number: int, as_json: bool, at: int) -> Readin
         )
         print_json(one.placed(reading, fields))
     else:
-        out = console()
         if place := reading.place_words(number):
             show(out, Text(f"frame {number} is {one.with_host(place)}"))
         called = CalledProcedure.of(rpcs[0]) if len(rpcs) == 1 else None

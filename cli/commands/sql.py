@@ -16,6 +16,7 @@ import click
 from rdmascope.captures.chosen_frames import chosen_frames
 from rdmascope.captures.chosen_rows import ChosenRows
 from rdmascope.captures.database import FILLING, FORMATS, MEMORY, Database, QueryResult, statements_of
+from rdmascope.captures.extras import need
 from rdmascope.captures.output import open_output, refuse_inputs
 from rdmascope.captures.rereadable import rereadable
 from rdmascope.captures.saved import holds_tables
@@ -196,6 +197,7 @@ class _Printer(NamedTuple):
     def answer(self, database: Database, text: str) -> None:
         """Print or write what a query gives; ask for queries where there is none."""
         if not text:
+            need("prompt_toolkit")
             from ..sql_prompt import ask
 
             ask(lambda typed: self.answer(database, typed), views.described)

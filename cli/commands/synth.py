@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rdmascope.captures.errors import CaptureError
-from rdmascope.captures.output import check_outputs, open_output
+from rdmascope.captures.output import PUBLIC, check_outputs, open_output
 from rdmascope.captures.synth.shipped import read_script, shipped_scripts, write_capture
 from rdmascope.dissect.records.schema import record, schema
 from rdmascope.dissect.units import plural
@@ -119,7 +119,7 @@ def _play(name: str, output: Path, fault: str | None, as_json: bool) -> None:
     check_outputs([output], (name,))
     frames, played = play_script(script)
     kept = captured(script, frames)
-    with nullcontext(binary_output()) if to_stdout else open_output(output, (name,)) as target:
+    with nullcontext(binary_output()) if to_stdout else open_output(output, (name,), PUBLIC) as target:
         write_capture(target, kept, script.snaplen)
     calls, answered = sum(one.calls for one in played), sum(one.answered for one in played)
     if as_json and not to_stdout:

@@ -14,9 +14,9 @@ from rdmascope.dissect.records.transport import Paid, transport_record
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import plural
 
-from ..options import connection_filter_options
+from ..options import connection_filter_options, pager_option
 from ..reading import file_argument, jobs_option, opened, recognition_options
-from ..terminal import complain, console, print_json, show
+from ..terminal import complain, console, paged, print_json, show
 from ..views.filtered import filter_field, filter_line
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ MAX_PAID = 1000
     help="Also list wrong ICRCs of hosts that never send a right one.  (ICRCs are always verified.)",
 )
 @click.option("--all", "everything", is_flag=True, help="Every retransmission and every RPC delayed by one.")
+@pager_option
 @click.option("--json", "as_json", is_flag=True, help=f"One {schema('transport')} object per connection.")
 @connection_filter_options
 @recognition_options
@@ -43,6 +44,7 @@ def command(
     connections: tuple[int, ...],
     icrc: bool,
     everything: bool,
+    pager: bool,
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
@@ -59,12 +61,12 @@ def command(
     Example: packets were lost.  Whose, and which RPCs were delayed?
       $ rdmascope transport loss-rxe.pcap.zst --connection 2
       Connection 2  10.77.0.2 → 10.77.0.1:20049
-        ended by DREQ from the active side
+        closed by the client (DREQ)
         ...
                                                      client                 server
         ...
         retransmitted                 599 (22.4%), 2.34 MiB  193 (19.9%), 97.5 KiB
-          lost before capture point            10, 40.0 KiB            3, 4.00 KiB
+          original not captured                10, 40.0 KiB            3, 4.00 KiB
         ...
         sequence error NAKs sent                          3                      -
         ...
@@ -113,20 +115,20 @@ def command(
     if not chosen:
         reading.refuse(problem)
     out = console()
-    if condition is not None and chosen and not as_json:
-        show(out, filter_line(condition, "their connections; packets are those of the whole connection"), Text())
-    if not chosen and not as_json:
-        show(out, views.nothing(reading.path, analyzer.frames))
-    for at, one in enumerate(chosen):
-        health = analyzer.health(one.number)
-        waited = [entry for _, _, entry in sorted(paid.get(one.number, []), reverse=True)]
-        if as_json:
-            fields = transport_record(analyzer.conversation(one), health, waited)
-            print_json({**reading.placed(fields), "file": reading.path, **filter_field(condition)})
-        else:
-            if at:
-                click.echo()
-            show(out, views.connection_view(one, health, waited, out.width, everything, reading.place_words))
+    with paged(out, pager and not as_json):
+        if condition is not None and chosen and not as_json:
+            show(out, filter_line(condition, "their connections; packets are those of the whole connection"), Text())
+        if not chosen and not as_json:
+            show(out, views.nothing(reading.path, analyzer.frames))
+        for at, one in enumerate(chosen):
+            health = analyzer.health(one.number)
+            waited = [entry for _, _, entry in sorted(paid.get(one.number, []), reverse=True)]
+            if as_json:
+                fields = transport_record(analyzer.conversation(one), health, waited)
+                print_json({**reading.placed(fields), "file": reading.path, **filter_field(condition)})
+            else:
+                view = views.connection_view(one, health, waited, out.width, everything, reading.place_words)
+                show(out, *([Text()] if at else []), view)
     if evicted := analyzer.evicted.connections:
         complain(f"{plural(evicted, 'earlier connection')} evicted: too many to tell of each; the report has their sum")
     reading.refuse(problem)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from rdmascope.captures.left_behind import FolderOfProcess
 
 from ..each_capture import GivenCaptures
 from ..exit_status import EXIT_BAD_INPUT
@@ -51,8 +52,8 @@ def command(
             "Wireshark is not installed, or not on the PATH; rdmascope export FILE -o OUT.pcapng writes what it reads"
         )
     given = GivenCaptures(files, analyzer_options(ports, force))
-    with tempfile.TemporaryDirectory(prefix="rdmascope-") as folder:
-        path = Path(folder, f"{Path(files[0]).name.partition('.')[0] or 'capture'}.pcapng")
+    with FolderOfProcess() as folder:
+        path = folder / f"{Path(files[0]).name.partition('.')[0] or 'capture'}.pcapng"
         given.export_tcp(path, condition=condition)
         given.refuse_nothing(condition)
         arguments = [program, *(("-Y", display_filter) if display_filter else ()), "-r", str(path)]

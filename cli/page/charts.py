@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from rdmascope.captures import CaptureError
-from rdmascope.dissect.units import bound, duration
+from rdmascope.dissect.units import at_least, bound, duration
 
 from .over_time import PERCENTS, PeakSeries, Series
 
-MISSING = "a page takes Bokeh, which is not installed: pip install 'rdmascope[html]'"
 UNITS = ((7_200, 3600.0, "hours"), (300, 60.0, "minutes"), (0.5, 1.0, "seconds"), (0, 0.001, "milliseconds"))
 """Seconds of a capture from which on the axis has this unit, its seconds, and its name."""
 LEFT = 72
@@ -20,14 +19,6 @@ LEFT = 72
 SHADES = 256
 FAR = 4
 """A limit so many times as high as what was ever in use is said, not drawn."""
-
-
-def check_installed() -> None:
-    """Raises CaptureError where Bokeh is not there."""
-    try:
-        import bokeh  # noqa: F401
-    except ImportError:
-        raise CaptureError(MISSING) from None
 
 
 def library() -> str:
@@ -131,6 +122,27 @@ class Charts:
             self._steps(figure, data.starts, data.width, data.values.astype(np.float64), name, label)
         if far:
             figure.title.text += f" ({', '.join(far)}, far above)"
+
+    def unanswered(self, calls: Sequence[tuple[str, int, int]]) -> None:
+        """Bars of calls without a reply: what they are, when they begin, and for how long they are outstanding, ns."""
+        if not calls:
+            return
+        from bokeh.models import HoverTool
+
+        figure = self._figure("Calls outstanding without a reply", 60 + 12 * len(calls))
+        places = np.arange(len(calls), 0, -1).astype(np.float64)
+        left = np.array([begin for _, begin, _ in calls]) / self.unit
+        source = _source(
+            left=left,
+            right=left + np.array([waiting for *_, waiting in calls]) / self.unit,
+            bottom=places - 0.9,
+            top=places - 0.1,
+            call=[name for name, *_ in calls],
+            waiting=[at_least(waiting, True) for *_, waiting in calls],
+        )
+        bars = figure.quad("left", "right", "top", "bottom", line_color=None, name="failed", source=source)
+        figure.add_tools(HoverTool(renderers=[bars], tooltips=[("call", "@call"), ("outstanding", "@waiting")]))
+        figure.yaxis.visible = False
 
     def retransmissions(self, data: Series, packets: Any) -> None:
         """Packets that were retransmitted."""

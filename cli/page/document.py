@@ -9,16 +9,18 @@ from pathlib import Path
 
 from rdmascope.dissect.audit.result import Result
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
+from rdmascope.dissect.diagnosis.facts import label
+from rdmascope.dissect.measure.service_levels import FAIL, PASS, UNDECIDABLE
 from rdmascope.dissect.measure.undecoded import undecoded
-from rdmascope.dissect.units import count, moment, plural
+from rdmascope.dissect.units import at_least, count, moment, plural
 
 from ..views import report as report_views
-from ..views.diagnosis import counted
+from ..views.diagnosis import counted, headline_view
 from .charts import Charts, library
-from .examples import ShownRpc, example_html, reference_html
+from .examples import ShownRpc, example_html, reference_html, waterfall_html
 from .findings import audit_html, diagnosis_html
 from .gathered import PageFacts
-from .markup import data_script, listed, of_rich, shortened, tag, text
+from .markup import data_script, details, listed, of_rich, shortened, tag, text
 from .over_time import peak_series, retransmissions, series
 from .tables import Breaking, breakings, cell_data, same_width, table_html
 
@@ -26,6 +28,8 @@ MAX_UNDECODED = 100
 """Rows of what was not decoded."""
 MAX_BYTES = 5_000_000
 """Of the page, whatever the capture holds."""
+MAX_HUNG = 20
+"""Calls without a reply that are drawn, those outstanding the longest."""
 HERE = Path(__file__).parent
 
 
@@ -60,6 +64,14 @@ def _assembled(page: PageFacts, diagnosis: Diagnosis, tables: Sequence[Breaking]
     result = None if page.auditor is None else Result(page.session.path, page.auditor, facts.calls)
     verdict = f"Diagnosis: {counted(diagnosis)}" if diagnosis.statements else "Diagnosis"
     sections = [("diagnosis", verdict, diagnosis_html(diagnosis, shown))]
+    if page.levels:
+        sections.insert(0, ("levels", "Service levels", _levels(page)))
+    waterfall = waterfall_html(chosen[0], facts.first_time)
+    if waterfall:
+        unfolded = details(
+            "With the time in which none of them waited", waterfall_html(chosen[0], facts.first_time, False)
+        )
+        sections.append(("waterfall", "The slowest, and those that hang", waterfall + unfolded))
     data: list[str] = []
     if tables:
         sections.append(("time", "Over time", _over_time(page, data, tables)))
@@ -83,13 +95,27 @@ def _assembled(page: PageFacts, diagnosis: Diagnosis, tables: Sequence[Breaking]
             tag("style", (HERE / "page.css").read_text()),
             "</head><body>",
             '<a class="skip" href="#diagnosis">To the diagnosis</a>',
-            _header(page, sections),
+            _header(page, diagnosis, sections),
             tag("main", *(_section(*one) for one in sections)),
             *data,
             *(f"<script>{one}</script>\n" for one in scripts),
             "</body></html>\n",
         )
     )
+
+
+def _levels(page: PageFacts) -> str:
+    """Whether each service level was kept."""
+    badges = {PASS: "good", FAIL: "problem", UNDECIDABLE: "warning"}
+    rows = []
+    for one in page.levels:
+        value = "-" if one.value is None else at_least(one.value, one.value_is_bound)
+        badge = tag("span", text(one.verdict), class_=f"badge {badges[one.verdict]}")
+        cells = badge, tag("code", text(one.level.text)), text(value), count(one.calls), count(one.beyond)
+        rows.append(tag("tr", *(tag("td", cell) for cell in cells)))
+    names = ("verdict", "service level", "measured", "calls", "beyond")
+    head = tag("tr", *(tag("th", name, scope="col") for name in names))
+    return tag("div", tag("table", tag("thead", head), tag("tbody", *rows)), class_="wide")
 
 
 def _policy(scripts: Sequence[str]) -> str:
@@ -102,12 +128,13 @@ def _section(id: str, heading: str, content: str) -> str:
     return tag("section", tag("h2", text(heading), id=f"{id}-title"), content, id=id, aria_labelledby=f"{id}-title")
 
 
-def _header(page: PageFacts, sections: Sequence[tuple[str, str, str]]) -> str:
+def _header(page: PageFacts, diagnosis: Diagnosis, sections: Sequence[tuple[str, str, str]]) -> str:
     analyzer, facts = page.session.analyzer, page.facts
     summary = report_views.summary(
         page.session.path,
         frames=analyzer.frames,
         truncated_frames=analyzer.truncated_frames,
+        dropped_frames=analyzer.dropped_frames,
         packets=analyzer.packets,
         first_time=analyzer.earliest_time,
         last_time=analyzer.last_time,
@@ -120,7 +147,9 @@ def _header(page: PageFacts, sections: Sequence[tuple[str, str, str]]) -> str:
         words = f"Only {page.condition.passed:,} of {page.condition.tried:,} RPCs: {page.condition}"
         lines += tag("p", text(words), class_="filtered")
     links = listed(tag("a", text(heading), href=f"#{id}") for id, heading, _ in sections)
-    return tag("header", tag("h1", text(page.session.path)), lines, tag("nav", links, aria_label="Sections"))
+    headline = headline_view(diagnosis)
+    words = "" if headline is None else tag("p", text(headline.plain), class_="bad")
+    return tag("header", words, tag("h1", text(page.session.path)), lines, tag("nav", links, aria_label="Sections"))
 
 
 def _over_time(page: PageFacts, data: list[str], tables: Sequence[Breaking]) -> str:
@@ -129,6 +158,7 @@ def _over_time(page: PageFacts, data: list[str], tables: Sequence[Breaking]) -> 
     charts = Charts(facts.span, moment(facts.first_time))
     charts.latency(total)
     charts.rates(total)
+    charts.unanswered([(label(one.key), one.time - facts.first_time, one.waiting) for one in facts.hung[:MAX_HUNG]])
     charts.outstanding(
         peak_series(breakdown.outstanding, facts.first_time), peak_series(breakdown.slots, facts.first_time)
     )

@@ -11,20 +11,23 @@ from numpy.typing import NDArray
 from rich.console import RenderableType
 
 from rdmascope.dissect.arrays import Int64s, distinct
+from rdmascope.dissect.diagnosis.detectors.nfs import is_hard
 from rdmascope.dissect.layers.rpcrdma_codes import procedure_name
-from rdmascope.dissect.measure.statistics import Statistics
+from rdmascope.dissect.measure.late_paths import Pathed
+from rdmascope.dissect.measure.path_learner import PathLearner
+from rdmascope.dissect.measure.statistics import PARTS, Statistics
 from rdmascope.dissect.rpcrdma.message_trees import decoded_call, decoded_reply
 from rdmascope.dissect.rpcrdma.messages import Message
 from rdmascope.dissect.rpcrdma.rpc_table import FLAG_DAMAGE, STATES, ProcedureNames, RpcTable
-from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
+from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY, Latency, Rpc
 from rdmascope.dissect.transport.health import TransportHealth
 from rdmascope.dissect.transport.operations import Kind, Operation
 from rdmascope.dissect.transport.retransmissions import DUPLICATE
-from rdmascope.dissect.units import count, duration, plural, size
+from rdmascope.dissect.units import at_least, count, duration, plural, size
 
 from ..views.rpc import header_tree, rpc_summary
 from ..views.rpc_contents import message_tree
-from ..views.rpcs import begin, title
+from ..views.rpcs import title
 from .markup import details, of_rich, shortened, tag, text
 
 MAX_KINDS = 12
@@ -38,6 +41,8 @@ MAX_TREE = 40_000
 """Characters of HTML of one message."""
 Kinds = tuple[ProcedureNames, str]
 """Procedure, and status or state."""
+PHASES = (*PARTS, "hung")
+"""Of a bar, in the order of the wire."""
 ERROR = STATES.index("error")
 WHOLE = [STATES.index(one) for one in ("complete", "error", DUPLICATE_REPLY)]
 
@@ -71,12 +76,21 @@ class ShownRpc:
     begin: int
     end: int
     """Nanoseconds; 0 without a reply."""
+    waiting: int | None
+    """Nanoseconds, without a reply a lower bound; None: not known."""
+    parts: Latency | None
+    bad: bool
+    """Its outcome is none of daily work."""
+    called: Pathed | None
+    """What it names."""
 
 
 class ShownRpcs:
     """Fed tables of RPCs as they end, after the statistics were."""
 
-    def __init__(self, max_kinds: int = MAX_KINDS) -> None:
+    def __init__(self, learner: PathLearner, max_kinds: int = MAX_KINDS) -> None:
+        """``learner``: of paths, which is given all tables."""
+        self._learner = learner
         self.slowest: dict[int, ShownRpc] = {}
         self.failed: dict[Kinds, ShownRpc] = {}
         self.damaged: dict[Kinds, ShownRpc] = {}
@@ -100,7 +114,8 @@ class ShownRpcs:
                 if rpc.state != DUPLICATE_REPLY:
                     self.slowest[rpc.number] = self._example(rpc)
         names = table.names
-        failed = rows["state"] == ERROR
+        hard = np.array([is_hard(status) for status, _ in names.statuses] or [False])
+        failed = (rows["state"] == ERROR) & hard[rows["status"]]
         self.more_failed += self._take_kinds(
             table, failed, rows["status"], [one[0] for one in names.statuses], self.failed
         )
@@ -136,14 +151,18 @@ class ShownRpcs:
             rpc.number,
             shortened(title(rpc)),
             outcome,
-            "" if rpc.latency is None else f"latency {duration(rpc.latency.total)}",
+            "" if rpc.waiting is None else f"latency {at_least(rpc.waiting, rpc.latency is None)}",
             "".join(map(of_rich, _said(rpc, self._first_time))),
             tuple(_folded(sorted(_steps(rpc), key=lambda step: step.time))),
             _trees(rpc),
             rpc.connection.number,
             (first.address, last.address),
-            begin(rpc),
+            rpc.first_time,
             ends[0] if ends else 0,
+            rpc.waiting,
+            rpc.latency,
+            is_hard(rpc.status) if rpc.state == "error" else rpc.state != "complete",
+            self._learner.one(rpc, self._learner.reader.fields(rpc)),
         )
 
 
@@ -217,13 +236,70 @@ def _bounded(rpc: Rpc, html: str) -> str:
     return tag("p", text(f"too large for this page: rdmascope show FILE --rpc {rpc.number} has it"))
 
 
+def path_of(one: ShownRpc) -> str:
+    """'' where it is not known."""
+    return (one.called.path() if one.called is not None else None) or ""
+
+
+def waterfall_html(some: Sequence[ShownRpc], first_time: int, folded: bool = True) -> str:
+    """A bar for each RPC, with its phases; ``folded``: without the time in which none of them waited."""
+    rpcs = sorted((one for one in some if one.waiting is not None), key=lambda one: (one.begin, one.number))
+    spans = [(one.begin, one.begin + (one.waiting or 0)) for one in rpcs]
+    idle = _idle(spans) if folded else []
+
+    def place(time: int) -> int:
+        return time - sum(min(time, end) - begin for begin, end in idle if begin < time)
+
+    if not rpcs:
+        return ""
+    origin = place(min(begin for begin, _ in spans))
+    whole = max(1, max(place(end) for _, end in spans) - origin)
+    rows = []
+    for one, (begin, end) in zip(rpcs, spans, strict=True):
+        parts = {"hung": end - begin} if one.parts is None else one.parts._asdict()
+        bars, at = [], begin
+        for phase in PHASES:
+            if taken := parts.get(phase, 0):
+                left, width = ((place(at) - origin) / whole, (place(at + taken) - place(at)) / whole)
+                style = f"left:{100 * left:.3f}%;width:{100 * width:.3f}%"
+                bars.append(tag("span", class_=f"phase {phase}", style=style, title=f"{phase} {duration(taken)}"))
+                at += taken
+        rows.append(
+            tag("tr", tag("td", tag("a", text(f"RPC {one.number}"), href=f"#rpc-{one.number}")),
+                tag("td", text(one.name), " ", tag("code", text(path_of(one)))),
+                tag("td", text(f"{(begin - first_time) / 1e9:,.3f} s")),
+                tag("td", text(at_least(one.waiting or 0, one.parts is None))),
+                tag("td", *bars, class_="bars"))
+        )  # fmt: skip
+    legend = " ".join(tag("span", text(phase), class_=f"legend {phase}") for phase in PHASES)
+    head = tag("tr", *(tag("th", name, scope="col") for name in ("", "procedure and path", "called at", "latency", "")))
+    words = f"{duration(sum(end - begin for begin, end in idle))} in which none of them waited are folded. " * bool(
+        idle
+    )
+    caption = tag("caption", text(words), legend)
+    table = tag("table", caption, tag("thead", head), tag("tbody", *rows), class_="waterfall")
+    return tag("div", table, class_="wide")
+
+
+def _idle(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Time between spans, which are in the order of their beginnings."""
+    found: list[tuple[int, int]] = []
+    reached = spans[0][1] if spans else 0
+    for begin, end in spans:
+        if begin > reached:
+            found.append((reached, begin))
+        reached = max(reached, end)
+    return found
+
+
 def example_html(one: ShownRpc, health: TransportHealth | None) -> str:
     """What opens to an RPC in full."""
-    bad = "" if one.outcome in ("complete", "OK") else "bad"
+    bad = "bad" if one.bad else ""
     summary = " ".join(
         (
             tag("b", text(f"RPC {one.number}")),
             text(one.name),
+            tag("code", text(path_of(one))),
             tag("span", text(one.outcome), class_=f"outcome {bad}".strip()),
             tag("span", text(one.latency), class_="dim"),
         )

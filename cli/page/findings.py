@@ -6,13 +6,15 @@ from collections.abc import Collection, Iterable
 
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.page import facts
-from rdmascope.dissect.audit.result import Result, side, who
+from rdmascope.dissect.audit.result import Result, who
 from rdmascope.dissect.audit.rule import Rule
+from rdmascope.dissect.diagnosis.detectors.conformance import TOLERATED
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis
 from rdmascope.dissect.diagnosis.statement import Statement
+from rdmascope.dissect.transport.connection import ENDS
 from rdmascope.dissect.units import count, moment, percent, plural
 
-from ..views.diagnosis import CERTAIN, NOTHING
+from ..views.diagnosis import CERTAIN, NOTHING, shared_words
 from .markup import details, listed, shortened, tag, text
 
 MAX_RULES = 40
@@ -32,7 +34,8 @@ def diagnosis_html(diagnosis: Diagnosis, shown: Collection[int]) -> str:
 
 def _statement(one: Statement, shown: Collection[int]) -> str:
     cause = one.cause
-    shared = f" ({percent(cause.share)} of {cause.share_of})" if cause.share and cause.share_of else ""
+    words = shared_words(one)
+    shared = f" ({words})" if words else ""
     lines = [text(shortened(line)) for line in cause.evidence]
     if cause.since is not None:
         lines.append(text(f"since {moment(cause.since)}"))
@@ -81,7 +84,7 @@ def audit_html(result: Result | None, shown: Collection[int]) -> str:
         if any(tally.violated for _, tally in found)
     ]
     judged = sum(tally.opportunities for tally in result.auditor.tallies.values())
-    head = f"{count(judged)} judgements by {plural(len(result.auditor.rules), 'rule')}: "
+    head = f"{count(judged)} checks by {plural(len(result.auditor.rules), 'rule')}: "
     if not broken:
         return tag("p", text(head + "no violation."), class_="healthy")
     head += f"{plural(result.violations, 'violation')}, {plural(result.notes, 'note')}."
@@ -98,13 +101,13 @@ def _count(result: Result, rule: str) -> int:
 
 def _rule(result: Result, rule: Rule, worst: int, shown: Collection[int]) -> str:
     level = rule.level.value
-    badge = ("note", "note") if worst == NOTE else (level, LEVELS.get(level, "note"))
+    badge = ("note", "note") if worst == NOTE or rule.id in TOLERATED else (level, LEVELS.get(level, "note"))
     ends = [(place, tally) for place, tally in result.by_rule[rule.id] if tally.violated]
     lines = []
     for place, tally in ends[:MAX_ENDS]:
         number = f"{count(tally.violated)} of {count(tally.opportunities)}"
         connection = result.auditor.connections.get(place.connection)
-        where = f"{side(place.endpoint)} sides of earlier connections"
+        where = f"{ENDS[place.endpoint]}s of earlier connections"
         if connection is not None:
             where = f"{who(connection, place.endpoint)}, connection {place.connection}"
         lines.append(text(f"{where}: {number}") + listed(_finding(one, shown) for one in tally.examples[:2]))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rdmascope.captures.condition import Condition
+from rdmascope.captures.lookup import with_path
 from rdmascope.captures.saved import holds_tables
 from rdmascope.captures.session import Session
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.diagnosis.breakdown import Breakdown
-from rdmascope.dissect.diagnosis.facts import Facts, Gathered
+from rdmascope.dissect.diagnosis.facts import Gathered
+from rdmascope.dissect.measure.call_columns import call_columns
+from rdmascope.dissect.measure.service_levels import ServiceLevel, ServiceLevelCounts
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 
 from .examples import ShownRpcs
@@ -22,14 +25,21 @@ class PageFacts:
     """A capture that was read to its end."""
 
     def __init__(
-        self, session: Session, top: int = 10, condition: Condition | None = None, audited: bool = True
+        self,
+        session: Session,
+        top: int = 10,
+        condition: Condition | None = None,
+        audited: bool = True,
+        levels: Sequence[ServiceLevel] = (),
     ) -> None:
         """Reads a session that was not read yet."""
         self.session, self.condition = session, condition
         self.gathered = Gathered(top)
-        self.breakdown = Breakdown(session.path_learner())
+        learner = session.path_learner()
+        self.breakdown = Breakdown(learner)
         self.gathered.rpcs.watch = self.breakdown.watch
-        self.examples = ShownRpcs()
+        self.levels = [ServiceLevelCounts(level) for level in levels]
+        self.examples = ShownRpcs(learner)
         self.auditor = Auditor(examples=EXAMPLES) if audited else None
         saved = holds_tables(session.paths[0])
         if self.auditor is not None and not saved:
@@ -41,7 +51,7 @@ class PageFacts:
             else:
                 self.auditor.finish(session.analyzer.conversations)
         damage = "" if session.damage is None else str(session.damage)
-        self.facts: Facts = self.gathered.facts(session.analyzer, damage, auditor=self.auditor)
+        self.facts = with_path(session, self.gathered.facts(session.analyzer, damage, auditor=self.auditor))
 
     def _read(self) -> None:
         session = self.session
@@ -51,6 +61,10 @@ class PageFacts:
             self.breakdown.add_table(table, mask)
             chosen = table if mask is None else table.selected(mask)
             self.gathered.add_table(chosen)
+            if self.levels and len(chosen):
+                calls = call_columns(chosen)
+                for level in self.levels:
+                    level.add(calls)
             self.examples.add_table(chosen, self.gathered.statistics, session.analyzer.earliest_time or 0)
             del table, chosen
             if self.auditor is not None:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
+from rdmascope.captures.extras import need
 from rdmascope.captures.output import check_outputs, write_output
 from rdmascope.captures.session import Session
-
-from .charts import check_installed
 
 if TYPE_CHECKING:
     from rdmascope.captures.condition import Condition
     from rdmascope.captures.library import Capture
+    from rdmascope.dissect.measure.service_levels import ServiceLevel
 
 
 def write_page(
@@ -44,14 +44,14 @@ def write_page(
 
             condition = stack.enter_context(closing(Condition(tuple(where))))
         session = capture.session()
-        size = write_page_of(session, path, inputs, top, audit, condition)
+        size, _ = write_page_of(session, path, inputs, top, audit, condition)
         session.check()
     return size
 
 
 def check_page(path: str | os.PathLike[str], inputs: Sequence[str]) -> None:
     """Before the work begins: raises CaptureError where no page can be written there."""
-    check_installed()
+    need("bokeh")
     check_outputs([path], inputs)
 
 
@@ -62,16 +62,18 @@ def write_page_of(
     top: int,
     audit: bool,
     condition: Condition | None,
-) -> int:
-    """Read a session that was not read yet, and write its page; returns the page's bytes.  Raises CaptureError."""
+    levels: Sequence[ServiceLevel] = (),
+) -> tuple[int, set[str]]:
+    """Read a session that was not read yet, and write its page; returns the page's bytes, and the verdicts on service
+    levels.  Raises CaptureError."""
     from .document import page_html
     from .gathered import PageFacts
 
-    page = PageFacts(session, top, condition, audit)
+    page = PageFacts(session, top, condition, audit, levels)
     if condition is not None:
         session.refuse(condition.problem(session))
     if not session.analyzer.packets:
         session.check()
     html = page_html(page)
     write_output(path, html, inputs)
-    return len(html.encode())
+    return len(html.encode()), {level.verdict for level in page.levels}

@@ -15,8 +15,9 @@ from rdmascope.dissect.audit.auditor import EARLIER
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.judgement import NOT_APPLICABLE, PASS, UNDECIDABLE, VIOLATION
 from rdmascope.dissect.audit.page import facts
-from rdmascope.dissect.audit.result import Result, side, who
+from rdmascope.dissect.audit.result import Result, who
 from rdmascope.dissect.audit.rule import Rule
+from rdmascope.dissect.transport.connection import ENDS
 from rdmascope.dissect.units import plural
 
 from .tables import Cell, Grid, heading
@@ -51,7 +52,7 @@ def page(
         for id in ranked:
             parts += [Text(), _group(result, auditor.rules[id], place)]
     if undecided := _undecided(result):
-        parts += [Text(), heading("Undecidable", "what the capture does not show"), undecided]
+        parts += [Text(), heading("Cannot tell", "what the capture does not show"), undecided]
     if auditor.waived_count:
         reasons = sorted({f"{waiver.rule}: {waiver.reason}" for waiver in waivers})
         parts += [Text(), heading("Waived", plural(auditor.waived_count, "finding"))]
@@ -92,10 +93,8 @@ def _endpoints(result: Result, width: int) -> RenderableType:
                     f"{opportunities:,}",
                 ]
             )
-    names = ["passed", "violated", "undecidable", "not applicable", "judgements"]
-    full = Grid(["#", "endpoint"], names, rows, flexible=1, gap=2)
-    names[3] = "n/a"
-    return full if full.width <= width else Grid(["#", "endpoint"], names, rows, flexible=1, gap=2)
+    names = ["passed", "violated", "cannot tell", "not exercised", "checks"]
+    return Grid(["#", "endpoint"], names, rows, flexible=1, gap=2)
 
 
 def _figure(number: int) -> str:
@@ -128,7 +127,7 @@ def _group(result: Result, rule: Rule, where: Callable[..., str]) -> RenderableT
             continue
         number = f"{tally.violated:,} of {tally.opportunities:,}"
         if place.connection == EARLIER:
-            line = f"{side(place.endpoint)} sides of earlier connections: {number}"
+            line = f"{ENDS[place.endpoint]}s of earlier connections: {number}"
         else:
             connection = result.auditor.connections[place.connection]
             line = f"{who(connection, place.endpoint)}, connection {place.connection}: {number}"

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rdmascope.dissect.diagnosis.facts import Facts, label
-from rdmascope.dissect.units import count, duration, percent, size
+from rdmascope.dissect.units import at_least, count, duration, percent, size
 
 from .tables import Cell, Grid
 
@@ -47,20 +47,22 @@ def clients_view(facts: Facts) -> RenderableType | None:
 
 
 def unanswered_view(facts: Facts) -> RenderableType | None:
-    """Calls without a reply, the longest waiting first; None where there are none."""
-    waiting = sorted(facts.rpcs.unanswered, key=lambda one: one.time)
+    """Calls without a reply that are not among the slowest, the oldest first; None where there are none."""
+    slowest = {one.number for one in facts.statistics.slowest()}
+    unanswered = [one for one in facts.rpcs.unanswered if one.number not in slowest]
+    waiting = sorted(unanswered, key=lambda one: -one.waiting)
     if not waiting:
         return None
     rows: list[list[Cell]] = [
         [
             Text(label(one.key)),
             str(one.number),
-            Text(duration(max(0, facts.last_time - one.time)), "bold"),
+            Text(at_least(one.waiting, True) if one.waiting >= 0 else "-", "bold"),
             str(one.connection),
             str(one.frame),
         ]
         for one in waiting[:MAX_UNANSWERED]
     ]
     view = Grid(["procedure"], ["RPC", "waited", "conn", "frame"], rows, gap=2)
-    rest = facts.rpcs.unanswered_count - len(rows)
+    rest = facts.rpcs.unanswered_count - len(facts.rpcs.unanswered) + len(waiting) - len(rows)
     return Group(view, Text(f"  … and {rest} more: rdmascope rpcs FILE --errors", "dim")) if rest else view

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import nlargest
 
 from rich.console import Group, RenderableType
@@ -17,12 +17,15 @@ from rdmascope.dissect.units import count, duration, plural, share
 from ..plain import harmless_line
 from .tables import Cell, Grid, heading
 
+WHERE = "Where the time went"
 MAX_PROCEDURES = 20
 WIDE = 110
 """Columns of a screen that has room for more."""
+MAX_ANSWERS = 3
+"""Procedures in the sentence that answers."""
 MAX_FRAMES = 10
 """Frames that are named."""
-PARTS = ("server", "there", "back", "read_network", "client")
+PARTS = ("server", "there", "back", "read_network", "write_network", "client")
 
 
 def points_view(found: PointsCompared) -> RenderableType:
@@ -41,11 +44,17 @@ def points_view(found: PointsCompared) -> RenderableType:
         lines += [
             Text(_verdict(total), "bold"),
             Text(),
-            heading("Where the time went", "means; shares of what the client waited"),
+            heading(WHERE, "means; shares of what the client waited"),
             _phases(found),
         ]
     lines += [Text(), heading("Seen at one point only"), *_lone(found)]
     return Group(*lines)
+
+
+def where_view(found: PointsCompared) -> RenderableType | None:
+    """The answer, and the parts of each procedure; None where no RPC is at both points."""
+    total = found.rpcs.total
+    return None if total is None else Group(Padding(Text(_verdict(total), "bold"), (0, 0, 0, 2)), _phases(found))
 
 
 def slowest_view(found: PointsCompared, limit: int, width: int) -> RenderableType | None:
@@ -54,7 +63,7 @@ def slowest_view(found: PointsCompared, limit: int, width: int) -> RenderableTyp
     if not slowest:
         return None
     wide = width >= WIDE
-    parts = ("there", "back", *(("server", "read_network", "client") if wide else ()))
+    parts = ("there", "back", *(("server", "read_network", "write_network", "client") if wide else ()))
     rows: list[list[Cell]] = [
         [
             rpc.name,
@@ -68,17 +77,13 @@ def slowest_view(found: PointsCompared, limit: int, width: int) -> RenderableTyp
         for rpc in slowest
     ]
     columns = ["client #", "server #", *(["xid"] if wide else []), "waited", "at server", "there", "back"]
-    grid = Grid(["procedure"], columns + (["server", "Reads", "client"] if wide else []), rows, flexible=0)
-    total = found.rpcs.total
+    grid = Grid(["procedure"], columns + (["server", "Reads", "Writes", "client"] if wide else []), rows, flexible=0)
     lines = [
         Text.assemble("at the client (client #): ", (harmless_line(found.client), "bold")),
         Text.assemble("at the server (server #): ", (harmless_line(found.server), "bold")),
         Text(_clocks(found)),
     ]
-    verdict = [] if total is None else [Text(_verdict(total))]
-    return Group(
-        *(Padding(line, (0, 0, 0, 2)) for line in lines), grid, *(Padding(one, (0, 0, 0, 2)) for one in verdict)
-    )
+    return Group(*(Padding(line, (0, 0, 0, 2)) for line in lines), grid)
 
 
 def _clocks(found: PointsCompared) -> str:
@@ -114,7 +119,7 @@ def _phases(found: PointsCompared) -> RenderableType:
     rows: list[list[Cell]] = [_phase_row(one, one.name) for one in shown]
     rows.append([Text(str(cell), "bold") for cell in _phase_row(total, "all")])
     rows.append(["", "", "", *(_share(total, part) for part in PARTS)])
-    grid = Grid(["procedure"], ["RPCs", "waited", "server", "there", "back", "Reads", "client"], rows)
+    grid = Grid(["procedure"], ["RPCs", "waited", "server", "there", "back", "Reads", "Writes", "client"], rows)
     more = len(found.rpcs.procedures) - len(shown)
     return Group(grid, Text(f"  … and {more} more, with less time", "dim")) if more > 0 else grid
 
@@ -168,8 +173,9 @@ def runs_view(found: RunsCompared, width: int) -> RenderableType:
     lines: list[RenderableType] = [
         Text.assemble("Two runs: ", (harmless_line(found.before), "bold"), f", {spans[0]}, and ",
                       (harmless_line(found.after), "bold"), f", {spans[1]}"),
+        Text(answer(found.procedures), "bold"),
         Text(),
-        heading("Procedures", f"by time in both runs; * unlikely by chance (below {SIGNIFICANT:.0%})"),
+        heading("Procedures", f"by time in both runs; * significant (p < {SIGNIFICANT})"),
     ]  # fmt: skip
     shown = found.procedures[:MAX_PROCEDURES]
     lines.append(_change_table(shown, width) if shown else Text("  no RPC in either"))
@@ -195,20 +201,40 @@ def runs_view(found: RunsCompared, width: int) -> RenderableType:
     return Group(*lines)
 
 
+def answer(changes: Sequence[Change]) -> str:
+    """One sentence: what became slower or faster, and by how much."""
+    answers = []
+    for one in changes:
+        before, after = one.before.latency, one.after.latency
+        if one.significant and one.chance is not None and before and after and before.median and after.median:
+            factor = after.median / before.median
+            if factor != 1:
+                ratio = f"{max(factor, 1 / factor):.1f} times {'slower' if factor > 1 else 'faster'}"
+                chance = "p < 0.001" if one.chance < 0.001 else f"p = {one.chance:.3f}"
+                answers.append(f"{ratio} in {one.name}, {chance}")
+    both = sum(one.chance is not None for one in changes)
+    if not answers:
+        return f"No significant difference in {plural(both, 'procedure')} of both runs"
+    more = f"; {len(answers) - MAX_ANSWERS} more differ" if len(answers) > MAX_ANSWERS else ""
+    rest = "; all else alike" if both > len(answers) else ""
+    return f"The second run is {'; '.join(answers[:MAX_ANSWERS])}{more}{rest}"
+
+
 def _change_table(shown: list[Change], width: int) -> RenderableType:
     """Wide screens have the 99th percentile, too; errors have columns where there are some."""
     wide = width >= WIDE
     errors = any(run.failed for one in shown for run in (one.before, one.after))
-    columns = ["RPCs", "after", *(["errors", "after"] if errors else [])]
-    columns += ["median", "after", *(["99%", "after"] if wide else []), "median"]
+    columns = ["RPCs", *(["err"] if errors else []), "median", *(["99%"] if wide else [])]
     rows: list[list[Cell]] = []
     for one in shown:
-        runs = one.before, one.after
-        row: list[Cell] = [one.name, *(count(run.rpcs) for run in runs)]
-        row += [count(run.failed) for run in runs] if errors else []
-        row += [duration(run.latency.median) if run.latency else "-" for run in runs]
-        row += [duration(run.latency.p99) if run.latency else "-" for run in runs] if wide else []
+        row: list[Cell] = [one.name]
+        for run in (one.before, one.after):
+            row += [count(run.rpcs), *([count(run.failed)] if errors else [])]
+            row.append(duration(run.latency.median) if run.latency else "-")
+            row += [duration(run.latency.p99) if run.latency else "-"] if wide else []
         rows.append([*row, _factor(one)])
+    first, second = ([f"{when}\n{columns[0]}", *columns[1:]] for when in ("before", "after"))
+    columns = [*first, *second, "change"]
     return Grid(["procedure"], columns, rows)
 
 

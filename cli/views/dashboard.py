@@ -159,5 +159,6 @@ def take_snapshot(session: LiveSession) -> Snapshot:
         tuple(agreed(picked, analyzer.conversations)) if picked is not None else (),
         session.keeper.path if session.keeper is not None else "",
         session.trouble,
+        session.oldest_call(),
         session.bound.given_up if session.bound is not None else 0,
     )

@@ -12,7 +12,7 @@ from rdmascope.dissect.diagnosis.detector import Detector
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis
 from rdmascope.dissect.diagnosis.page import detector_lines
 from rdmascope.dissect.diagnosis.statement import SEVERITIES, Severity, Statement
-from rdmascope.dissect.units import moment, percent, plural
+from rdmascope.dissect.units import duration, moment, percent, plural
 
 STYLES = {Severity.PROBLEM: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 CERTAIN = 0.9
@@ -22,14 +22,23 @@ NOTHING = "nothing wrong was found"
 
 def diagnosis_view(path: str, diagnosis: Diagnosis, explain: bool = False) -> RenderableType:
     """All of a diagnosis; ``explain``: with what each statement means, and what to look at next."""
-    parts: list[RenderableType] = [Text(f"{path}: {counted(diagnosis)}", "bold")]
+    headline = headline_view(diagnosis)
+    parts: list[RenderableType] = [] if headline is None else [headline]
+    parts.append(Text(f"{path}: {counted(diagnosis)}", "bold"))
+    parts += [Text(one.cause.text, "red") for one in diagnosis.statements if one.severity is Severity.NOTE]
     for one in diagnosis.statements:
         parts += [Text(), statement_view(one, explain)]
     if diagnosis.not_looked_at:
-        parts += [Text(), Text(f"not looked at, for want of contents: {', '.join(diagnosis.not_looked_at)}", "dim")]
+        parts += [Text(), Text(f"not checked, contents missing: {', '.join(diagnosis.not_looked_at)}", "dim")]
     if diagnosis.statements and not explain:
-        parts += [Text(), Text("--explain: what each of these means, and what to look at next", "dim")]
+        parts += [Text(), Text("--explain: what each means, and what to look at next", "dim")]
     return Group(*parts)
+
+
+def headline_view(diagnosis: Diagnosis) -> Text | None:
+    """The host that stopped responding, or the call that hangs, if any: all else can wait."""
+    texts = [one.cause.headline for one in diagnosis.statements if one.cause.headline]
+    return Text(texts[0], STYLES[Severity.PROBLEM]) if texts else None
 
 
 def counted(diagnosis: Diagnosis) -> str:
@@ -49,17 +58,18 @@ def summary_view(diagnosis: Diagnosis, lines: int, width: int) -> RenderableType
 
 def _line(one: Statement, width: int) -> RenderableType:
     text = Text.assemble((f"{one.severity.value:<8}", STYLES[one.severity]), f"{one.cause.text}")
-    shared = f" ({_share(one)})" if _share(one) else ""
+    shared = f" ({shared_words(one)})" if shared_words(one) else ""
     if len(text) + len(shared) <= width - 2:
         text.append(shared, "dim")
     return Padding(text, (0, 0, 0, 2))
 
 
-def _share(one: Statement) -> str:
+def shared_words(one: Statement) -> str:
     cause = one.cause
     if not cause.share or not cause.share_of or percent(cause.share) in cause.text:
         return ""
-    return f"{percent(cause.share)} of {cause.share_of}"
+    lost = "" if cause.lost is None or duration(cause.lost) in cause.text else f"{duration(cause.lost)} of waiting, "
+    return f"{lost}{percent(cause.share)} of {cause.share_of}"
 
 
 def statement_view(one: Statement, explain: bool) -> RenderableType:
@@ -77,7 +87,7 @@ def statement_view(one: Statement, explain: bool) -> RenderableType:
         lines.append(sure)
     head = Text.assemble((f"{one.rank} {one.severity.value}  ", STYLES[one.severity]), (one.title, "bold"))
     head.append(f"  [{one.kind}]", "dim")
-    text = cause.text + (f" ({shared})" if (shared := _share(one)) else "")
+    text = cause.text + (f" ({shared})" if (shared := shared_words(one)) else "")
     parts: list[RenderableType] = [head, _indented(text), *(_indented(line, "dim") for line in lines)]
     if explain:
         parts += [Text(), _indented(one.explanation), Text(), _indented("Look at:")]

@@ -16,7 +16,8 @@ from rdmascope.dissect.measure.live_window import HISTORY, BusyProcedure, Rate, 
 from rdmascope.dissect.measure.statistics import ProcedureKey
 from rdmascope.dissect.onc.names import procedure_label, program_label
 from rdmascope.dissect.records.schema import Record
-from rdmascope.dissect.units import count, duration, plural, size
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.units import at_least, count, duration, plural, size
 
 from .tables import STATE_STYLES, Cell, Grid, heading, sparkline
 
@@ -32,6 +33,8 @@ ROOMY = 36
 """From this many lines on, sections stand apart."""
 ENDS = {"SIGINT": "Ctrl-C", "SIGTERM": "SIGTERM", "duration": "--duration", "count": "--count"}
 ENDS |= {"end": "the end of the stream", "finding": "a finding", "trigger": "--until", "quit": "q", "error": "an error"}
+HANGING = 1_000_000_000
+"""Nanoseconds from which on an outstanding call is worth a look."""
 LEVELS = {"MUST": "bold red", "SHOULD": "yellow", "STATED": "cyan"}
 
 OPERATION_ORDERS: dict[str, Callable[[BusyProcedure], Any]] = {
@@ -97,7 +100,7 @@ class Snapshot:
     frames: int
     rpcs: int
     failed: int
-    dropped: int
+    dropped: int | None
     received: int
     rate: Rate
     history: tuple[Rate, ...]
@@ -116,6 +119,8 @@ class Snapshot:
     """Where packets are written."""
     trouble: str = ""
     """Why nothing can come of the device now."""
+    oldest: Rpc | None = None
+    """The call that is outstanding the longest."""
     memory_short: int = 0
     """Connections that went for want of memory."""
 
@@ -156,8 +161,10 @@ def _low_page(
     snapshot: Snapshot, look: Look, width: int, height: int, head: Sequence[RenderableType]
 ) -> RenderableType:
     """As many sections as there is room for with their rows: RPCs first."""
-    first, rates, losses, keys = head[:4]
-    wanted = [first, rates, losses, keys] if height >= LOW - 4 else [first]
+    first, rates, losses, keys, oldest = head[:5]
+    wanted = [first, rates, losses, keys, oldest] if height >= LOW - 4 else [first]
+    if height < LOW - 4 and snapshot.oldest is not None and (snapshot.oldest.outstanding or 0) >= HANGING:
+        wanted.append(oldest)
     if height < LOW - 4 and (snapshot.trouble or snapshot.dropped):
         wanted.append(losses)
     room = height - len(wanted) - 1
@@ -238,7 +245,18 @@ def _head(snapshot: Snapshot, look: Look, width: int) -> list[RenderableType]:
         values = [one.rpcs for one in snapshot.history][-length:]
         rates.append(sparkline(values) if any(values) else "", "green")
         rates.append(f" {len(values)} s" if values else "", "dim")
-    return [first, rates, _losses(snapshot), _keys(look, snapshot)]
+    return [first, rates, _losses(snapshot), _keys(look, snapshot), _oldest(snapshot)]
+
+
+def _oldest(snapshot: Snapshot) -> Text:
+    """The call that is outstanding the longest."""
+    line = Text("oldest outstanding call: ", no_wrap=True, overflow="ellipsis")
+    rpc = snapshot.oldest
+    if rpc is None or rpc.outstanding is None:
+        return line.append("none", "green")
+    style = "bold red" if rpc.outstanding >= HANGING else ""
+    line.append(f"{at_least(rpc.outstanding, True)}  {procedure_label(rpc.name, rpc.operations)}", style)
+    return line.append(f"  RPC {rpc.number}, connection {rpc.connection.number}")
 
 
 def _losses(snapshot: Snapshot) -> Text:
@@ -252,7 +270,9 @@ def _losses(snapshot: Snapshot) -> Text:
         part = 100 * dropped / max(1, received)
         line.append(f"{count(dropped)} dropped by the kernel ({part:.2g}%): RPCs are missing or damaged", "bold red")
     else:
-        line.append("none dropped by the kernel", "green")
+        known = dropped is not None
+        words = "none dropped by the kernel" if known else "unknown how many were dropped by the kernel"
+        line.append(words, "green" if known else "dim")
     if snapshot.memory_short:
         line.append(f"  memory is short: {plural(snapshot.memory_short, 'quiet connection')} evicted", "yellow")
     if snapshot.kept:
@@ -367,8 +387,12 @@ def capture_view(record: Record, breaches: Sequence[tuple[Finding, int]]) -> Ren
             )
         )
     else:
-        dropped_here = "" if record["kind"] == "stream" else ", none dropped by the kernel"
-        lines.append(Text(f"{plural(received, 'frame')}{dropped_here}"))
+        known = "none" if dropped == 0 else "unknown how many were"
+        lines.append(Text(f"{plural(received, 'frame')}, {known} dropped by the kernel"))
+    if record["went_down"]:
+        words = f"{where} went down {plural(record['went_down'], 'time')}: what passed meanwhile is missing above"
+        lines.append(Text(words, "bold red"))
+    lines += [Text(words, "bold red") for words in (record["trouble"], record["not_kept"]) if words]
     lines.append(Text(f"filter: {record['filter']}", "dim"))
     memory = record["memory"]
     if memory["given_up"]:
@@ -401,7 +425,7 @@ def _line(one: RecentRpc, now: int) -> list[Cell]:
         f"{one.connection}{'<' if one.key.backward else ''}",
         size(one.call_bytes),
         size(one.reply_bytes),
-        "-" if one.latency is None else duration(one.latency),
+        "-" if one.latency is None else at_least(one.latency, one.state == "no reply"),
         f"{ago / 1e9:.0f} s",
     ]
 

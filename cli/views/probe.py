@@ -166,19 +166,20 @@ def suite_title(target: PeerAddress, wanted: Sequence[Check]) -> RenderableType:
 
 def result_line(one: SuiteResult, wanted: Sequence[Check], width: int) -> RenderableType:
     """Verdict, check, where there is room the rule, and what was seen."""
-    rule = one.check.cited()
+    rule = one.rule
     verdict = Text(one.verdict.kind.value, STYLES[one.verdict.kind])
     cells: list[tuple[Text | str, int]] = [
         (verdict, max(len(kind.value) for kind in VerdictKind)),
         (one.check.name, max(len(check.name) for check in wanted)),
     ]
     if width >= 120:
-        cells += [(one.check.rule, max(len(check.rule) for check in wanted)), (rule.level.value, 6)]
+        cells += [(rule.id, max(len(check.rule) for check in wanted)), (rule.level.value, 6)]
     line = Table.grid(padding=(0, 2, 0, 0))
     for _, room in cells:
         line.add_column(width=room, no_wrap=True)
     line.add_column(overflow="fold")
-    line.add_row(*(cell for cell, _ in cells), one.verdict.observed)
+    other = f" ({rule.id})" if one.verdict.rule and width < 120 else ""
+    line.add_row(*(cell for cell, _ in cells), one.verdict.observed + other)
     return Padding(line, (0, 0, 0, 2))
 
 
@@ -187,9 +188,9 @@ def suite_summary(results: Sequence[SuiteResult], width: int) -> RenderableType:
     parts: list[RenderableType] = [Text()]
     failed = [one for one in results if one.failed]
     for one in failed:
-        rule = one.check.cited()
+        rule = one.rule
         title = Text.assemble((one.verdict.kind.value, STYLES[one.verdict.kind]), f"  {one.check.name}  ")
-        title.append(f"{rule.level.value} {one.check.rule}", "bold")
+        title.append(f"{rule.level.value} {rule.id}", "bold")
         rows = [
             ["sent", one.check.sends],
             ["rule", f"{rule.title} ({rule.document}, {rule.section}; {rule.final})"],
@@ -213,6 +214,7 @@ def listening(
 ) -> RenderableType:
     versions = "version 1" if highest == 1 else "versions 1 and 2"
     lines = [Text.assemble(("Listening", "bold"), f"  {versions}; Ctrl-C ends it")]
+    lines.append(Text("  no authentication: every host that reaches it can read and write", "yellow"))
     lines += [Text(f"  {place}") for place in places]
     at, _, port = places[0].partition(" ")[0].rpartition(":")
     lines.append(Text(f"  an NFS export in memory, of {size(capacity)}; a client mounts it by"))

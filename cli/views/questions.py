@@ -15,9 +15,9 @@ from rdmascope.dissect.measure.latency_timeline import STEPS, LatencyInterval, b
 from rdmascope.dissect.measure.service_levels import FAIL, PASS, UNDECIDABLE, ServiceLevelCounts
 from rdmascope.dissect.measure.statistics import PARTS
 from rdmascope.dissect.percentiles import Distribution
-from rdmascope.dissect.units import count, duration, moment, plural, share, size
+from rdmascope.dissect.units import at_least, count, duration, moment, plural, share, size
 
-from .tables import PART_NAMES, Cell, Grid, heading, sparkline
+from .tables import PART_NAMES, Cell, Grid, heading, shown_parts, sparkline
 
 WIDE = 150
 """From this many columns on, latency and its parts stand in one table."""
@@ -86,18 +86,16 @@ def groups_view(
     rows = [*shown, *([groups.others] if groups.others is not None else [])]
     labels: list[list[Cell]] = [_labels(group, names, group is groups.others) for group in rows]
     latencies = [_latency_cells(group, groups.waited) for group in rows]
-    parts = [_part_cells(group) for group in rows]
+    columns, parts = shown_parts(PART_COLUMNS, [_part_cells(group) for group in rows])
     flexible = next((at for at, name in enumerate(names) if name in ("path", "procedure", "export")), 0)
     views: list[RenderableType] = []
     if width >= WIDE:
         joined = [[*one, *two, *three] for one, two, three in zip(labels, latencies, parts, strict=True)]
-        views.append(Grid(names, [*COLUMNS, *PART_COLUMNS], joined, flexible=flexible, gap=2))
+        views.append(Grid(names, [*COLUMNS, *columns], joined, flexible=flexible, gap=2))
     else:
         views.append(Grid(names, COLUMNS, [[*one, *two] for one, two in zip(labels, latencies, strict=True)], flexible))
         views += [Text(), heading("Where the time goes", "bytes up to the server and down, mean time in each part")]
-        views.append(
-            Grid(names, PART_COLUMNS, [[*one, *two] for one, two in zip(labels, parts, strict=True)], flexible)
-        )
+        views.append(Grid(names, columns, [[*one, *two] for one, two in zip(labels, parts, strict=True)], flexible))
     rest = ranked[len(shown) :]
     if rest:
         calls = sum(group.calls for group in rest)
@@ -130,7 +128,10 @@ def _latency_cells(group: CallGroup, waited: int) -> list[Cell]:
     latency = group.latency()
     cells: list[Cell] = ["-"] * 4
     if latency is not None:
-        cells = [duration(value) for value in (latency.median, latency.p95, latency.p99, latency.maximum)]
+        cells = [
+            at_least(value, latency.is_bound(value))
+            for value in (latency.median, latency.p95, latency.p99, latency.maximum)
+        ]
     return [count(group.calls), errors, share(group.waited, waited), *cells]
 
 
@@ -185,6 +186,9 @@ def over_time_view(intervals: Sequence[LatencyInterval]) -> RenderableType:
             views.append(line.append(sparkline(values), style).append(f" peak {words(max(values))}", "dim"))
     begin = f"from {moment(intervals[0].begin)}; one column is {duration(each)}"
     views.append(Padding(Text(begin, "dim"), (0, 0, 0, 2)))
+    if outstanding := sum(one.outstanding for one in intervals):
+        remark = f"{plural(outstanding, 'call')} without a reply: at the time outstanding, a lower bound"
+        views.append(Padding(Text(remark, "red"), (0, 0, 0, 2)))
     legend = Text("RPCs in a cell: ", "dim")
     views.append(Padding(legend.append(_legend(intervals), "dim"), (0, 0, 0, 2)))
     return Group(*views)
@@ -256,7 +260,7 @@ def service_levels_view(levels: Sequence[ServiceLevelCounts], first_time: int) -
     rows: list[list[Cell]] = []
     for one in levels:
         verdict = one.verdict
-        value = UNKNOWN if one.value is None else duration(one.value)
+        value = UNKNOWN if one.value is None else at_least(one.value, one.value_is_bound)
         beyond: Cell = Text(count(one.beyond), "red") if one.beyond else "-"
         rows.append([Text(verdict, VERDICT_STYLES[verdict]), one.level.text, value, count(one.calls), beyond])
     views: list[RenderableType] = [Grid(["", "service level"], ["measured", "calls", "beyond"], rows, 1, gap=2)]
@@ -274,7 +278,9 @@ def _reasons(one: ServiceLevelCounts) -> list[Text]:
         return [Text("no such calls: neither kept nor broken", "yellow")]
     if one.unknown and one.verdict == UNDECIDABLE:
         calls = plural(one.unknown, "call")
-        return [Text(f"undecidable: it depends on {calls} of which the capture shows no latency", "yellow")]
+        return [Text(f"cannot tell: it depends on {calls} of which the capture shows no latency", "yellow")]
+    if one.outstanding:
+        return [Text(f"{plural(one.outstanding, 'call')} without a reply, outstanding beyond the limit", "red")]
     if one.unknown:
         return [Text(f"whatever the {plural(one.unknown, 'call')} without a latency took", "dim")]
     return []

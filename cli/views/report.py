@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -17,13 +18,13 @@ from rdmascope.dissect.onc.names import procedure_label, program_label
 from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.eviction import Evicted
-from rdmascope.dissect.transport.connection import Connection, Endpoint
-from rdmascope.dissect.units import bound, count, duration, moment, plural, share, size
+from rdmascope.dissect.transport.connection import Connection, Endpoint, ending_words
+from rdmascope.dissect.units import at_least, bound, count, dropped_words, duration, moment, plural, share, size
 
 from .negotiation import speaks_version_2, story
-from .tables import PART_NAMES, STATE_STYLES, Cell, Grid, bar, heading, sparkline
+from .tables import PART_NAMES, STATE_STYLES, Cell, Grid, bar, heading, shown_parts, sparkline
 
-PAIRINGS = {"CM": "paired by the CM exchange", "inferred": "paired by inference from the traffic"}
+PAIRINGS = {"CM": "QPs matched by CM", "inferred": "QPs matched by their traffic"}
 PROTOCOLS = {"other": "not RPC-over-RDMA", "unknown": "too little traffic to identify"}
 MEANING = {
     "inline call": "in the call's Send",
@@ -37,11 +38,15 @@ WIDE = 150
 """From this many columns on, latency and its parts stand in one table."""
 MAX_CONNECTIONS = 24
 MAX_PROCEDURES = 30
+LEAST_SHARE = 0.005
+"""Of the time of all RPCs: procedures below it that did not fail are folded, where there are more than a few."""
+MIN_FOLDED = 8
 MAX_ERRORS = 6
+PREFIX = re.compile("^NFS[34]?ERR_")
 LATENCY_COLUMNS = ("RPCs", "err", "time", "min", "median", "95%", "99%", "max")
 MINIMUM = LATENCY_COLUMNS.index("min")
 """The column that is left out where there is little room."""
-PART_COLUMNS = ("up", "down", *PART_NAMES.values())
+PART_COLUMNS = ("to server", "to client", *PART_NAMES.values())
 
 
 DATA_SERVER = "pNFS data server"
@@ -52,6 +57,7 @@ def summary(
     *,
     frames: int,
     truncated_frames: int,
+    dropped_frames: int,
     packets: int,
     first_time: int | None,
     last_time: int | None,
@@ -61,6 +67,7 @@ def summary(
 ) -> RenderableType:
     lines = [Text(name, "bold")]
     lines.append(Text(f"{plural(frames, 'frame')}, {count(packets)} of them RDMA packets"))
+    lines += [Text(words, "red") for words in dropped_words(dropped_frames, frames)]
     if truncated_frames:
         contents = (
             f", and with them the contents of {plural(statistics.truncated, 'RPC')}" if statistics.truncated else ""
@@ -72,9 +79,13 @@ def summary(
     connections = connection_counts(conversations, evicted)
     line.append(plural(statistics.calls, "RPC"), "bold")
     line.append(f" on {plural(connections.rpcrdma, 'RPC-over-RDMA connection')}")
-    for at, (state, number) in enumerate(statistics.states.items()):
-        line.append(": " if not at else ", ")
-        line.append(f"{count(number)} {state}", STATE_STYLES.get(state, ""))
+    others = {state: number for state, number in statistics.states.items() if state not in ("complete", "error")}
+    if statistics.calls and not others:
+        line.append(", all answered")
+    for state, number in others.items():
+        line.append(f", {count(number)} {'unanswered' if state == 'no reply' else state}", STATE_STYLES.get(state, ""))
+    if failures := _failures(statistics.procedures()):
+        line.append(f"; {failures}", STATE_STYLES["error"])
     if number := statistics.duplicate_replies:
         line.append("; beside them ")
         line.append("1 duplicate reply" if number == 1 else f"{count(number)} duplicate replies", "yellow")
@@ -88,7 +99,7 @@ def summary(
 
 
 def _queue_pair(end: Endpoint) -> str:
-    """iWARP packets name none; the active side's TCP port says which connection it is."""
+    """iWARP packets name none; the client's TCP port says which connection it is."""
     return f"{end.qpn:#x}" if end.port is None else "-"
 
 
@@ -163,7 +174,7 @@ def agreed(conversation: Conversation, conversations: Sequence[Conversation]) ->
     sure = "" if one.confidence >= 1 else f" ({one.confidence:.0%} sure)"
     pairing = PAIRINGS.get(one.paired_by, one.paired_by) + sure
     if conversation.protocol == "rpcrdma":
-        carried = f"RPC-over-RDMA, recognised by {', '.join(conversation.recognised_by)}"
+        carried = f"RPC-over-RDMA, identified by {', '.join(conversation.recognised_by)}"
     elif conversation.protocol_name:
         carried = f"{conversation.protocol_name}, {'judging by its port' if one.service_port else 'passed over'}"
     else:
@@ -192,7 +203,8 @@ def agreed(conversation: Conversation, conversations: Sequence[Conversation]) ->
     yield f"private data: client {_private(conversation, 0)}; server {_private(conversation, 1)}"
     requested, granted = _range(conversation.credits_requested), _range(conversation.credits_granted)
     yield f"credits: {requested} requested, {granted} granted{_depths(one)}"
-    yield f"ended by {one.ended_by}" if one.ended_by else "not ended in this capture"
+    words = ending_words(one.ended_by)
+    yield (f"ended by {words}" if words == one.ended_by else words) if words else "not ended in this capture"
 
 
 def _private(conversation: Conversation, end: int) -> str:
@@ -206,12 +218,11 @@ def _private(conversation: Conversation, end: int) -> str:
 def _depths(one: Connection) -> str:
     """How many RDMA Reads the server may have under way: its share of what the CM exchange settled."""
     served, issued = one.endpoints[0].responder_resources, one.endpoints[1].initiator_depth
-    depths = []
-    if served is not None:
-        depths.append(f"client serves {served}")
-    if issued is not None:
-        depths.append(f"server issues {issued}")
-    return f"; max outstanding Reads: {', '.join(depths)}" if depths else ""
+    known = [depth for depth in (served, issued) if depth is not None]
+    if not known:
+        return ""
+    terms = ", ".join(f"{name} {depth}" for name, depth in (("client IRD", served), ("server ORD", issued)) if depth)
+    return f"; the server may have {plural(min(known), 'Read')} in flight ({terms})"
 
 
 def _range(pair: tuple[int, int] | None) -> str:
@@ -233,9 +244,15 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 def procedures_view(procedures: Sequence[Procedure], width: int, everything: bool = False) -> RenderableType:
     """Latency and its parts by procedure; one table where there is room, else two."""
-    limit = len(procedures) if everything else MAX_PROCEDURES
-    waited = sum(one.waited for one in procedures)
-    shown, rest = procedures[:limit], procedures[limit:]
+    waited = sum(one.waiting for one in procedures)
+    shown, rest = procedures, []
+    if not everything:
+        answered = sum(one.waited for one in procedures)
+        large = [
+            one for one in procedures if one.failed or one.waiting > one.waited or one.waited >= LEAST_SHARE * answered
+        ]
+        shown = large[:MAX_PROCEDURES] if len(procedures) > MIN_FOLDED else procedures
+        rest = [one for one in procedures if one not in shown]
     labels: list[Cell] = []
     latencies: list[list[Cell]] = []
     parts: list[list[Cell]] = []
@@ -248,22 +265,29 @@ def procedures_view(procedures: Sequence[Procedure], width: int, everything: boo
             labels.append(Text("  " + names[id(one)], "yellow" if one.failed else ""))
             latencies.append(_latency_cells(one, waited))
             parts.append(_part_cells(one))
+    columns, parts = shown_parts(PART_COLUMNS, parts)
     views: list[RenderableType] = []
     if width >= WIDE:
         rows = [[label, *one, *other] for label, one, other in zip(labels, latencies, parts, strict=True)]
-        views.append(Grid(["procedure"], [*LATENCY_COLUMNS, *PART_COLUMNS], rows, flexible=0, gap=2))
+        views.append(Grid(["procedure"], [*LATENCY_COLUMNS, *columns], rows, flexible=0, gap=2))
     else:
         rows = [[label, *_narrow(cells)] for label, cells in zip(labels, latencies, strict=True)]
         views.append(Grid(["procedure"], _narrow(LATENCY_COLUMNS), rows, flexible=0))
-        views += [Text(), heading("Where the time goes", "bytes up to the server and down, mean time in each part")]
+        views += [Text(), heading("Where the time goes", "bytes to server and client, mean time in each part")]
         rows = [[label, *cells] for label, cells in zip(labels, parts, strict=True)]
-        views.append(Grid(["procedure"], PART_COLUMNS, rows, flexible=0))
+        views.append(Grid(["procedure"], columns, rows, flexible=0))
     errors = _errors(procedures)
     if errors:
         views.append(Padding(Text(f"errors: {errors}", "yellow"), (0, 0, 0, 2)))
     if rest:
         calls = sum(one.calls for one in rest)
-        views.append(Text(f"  … and {len(rest)} more with {plural(calls, 'RPC')} (--all lists them)", "dim"))
+        views.append(
+            Text(
+                f"  … and {len(rest)} more, {share(sum(one.waiting for one in rest), waited)} of the time,"
+                f" with {plural(calls, 'RPC')} (--all lists them)",
+                "dim",
+            )
+        )
     return Group(*views)
 
 
@@ -274,6 +298,16 @@ def _errors(procedures: Iterable[Procedure]) -> str:
         for status, number in one.statuses.items():
             counts[status, procedure_label(one.key.name, one.key.operations)] += number
     listed = [f"{number:,} {status} ({label})" for (status, label), number in counts.most_common(MAX_ERRORS)]
+    return ", ".join([*listed, *(["…"] if len(counts) > MAX_ERRORS else [])])
+
+
+def _failures(procedures: Iterable[Procedure]) -> str:
+    """'NOENT 32, NOTSUPP 1', the most frequent first."""
+    counts: Counter[str] = Counter()
+    for one in procedures:
+        for status, number in one.statuses.items():
+            counts[PREFIX.sub("", status)] += number
+    listed = [f"{name} {count(number)}" for name, number in counts.most_common(MAX_ERRORS)]
     return ", ".join([*listed, *(["…"] if len(counts) > MAX_ERRORS else [])])
 
 
@@ -305,12 +339,12 @@ def _narrow(cells: Sequence[Cell]) -> list[Cell]:
 def _latency_cells(one: Procedure, waited: int) -> list[Cell]:
     failed: Cell = Text(count(one.failed), "yellow") if one.failed else "-"
     latency = one.latency()
-    return [count(one.calls), failed, share(one.waited, waited), *(_five(latency) if latency else ["-"] * 5)]
+    return [count(one.calls), failed, share(one.waiting, waited), *(_five(latency) if latency else ["-"] * 5)]
 
 
 def _five(one: Distribution) -> list[Cell]:
     values = one.minimum, one.median, one.p95, one.p99, one.maximum
-    return [duration(value) for value in values]
+    return [at_least(value, one.is_bound(value)) for value in values]
 
 
 def _part_cells(one: Procedure) -> list[Cell]:
@@ -348,11 +382,14 @@ def slowest_view(slowest: Sequence[SlowRpc], width: int) -> RenderableType:
     rows: list[list[Cell]] = []
     for one in slowest:
         key = one.key
-        parts = one.latency._asdict()
-        name = max(PARTS, key=lambda part: parts[part])
+        dominant = "no reply"
+        if one.latency is not None:
+            parts = one.latency._asdict()
+            name = max(PARTS, key=lambda part: parts[part])
+            dominant = f"{PART_NAMES[name]} {share(parts[name], one.latency.total)}"
         label = program_label(key.program, key.version, key.minor_version) + " "
         label += procedure_label(key.name, key.operations)
-        remark = one.status if one.state == "error" else "" if one.state == "complete" else one.state
+        remark = one.status if one.state == "error" else "" if one.state in ("complete", "no reply") else one.state
         if one.retransmissions:
             remark = f"{remark} {one.retransmissions} retransmitted".strip()
         row: list[Cell] = [Text(label)]
@@ -360,15 +397,22 @@ def slowest_view(slowest: Sequence[SlowRpc], width: int) -> RenderableType:
             row[0] = Text.assemble(label, (f"  {remark}", STATE_STYLES.get(one.state, "")))
         row += [
             str(one.number),
-            Text(duration(one.latency.total), "bold"),
-            f"{PART_NAMES[name]} {share(parts[name], one.latency.total)}",
+            Text(at_least(one.waiting, one.latency is None), "bold"),
+            dominant,
             str(one.connection),
-            f"{one.call_frame}-{one.reply_frame}",
+            f"{one.call_frame}-{one.reply_frame or '?'}",
         ]
         if wide:
             row += [f"{one.xid:#010x}", size(one.call_bytes), size(one.reply_bytes)]
         rows.append(row)
-    columns = ["RPC", "latency", "mostly", "conn", "frames", *(["xid", "up", "down"] if wide else [])]
+    columns = [
+        "RPC",
+        "latency",
+        "dominant phase",
+        "conn",
+        "frames",
+        *(["xid", "to server", "to client"] if wide else []),
+    ]
     return Grid(["procedure"], columns, rows, flexible=0, gap=2)
 
 

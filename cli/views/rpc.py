@@ -19,7 +19,7 @@ from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import count, duration, moment, plural, seconds, share, size
 
 from .negotiation import add_option, direction_words
-from .rpcs import begin, frames, outcome, title
+from .rpcs import frames, outcome, title
 from .tables import PART_NAMES, Cell, Grid, bar
 
 WORD, SEGMENT, READ_SEGMENT = 4, 16, 24
@@ -38,7 +38,7 @@ def rpc_summary(rpc: Rpc, first_time: int, place: str = "") -> Group:
     lines = [Text.assemble((f"RPC {rpc.number}  ", "bold"), (title(rpc), "bold"), "  ", outcome(rpc))]
     direction = "backward call, made by the server" if rpc.backward else "forward call"
     lines.append(Text(f"connection {rpc.connection.number}, xid {rpc.xid:#010x} ({rpc.xid}), {direction}"))
-    when = begin(rpc)
+    when = rpc.first_time
     lines.append(Text(f"began at {seconds(when - first_time)} s, {moment(when)}"))
     if place:
         lines.append(Text(f"frames {frames(rpc)} are {place}"))
@@ -53,6 +53,11 @@ def rpc_summary(rpc: Rpc, first_time: int, place: str = "") -> Group:
         lines.append(Text.assemble("latency ", (duration(rpc.latency.total), "bold"), f": {shares}" if shares else ""))
     lines += [Text(f"damage: {one}", "red") for one in rpc.damage]
     lines += [Text(f"note: {one}", "dim") for one in rpc.notes]
+    lines += [
+        Text(f"loss inferred: {one.evidence} (confidence {one.confidence:.0%})", "yellow")
+        for one in rpc.connection.inferred_losses
+        if one.rpc == rpc.number
+    ]
     if rpc.retransmissions:
         unit = "segment" if rpc.connection.transport == "iWARP" else "packet"
         lines.append(Text(plural(rpc.retransmissions, unit) + " retransmitted", "yellow"))

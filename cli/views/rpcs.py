@@ -13,7 +13,7 @@ from rdmascope.dissect.onc.hashes import handle_hash
 from rdmascope.dissect.onc.names import procedure_label, program_label
 from rdmascope.dissect.onc.shapes.flat import FlatFields
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.units import duration, moment, seconds, size
+from rdmascope.dissect.units import at_least, moment, seconds, size
 
 from .tables import STATE_STYLES
 
@@ -64,13 +64,6 @@ class RpcLine(NamedTuple):
             for name, width, least in COLUMNS
             if self.width is None or self.width >= least
         ]
-
-
-def begin(rpc: Rpc) -> int:
-    """When the call began, or what is known of the reply."""
-    if rpc.call is not None:
-        return rpc.call.operation.first_time
-    return rpc.reply.operation.first_time if rpc.reply is not None else 0
 
 
 def how(rpc: Rpc) -> str:
@@ -137,8 +130,7 @@ class RpcCells(NamedTuple):
     connection: int
     backward: bool
     xid: int
-    latency: int | None
-    """Nanoseconds."""
+    latency: str
     frames: str
     how: str
     up: int
@@ -165,8 +157,8 @@ class RpcCells(NamedTuple):
         handle = None if fields.handle is None else handle_hash(fields.handle)
         asked = _asked(fields.count, rpc.operations or (rpc.name,))
         return cls(
-            rpc.number, begin(rpc), rpc.connection.number, rpc.backward, rpc.xid,
-            rpc.latency.total if rpc.latency else None, frames(rpc), how(rpc), rpc.call_bytes, rpc.reply_bytes,
+            rpc.number, rpc.first_time, rpc.connection.number, rpc.backward, rpc.xid,
+            _latency(rpc.waiting, rpc.latency is None), frames(rpc), how(rpc), rpc.call_bytes, rpc.reply_bytes,
             fields.uid, fields.offset, asked, rpc.state, rpc.status, _encrypted(rpc), bool(rpc.psn_errors),
             title(rpc, full=full), linux_words(fields.linux, rpc.operations), path, handle,
         )  # fmt: skip
@@ -180,11 +172,16 @@ class RpcCells(NamedTuple):
         asked = _asked(row["count_bytes"], operations or (row["procedure"],))
         return cls(
             row["number"], row["time_ns"], row["connection"], row["direction"] == "backward", row["xid"],
-            row["latency_ns"], f"{row['call_frame'] or '?'}-{row['reply_frame'] or '?'}", _how_of_row(row),
+            _latency(row["waiting_ns"], row["latency_ns"] is None),
+            f"{row['call_frame'] or '?'}-{row['reply_frame'] or '?'}", _how_of_row(row),
             row["call_bytes"], row["reply_bytes"], row["uid"], row["offset_bytes"], asked, row["state"],
             row["status"] or "", False, bool(row["psn_reused"]), f"{label} {name}",
             linux_words(row["linux_operation"], operations), row["path"], row["file_handle_hash"],
         )  # fmt: skip
+
+
+def _latency(waiting: int | None, outstanding: bool) -> str:
+    return "-" if waiting is None else at_least(waiting, outstanding)
 
 
 def _asked(count: int | None, names: Container[str | None]) -> int | None:
@@ -214,7 +211,7 @@ def cells_line(rpc: RpcCells, layout: RpcLine, place: str | None = None) -> Text
         "time": moment(rpc.begin).removesuffix(" UTC") if layout.absolute else seconds(rpc.begin - layout.first_time),
         "conn": f"{rpc.connection}{'<' if rpc.backward else ''}",
         "xid": f"{rpc.xid:#010x}",
-        "latency": "-" if rpc.latency is None else duration(rpc.latency),
+        "latency": rpc.latency,
         "frames": rpc.frames,
         "how": rpc.how,
         "up": size(rpc.up),

@@ -146,7 +146,7 @@ def session_view(session: NfsSession) -> RenderableType:
     if session.ended_by:
         style = "" if session.ended_by == "DESTROY_SESSION" else "red"
         title.append(f"; ended by {session.ended_by}, frame {session.ended_frame}", style)
-    names = ("", "requests", "slots", "most in use", "highest", "at the limit", "retries", "gaps")
+    names = ("channel", "requests", "slots", "peak in use", "highest slot", "at the limit", "retries", "gaps")
     rows = [_channel_row(name, one) for name, one in (("fore", session.fore), ("back", session.back)) if _seen(one)]
     parts: list[RenderableType] = [title]
     joined = ", ".join(f"{number} ({how})" for number, how in session.connections.items())
@@ -339,7 +339,7 @@ def waits_view(found: Sequence[Wait], start: int, everything: bool) -> Renderabl
         [
             wait.reason,
             _who(wait),
-            "-" if wait.duration is None else duration(wait.duration) + ("" if wait.ended else " so far"),
+            "-" if wait.duration is None else duration(wait.duration) + ("" if wait.ended else " outstanding"),
             _occasions(wait),
             _frames(wait),
         ]
@@ -358,11 +358,11 @@ def _who(wait: Wait) -> str:
 
 def _occasions(wait: Wait) -> str:
     if wait.reason in (NO_SLOT, NO_CREDIT):
-        text = f"the limit was reached {plural(wait.count, 'time')}"
+        text = f"limit reached {plural(wait.count, 'time')}"
         refilled = wait.session.fore.refilled if wait.session is not None else 0
-        return text + (f", {count(refilled)} of them right behind the reply that freed a slot" if refilled else "")
+        return text + (f", {count(refilled)} of them right after the reply that freed a slot" if refilled else "")
     if wait.reason == RECALL:
-        return f"{plural(wait.count, 'call')} answered NFS4ERR_DELAY meanwhile" if wait.count else "a delegation"
+        return f"{plural(wait.count, 'call')} answered NFS4ERR_DELAY meanwhile" if wait.count else "delegation recall"
     if wait.reason == DELAY:
         return f"{plural(wait.count, 'call')} answered NFS4ERR_DELAY"
     if wait.reason == NO_REPLY:

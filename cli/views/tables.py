@@ -27,8 +27,21 @@ PART_NAMES = {
     "server": "server",
     "writes": "Writes",
     "reply": "reply",
+    "retransmission": "loss",
 }
-"""The parts of a latency: the call's Send, RDMA Reads, the server, RDMA Writes, the reply's Send."""
+"""The parts of a latency: the call's Send, RDMA Reads, the server, RDMA Writes, the reply's Send, and waiting for
+retransmissions."""
+
+
+def shown_parts(columns: Sequence[str], rows: list[list[Cell]]) -> tuple[list[str], list[list[Cell]]]:
+    """Columns of parts, without those, but the server's, that took no time in any row."""
+    shown = [
+        at
+        for at, name in enumerate(columns)
+        if name not in PART_NAMES.values() or name == "server" or any(str(row[at]) not in ("-", "") for row in rows)
+    ]
+    return [columns[at] for at in shown], [[row[at] for at in shown] for row in rows]
+
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 LEVELS = "▁▂▃▄▅▆▇█"

@@ -11,8 +11,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from rdmascope.dissect.percentiles import Distribution
-from rdmascope.dissect.transport.connection import Connection
+from rdmascope.dissect.transport.connection import ENDS, Connection, ending_words
 from rdmascope.dissect.transport.health import DirectionHealth, TransportHealth
+from rdmascope.dissect.transport.inferred_losses import InferredLoss
 from rdmascope.dissect.transport.retransmissions import CAUSES, Retransmission, Tally
 from rdmascope.dissect.units import count, duration, plural, share, size
 
@@ -26,7 +27,13 @@ MAX_PAID = 10
 MAX_FRAMES = 8
 MAX_CONNECTIONS = 8
 
-WHERE = {True: "behind the capture point", False: "before the capture point", None: "-"}
+IMPLIED = "implied NAK"
+WHERE = {
+    "beside the requester": "captured at the client",
+    "beside the responder": "captured at the server",
+    "between": "captured between client and server",
+    "undecidable": "can't tell which end this was captured at",
+}
 
 
 def nothing(name: str, frames: int) -> Text:
@@ -48,7 +55,7 @@ def connection_view(
     rows = _segment_rows(health) if health.segments else _rows(health)
     parts: list[RenderableType] = [
         Text.assemble((f"Connection {connection.number}", "bold"), f"  {active.address} → {there}{port}"),
-        Padding(Text(_sentence("ended by", health.ended), _ended_style(health)), (0, 0, 0, 2)),
+        Padding(Text(_sentence(health.ended), _ended_style(health)), (0, 0, 0, 2)),
         *(Padding(Text(line), (0, 0, 0, 2)) for line in _place(health)),
         *(
             Padding(Text(line, "red"), (0, 0, 0, 2))
@@ -62,6 +69,11 @@ def connection_view(
         shown = health.retransmissions if everything else health.retransmissions[:MAX_RETRANSMISSIONS]
         parts += [Text(), retransmissions_view(connection, shown, width, health.segments, place)]
         parts += _more(len(health.retransmissions) - len(shown), "retransmissions")
+    losses = health.inferred if everything else health.inferred[:MAX_RETRANSMISSIONS]
+    if losses:
+        parts += [Text(), Text("  losses inferred from the length of a pause")]
+        parts += [Padding(Text(_inferred(one)), (0, 0, 0, 4)) for one in losses]
+        parts += _more(len(health.inferred) - len(losses), "such losses")
     listed = paid if everything else paid[:MAX_PAID]
     if listed:
         listed_rows: list[list[Cell]] = [
@@ -78,6 +90,15 @@ def connection_view(
         parts += [Text(), Grid(["RPC", ""], columns, listed_rows, flexible=1, gap=2)]
         parts += _more(len(paid) - len(listed), "RPCs, delayed less")
     return Group(*parts)
+
+
+def _inferred(one: InferredLoss) -> str:
+    toward = "client" if one.sender else "server"
+    waited = duration(one.until - one.since)
+    return (
+        f"RPC {one.rpc} waited {waited} for a packet lost toward the {toward}: {one.evidence}"
+        f" (confidence {one.confidence:.0%})"
+    )
 
 
 def health_lines(connection: Connection, health: TransportHealth) -> list[Text]:
@@ -120,7 +141,7 @@ def health_lines(connection: Connection, health: TransportHealth) -> list[Text]:
     if spread:
         lines.append(f"from loss to retransmission: median {duration(spread.median)}, max {duration(spread.maximum)}")
     if health.ended.startswith(("silence", "fatal")) or ", after " in health.ended:
-        lines.append(_sentence("ended by", health.ended))
+        lines.append(_sentence(health.ended))
     if lines:
         lines[0] = f"#{connection.number} {lines[0]}"
     return [Text(line) for line in lines]
@@ -129,12 +150,12 @@ def health_lines(connection: Connection, health: TransportHealth) -> list[Text]:
 def contradiction_lines(connection: Connection) -> list[str]:
     """What either end retransmitted with other bytes than before."""
     lines = []
-    for name, frames in zip(("client", "server"), connection.contradicted, strict=True):
+    for name, frames in zip(ENDS, connection.contradicted, strict=True):
         if frames:
             listed = ", ".join(map(str, frames[:MAX_FRAMES])) + (", …" if len(frames) > MAX_FRAMES else "")
             lines.append(
                 f"{name}: frame{'s' if len(frames) > 1 else ''} {listed} retransmit{'' if len(frames) > 1 else 's'}"
-                " with other bytes than before: which of them the receiver took is undecidable"
+                " with other bytes than before: cannot tell which of them the receiver took"
             )
     return lines
 
@@ -143,7 +164,7 @@ def reused_lines(connection: Connection) -> list[str]:
     """New requests with a PSN that their sender had used for an earlier one."""
     reused = connection.reused_psns
     lines = [
-        f"{('client', 'server')[one.sender]}: PSN error: the new {one.verb} in frame {one.frame} has PSN {one.psn}, as"
+        f"{ENDS[one.sender]}: PSN error: the new {one.verb} in frame {one.frame} has PSN {one.psn}, as"
         f" the {one.earlier_verb} in frame {one.earlier_frame}; its receiver drops it as a duplicate, and the"
         " connection may stall"
         for one in reused[:MAX_FRAMES]
@@ -169,14 +190,15 @@ def troubles_view(pairs: Sequence[tuple[Connection, TransportHealth]]) -> Render
     if places:
         place, number = Counter(one.place for one in places).most_common(1)[0]
         meaning = next(one.meaning for one in places if one.place == place)
-        where = "capture point undecided" if place == "undecidable" else f"captured {place}"
+        where = WHERE[place]
         agreed = "" if number == len(pairs) else f" (by {number} of {plural(len(pairs), 'connection')})"
         parts.append(Padding(Text(f"{where}{agreed}: {meaning}"), (0, 0, 0, 2)))
     return Group(*parts)
 
 
-def _sentence(lead: str, ended: str) -> str:
-    return ended if ended.startswith("open") else f"{lead} {ended}"
+def _sentence(ended: str) -> str:
+    words = ending_words(ended)
+    return f"ended by {ended}" if words == ended and not ended.startswith("open") else words
 
 
 def _ended_style(health: TransportHealth) -> str:
@@ -186,9 +208,9 @@ def _ended_style(health: TransportHealth) -> str:
 def _place(health: TransportHealth) -> Iterator[str]:
     point = health.capture_point
     if point.place == "undecidable":
-        yield f"capture point undecided: {point.evidence}"
+        yield f"{WHERE[point.place]}: {point.evidence}"
     else:
-        yield f"captured {point.place} ({point.confidence:.0%} sure; {point.evidence})"
+        yield f"{WHERE[point.place]} ({point.confidence:.0%} sure; {point.evidence})"
     yield point.meaning
 
 
@@ -199,7 +221,7 @@ def _rows(health: TransportHealth) -> Iterator[list[Cell]]:
     yield from row("unique payload", *(size(one.unique_bytes) for one in both), always=True)
     yield from row("goodput", *(_rate(one) for one in both), always=True)
     yield from row("retransmitted", *(_packets(one.retransmitted, one.packets) for one in both))
-    yield from row("  lost before capture point", *(_packets(one.original_missing) for one in both))
+    yield from row("  original not captured", *(_packets(one.original_missing) for one in both))
     yield from row("captured twice", *(_packets(one.causes.get("duplicate")) for one in both))
     yield from row("out of order", *(_number(one.reordered) for one in both))
     yield from row("missing from the capture", *(_number(one.missing) for one in both))
@@ -231,7 +253,7 @@ def _segment_rows(health: TransportHealth) -> Iterator[list[Cell]]:
     yield from row("unique RDMA payload", *(size(one.unique_bytes) for one in both), always=True)
     yield from row("goodput", *(_rate(one) for one in both), always=True)
     yield from row("retransmitted", *(_packets(one.retransmitted, one.segments) for one in both))
-    yield from row("  lost before capture point", *(_packets(one.original_missing) for one in both))
+    yield from row("  original not captured", *(_packets(one.original_missing) for one in both))
     yield from row("captured twice", *(_packets(one.causes.get("duplicate")) for one in both))
     yield from row("out of order", *(_number(one.reordered) for one in both))
     yield from row("missing from the capture, at least", *(_number(one.missing) for one in both))
@@ -278,7 +300,7 @@ def causes_view(health: TransportHealth) -> RenderableType:
         mine = [one for one in health.retransmissions if one.cause == cause]
         rows.append(
             [
-                cause,
+                f"missing Read response ({cause})" if cause == IMPLIED else cause,
                 count(health.causes[cause]),
                 _range([one.loss_to_nak for one in mine]),
                 _range([one.nak_to_retransmission for one in mine]),
@@ -310,13 +332,18 @@ def retransmissions_view(
         there = place(one.lost_frame, one.nak_frame, one.retransmission_frame)
         frames = f"{one.lost_frame or '-'} {one.nak_frame or '-'} {one.retransmission_frame or '-'}"
         frames += f" ({there})" if there else ""
-        start, delay = [("client", "server")[one.initiator], one.cause, frames], _time(one.loss_to_retransmission)
+        start, delay = [ENDS[one.initiator], one.cause, frames], _time(one.loss_to_retransmission)
         narrow_rows.append([*start, count(one.packets), delay])
         delays = [_time(one.loss_to_nak), _time(one.nak_to_retransmission), delay]
-        wide_rows.append([*start, one.lost, WHERE[one.lost_packet_captured], count(one.packets), *delays])
+        wide_rows.append([*start, one.lost, _toward(one), count(one.packets), *delays])
     columns = [unit, f"loss to {notice}", f"{notice} to retrans", "loss to retrans"]
-    wide = Grid([*left, "lost", "where"], columns, wide_rows, gap=2)
+    wide = Grid([*left, "lost", "toward the"], columns, wide_rows, gap=2)
     return wide if wide.width <= width else Grid(left, [unit, "loss to retrans"], narrow_rows, gap=2)
+
+
+def _toward(one: Retransmission) -> str:
+    missed = " (or not captured)" if one.lost_packet_captured is False else ""
+    return "-" if one.toward is None or one.lost_packet_captured is None else ENDS[one.toward] + missed
 
 
 def _more(number: int, what: str) -> list[RenderableType]:

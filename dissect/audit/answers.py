@@ -36,6 +36,8 @@ class Answers:
         self.options: tuple[Table, Table] = (OrderedDict(), OrderedDict())
         self.versions: tuple[set[int], set[int]] = (set(), set())
         """Of the messages that either end sent, RDMA_ERROR apart."""
+        self.errors: tuple[set[int], set[int]] = (set(), set())
+        """Of the RDMA_ERRORs."""
         self._early: OrderedDict[tuple[int, int], SentMessage] = OrderedDict()
         """Answers to options that were not seen, by sender and XID."""
 
@@ -55,9 +57,15 @@ class Answers:
 
     def note_version(self, sender: int, message: Message) -> None:
         """Its sender supports the version of a message that is no RDMA_ERROR."""
-        header, versions = message.header, self.versions[sender]
-        if header.procedure != RDMA_ERROR and header.length >= 8 and len(versions) < MAX_VERSIONS:
+        header = message.header
+        versions = (self.errors if header.procedure == RDMA_ERROR else self.versions)[sender]
+        if header.length >= 8 and len(versions) < MAX_VERSIONS:
             versions.add(header.version)
+
+    def error_sent(self, sent: SentMessage) -> None:
+        """An RDMA_ERROR: which versions it may answer."""
+        peer = 1 - sent.sender
+        sent.peer_versions = frozenset(self.versions[peer] | self.errors[peer])
 
     def option(self, option: SentOption, sent: SentMessage, sent_by_peer: set[int]) -> None:
         """An RDMA2_OPTIONAL, which may answer one of the peer and may be answered itself.
@@ -99,7 +107,9 @@ class Answers:
         """An RDMA_ERROR that answers no call: perhaps an option, or what cannot be read."""
         messages, xid = self.messages[1 - sent.sender], sent.message.header.xid
         if xid in messages and (sent.header.error == ERR_VERS or messages[xid].kind != "version"):
-            self._answered(messages.pop(xid), sent.message)
+            refused = messages.pop(xid)
+            sent.answers = refused.message
+            self._answered(refused, sent.message)
         asked = self.options[1 - sent.sender].pop(sent.message.header.xid, None)
         if asked is None:
             self._remember_early(sent)

@@ -310,7 +310,8 @@ class Auditor:
         others: list[RuleSlot] = []
         for seat in self._seats_for(subject):
             judgement = seat.judge(subject)
-            if seat.rule.needs & INVALIDATE or (judgement is not None and judgement is not PASSED):
+            alike = not (seat.rule.needs & INVALIDATE or seat.rule.plugin)  # What a plug-in looks at is not known.
+            if not alike or (judgement is not None and judgement is not PASSED):
                 others.append(seat)
             elif judgement is PASSED:
                 passed += seat.tallies or self._open(seat, subject)

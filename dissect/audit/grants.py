@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..layers.rpcrdma_codes import RDMA_ERROR
+from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Message
 from .remembered import REMEMBERED
 from .transaction import CreditState, Transaction
@@ -14,7 +15,10 @@ LOWERING = 1_000_000_000
 class CreditGrants:
     """Requested and granted, by caller."""
 
-    def __init__(self) -> None:
+    def __init__(self, conversation: Conversation) -> None:
+        self.conversation = conversation
+        self.explained = [0, 0]
+        """Replies without a call up to when the last call alone was outstanding: they are none to a later one."""
         self.granted: list[int | None] = [None, None]
         """The latest."""
         self.higher: list[tuple[int, int]] = [(0, 0), (0, 0)]
@@ -37,11 +41,21 @@ class CreditGrants:
         grant = self.granted[caller]
         requested = max(1, credits or 1, self.requested[caller])
         self.requested[caller] = credits
+        if outstanding == 1:
+            self.explained[caller] = self.conversation.unmatched_replies[caller]
+        unmatched = self.unmatched(caller)
         if grant is None:
-            return CreditState(outstanding, None, None, None)
+            return CreditState(outstanding, None, None, None, unmatched)
         before, until = self.higher[caller]
         highest = max(grant, before) if time < until else grant
-        return CreditState(outstanding, min(requested, max(1, grant)), min(requested, max(1, highest)), grant)
+        limits = min(requested, max(1, grant)), min(requested, max(1, highest))
+        return CreditState(outstanding, *limits, grant, unmatched)
+
+    def unmatched(self, caller: int) -> int:
+        """Replies that fit no call, and may be those of calls that count as outstanding."""
+        known = self.conversation.unmatched_replies[caller]
+        self.explained[caller] = min(self.explained[caller], known)
+        return known - self.explained[caller]
 
     def grant(self, caller: int, credits: int, time: int) -> None:
         """A reply grants ``credits`` at ``time`` (ns)."""

@@ -85,7 +85,7 @@ class AuditListener:
         self._by_class = by_class
         self.settling = Settling(self.connection, self._settled, self._place, self._settled_plain)
         self.memory = AdvertisedHistory(self.connection)
-        self.grants = CreditGrants()
+        self.grants = CreditGrants(conversation)
         self.terms = VersionTwoState(conversation, refusals)
         self.answers = Answers(conversation, self.settling, self._give_up)
         self.back_channel = BackChannel()
@@ -170,6 +170,7 @@ class AuditListener:
         sent.xid_seen = rpc.call is not None or rpc.xid in self.xids[caller]
         self.xids[1 - caller].add((rpc.xid,))
         if message.header.procedure == RDMA_ERROR and rpc.call is None:
+            self.answers.error_sent(sent)
             self.answers.refused(sent)
         self.answers.replied(caller, rpc, message)
         if message.header.procedure == RDMA_ERROR and message.header.problem:
@@ -226,6 +227,7 @@ class AuditListener:
         sent = self._sent(SentMessage(self.conversation, message, sender, None, None))
         if header.procedure == RDMA_ERROR:
             sent.xid_seen = header.xid in self.xids[1 - sender]
+            self.answers.error_sent(sent)
             self.answers.refused(sent)
         self.xids[sender].add((header.xid,))
         if header.procedure == RDMA_ERROR:

@@ -89,7 +89,9 @@ class AdvertisedHistory:
 
     def candidates(self, operation: Operation) -> list[AdvertisedSegment]:
         """The segments that an RDMA Read or Write touches."""
-        return self.segments[1 - operation.initiator].touched(operation)
+        return self.segments[1 - operation.initiator].touched(
+            operation.kind, operation.handle, operation.address, operation.address + operation.length
+        )
 
     def behind(self, operation: Operation, reply: Message) -> bool:
         """Whether it was certainly issued behind a reply."""

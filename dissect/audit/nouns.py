@@ -61,7 +61,9 @@ class SentMessage(OfMessage):
     terms: MessageOrder | None = None
     """Of a message of version 2."""
     answers: Message | None = None
-    """An RDMA_ERROR: the option that it refuses."""
+    """An RDMA_ERROR: the message that it refuses, where that is no call."""
+    peer_versions: frozenset[int] = frozenset()
+    """An RDMA_ERROR: the versions of all that the other end had sent."""
     relieved: int | None = None
     """Nanoseconds from an opening message of the client to the next answer; None where none came."""
 

@@ -104,6 +104,7 @@ class PlainRows:
         requested, granted = self.requested[self.called : called], self.granted[self.answered : answered]
         grant = grants.granted[0]
         uniform = grant is not None and (not granted or min(granted) == grant == max(granted))
+        uniform = uniform and not grants.unmatched(0)
         if not uniform or (requested and grant is not None and base + len(requested) > min(grant, min(requested))):
             self._step(called, answered, base)
         elif requested:

@@ -10,6 +10,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, TypeVar
 
+from ..plugged import guarded, origin
 from .judgement import Judgement
 from .shape import CHUNK_LISTS, SECOND
 from .subject import Subject
@@ -69,18 +70,22 @@ class Rule:
     """Judges only backward (True) or only forward (False) messages; None: both."""
     unjudgeable: str
     """Why no capture can show it; '' where one can."""
+    plugin: str = ""
+    """What brought it; '': rdmascope."""
 
     def __reduce__(self) -> tuple[Callable[[str], Rule], tuple[str]]:
         return _registered, (self.id,)
 
     @property
     def document(self) -> str:
-        return DOCUMENTS[self.id.partition("-")[0]]
+        return DOCUMENTS.get(self.id.partition("-")[0], self.final)
 
     @property
     def cited(self) -> str:
         """Where the requirement stands: in the draft, and in the RFC where one came of it."""
-        draft = SHORT[self.id.partition("-")[0]]
+        draft = SHORT.get(self.id.partition("-")[0], "")
+        if not draft:
+            return f"{self.final}, {self.section}" if self.section else self.final
         final, _, section = self.final.partition(", ")
         if section.replace(" and ", ", ") == self.section:
             return f"{draft} and {self.final}"
@@ -89,6 +94,8 @@ class Rule:
     @property
     def sources(self) -> str:
         """All places where it stands."""
+        if self.document == self.final:
+            return self.cited
         found = f"{self.document}, section {self.section}"
         if not self.final:
             return found
@@ -137,9 +144,12 @@ def rule(
     """Register the function below as the judge of a rule."""
 
     def register(judge: Function) -> Function:
-        assert id not in _RULES or _RULES[id].judge.__code__ == judge.__code__, id
-        assert role in ROLES, id
-        _RULES[id] = Rule(id, title, level, section, final, role, subject, judge, needs, backward, unjudgeable)
+        if id in _RULES and inspect.unwrap(_RULES[id].judge).__code__ != judge.__code__:
+            raise ValueError(f"there is a rule {id} already")
+        if role not in ROLES:
+            raise ValueError(f"rule {id}: no role {role!r}; there are {', '.join(ROLES)}")
+        given = id, title, level, section, final, role, subject, guarded(judge), needs, backward, unjudgeable
+        _RULES[id] = Rule(*given, plugin=origin())
         return judge
 
     return register

@@ -21,6 +21,7 @@ from ..transport.operations import Operation
 from . import shape
 from .subject import Subject, beheaded, gaps
 
+CALL_NOT_WHOLE = "the call's Payload stream is not all in the capture"
 LOOKED_AT = 1 << 20
 """Bytes of a long message that are looked at."""
 
@@ -35,6 +36,8 @@ class CreditState(NamedTuple):
     lenient: int | None
     """The highest limit that may still have been in force for the requester."""
     granted: int | None
+    unmatched: int = 0
+    """Replies that fit no call, and may be those of calls that count as outstanding."""
 
 
 class HandleStep(NamedTuple):
@@ -150,12 +153,16 @@ class Transaction(Subject):
         return gss is not None and gss.procedure == RPCSEC_GSS_DATA and gss.service in (GSS_INTEGRITY, GSS_PRIVACY)
 
     @property
-    def arguments_sealed(self) -> bool:
-        """RPCSEC_GSS hides the arguments, which may say how many bytes of results the call asks for."""
-        bound = self.bound_procedure
-        if not self.sealed or bound is None or not binding.may_state_bytes(*bound):
-            return False
-        return self.rpc.gss is not None and self.rpc.gss.service == GSS_PRIVACY
+    def asked_unknown(self) -> str:
+        """Why it is not known how many bytes of results the call asks for; '' where it is, or no argument says."""
+        bound, gss = self.bound_procedure, self.rpc.gss
+        if bound is None and self.rpc.procedure is not None:
+            return ""
+        if bound is not None and not binding.may_state_bytes(*bound):
+            return ""
+        if self.sealed and gss is not None and gss.service == GSS_PRIVACY:
+            return "RPCSEC_GSS seals the arguments"
+        return "" if self.call_whole else CALL_NOT_WHOLE
 
     @property
     def bound(self) -> bool:
@@ -220,17 +227,9 @@ class Transaction(Subject):
 
     @cached_property
     def reduced(self) -> Sequence[tuple[int, int]]:
-        """The Read chunks that are data items, as (Position, length); those of one Position count as one.
-
-        What goes on inside a chunk, or right behind it, belongs to it, too (V1-READ-POSITION-SAME).
-        """
-        lengths: dict[int, int] = {}
-        for chunk in self.reads:
-            if chunk.position:
-                whole = next((one for one, length in lengths.items() if inside(one, length, chunk.position)), None)
-                start = chunk.position if whole is None else whole
-                lengths[start] = lengths.get(start, 0) + chunk.advertised
-        return list(lengths.items())
+        """The Read chunks that are data items, as (Position, length)."""
+        call = self.rpc.call
+        return [] if call is None else [chunk for chunk in call.header.reduced if chunk[0]]
 
     @cached_property
     def unplaced_chunks(self) -> frozenset[int]:
@@ -309,11 +308,6 @@ class Transaction(Subject):
 def _ends(message: Message) -> bool:
     """How long the inline Payload stream is is known."""
     return message.header.procedure == RDMA_NOMSG or message.operation.end_known
-
-
-def inside(start: int, length: int, position: int) -> bool:
-    """Whether no item can begin at ``position``, because a chunk and the next count word take that place."""
-    return not position % 4 and start < position < start + (length + 3 & -4) + 4
 
 
 def filled(use: SegmentUse, operations: Sequence[Operation]) -> IntervalSet:

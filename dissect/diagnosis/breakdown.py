@@ -127,7 +127,7 @@ class Breakdown:
         failed = np.array([one[1] for one in table.names.statuses] or [False])[rows["status"]].astype(np.int64)
         values = (
             times,
-            rows["latency"],
+            table.waiting[which],
             failed,
             rows["call_inline"] + rows["read_bytes"],
             rows["reply_inline"] + rows["write_bytes"] + rows["reply_chunk_bytes"],

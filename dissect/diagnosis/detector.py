@@ -8,6 +8,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import NamedTuple
 
+from ..plugged import guarded
 from .facts import Facts
 from .statement import Cause, Severity
 
@@ -41,6 +42,10 @@ class Detector(NamedTuple):
     uses: str
     """The same of what makes it surer, where it is there."""
     detect: Detect
+    leads: bool = False
+    """What it says comes before all else: it explains the rest."""
+    follows_from: tuple[str, ...] = ()
+    """Kinds whose statements have its own as evidence where they are about the same connections."""
 
     @property
     def limits(self) -> Limits:
@@ -65,12 +70,28 @@ def detector(
     *,
     needs: str = "",
     uses: str = "",
+    leads: bool = False,
+    follows_from: Iterable[str] = (),
 ) -> Callable[[Detect], Detect]:
     """Register the function below."""
 
     def register(detect: Detect) -> Detect:
+        if kind in _DETECTORS and inspect.unwrap(_DETECTORS[kind].detect).__code__ != detect.__code__:
+            raise ValueError(f"there is a detector {kind} already")
         data = {name: Threshold(*one) for name, one in thresholds.items()}
-        _DETECTORS[kind] = Detector(kind, title, severity, looks_at, data, tuple(next_steps), needs, uses, detect)
+        _DETECTORS[kind] = Detector(
+            kind,
+            title,
+            severity,
+            looks_at,
+            data,
+            tuple(next_steps),
+            needs,
+            uses,
+            guarded(detect, ()),
+            leads,
+            tuple(follows_from),
+        )
         return detect
 
     return register

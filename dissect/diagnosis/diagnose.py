@@ -30,7 +30,7 @@ class Diagnosis(NamedTuple):
 
 def diagnose(facts: Facts, kinds: Collection[str] = ()) -> Diagnosis:
     """``kinds``: only these detectors; all where there are none."""
-    found: list[tuple[Severity, float, Detector, Cause]] = []
+    found: list[tuple[Detector, Cause]] = []
     skipped: list[str] = []
     for one in all_detectors().values():
         if kinds and one.kind not in kinds:
@@ -39,22 +39,60 @@ def diagnose(facts: Facts, kinds: Collection[str] = ()) -> Diagnosis:
             skipped.append(one.kind)
             continue
         found += [
-            (cause.severity or one.severity, cause.share or 0.0, one, cause) for cause in one.detect(facts, one.limits)
+            (one, replace(cause, severity=cause.severity or one.severity)) for cause in one.detect(facts, one.limits)
         ]
-    weakened = tuple(cause.text for severity, _, _, cause in found if severity is Severity.NOTE)
-    found.sort(key=lambda one: (SEVERITIES.index(one[0]), -one[1] * one[3].confidence, -one[3].count))
+    weakened = tuple(cause.text for _, cause in found if cause.severity is Severity.NOTE)
+    found = sorted(_gathered(found), key=_weight)
     statements = tuple(
-        _statement(rank, severity, one, cause, () if severity is Severity.NOTE else weakened)
-        for rank, (severity, _, one, cause) in enumerate(found, 1)
+        _statement(rank, one, _shared(facts, cause), () if cause.severity is Severity.NOTE else weakened)
+        for rank, (one, cause) in enumerate(found, 1)
     )
     return Diagnosis(statements, tuple(skipped))
 
 
-def _statement(rank: int, severity: Severity, one: Detector, cause: Cause, weakened: tuple[str, ...]) -> Statement:
+def _weight(found: tuple[Detector, Cause]) -> tuple[object, ...]:
+    one, cause = found
+    assert cause.severity is not None
+    return not one.leads, SEVERITIES.index(cause.severity), -(cause.lost or 0) * cause.confidence, -cause.count
+
+
+def _gathered(found: list[tuple[Detector, Cause]]) -> list[tuple[Detector, Cause]]:
+    """Those of one cause become one: what follows from another statement is evidence of it."""
+    by_kind: dict[str, list[int]] = {}
+    for place, (one, _) in enumerate(found):
+        by_kind.setdefault(one.kind, []).append(place)
+    kept = list(found)
+    taken: set[int] = set()
+    for place in sorted(range(len(found)), key=lambda place: -len(found[place][0].follows_from)):
+        one, cause = kept[place]
+        for other in (other for kind in one.follows_from for other in by_kind.get(kind, ())):
+            first, source = kept[other]
+            if not cause.connections or not set(cause.connections) <= set(source.connections):
+                continue
+            joined = replace(
+                source,
+                evidence=(f"{one.title}: {cause.text}", *source.evidence),
+                lost=max((lost for lost in (source.lost, cause.lost) if lost is not None), default=None),
+                headline=source.headline or cause.headline,
+            )
+            kept[other] = first, joined
+            taken.add(place)
+            break
+    return [one for place, one in enumerate(kept) if place not in taken]
+
+
+def _shared(facts: Facts, cause: Cause) -> Cause:
+    """With its share of the time that RPCs waited, where it has no other."""
+    if cause.lost is None or cause.share_of or not facts.waiting:
+        return cause
+    # Parts of latencies are kept with seven digits (``measure.statistics``).
+    return replace(cause, share=round(cause.lost / facts.waiting, 6), share_of="the time that all RPCs waited")
+
+
+def _statement(rank: int, one: Detector, cause: Cause, weakened: tuple[str, ...]) -> Statement:
     if weakened:
         # What the capture lacks may be what would explain it.
         confidence = round(cause.confidence * 0.8, 2)
         cause = replace(cause, confidence=confidence, weakened_by=(*cause.weakened_by, *weakened))
-    return Statement(
-        one.kind, severity, rank, replace(cause, severity=severity), one.title, one.explanation, one.next_steps
-    )
+    assert cause.severity is not None
+    return Statement(one.kind, cause.severity, rank, cause, one.title, one.explanation, one.next_steps)

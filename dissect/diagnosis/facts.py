@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ..link.walk_rows import FIRST_FRAGMENT, IP_FRAGMENT
 from ..measure.statistics import EXACT as EXACT_LATENCIES
 from ..measure.statistics import MAX_PROCEDURES, Procedure, ProcedureKey, Statistics
 from ..onc.names import procedure_label, program_label
@@ -15,7 +16,9 @@ from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import Rpc
 from ..transport.health import TransportHealth
-from .rpc_facts import RpcFacts, Sums
+from ..transport.retransmissions import Retransmission
+from .rpc_facts import RpcFacts, Sums, Unanswered
+from .silence import Silence, silences
 
 if TYPE_CHECKING:
     from ..audit.auditor import Auditor
@@ -75,6 +78,9 @@ class Gathered:
             analyzer.evicted.connections,
             sessions,
             {state.recalled_frame: state for one in clients for state in one.listed if state.recalled_frame},
+            dropped_frames=analyzer.dropped_frames,
+            ip_fragments=analyzer.skipped.get(FIRST_FRAGMENT, 0) + analyzer.skipped.get(IP_FRAGMENT, 0),
+            mirrored=analyzer.mirrored,
         )
 
 
@@ -105,6 +111,14 @@ class Facts:
     """Of NFSv4.1 and later; None: not gathered."""
     recalled: Mapping[int, HeldState] = field(default_factory=dict)
     """Delegations by the frame of their recall, as far as they were followed."""
+    paths: Mapping[int, str] = field(default_factory=dict)
+    """What the call that is outstanding the longest names, by its number."""
+    ip_fragments: int = 0
+    """Frames that hold a part of an IP packet."""
+    dropped_frames: int = 0
+    """Those that the capture itself says it lost."""
+    mirrored: int = 0
+    """Packets that were left out, because they came twice."""
 
     @property
     def gathered(self) -> set[str]:
@@ -138,14 +152,53 @@ class Facts:
     def by_number(self) -> dict[int, Conversation]:
         return {one.connection.number: one for one in self.conversations}
 
+    @cached_property
+    def silences(self) -> list[Silence]:
+        """Hosts that fell silent."""
+        return silences(self.conversations, self.healths, self.last_time)
+
+    def in_vain(self, number: int, one: Retransmission) -> bool:
+        """Whether it went to a host that had fallen silent."""
+        return any(
+            number in host.connections and one.initiator != host.end and host.since < (one.retransmission_time or 0)
+            for host in self.silences
+        )
+
     @property
     def span(self) -> int:
         """Nanoseconds."""
         return self.last_time - self.first_time
 
-    def share(self, part: float) -> float | None:
-        """Of the latency of all RPCs."""
-        return min(1.0, part / self.latency) if self.latency else None
+    @cached_property
+    def waiting(self) -> int:
+        """Nanoseconds, the sum over all RPCs of their latencies, and of the lower bounds of those without a reply."""
+        return sum(one.waiting for one in self.procedures)
+
+    @cached_property
+    def hung(self) -> list[Unanswered]:
+        """Calls without a reply that are outstanding for a known time, the longest first."""
+        known = [one for one in self.rpcs.unanswered if one.waiting >= 0]
+        return sorted(known, key=lambda one: (-one.waiting, one.number))
+
+    def last_spoke(self, number: int, end: int, until: int) -> int:
+        """Nanoseconds: the last packet that the host at this end of a connection sent to the other, on it or another
+        that began before ``until``; 0 where none is known."""
+        hosts = self._hosts(self.by_number[number])
+        times = [
+            self.healths[one.connection.number].directions[end].last_time
+            for one in self.conversations
+            if self._hosts(one) == hosts and one.connection.first_time < until
+        ]
+        return max(times, default=0)
+
+    @staticmethod
+    def _hosts(conversation: Conversation) -> tuple[str, str]:
+        client, server = conversation.connection.endpoints
+        return client.address, server.address
+
+    def share(self, part: float) -> float:
+        """Of the latency of all RPCs with a reply: what decides whether a detector speaks, however long others hang."""
+        return part / self.latency if self.latency else 0.0
 
     def ends(self, number: int) -> str:
         """'connection 2, 10.0.0.2 to 10.0.0.1:20049'."""

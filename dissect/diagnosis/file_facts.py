@@ -70,6 +70,7 @@ class FileFacts:
             self.files[file.number] = file
             self.costs.setdefault(file.number, Examples()).add(latency, call.number, call.first_frame)
             self.clients.setdefault(file.number, set()).add(call.client)
+        counted: set[str] = set()
         for transfer in transfers:
             if transfer.kind not in (READ, WRITE) or not transfer.count:
                 continue
@@ -79,7 +80,10 @@ class FileFacts:
             if totals.last_end.get(transfer.file.number) == transfer.offset:
                 totals.sequential[size] += 1
             totals.last_end[transfer.file.number] = transfer.offset + transfer.count
-            totals.examples.add(latency, call.number, call.first_frame)
+            if transfer.kind not in counted:
+                # Several in one compound share its latency.
+                counted.add(transfer.kind)
+                totals.examples.add(latency, call.number, call.first_frame)
 
     def note_synchronous(self, call: FileCall, count: int) -> None:
         """A WRITE of ``count`` bytes was on stable storage when it was answered."""

@@ -46,6 +46,9 @@ class Unanswered(NamedTuple):
     """Nanoseconds, last packet of the call."""
     unread: bool
     """It offers Read chunks of which nothing was read."""
+    waiting: int
+    """Nanoseconds for which it is outstanding; -1 where a reply may be missing from the capture."""
+    backward: bool
 
 
 @dataclass(slots=True)
@@ -198,11 +201,11 @@ class RpcFacts:
             self._note_recall(rpc)
         for rpc in table.plain_rpcs(rows[np.isin(called[inverse], returning)]) if returning and self._recalled else ():
             self._note_return(rpc)
-        delays = rows["retransmission_delay"]
+        delays = rows["latency_retransmission"]
         if some(delays):
             for row in rows[delays > 0]:
                 self.delays[int(row["connection"])].add(
-                    int(row["retransmission_delay"]), int(row["number"]), int(row["call_frame"])
+                    int(row["latency_retransmission"]), int(row["number"]), int(row["call_frame"])
                 )
         failed = (rows["state"] == ERROR).nonzero()[0]
         if len(failed):
@@ -394,7 +397,7 @@ class RpcFacts:
                     self._note_chunks(rpc, limits)
             elif call is not None and reply is None:
                 self._note_unanswered(rpc, key, frame)
-            if rpc.retransmission_delay:
+            if rpc.retransmission_delay and latency is not None:
                 self.delays[number].add(rpc.retransmission_delay, rpc.number, frame)
             if "CB_RECALL" in rpc.operations:
                 self._note_recall(rpc)
@@ -412,7 +415,18 @@ class RpcFacts:
             reads = [chunk for chunk in rpc.chunks if chunk.kind == "read"]
             unread = bool(reads) and not any(chunk.transferred for chunk in reads)
             time = rpc.call.operation.last_time
-            self.unanswered.append(Unanswered(rpc.number, rpc.connection.number, key, frame, time, unread))
+            self.unanswered.append(
+                Unanswered(
+                    rpc.number,
+                    rpc.connection.number,
+                    key,
+                    frame,
+                    time,
+                    unread,
+                    -1 if rpc.outstanding is None else rpc.outstanding,
+                    rpc.backward,
+                )
+            )
 
     def _note_chunks(self, rpc: Rpc, limits: dict[tuple[int, int], int]) -> None:
         assert rpc.call is not None and rpc.reply is not None and rpc.latency is not None

@@ -30,9 +30,9 @@ class Cause:
     count: int
     """How often; of what, the text says."""
     share: float | None = None
-    """0 to 1: what part it is of ``share_of``; None where there is no such number."""
+    """0 to 1: what part it is of ``share_of``; None where there is no such number, or ``lost`` makes it."""
     share_of: str = ""
-    """'the latency of all RPCs', 'the time', 'all RPCs', …"""
+    """'the time that all RPCs waited', 'all RPCs', …"""
     since: int | None = None
     """Nanoseconds since the epoch: when it began; None where that is not known."""
     evidence: tuple[str, ...] = ()
@@ -49,6 +49,10 @@ class Cause:
     """What makes it less sure, a sentence each."""
     severity: Severity | None = None
     """Where it is another than the detector's."""
+    lost: int | None = None
+    """Nanoseconds that RPCs, or those who make them, waited for it; None where that is not known."""
+    headline: str = ""
+    """What comes before all else that is said of a capture."""
 
 
 class Statement(NamedTuple):

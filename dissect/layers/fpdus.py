@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-import google_crc32c
 import numpy as np
+from fastcrc.crc32 import iscsi
 
 from ..arrays import Int64s
 
@@ -47,8 +47,7 @@ class Framed(NamedTuple):
 
 def crc32c(data: bytes | bytearray | memoryview) -> int:
     """The CRC of ``data`` as FPDUs carry it, its four bytes read big-endian (RFC 5044, 4.4)."""
-    value: int = google_crc32c.value(bytes(data))
-    return int.from_bytes(value.to_bytes(CRC_BYTES, "little"), "big")
+    return int.from_bytes(iscsi(data).to_bytes(CRC_BYTES, "little"), "big")
 
 
 def verify_crc(fpdu: bytes | bytearray | memoryview) -> bool | None:

@@ -6,6 +6,9 @@ Base Transport Header, length and ICRC, which covers the rest; or the same addre
 (but for its checksum, which a card may complete on the way) and length.  All that, or nearly, holds for a
 retransmission, too.  Interface and time distinguish it: a retransmission is the second on its interface, and so
 corresponds to the second on the other one.
+
+A switch that mirrors two ports into one gives what passes both twice, on one interface.  Where many packets come again
+at once, bit by bit, these are such copies; a few may as well be of the network's making, and are left to the transport.
 """
 
 from __future__ import annotations
@@ -28,10 +31,18 @@ from .tcp import HEADER as TCP_HEADER
 DUPLICATE = "duplicate of a frame on another interface"
 """Key of the counts of frames that are passed over."""
 
+MIRRORED = "duplicate of a frame just before, as a mirror of two ports gives it"
+"""The same."""
+
 WINDOW = 1_000_000
 """Nanoseconds within which a packet appears on all interfaces of a host."""
 SAME_HEADER = 20_000
 """Nanoseconds, where the link header names no interface and is the same; no retransmission comes so soon."""
+
+NEAR = 4
+"""Packets among which the copy of one comes."""
+MIRRORED_SHARE, LEAST_MIRRORED = 8, 64
+"""At least one of so many packets is a copy, and so many are, where ports are mirrored."""
 
 _SEEN = np.dtype([("hash", "u8"), ("place", "u8"), ("time", "i8"), ("nameless", "?")])
 
@@ -48,6 +59,10 @@ class Duplicates:
         }
         self._before: tuple[FrameBatch, Located] | None = None
         """The last batch, while only one interface was seen."""
+        self._copies = 0
+        """Of packets just before, in batches that have many."""
+        self._latest: Rows = np.zeros(0, _SEEN)
+        """The last packets of such a batch."""
 
     def drop(self, batch: FrameBatch, located: Located) -> Located:
         """``located`` without duplicates; they count in ``skipped``."""
@@ -55,7 +70,8 @@ class Duplicates:
             return located
         if not self._possible(batch.rows):
             self._before = batch, located
-            return located
+            copies = self._mirrored(batch, located)
+            return located if copies is None else _without(located, MIRRORED, copies, np.zeros(0, np.bool_))
         if len(located.tcp) > 1 or (located.tcp and (np.diff(located.tcp[0]["row"]) < 0).any()):
             walk = np.concatenate(located.tcp)
             located = replace(located, tcp=[take(walk, np.argsort(walk["row"], kind="stable"))])
@@ -66,22 +82,28 @@ class Duplicates:
         segments = self._find(_seen_tcp, batch, located)
         if not (packets.any() or segments.any()):
             return located
-        left = np.ones(len(located), bool)
-        left[_whole(located)[packets]] = False
-        columns: dict[str, Any] = {
-            field.name: value[left]
-            for field in fields(located)
-            if isinstance(value := getattr(located, field.name), np.ndarray)
-        }
-        skipped = Counter(located.skipped)
-        skipped[DUPLICATE] += int(np.count_nonzero(packets)) + int(np.count_nonzero(segments))
-        tcp = located.tcp
-        if segments.any():
-            skipped[PROTOCOLS[TCP]] -= int(np.count_nonzero(segments))
-            left = np.ones(len(tcp[0]), bool)
-            left[_whole_tcp(tcp[0])[segments]] = False
-            tcp = [take(tcp[0], left)]
-        return replace(located, skipped=dict(+skipped), tcp=tcp, **columns)
+        return _without(located, DUPLICATE, packets, segments)
+
+    def _mirrored(self, batch: FrameBatch, located: Located) -> Rows | None:
+        """Which of the packets that are whole enough are copies of one just before; None without a mirror."""
+        words = _gather(batch.data, located.bth[_whole(located)], BTH_BYTES).view(np.dtype((">u4", 3)))
+        word = np.ascontiguousarray(words[:, 2])
+        near = 0
+        for distance in range(1, NEAR + 1):
+            again = np.flatnonzero(word[distance:] == word[:-distance])
+            near += int(np.count_nonzero((words[again] == words[again + distance]).all(axis=1)))
+        if near * MIRRORED_SHARE < len(word) or not near:
+            self._latest = np.zeros(0, _SEEN)
+            return None
+        seen = np.concatenate((self._latest, _seen(batch, located)))
+        found = np.zeros(len(seen), np.bool_)
+        for distance in range(1, min(NEAR + 1, len(seen))):
+            waited = seen["time"][distance:] - seen["time"][:-distance]
+            same = seen["hash"][distance:] == seen["hash"][:-distance]
+            found[distance:] |= same & (waited >= 0) & (waited <= SAME_HEADER)
+        found, self._latest = found[len(self._latest) :], seen[-NEAR:]
+        self._copies += int(np.count_nonzero(found))
+        return found if self._copies >= LEAST_MIRRORED else None
 
     def _find(self, sight: Callable[[FrameBatch, Located], Rows], batch: FrameBatch, located: Located) -> Rows:
         """Which of the _SEEN rows that ``sight`` makes of a batch are duplicates."""
@@ -100,6 +122,26 @@ class Duplicates:
             several = (rows["interface"] != first).any()
             self._interfaces |= set(np.unique(rows["interface"]).tolist()) if several else {int(first)}
         return len(self._interfaces) > 1 or bool(np.isin(rows["link_type"], (LINUX_SLL, LINUX_SLL2)).any())
+
+
+def _without(located: Located, why: str, packets: Rows, segments: Rows) -> Located:
+    """Without some of the packets and of the TCP segments that are whole enough; they count in ``skipped``."""
+    left = np.ones(len(located), bool)
+    left[_whole(located)[packets]] = False
+    columns: dict[str, Any] = {
+        field.name: value[left]
+        for field in fields(located)
+        if isinstance(value := getattr(located, field.name), np.ndarray)
+    }
+    skipped = Counter(located.skipped)
+    skipped[why] += int(np.count_nonzero(packets)) + int(np.count_nonzero(segments))
+    tcp = located.tcp
+    if segments.any():
+        skipped[PROTOCOLS[TCP]] -= int(np.count_nonzero(segments))
+        left = np.ones(len(tcp[0]), bool)
+        left[_whole_tcp(tcp[0])[segments]] = False
+        tcp = [take(tcp[0], left)]
+    return replace(located, skipped=dict(+skipped), tcp=tcp, **columns)
 
 
 def sightings(batch: FrameBatch, located: Located) -> Iterator[tuple[Int64s, Rows, Rows | None]]:

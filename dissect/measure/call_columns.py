@@ -27,6 +27,8 @@ class CallColumns:
     """Nanoseconds since the Unix epoch: first packet of the call, or of the reply where no call was seen."""
     latencies: Int64s
     """Nanoseconds; -1 where it is not known."""
+    waiting: Int64s
+    """As ``RpcTable.waiting``."""
     parts: Int64s
     """``PARTS`` in columns, nanoseconds; 0 where unknown."""
     call_bytes: Int64s
@@ -36,8 +38,13 @@ class CallColumns:
     incomplete: NDArray[np.bool_]
     """Neither 'complete' nor 'error'."""
     procedures: Int64s
-    """Index into ``names.procedures``, doubled, and one more where the call came from the passive side."""
+    """Index into ``names.procedures``, doubled, and one more where the call came from the server."""
     names: RpcNames
+
+    @property
+    def outstanding(self) -> NDArray[np.bool_]:
+        """What is known of the latency is a lower bound."""
+        return (self.latencies < 0) & (self.waiting >= 0)
 
 
 def call_columns(table: RpcTable, passes: NDArray[np.bool_] | None = None) -> CallColumns:
@@ -53,6 +60,7 @@ def call_columns(table: RpcTable, passes: NDArray[np.bool_] | None = None) -> Ca
         rows["number"].astype(np.int64),
         np.where(rows["call_frame"] != 0, rows["call_time"], rows["reply_time"]),
         rows["latency"].astype(np.int64),
+        take(table.waiting, kept),
         np.column_stack([rows[f"latency_{part}"] for part in PARTS]),
         rows["call_inline"] + whole[0],
         rows["reply_inline"] + whole[1],

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..arrays import Int64s
-from ..percentiles import Distribution, Samples
+from ..percentiles import NO_SAMPLES, Distribution, Samples, added
 from .call_columns import CallColumns
 from .statistics import PARTS
 
@@ -37,15 +37,17 @@ class CallGroup:
     parts: list[int] = field(default_factory=lambda: [0] * len(PARTS))
     """Nanoseconds, the sum of each of ``PARTS``."""
     samples: Samples = field(default_factory=lambda: Samples(MAX_EXACT))
+    outstanding: Samples = NO_SAMPLES
+    """Of calls without a reply, how long they are outstanding."""
 
     @property
     def waited(self) -> int:
-        """Nanoseconds, the sum of all latencies."""
-        return self.samples.total
+        """Nanoseconds, the sum of all latencies, and of the lower bounds of those that are not known."""
+        return self.samples.total + self.outstanding.total
 
     def latency(self) -> Distribution | None:
-        """None where no RPC had both halves."""
-        return self.samples.distribution()
+        """None where no RPC had both halves, nor a lower bound."""
+        return self.samples.with_bounds(self.outstanding)
 
 
 class CallGroups:
@@ -87,6 +89,7 @@ class CallGroups:
         known = latencies >= 0
         group.samples.add(latencies[known])
         self._kept += int(np.count_nonzero(known))
+        group.outstanding = added(group.outstanding, calls.waiting[rows[calls.outstanding[rows]]])
         for index, part in enumerate(calls.parts[rows[known]].sum(axis=0).tolist()):
             group.parts[index] += part
 

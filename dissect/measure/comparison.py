@@ -34,6 +34,8 @@ COLUMNS = (
     "failed",
     "latency_ns",
     "reads_ns",
+    "writes_ns",
+    "retransmission_delay_ns",
     "call_bytes",
     "call_chunk_bytes",
     "reply_bytes",
@@ -46,7 +48,9 @@ RpcColumns = Mapping[str, MaskedArray]
 FARTHEST = 10_000_000_000
 """Nanoseconds that an RPC can need from one capture point to the other; farther apart it is another of its XID."""
 ENOUGH = 8
-"""RPCs with a latency in each run that a test of significance takes."""
+"""Values in each sample from which on the normal approximation of a test will do."""
+MAX_EXACT = 400
+"""Values in both samples of which the exact distribution is reckoned."""
 SIGNIFICANT = 0.01
 """A difference that chance makes less often."""
 
@@ -89,20 +93,22 @@ class Phases:
     waited: Distribution
     """Between the call's first packet and the reply's last one, at the client's capture point."""
     server: float
-    """Mean: at the server's capture point, without RDMA Reads."""
+    """Mean: at the server's capture point, without RDMA Reads and Writes and without waiting for retransmissions."""
     there: float
     """Mean: the call's way from the client's capture point to the server's, by the offset of the clocks."""
     back: float
     """Mean: the reply's."""
     read_network: float
     """Mean: RDMA Reads took so much longer at the server's capture point than at the client's."""
+    write_network: float
+    """Mean: RDMA Writes at the server's capture point, and waiting for retransmissions there: sending, not serving."""
     client: float
     """Mean: RDMA Reads at the client's capture point: how long the client took to answer them."""
 
     @property
     def network(self) -> float:
         """Mean of all ways between the capture points."""
-        return self.there + self.back + self.read_network
+        return self.there + self.back + self.read_network + self.write_network
 
 
 class PairedRpc(NamedTuple):
@@ -125,8 +131,9 @@ class PairedRpc(NamedTuple):
     there: int
     back: int
     read_network: int
+    write_network: int
     client: int
-    """These five as in ``Phases``, of this RPC."""
+    """These six as in ``Phases``, of this RPC."""
 
 
 class SameTraffic(NamedTuple):
@@ -157,11 +164,13 @@ def same_traffic(client: RpcColumns, server: RpcColumns, offset: Callable[[Int64
     called_at = seen[0]["time_ns"].filled(0)
     there = seen[1]["time_ns"].filled(0) - called_at - offset(called_at)
     own = np.minimum(*reads)
+    writes = seen[1]["writes_ns"].filled(0) + seen[1]["retransmission_delay_ns"].filled(0)
     parts = {
-        "server": at_server - reads[1],
+        "server": at_server - reads[1] - writes,
         "there": there,
         "back": waited - at_server - there,
         "read_network": reads[1] - own,
+        "write_network": writes,
         "client": own,
     }
     called = labels(seen[0])
@@ -244,7 +253,7 @@ class Change(NamedTuple):
     before: Run
     after: Run
     chance: float | None
-    """How often chance alone makes latencies differ as much, two-sided; None where too few have one."""
+    """How often chance alone makes latencies differ as much, two-sided; None where one run has none."""
     slower: float | None
     """The share of pairs, an RPC of each run, in which the second run's took longer; half of those alike."""
 
@@ -291,21 +300,37 @@ def _run(columns: RpcColumns, rows: Int64s) -> Run:
 
 
 def rank_test(first: Int64s, second: Int64s) -> tuple[float | None, float | None]:
-    """The test of Mann and Whitney, by its normal approximation with ties.
+    """The test of Mann and Whitney: exact for small samples, by its normal approximation with ties for others.
 
     How often chance alone makes two such samples differ as much, two-sided, and the share of pairs in which the second
-    value is the larger one, half of those alike.  None and None for fewer than ``ENOUGH`` of either.
+    value is the larger one, half of those alike.  None and None where either is empty.
     """
     sizes = len(first), len(second)
-    if min(sizes) < ENOUGH:
+    if not min(sizes):
         return None, None
     _, inverse, counts = np.unique(np.concatenate((first, second)), return_inverse=True, return_counts=True)
     counts = counts.astype(np.float64)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
     larger = float(ranks[sizes[0] :].sum()) - sizes[1] * (sizes[1] + 1) / 2
     pairs, everything = float(sizes[0]) * sizes[1], float(sum(sizes))
+    if min(sizes) < ENOUGH and sum(sizes) <= MAX_EXACT:
+        few = int(sizes[1] < sizes[0])
+        return _exact(ranks, ranks[sizes[0] :] if few else ranks[: sizes[0]]), larger / pairs
     ties = float((counts**3 - counts).sum()) / (everything * (everything - 1))
     variance = pairs / 12 * (everything + 1 - ties)
     if variance <= 0:
         return 1.0, 0.5
     return erfc(abs(larger - pairs / 2) / sqrt(2 * variance)), larger / pairs
+
+
+def _exact(ranks: NDArray[np.float64], few: NDArray[np.float64]) -> float:
+    """How many of all choices of as many ranks have a sum as far from the mean as that of ``few``, as a share."""
+    doubled = np.rint(2 * ranks).astype(np.int64)
+    size, total = len(few), int(doubled.sum())
+    ways = np.zeros((size + 1, total + 1))
+    ways[0, 0] = 1.0
+    for rank in doubled.tolist():
+        ways[1:, rank:] += ways[:-1, : total + 1 - rank].copy()
+    distance = np.abs(np.arange(total + 1) * len(ranks) - size * total)
+    found = abs(int(np.rint(2 * few.sum())) * len(ranks) - size * total)
+    return float(ways[size][distance >= found].sum() / ways[size].sum())

@@ -16,7 +16,7 @@ class ConnectionCounts(NamedTuple):
     rpcrdma: int
     """Those that carry RPC-over-RDMA."""
     refused: int
-    """Those that the passive side refused."""
+    """Those that the server refused."""
 
     @property
     def others(self) -> int:

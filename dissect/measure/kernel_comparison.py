@@ -124,6 +124,8 @@ class Completeness:
     """Connections whose beginning it does not have: capture point and number."""
     lossy: bool = False
     """It lacks packets, or what captured it dropped some."""
+    truncated: bool = False
+    """It has only the beginnings of some frames (snaplen)."""
 
 
 @dataclass(slots=True)
@@ -156,6 +158,7 @@ def _compared(mounts: tuple[Mount, ...], wire: WireOperations, complete: Complet
     later = +excess
     is_later = later.total() > 0 and Counter(name for _, name in found.newest[-later.total() :]) == later
     unsent = _never_sent(mounts, wire, found)
+    unknown = INCOMPLETE if complete.truncated else UNEXPLAINED
     rows = []
     for name, (counted, seen) in pairs.items():
         if not (counted.calls or seen.calls):
@@ -169,25 +172,25 @@ def _compared(mounts: tuple[Mount, ...], wire: WireOperations, complete: Complet
                 reasons.append(NEVER_SENT)
                 unsent -= missing if counted.sent else 0
             else:
-                reasons.append(NOT_CAPTURED if lossy else UNEXPLAINED)
+                reasons.append(NOT_CAPTURED if lossy else unknown)
         elif missing < 0:
-            reasons.append(OUTSTANDING if -missing <= seen.unanswered else LATER if is_later else UNEXPLAINED)
+            reasons.append(OUTSTANDING if -missing <= seen.unanswered else LATER if is_later else unknown)
         else:
-            reasons += _differences(counted, seen)
+            reasons += _differences(counted, seen, unknown)
         rows.append(OperationComparison(name, counted, seen, tuple(reasons)))
     clients = sorted({caller.client for caller in found.callers})
     servers = sorted({caller.server for caller in found.callers})
     return MountComparison(mounts, tuple(clients), tuple(servers), tuple(rows))
 
 
-def _differences(counted: OperationCounters, seen: WireOperation) -> list[str]:
+def _differences(counted: OperationCounters, seen: WireOperation, unknown: str) -> list[str]:
     """Reasons why the same number of calls has other errors or bytes."""
     reasons = []
     if counted.errors is not None and counted.errors != seen.errors:
         retried = sum(seen.statuses[status] for status in _ANSWERED_BY_RETRY)
-        reasons.append(RETRIED if 0 < seen.errors - counted.errors <= retried else UNEXPLAINED)
+        reasons.append(RETRIED if 0 < seen.errors - counted.errors <= retried else unknown)
     if (counted.sent, counted.received) != (seen.sent, seen.received):
-        reasons.append(INCOMPLETE if seen.incomplete or seen.unanswered else UNEXPLAINED)
+        reasons.append(INCOMPLETE if seen.incomplete or seen.unanswered else unknown)
     return [*dict.fromkeys(reasons)]
 
 

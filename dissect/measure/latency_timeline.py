@@ -15,8 +15,8 @@ STEPS = 32
 """Bins of latency for each doubling, so that a percentile is good to 2 %."""
 _UNKNOWN = -1
 """The bin of RPCs of which no latency is known."""
-_SUMS = 5
-"""Columns of counts behind time and bin: RPCs, errors, incomplete, bytes of calls, bytes of replies."""
+_SUMS = 6
+"""Columns of counts behind time and bin: RPCs, errors, incomplete, bytes of calls, bytes of replies, outstanding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ class LatencyInterval:
     """RPCs without reply, without call, or damaged."""
     call_bytes: int
     reply_bytes: int
+    outstanding: int
+    """RPCs without a reply, which are in the bins with a lower bound of their latency."""
     bins: Int64s
     """Of latency, ascending; see ``bounds``."""
     counts: Int64s
@@ -63,7 +65,7 @@ class LatencyTimeline:
 
     def add(self, calls: CallColumns) -> None:
         """Take RPCs."""
-        latencies = calls.latencies
+        latencies = calls.waiting
         places = np.floor(np.log2(np.maximum(latencies, 1)) * STEPS).astype(np.int64)
         places[latencies < 0] = _UNKNOWN
         fresh = np.column_stack(
@@ -75,6 +77,7 @@ class LatencyTimeline:
                 calls.incomplete,
                 calls.call_bytes,
                 calls.reply_bytes,
+                calls.outstanding,
             )
         ).astype(np.int64)
         table = _summed(np.concatenate((self._table, fresh)))
@@ -98,9 +101,9 @@ class LatencyTimeline:
             known = rows[rows[:, 1] != _UNKNOWN]
             bins, inverse = np.unique(known[:, 1], return_inverse=True)
             counts = np.bincount(inverse, known[:, 2], len(bins)).astype(np.int64)
-            calls, errors, incomplete, called, replied = sums
             span = at * self._width, (at + each) * self._width
-            found.append(LatencyInterval(*span, calls, errors, incomplete, called, replied, bins, counts))
+            calls, errors, incomplete, called, replied, outstanding = sums
+            found.append(LatencyInterval(*span, calls, errors, incomplete, called, replied, outstanding, bins, counts))
         return found
 
 

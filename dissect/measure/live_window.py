@@ -46,6 +46,7 @@ class RecentRpc(NamedTuple):
     time: int
     """Nanoseconds; of its last packet."""
     latency: int | None
+    """Nanoseconds; without a reply a lower bound."""
     state: str
     status: str
     call_bytes: int
@@ -58,6 +59,7 @@ class _RecentBatch:
 
     def __init__(self, table: RpcTable) -> None:
         self.rows = rows = table.rows
+        self.waiting = table.waiting
         self._names = table.names
         self.times: Int64s = np.where(rows["reply_frame"] != 0, rows["reply_end"], rows["call_end"])
         """Nanoseconds; of the last packet of each."""
@@ -72,7 +74,7 @@ class _RecentBatch:
     def recent(self, place: int) -> RecentRpc:
         """The RPC in a row, in a line."""
         row = self.rows[place]
-        latency = int(row["latency"])
+        latency = int(self.waiting[place])
         return RecentRpc(
             int(row["number"]),
             int(row["connection"]),
@@ -119,11 +121,12 @@ class _SlotConnection:
             entry.calls += int(np.count_nonzero(mine))
             entry.failed += int(np.count_nonzero(batch.failed[rows["status"][mine]]))
             entry.latencies.add(latencies[mine & (latencies >= 0)])
+        latencies = take(batch.waiting, places)
         least = self.slowest[0][0] if len(self.slowest) >= max_slowest else -1
         if len(latencies) > max_slowest:
             least = max(least, int(np.partition(latencies, -max_slowest)[-max_slowest]) - 1)
         for place in places[latencies > least].tolist():
-            total = int(batch.rows["latency"][place])
+            total = int(batch.waiting[place])
             if len(self.slowest) < max_slowest:
                 heapq.heappush(self.slowest, (total, -int(batch.rows["number"][place]), batch.recent(place)))
             elif total > self.slowest[0][0]:
@@ -158,7 +161,7 @@ class Rate:
 
     rpcs: float = 0.0
     up: float = 0.0
-    """Payload bytes of the active sides, retransmissions included."""
+    """Payload bytes of the clients, retransmissions included."""
     down: float = 0.0
 
 

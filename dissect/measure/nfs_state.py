@@ -67,8 +67,13 @@ class StateTable:
     """By stateid."""
 
     def grant(self, state: HeldState) -> HeldState | None:
-        """None where it is held already, or they are too many."""
-        if state.stateid in self.held:
+        """None where it is known already, or they are too many."""
+        known = self.held.get(state.stateid)
+        if known is not None:
+            if known.recalled_frame and not known.frame:  # the recall overtook the reply that grants it
+                self.granted += 1
+                known.kind, known.handle, known.reclaimed = state.kind, state.handle, state.reclaimed
+                known.frame, known.time = state.frame, state.time
             return None
         self.granted += 1
         if len(self.held) >= MAX_HELD:

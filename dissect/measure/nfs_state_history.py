@@ -204,6 +204,7 @@ class NfsStateHistory:
         for index in order.astype(np.int64).tolist():
             if index < count:
                 asked[index] = self._plain_called(plain[index])
+                self._plain_recalled(plain[index], asked[index])
             elif index < 2 * count:
                 self._plain_ended(plain[index - count], asked[index - count])
             else:
@@ -251,6 +252,11 @@ class NfsStateHistory:
         place = one.number, one.call_frame, one.call_time
         return self._request(self._plain_place(one), one.request, one.kind.callback, *place)
 
+    def _plain_recalled(self, one: PlainCompound, asked: _Asked | None) -> None:
+        if one.kind.callback and one.rpc is not None:
+            at = self._plain_place(one)._replace(frame=one.call_frame, time=one.call_time)
+            self._recall(_Messages(one.rpc).call, at, asked)
+
     def _plain_ended(self, one: PlainCompound, asked: _Asked | None) -> None:
         kind = one.kind
         client = asked.session.client if asked is not None else None
@@ -277,7 +283,7 @@ class NfsStateHistory:
     # Calls
 
     def _ask(self, call: SentCall, data: memoryview, start: int, end: int) -> None:
-        """Note the slot of a call, where its first bytes are there."""
+        """Note the slot of a call, where its first bytes are there, and what it recalls."""
         head = call_head(data, start, end)
         if head is None or not head[4] or head[2] != 1:
             return
@@ -285,13 +291,14 @@ class NfsStateHistory:
         if not callback and head[:2] != (NFS, 4):
             return
         request = slot_request(data, start + head[4], end, callback)
-        if request is None:
-            return
         first = call.message.operation
         at = self._place(_at(call.message, call.connection, callback, first.first_frame, first.first_time))
-        asked = self._request(at, request, callback, call.number, first.first_frame, first.first_time)
-        if asked is not None:
-            self._asked[call.number] = asked
+        if request is not None:
+            asked = self._request(at, request, callback, call.number, first.first_frame, first.first_time)
+            if asked is not None:
+                self._asked[call.number] = asked
+        if callback:
+            self._recall(data[start:end], at, self._asked.get(call.number))
 
     def _request(
         self, at: AtReply, request: SlotRequest, callback: bool, number: int, frame: int, time: int
@@ -319,7 +326,7 @@ class NfsStateHistory:
         self.compounds += 1
         messages = _Messages(rpc)
         callback = kind.callback
-        if asked is None and rpc.minor_version and rpc.call.header.procedure == RDMA_NOMSG:
+        if asked is None and (rpc.minor_version or callback) and rpc.call.header.procedure == RDMA_NOMSG:
             sent = SentCall(rpc.number, rpc.connection, rpc.call)
             self._ask(sent, messages.call, 0, len(messages.call))  # Its arguments came in a Read chunk.
             asked = self._asked.pop(rpc.number, None)
@@ -332,8 +339,8 @@ class NfsStateHistory:
         client = asked.session.client if asked is not None else None
         if rpc.minor_version == 0 and not callback:
             client = self.table.known_on(at.connection)
-        if kind.changes or (kind.attributes and client is not None and client.lease is None):
-            self._change(rpc, messages, at, client, asked, callback)
+        if (kind.changes and not callback) or (kind.attributes and client is not None and client.lease is None):
+            self._change(rpc, messages, at, client, asked)
         if kind.renews and client is not None and rpc.status == "OK":
             client.renew(at.time, at.frame)
         if rpc.reply is None and not callback and (owner := client or self.table.known_on(at.connection)) is not None:
@@ -389,17 +396,11 @@ class NfsStateHistory:
         at: AtReply,
         client: NfsClient | None,
         asked: _Asked | None,
-        callback: bool,
     ) -> None:
-        """Every operation that succeeded; of a callback, every one that was sent."""
+        """Every operation that succeeded."""
         head = call_head(messages.call, 0, len(messages.call))
         if head is None or not head[4]:
             self.undecoded += 1
-            return
-        if callback:
-            call = compound_call(messages.call, head[4], len(messages.call), callback=True)
-            owner = client or self.table.of_connection(at)
-            self._called_back(call.operations, call.places, rpc, messages, at, owner)
             return
         walk = walked(messages.call, messages.reply, rpc.gss) if rpc.reply is not None else None
         if walk is None:
@@ -430,20 +431,17 @@ class NfsStateHistory:
         if self._recalls:
             self._recalls = [one for one in self._recalls if not one[1].returned_frame]
 
-    def _called_back(
-        self,
-        operations: tuple[int, ...],
-        places: tuple[int, ...],
-        rpc: Rpc,
-        messages: _Messages,
-        at: AtReply,
-        client: NfsClient,
-    ) -> None:
-        assert rpc.call is not None
-        sent = rpc.call.operation
-        for operation, place in zip(operations, places, strict=False):
+    def _recall(self, call: memoryview, at: AtReply, asked: _Asked | None) -> None:
+        """What a callback recalls, when it is sent."""
+        head = call_head(call, 0, len(call))
+        if head is None or not head[4]:
+            return
+        compound = compound_call(call, head[4], len(call), callback=True)
+        client = asked.session.client if asked is not None else None
+        for operation, place in zip(compound.operations, compound.places, strict=False):
             if operation in (OP_CB_RECALL, OP_CB_LAYOUTRECALL):
-                state = recalled(client, operation, messages.call, place, sent.first_frame, sent.first_time)
+                client = client or self.table.of_connection(at._replace(minor_version=compound.minor_version))
+                state = recalled(client, operation, call, place, at.frame, at.time)
                 if state is not None and len(self._recalls) < MAX_RECALLS:
                     self._recalls.append((at.server, state))
 

@@ -372,8 +372,10 @@ def recalled(client: NfsClient, operation: int, call: memoryview, at: int, frame
     if stateid is None:
         return None
     state = table.held.get(stateid)
+    if state is None and any(one.stateid == stateid for one in client.listed):
+        return None  # It was on its way back when the server recalled it.
     if state is None and not layout and len(table.held) < MAX_HELD:
-        # It was granted before the capture, or its OPEN is missing.
+        # It was granted before the capture, or its OPEN is missing or not answered yet.
         state = table.held[stateid] = HeldState("?", stateid, arguments.octets("fh"))
         if len(client.listed) < MAX_LISTED:
             client.listed.append(state)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..arrays import Int64s
 from ..onc.names import program_label
-from ..percentiles import Samples
+from ..percentiles import LONGEST_NS, Samples
 from ..rpcrdma.rpc_table import ProcedureNames, RpcNames
 from .call_columns import CallColumns
 from .moments import parse_duration
@@ -61,10 +61,10 @@ class ServiceLevel:
         """Which of known latencies are."""
         return latencies <= self.limit if self.inclusive else latencies < self.limit
 
-    def judged(self, calls: int, within: int, unknown: int, total: int) -> str:
+    def judged(self, calls: int, within: int, unknown: int, total: int, outstanding: int = 0) -> str:
         """Of so many calls with a latency, of which so many are within; ``unknown``: calls without one.
 
-        ``total``: the sum of latencies, in nanoseconds.
+        ``total``: the sum of latencies, in nanoseconds; ``outstanding``: those of the calls that have a lower bound.
         """
         if not calls + unknown:
             return UNDECIDABLE
@@ -72,7 +72,7 @@ class ServiceLevel:
             if not calls:
                 return UNDECIDABLE
             kept = total <= self.limit * calls if self.inclusive else total < self.limit * calls
-            if unknown:  # One that never ends has no mean.
+            if unknown + outstanding:  # One that never ends has no mean.
                 return FAIL if not kept and total >= self.limit * (calls + unknown) else UNDECIDABLE
             return PASS if kept else FAIL
         needed = _rank(calls + unknown, self.share)
@@ -127,6 +127,9 @@ class ServiceLevelCounts:
         self.level = level
         self.unknown = 0
         """Calls without a latency: no reply was seen, or not the whole of it."""
+        self.outstanding = 0
+        """Calls without a reply that were outstanding for longer than the limit: they are counted with that time."""
+        self._least_bound = LONGEST_NS
         self._samples = Samples(MAX_EXACT)
         self._names: RpcNames | None = None
         self._about: list[bool] = []
@@ -142,11 +145,14 @@ class ServiceLevelCounts:
             self._names, self._about = calls.names, []
         self._about += [self.level.is_about(one) for one in procedures[len(self._about) :]]
         mine = np.array(self._about or [False])[calls.procedures >> 1]
-        known = mine & (calls.latencies >= 0)
+        beyond = mine & calls.outstanding & ~self.level.within(calls.waiting)
+        self.outstanding += int(np.count_nonzero(beyond))
+        self._least_bound = min(self._least_bound, int(calls.waiting[beyond].min(initial=LONGEST_NS)))
+        known = mine & (calls.latencies >= 0) | beyond
         self.unknown += int(np.count_nonzero(mine & ~known))
         if not known.any():
             return
-        latencies = calls.latencies[known]
+        latencies = calls.waiting[known]
         self._samples.add(latencies)
         fresh = np.column_stack(
             (
@@ -167,7 +173,7 @@ class ServiceLevelCounts:
 
     @property
     def calls(self) -> int:
-        """With a latency."""
+        """With a latency, or a lower bound of it beyond the limit."""
         return int(self._table[:, 1].sum())
 
     @property
@@ -184,8 +190,15 @@ class ServiceLevelCounts:
         return self._samples.total // calls if share is None else self._samples.nth(_rank(calls, share) - 1)
 
     @property
+    def value_is_bound(self) -> bool:
+        """The value is a lower bound of what was measured."""
+        value = self.value
+        return bool(self.outstanding) and value is not None and (self.level.share is None or value >= self._least_bound)
+
+    @property
     def verdict(self) -> str:
-        return self.level.judged(self.calls, self.calls - self.beyond, self.unknown, int(self._table[:, 3].sum()))
+        within, total = self.calls - self.beyond, int(self._table[:, 3].sum())
+        return self.level.judged(self.calls, within, self.unknown, total, self.outstanding)
 
     def spans(self) -> list[ViolatedSpan]:
         """When it was not kept: parts of the time, judged one by one; neighbours as one span."""

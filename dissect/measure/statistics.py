@@ -11,12 +11,13 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from ..arrays import Int64s, Rows, distinct
-from ..percentiles import Distribution, Samples, histogram
+from ..percentiles import NO_SAMPLES, Distribution, Samples, added, histogram
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Latency, Rpc
@@ -24,9 +25,11 @@ from .reasons import ReasonCounts
 from .time_series import Timeline
 from .transfer_totals import WAYS, TransferTotals, add_chunk_rows, add_chunks
 
-PARTS = ("call", "reads", "server", "writes", "reply")
-"""Parts of ``Latency``, in the order of the wire."""
+PARTS = ("call", "reads", "server", "writes", "reply", "retransmission")
+"""Parts of ``Latency``: in the order of the wire, and what lies within any of them."""
 
+_PLAIN_PARTS = ("reads", "server", "writes", "retransmission")
+"""Those that plain RPCs have, whose messages are in one packet each."""
 EXACT = 1 << 17
 """Latencies of a procedure that are kept as they are."""
 MAX_PROCEDURES = 2048
@@ -57,9 +60,11 @@ def other_procedures(key: ProcedureKey) -> ProcedureKey:
 
 
 class SlowRpc(NamedTuple):
-    """One of the slowest RPCs."""
+    """One of the slowest RPCs, or of those that were outstanding the longest."""
 
-    latency: Latency
+    waiting: int
+    """Nanoseconds: the latency, or a lower bound of it."""
+    latency: Latency | None
     number: int
     connection: int
     xid: int
@@ -78,6 +83,7 @@ class Procedure:
 
     __slots__ = (
         "_latency",
+        "_outstanding",
         "_parts",
         "call_bytes",
         "calls",
@@ -102,12 +108,23 @@ class Procedure:
         self.statuses: dict[str, int] = {}
         """Failures by name."""
         self._latency = Samples(exact)
+        self._outstanding = NO_SAMPLES
         # Parts that are zero are not stored: most RPCs have no RDMA Read, and one-packet Sends take no time.
         self._parts = tuple(Samples(exact, "f") for _ in PARTS)
 
     def latency(self) -> Distribution | None:
-        """None where no RPC had both halves."""
-        return self._latency.distribution()
+        """None where no RPC had both halves, nor was outstanding for a known time."""
+        return self._latency.with_bounds(self._outstanding)
+
+    @property
+    def longest(self) -> int:
+        """The longest latency, in nanoseconds; 0 without one."""
+        return self._latency.maximum
+
+    @property
+    def outstanding(self) -> Distribution | None:
+        """Of calls without a reply, how long they are outstanding; None where there are none."""
+        return self._outstanding.distribution()
 
     def parts(self) -> dict[str, Distribution]:
         """By the names in ``PARTS``; empty where ``latency()`` is None."""
@@ -124,6 +141,11 @@ class Procedure:
     def waited(self) -> int:
         """Nanoseconds, the sum of all latencies."""
         return self._latency.total
+
+    @property
+    def waiting(self) -> int:
+        """The same, with the lower bounds of those that are not known."""
+        return self._latency.total + self._outstanding.total
 
     def weighted(self) -> tuple[Int64s, Int64s]:
         """Latencies in nanoseconds, and how many there are of each."""
@@ -156,6 +178,10 @@ class Share:
         self.reply_bytes += other.reply_bytes
 
 
+_SLOWNESS = itemgetter(0, 1)
+"""Of an entry in a heap of the slowest RPCs: its time, and its number, negative."""
+
+
 class Statistics:
     """Sums over RPCs."""
 
@@ -176,6 +202,9 @@ class Statistics:
         self.timeline = Timeline()
         self._procedures: dict[ProcedureKey, Procedure] = {}
         self._slowest: list[tuple[int, int, SlowRpc]] = []
+        """Answered RPCs; a heap."""
+        self._hung: list[tuple[int, int, SlowRpc]] = []
+        """Calls without a reply, by how long they are outstanding; a heap."""
         self._max_slowest = max_slowest
         self._exact, self._max_procedures = exact, max_procedures
         self._inline_call = self.transfers["inline call"]
@@ -252,25 +281,23 @@ class Statistics:
 
         latency = rpc.latency
         if latency is not None:
-            total, call_part, reads, server, writes, reply_part = latency
+            total = latency.total
             entry._latency.recent.append(total)
-            parts = entry._parts
-            if call_part:
-                parts[0].recent.append(call_part)
-            if reads:
-                parts[1].recent.append(reads)
-            if server:
-                parts[2].recent.append(server)
-            if writes:
-                parts[3].recent.append(writes)
-            if reply_part:
-                parts[4].recent.append(reply_part)
+            for samples, part in zip(entry._parts, latency[1:], strict=True):
+                if part:
+                    samples.recent.append(part)
             entry.fold(self._exact)
             slowest = self._slowest
-            if len(slowest) < self._max_slowest:
-                heapq.heappush(slowest, (total, -rpc.number, _slow(rpc, entry.key, call_bytes, reply_bytes)))
-            elif slowest and total > slowest[0][0]:
-                heapq.heapreplace(slowest, (total, -rpc.number, _slow(rpc, entry.key, call_bytes, reply_bytes)))
+        elif rpc.outstanding is not None:
+            total = rpc.outstanding
+            entry._outstanding = added(entry._outstanding, np.array([total], np.int64))
+            slowest = self._hung
+        else:
+            return
+        if len(slowest) < self._max_slowest:
+            heapq.heappush(slowest, (total, -rpc.number, _slow(rpc, total, entry.key, call_bytes, reply_bytes)))
+        elif slowest and total > slowest[0][0]:
+            heapq.heapreplace(slowest, (total, -rpc.number, _slow(rpc, total, entry.key, call_bytes, reply_bytes)))
 
     def add_table(self, table: RpcTable) -> None:
         """Take the RPCs of a batch: with the same result as one after the other."""
@@ -334,7 +361,7 @@ class Statistics:
         self.timeline.add_all(rows["reply_end"], groups.call_bytes, groups.reply_bytes)
         order = groups.procedures.argsort(kind="stable")
         latencies = rows["latency"][order]
-        parts = [(PARTS.index(name), rows[f"latency_{name}"][order]) for name in ("reads", "server", "writes")]
+        parts = [(PARTS.index(name), rows[f"latency_{name}"][order]) for name in _PLAIN_PARTS]
         starts = groups.procedures[order].searchsorted(np.arange(len(groups.keys) + 1)).tolist()
         for entry, first, behind in zip(groups.entries, starts[:-1], starts[1:], strict=True):
             entry._latency.recent.frombytes(latencies[first:behind].tobytes())
@@ -362,9 +389,10 @@ class Statistics:
         if len(self._slowest) >= self._max_slowest and total <= self._slowest[0][0]:
             return
         procedure, number, status, failed = groups.kinds[int(groups.inverse[index])]
-        reads, server, writes = (int(row[f"latency_{part}"]) for part in ("reads", "server", "writes"))
+        parts = {part: int(row[f"latency_{part}"]) if part in _PLAIN_PARTS else 0 for part in PARTS}
         slow = SlowRpc(
-            Latency(total, 0, reads, server, writes, 0),
+            total,
+            Latency(total, **parts),
             int(row["number"]),
             number,
             int(row["xid"]),
@@ -389,11 +417,15 @@ class Statistics:
 
     def procedures(self) -> list[Procedure]:
         """The busiest first: by the time spent waiting for them, then by calls."""
-        return sorted(self._procedures.values(), key=lambda one: (-one.waited, -one.calls))
+        return sorted(self._procedures.values(), key=lambda one: (-one.waiting, -one.calls))
 
     def slowest(self) -> list[SlowRpc]:
-        """The slowest first."""
-        return [slow for _, _, slow in sorted(self._slowest, key=lambda one: (-one[0], -one[1]))]
+        """The slowest first, those without a reply by how long they are outstanding."""
+        return [slow for _, _, slow in heapq.nlargest(self._max_slowest, [*self._slowest, *self._hung], key=_SLOWNESS)]
+
+    def slowest_answered(self) -> list[SlowRpc]:
+        """Those with a reply, the slowest first."""
+        return [slow for _, _, slow in sorted(self._slowest, key=_SLOWNESS, reverse=True)]
 
     def histogram(self, rows: int = 24) -> list[tuple[int, int, int]]:
         """All latencies: see ``histogram``."""
@@ -441,9 +473,9 @@ def key_of_names(names: ProcedureNames, backward: bool) -> ProcedureKey:
     return ProcedureKey(program, version, minor_version, procedure, operations, backward, name)
 
 
-def _slow(rpc: Rpc, key: ProcedureKey, call_bytes: int, reply_bytes: int) -> SlowRpc:
-    assert rpc.latency is not None
+def _slow(rpc: Rpc, waiting: int, key: ProcedureKey, call_bytes: int, reply_bytes: int) -> SlowRpc:
     return SlowRpc(
+        waiting,
         rpc.latency,
         rpc.number,
         rpc.connection.number,

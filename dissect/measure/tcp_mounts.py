@@ -1,4 +1,5 @@
-"""Mount roots from MNT of MOUNT over TCP, which NFS over RDMA is mounted by (RFC 1813, appendix I; RFC 5531, 11).
+"""Mount roots from MNT of MOUNT over TCP, which NFS over RDMA is mounted by (RFC 1813, appendix I; RFC 5531, 11),
+and whether NFS itself uses TCP.
 
 Segments that are one whole record each, as clients and mountd send them; nothing is put together of several.
 """
@@ -14,7 +15,7 @@ from ..frames import FrameBatch
 from ..layers.oncrpc_codes import CALL, REPLY
 from ..link.addresses import AddressTable
 from ..link.tcp import HEADER, locate_tcp
-from ..onc.programs import MOUNT
+from ..onc.programs import MOUNT, NFS
 from ..onc.xdr import words3
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ MAX_OUTSTANDING = 1024
 MAX_ROOTS = 1 << 14
 _PROGRAM = 12
 """Offset of the program in a call; version and procedure follow."""
+ADVICE = ": it is NFS over TCP; mount with -o proto=rdma,port=20049 for RDMA, or read it with Wireshark as it is"
 
 
 class TcpMounts:
@@ -35,6 +37,8 @@ class TcpMounts:
     def __init__(self, addresses: AddressTable) -> None:
         self.roots: list[MountRoot] = []
         """In the order of replies."""
+        self.advice = ""
+        """What to do about a capture without RDMA, where there are calls of NFS over TCP."""
         self._addresses = addresses
         self._calls: dict[tuple[int, int, int, int, bytes], bytes] = {}
         """By client and server, with their ports, and XID."""
@@ -68,7 +72,10 @@ class TcpMounts:
         ):
             record = bytes(batch.data[payload + 4 : payload + length])
             xid, kind = record[:4], int.from_bytes(record[4:8])
-            if kind == CALL and words3(memoryview(record), _PROGRAM)[::2] == (MOUNT, MNT):
+            program, _, procedure = words3(memoryview(record), _PROGRAM)
+            if kind == CALL and program == NFS:
+                self.advice = ADVICE
+            if kind == CALL and (program, procedure) == (MOUNT, MNT):
                 if len(self._calls) >= MAX_OUTSTANDING:
                     del self._calls[next(iter(self._calls))]
                 self._calls[source, port, destination, other_port, xid] = record

@@ -141,6 +141,11 @@ PROCEDURES: dict[tuple[int, int], tuple[str, ...]] = {
 """(program, version): procedure names, the number is the index."""
 
 
+def is_callback(program: int) -> bool:
+    """Whether an NFS client serves it to its server: NFS_CB, or another transient number (RFC 5531, 8.4)."""
+    return NFS_CALLBACK <= program < 0x60000000
+
+
 def program_name(program: int) -> str:
     """'NFS', 'MOUNT', …; 'program-N' for an unknown one."""
     return PROGRAM_NAMES.get(program) or f"program-{program}"

@@ -15,10 +15,16 @@ from .verdict_lines import verdict_fields, verdict_records
 
 def audit_records(result: Result) -> Iterator[Record]:
     """All findings, all verdicts, and the sum of them."""
-    for finding in result.auditor.findings:
-        yield finding_record(finding)
+    yield from finding_records(result)
     yield from verdict_records(result)
     yield from sum_records(result)
+
+
+def finding_records(result: Result) -> Iterator[Record]:
+    """The findings that were kept, each with how many there were of its rule at its end."""
+    for finding in result.auditor.findings:
+        tally = result.auditor.tally(finding.rule.id, finding.connection.number, finding.endpoint)
+        yield {**finding_record(finding), "violated": tally.violated}
 
 
 def sum_records(result: Result) -> Iterator[Record]:

@@ -93,6 +93,7 @@ def points_records(found: Points, each: bool = False) -> Iterator[Record]:
             back_ns=rpc.back,
             way_error_ns=common.error,
             reads_network_ns=rpc.read_network,
+            writes_network_ns=rpc.write_network,
             client_ns=rpc.client,
         )
 
@@ -106,6 +107,7 @@ def _phases(one: Phases) -> Record:
         "there_mean_ns": one.there,
         "back_mean_ns": one.back,
         "reads_network_mean_ns": one.read_network,
+        "writes_network_mean_ns": one.write_network,
         "client_mean_ns": one.client,
     }
 

@@ -34,6 +34,7 @@ class CaptureSums:
 
     frames: int
     truncated_frames: int
+    dropped_frames: int
     packets: int
     first_time: int | None
     earliest_time: int | None

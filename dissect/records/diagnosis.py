@@ -23,6 +23,7 @@ def statement_fields(statement: Statement) -> Record:
         "title": statement.title,
         "text": cause.text,
         "count": cause.count,
+        "lost_ns": cause.lost,
         "share": None if cause.share is None else round(cause.share, 6),
         "share_of": cause.share_of or None,
         "since_ns": cause.since,

@@ -71,6 +71,7 @@ LATENCY: Fields = {
     "server_ns": ("integer", "part in which the server worked"),
     "writes_ns": ("integer", "part in which the server sent RDMA Writes"),
     "reply_ns": ("integer", "part in which the reply was sent"),
+    "retransmission_ns": ("integer", "part in which it waited for retransmissions, in none of the others"),
 }
 
 DISTRIBUTION: Fields = {
@@ -87,7 +88,7 @@ RANGE: Fields = {
 }
 
 RPC_NAMES: Fields = {
-    "direction": ("string", "forward (called by the active side) or backward"),
+    "direction": ("string", "forward (called by the client) or backward"),
     "program": ("string|null", "name of the RPC program"),
     "program_number": ("integer|null", "its number"),
     "version": ("integer|null", "program version"),

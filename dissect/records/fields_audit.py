@@ -15,6 +15,7 @@ COUNTS = {
     "passed": ("integer", "occasions on which the rule held"),
     "violated": ("integer", "violations"),
     "notes": ("integer", "of the violations, those that are only worth a note"),
+    "findings": ("integer", "of the violations, those that are records of their own: see --examples"),
     "undecidable": ("integer", "occasions on which the capture does not tell"),
     "reasons": ("map of integer", "why not -> how often"),
 }
@@ -65,6 +66,11 @@ TYPES = {
             "xid": ("integer|null", "its transaction ID"),
             "observed": ("string", "what was seen"),
             "required": ("string", "what the rule asks for"),
+            "violated": (
+                "integer|absent",
+                "violations of the rule at that end; those without a record are beyond --examples; absent while a"
+                " capture is running",
+            ),
             "file": ("string|absent", "path of the capture; absent while a capture is running"),
         },
     ),

@@ -18,6 +18,7 @@ PHASES = {
     "there_mean_ns": ("number", "the calls' way from the client's point to the server's, by the offset of the clocks"),
     "back_mean_ns": ("number", "the replies' way, likewise"),
     "reads_network_mean_ns": ("number", "RDMA Reads took so much longer at the server's point than at the client's"),
+    "writes_network_mean_ns": ("number", "RDMA Writes, and waiting for retransmissions, at the server's point"),
     "client_mean_ns": ("number", "RDMA Reads at the client's point: how long the client took to answer them"),
 }
 RUN = {
@@ -82,6 +83,7 @@ TYPES: dict[str, RecordType] = {
             "back_ns": ("integer", "the reply's way, likewise"),
             "way_error_ns": ("integer|null", "how far either may be wrong, the other by as much the other way"),
             "reads_network_ns": ("integer", "RDMA Reads took so much longer at the server's point"),
+            "writes_network_ns": ("integer", "RDMA Writes, and waiting for retransmissions, at the server's point"),
             "client_ns": ("integer", "RDMA Reads at the client's point"),
         },
     ),

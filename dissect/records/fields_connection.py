@@ -103,7 +103,7 @@ DATA_SERVER = {
 
 SHARE = {
     **common("rpcs"),
-    "backward_rpcs": ("integer", "of them, those called by the passive side"),
+    "backward_rpcs": ("integer", "of them, those called by the server"),
     "failed": ("integer", "of them, those that failed"),
     **common("call_bytes", "reply_bytes"),
 }
@@ -204,6 +204,16 @@ RETRANSMISSION = {
     "loss_to_retransmission_ns": ("integer|null", "from the loss to the retransmission"),
 }
 
+INFERRED_LOSS = {
+    "sender": ("string", "active or passive"),
+    "rpc": ("integer", "number of the RPC that waited"),
+    "retransmission_frame": ("integer", "the retransmission, which is all of it that was captured"),
+    "lost_time_ns": ("integer", "when it was lost, by the length of the sender's timer"),
+    "retransmission_time_ns": ("integer", "time of the retransmission"),
+    "evidence": ("string", "what shows it"),
+    "confidence": ("number", "0 to 1"),
+}
+
 TYPES = {
     "connection": RecordType(
         "A connection, its endpoints, and what they agreed on.",
@@ -222,7 +232,7 @@ TYPES = {
             **objects(
                 "data_server",
                 "object|null",
-                "the passive side is a pNFS data server; null: not known",
+                "the server is a pNFS data server; null: not known",
                 DATA_SERVER,
             ),
             **objects("active", "object", "the side that connected", ENDPOINT),
@@ -273,6 +283,12 @@ TYPES = {
             **objects("nak_to_retransmission", SPREAD, "from NAKs to retransmissions", DISTRIBUTION),
             **objects("loss_to_retransmission", SPREAD, "from losses to retransmissions", DISTRIBUTION),
             **objects("retransmissions", "array of object", "the last few thousand, in order", RETRANSMISSION),
+            **objects(
+                "inferred_losses",
+                "array of object",
+                "losses at the end of a burst that only the length of a pause shows; not among the retransmissions",
+                INFERRED_LOSS,
+            ),
             "delayed_rpcs": ("array of object", "RPCs that waited for a retransmission; empty in report and live"),
             "delayed_rpcs[].rpc": ("integer", "number of the RPC"),
             "delayed_rpcs[].xid": ("integer", "its transaction ID"),

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from .field_types import COMMON, DISTRIBUTION, LATENCY, Fields, RecordType, common, objects
+from .field_types import COMMON, LATENCY, Fields, RecordType, common, objects
+from .fields_report import FULL_DISTRIBUTION, UNANSWERED
 
 FILTER: Fields = {"filter": ("string|absent", "filters, which all of these RPCs pass; absent without filters")}
 _SPAN = {"begin_ns": ("integer", "from when on"), "end_ns": ("integer", "before when")}
-LATENCIES: Fields = {
-    **DISTRIBUTION,
-    "p95_ns": ("integer", "95th percentile"),
-    "total_ns": ("integer", "the sum of all"),
-}
 KEYS: Fields = {
-    "client": ("string|null|absent", "address of the active side"),
-    "server": ("string|null|absent", "address of the passive side"),
+    "client": ("string|null|absent", "address of the client"),
+    "server": ("string|null|absent", "address of the server"),
     "connection": ("integer|null|absent", "number of the connection"),
     "export": ("string|null|absent", "server and top directory of the path, / for what is in its root"),
     "path": ("string|null|absent", "path of the file, as it was called then"),
@@ -38,7 +34,13 @@ TYPES = {
             **objects("by", "object", "what they have in common; null is not known", KEYS),
             "others": ("boolean", "these are the RPCs of all groups beyond the first 4,096; ``by`` is null then"),
             **COUNTS,
-            **objects("latency", "object|null", "from call to reply; null where no RPC has both", LATENCIES),
+            **objects(
+                "latency",
+                "object|null",
+                "from call to reply; longer outstanding calls count",
+                FULL_DISTRIBUTION,
+            ),
+            **objects("unanswered", "object|null", "calls without a reply; null for none", UNANSWERED),
             **objects(
                 "parts",
                 "object",
@@ -57,6 +59,7 @@ TYPES = {
         {
             **_SPAN,
             **COUNTS,
+            "unanswered": ("integer", "RPCs without a reply, counted with the time for which they are outstanding"),
             "median_ns": ("integer|null", "median latency, to 2 %; null without latencies"),
             "p95_ns": ("integer|null", "95th percentile, to 2 %"),
             "p99_ns": ("integer|null", "99th percentile, to 2 %"),
@@ -83,10 +86,12 @@ TYPES = {
             "measure": ("string", "median, mean, max or a percentile such as p99"),
             "limit_ns": ("integer", "the limit"),
             "verdict": ("string", "pass, fail or undecidable"),
-            "value_ns": ("integer|null", "what was measured, of calls with a latency; null without one"),
-            "rpcs": ("integer", "calls with a latency"),
+            "value_ns": ("integer|null", "what was measured, of these calls; null without one"),
+            "value_is_lower_bound": ("boolean", "a call without a reply decides it"),
+            "rpcs": ("integer", "calls with a latency, or outstanding for longer than the limit"),
             "beyond": ("integer", "of them, those beyond the limit"),
-            "unknown": ("integer", "calls without a latency: the whole of a reply was not seen"),
+            "unknown": ("integer", "other calls: the whole of a reply was not seen"),
+            "unanswered": ("integer", "calls outstanding for longer than the limit"),
             **objects(
                 "violated",
                 "array of object",

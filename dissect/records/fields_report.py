@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .field_types import DISTRIBUTION, LATENCY, RANGE, RPC_NAMES, RecordType, common, objects
+from .field_types import DISTRIBUTION, LATENCY, RANGE, RPC_NAMES, Fields, RecordType, common, objects
 from .fields_diagnosis import STATEMENT
 
 FULL_DISTRIBUTION = {
@@ -10,6 +10,12 @@ FULL_DISTRIBUTION = {
     "p95_ns": ("integer", "95th percentile"),
     **{name: DISTRIBUTION[name] for name in ("p99_ns", "max_ns")},
     "total_ns": ("integer", "sum"),
+    "exact_to_ns": ("integer|null", "values above this are lower bounds: of calls without a reply; null: none is"),
+}
+UNANSWERED: Fields = {
+    "rpcs": ("integer", "calls without a reply, of which none is missing from the capture"),
+    "waiting_ns": ("integer", "sum of the times for which they are outstanding"),
+    "longest_ns": ("integer", "the longest of these times"),
 }
 
 STATISTICS = {
@@ -145,12 +151,13 @@ TYPES = {
         {
             "frames": ("integer", "frames"),
             "truncated_frames": ("integer", "frames that are truncated"),
+            "dropped_frames": ("integer", "frames that the capture says it lost: pcapng interface statistics"),
             "packets": ("integer", "RDMA packets"),
             "first_time_ns": ("integer|null", "earliest time; null without frames"),
             "last_time_ns": ("integer|null", "latest time; null without frames"),
             "connections": ("integer", "connections, evicted and refused ones included"),
             "rpcrdma_connections": ("integer", "of them, those that carry RPC-over-RDMA"),
-            "refused_connections": ("integer", "of them, those that the passive side refused"),
+            "refused_connections": ("integer", "of them, those that the server refused"),
             **common("rpcs"),
             "states": ("map of integer", "state -> RPCs"),
             "duplicate_replies": ("integer", "second replies to RPCs that had one; not among the RPCs"),
@@ -191,7 +198,8 @@ TYPES = {
             "statuses": ("map of integer", "name of the failure -> RPCs"),
             "states": ("map of integer", "state -> RPCs"),
             **common("call_bytes", "reply_bytes"),
-            **objects("latency", "object|null", "latencies", FULL_DISTRIBUTION),
+            **objects("latency", "object|null", "latencies; longer outstanding calls count, too", FULL_DISTRIBUTION),
+            **objects("unanswered", "object|null", "calls without a reply; null for none", UNANSWERED),
             **objects("parts", "map of object|null", "call, reads, server, writes, reply -> parts", FULL_DISTRIBUTION),
             **common("file"),
         },
@@ -218,13 +226,14 @@ TYPES = {
             "number": ("integer", "number of the RPC"),
             **common("connection", "xid"),
             **RPC_NAMES,
-            "state": ("string", "complete, error, damaged or undecidable"),
+            "state": ("string", "complete, error, damaged, undecidable or no reply"),
             "status": ("string|null", "OK, or the name of the failure"),
             "call_frame": ("integer", "frame of the call"),
-            "reply_frame": ("integer", "frame of the reply"),
+            "reply_frame": ("integer", "frame of the reply; 0 without one"),
             **common("call_bytes", "reply_bytes"),
             "retransmitted_packets": ("integer", "packets (iWARP: segments) retransmitted for it"),
-            **objects("latency", "object", "its time and the parts of it", LATENCY),
+            **objects("latency", "object|null", "its time and the parts of it; null without a reply", LATENCY),
+            "waiting_ns": ("integer", "the same time; without a reply, that for which it is outstanding"),
             **common("file"),
         },
     ),
@@ -263,7 +272,7 @@ TYPES = {
         "`credits`",
         {
             **common("connection"),
-            "direction": ("string", "forward (called by the active side) or backward"),
+            "direction": ("string", "forward (called by the client) or backward"),
             "calls": ("integer", "calls"),
             "replies": ("integer", "replies"),
             **objects("requested", "object|null", "credits requested", RANGE),

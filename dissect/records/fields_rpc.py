@@ -5,6 +5,7 @@ from __future__ import annotations
 from .field_types import LATENCY, RPC_NAMES, RecordType, below, common, objects
 from .rpc_values import RPC_VALUES
 
+_LAYERS = "headers from the outside in: each an object with its name in layer, and fields under Scapy's names"
 MESSAGE = {
     **common("first_frame", "last_frame", "first_time_ns", "last_time_ns"),
     "rdma_version": ("integer", "version of RPC-over-RDMA"),
@@ -104,7 +105,10 @@ TYPES = {
         "A call and its reply, with their chunks.",
         "`rpcs`, `show --rpc`, `show --xid`, `live`",
         {
-            "number": ("integer", "number of the RPC, from 1 in the order of the calls"),
+            "number": (
+                "integer",
+                "number of the RPC, from 1 in the order of calls, and of replies without one",
+            ),
             **common("connection"),
             "direction": RPC_NAMES["direction"],
             **common("xid"),
@@ -129,6 +133,11 @@ TYPES = {
             **objects("call", "object|null", "the message with the call; null: not captured", MESSAGE),
             **objects("reply", "object|null", "the message with the reply; null: not captured", MESSAGE),
             **objects("latency", "object|null", "its time and the parts of it", LATENCY),
+            "waiting_ns": (
+                "integer|null",
+                "from the call to the reply; without one, to the end of the connection or of the capture, which is a"
+                " lower bound; null where a reply may be missing from the capture",
+            ),
             **objects("chunks", "array of object", "chunks, in the order of the headers", CHUNK),
             "retransmitted_packets": ("integer", "packets (iWARP: segments) retransmitted for it"),
             "retransmission_delay_ns": ("integer", "time it waited for retransmissions"),
@@ -190,6 +199,7 @@ TYPES = {
                 },
             ),
             "comment": ("string|absent", "comment on the frame in the capture"),
+            "layers": ("array of any|absent", f"only with -V: {_LAYERS}"),
         },
     ),
     "frame": RecordType(
@@ -202,10 +212,7 @@ TYPES = {
             "original": ("integer", "bytes on the wire"),
             "rpc": ("integer|null", "number of the RPC it belongs to"),
             "rpcs": ("array of integer", "numbers of all RPCs it belongs to"),
-            "layers": (
-                "array of any",
-                "headers from the outside in: each an object with its name in layer, and fields under Scapy's names",
-            ),
+            "layers": ("array of any", _LAYERS),
         },
     ),
 }

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..arrays import Int64s, Rows, take
 from ..frames import FrameBatch
 from ..link.addresses import AddressTable
-from ..link.duplicates import DUPLICATE
+from ..link.duplicates import DUPLICATE, MIRRORED
 from ..link.frame_decoder import DecodedFrames
 from ..link.locate import locate
 from ..link.packets import decode
@@ -112,7 +112,9 @@ class PacketColumnLister:
 
     def take(self, decoded: DecodedFrames, table: RpcTable) -> Iterator[ListedPackets]:
         """The same of a batch that was analysed, and the RPCs that ended in it."""
-        table = table.with_few_chunks()
+        iwarp = self.analyzer.iwarp
+        # Segments look for the packets of their RPCs by objects.
+        table = table.with_few_chunks(iwarp.connections if iwarp is not None else ())
         paths = self._note(table)
         if self._waiting is not None:
             yield self._columns(*self._waiting)
@@ -151,7 +153,7 @@ class PacketColumnLister:
             numbers = batch.rows["number"]
             self._remember(outstanding_calls(self.analyzer, self._learner, int(numbers[0]), int(numbers[-1])))
         rows = decoded.packets.rows
-        if DUPLICATE in decoded.packets.skipped:
+        if not {DUPLICATE, MIRRORED}.isdisjoint(decoded.packets.skipped):
             rows = decode(batch, locate(batch, self.analyzer.addresses)).rows
         segments = [*self._segments.packets(batch)]
         if self._wanted:

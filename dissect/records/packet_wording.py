@@ -26,6 +26,7 @@ from .packet_info import (
 )
 from .packet_rpcs import PacketRpcs, ends, headers
 from .plain_info import PlainInfo
+from .retransmitted import MARK, retransmitted
 
 
 class Worded(NamedTuple):
@@ -47,6 +48,7 @@ def worded(
         return
     frames: Int64s = rows["frame"].astype(np.int64)
     left = np.ones(len(rows), np.bool_)
+    again = retransmitted(rows, analyzer).astype(np.int64)
     for one in (*_object_sends(rpcs), *plain):
         places, there = _places(frames, one.frames)
         there[there] = left[places]
@@ -54,11 +56,17 @@ def worded(
         if len(places):
             left[places] = False
             info = one.info if there.all() else tuple([chosen(piece, there) for piece in one.info])
+            info = _marked(info, again[places])
             yield Worded(places, chosen_words(one.protocol, there), info, one.rpcs[there])
     places = left.nonzero()[0]
     if len(places):
         for found in _others(batch, take(rows, places), analyzer, rpcs):
-            yield found._replace(rows=places[found.rows])
+            mine = places[found.rows]
+            yield found._replace(rows=mine, info=_marked(found.info, again[mine]))
+
+
+def _marked(info: tuple[Piece, ...], again: Int64s) -> tuple[Piece, ...]:
+    return (words_of(again, ("", MARK).__getitem__), *info) if again.any() else info
 
 
 def _places(frames: Int64s, wanted: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:

@@ -7,6 +7,8 @@ from heapq import merge
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from ..frames import FrameBatch
 from ..layers import opcodes
 from ..layers.transports import TRANSPORTS
@@ -29,6 +31,7 @@ from .packet_info import (
     packet_info,
 )
 from .packet_rpcs import PacketRpcs, ends, headers, outstanding_calls
+from .retransmitted import MARK, retransmitted
 from .schema import Record, record
 
 if TYPE_CHECKING:
@@ -189,8 +192,9 @@ def _batch_packets(
     sends, uses = rpcs.sends, rpcs.uses
     conversations = ends(analyzer)
     alike: dict[tuple[int, ...], InfoTemplate] = {}
+    marks = np.where(retransmitted(rows, analyzer), MARK, "").tolist()
     for at in range(0, len(rows), SLICE):
-        for packet in headers(rows[at : at + SLICE]):
+        for packet, mark in zip(headers(rows[at : at + SLICE]), marks[at : at + SLICE], strict=True):
             source, destination = addresses.name(packet.source), addresses.name(packet.destination)
             opcode = packet.opcode
             rpc: int | None = None
@@ -229,7 +233,7 @@ def _batch_packets(
                     if use:
                         info += f"; {use}"
             place = packet.frame, packet.time, packet.wire
-            yield Packet(*place, packet, None, source, destination, protocol, info, rpc, begins, batch)
+            yield Packet(*place, packet, None, source, destination, protocol, mark + info, rpc, begins, batch)
 
 
 _NO_USE = "", None

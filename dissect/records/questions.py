@@ -8,7 +8,7 @@ from ..measure.call_groups import CallGroup, CallGroups
 from ..measure.latency_timeline import LatencyInterval, bounds
 from ..measure.service_levels import ServiceLevelCounts
 from ..measure.statistics import PARTS
-from .report import distribution_fields
+from .report import distribution_fields, unanswered_fields
 from .schema import Record, record
 
 INTERVALS = 100
@@ -32,6 +32,7 @@ def group_record(group: CallGroup, names: Sequence[str], groups: CallGroups, fir
         call_bytes=group.call_bytes,
         reply_bytes=group.reply_bytes,
         latency=distribution_fields(group.latency()),
+        unanswered=unanswered_fields(group.outstanding.distribution()),
         parts={f"{name}_ns": total for name, total in zip(PARTS, group.parts, strict=True)},
         time_share=group.waited / groups.waited if groups.waited else None,
         percentiles="exact" if groups.exact else "to 2 %",
@@ -52,6 +53,7 @@ def interval_record(interval: LatencyInterval) -> Record:
         incomplete=interval.incomplete,
         call_bytes=interval.call_bytes,
         reply_bytes=interval.reply_bytes,
+        unanswered=interval.outstanding,
         median_ns=interval.percentile(50),
         p95_ns=interval.percentile(95),
         p99_ns=interval.percentile(99),
@@ -69,9 +71,11 @@ def service_level_record(counts: ServiceLevelCounts) -> Record:
         limit_ns=level.limit,
         verdict=counts.verdict,
         value_ns=counts.value,
+        value_is_lower_bound=counts.value_is_bound,
         rpcs=counts.calls,
         beyond=counts.beyond,
         unknown=counts.unknown,
+        unanswered=counts.outstanding,
         violated=[
             {
                 "begin_ns": span.begin,

@@ -14,7 +14,7 @@ from ..measure.time_series import Bin
 from ..measure.transfer_totals import TransferTotals
 from ..measure.undecoded import undecoded
 from ..onc.programs import program_name
-from ..percentiles import Distribution
+from ..percentiles import LONGEST_NS, Distribution
 from ..rpcrdma.analyzer import Analyzer
 from .connection import connection_record, evicted_record
 from .diagnosis import statements
@@ -30,6 +30,7 @@ def capture_record(
     *,
     frames: int,
     truncated_frames: int,
+    dropped_frames: int,
     packets: int,
     first_time: int | None,
     last_time: int | None,
@@ -45,6 +46,7 @@ def capture_record(
         "capture",
         frames=frames,
         truncated_frames=truncated_frames,
+        dropped_frames=dropped_frames,
         packets=packets,
         first_time_ns=first_time,
         last_time_ns=last_time,
@@ -89,6 +91,7 @@ def procedure_record(procedure: Procedure) -> Record:
         call_bytes=procedure.call_bytes,
         reply_bytes=procedure.reply_bytes,
         latency=distribution_fields(procedure.latency()),
+        unanswered=unanswered_fields(procedure.outstanding),
         parts={name: distribution_fields(part) for name, part in procedure.parts().items()},
     )
 
@@ -118,7 +121,13 @@ def distribution_fields(one: Distribution | None) -> Record | None:
         "p99_ns": one.p99,
         "max_ns": one.maximum,
         "total_ns": one.total,
+        "exact_to_ns": None if one.exact_to == LONGEST_NS else max(0, one.exact_to),
     }
+
+
+def unanswered_fields(one: Distribution | None) -> Record | None:
+    """Calls without a reply, and how long they are outstanding; None where there are none."""
+    return None if one is None else {"rpcs": one.count, "waiting_ns": one.total, "longest_ns": one.maximum}
 
 
 def transfer_record(way: str, transfer: TransferTotals) -> Record:
@@ -150,6 +159,7 @@ def slowest_record(rank: int, slow: SlowRpc) -> Record:
         reply_bytes=slow.reply_bytes,
         retransmitted_packets=slow.retransmissions,
         latency=latency_fields(slow.latency),
+        waiting_ns=slow.waiting,
     )
 
 
@@ -182,6 +192,7 @@ def report_records(facts: Facts, analyzer: Analyzer, diagnosis: Diagnosis, filte
     yield capture_record(
         frames=analyzer.frames,
         truncated_frames=analyzer.truncated_frames,
+        dropped_frames=analyzer.dropped_frames,
         packets=analyzer.packets,
         first_time=analyzer.earliest_time,
         last_time=analyzer.last_time,

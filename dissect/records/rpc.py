@@ -44,6 +44,7 @@ def message_record(rpc: Rpc) -> Record:
         call=_message(rpc.call),
         reply=_message(rpc.reply),
         latency=latency_fields(rpc.latency),
+        waiting_ns=rpc.waiting,
         chunks=[_chunk(chunk) for chunk in rpc.chunks],
         retransmitted_packets=rpc.retransmissions,
         retransmission_delay_ns=rpc.retransmission_delay,

@@ -37,7 +37,7 @@ _COLUMNS = (
     "number", "connection", "xid", "order", "call_frame", "call_last_frame", "reply_first_frame", "reply_frame",
     "call_time", "call_end", "reply_time", "reply_end", "latency", "latency_server", "latency_writes",
     "credits_requested", "credits_granted", "call_send", "reply_send", "call_inline", "reply_inline", "invalidated",
-    "retransmissions", "retransmission_delay", "reply_bytes", "chunks", "handle", "returned", "length", "offset",
+    "retransmissions", "latency_retransmission", "reply_bytes", "chunks", "handle", "returned", "length", "offset",
 )  # fmt: skip
 """Most are those of ``RpcTable.rows``.  ``returned`` comes before ``length``: a Write is no longer than its segment."""
 _FIRST_MARK = 7_310_000_000_000_000_000
@@ -336,9 +336,17 @@ def _marked(procedure: ProcedureNames, status: str, failed: bool, state: str, ca
         status,
         failed,
         state,
-        latency=Latency(_MARKS["latency"], 0, 0, _MARKS["latency_server"], _MARKS["latency_writes"], 0),
+        latency=Latency(
+            _MARKS["latency"],
+            0,
+            0,
+            _MARKS["latency_server"],
+            _MARKS["latency_writes"],
+            0,
+            _MARKS["latency_retransmission"],
+        ),
         order=_MARKS["order"],
-        retransmission_delay=_MARKS["retransmission_delay"],
+        retransmission_delay=_MARKS["latency_retransmission"],
     )
     if through:
         handle, length, offset, returned = (_MARKS[name] for name in _OF_REPLY_CHUNK)

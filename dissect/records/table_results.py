@@ -102,7 +102,7 @@ CREDITS = Table(
     "an interval of time in which a connection had calls or replies, or was at the limit of its credits",
     (
         TableColumn("connection", "int", "number of the connection", lambda row: row.direction.connection.number),
-        TableColumn("direction", "text", "forward (called by the active side) or backward",
+        TableColumn("direction", "text", "forward (called by the client) or backward",
                lambda row: "backward" if row.direction.backward else "forward"),
         TableColumn("time", "time", "its begin; UTC", lambda row: row.time),
         TableColumn("time_ns", "int", "the same, in nanoseconds since the Unix epoch", lambda row: row.time),

@@ -22,7 +22,7 @@ def _qp(end: int) -> Callable[[Conversation], int | None]:
 
 def _of_endpoint(end: int) -> tuple[TableColumn, ...]:
     """What one side sent."""
-    name, side = (("client", "active side"), ("server", "passive side"))[end]
+    name, side = (("client", "client"), ("server", "server"))[end]
     return (
         TableColumn(f"{name}_packets", "int", f"packets that the {side} sent; TCP segments with payload for iWARP",
                lambda one: (one.connection.packets[end] or one.connection.segments[end])),
@@ -46,10 +46,10 @@ _CONNECTIONS = Table(
         TableColumn("number", "int", "in order of appearance", lambda one: one.connection.number),
         TableColumn("transport", "text", "RoCEv2, RoCEv1, InfiniBand or iWARP", lambda one: one.connection.transport),
         TableColumn("protocol", "text", "rpcrdma, other or unknown", lambda one: one.protocol),
-        TableColumn("client", "text", "address of the active side", lambda one: one.connection.endpoints[0].address),
-        TableColumn("server", "text", "address of the passive side", lambda one: one.connection.endpoints[1].address),
-        TableColumn("client_qp", "int", "queue pair of the active side; InfiniBand transport only", _qp(0)),
-        TableColumn("server_qp", "int", "queue pair of the passive side; InfiniBand transport only", _qp(1)),
+        TableColumn("client", "text", "address of the client", lambda one: one.connection.endpoints[0].address),
+        TableColumn("server", "text", "address of the server", lambda one: one.connection.endpoints[1].address),
+        TableColumn("client_qp", "int", "queue pair of the client; InfiniBand transport only", _qp(0)),
+        TableColumn("server_qp", "int", "queue pair of the server; InfiniBand transport only", _qp(1)),
         TableColumn("service_port", "int", "service port", lambda one: one.connection.service_port),
         TableColumn("paired_by", "text", "CM, TCP, inferred or one direction only: how its two directions were found",
                lambda one: one.connection.paired_by),

@@ -82,6 +82,18 @@ def transport_record(conversation: Conversation, health: TransportHealth, paid: 
         nak_to_retransmission=_spread(health.nak_to_retransmission),
         loss_to_retransmission=_spread(health.loss_to_retransmission),
         retransmissions=[_retransmission(one, health.segments) for one in health.retransmissions],
+        inferred_losses=[
+            {
+                "sender": ("active", "passive")[one.sender],
+                "rpc": one.rpc,
+                "retransmission_frame": one.frame,
+                "lost_time_ns": one.since,
+                "retransmission_time_ns": one.until,
+                "evidence": one.evidence,
+                "confidence": one.confidence,
+            }
+            for one in health.inferred
+        ],
         delayed_rpcs=[
             {
                 "rpc": one.number,

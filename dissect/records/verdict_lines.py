@@ -20,6 +20,7 @@ def verdict_fields(rule: Rule, tally: RuleTally, unjudged: bool) -> Record:
         "passed": tally.passed,
         "violated": tally.violated,
         "notes": tally.notes,
+        "findings": len(tally.examples),
         "undecidable": tally.undecidable,
         "reasons": dict(tally.reasons),
     }
@@ -43,7 +44,7 @@ def verdict_lines(result: Result, **more: str) -> Iterator[str]:
     rules = [*result.auditor.rules.values()]
     heads = [_inside(record("verdict", **_rule_fields(rule))) for rule in rules]
     tallies = result.auditor.tallies
-    tails: dict[tuple[int, int, int, int, int], str] = {}
+    tails: dict[tuple[int, ...], str] = {}
     """By rule and counts, of tallies without reasons."""
     for connection in result.connections:
         for endpoint in (0, 1):
@@ -51,7 +52,7 @@ def verdict_lines(result: Result, **more: str) -> Iterator[str]:
             middle = _inside({"connection": connection.number, "endpoint": side(endpoint), "address": address})
             for at, (rule, head) in enumerate(zip(rules, heads, strict=True)):
                 tally = tallies.get(TallyKey(rule.id, connection.number, endpoint), _NOTHING)
-                key = at, tally.passed, tally.violated, tally.notes, tally.undecidable
+                key = at, tally.passed, tally.violated, tally.notes, tally.undecidable, len(tally.examples)
                 tail = None if tally.reasons else tails.get(key)
                 if tail is None:
                     tail = _inside({**verdict_fields(rule, tally, True), **more})

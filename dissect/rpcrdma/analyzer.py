@@ -13,27 +13,30 @@ import numpy as np
 from ..arrays import Rows
 from ..frames import FrameBatch
 from ..link.addresses import AddressTable
+from ..link.duplicates import MIRRORED
 from ..link.frame_decoder import DecodedFrames, FrameDecoder
-from ..transport.connection import Connection, Registry
-from ..transport.delays import RetransmissionDelays
+from ..transport.connection import Connection, Link, Registry
 from ..transport.health import TransportHealth
 from ..transport.rc.link import RcLink
-from ..transport.rc.observer import LinkRun, RcObserver
+from ..transport.rc.observer import QueueRun, RcObserver
 from .answered import MAX_ANSWERED, RpcNumbers
 from .conversation import Conversation
 from .dispatch import Dispatcher, Undecoded
 from .eviction import AFTERMATH, Evicted, overdue
 from .listeners import ColumnListener, Listener
-from .matching import LINGER, MAX_OUTSTANDING, Matching
+from .matching import MAX_OUTSTANDING, Matching
 from .pairing_evidence import RPC_SENDS
 from .plain import PlainWay
-from .plain_batch import LATE, Event, Link, PlainBatch
+from .plain_batch import LATE, Event, LinkRun, PlainBatch
+from .retransmission_waits import charge_objects, charge_rows
 from .rpc_table import RpcTable
 from .rpcs import Rpc
+from .unanswered import note_outstanding, reply_may_be_missing
+from .unsettled import LINGER
 
 if TYPE_CHECKING:
     from ..transport.iwarp.decoding import Fpdus
-    from ..transport.iwarp.observer import IwarpObserver
+    from ..transport.iwarp.observer import IwarpObserver, TcpRun
     from ..transport.iwarp.tcp_connection import TcpConnection
 
 NFS_RDMA_PORT = 20049
@@ -86,6 +89,8 @@ class Analyzer:
         self.frames = 0
         self.truncated_frames = 0
         """Those of which the capture holds only the beginning."""
+        self.dropped_frames = 0
+        """Those that the capture itself says it lost: at the interface, or for want of memory."""
         self.packets = 0
         self.skipped: Counter[str] = Counter()
         """Frames that are no RDMA packet, by what they are."""
@@ -146,6 +151,11 @@ class Analyzer:
         return self._iwarp
 
     @property
+    def mirrored(self) -> int:
+        """Packets that were left out, because a mirror of two ports gives them twice."""
+        return self.skipped[MIRRORED]
+
+    @property
     def other_packets(self) -> Counter[str]:
         """Packets of transport services other than Reliable Connection, by name."""
         return self._observer.other
@@ -170,6 +180,12 @@ class Analyzer:
             for direction in dispatcher.matching.directions:
                 for rpcs in direction.calls.values():
                     yield from rpcs
+
+    def unanswered(self, before: int) -> Iterator[Rpc]:
+        """Those of them from before that time (ns) whose reply cannot be missing from the capture."""
+        for rpc in self.outstanding():
+            if rpc.first_time < before and not reply_may_be_missing(rpc):
+                yield rpc
 
     def health(self, number: int) -> TransportHealth:
         """How the transport of connection ``number`` fared, as far as the capture was fed."""
@@ -204,12 +220,15 @@ class Analyzer:
         self.packets += len(packets)
         self.skipped.update(packets.skipped)
         runs: list[LinkRun] | None = [] if self.options.columns and self._plain.wanted() else None
-        events: list[Event] = [*self._observer.feed(packets, runs)]
+        queues: list[QueueRun] | None = None if runs is None else []
+        events: list[Event] = [*self._observer.feed(packets, queues)]
         if decoded.tcp or decoded.segments is not None:
             if self.on_tcp is not None:
                 self.on_tcp(batch, decoded.tcp)
-            events = [*self._feed_iwarp(decoded, events)]
+            events = [*self._feed_iwarp(decoded, events, runs)]
         plain: PlainBatch | None = None
+        if runs is not None:
+            runs += queues or ()
         if runs:
             events, plain = self._plain.take(runs, events)
         if plain is not None:
@@ -295,7 +314,9 @@ class Analyzer:
         self._leaving = [*self._leaving, *evicted][-MAX_LEAVING:]
         return done
 
-    def _feed_iwarp(self, decoded: DecodedFrames, events: Sequence[Event]) -> Sequence[Event]:
+    def _feed_iwarp(
+        self, decoded: DecodedFrames, events: Sequence[Event], runs: list[LinkRun] | None
+    ) -> Sequence[Event]:
         """The events of both transports, in their order; what was found to be iWARP is counted."""
         observer = self._iwarp
         if observer is None:
@@ -305,7 +326,13 @@ class Analyzer:
             observer = self._iwarp = IwarpObserver(self._registry, self.options.ports, self._tcp_addresses)
             observer.listener = self._watch_fpdus
         batch, segments = decoded.batch, decoded.segments
-        found = observer.feed(batch, decoded.tcp) if segments is None else observer.take(batch.data, segments)
+        made: list[TcpRun] | None = None if runs is None else []
+        if segments is None:
+            found = observer.feed(batch, decoded.tcp, made)
+        else:
+            found = observer.take(batch.data, segments, made)
+        if runs is not None:
+            runs += made or ()
         self._count_iwarp()
         return sorted([*events, *found], key=itemgetter(0)) if events else found
 
@@ -369,18 +396,16 @@ class Analyzer:
             plain.finish(done)
         links = self._observer.links
         iwarp = self._iwarp.connections if self._iwarp else {}
-        known: dict[int, RetransmissionDelays | None] = {}
+        ended: dict[int, list[Rpc]] = {}
         for rpc in done:
-            number = rpc.connection.number
-            if number not in known:
-                known[number] = links[number].health.delays if number in links else iwarp[number].health.delays
-            if delays := known[number]:
-                final = rpc.reply.operation if rpc.reply is not None else None
-                rpc.retransmission_delay = delays.of(rpc.data_operations, final)
+            ended.setdefault(rpc.connection.number, []).append(rpc)
+        for number, rpcs in ended.items():
+            health = links[number].health if number in links else iwarp[number].health
+            charge_objects(rpcs, rpcs[0].connection, health)
+        note_outstanding(done, self.connections, self.last_time or 0)
         if plain is not None:
             for number in plain.plain.conversations:
-                if waits := links[number].health.delays:
-                    plain.plain.delayed(number, waits)
+                charge_rows(plain.plain, number, (links[number] if number in links else iwarp[number]).health)
         if not self.options.contents:
             for rpc in done:
                 drop_contents(rpc)

@@ -22,7 +22,7 @@ _NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
 class RpcNumbers:
-    """The numbers of RPCs, in the order of their calls, over all connections."""
+    """The numbers of RPCs over all connections: each is drawn by the first message of its RPC, a call or a reply."""
 
     def __init__(self) -> None:
         self.last = 0
@@ -40,15 +40,15 @@ class RpcNumbers:
 class _AnsweredBatch:
     """What is answered in a batch, while it happens."""
 
-    __slots__ = ("next", "next_single", "now", "orders", "singly", "xids")
+    __slots__ = ("now", "numbers", "orders", "singly", "xids")
 
     def __init__(self, orders: Int64s, xids: Int64s) -> None:
         """Of the plain replies: places in the order of events, and XIDs."""
         self.orders, self.xids = orders, xids
         self.singly: list[tuple[int, int, int]] = []
         """Place, XID and number of those that come one by one in the meantime."""
-        self.next = self.next_single = 0
-        """The first of either that is not sorted in."""
+        self.numbers: dict[int, int] = {}
+        """By XID, of these."""
         self.now = 0
         """The place of the event that happens."""
 
@@ -75,6 +75,7 @@ class AnsweredXids:
         """It was answered now."""
         if self._batch is not None:
             self._batch.singly.append((self._batch.now, xid, number))
+            self._batch.numbers[xid] = number
             return
         if self._later:
             self._sort_in()
@@ -84,9 +85,15 @@ class AnsweredXids:
         """The number of the RPC, where it is among the last."""
         if self._later:
             self._sort_in()
-        if self._batch is not None:
-            self._merge(self._batch, self._batch.now)
-        return self._known.get(xid)
+        found = self._known.get(xid)
+        batch = self._batch
+        if batch is None:
+            return found
+        if found is not None:
+            behind = [*self._known][::-1].index(xid) + len(batch.singly)
+            if behind + int(batch.orders.searchsorted(batch.now, "right")) >= self._maximum:
+                found = None
+        return batch.numbers.get(xid, found)
 
     def __contains__(self, xid: int) -> bool:
         return self.get(xid) is not None
@@ -104,12 +111,7 @@ class AnsweredXids:
         """The batch is over; ``numbers`` of the same."""
         batch, self._batch = self._batch, None
         assert batch is not None
-        if batch.next or batch.next_single:
-            self._merge(batch, 1 << 62)
-            self._known = {
-                xid: int(numbers[-1 - number]) if number < 0 else number for xid, number in self._known.items()
-            }
-        elif batch.singly:
+        if batch.singly:
             singly = np.array(batch.singly, np.int64)
             places = np.concatenate((batch.orders, singly[:, 0])).argsort(kind="stable")
             self.extend(
@@ -140,21 +142,6 @@ class AnsweredXids:
         self._later = ()
         for xid, number in zip(xids.tolist(), numbers.tolist(), strict=True):
             self._add(xid, number)
-
-    def _merge(self, batch: _AnsweredBatch, now: int) -> None:
-        """Sort in what was answered up to ``now``; plain ones with a negative number, which ``end`` knows."""
-        orders, singly = batch.orders, batch.singly
-        while True:
-            plain = int(orders[batch.next]) if batch.next < len(orders) else now + 1
-            single = singly[batch.next_single][0] if batch.next_single < len(singly) else 1 << 63
-            if single < plain and single <= now:
-                self._add(*singly[batch.next_single][1:])
-                batch.next_single += 1
-            elif plain <= now:
-                self._add(int(batch.xids[batch.next]), -1 - batch.next)
-                batch.next += 1
-            else:
-                return
 
     def _add(self, xid: int, number: int) -> None:
         known = self._known

@@ -9,14 +9,13 @@ from typing import NamedTuple
 from ..layers.characteristics_codes import CHARACTERISTICS, XCHAR_RBSIZ
 from ..layers.cm_codes import is_ipoib
 from ..layers.private_data_codes import PrivateData, find_private_data
-from ..transport.connection import Connection
+from ..transport.connection import ENDS as ENDS
+from ..transport.connection import NONE_OF_EITHER, Connection, Pair
 from .negotiation import VERSION_2_INLINE, InForce, Negotiation
 
 DEFAULT_INLINE = 1024
 """Inline threshold where the private data set none (RFC 8166, 3.3.2)."""
 IPOIB = "IP over InfiniBand"
-ENDS = "client", "server"
-"""Endpoint 0 and 1 (xcharext-02, 1.3)."""
 
 
 @lru_cache(maxsize=1024)
@@ -27,7 +26,7 @@ def first_private_data(data: bytes) -> PrivateData | None:
 
 
 class DataServerRole(NamedTuple):
-    """Why the passive side is taken for a data server of pNFS (RFC 8881, 12)."""
+    """Why the server is taken for a data server of pNFS (RFC 8881, 12)."""
 
     by: str
     """'GETDEVICEINFO', which named its address, or 'file handles of layouts', which READ and WRITE used."""
@@ -53,10 +52,12 @@ class Conversation:
     """Lowest and highest credit value in forward calls."""
     credits_granted: tuple[int, int] | None = None
     """Lowest and highest credit value in forward replies."""
+    unmatched_replies: Pair = NONE_OF_EITHER
+    """By caller, the replies that fit none of its calls; those whose call may still come included."""
     negotiation: Negotiation = field(default_factory=Negotiation)
     """Version and characteristics, as the messages announce them."""
     data_server: DataServerRole | None = None
-    """None: nothing in the capture says that the passive side is a pNFS data server."""
+    """None: nothing in the capture says that the server is a pNFS data server."""
 
     def __post_init__(self) -> None:
         if is_ipoib(self.connection.service_id or 0):

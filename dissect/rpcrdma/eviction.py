@@ -22,7 +22,7 @@ class Evicted:
     carriers: int = 0
     """Those that carried RPC-over-RDMA."""
     refused: int = 0
-    """Those that the passive side refused."""
+    """Those that the server refused."""
     packets: int = 0
     segments: int = 0
     fpdus: int = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ..transport.operations import Operation
 from .rpcs import Latency, Rpc
 
@@ -9,6 +11,23 @@ REPLY_EARLIER = "its reply has an earlier time than its call, so its latency is 
 FAR_APART = "the times of its call and its reply are centuries apart, so its latency is not known"
 MAX_LATENCY = (1 << 63) - 1
 """Nanoseconds that the columns of latencies hold."""
+
+
+class LatencyMoments(NamedTuple):
+    """Moments of an RPC, nanoseconds, ascending; between them is the server's time."""
+
+    begin: int
+    sent: int
+    """Last packet of the call's Send."""
+    read: int
+    read_end: int
+    """First and last moment of its RDMA Reads; ``sent`` where there are none."""
+    written: int
+    written_end: int
+    """Of its RDMA Writes behind them; ``read_end`` where there are none."""
+    answering: int
+    """First packet of the reply's Send."""
+    end: int
 
 
 def latency(rpc: Rpc, call: Operation, reply: Operation) -> Latency | None:
@@ -26,6 +45,15 @@ def latency(rpc: Rpc, call: Operation, reply: Operation) -> Latency | None:
     if end < begin:
         rpc.notes += (REPLY_EARLIER,)
         return None
+    one = phases(rpc, call, reply)
+    reads, writes = one.read_end - one.read, one.written_end - one.written
+    server = one.answering - one.sent - reads - writes
+    return Latency(end - begin, one.sent - begin, reads, server, writes, end - one.answering)
+
+
+def phases(rpc: Rpc, call: Operation, reply: Operation) -> LatencyMoments:
+    """Of an RPC whose latency is known."""
+    begin, end = call.first_time, reply.last_time
     sent = min(max(call.last_time, begin), end)
     answering = min(max(reply.first_time, sent), end)
     read: list[Operation] = []
@@ -34,16 +62,14 @@ def latency(rpc: Rpc, call: Operation, reply: Operation) -> Latency | None:
         operations = read if chunk.kind == "read" else written
         for use in chunk.segments:
             operations += use.operations
-    reached, reads = _span(read, sent, answering)
-    _, writes = _span(written, reached, answering)
-    server = answering - sent - reads - writes
-    return Latency(end - begin, sent - begin, reads, server, writes, end - answering)
+    first_read, last_read = _span(read, sent, answering)
+    return LatencyMoments(begin, sent, first_read, last_read, *_span(written, last_read, answering), answering, end)
 
 
 def _span(operations: list[Operation], begin: int, end: int) -> tuple[int, int]:
-    """The end, and the duration, of these between ``begin`` and ``end``."""
+    """The first and the last moment of these between ``begin`` and ``end``."""
     if not operations:
-        return begin, 0
+        return begin, begin
     first = min(max(min([operation.first_time for operation in operations]), begin), end)
     last = min(max(max([operation.last_time for operation in operations]), first), end)
-    return last, last - first
+    return first, last

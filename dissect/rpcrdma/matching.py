@@ -6,9 +6,10 @@ connection, or when more calls are open than can be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..layers.rpcrdma_codes import RDMA_ERROR
+from ..transport.connection import raised
 from .answered import MAX_ANSWERED
 from .conversation import Conversation
 from .listeners import ColumnListener, Listener
@@ -17,7 +18,7 @@ from .messages import Message
 from .missing_calls import TWO_REPLIES, call_may_be_missing
 from .outcome import conclude, finish_state, note_version_2
 from .rpcs import DUPLICATE_REPLY, Rpc
-from .unsettled import Unsettled, WaitingReply
+from .unsettled import LINGER, MAX_BESIDE_GAP, MAX_DOUBTFUL, MAX_REPLIES, MAX_UNWRITTEN, Unsettled, WaitingReply
 from .xid_reuse import (
     NO_CALLS,
     NOT_EXPECTED,
@@ -29,12 +30,8 @@ from .xid_reuse import (
     returns_own_memory,
 )
 
-LINGER = 1_000_000_000
-"""Nanoseconds an answered RPC waits for outstanding Read responses."""
 MAX_OPEN = 10_000_000_000
 """Nanoseconds a reply waits for a Send that is not complete, where no more frames come."""
-MAX_REPLIES = 4096
-"""Replies that wait for their calls."""
 MAX_OUTSTANDING = 1 << 16
 """Calls without a reply that are kept per direction."""
 
@@ -44,12 +41,6 @@ MAX_SAME_XID = 64
 """Open calls with one XID; the oldest of more ends without a reply."""
 DOUBT = 300_000_000_000
 """Nanoseconds for which a reply to another call of the XID may show that a reply was matched with the wrong one."""
-MAX_DOUBTFUL = 64
-"""RPCs that wait for that."""
-MAX_BESIDE_GAP = 64
-"""RPCs that wait for a second reply with their XID."""
-MAX_UNWRITTEN = 256
-"""RPCs that wait for RDMA Writes behind their replies."""
 
 
 class Matching:
@@ -117,7 +108,7 @@ class Matching:
     def memory(self) -> AdvertisedMemory:
         """Made when first asked for: many connections advertise none."""
         if self._memory is None:
-            self._memory = AdvertisedMemory()
+            self._memory = AdvertisedMemory(self.conversation.connection)
         return self._memory
 
     @property
@@ -133,9 +124,9 @@ class Matching:
         return self._unsettled
 
     @property
-    def replies_wait(self) -> bool:
-        """For their calls."""
-        return self._unsettled is not None and bool(self._unsettled.replies)
+    def waiting_replies(self) -> Iterable[tuple[int, int]]:
+        """Sender and XID of those that wait for their calls."""
+        return () if self._unsettled is None else self._unsettled.reply_xids
 
     @property
     def waiting(self) -> bool:
@@ -215,21 +206,20 @@ class Matching:
     def _conclude_answered(self, unsettled: Unsettled) -> None:
         if unsettled.unwritten:
             self.memory.place_late(unsettled.unwritten)
-        for rpc in (*unsettled.lingering, *unsettled.unwritten, *unsettled.doubtful, *unsettled.beside_gap):
-            self._conclude(rpc)
-        unsettled.beside_gap.clear()
-        unsettled.lingering.clear()
-        unsettled.unwritten.clear()
-        unsettled.doubtful.clear()
+        for waiting in (unsettled.lingering, unsettled.unwritten, unsettled.doubtful, unsettled.beside_gap):
+            for rpc in waiting:
+                self._conclude(rpc)
+            waiting.clear()
 
     def finish_calls(self) -> None:
         """The connection is over: end the calls without a reply."""
         for caller, direction in enumerate(self.directions):
             if self._memory is not None:
                 self._memory.release(caller)
-            for rpcs in direction.calls.values():
-                for rpc in rpcs:
-                    self._conclude(rpc)
+            for rpc in [one for same in direction.calls.values() for one in same]:
+                if rpc.chunks:
+                    self.memory.unanswered(rpc)
+                self._conclude(rpc)
             if direction is not NO_CALLS:
                 direction.calls.clear()
                 direction.outstanding = 0
@@ -247,7 +237,9 @@ class Matching:
 
     def call(self, sender: int, message: Message) -> None:
         header = message.header
-        rpc = Rpc(next(self.numbers), self.conversation, sender == 1, header.xid, message)
+        early = self._early_reply(1 - sender, message)
+        number = next(self.numbers) if early is None else early.number
+        rpc = Rpc(number, self.conversation, sender == 1, header.xid, message)
         if header.credits is not None and sender == 0:
             self.conversation.note_requested(header.credits)
         if header.reads or header.writes or header.reply:
@@ -263,11 +255,16 @@ class Matching:
         direction.outstanding += 1
         # The limit is never below ``maximum``, and takes longer to find.
         if direction.outstanding > self.maximum and direction.outstanding > self._limit:
-            self._evict_oldest(sender)
+            self._evict(sender, next(iter(direction.calls.values()))[0])
         if self.listener is not None:
             self.listener.call_sent(rpc)
-        if self._unsettled is not None and (1 - sender, header.xid) in self._unsettled.reply_xids:
-            self._answered_early(self._unsettled, 1 - sender, rpc)
+        if early is not None:
+            self.unsettled.replies.remove(early)
+            self._forget_reply(1 - sender, early.message)
+            self._count_unmatched(1 - sender, -1)
+            if self._memory is not None:
+                self._memory.found_call(early.message, early.claimed)
+            self.reply(1 - sender, early.message)
 
     def _use_again(self, sender: int, rpc: Rpc, same: list[Rpc]) -> None:
         """The XID is that of open calls."""
@@ -276,9 +273,7 @@ class Matching:
         rpc.notes += (XID_IN_USE,)
         same.append(rpc)
         if len(same) > MAX_SAME_XID:
-            oldest = same[0]
-            self._close(sender, oldest)
-            self._conclude(oldest)
+            self._evict(sender, same[0])
 
     @property
     def _limit(self) -> int:
@@ -286,10 +281,9 @@ class Matching:
         granted = self.conversation.credits_granted
         return self.maximum if granted is None else max(self.maximum, min(MAX_OUTSTANDING, 2 * granted[1]))
 
-    def _evict_oldest(self, caller: int) -> None:
-        oldest = next(iter(self.directions[caller].calls.values()))[0]
-        self._close(caller, oldest)
-        self._conclude(oldest)
+    def _evict(self, caller: int, rpc: Rpc) -> None:
+        self._close(caller, rpc)
+        self._conclude(rpc)
 
     def _close(self, caller: int, rpc: Rpc) -> None:
         """The call is no longer open, and neither is the memory it advertised."""
@@ -303,32 +297,29 @@ class Matching:
         if rpc.chunks:
             self.memory.withdraw(caller, rpc)
 
-    def _answered_early(self, unsettled: Unsettled, sender: int, rpc: Rpc) -> None:
+    def _early_reply(self, sender: int, call: Message) -> WaitingReply | None:
         """A capture may show a reply just before its call; a second reply to an earlier call is none of this one."""
-        assert rpc.call is not None
-        if rpc.xid in self.directions[1 - sender].answered:
-            return
-        for index, (replier, message, *_) in enumerate(unsettled.replies):
-            near = rpc.call.operation.first_frame - message.frame <= REORDERED
-            if replier == sender and message.header.xid == rpc.xid and near:
-                del unsettled.replies[index]
-                self._forget_reply(sender, message)
-                self.reply(sender, message)
-                return
+        unsettled, key = self._unsettled, (sender, call.header.xid)
+        if unsettled is None or key not in unsettled.reply_xids or key[1] in self.directions[1 - sender].answered:
+            return None
+        since = call.operation.first_frame - REORDERED
+        mine = (one for one in unsettled.replies if (one.sender, one.message.header.xid) == key)
+        return next((one for one in mine if one.message.frame >= since), None)
 
     def reply(self, sender: int, message: Message) -> None:
         header = message.header
         candidates = self.directions[1 - sender].calls.get(header.xid)
         if not candidates:
             self._doubt_earlier(sender, header.xid)
-            self._wait(WaitingReply(sender, message, self.directions[1 - sender].answered.get(header.xid)))
+            answered = self.directions[1 - sender].answered.get(header.xid)
+            self._wait(WaitingReply(next(self.numbers), sender, message, answered))
         elif (
             (header.writes or header.reply)
             # Where no packet is missing the server returns the wrong memory, and its reply keeps its place.
             and self._requests_missing(1 - sender)
             and all(returns_other_memory(rpc, message) for rpc in candidates)
         ):
-            self._wait(WaitingReply(sender, message, None, True))
+            self._wait(WaitingReply(next(self.numbers), sender, message, None, True))
         else:
             self._answer(sender, message, candidates)
 
@@ -348,6 +339,9 @@ class Matching:
 
     def _wait(self, reply: WaitingReply) -> None:
         unsettled = self.unsettled
+        if self._memory is not None and reply.earlier is None:
+            reply = reply._replace(claimed=self._memory.claim(reply.message, stranger=True))
+        self._count_unmatched(reply.sender, 1)
         unsettled.reply_xids[reply.sender, reply.message.header.xid] += 1
         unsettled.replies.append(reply)
         if len(unsettled.replies) > MAX_REPLIES:
@@ -443,6 +437,10 @@ class Matching:
             doubtful.remove(rpc)
             self._conclude(rpc)
 
+    def _count_unmatched(self, sender: int, by: int) -> None:
+        conversation = self.conversation
+        conversation.unmatched_replies = raised(conversation.unmatched_replies, 1 - sender, by)
+
     def _forget_reply(self, sender: int, message: Message) -> None:
         """It waits no longer."""
         xids, key = self.unsettled.reply_xids, (sender, message.header.xid)
@@ -452,10 +450,10 @@ class Matching:
 
     def _end_wait(self, reply: WaitingReply) -> None:
         """The call was sent before the capture began, or is missing from it."""
-        sender, message, earlier, other_memory = reply
+        sender, message = reply.sender, reply.message
         self._forget_reply(sender, message)
-        if not other_memory:
-            self._no_call(sender, message, earlier)
+        if not reply.other_memory:
+            self._no_call(reply)
             return
         caller, xid = 1 - sender, message.header.xid
         candidates = [
@@ -464,14 +462,16 @@ class Matching:
             if rpc.call is not None and rpc.call.operation.first_frame < message.frame
         ]
         if candidates and not self._requests_missing(caller):
+            self._count_unmatched(sender, -1)
             self._answer(sender, message, candidates)  # It returns the wrong memory.
             return
         number = candidates[0].number if candidates else self.directions[caller].answered.get(xid)
         note = f"RPC {number} has this XID, but did not offer the memory that this reply returns: its call is missing"
-        self._no_call(sender, message, None, () if number is None else (note,))
+        self._no_call(reply, () if number is None else (note,))
 
-    def _no_call(self, sender: int, message: Message, earlier: int | None, notes: tuple[str, ...] = ()) -> None:
-        rpc = Rpc(next(self.numbers), self.conversation, sender == 0, message.header.xid, reply=message)
+    def _no_call(self, reply: WaitingReply, notes: tuple[str, ...] = ()) -> None:
+        number, sender, message, earlier, *_ = reply
+        rpc = Rpc(number, self.conversation, sender == 0, message.header.xid, reply=message)
         rpc.notes += notes
         missing = sum(self.conversation.connection.missing_packets) or self.conversation.connection.gaps[1 - sender]
         if earlier is not None and not missing:

@@ -1,22 +1,29 @@
 """Memory that open calls advertised, and the RDMA Reads and Writes on it (RFC 8166, 3.4.3).
 
-By owner, handle and address, and only while the call is open: never by packet counts or by handle alone.
+By owner, handle and address, and only while the call is open: never by packet counts or by handle alone.  A client may
+use one buffer for call after call.  A send queue executes in order, so an RDMA Write belongs to the next reply of its
+initiator that returns its segment; an RDMA Read belongs to a call before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ..intervals import IntervalSet
-from ..transport.operations import READ, WRITE, Operation
-from .messages import TransportHeader
+from ..layers.rpcrdma_codes import RDMA_ERROR
+from ..serial import PSN
+from ..transport.connection import Connection
+from ..transport.gaps import MAX_GAPS
+from ..transport.operations import READ, WRITE, Kind, Operation
+from .messages import Message, TransportHeader
 from .rpcs import ChunkUse, Rpc, SegmentUse
-from .segment_table import MAX_TOUCHED, SegmentTable
+from .segment_table import MAX_TOUCHED, AdvertisedSegment, SegmentTable
 
 REORDERED = 256
 """Frames within which a capture may show an effect before its cause."""
 
 
+UNBOUNDED = 1 << 62
 MAX_CONTESTED = 4096
 """Operations on memory that several open calls share, which wait for the replies to these calls."""
 MAX_COMPARED = 1 << 16
@@ -26,14 +33,17 @@ MAX_COMPARED = 1 << 16
 class AdvertisedMemory:
     """Of one connection."""
 
-    __slots__ = ("contested", "contested_count", "segments", "unplaced", "unplaced_count")
+    __slots__ = ("_connection", "contested", "contested_count", "segments", "strangers", "unplaced", "unplaced_count")
 
-    def __init__(self) -> None:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self.segments = SegmentTable(), SegmentTable()
         """Open segments, by owner."""
         self.unplaced: list[Operation] = []
-        """The last Reads and Writes outside all advertised memory."""
+        """The last Reads and Writes outside all advertised memory, without those that a reply claimed."""
         self.unplaced_count = 0
+        self.strangers: list[tuple[int, int]] = []
+        """The last replies whose calls are not known: who sent them, and where in the order of that end."""
         self.contested: tuple[dict[int, dict[Operation, None]], ...] = ({}, {})
         """By owner and handle: Operations that more than one open call may claim."""
         self.contested_count = 0
@@ -42,6 +52,8 @@ class AdvertisedMemory:
         """The call is no longer open."""
         segments = self.segments[owner]
         segments.remove(rpc)
+        if rpc.reply is None:
+            self.unanswered(rpc)
         if self.contested_count:
             for handle in _handles(rpc):
                 waiting = self.contested[owner].get(handle)
@@ -55,12 +67,31 @@ class AdvertisedMemory:
         while self.unplaced and self.unplaced[0].last_time < before:
             del self.unplaced[0]
 
+    def unanswered(self, rpc: Rpc) -> None:
+        """The call ends without a reply: what the capture shows before it may be for an earlier call; where the reply
+        may be missing, what follows may be for a later one."""
+        assert rpc.call is not None
+        call = rpc.call.operation
+        gaps = [gap for gap in self._connection.gaps[1 - call.initiator] if gap.frame > call.first_frame - REORDERED]
+        for chunk in rpc.chunks:
+            for use in chunk.segments:
+                sure: list[Operation] = []
+                reached = IntervalSet()
+                for operation in use.operations:
+                    late = any(self._lead(operation, gap.start) <= 0 for gap in gaps)
+                    if not late and operation.first_time >= call.first_time:
+                        reached.add(operation.address, _end(operation))
+                        sure.append(operation)
+                    elif reached.missing(operation.address, _end(operation)):
+                        use.doubtful += (operation,)
+                use.operations[:] = sure
+
     def release(self, owner: int) -> None:
-        """No more replies come: an Operation that no call claimed belongs to each that may have it."""
+        """No more replies come: for which call an Operation was that none claimed is undecidable."""
         for operations in self.contested[owner].values():
             for operation in operations:
-                for entry in self.segments[owner].touched(operation):
-                    entry.use.operations.append(operation)
+                for entry in self._touched(owner, operation):
+                    entry.use.contested = True
             self.contested_count -= len(operations)
         self.contested[owner].clear()
 
@@ -81,17 +112,6 @@ class AdvertisedMemory:
             chunks.append(ChunkUse("reply", None, [SegmentUse(segment) for segment in header.reply.segments]))
         rpc.chunks = chunks
         self.segments[owner].add(rpc)
-        if self.unplaced:
-            self._place_early(rpc)
-
-    def _place_early(self, rpc: Rpc) -> None:
-        """A capture may show an RDMA Read or Write just before the call that allows it."""
-        assert rpc.call is not None
-        frame = rpc.call.operation.first_frame
-        for operation in list(self.unplaced):
-            if frame - operation.first_frame <= REORDERED and self._place(operation):
-                self.unplaced.remove(operation)
-                self.unplaced_count -= 1
 
     def transfer(self, operation: Operation) -> None:
         """A Read or Write was issued: find the segments it touches."""
@@ -134,7 +154,7 @@ class AdvertisedMemory:
     def _place(self, operation: Operation) -> bool:
         """Attach a Read or Write to the segments it touches; False where no call advertised them."""
         owner = 1 - operation.initiator
-        found = self.segments[owner].touched(operation)
+        found = self._touched(owner, operation)
         if len(found) == 1:
             found[0].use.operations.append(operation)
             return True
@@ -147,6 +167,9 @@ class AdvertisedMemory:
             for entry in found:
                 entry.use.operations.append(operation)
         return bool(found)
+
+    def _touched(self, owner: int, operation: Operation) -> list[AdvertisedSegment]:
+        return self.segments[owner].touched(operation.kind, operation.handle, operation.address, _end(operation))
 
     def _contest(self, owner: int, operation: Operation) -> None:
         """The Operation waits for the first reply to a call that advertised its memory."""
@@ -173,6 +196,133 @@ class AdvertisedMemory:
                 waiting = self.contested[rpc.call.operation.initiator].get(handle)
                 if waiting:
                     self._claim(rpc.call.operation.initiator, rpc, handle, waiting)
+        self._settle_early(rpc)
+        if rpc.reply is not None and header.procedure != RDMA_ERROR:
+            answered = rpc.reply.operation.first_frame
+            for operation in [one for chunk in rpc.chunks for use in chunk.segments for one in use.operations]:
+                # A server replies when it has all arguments.
+                if operation.kind is READ and operation.closed and operation.last_frame < answered:
+                    operation.complete_before(answered)
+        if self.unplaced and rpc.reply is not None:
+            self.claim(rpc.reply)
+
+    def _settle_early(self, rpc: Rpc) -> None:
+        """Operations that the capture shows before the call, by their frames or times, where several interfaces do so.
+
+        They are for this call if no other reply can lie between them and its own; else maybe for an earlier call.
+        """
+        assert rpc.call is not None and rpc.reply is not None
+        call, reply = rpc.call.operation, rpc.reply.operation
+        nearest = self._nearest_stranger(reply)
+        unplaced: dict[tuple[Kind, int], list[Operation]] = {}
+        for operation in self.unplaced:
+            lead = self._lead(operation, self._at(reply))
+            # A Read that is early by its time, too, was for the call of a reply that follows it.
+            other = operation.kind is READ and operation.first_time < call.first_time and lead > nearest
+            if lead > 0 and not other and call.first_frame - operation.first_frame <= REORDERED:
+                unplaced.setdefault((operation.kind, operation.handle), []).append(operation)
+        placed: set[Operation] = set()
+        for chunk in rpc.chunks:
+            kind = READ if chunk.kind == "read" else WRITE
+            for use in chunk.segments:
+                early = [one for one in use.operations if one.first_time < call.first_time]
+                early += unplaced.get((kind, use.advertised.handle), ())
+                if early:
+                    sure = 0 if rpc.reply.header.procedure == RDMA_ERROR else self._unbroken(reply)
+                    placed.update(self._place_early(use, kind, early, reply, sure))
+        if placed:
+            left = [one for one in self.unplaced if one not in placed]
+            self.unplaced_count -= len(self.unplaced) - len(left)
+            self.unplaced = left
+
+    def _place_early(
+        self, use: SegmentUse, kind: Kind, early: list[Operation], reply: Operation, sure: int
+    ) -> Iterator[Operation]:
+        """Place those of ``early`` that are for a segment, the last first."""
+        _, length, start = use.advertised
+        end = start + (length if kind is READ else min(length, use.returned or 0))
+        own = [one for one in use.operations if one not in early]
+        reached = IntervalSet()
+        for operation in own:
+            reached.add(operation.address, _end(operation))
+        for operation in sorted(early, key=_first_frame, reverse=True):
+            low, high = max(start, operation.address), min(end, _end(operation))
+            if low >= high or not reached.missing(low, high):  # Nothing of it counts: it was written again since.
+                continue
+            if self._lead(operation, self._at(reply)) < sure:
+                reached.add(low, high)
+                own.append(operation)
+                yield operation
+            else:
+                use.doubtful += (operation,)
+        use.operations[:] = sorted(own, key=_first_frame)
+
+    def _at(self, operation: Operation) -> int:
+        """Where in the order of its initiator: a PSN, or a position in the TCP stream."""
+        return operation.position if self._connection.transport == "iWARP" else operation.psn
+
+    def _lead(self, operation: Operation, at: int) -> int:
+        """How far before that place an Operation is."""
+        start = self._at(operation)
+        return at - start if self._connection.transport == "iWARP" else PSN.unwrap(start, at) - start
+
+    def _unbroken(self, reply: Operation) -> int:
+        """How far before a reply the capture is known to have every request of its initiator."""
+        gaps, sender = self._connection.gaps[reply.initiator], reply.initiator
+        leads = [-self._lead(reply, gap.start) for gap in gaps]
+        if self._connection.unread_packets[sender] or (len(gaps) == MAX_GAPS and leads[0] <= 0):
+            return 0
+        return min([lead for lead in leads if lead > 0], default=UNBOUNDED)
+
+    def _nearest_stranger(self, reply: Operation) -> int:
+        """How far before a reply the last one is whose call is not known."""
+        leads = [-self._lead(reply, at) for sender, at in self.strangers if sender == reply.initiator]
+        return min([lead for lead in leads if lead > 0], default=UNBOUNDED)
+
+    def claim(self, reply: Message, stranger: bool = False) -> tuple[Operation, ...]:
+        """The RDMA Writes before a reply on what it returns, which no later reply may have; they are unplaced.
+
+        ``stranger``: its call is not known, and the Writes may have been taken for those of calls that are open.
+        """
+        sender, at = reply.operation.initiator, self._at(reply.operation)
+        if stranger:
+            self.strangers = [*self.strangers[1 - REORDERED :], (sender, at)]
+        unplaced: dict[int, list[Operation]] = {}
+        for operation in self.unplaced:
+            if operation.kind is WRITE and operation.initiator == sender and self._lead(operation, at) > 0:
+                unplaced.setdefault(operation.handle, []).append(operation)
+        claimed: dict[Operation, None] = {}
+        header = reply.header
+        for chunk in (*header.writes, *((header.reply,) if header.reply else ())):
+            for handle, length, start in chunk.segments:
+                end = start + max(1, length)
+                there = unplaced.get(handle, [])
+                claimed.update((one, None) for one in there if one.address < end and start < _end(one))
+                if stranger:
+                    claimed |= self._withhold(1 - sender, handle, start, end)
+        if claimed:
+            self.unplaced = [one for one in self.unplaced if one not in claimed]
+        return tuple(claimed)
+
+    def found_call(self, reply: Message, claimed: Iterable[Operation]) -> None:
+        """The call of a reply is known now: what it had claimed may be for that."""
+        self.unplaced[:0] = claimed
+        self.strangers = [at for at in self.strangers if at != (reply.operation.initiator, self._at(reply.operation))]
+
+    def _withhold(self, owner: int, handle: int, start: int, end: int) -> dict[Operation, None]:
+        """Take RDMA Writes on this memory from the open calls that have them, or that contest them."""
+        waiting = self.contested[owner].get(handle, {})
+        lists = [entry.use.operations for entry in self.segments[owner].touched(WRITE, handle, start, end)]
+        withheld: dict[Operation, None] = {}
+        for operations in (*lists, [*waiting]):
+            mine = {one: None for one in operations if one.kind is WRITE and one.address < end and start < _end(one)}
+            operations[:] = [one for one in operations if one not in mine]
+            withheld |= mine
+        for operation in withheld.keys() & waiting.keys():
+            del waiting[operation]
+            self.contested_count -= 1
+        self.unplaced_count += len(withheld)
+        return withheld
 
     def _claim(self, owner: int, rpc: Rpc, handle: int, waiting: dict[Operation, None]) -> None:
         """Several open calls advertised the same memory: the first one answered takes the Operations."""
@@ -188,6 +338,9 @@ class AdvertisedMemory:
         written = [use for kind, use, _ in uses if kind != "read" and use.returned]
         if self._contest_rewritten(owner, written, waiting):
             return
+        assert rpc.call is not None and rpc.reply is not None
+        call, reply = rpc.call.operation, rpc.reply.operation
+        sure, nearest = self._unbroken(reply), self._nearest_stranger(reply)
         for operation in list(waiting):
             start, end = operation.address, operation.address + operation.length
             taken = False
@@ -197,6 +350,12 @@ class AdvertisedMemory:
                     continue
                 # Read twice: the second time for another of the calls.  Nothing returned: nothing of it was written.
                 if reached.missing(start, end) != [(start, end)] if kind == "read" else not use.returned:
+                    continue
+                lead = self._lead(operation, self._at(reply))
+                if kind == "read" and operation.first_time < call.first_time and lead > nearest:
+                    continue
+                if lead >= sure:  # A reply of which nothing is seen may have taken it.
+                    use.contested = True
                     continue
                 reached.add(start, end)
                 use.operations.append(operation)
@@ -225,7 +384,7 @@ class AdvertisedMemory:
             last = max((one.first_frame for one in shared), default=0)
             use.operations[:] = [one for one in use.operations if one.first_frame > last]
             for one in shared:
-                for entry in self.segments[owner].touched(one):
+                for entry in self._touched(owner, one):
                     entry.use.contested = True
         return rewritten
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64s, Rows
-from ..transport.connection import Connection
-from ..transport.rc.link import RcLink
+from ..transport.connection import Connection, Link
 from .memory import REORDERED
+from .unsettled import LINGER, MAX_BESIDE_GAP
 
 TWO_REPLIES = "two replies have its XID while requests of the caller are missing: which answers it is undecidable"
 
@@ -25,16 +25,22 @@ def call_may_be_missing(connection: Connection, caller: int, call_frame: int, re
     return any(call_frame - REORDERED < gap.frame <= reply_frame for gap in connection.gaps[caller])
 
 
-def calls_may_be_missing(
-    links: Sequence[RcLink], link: Rows, sender: Rows, frames: Rows, call: Int64s, reply: Int64s
+def beside_gap(
+    links: Sequence[Link], link: Rows, sender: Rows, rows: Rows, call: Int64s, reply: Int64s
 ) -> NDArray[np.bool_]:
-    """The same of pairs of messages, by their index in columns: ``link`` counts in ``links``."""
+    """Which pairs of messages still wait for a second reply when the batch is over, in which there is none.
+
+    Messages are indices in columns; ``link`` counts in ``links``.
+    """
+    frames, times = rows["frame"], rows["time"]
     found = np.zeros(len(call), np.bool_)
     for index, one in enumerate(links):
-        for end, gaps in enumerate(one.connection.gaps):
+        for end, gaps in enumerate(one.connection.gaps if one.connection is not None else ()):
             if gaps:
                 mine = ((link[call] == index) & (sender[call] == end)).nonzero()[0]
                 shown = np.sort([gap.frame for gap in gaps])
                 first = shown.searchsorted(frames[call[mine]] - REORDERED, side="right")
-                found[mine] = shown.searchsorted(frames[reply[mine]], side="right") > first
+                mine = mine[shown.searchsorted(frames[reply[mine]], side="right") > first]
+                mine = mine[times[reply[mine]] >= times.max() - LINGER]
+                found[mine[frames[reply[mine]].argsort()[-MAX_BESIDE_GAP:]]] = True
     return found

@@ -17,6 +17,7 @@ from .latency import latency
 from .messages import Message, WriteChunk
 from .reassembly import (
     CONTESTED,
+    EARLY,
     LATE,
     PADDED,
     call_counts,
@@ -27,7 +28,7 @@ from .reassembly import (
 )
 from .rpcs import DUPLICATE_REPLY, ChunkUse, Rpc, SegmentUse
 
-_UNDECIDABLE = CONTESTED, PADDED, LATE
+_UNDECIDABLE = CONTESTED, PADDED, LATE, EARLY
 """In reasons why bytes are not known that the capture may hold."""
 LONG_CALL = 1 << 20
 """Bytes of a long call that are decoded for its operations."""
@@ -187,6 +188,7 @@ def finish_state(rpc: Rpc) -> None:
     rpc.damage = tuple(damage)
     if rpc.state == DUPLICATE_REPLY:
         return
+    _note_migration(rpc)
     if rpc.reply is None:
         rpc.state = "undecidable" if rpc.ambiguous else "no reply"
     elif rpc.call is None:
@@ -199,6 +201,19 @@ def finish_state(rpc: Rpc) -> None:
         rpc.state = "complete"
     if rpc.call is not None and rpc.reply is not None and not rpc.ambiguous:
         rpc.latency = latency(rpc, rpc.call.operation, rpc.reply.operation)
+
+
+def _note_migration(rpc: Rpc) -> None:
+    """Why a message is missing: the queue pairs had another path when it was sent."""
+    migration = rpc.connection.migrated_to if rpc.reply is None else rpc.connection.migrated_from
+    if migration is None or (rpc.reply is not None and rpc.call is not None):
+        return
+    there = " and ".join(migration.other)
+    rpc.notes += (
+        f"path migration in frame {migration.frame}: the queue pairs went on between {there}, maybe with its reply"
+        if rpc.reply is None
+        else f"path migration in frame {migration.frame}: the queue pairs were between {there}, maybe with its call",
+    )
 
 
 def _arrived_damaged(rpc: Rpc) -> list[str]:
@@ -390,7 +405,10 @@ def _missing(rpc: Rpc, kind: str, use: SegmentUse, length: int, at: int, label: 
             covered.add(reached, operation.address + start)
             reached = operation.address + end
         covered.add(reached, operation.address + operation.length)
-    why = CONTESTED if use.contested else f"not in this capture{_unplaced(rpc, kind)}"
+    if use.contested:
+        why = CONTESTED
+    else:
+        why = f"{EARLY} ({_frames(use.doubtful)})" if use.doubtful else f"not in this capture{_unplaced(rpc, kind)}"
     for start, end in covered.missing(offset, offset + length):
         for first, last, late in _by_lateness(use, start, end):
             reason = f"{LATE} ({_frames(late)})" if late else why

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..arrays import Bytes
 from ..layers.oncrpc_codes import CALL, REPLY
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
+from ..onc.programs import is_callback
 from ..transport.rc.pairing import SendEvidence, SendReader
 from .messages import TransportHeader
 from .transport_header import decode_header
@@ -26,7 +27,13 @@ def read_send(data: Bytes, start: int, end: int, length: int) -> SendEvidence | 
         segments = [segment for read in header.reads for segment in read.segments]
         segments += [segment for chunk in written for segment in chunk.segments]
         handles = tuple(segment.handle for segment in segments)
-    return SendEvidence(header.xid, role, handles)
+    return SendEvidence(header.xid, role, handles, role == "request" and _calls_back(header, data, start, end))
+
+
+def _calls_back(header: TransportHeader, data: Bytes, start: int, end: int) -> bool:
+    """Whether it is a call of a program that clients serve."""
+    at = start + header.length + 12
+    return header.procedure == RDMA_MSG and at + 4 <= end and is_callback(int.from_bytes(data[at : at + 4].tobytes()))
 
 
 def _role(header: TransportHeader, data: Bytes, start: int, end: int) -> str:

@@ -2,10 +2,10 @@
 
 Two ways lead from Operations to RPCs.  ``Dispatcher`` and ``Matching`` take one Operation after the other, and
 know everything that may happen; they are the reference.  This module takes what nearly all metadata traffic is: a call
-and its reply in one batch, each one packet, of an XID that nothing else in the batch has, on a connection on which
-nothing unusual is under way; and of bulk traffic RPCs whose chunks were transferred without fault.  All else goes the
-first way, and what depends on the order of events (numbers of RPCs, places among calls, credits) is kept
-as if the plain RPCs had gone that way, too.
+and its reply in one batch, each one packet, of an XID that has only such calls and replies in turn, on a connection on
+which nothing unusual is under way; and of bulk traffic RPCs whose chunks were transferred without fault.  All else
+goes the first way, and what depends on the order of events (numbers of RPCs, places among calls, credits) is kept as
+if the plain RPCs had gone that way, too.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from numpy.typing import NDArray
 from ..arrays import Bytes, Int64s, Rows, joined
 from ..layers.rpcrdma_codes import RDMA_MSG
 from ..onc.xdr import words2
+from ..transport.connection import Link
 from ..transport.operations import SEND, Operation
-from ..transport.rc.link import RcLink
-from ..transport.rc.observer import LinkRun
 from ..transport.send_runs import EXTRA, IMMEDIATE, INVALIDATE, Run, SendRun
 from ..transport.transfer_runs import TransferRun
 from .chunk_columns import PlainChunks, note_chunks
 from .chunk_lists import READ_LIST
 from .dispatch import Dispatcher
 from .listeners import PlainPairs
-from .missing_calls import calls_may_be_missing
-from .plain_batch import Event, Link, PlainBatch, connection_number
+from .missing_calls import beside_gap
+from .plain_batch import Event, LinkRun, PlainBatch, connection_number
 from .plain_chunks import Candidates, Conversations, LinkTransfers, advertised, header_of, quiet
 from .plain_sends import SHORTEST_REPLY, PlainNames, PlainSends, read_sends, usual
 from .rpc_table import RPC, STATES, PlainRpcs
 from .transport_header import decode_header
+from .xid_turns import NO_TURN, in_turn
 
 MIN_ROWS = 64
 """Sends of a batch from which on columns take less time than objects."""
@@ -46,8 +46,8 @@ _FIRST_RESULT = 6
 """The word of a plain reply with which its results begin."""
 NEVER = 1 << 62
 
-LinkSends = tuple[RcLink, SendRun]
-Part = tuple[RcLink, Run, Int64s]
+LinkSends = tuple[Link, SendRun]
+Part = tuple[Link, Run, Int64s]
 """Some rows of a run."""
 Others = dict[int, list[tuple[int, Operation]]]
 """By connection number: Sends that are in no run, with their places in the order of events."""
@@ -109,31 +109,38 @@ class PlainWay:
         links, sends = self._quiet(sent, events)
         if not links:
             return _merged(events, runs), None
-        index = {link.connection.number: place for place, link in enumerate(links)}
-        rest = [one for one in runs if one[0].connection.number not in index]
-        mine = [one for one in sent if one[0].connection.number in index]
+        index = {connection_number(link): place for place, link in enumerate(links)}
+        rest = [one for one in runs if connection_number(one[0]) not in index]
+        mine = [one for one in sent if connection_number(one[0]) in index]
         transfers = [
             (place, run)
             for link, run in runs
-            if isinstance(run, TransferRun) and (place := index.get(link.connection.number)) is not None
+            if isinstance(run, TransferRun) and (place := index.get(connection_number(link))) is not None
         ]
         columns = _columns(mine, index)
         data = mine[0][1].data
         assert data is not None
         rows = columns.rows
         read = read_sends(data, rows["payload"], rows["captured"].astype(np.int64))
-        if MIN_SHARE * min(int(np.count_nonzero(read.call)), int(np.count_nonzero(read.reply))) < len(rows):
-            self._paused = PAUSE + 1
+        plain = min(int(np.count_nonzero(read.call)), int(np.count_nonzero(read.reply)))
+        self._paused = PAUSE + 1 if MIN_SHARE * plain < len(rows) else 0
+        if self._paused or self._too_many_open(links, columns, read, sends):
             return _merged(events, runs), None
-        if self._too_many_open(links, columns, read, sends):
-            return _merged(events, runs), None
-        usable = rows["frame"] > self._settled(links, columns, read, sends)[columns.link]
-        usable &= ~columns.unusual
-        pairs = self._pairs(data, columns, read, usable, self._other_keys(links, sends))
-        pairs = _chosen(pairs, ~calls_may_be_missing(links, columns.link, columns.sender, rows["frame"], *pairs[:2]))
+        usable = (rows["frame"] > self._settled(links, columns, read, sends)[columns.link]) & ~columns.unusual
+        following, xids = in_turn(columns.link, columns.sender, rows["frame"], read, self._others(links, sends))
+        pairs = self._pairs(data, columns, read, usable, following)
+        pairs = _chosen(pairs, ~beside_gap(links, columns.link, columns.sender, rows, *pairs[:2]))
         pairs = self._accepted(data, links, columns, read, pairs)
         pairs, chunks = self._chunked(data, columns, read, pairs, links, sends, events, transfers)
         pairs = self._answered(read, pairs, rows["captured"], chunks)
+        # Where its call may be missing a reply that returns memory waits, and the open call of its XID stays open.
+        gaps = [
+            any((*one.gaps, *one.missing_packets))
+            for one in (self._dispatcher(link).conversation.connection for link in links)
+        ]
+        waits = read.listed & np.array(gaps)[columns.link]
+        waits[pairs.reply] = False
+        pairs = _chosen(pairs, ~np.isin(xids[pairs.call], xids[waits]))
         if not len(pairs.call):
             return _merged(events, runs), None
         if chunks is not None:
@@ -165,14 +172,14 @@ class PlainWay:
         for _, link in sorted(firsts.values(), key=itemgetter(0)):
             self._dispatcher(link)
 
-    def _quiet(self, runs: list[LinkSends], events: list[Event]) -> tuple[list[RcLink], Others]:
+    def _quiet(self, runs: list[LinkSends], events: list[Event]) -> tuple[list[Link], Others]:
         """The connections on which nothing unusual is under way, and the other Sends of all."""
-        links = {link.connection.number: link for link, _ in runs}
+        links = {connection_number(link): link for link, _ in runs}
         sends: Others = {}
         for place, where, operation in events:
             if operation.kind is SEND and (number := connection_number(where)) in links:
                 sends.setdefault(number, []).append((place, operation))
-        quiet: list[RcLink] = []
+        quiet: list[Link] = []
         for number, link in links.items():
             dispatcher = self._dispatcher(link)
             matching, conversation = dispatcher.matching, dispatcher.conversation
@@ -181,18 +188,18 @@ class PlainWay:
                 (conversation.protocol == "rpcrdma" or dispatcher.untouched)
                 and (matching.settled == 1 or not (matching.settled or conversation.negotiation.refused))
                 and (matching.listener is None or matching.columns is not None)
-                and not (matching.replies_wait or dispatcher.undirected[0] or dispatcher.undirected[1])
+                and not (dispatcher.undirected[0] or dispatcher.undirected[1])
                 and all(usual(operation) for _, operation in others)
             ):
                 quiet.append(link)
         return quiet, sends
 
-    def _too_many_open(self, links: list[RcLink], columns: _Sends, read: PlainSends, sends: Others) -> bool:
+    def _too_many_open(self, links: list[Link], columns: _Sends, read: PlainSends, sends: Others) -> bool:
         """Whether more calls may be open at a time than ``Matching`` keeps of a connection."""
         counts = np.bincount(columns.link, minlength=len(links)).tolist()
         for place, link in enumerate(links):
             matching = self._dispatcher(link).matching
-            before = max(one.outstanding for one in matching.directions) + len(sends.get(link.connection.number, ()))
+            before = max(one.outstanding for one in matching.directions) + len(sends.get(connection_number(link), ()))
             if before + counts[place] <= matching.maximum:
                 continue
             mine = (columns.link == place).nonzero()[0]
@@ -204,7 +211,7 @@ class PlainWay:
                 return True
         return False
 
-    def _settled(self, links: list[RcLink], columns: _Sends, read: PlainSends, sends: Others) -> Int64s:
+    def _settled(self, links: list[Link], columns: _Sends, read: PlainSends, sends: Others) -> Int64s:
         """Of each connection the frame from which on all is settled: protocol and version."""
         since = np.zeros(len(links), np.int64)
         # Other versions and errors change what is settled.
@@ -225,45 +232,41 @@ class PlainWay:
             _lowest(columns.link[rows], frames[rows], len(links)) for rows in (slice(None), plain, answering)
         )
         for place in unsettled:
-            others = min([one for one, _ in sends.get(links[place].connection.number, ())], default=NEVER)
+            others = min([one for one, _ in sends.get(connection_number(links[place]), ())], default=NEVER)
             # A plain message makes known what the protocol is, and the server's first the version.
             begins_plain = first[place] == first_plain[place] and first[place] < others
             since[place] = answered[place] if known[place] or begins_plain else NEVER
         return since
 
-    def _other_keys(self, links: list[RcLink], sends: Others) -> Int64s:
-        """Connection, sender and XID of open calls and of Sends that are in no run."""
-        keys: list[int] = []
+    def _others(self, links: list[Link], sends: Others) -> dict[int, int]:
+        """By connection and XID the part, as ``in_turn`` has it, of an open call, and of replies that wait and Sends
+        that are in no run."""
+        parts: dict[int, int] = {}
         for place, link in enumerate(links):
-            for caller, calls in enumerate(self._dispatcher(link).matching.directions):
-                direction = (place << 1 | caller) << 32
-                keys += [direction | xid for xid in calls.calls]
-            for _, operation in sends.get(link.connection.number, ()):
+            for caller, direction in enumerate(self._dispatcher(link).matching.directions):
+                for xid, calls in direction.calls.items():
+                    key = place << 32 | xid
+                    parts[key] = 2 * caller if len(calls) == 1 and key not in parts else NO_TURN
+            for _, xid in self._dispatcher(link).matching.waiting_replies:
+                parts[place << 32 | xid] = NO_TURN
+            for _, operation in sends.get(connection_number(link), ()):
                 data, start, _ = operation.payload.first()
                 if operation.start_known:
-                    keys.append((place << 1 | operation.initiator) << 32 | words2(data, start)[0])
-        return np.array(keys, np.int64)
+                    parts[place << 32 | words2(data, start)[0]] = NO_TURN
+        return parts
 
     def _pairs(
-        self, data: Bytes, columns: _Sends, read: PlainSends, usable: NDArray[np.bool_], others: Int64s
+        self, data: Bytes, columns: _Sends, read: PlainSends, usable: NDArray[np.bool_], following: Int64s
     ) -> _Pairs:
-        """Match the plain replies with the plain calls."""
+        """Match the plain replies with the plain calls that they follow."""
         rows = columns.rows
-        keys = columns.directions | read.xids
-        usable &= _unique(keys, others)
         extra = EXTRA[rows["opcode"]]
-        call = (read.call & usable & (extra == 0)).nonzero()[0]
-        reply = (read.reply & usable & (extra != IMMEDIATE)).nonzero()[0]
-        wanted = keys[reply] ^ 1 << 32  # A reply has the key of its call, but for the sender.
-        ascending = wanted.argsort()
-        places = wanted[ascending].searchsorted(keys[call])
-        places[places == len(wanted)] = 0
-        found = wanted[ascending][places] == keys[call] if len(wanted) else np.zeros(len(call), np.bool_)
-        call, reply = call[found], reply[ascending[places[found]]] if len(wanted) else reply
+        call = (read.call & usable & (extra == 0) & (following >= 0)).nonzero()[0]
+        reply = following[call]
         waited = rows["time"][reply] - rows["time"][call]
         # Centuries apart the difference wraps around.
         right = (
-            (rows["frame"][reply] > rows["frame"][call]) & (rows["time"][reply] >= rows["time"][call]) & (waited >= 0)
+            usable[reply] & (extra[reply] != IMMEDIATE) & (rows["time"][reply] >= rows["time"][call]) & (waited >= 0)
         )
         call, reply = call[right], reply[right]
         ends = rows["payload"][call] + rows["captured"][call]
@@ -296,7 +299,7 @@ class PlainWay:
         columns: _Sends,
         read: PlainSends,
         pairs: _Pairs,
-        links: list[RcLink],
+        links: list[Link],
         sends: Others,
         events: list[Event],
         transfers: list[LinkTransfers],
@@ -327,7 +330,7 @@ class PlainWay:
         return _chosen(pairs, ~has | (pairs.chunks >= 0)), chunks
 
     def _foreign(
-        self, data: Bytes, columns: _Sends, read: PlainSends, pairs: _Pairs, links: list[RcLink], sends: Others
+        self, data: Bytes, columns: _Sends, read: PlainSends, pairs: _Pairs, links: list[Link], sends: Others
     ) -> tuple[Int64s, set[int]]:
         """Memory that other messages name: connection and sender in the upper bits, handle in the lower.
 
@@ -349,14 +352,14 @@ class PlainWay:
             )
         ]
         for place, link in enumerate(links):
-            for _, operation in sends.get(link.connection.number, ()):
+            for _, operation in sends.get(connection_number(link), ()):
                 if operation.start_known:
                     headers.append((place, operation.initiator, header_of(operation)))
         named, unknown = advertised(headers)
         more = [(link << 1 | sender) << 32 | handle for link, sender, handle in named]
         return np.concatenate((keys, np.array(more, np.int64))), unknown
 
-    def _accepted(self, data: Bytes, links: list[RcLink], columns: _Sends, read: PlainSends, pairs: _Pairs) -> _Pairs:
+    def _accepted(self, data: Bytes, links: list[Link], columns: _Sends, read: PlainSends, pairs: _Pairs) -> _Pairs:
         """The pairs that the listeners take in columns."""
         accepted = np.ones(len(pairs.call), np.bool_)
         rows = columns.rows
@@ -386,7 +389,7 @@ class PlainWay:
         self,
         data: Bytes,
         runs: list[SendRun],
-        links: list[RcLink],
+        links: list[Link],
         columns: _Sends,
         read: PlainSends,
         pairs: _Pairs,
@@ -401,7 +404,7 @@ class PlainWay:
         starts = np.append(0, (directions[1:] != directions[:-1]).nonzero()[0] + 1)
         chosen = [links[one] for one in columns.link[pairs.call[starts]].tolist()]
         matchings = [(link, self._dispatcher(link).matching) for link in chosen]
-        conversations = {link.connection.number: matching.conversation for link, matching in matchings}
+        conversations = {connection_number(link): matching.conversation for link, matching in matchings}
         rows["chunks"] = pairs.chunks
         rows["transfer"] = -1
         if chunks is not None:
@@ -411,9 +414,9 @@ class PlainWay:
         busy = {connection_number(link) for _, link, operation in events if listened or operation.kind is SEND}
         return PlainBatch(plain, starts, matchings, busy, listened)
 
-    def _rows(self, links: list[RcLink], columns: _Sends, read: PlainSends, pairs: _Pairs) -> Rows:
+    def _rows(self, links: list[Link], columns: _Sends, read: PlainSends, pairs: _Pairs) -> Rows:
         rows = np.zeros(len(pairs.call), RPC)
-        numbers = np.array([link.connection.number for link in links])
+        numbers = np.array([connection_number(link) for link in links])
         failed = np.array([failed for _, failed in self._names.names.statuses])
         rows["connection"] = numbers[columns.link[pairs.call]]
         rows["caller"] = columns.sender[pairs.call]
@@ -460,24 +463,12 @@ def _columns(runs: list[LinkSends], index: dict[int, int]) -> _Sends:
             unusual[[first + row for row in run.unusual]] = True
     return _Sends(
         rows,
-        np.repeat(np.array([index[link.connection.number] for link, _ in runs]), counts),
+        np.repeat(np.array([index[connection_number(link)] for link, _ in runs]), counts),
         np.repeat(np.array([run.sender for _, run in runs]), counts),
         np.repeat(np.arange(len(runs)), counts),
         np.arange(len(rows)) - np.repeat(firsts, counts),
         unusual,
     )
-
-
-def _unique(keys: Int64s, others: Int64s) -> NDArray[np.bool_]:
-    """Which keys occur only once among themselves and the others."""
-    both = np.concatenate((keys, others)) if len(others) else keys
-    ascending = both.argsort()
-    ordered = both[ascending]
-    again = ordered[1:] == ordered[:-1]
-    single = np.ones(len(both), np.bool_)
-    single[ascending[1:][again]] = False
-    single[ascending[:-1][again]] = False
-    return single[: len(keys)]
 
 
 def _parts(runs: list[LinkSends], chosen: NDArray[np.bool_]) -> list[Int64s]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 
 from ..arrays import Int64s, Rows
-from ..transport.connection import Connection
+from ..transport.connection import Link
 from ..transport.operations import SEND, Operation
-from ..transport.rc.link import RcLink
+from ..transport.send_runs import Run
 from .answered import RpcNumbers
 from .dispatch import Dispatcher
 from .matching import Matching
@@ -23,15 +22,9 @@ LATE = 1 << 62
 """A place behind all events."""
 
 
-class Link(Protocol):
-    """Who observes a connection, whichever transport it has."""
-
-    @property
-    def connection(self) -> Connection | None: ...
-
-
 Event = tuple[int, Link, Operation]
 """Frame number in whose place it stands, where, what."""
+LinkRun = tuple[Link, Run]
 
 
 class PlainBatch:
@@ -44,7 +37,7 @@ class PlainBatch:
         self,
         plain: PlainRpcs,
         starts: Int64s,
-        links: Sequence[tuple[RcLink, Matching]],
+        links: Sequence[tuple[Link, Matching]],
         busy: set[int],
         listened: bool = False,
     ) -> None:
@@ -64,12 +57,12 @@ class PlainBatch:
         for (first, behind), (link, matching) in zip(pairwise([*starts.tolist(), len(rows)]), links, strict=True):
             direction = PlainDirection(matching, rows[first:behind])
             self._all.append(direction)
-            if link.connection.number in busy:
-                self._beside.setdefault(link.connection.number, []).append(direction)
+            if (number := connection_number(link)) in busy:
+                self._beside.setdefault(number, []).append(direction)
         self._note_credits(starts, links)
         self._ended: Int64s = np.empty(0, np.int64)
 
-    def _note_credits(self, starts: Int64s, links: Sequence[tuple[RcLink, Matching]]) -> None:
+    def _note_credits(self, starts: Int64s, links: Sequence[tuple[Link, Matching]]) -> None:
         rows = self.plain.rows
         extremes = [
             one.reduceat(rows[name], starts).tolist()

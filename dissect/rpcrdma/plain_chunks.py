@@ -111,7 +111,7 @@ def _transfers(
     firsts = np.cumsum([count, *counts])
     made = [*enumerate(objects)]
     for (_, run), first in zip(runs, firsts.tolist(), strict=False):
-        made += [(first + row, one) for row, one in run.made.items()]
+        made += [(first + row, one) for row, one in run.made.items() if row < len(run)]
     for at, one in made:
         whole[at], retransmissions[at], rows["last_time"][at] = _is_whole(one), one.retransmissions, one.last_time
     senders = [one.initiator for one in objects]
@@ -275,6 +275,7 @@ class Candidates:
         at = starts.searchsorted(which[mine] * _PLACES + place[mine]) - 1
         segment = order[np.maximum(at, 0)]
         inside = (at >= 0) & (rank[at] == which[mine]) & (place[mine] < end[segment])
+        inside &= transfers.rows["first_time"][mine] >= self._sends.time[self._call][self._rpc[segment]]
         if not inside.all():  # Before a call, or behind a reply.
             self._refuse(among(self._keys, keys[mine[~inside]]))
             segment, mine = segment[inside], mine[inside]

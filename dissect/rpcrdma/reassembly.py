@@ -29,6 +29,7 @@ CONTESTED = "undecidable: several open calls share this memory"
 """Why bytes of a segment are missing although Operations on its memory may be in the capture."""
 CONTRADICTED = "undecidable: retransmitted with other bytes"
 LATE = "undecidable: written after the reply"
+EARLY = "undecidable: transferred before the call, maybe for an earlier one"
 """Why bytes are taken for missing of which the capture has two versions, or which may have come too late."""
 PADDED = "undecidable: RDMA_MSGP has alignment padding that no document places (RFC 8166, 4.6)"
 """Why arguments and results of an RDMA_MSGP are missing: the message does not say where its padding stands."""
@@ -378,7 +379,7 @@ def segment_parts(use: SegmentUse, length: int) -> Iterator[Part]:
 
 def _untransferred(use: SegmentUse, first: int, last: int) -> Iterator[Part]:
     """Bytes [first, last) of a segment that nothing transferred before the reply."""
-    missing = CONTESTED if use.contested else NOT_TRANSFERRED
+    missing = CONTESTED if use.contested else EARLY if use.doubtful else NOT_TRANSFERRED
     covered = IntervalSet()
     start = use.advertised.offset
     for operation in use.late:

@@ -37,7 +37,7 @@ class Recogniser:
         """Misfits that begin as IP over InfiniBand does."""
         self.valid = 0
         self.truncated: dict[int, int] | None = None
-        """XIDs of Sends whose header is truncated, and by whom: 1 the active side, 2 the passive side, 3 both."""
+        """XIDs of Sends whose header is truncated, and by whom: 1 the client, 2 the server, 3 both."""
         if force:
             self._accept("forced")
         elif conversation.connection.service_port in ports:

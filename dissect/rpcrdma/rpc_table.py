@@ -5,7 +5,7 @@ objects they are, and get a row when that is wanted.  Columns of ``RpcTable.rows
 
     number                int64   ``Rpc.number``
     connection            int32   number of the connection; see ``RpcTable.conversation``
-    caller                uint8   0: forward; 1: backward, the call came from the passive side
+    caller                uint8   0: forward; 1: backward, the call came from the server
     xid                   uint32
     procedure             int32   index into ``names.procedures``: program, version, minor version, procedure,
                                   operation names, procedure name
@@ -30,7 +30,7 @@ objects they are, and get a row when that is wanted.  Columns of ``RpcTable.rows
     read_chunks, write_chunks, reply_chunks           int32   chunks that the call advertised
     read_segments, write_segments, reply_segments     int32   their segments
     retransmissions       int32   packets of it that were retransmitted
-    retransmission_delay  int64   ns
+    latency_retransmission        int64   ns; ``Rpc.retransmission_delay``, also where the latency is not known
     invalidated           int64   handle that the reply's Send With Invalidate names; -1 for none
     flags                 uint8   FLAG_ bits below
     call_at, reply_at     int64   plain rows: offset of the Send's first byte in
@@ -50,7 +50,7 @@ RDMA Reads or Writes of its own; see ``PlainChunks``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
@@ -61,7 +61,6 @@ from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, put, some, take, unique
 from ..layers.rpcrdma_codes import RDMA_MSG
-from ..transport.delays import RcDelays
 from ..transport.operations import Operation
 from ..transport.send_runs import SendRun
 from .chunk_columns import LongReply, PlainChunks
@@ -114,7 +113,7 @@ RPC = np.dtype(
         ("write_segments", "i4"),
         ("reply_segments", "i4"),
         ("retransmissions", "i4"),
-        ("retransmission_delay", "i8"),
+        ("latency_retransmission", "i8"),
         ("invalidated", "i8"),
         ("flags", "u1"),
         ("call_at", "i8"),
@@ -186,16 +185,6 @@ class PlainRpcs:
     chunks: PlainChunks | None = None
     dropped: bool = False
     """The bytes are not held any more."""
-
-    def delayed(self, number: int, delays: RcDelays) -> None:
-        """Note what RPCs of connection ``number`` waited for retransmissions."""
-        moments = np.array(delays.moments, np.int64)
-        rows = self.rows
-        there = np.isin(rows["call_time"], moments) | np.isin(rows["reply_time"], moments) | (rows["chunks"] >= 0)
-        for row in (there & (rows["connection"] == number)).nonzero()[0].tolist():
-            (rpc,) = made(self, rows[row : row + 1])
-            final = rpc.reply.operation if rpc.reply is not None else None
-            rows["retransmission_delay"][row] = delays.of(rpc.data_operations, final)
 
     def drop_contents(self) -> None:
         """Let go of the bytes."""
@@ -270,6 +259,15 @@ class RpcTable(Sequence[Rpc]):
                 self._rows = self.plain_rows
         return self._rows
 
+    @cached_property
+    def waiting(self) -> Int64s:
+        """``Rpc.waiting`` of all; -1 where it is not known.  Without a latency it is a lower bound."""
+        waiting = self.rows["latency"].astype(np.int64)
+        for place, rpc in zip(self.places.tolist(), self.objects, strict=True):
+            if rpc.outstanding is not None:
+                waiting[place] = rpc.outstanding
+        return waiting
+
     def conversation(self, number: int) -> Conversation:
         """Of the connection with this number, of which an RPC is in the table."""
         found = self._from.conversations.get(number) if self._from is not None else None
@@ -307,10 +305,13 @@ class RpcTable(Sequence[Rpc]):
         there: Int64s = (chunks >= 0).nonzero()[0]
         return take(self.plain, there[self._from.chunks.results[chunks[there]] >= 0])
 
-    def with_few_chunks(self) -> RpcTable:
-        """The same, where RPCs with chunks are objects but for those that have a ``transfer``."""
+    def with_few_chunks(self, connections: Collection[int] = ()) -> RpcTable:
+        """The same, where RPCs with chunks are objects but for those that have a ``transfer``, and so are all RPCs of
+        these connections."""
         rows = self.plain_rows
         many = (rows["chunks"] >= 0) & (rows["transfer"] < 0)
+        if connections:
+            many |= np.isin(rows["connection"], [*connections])
         if self._from is None or not some(many):
             return self
         made_of = dict(zip(self.plain[many].tolist(), self.plain_rpcs(take(rows, many)), strict=True))
@@ -367,7 +368,7 @@ TOGETHER = 1024
 _EMPTY = memoryview(b"")
 _MADE_OF = (
     "number", "connection", "caller", "xid", "procedure", "status", "state", "order", "latency",
-    "latency_reads", "latency_server", "latency_writes", "retransmission_delay", "credits_requested",
+    "latency_reads", "latency_server", "latency_writes", "latency_retransmission", "credits_requested",
     "credits_granted", "call_send", "reply_send", "call_inline", "reply_inline", "call_at", "reply_at", "chunks",
 )  # fmt: skip
 
@@ -427,7 +428,7 @@ def made(plain: PlainRpcs, rows: Rows) -> list[Rpc]:
                 result,
                 failed,
                 STATES[state],
-                latency=Latency(latency, 0, reads, server, writes, 0),
+                latency=Latency(latency, 0, reads, server, writes, 0, delay),
                 order=order,
                 retransmission_delay=delay,
             )
@@ -481,7 +482,7 @@ def rpc_row(rpc: Rpc, names: RpcNames) -> tuple[int, ...]:
         sent.last_time if sent is not None else 0,
         answer.first_time if answer is not None else 0,
         answer.last_time if answer is not None else 0,
-        *(latency if latency is not None else (-1, 0, 0, 0, 0, 0)),
+        *(latency[:-1] if latency is not None else (-1, 0, 0, 0, 0, 0)),
         -1 if call is None or call.header.credits is None else call.header.credits,
         -1 if reply is None or reply.header.credits is None else reply.header.credits,
         sent.length if sent is not None else 0,

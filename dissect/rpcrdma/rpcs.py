@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ..onc.rpc_header import GssCredential
 from ..transport.connection import Connection
 from ..transport.operations import Operation
+from ..units import duration
 from .conversation import Conversation
 from .messages import Message, Segment
 
@@ -82,6 +83,8 @@ class SegmentUse:
     operations: list[Operation] = field(default_factory=list)
     late: tuple[Operation, ...] = ()
     """RDMA Writes on it that followed the reply: whether its receiver had read the memory before is undecidable."""
+    doubtful: tuple[Operation, ...] = ()
+    """Reads or Writes that the capture shows before the call: whether they are for an earlier one is undecidable."""
     contested: bool = False
     """Open calls shared the memory, and which of them an Operation on it was for is undecidable."""
 
@@ -141,7 +144,8 @@ class Latency(NamedTuple):
     """The parts of an RPC's time, in nanoseconds; they add up to ``total``."""
 
     total: int
-    """First packet of the call's Send to last packet of the reply's Send."""
+    """First packet of the call's Send to last packet of the reply's Send.  Where a loss hid the first transmission of
+    the call, or the reply had to be retransmitted, it begins at the loss, and ends at the retransmission."""
     call: int
     """The call's Send, first to last packet."""
     reads: int
@@ -152,9 +156,11 @@ class Latency(NamedTuple):
     """First to last packet of the RDMA Writes."""
     reply: int
     """The reply's Send, first to last packet."""
+    retransmission: int = 0
+    """In none of the others: it waited until what was lost had been retransmitted, see ``retransmission_waits``."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Rpc:
     """A call, its reply, or both.
 
@@ -165,10 +171,10 @@ class Rpc:
     """
 
     number: int
-    """1-based, in the order of the calls."""
+    """1-based, in the order of calls, and of replies without one."""
     conversation: Conversation
     backward: bool
-    """The call came from the passive side (RFC 8167)."""
+    """The call came from the server (RFC 8167)."""
     xid: int
     call: Message | None = None
     reply: Message | None = None
@@ -197,16 +203,30 @@ class Rpc:
     """What was inferred or is odd, in words."""
     chunks: list[ChunkUse] = field(default_factory=list)
     latency: Latency | None = None
+    outstanding: int | None = None
+    """Nanoseconds from a call without a reply to the end of its connection or of the capture: it took longer.  None
+    with a reply, and where a reply may be missing from the capture."""
     order: int = 0
     """Its place among the calls of its direction."""
     ambiguous: bool = False
     """Nothing tells which of several calls with one XID a reply answers."""
     retransmission_delay: int = 0
-    """Nanoseconds from each loss of one of its packets to the retransmission that it waited for."""
+    """Nanoseconds that it waited for retransmissions, see ``retransmission_waits``."""
+
+    def __repr__(self) -> str:
+        """One line: of an RPC with all its chunks and bytes there would be thousands."""
+        latency = duration(self.latency.total) if self.latency is not None else "no latency"
+        words = self.name or "unknown", *self.operations, self.status or self.state, latency
+        return f"<RPC {self.number} on connection {self.connection.number}: {' '.join(words)}>"
 
     @property
     def connection(self) -> Connection:
         return self.conversation.connection
+
+    @property
+    def waiting(self) -> int | None:
+        """Nanoseconds from the call to its reply, or for which it is outstanding, a lower bound; None: not known."""
+        return self.outstanding if self.latency is None else self.latency.total
 
     def detach(self) -> None:
         """Hold copies of its bytes: it may wait for long, and the batches of frames that they came in are large."""
@@ -252,6 +272,12 @@ class Rpc:
         """Of the call, or of a reply without one."""
         message = self.call or self.reply
         return message.operation.first_frame if message is not None else 0
+
+    @property
+    def first_time(self) -> int:
+        """Nanoseconds: the first packet of the call, or of a reply without one."""
+        message = self.call or self.reply
+        return message.operation.first_time if message is not None else 0
 
     @property
     def last_frame(self) -> int:

@@ -10,7 +10,7 @@ from bisect import bisect_left, insort
 from operator import attrgetter
 from typing import NamedTuple
 
-from ..transport.operations import READ, WRITE, Kind, Operation
+from ..transport.operations import READ, WRITE, Kind
 from .rpcs import Rpc, SegmentUse
 
 MAX_LISTED = 64
@@ -88,16 +88,15 @@ class SegmentTable:
         self._lists.clear()
         self._indices.clear()
 
-    def touched(self, operation: Operation) -> list[AdvertisedSegment]:
+    def touched(self, kind: Kind, handle: int, start: int, end: int) -> list[AdvertisedSegment]:
         """The segments that an RDMA Read or Write touches, at most ``MAX_TOUCHED`` and one more, by their calls."""
-        start, end, kind = operation.address, operation.address + operation.length, operation.kind
-        entries = self._lists.get(operation.handle)
+        entries = self._lists.get(handle)
         if entries is not None:
             if len(entries) == 1:  # As nearly always.
                 first, behind, of, _, _ = entries[0]
                 return [entries[0]] if first < end and start < behind and of is kind else []
             return [entry for entry in entries if entry.start < end and start < entry.end and entry.kind is kind]
-        index = self._indices.get(operation.handle)
+        index = self._indices.get(handle)
         return [] if index is None else index.touched(start, end, kind)
 
     def latest(self, handle: int) -> AdvertisedSegment | None:

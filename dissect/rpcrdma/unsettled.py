@@ -5,17 +5,33 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
+from ..transport.operations import Operation
 from .messages import Message
 from .rpcs import Rpc
 
+MAX_REPLIES = 4096
+"""Replies that wait for their calls."""
+MAX_BESIDE_GAP = 64
+"""RPCs that wait for a second reply with their XID."""
+MAX_UNWRITTEN = 256
+"""RPCs that wait for RDMA Writes behind their replies."""
+MAX_DOUBTFUL = 64
+"""RPCs that wait for a reply which may show that theirs is another's."""
+LINGER = 1_000_000_000
+"""Nanoseconds an answered RPC waits for outstanding Read responses, or for a second reply."""
+
 
 class WaitingReply(NamedTuple):
+    number: int
+    """Of its RPC."""
     sender: int
     message: Message
     earlier: int | None
     """Number of an answered RPC with its XID."""
     other_memory: bool = False
     """The open calls with its XID did not offer the memory that it returns."""
+    claimed: tuple[Operation, ...] = ()
+    """RDMA Writes before it on the memory that it returns."""
 
 
 class Unsettled:

@@ -25,25 +25,24 @@ FAST = 5
 """The share of acknowledgements by whose delay an end is judged: its fastest, but no freak."""
 
 MEANINGS = {
-    "beside the requester": "latencies are those that the requester sees; server times include the network, there and"
-    " back",
-    "beside the responder": "server times are the server's own; the requester waits longer than these latencies, by the"
-    " network's round trip",
-    "between": "server times include the network between the capture point and the responder; the requester waits"
-    " longer than these latencies, by the network on its side",
-    "undecidable": "server times may include network time",
+    "beside the requester": "latencies are what the client sees; server time includes the network round trip",
+    "beside the responder": "server time is the server's own; the client waits longer than these latencies,"
+    " by the network round trip",
+    "between": "server time includes the network between capture point and server; the client waits longer than"
+    " these latencies, by the network on its side",
+    "undecidable": '"server" may include network delay',
 }
 
 
 def capture_point(requester: Samples, responder: Samples) -> CapturePoint:
     """The place, from how long either end takes to acknowledge the other's requests; 'requester': the active side."""
     if requester.count < FEWEST or responder.count < FEWEST:
-        few = "requester" if requester.count < responder.count else "responder"
+        few = "client" if requester.count < responder.count else "server"
         seen = min(requester.count, responder.count)
         return _placed("undecidable", 0.0, f"only {seen} acknowledgements of the {few} to measure")
     mine, theirs = requester.at(FAST), responder.at(FAST)
     near, far = max(1, min(mine, theirs)), max(mine, theirs, 1)
-    evidence = f"fastest acknowledgements: requester {mine / 1000:.3g} µs, responder {theirs / 1000:.3g} µs"
+    evidence = f"fastest acknowledgements: client {mine / 1000:.3g} µs, server {theirs / 1000:.3g} µs"
     many = min(requester.count, responder.count) >= MANY
     if far - near >= LEAST and far / near >= APART:
         place = "beside the requester" if mine < theirs else "beside the responder"

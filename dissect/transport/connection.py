@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from .gaps import Gap
+from .inferred_losses import InferredLoss
 from .retransmissions import SenderLedger
 
+ENDS = "client", "server"
+"""Endpoint 0 and 1 (xcharext-02, 1.3)."""
 MAX_CONTRADICTED = 1000
 DEFAULT_INLINE = 1024
 """Inline threshold where the private data set none (RFC 8166, 3.3.2)."""
@@ -18,6 +22,13 @@ DEFAULT_INLINE = 1024
 Pair = tuple[int, int]
 """A count for each endpoint.  Most are zero in most connections, which then share one."""
 NONE_OF_EITHER = 0, 0
+REFUSED = "RST in answer to the SYN"
+_CLOSED = re.compile("^(DREQ|FIN|RST) from the (client|server)")
+
+
+def ending_words(ended: str) -> str:
+    """'closed by the client (DREQ), after …' of 'DREQ from the client, after …'; other endings as they are."""
+    return _CLOSED.sub(lambda by: f"{'reset' if by[1] == 'RST' else 'closed'} by the {by[2]} ({by[1]})", ended)
 
 
 def raised(pair: Pair, endpoint: int, by: int) -> Pair:
@@ -46,6 +57,8 @@ class Endpoint:
     """The frame of that message; 0 where none was seen."""
     responder_resources: int | None = None
     initiator_depth: int | None = None
+    ack_timeout: int | None = None
+    """Nanoseconds of the local ACK timeout in its CM REQ (IBA 12.7.34); the other end derives its own from it."""
     port: int | None = None
     """iWARP: the TCP port; ``qpn`` is then 0, for no packet tells it."""
 
@@ -68,6 +81,15 @@ class ReusedPsn(NamedTuple):
     """Of the new request: 'Send', 'RDMA Write', 'RDMA Read', 'Atomic'."""
     earlier_frame: int
     earlier_verb: str
+
+
+class PathMigration(NamedTuple):
+    """Queue pairs that go on between other addresses (InfiniBand volume 1, 17.2.8)."""
+
+    frame: int
+    """The first on the later path."""
+    other: tuple[str, str]
+    """Addresses of the other path, of the active and the passive side."""
 
 
 @dataclass(slots=True, eq=False)
@@ -95,7 +117,8 @@ class Connection:
     first_time: int = 0
     last_time: int = 0
     ended_by: str = ""
-    """'DREQ', 'REJ (reason)', 'FIN from the active side', 'RST …', 'Terminate (…)', 'MPA reject', ''."""
+    """'DREQ', 'REJ (reason)', 'FIN from the client', 'RST …', 'Terminate (…)', 'MPA reject',
+    ``REFUSED``, ''."""
     ended_time: int = 0
     """Nanoseconds; of the DREQ, 0 where none was seen."""
     packets: Pair = NONE_OF_EITHER
@@ -130,6 +153,12 @@ class Connection:
     """The first of them."""
     ledgers: tuple[SenderLedger, SenderLedger] = field(default_factory=lambda: (SenderLedger(), SenderLedger()))
     """What either endpoint retransmitted."""
+    migrated_from: PathMigration | None = None
+    """The queue pairs were in use between other addresses before."""
+    migrated_to: PathMigration | None = None
+    """They went on between other addresses."""
+    inferred_losses: Sequence[InferredLoss] = ()
+    """Losses that only the length of a pause shows; the first of them."""
     stray_packets: Pair = NONE_OF_EITHER
     """Packets whose PSN fits nothing before or after them."""
 
@@ -145,7 +174,7 @@ class Connection:
     def contradict(self, sender: int, frames: Iterable[int]) -> None:
         """Frames of ``sender`` retransmit with other bytes than before."""
         known = self.contradicted[sender]
-        now = [*known, *islice(frames, MAX_CONTRADICTED - len(known))]
+        now = [*known, *islice([frame for frame in frames if frame not in known], MAX_CONTRADICTED - len(known))]
         if len(now) > len(known):
             self.contradicted = (self.contradicted[0], now) if sender else (now, self.contradicted[1])
 
@@ -157,7 +186,7 @@ class Connection:
     @property
     def refused(self) -> bool:
         """An end refused it, and nothing was transferred."""
-        return self.ended_by.startswith(("REJ", "MPA reject")) and not any(self.bytes)
+        return self.ended_by.startswith(("REJ", "MPA reject", REFUSED)) and not any(self.bytes)
 
     @property
     def start_known(self) -> bool:
@@ -184,3 +213,10 @@ class Registry:
         self.last += 1
         connection.number = self.last
         self.connections.append(connection)
+
+
+class Link(Protocol):
+    """Who observes a connection, whichever transport it has."""
+
+    @property
+    def connection(self) -> Connection | None: ...

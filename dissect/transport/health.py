@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..percentiles import Distribution
+from .inferred_losses import InferredLoss
 from .retransmissions import Retransmission, Tally
 
 
@@ -106,6 +107,10 @@ class DirectionHealth:
     """iWARP: its FPDUs with markers that point elsewhere (RFC 5044, 4.3)."""
     doubted_fpdus: int = 0
     """iWARP: its other FPDUs that were rejected: no CRC backs them, and markers or headers are wrong."""
+    last_time: int = 0
+    """Nanoseconds since the epoch, of its last packet, acknowledgements included; 0 where there is none."""
+    waiting_since: int | None = None
+    """Nanoseconds: when it sent the first of what nothing acknowledged until the capture ended; None: nothing waits."""
 
     @property
     def unique_bytes(self) -> int:
@@ -152,6 +157,8 @@ class TransportHealth:
     """Retransmissions by cause."""
     crc_checked: int | None = None
     """iWARP: FPDUs whose CRC32C was verified; None where none has one."""
+    inferred: Sequence[InferredLoss] = ()
+    """Losses at the end of a burst, which only the length of a pause shows; not among ``retransmissions``."""
 
     @property
     def segments(self) -> bool:
@@ -161,7 +168,7 @@ class TransportHealth:
     @property
     def troubled(self) -> bool:
         """There is more to report than counts."""
-        return bool(self.retransmission_count) or any(
+        return bool(self.retransmission_count or self.inferred) or any(
             one.sequence_naks
             or one.rnr_count
             or one.fatal_naks

@@ -207,6 +207,11 @@ class Operation:
             self.contradicted = self.contradicted or min(found.values())
             self.doubtful |= found.keys()
 
+    def complete_before(self, frame: int) -> None:
+        """Its initiator had taken all bytes: what is retransmitted from that frame on came to nothing."""
+        if self.contradicted > frame:
+            self.contradicted, self.doubtful = 0, frozenset()
+
     @property
     def gaps(self) -> list[tuple[int, int]]:
         """Byte ranges that the capture misses."""

@@ -91,6 +91,16 @@ class Retransmission(NamedTuple):
     packets: int
     """Requests that were retransmitted."""
     bytes: int
+    last_frame: int = 0
+    """The last retransmitted packet, also of the responses to a Read that was issued again; 0 for none."""
+    last_time: int = 0
+
+    @property
+    def toward(self) -> int | None:
+        """The endpoint that missed what was lost; None: not known."""
+        if self.lost in ("request", "segment"):
+            return 1 - self.initiator
+        return self.initiator if self.lost in ("response", "acknowledgement") else None
 
     @property
     def loss_to_nak(self) -> int | None:
@@ -129,6 +139,9 @@ class OpenRetransmission:
     time: int | None
     last_time: int = 0
     """Of the last one."""
+    last_frame: int = 0
+    answers: tuple[tuple[int, int, int, int], ...] = ()
+    """Read responses that came again with it: first and last frame, first PSN, and the one behind; unwrapped."""
     original_captured: Tally = NONE
     """Packets of which an earlier transmission is in the capture."""
     original_missing: Tally = NONE
@@ -152,6 +165,8 @@ class OpenRetransmission:
             self.time,
             total.packets,
             total.bytes,
+            self.last_frame,
+            self.last_time,
         )
 
 

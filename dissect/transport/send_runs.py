@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 
 import numpy as np
 
@@ -31,13 +31,17 @@ _FIELDS = ("frame", "time", "length", "r_key", "va", "psn", "immediate", "opcode
 class SendRun:
     """Rows of one sender in PSN order, which is the order of frames."""
 
-    __slots__ = ("__weakref__", "_made", "data", "rows", "sender", "unusual")
+    __slots__ = ("__weakref__", "_made", "data", "positions", "rows", "sender", "unusual")
 
-    def __init__(self, data: Bytes, rows: Rows, sender: int) -> None:
-        """``rows``: PACKET rows, each a Send Only with all of its bytes and headers in ``data``."""
+    def __init__(self, data: Bytes, rows: Rows, sender: int, positions: Int64s | None = None) -> None:
+        """``rows``: PACKET rows, each a Send Only with all of its bytes and headers in ``data``.
+
+        ``positions``: of iWARP, in the stream; with FPDUs written as packets of a queue pair that say the same.
+        """
         self.data: Bytes | None = data
         self.rows = rows
         self.sender = sender
+        self.positions = positions
         self._made: dict[int, Operation] = {}
         """Of the last rows, which may still be found retransmitted: their Operation is always the same object."""
         self.unusual: set[int] = set()
@@ -79,6 +83,8 @@ class SendRun:
                     operation.invalidate = word
                 elif which == IMMEDIATE:
                     operation.immediate = word
+                if self.positions is not None:
+                    operation.position = int(self.positions[index])
                 if index >= keep:
                     known[index] = operation
             made.append(operation)
@@ -86,13 +92,25 @@ class SendRun:
 
     def charged(self, index: int) -> Operation:
         """The same, to note in it what was seen again."""
-        self.unusual.add(index)
+        if index < len(self.rows):
+            self.unusual.add(index)
         return self.operation(index)
 
     def delivered(self, indices: Int64s | None = None) -> Delivered:
         """All Operations, or those of some rows, with their places in the order of events."""
         chosen = np.arange(len(self.rows)) if indices is None else indices
         return list(zip(self.rows["frame"][chosen].tolist(), self.operations(chosen), strict=True))
+
+    @property
+    def last_place(self) -> int:
+        return int(self.rows["frame"][-1])
+
+    def cut(self, place: int) -> Delivered:
+        """From this place on it has no rows any more: gives their Operations."""
+        first = int(self.rows["frame"].searchsorted(place))
+        left = self.delivered(np.arange(first, len(self.rows)))
+        self.rows = self.rows[:first]
+        return left
 
     def drop(self) -> None:
         """Let go of the bytes."""
@@ -107,7 +125,7 @@ _EXTRA: list[int] = EXTRA.tolist()
 Run = SendRun | TransferRun
 
 
-class _Tail:
+class Tail:
     """The last rows of a run: of Sends without the rest of it; what transfers carried is compared with repetitions."""
 
     __slots__ = ("first", "made", "orders", "packets", "psns", "reads", "run")
@@ -145,13 +163,6 @@ class _Tail:
         return self.made.get(self.first + index) if run is None else run.charged(self.first + index)
 
 
-def in_order(delivered: Delivered, runs: Iterable[Run]) -> Delivered:
-    """What a send queue delivered, runs and others, as objects in the order of events."""
-    expanded = [one for run in runs for one in run.delivered()]
-    # Where two have one place, the second waited for the packet of the first, which is that of the run.
-    return sorted(expanded + delivered, key=itemgetter(0))
-
-
 class RecentOperation:
     """One of those among which a retransmitted packet is looked for."""
 
@@ -163,7 +174,7 @@ class RecentOperation:
         psn: int,
         packets: int,
         read: int,
-        of: Operation | weakref.ref[Operation] | _Tail,
+        of: Operation | weakref.ref[Operation] | Tail,
         index: int = 0,
     ) -> None:
         """``read``: the bytes that it asks for, if it is an RDMA Read; else 0."""
@@ -188,7 +199,7 @@ class RecentOperation:
 
     def charged(self) -> Operation | None:
         """It, to note in it what was seen again; None where nothing holds it any more."""
-        if isinstance(self._of, _Tail):
+        if isinstance(self._of, Tail):
             return self._of.charged(self._index)
         return self._of() if isinstance(self._of, weakref.ref) else self._of
 
@@ -199,7 +210,7 @@ class RecentOperations:
     __slots__ = "_parts"
 
     def __init__(self) -> None:
-        self._parts: Sequence[tuple[Sequence[RecentOperation | tuple[int, Operation]], Sequence[_Tail], int]] = ()
+        self._parts: Sequence[tuple[Sequence[RecentOperation | tuple[int, Operation]], Sequence[Tail], int]] = ()
         """What one batch delivered after the other: Operations, ends of runs, and how many these are together.
 
         An RDMA Write stays as it was delivered: what is asked of it does not change.
@@ -211,12 +222,12 @@ class RecentOperations:
             return
         fresh = tuple([one if one[1].kind is WRITE else RecentOperation.of(*one) for one in delivered[-RECENT:]])
         count = len(fresh)
-        tails: list[_Tail] = []
+        tails: list[Tail] = []
         for kind in (SendRun, TransferRun):
             known = 0
             for run in reversed(runs):
                 if isinstance(run, kind) and known < RECENT:
-                    tails.append(_Tail(run))
+                    tails.append(Tail(run))
                     known += len(tails[-1])
             count += known
         if not count:

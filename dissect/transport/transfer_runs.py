@@ -69,6 +69,17 @@ class TransferRun:
         """In the order of events, of the first."""
         return int(self.rows["place"][0])
 
+    @property
+    def last_place(self) -> int:
+        return int(self.rows["place"][-1])
+
+    def cut(self, place: int) -> Delivered:
+        """From this place on it has no rows any more: gives their Operations."""
+        first = int(self.rows["place"].searchsorted(place))
+        left = self.delivered(np.arange(first, len(self.rows)) if first else None)
+        self.rows = self.rows[:first]
+        return left
+
     def operation(self, index: int) -> Operation:
         """The Operation of a row."""
         made = self.made.get(index)
@@ -155,6 +166,26 @@ class TransferOperations(Sequence[Operation]):
             found.update(zip(mine.tolist(), self._operations(run[mine], self.row[indices[mine]]), strict=True))
         return [found[place] for place in range(len(run))]
 
+    def moments(self, indices: Int64s) -> Int64s:
+        """Initiator, whether it is a Read, first and last frame, first and last time, and the last one of
+        retransmissions, of those at some indices: (7, n)."""
+        run, row = self.run[indices], self.row[indices]
+        table = np.zeros((7, len(indices)), np.int64)
+        for number in unique(run).tolist():
+            mine = places(run == number)
+            if number < 0:
+                table[:, mine] = np.array([_moments(self.objects[one]) for one in row[mine].tolist()], np.int64).T
+                continue
+            known = self.runs[number]
+            rows = take(known.rows, row[mine])
+            table[0, mine], table[1, mine] = known.sender, rows["kind"] == _READ
+            for index, name in enumerate(("first_frame", "last_frame", "first_time", "last_time"), 2):
+                table[index, mine] = rows[name]
+            for at in mine.tolist() if known.made else ():
+                if (made := known.made.get(int(row[at]))) is not None:
+                    table[:, at] = _moments(made)
+        return table
+
     def first_bytes(self, indices: Int64s, data: Bytes) -> tuple[Int64s, Int64s]:
         """Of the RDMA Writes at some indices where in ``data`` the first byte is, -1 for elsewhere, and how many there
         are in the same packet."""
@@ -216,6 +247,11 @@ class TransferOperations(Sequence[Operation]):
         """Run and row of those that are objects by now."""
         busy = [number for number, run in enumerate(self.runs) if run.made]
         return [(run, row) for run in busy for row in self.row[self.run == run].tolist() if row in self.runs[run].made]
+
+
+def _moments(one: Operation) -> tuple[int, ...]:
+    frames = one.first_frame, one.last_frame
+    return one.initiator, one.kind is READ, *frames, one.first_time, one.last_time, one.last_sent
 
 
 def first_bytes(operation: Operation, data: Bytes) -> tuple[int, int]:

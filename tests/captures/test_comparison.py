@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from playbook import Capture, Wire, nfs3, shapes, write_pcap
@@ -13,6 +15,7 @@ from playbook.packets import Frame
 from playbook.rpcrdma import call, reply
 from rdmascope.captures.comparison import PointsCompared, RunsCompared, compare
 from rdmascope.captures.session import Session
+from rdmascope.dissect.measure.comparison import rank_test
 
 CLIENT = bytes([10, 0, 0, 2])
 MILLISECOND = 1_000_000
@@ -169,7 +172,7 @@ def test_each_rpc_at_both_points(tmp_path: Path) -> None:
     every = objects("compare", str(client), str(server), "--rpcs")
     each = [one for one in every if one["type"] == "points_rpc"]
     assert len(each) == every[0]["phases"]["rpcs"] > 0
-    parts = ("server_ns", "there_ns", "back_ns", "reads_network_ns", "client_ns")
+    parts = ("server_ns", "there_ns", "back_ns", "reads_network_ns", "writes_network_ns", "client_ns")
     for one, rpc in zip(each, objects("rpcs", str(client)), strict=True):
         assert one["client_latency_ns"] == rpc["latency"]["total_ns"] == sum(one[part] for part in parts)
         assert (one["client_rpc"], one["xid"]) == (rpc["number"], rpc["xid"])
@@ -205,6 +208,8 @@ def test_a_report_of_both_has_each_rpc_at_both(tmp_path: Path) -> None:
         assert abs(one["client_latency_ns"] - one["server_latency_ns"] - 2 * LINK) < noise
     page = run("report", str(client), str(server)).stdout
     assert page.count("NFSv3 NULL") >= RPCS and "At both capture points" in page
+    head = page[: page.index("Slowest")]
+    assert "Where the time went" in head and "Most of the time went to" in head
     for alone in (("report", str(client)), ("report", str(client), str(server), "--connection", "1")):
         assert "At both capture points" not in run(*alone).stdout
 
@@ -235,3 +240,30 @@ def test_what_the_diagnosis_of_one_run_alone_finds() -> None:
         assert f"{change}: problem, 12 RPCs asked to wait" in run("compare", *map(str, given)).stdout
     (runs, *_) = objects("compare", str(paths[1]), str(paths[1]))
     assert runs["type"] != "runs" or not runs["diagnosis"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "chance"),
+    [
+        ([1, 2, 3], [4, 5, 6], 2 / 20),
+        ([1, 2, 3, 4], [5, 6, 7, 8], 2 / 70),
+        ([1, 1, 1], [1, 1, 1], 1.0),
+        ([1], [2], 1.0),
+        ([3, 4, 5], [*range(100, 200)], 2 / 176_851),
+    ],
+)
+def test_small_samples_are_tested_exactly(first: list[int], second: list[int], chance: float) -> None:
+    found, slower = rank_test(np.array(first), np.array(second))
+    assert found == pytest.approx(chance) and slower is not None
+    assert rank_test(np.array(second), np.array(first))[0] == pytest.approx(chance)
+
+
+def test_the_exact_test_counts_all_choices() -> None:
+    numbers = [5, 1, 4, 4, 2, 9, 4]
+    ranks = [sum(one < other for one in numbers) + (sum(one == other for one in numbers) + 1) / 2 for other in numbers]
+    for size in (1, 2, 3):
+        mean = size * sum(ranks) / len(ranks)
+        distance = abs(sum(ranks[:size]) - mean)
+        choices = [sum(one) for one in combinations(ranks, size)]
+        share = sum(abs(one - mean) >= distance - 1e-9 for one in choices) / len(choices)
+        assert rank_test(np.array(numbers[:size]), np.array(numbers[size:]))[0] == pytest.approx(share)

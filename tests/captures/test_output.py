@@ -151,7 +151,10 @@ def test_links_are_followed(tmp_path: Path) -> None:
     file, link = tmp_path / "a", tmp_path / "b"
     file.write_bytes(b"capture")
     link.symlink_to(file)
-    with pytest.raises(CaptureError, match="would overwrite"):
-        open_output(link, [str(file)])
-    with pytest.raises(CaptureError, match="no such directory"):
-        open_output(tmp_path / "none" / "x", [])
+    with pytest.raises(CaptureError, match="would overwrite"), open_output(link, [str(file)]):
+        pass
+    with pytest.raises(CaptureError, match="no such directory"), open_output(tmp_path / "none" / "x", []):
+        pass
+    with open_output(link, []) as written:
+        written.write(b"output")
+    assert link.is_symlink() and file.read_bytes() == b"output"

@@ -66,7 +66,7 @@ def test_groups_are_those_of_sql(capture: str, by: str) -> None:
     first = objects("report", capture)[0]["first_time_ns"]
     key = BY[by].replace("FIRST", str(first))
     sums = "count(*) AS rpcs, count(*) FILTER (failed) AS errors, sum(call_bytes) AS call_bytes, "
-    sums += "sum(reply_bytes) AS reply_bytes, sum(latency_ns) AS total, max(latency_ns) AS longest, "
+    sums += "sum(reply_bytes) AS reply_bytes, sum(waiting_ns) AS total, max(waiting_ns) AS longest, "
     sums += "sum(server_ns) AS server, count(*) FILTER (state NOT IN ('complete', 'error')) AS incomplete"
     query = f"SELECT {key} AS key, {sums} FROM rpcs WHERE state <> 'duplicate reply' GROUP BY key"
     wanted = {one["key"]: one for one in objects("sql", capture, query)}
@@ -88,8 +88,8 @@ def test_groups_are_those_of_sql(capture: str, by: str) -> None:
 def test_percentiles_are_those_of_a_plain_recomputation(capture: str) -> None:
     by_connection: dict[int, list[int]] = defaultdict(list)
     for rpc in objects("rpcs", capture, "--where", "number > 5"):
-        if rpc["latency"] is not None:
-            by_connection[rpc["connection"]].append(rpc["latency"]["total_ns"])
+        if rpc["waiting_ns"] is not None:
+            by_connection[rpc["connection"]].append(rpc["waiting_ns"])
     for group in objects("report", capture, "--by", "connection", "--where", "number > 5"):
         some, latency = by_connection[group["by"]["connection"]], group["latency"]
         assert group["filter"] == "number > 5" and group["percentiles"] == "exact"
@@ -175,7 +175,7 @@ def test_exports() -> None:
 
 @pytest.mark.parametrize("capture", [EVERYTHING, LOSS])
 def test_over_time_is_that_of_a_plain_recomputation(capture: str) -> None:
-    rpcs = objects("sql", capture, "SELECT time_ns, latency_ns, failed, call_bytes FROM rpcs")
+    rpcs = objects("sql", capture, "SELECT time_ns, waiting_ns, failed, call_bytes FROM rpcs")
     intervals = objects("report", capture, "--over-time")
     assert len(intervals) <= 100
     assert [one["end_ns"] for one in intervals[:-1]] == [one["begin_ns"] for one in intervals[1:]]
@@ -183,7 +183,7 @@ def test_over_time_is_that_of_a_plain_recomputation(capture: str) -> None:
         mine = [rpc for rpc in rpcs if one["begin_ns"] <= rpc["time_ns"] < one["end_ns"]]
         assert (one["rpcs"], one["errors"]) == (len(mine), sum(rpc["failed"] or False for rpc in mine))
         assert one["call_bytes"] == sum(rpc["call_bytes"] for rpc in mine)
-        latencies = [rpc["latency_ns"] for rpc in mine if rpc["latency_ns"] is not None]
+        latencies = [rpc["waiting_ns"] for rpc in mine if rpc["waiting_ns"] is not None]
         for bin in one["histogram"]:
             assert bin["rpcs"] == sum(bin["low_ns"] <= latency < bin["high_ns"] for latency in latencies)
         assert sum(bin["rpcs"] for bin in one["histogram"]) == len(latencies)
@@ -223,7 +223,8 @@ def columns(calls: list[tuple[int, int]], name: str = "READ") -> CallColumns:
     times, latencies = np.array(calls, np.int64).reshape(-1, 2).T
     zeros = np.zeros(count, np.int64)
     return CallColumns(
-        np.arange(count), np.arange(1, count + 1), times, latencies, np.zeros((count, 5), np.int64), zeros, zeros,
+        np.arange(count), np.arange(1, count + 1), times, latencies, latencies, np.zeros((count, 5), np.int64), zeros,
+        zeros,
         np.zeros(count, bool), latencies < 0, zeros, names,
     )  # fmt: skip
 
@@ -279,7 +280,9 @@ def test_the_exit_status(levels: tuple[str, ...], status: int) -> None:
 
 def test_calls_without_a_reply_may_decide() -> None:
     (one,) = objects("report", LOSS, "--slo", "WRITE max < 10s")
-    assert (one["verdict"], one["unknown"]) == ("undecidable", 8)
+    assert (one["verdict"], one["unknown"], one["unanswered"]) == ("fail", 0, 8)
+    (one,) = objects("report", LOSS, "--slo", "WRITE max < 100s")
+    assert (one["verdict"], one["unknown"], one["unanswered"]) == ("undecidable", 8, 0)
     (one,) = objects("report", LOSS, "--slo", "WRITE p99 < 300ms")
     assert one["verdict"] == "fail" and one["violated"]
     beyond = objects("rpcs", LOSS, "--procedure", "WRITE", "--slower-than", "300ms")

@@ -119,7 +119,7 @@ def test_paused_and_picked() -> None:
     lines = drawn(replace(FULL, picked=3, agreed=("credits: 128 asked",)), Look(paused=True, keys=True), 100, 30)
     assert "connection 3" in lines[0] and "PAUSED" in lines[0]
     assert lines[3].startswith("p resume")
-    assert lines[4].strip() == "credits: 128 asked"
+    assert lines[5].strip() == "credits: 128 asked"
 
 
 def test_without_a_keyboard_it_says_how_to_end() -> None:

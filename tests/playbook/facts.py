@@ -17,6 +17,7 @@ from rdmascope.dissect.measure.files import File, FileTransfer, file_call
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.messages import Message, Segment, TransportHeader
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Latency, Rpc, SegmentUse
+from rdmascope.dissect.rpcrdma.unanswered import note_outstanding
 from rdmascope.dissect.transport.connection import Connection, Endpoint
 from rdmascope.dissect.transport.health import CapturePoint, DirectionHealth, TransportHealth
 from rdmascope.dissect.transport.operations import Kind, Operation, Payload
@@ -29,7 +30,10 @@ NOTHING = memoryview(b"")
 
 def connection(number: int = 1, **changed: Any) -> Conversation:
     """NFS on one connection of the same client to the same server, for the whole capture."""
-    ends = Endpoint("10.0.0.2", 16 + number, private_data_frame=1), Endpoint("10.0.0.1", 32 + number)
+    ends = (
+        Endpoint("10.0.0.2", 16 + number, private_data_frame=1),
+        Endpoint("10.0.0.1", 32 + number, private_data_frame=2),
+    )
     made = Connection(number, "RoCEv2", ends, service_port=20049, first_time=START, last_time=START + 100 * SECOND)
     made.bytes = (1, 1)
     for name, value in changed.items():
@@ -149,8 +153,9 @@ def facts(
     **changed: Any,
 ) -> Facts:
     """A capture of ``seconds`` that holds these RPCs."""
-    gathered = Gathered()
-    gathered.add(list(rpcs))
+    gathered, rpcs = Gathered(), list(rpcs)
+    note_outstanding(rpcs, [one.connection for one in conversations], START + seconds * SECOND)
+    gathered.add(rpcs)
     known = {one.connection: one for one in healths}
     made = Facts(
         gathered.statistics,

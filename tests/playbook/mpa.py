@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-import google_crc32c
+from fastcrc.crc32 import iscsi
 
 WRITE, READ_REQUEST, READ_RESPONSE, SEND, SEND_INVALIDATE, SEND_SE, SEND_SE_INVALIDATE, TERMINATE = range(8)
 SEND_QUEUE, READ_QUEUE, TERMINATE_QUEUE = range(3)
@@ -52,7 +52,7 @@ def terminate(layer: int, error_type: int, code: int, quoted: bytes = b"", lengt
 
 def crc(data: bytes | bytearray) -> bytes:
     """CRC32C as an FPDU ends with it (RFC 5044, 4.4)."""
-    return struct.pack("<I", google_crc32c.value(bytes(data)))
+    return struct.pack("<I", iscsi(data))
 
 
 def fpdu(ulpdu: bytes, position: int | None = None, filler: bytes | None = None) -> bytes:

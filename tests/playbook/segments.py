@@ -7,7 +7,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import google_crc32c
+from fastcrc.crc32 import iscsi
 
 from .packets import Frame
 
@@ -103,7 +103,7 @@ class Side:
                     begin = 4
             if at < len(body):
                 out += body[at : at + 4]
-        check = google_crc32c.value(bytes(out)) if self.crc else 0
+        check = iscsi(out) if self.crc else 0
         return bytes(out) + struct.pack("<I", check ^ wrong_crc)
 
 

@@ -367,6 +367,25 @@ def conversations(
     return Conversation(wire, packets, story)
 
 
+@st.composite
+def few_xids(draw: DrawFn) -> Conversation:
+    """One connection on which RPCs of any kind, mostly one after the other, share one XID or two."""
+    wire = Wire(seed=draw(st.integers(0, 1 << 16)))
+    author = Author(draw, wire.connect(), 0, 0x10)
+    story: list[str] = []
+    waiting: list[Callable[[], None]] = []
+    for _ in range(draw(st.integers(2, 12))):
+        kind = draw(st.sampled_from((getattr_, getattr_, null, readdirplus, *KINDS)))
+        author.xid = draw(st.sampled_from((8, 8, 8, 9)))
+        story.append(f"{kind.__name__} behind {author.xid}")
+        waiting.append(author.begin(kind))
+        if draw(st.integers(0, 4)):
+            waiting.pop()()
+    for finish in waiting:
+        finish()
+    return Conversation(wire, wire.packets, story)
+
+
 WIRE_FAULTS = ("nak", "timeout", "rnr", "response", "ghost", "congestion", "corrupt")
 CAPTURE_FAULTS = ("drop", "drop ack", "swap", "duplicate")
 

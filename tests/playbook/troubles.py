@@ -174,6 +174,26 @@ def nothing_listens(wire: Wire) -> list[Packet]:
     return wire.packets
 
 
+@_trouble("host-silent")
+def server_gone(wire: Wire) -> list[Packet]:
+    """A server dies with two calls on each of two connections, and the client tries on for 40 seconds."""
+    connections = wire.connect(), wire.connect()
+    for number in range(20):
+        _ask(connections[number % 2])
+    wire.pause(MILLISECOND)
+    died = len(wire.packets)
+    for number in range(4):
+        call(connections[number % 2], nfs3.getattr_())
+    asked = [packet for packet in wire.packets[died:] if packet.sender == 0]
+    tries = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 40_000)
+    again = [
+        replace(packet, copy=at, time=packet.time + after * MILLISECOND)
+        for at, after in enumerate(tries, 1)
+        for packet in asked
+    ]
+    return [*wire.packets[:died], *asked, *again]
+
+
 # Packets
 
 

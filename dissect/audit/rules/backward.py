@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...layers.rpcrdma_codes import PROCEDURE_NAMES, RDMA_ERROR, RDMA_MSG
-from ...onc.programs import NFS_CALLBACK
+from ...onc.programs import is_callback
 from ..judgement import PASSED, Judgement, undecidable, violation
 from ..nouns import SentMessage
 from ..rule import Level, rule
@@ -140,7 +140,7 @@ def backward_unannounced(sent: SentMessage) -> Judgement | None:
     if sent.message.end < at + 4:
         return undecidable("the callback's program is not in the capture")
     program = int.from_bytes(data[at : at + 4], "big")
-    if program != NFS_CALLBACK and not 0x40000000 <= program < 0x60000000:
+    if not is_callback(program):
         return undecidable(f"how program {program} announces callbacks is not known")
     return violation("a callback, and nothing offered this connection for callbacks",
                      "CREATE_SESSION or BIND_CONN_TO_SESSION with the back channel first")  # fmt: skip

@@ -14,7 +14,7 @@ from ..judgement import PASSED, UNDECIDABLE, VIOLATION, Judgement, undecidable, 
 from ..leftovers import call_leftover, reply_leftover
 from ..rule import Level, rule
 from ..shape import CHUNKS, READS, RETURNS
-from ..transaction import Transaction
+from ..transaction import CALL_NOT_WHOLE, Transaction
 
 MUST, SHOULD = Level.MUST, Level.SHOULD
 
@@ -29,7 +29,7 @@ def _call(transaction: Transaction) -> Judgement | None:
     if transaction.sealed or (rpc.gss is not None and rpc.gss.procedure != RPCSEC_GSS_DATA):
         return None  # V1-GSS-NO-REDUCTION, V1-GSS-MATERIAL
     if not transaction.call_whole:
-        return undecidable("the call's Payload stream is not all in the capture")
+        return undecidable(CALL_NOT_WHOLE)
     if rpc.program is None:
         return undecidable("the RPC call cannot be read")
     return PASSED
@@ -40,8 +40,8 @@ def _call(transaction: Transaction) -> Judgement | None:
 def ddp_eligible(transaction: Transaction) -> Judgement | None:
     """Every Read chunk behind Position 0 stands where the call has the data of WRITE, or the text of a symbolic link.
     Positions that cannot be an item's at all are V1-READ-POSITION-ALIGN's and V1-READ-POSITION-RANGE's; a second
-    chunk that goes on with a long call is V1-LONG-CALL-POSITION's.  Position 0 is that of a long call, and no item's in
-    an RDMA_MSG.
+    chunk that goes on with a long call is V1-LONG-CALL-POSITION's, one inside a reduced item V1-CHUNK-LENGTH-MATCH's.
+    Position 0 is that of a long call, and no item's in an RDMA_MSG.
 
     Why: the receiver puts an item's bytes where the application wants them, which it knows for these items alone.
 
@@ -72,8 +72,10 @@ def ddp_eligible(transaction: Transaction) -> Judgement | None:
         return undecidable("the arguments cannot be read")
     for index, (position, size) in enumerate(transaction.reduced):
         if index in transaction.unplaced_chunks:
-            if transaction.continues_long_call == position:
+            if transaction.continues_long_call is not None and transaction.continues_long_call <= position:
                 return None
+            if any(item.reduced and item.position < position < item.position + item.count for item in items.items):
+                continue
             # Where the bytes end too early, the walk has passed the place of the first such chunk.
             if not items.complete and ENDS_INSIDE not in items.problem:
                 return undecidable(f"the arguments cannot be followed: {items.problem}")
@@ -111,13 +113,14 @@ def read_roundup(transaction: Transaction) -> Judgement | None:
 @rule("V1-CHUNK-LENGTH-MATCH", "The count left in the stream is the chunk's length", MUST,
       "4.4.4.1", "RFC 8166, 3.4.4", Transaction, "requester", needs=READS, backward=False)  # fmt: skip
 def chunk_length_match(transaction: Transaction) -> Judgement | None:
-    """The count word of a reduced argument equals the sum of its chunk's segments, with or without round-up.
+    """The count word of a reduced argument equals the sum of its chunk's segments, with or without round-up.  Segments
+    at another Position are another chunk (4.4.5).
 
     Why: one says how many bytes the item has, the other how many are moved; where they differ one of them lies.
 
-    Right: count 8192, segments of 4096 and 4096.
+    Right: count 8192, segments of 4096 and 4096 at one Position.
 
-    Wrong: count 8192, one segment of 4096.
+    Wrong: count 8192, one segment of 4096; or one at Position 148, and another of 4096 at Position 4244.
     """
     if (state := _call(transaction)) is not PASSED:
         return state
@@ -268,7 +271,7 @@ def _sized(transaction: Transaction) -> Judgement | None:
         return None
     if not transaction.bound:
         return undecidable("the program has no known upper-layer binding")
-    return PASSED if transaction.call_whole else undecidable("the call's Payload stream is not all in the capture")
+    return PASSED if transaction.call_whole else undecidable(CALL_NOT_WHOLE)
 
 
 def _limited(transaction: Transaction) -> Iterator[tuple[int, ChunkUse, int]]:

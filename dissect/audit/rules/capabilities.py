@@ -74,6 +74,37 @@ def receive_buffer_shrink(option: SentOption) -> Judgement | None:
     return violation(f"{before} lowered to {now.value} unasked", f"{before} or more")
 
 
+@rule("XC-RBSIZ-REQUESTED", "Who asks for a smaller Receive Buffer Size uses it at once", SHOULD,
+      "3.1", "", SentMessage, needs=SECOND)  # fmt: skip
+def receive_buffer_requested(sent: SentMessage) -> Judgement | None:
+    """Behind a ROPT_REQXCH for a smaller Receive Buffer Size, Sends of its sender are no longer than that size, until
+    the request is rejected or refused, or the change is no longer pending.  What exceeds the size in force is
+    XC-RBSIZ's and V2-INLINE-4096's.
+
+    Why: the peer may post smaller receive buffers as soon as it has the request.
+
+    Right: 8192 in force, a ROPT_REQXCH for 4096, then Sends of at most 4096 bytes.
+
+    Wrong: the same, and a Send of 6,000 bytes before an answer.
+    """
+    conversation, receiver, frame = sent.conversation, 1 - sent.sender, sent.message.frame
+    wishes: list[tuple[int, int]] = []
+    for request, position in conversation.negotiation.pending(receiver, frame):
+        wish = request.want[position]
+        if wish.which != XCHAR_RBSIZ or wish.value is None:
+            continue
+        before, _, source = conversation.in_force(XCHAR_RBSIZ, receiver, request.frame)
+        if before is None:
+            return undecidable(source)
+        if wish.value < before:
+            wishes.append((wish.value, request.frame))
+    limit, _, source = sent.limit
+    if not wishes or (limit is not None and sent.length > limit):
+        return None
+    size, asked = min(wishes)
+    return compare_second(sent, size, f"asked for in frame {asked}")
+
+
 @rule("V2-RECEIVE-4096", "No receiver announces fewer than 4096 bytes", MUST, "2.3", "", SentOption)
 def receive_4096(option: SentOption) -> Judgement | None:
     """A Receive Buffer Size that an end announces for itself is at least 4096, in ROPT_INITXCH and ROPT_UPDXCH, and

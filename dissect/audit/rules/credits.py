@@ -15,6 +15,7 @@ MUST, STATED = Level.MUST, Level.STATED
 
 SKEW = 50_000
 """Nanoseconds by which a capture may show the two directions against each other."""
+UNMATCHED = "a reply fits no call by its XID, and may be the one that is missing"
 OUT_OF_STEP = "a reply came within 50 µs, and the capture may show the two directions out of step"
 
 
@@ -45,6 +46,8 @@ def exceeded(transaction: Transaction, source: str) -> Judgement | None:
         return PASSED
     if reason := transaction.missed(transaction.endpoint("responder")):
         return undecidable(reason)
+    if flow.outstanding - flow.unmatched <= flow.limit:
+        return undecidable(UNMATCHED)
     if flow.outstanding <= flow.lenient:
         return undecidable("the grant was lowered less than a second before, and the requester may not have known")
     if transaction.relieved is not None and transaction.relieved < SKEW:
@@ -92,6 +95,8 @@ def first_alone(transaction: Transaction) -> Judgement | None:
         return undecidable("the connection began before the capture did")
     if flow.outstanding == 1:
         return PASSED
+    if flow.unmatched:
+        return undecidable(UNMATCHED)
     responder = transaction.endpoint("responder")
     if reason := transaction.missed(responder) or beheaded(transaction.connection, responder):
         return undecidable(reason)

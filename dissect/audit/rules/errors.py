@@ -51,7 +51,7 @@ def error_xid(sent: SentMessage) -> Judgement | None:
 @rule("V1-ERROR-VERSION", "RDMA_ERROR carries the version of the message it answers", MUST,
       "5.5", "RFC 8166, 4.5", SentMessage, needs=ERROR)  # fmt: skip
 def error_version(sent: SentMessage) -> Judgement | None:
-    """rdma_vers of an RDMA_ERROR is that of the failing message.
+    """rdma_vers of an RDMA_ERROR is that of the failing message, a call, a reply or another RDMA_ERROR.
 
     Why: the requester reads the answer by the version it used.
 
@@ -60,12 +60,21 @@ def error_version(sent: SentMessage) -> Judgement | None:
     Wrong: the same with rdma_vers 7.
     """
     call = sent.rpc.call if sent.rpc is not None and sent.rpc.call is not None else sent.answers
-    if call is None or sent.header.length < 8 or call.header.length < 8:
+    version, possible = sent.header.version, sent.peer_versions
+    if sent.header.length < 8 or not (sent.xid_seen or call):
+        return None  # V1-ERROR-XID
+    if call is None:
+        if version in possible or not possible:
+            return PASSED if possible == {version} else None
+        if reason := gaps(sent.connection, 1 - sent.sender):
+            return undecidable(reason)
+        asked = " or ".join(map(str, sorted(possible)))
+        return violation(f"rdma_vers {version} in answer to {asked}", asked)
+    if call.header.length < 8:
         return None
-    asked = call.header.version
-    if sent.header.version == asked:
+    if version == call.header.version:
         return PASSED
-    return violation(f"rdma_vers {sent.header.version} in answer to {asked}", f"{asked}",
+    return violation(f"rdma_vers {version} in answer to {call.header.version}", f"{call.header.version}",
                      call.frame, sent.message.frame)  # fmt: skip
 
 

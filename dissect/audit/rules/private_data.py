@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...layers.private_data_codes import SIZE
+from ...transport.connection import ENDS
 from ..judgement import PASSED, Judgement, undecidable, violation
 from ..nouns import ConnectionSetup, SentMessage
 from ..rule import Level, rule
@@ -133,7 +134,7 @@ def invalidate_agreed(sent: SentMessage) -> Judgement | None:
         return undecidable("the private data are not in the capture")
     lacking = [
         name
-        for end, name in enumerate(("active side", "passive side"))
+        for end, name in enumerate(ENDS)
         if (private := conversation.private_data(end)) is None or not private.remote_invalidation
     ]
     if not lacking:

@@ -10,7 +10,7 @@ from ..memory import PERSISTENT, PREDICTABLE
 from ..nouns import SentMessage
 from ..rule import Level, rule
 from ..shape import CALL, CHUNKS, READS, REPLY
-from ..transaction import Transaction, inside
+from ..transaction import Transaction
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
@@ -77,8 +77,8 @@ def read_position_same(sent: SentMessage) -> Judgement | None:
     """Segments with one Position follow each other in the Read list, with none of another Position between them, and
     none has a Position inside the chunk before it or right behind that, where no other item can begin.
 
-    Why: a chunk is the run of segments that share a Position; receivers may take what comes after another one for a
-    chunk of its own.
+    Why: a chunk is the run of segments that share a Position; what has another one is a chunk of its own, and is judged
+    as such by V1-CHUNK-LENGTH-MATCH.
 
     Right: Positions 148, 148, 300.
 
@@ -91,10 +91,15 @@ def read_position_same(sent: SentMessage) -> Judgement | None:
         if positions.count(position) > 1:
             return violation(f"Position {position} comes back behind another one", "all its segments together")
     for before, chunk in pairwise(sent.header.reads):
-        if before.position and inside(before.position, before.length, chunk.position):
+        if before.position and _inside(before.position, before.length, chunk.position):
             return violation(f"Position {chunk.position} behind {before.length} bytes at Position {before.position}",
                              f"Position {before.position} for all of the chunk")  # fmt: skip
     return PASSED
+
+
+def _inside(start: int, length: int, position: int) -> bool:
+    """Whether no item can begin at ``position``, because a chunk and the next count word take that place."""
+    return not position % 4 and start < position < start + (length + 3 & -4) + 4
 
 
 @rule("V1-LONG-CALL-POSITION", "A long call's chunk has Position 0", MUST,

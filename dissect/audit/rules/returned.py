@@ -96,6 +96,8 @@ def reply_chunk_size(transaction: Transaction) -> Judgement | None:
                 f"a Reply chunk of {chunk.advertised:,} bytes for {wanted:,} bytes of results",
                 f"at least {wanted:,} bytes", transaction.frames[0],
             )  # fmt: skip
+    if wanted is None and (unknown := transaction.asked_unknown):
+        return undecidable(unknown)
     return PASSED if transaction.rpc.reply is not None else None
 
 
@@ -117,8 +119,8 @@ def reply_chunk_provided(transaction: Transaction) -> Judgement | None:
         return None
     wanted = transaction.asked_bytes
     if wanted is None:
-        unknown = transaction.reply_chunk is None and transaction.arguments_sealed
-        return undecidable("RPCSEC_GSS seals the arguments") if unknown else None
+        unknown = "" if transaction.reply_chunk is not None else transaction.asked_unknown
+        return undecidable(unknown) if unknown else None
     if transaction.reply_chunk is not None:
         return PASSED
     limit, source = longest_reply(transaction)
@@ -296,9 +298,9 @@ def write_unused(transaction: Transaction) -> Judgement | None:
 
     Why: a requester takes any other length for a result, and cannot make sense of the rest of the reply.
 
-    Right: READ fails; its Write chunk comes back with length 0.
+    Right: READ fails; its Write chunk comes back with length 0, written to or not.
 
-    Wrong: READ fails; its Write chunk comes back as it was.
+    Wrong: READ fails; its Write chunk comes back as it was, or with the 6 bytes that were written to it.
     """
     if (state := _returned(transaction)) is not PASSED:
         return state
@@ -310,10 +312,11 @@ def write_unused(transaction: Transaction) -> Judgement | None:
                              *transaction.frames)  # fmt: skip
         judged = PASSED
     for number, chunk in enumerate(transaction.writes):
-        if chunk.returned is None or any(transaction.written(use) for use in chunk.segments):
+        if chunk.returned is None:
             continue
         if results is None or not results.complete:
-            if chunk.returned and not transaction.unwritten:
+            written = any(transaction.written(use) for use in chunk.segments)
+            if chunk.returned and not written and not transaction.unwritten:
                 judged = judged or undecidable("it is not known whether the reply has a result for the chunk")
             elif not chunk.returned:
                 judged = judged or PASSED

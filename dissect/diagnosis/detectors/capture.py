@@ -1,29 +1,53 @@
-"""What the capture lacks, so that other statements are less sure."""
+"""What the capture lacks, and what makes other statements less certain."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...units import percent, plural
+from ...units import dropped_words, percent, plural
 from ..detector import Limits, detector
 from ..facts import Facts
 from ..statement import Cause, Severity
 
 
 @detector(
+    "capture-dropped",
+    "Frames dropped by the capture",
+    Severity.NOTE,
+    "drop counters in the capture file",
+    {"least_dropped": (1, "frames dropped")},
+    (
+        "a larger capture buffer (tcpdump -B, dumpcap -B), a shorter snap length, or a capture on the switch",
+        "rdmascope info FILE: which interface dropped frames",
+    ),
+)
+def capture_dropped(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """The interface or the operating system dropped frames during the capture, and the file says so. Sequence gaps and
+    calls without a reply may be these frames, and prove no loss in the network.
+    """
+    if facts.dropped_frames >= limits["least_dropped"]:
+        yield Cause(
+            dropped_words(facts.dropped_frames, facts.frames)[0],
+            facts.dropped_frames,
+            facts.dropped_frames / (facts.frames + facts.dropped_frames),
+            "all frames",
+        )
+
+
+@detector(
     "packets-missing",
-    "Packets are missing from the capture",
+    "Packets missing from the capture",
     Severity.NOTE,
     "sequence numbers of every connection",
-    {"least_share": (0.0005, "share of all packets that were sent but are not in the capture")},
+    {"least_share": (0.0005, "share of the packets sent that are not in the capture")},
     (
-        "rdmascope info FILE: frames that the interface or the operating system dropped",
-        "a larger capture buffer (tcpdump -B, dumpcap -B), a snap length, or a capture on the switch",
+        "rdmascope info FILE: frames dropped by the interface or the operating system",
+        "a larger capture buffer (tcpdump -B, dumpcap -B), a shorter snap length, or a capture on the switch",
     ),
 )
 def packets_missing(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """Sequence numbers show that packets were sent which the capture does not have, although the other end received
-    them: the capture lost them, not the network. RPCs in them look damaged, unanswered or without a call.
+    """Sequence numbers show packets that the other end received, but the capture does not have: the capture lost them,
+    not the network. Their RPCs look damaged, unanswered or without a call.
     """
     missing = {
         number: sum(one.missing - one.unconfirmed for one in health.directions)
@@ -35,7 +59,7 @@ def packets_missing(facts: Facts, limits: Limits) -> Iterator[Cause]:
         return
     worst = sorted((number for number in missing if missing[number]), key=lambda number: -missing[number])
     yield Cause(
-        f"{plural(total, 'packet')} ({percent(total / sent)}) {'is' if total == 1 else 'are'} not in the capture",
+        f"{plural(total, 'packet')} ({percent(total / sent)}) missing from the capture",
         total,
         total / sent,
         "all packets",
@@ -46,17 +70,17 @@ def packets_missing(facts: Facts, limits: Limits) -> Iterator[Cause]:
 
 @detector(
     "frames-truncated",
-    "Frames are truncated so short that messages cannot be read",
+    "Frames truncated, messages unreadable",
     Severity.NOTE,
-    "captured and original lengths; RPCs whose bytes are not all there",
+    "captured and original lengths; RPCs with bytes missing",
     {
         "least_share": (0.01, "share of the RPCs that are damaged, or whose packets' headers are truncated"),
     },
-    ("a longer snap length: 256 bytes hold all headers and most metadata calls, 0 all",),
+    ("a longer snap length: 256 bytes hold all headers and most metadata calls; 0 is unlimited",),
 )
 def frames_truncated(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """The capture kept only the beginning of each frame, and that was not enough: headers or RPC messages are missing,
-    so that calls cannot be named or their replies not be matched. Truncated payload alone does no harm.
+    """The capture kept too little of each frame: headers or RPC messages are cut off, so calls cannot be named or
+    replies not matched. Truncated payload alone does no harm.
     """
     states = facts.statistics.states
     unread_of = {
@@ -77,19 +101,39 @@ def frames_truncated(facts: Facts, limits: Limits) -> Iterator[Cause]:
 
 
 @detector(
-    "one-direction",
-    "Only one direction was captured",
+    "packets-fragmented",
+    "IP fragments not reassembled",
     Severity.NOTE,
-    "how the two directions of each connection were found",
+    "contents of frames",
+    {"least_share": (0.0005, "share of all frames that are IP fragments")},
+    (
+        "rdmascope info FILE: frames that are not decoded",
+        "the MTU of hosts and switches on the path: RoCEv2 forbids fragments, TCP avoids them by path MTU discovery",
+    ),
+)
+def packets_fragmented(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """Hosts or routers fragmented IP packets, and the RoCEv2 or iWARP traffic in the fragments is not decoded: RPCs
+    seem damaged or unanswered, and packets seem lost, though the capture has them in fragments.
+    """
+    if facts.ip_fragments and facts.ip_fragments >= limits["least_share"] * facts.frames:
+        text = f"{plural(facts.ip_fragments, 'IP fragment')} not reassembled, contents unknown"
+        yield Cause(text, facts.ip_fragments, facts.ip_fragments / facts.frames, "all frames")
+
+
+@detector(
+    "one-direction",
+    "Only one direction captured",
+    Severity.NOTE,
+    "how the two directions of each connection were matched",
     {"least_connections": (1, "connections with packets of one end only")},
     (
-        "mirror both directions of the port; on a bonded or multipath way capture every link",
+        "mirror both directions of the port; on a bonded or multipath link capture every member",
         "rdmascope info FILE: the interfaces of the capture",
     ),
 )
 def one_direction(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """Of a connection only the packets of one end are in the capture. Calls have no replies, or replies no calls, and
-    no latency is known.
+    """The capture has the packets of only one end of a connection: calls without replies, or replies without calls, and
+    no latency.
     """
     found = [
         one.connection
@@ -110,27 +154,29 @@ def one_direction(facts: Facts, limits: Limits) -> Iterator[Cause]:
 
 @detector(
     "packets-duplicated",
-    "Packets are in the capture twice",
+    "Packets captured twice",
     Severity.NOTE,
     "transport health: copies",
     {"least_share": (0.01, "share of the packets that are copies"), "least_copies": (10, "copies")},
-    ("capture at one place: a mirror of two ports that a packet passes gives it twice",),
+    ("capture at one point: a mirror of two ports copies a packet that passes both",),
 )
 def packets_duplicated(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """One packet was captured twice, and its sender went on without a retransmission: two capture points, or a network
-    that makes copies. Copies are recognised and do not count, but bytes and rates of the frames do not mean what they
-    seem.
+    """The same packet was captured twice, without a retransmission by its sender: there are two capture points, or the
+    network makes copies. Copies are recognized and do not count as retransmissions, but they do count in frames, bytes
+    and rates.
     """
     copies = {number: health.causes.get("duplicate", 0) for number, health in facts.healths.items()}
-    total = sum(copies.values())
-    sent = sum(one.packets or one.segments for health in facts.healths.values() for one in health.directions)
+    total = sum(copies.values()) + facts.mirrored
+    sent = facts.mirrored + sum(
+        one.packets or one.segments for health in facts.healths.values() for one in health.directions
+    )
     if total < limits["least_copies"] or total < limits["least_share"] * sent:
         return
     worst = sorted((number for number in copies if copies[number]), key=lambda number: -copies[number])
     yield Cause(
         f"{plural(total, 'packet')} captured twice",
         total,
-        min(1.0, total / sent) if sent else None,
+        total / sent if sent else None,
         "all packets",
         connections=tuple(worst),
     )
@@ -138,13 +184,13 @@ def packets_duplicated(facts: Facts, limits: Limits) -> Iterator[Cause]:
 
 @detector(
     "capture-damaged",
-    "The capture file is damaged",
+    "Capture file damaged",
     Severity.NOTE,
     "the file's own structure",
     {},
-    ("rdmascope info FILE; write the capture again, or read on with what is left",),
+    ("rdmascope info FILE; take or copy the capture again",),
 )
 def capture_damaged(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """Reading ended before the file did. All that is said is about the part before that."""
+    """Reading stopped at the damage. Everything reported is about the part before it."""
     if facts.damage:
         yield Cause(facts.damage, 1)

@@ -1,4 +1,4 @@
-"""What the audit found."""
+"""Protocol violations that the audit found."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ LEVELS = ("MUST", "SHOULD")
 
 @detector(
     "specification-violated",
-    "An end breaks the specification",
+    "Protocol violation",
     Severity.WARNING,
-    "the audit's findings of levels MUST and SHOULD",
+    "audit findings of levels MUST and SHOULD",
     {"least_violations": (1, "violations of one rule")},
     (
         "rdmascope explain RULE: what the rule requires, and why",
         "rdmascope audit FILE --rule RULE: each violation with its frame",
-        "the maintainers of the end that is named",
+        "the maintainers of the implementation at that end",
     ),
     needs="audit",
 )
 def specification_violated(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """An end did what RPC-over-RDMA's documents forbid. The other end may answer with an error, close the connection,
-    or return wrong data; or it may tolerate it, until an update. A broken MUST is a problem, a broken SHOULD a warning.
-    What common implementations break in daily traffic without harm is left to the audit: PD-INVALIDATE-AGREED, for
-    Linux servers invalidate remotely as soon as the client allows it, and no client minds.
+    """One end did what the RPC-over-RDMA specifications forbid. The other end may answer with an error, close the
+    connection or return wrong data; or it may tolerate the violation until its next update. A MUST is a problem, a
+    SHOULD a warning. Only the audit reports PD-INVALIDATE-AGREED: Linux servers invalidate remotely as soon as the
+    client allows it, and no client minds.
     """
     assert facts.auditor is not None
     from ...audit.result import who  # Reports are made without an audit, and need not load one.
@@ -60,7 +60,7 @@ def specification_violated(facts: Facts, limits: Limits) -> Iterator[Cause]:
         numbers = tuple(number for number, _ in places if number in facts.auditor.connections)
         on = f" on {plural(len(numbers), 'connection')}" if len(numbers) > 1 else ""
         yield Cause(
-            f"{rule.level} {name}: {end} broke it {plural(total, 'time')}{on}: {rule.title}",
+            f"violation by the {end}: {name} ({rule.level}), {plural(total, 'time')}{on}: {rule.title}",
             total,
             None,
             "",

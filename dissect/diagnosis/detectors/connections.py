@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from ...onc.names import procedure_label
 from ...rpcrdma.conversation import ENDS, Conversation
-from ...units import duration, percent, plural, size
+from ...rpcrdma.unanswered import service_of
+from ...transport.connection import REFUSED, Connection, ending_words
+from ...units import duration, moment, percent, plural, size
 from ..detector import Limits, detector
 from ..facts import Facts, label
 from ..rpc_facts import Unanswered
 from ..statement import Cause, Severity
 
 MAX_LINES = 3
-CAPTURE_WENT_ON = "the first for {} until the capture ended"
+NOT_LISTENING = "REJ (Invalid Service ID)", REFUSED
+"""What ended a connection to a port on which nothing listens."""
+SECOND = 1_000_000_000
 RECONNECTING = 5_000_000_000
 """Nanoseconds that a new connection may begin before the last packet of the one that it stands for."""
 
@@ -25,7 +30,7 @@ RECONNECTING = 5_000_000_000
     Severity.PROBLEM,
     "calls outstanding against the credits granted",
     {
-        "blocked_share": (0.1, "share of the time with calls outstanding in which all credits were in use"),
+        "blocked_share": (0.1, "share of the time with calls outstanding during which all credits were in use"),
         "least_replies": (20, "replies that brought back a credit while all were in use"),
         "refilled_share": (0.5, "share of those after which the next call came within 100 µs"),
     },
@@ -37,9 +42,9 @@ RECONNECTING = 5_000_000_000
     ),
 )
 def credits_exhausted(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """As many calls were outstanding as the server's credits allow, so the client had to hold back the next until a
-    reply came (RFC 8166, 3.3). That it did hold one back shows in calls that follow such a reply at once. What calls
-    waited before they were sent is not on the wire, and in no latency that a capture shows.
+    """The client had as many calls outstanding as the server's credits allow, and had to hold back the next until a
+    reply came (RFC 8166, 3.3). Calls that follow such a reply at once show that it did. The time that calls wait before
+    they are sent is not on the wire, nor in any latency shown here.
     """
     for (number, backward), one in facts.rpcs.at_limit().items():
         if not one.busy or one.freed < limits["least_replies"]:
@@ -48,8 +53,9 @@ def credits_exhausted(facts: Facts, limits: Limits) -> Iterator[Cause]:
         if blocked < limits["blocked_share"] or refilled < limits["refilled_share"]:
             continue
         who = ENDS[int(backward)]
+        used = f"the {who}'s only credit" if one.limit == 1 else f"all {one.limit} credits of the {who}"
         yield Cause(
-            f"the {who} used all {plural(one.limit, 'credit')} for {percent(blocked)} of the time",
+            f"{used} in use for {percent(blocked)} of the time",
             one.refilled,
             blocked,
             "the time with calls outstanding",
@@ -62,115 +68,143 @@ def credits_exhausted(facts: Facts, limits: Limits) -> Iterator[Cause]:
             confidence=0.5 + 0.45 * refilled if one.limit > 1 else 0.5,
             weakened_by=()
             if one.limit > 1
-            else ("a program that makes one call after the other looks the same with a single credit",),
+            else ("with a single credit, a program that makes one call at a time looks the same",),
+            lost=one.blocked,
         )
 
 
 @detector(
     "calls-hung",
-    "Calls were never answered",
+    "Calls hang",
     Severity.PROBLEM,
-    "calls without a reply although the capture went on",
+    "calls without a reply while the capture went on",
     {
         "least_seconds": (1, "seconds that the capture went on after the call"),
-        "times_slowest": (3, "how many times the slowest answered RPC of the capture that is, up to 10 s"),
+        "times_slowest": (3, "multiple of the slowest answered RPC of the capture, up to 10 s"),
     },
     (
-        "rdmascope rpcs FILE --errors, and show FILE --rpc N: the call, and what came of its chunks",
+        "rdmascope rpcs FILE --errors, and show FILE --rpc N: the call, and what became of its chunks",
         "rdmascope transport FILE: whether the server's transport acknowledged it",
         "the server: its log at that moment, threads that hang (D state, hung_task)",
     ),
+    follows_from=("host-silent",),
 )
 def calls_hung(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """A call was sent, and no reply came in all the time that the capture went on. Where the server's transport
-    acknowledged the call, its upper layers have it; where it did not, the server or the way to it was gone. A call
-    whose Read chunks were never read shows that the server did not begin to work on it.
+    """A call got no reply although the capture went on. If the server's transport acknowledged the call, its upper
+    layers have it; if not, the server or the path to it was down. A call whose Read chunks were never read was not
+    started by the server. Calls to a host that stopped responding are part of that statement (host-silent).
     """
-    slowest = facts.statistics.slowest()
     least = max(
         limits["least_seconds"] * 1e9,
-        min(10e9, limits["times_slowest"] * slowest[0].latency.total) if slowest else 0,
+        min(10e9, limits["times_slowest"] * max((one.longest for one in facts.procedures), default=0)),
     )
-    hung = [one for one in facts.rpcs.unanswered if facts.last_time - one.time >= least]
+    silent = {number for host in facts.silences for number in host.connections}
+    known = [one for one in facts.hung if one.waiting >= least and one.connection not in silent]
+    doubtful = [
+        one
+        for one in facts.rpcs.unanswered
+        if one.waiting < 0 and facts.last_time - one.time >= least and one.connection not in silent
+    ]
+    hung = known or doubtful
     if not hung:
         return
     by_connection: dict[int, list[Unanswered]] = defaultdict(list)
     for one in hung:
         by_connection[one.connection].append(one)
     lines: list[str] = []
-    missing = 0
     for number, mine in sorted(by_connection.items(), key=lambda one: -len(one[1])):
         names = Counter(label(one.key) for one in mine)
         text = f"{facts.ends(number)}: " + ", ".join(f"{count} {name}" for name, count in names.most_common(3))
         unread = sum(one.unread for one in mine)
         if unread:
-            text += (
-                "; no Read chunk of them was ever read"
-                if unread == len(mine)
-                else f"; of {unread} no Read chunk was ever read"
-            )
+            text += "; Read chunks never read" if unread == len(mine) else f"; Read chunks of {unread} never read"
         health = facts.healths.get(number)
         if health is not None:
-            text += f"; {health.ended}"
-            missing += sum(one.missing for one in health.directions)
+            text += f"; {ending_words(health.ended)}"
         lines.append(text)
-    hung.sort(key=lambda one: one.time)
-    connection = facts.by_number[hung[0].connection].connection
-    when = "the first {} before its connection ended" if connection.ended_time else CAPTURE_WENT_ON
-    longest = (connection.ended_time or facts.last_time) - hung[0].time
+    headline = hung_text(facts, known) if known else ""
     yield Cause(
-        f"{plural(len(hung), 'call')} without a reply, {when.format(duration(longest))}",
+        headline or f"{plural(len(hung), 'call')} without a reply in the capture",
         len(hung),
-        len(hung) / facts.calls,
-        "all RPCs",
-        hung[0].time,
+        None if known else len(hung) / facts.calls,
+        "" if known else "all RPCs",
+        min(one.time for one in hung),
         tuple(lines[:3]),
         tuple(by_connection),
         tuple(one.number for one in hung[:5]),
         tuple(one.frame for one in hung[:5] if one.frame),
-        0.5 if missing else 0.95,
-        (f"{plural(missing, 'packet')} of these connections are not in the capture; replies may be among them",)
-        if missing
-        else (),
+        0.95 if known else 0.5,
+        () if known else ("packets are missing from the capture or unreadable; replies may be among them",),
+        lost=sum(one.waiting for one in known) if known else None,
+        headline=headline,
     )
+
+
+def hung_text(facts: Facts, hung: Sequence[Unanswered], speaker: bool = True) -> str:
+    """'CREATE /export/w3 (RPC 26) has hung for 46.0 s; the server last spoke at 10:02:13 UTC; 7 more calls'.
+
+    ``hung``: the longest first.  ``speaker``: say when the other end last spoke.
+    """
+    first = hung[0]
+    called = procedure_label(first.key.name, first.key.operations)
+    name = f"{called} {facts.paths[first.number]}" if first.number in facts.paths else called
+    until, conversation = first.time + first.waiting, facts.by_number.get(first.connection)
+    ended = _ended(conversation, until < facts.last_time - SECOND)
+    text = f"{name} (RPC {first.number}) {'hung' if ended else 'has hung for'} {duration(first.waiting)}{ended}"
+    replier = 0 if first.backward else 1
+    spoke = 0 if conversation is None or not speaker else facts.last_spoke(first.connection, replier, until)
+    if spoke:
+        text += f"; the {ENDS[replier]} last spoke at {moment(spoke)[11:19]} UTC"
+    more = len(hung) - 1
+    return text + (f"; {plural(more, 'more call', 'more calls')}" if more else "")
+
+
+def _ended(conversation: Conversation | None, went_on: bool) -> str:
+    """What ended the wait on a connection; '' where it was the end of the capture."""
+    ended = conversation.connection.ended_by if conversation is not None else ""
+    how, _, who = ended.partition(" from the ")
+    if who in ENDS:
+        return f" until the {who} closed the connection ({how})"
+    return f" until its connection ended ({ended})" if ended else " until the client connected again" * went_on
 
 
 @detector(
     "connection-lost",
-    "Connections broke, and were made again",
+    "Connection lost",
     Severity.PROBLEM,
     "how each connection ended, and what came after it between the same hosts",
-    {"least_connections": (1, "connections that ended in an error, or with requests unanswered")},
+    {"least_connections": (1, "connections that ended in an error or with requests unanswered")},
     (
         "rdmascope transport FILE: how each connection ended, and the last packets before it",
         "both hosts' kernel logs at that moment (xprtrdma, svcrdma: the completion's status)",
-        "rdmascope audit FILE: a fatal NAK or a Terminate message mostly answers a violation",
+        "rdmascope audit FILE: a fatal NAK or a Terminate message usually answers a violation",
     ),
+    follows_from=("host-silent", "calls-hung"),
 )
 def connection_lost(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """A connection ended by a fatal NAK, a Terminate message, a reset, or after requests that nothing answered. RPCs
-    that were outstanding are called again on the next connection, and wait for all of it: the timeout, the connecting,
-    and the second attempt.
+    """A connection ended by a fatal NAK, a Terminate message or a reset, or with requests unanswered. Outstanding RPCs
+    are called again on the next connection, after the timeout and the reconnect.
     """
+    gone = {number for host in facts.silences for number in host.connections}
     broken: dict[int, str] = {}
     for number, health in facts.healths.items():
         connection = facts.by_number[number].connection
         error = any(one.fatal_naks for one in health.directions) or connection.ended_by.startswith(("RST", "Terminate"))
         silent = "unanswered" in health.ended
-        if (error or silent) and not connection.refused:
-            broken[number] = health.ended
+        if (error or (silent and number not in gone)) and not connection.refused:
+            broken[number] = ending_words(health.ended)
     if len(broken) < limits["least_connections"]:
         return
     beginnings: dict[tuple[str, str, int | None], list[tuple[int, int]]] = {}
     for one in facts.conversations:
-        beginnings.setdefault(_service(one), []).append((one.connection.first_time, one.connection.number))
+        beginnings.setdefault(service_of(one.connection), []).append((one.connection.first_time, one.connection.number))
     for times in beginnings.values():
         times.sort()
     lines: list[str] = []
     again = 0
     for number, ended in broken.items():
         old = facts.by_number[number]
-        times = beginnings[_service(old)]
+        times = beginnings[service_of(old.connection)]
         soonest = max(old.connection.first_time + 1, old.connection.last_time - RECONNECTING)
         at = bisect_left(times, (soonest, 0))
         again += at < len(times)
@@ -180,7 +214,14 @@ def connection_lost(facts: Facts, limits: Limits) -> Iterator[Cause]:
     numbers = tuple(broken)
     waiting = [one for one in facts.rpcs.unanswered if one.connection in broken]
     yield Cause(
-        f"{plural(len(broken), 'connection')} broke; {again} of them made again",
+        f"{plural(len(broken), 'connection')} lost"
+        + (
+            " and re-established"
+            if again == len(broken)
+            else f", {again} re-established"
+            if again
+            else ", not re-established"
+        ),
         len(broken),
         len(broken) / len(facts.conversations),
         "all connections",
@@ -189,45 +230,35 @@ def connection_lost(facts: Facts, limits: Limits) -> Iterator[Cause]:
         numbers,
         tuple(one.number for one in waiting[:5]),
         tuple(facts.by_number[number].connection.last_frame for number in numbers[:5]),
+        lost=sum(max(0, one.waiting) for one in waiting),
     )
-
-
-def _service(conversation: Conversation) -> tuple[str, str, int | None]:
-    """The two hosts, and the port between them."""
-    client, server = conversation.connection.endpoints
-    return client.address, server.address, conversation.connection.service_port
 
 
 @detector(
     "connections-refused",
-    "Connections were refused",
+    "Connections refused",
     Severity.PROBLEM,
     "connection management: REJ, MPA rejections",
-    {"least_refused": (1, "connections that were refused")},
+    {"least_refused": (1, "connections refused")},
     (
-        "whether the server listens on that port: 'rdma 20049' in its portlist (/proc/fs/nfsd/portlist)",
-        "where it accepted connections before: whether it crashed or was restarted at that moment",
-        "the reason: an invalid service ID means that nothing listens there",
+        "whether the server listens on that port: 'rdma 20049' in /proc/fs/nfsd/portlist",
+        "if it accepted connections before: whether it crashed or was restarted at that moment",
+        "the reason: an invalid service ID means that nothing listens on the port",
     ),
 )
 def connections_refused(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """The server, or its RDMA stack, answered a request to connect with a rejection. A mount fails with that, or falls
-    back to TCP, where it may go unnoticed that nothing uses RDMA.
+    """The server or its RDMA stack rejected a connection request. The mount fails, or
+    silently falls back to TCP.
     """
     refused = [one.connection for one in facts.conversations if one.connection.refused]
     if len(refused) < limits["least_refused"]:
         return
     reasons = Counter(one.ended_by for one in refused)
     before = [one for one in facts.conversations if one.connection.first_time < refused[0].first_time]
-    services = {_service(one) for one in facts.conversations if one.connection.refused}
-    served = [one.connection for one in before if _service(one) in services and not one.connection.refused]
+    services = {service_of(one.connection) for one in facts.conversations if one.connection.refused}
+    served = [one.connection for one in before if service_of(one.connection) in services and not one.connection.refused]
     last = max(served, key=lambda one: one.last_time, default=None)
-    gone = (
-        f"it had accepted connections until then: the last, connection {last.number}, ended"
-        f" {duration(refused[0].first_time - last.ended_time)} before ({facts.healths[last.number].ended})"
-        if last is not None and last.ended_time and last.number in facts.healths
-        else ""
-    )
+    gone = _stopped_listening(facts, last, refused[0]) if last is not None and last.number in facts.healths else ""
     yield Cause(
         f"{plural(len(refused), 'connection')} refused: " + ", ".join(reason for reason, _ in reasons.most_common(3)),
         len(refused),
@@ -241,32 +272,46 @@ def connections_refused(facts: Facts, limits: Limits) -> Iterator[Cause]:
     )
 
 
+def _stopped_listening(facts: Facts, served: Connection, refused: Connection) -> str:
+    """What came last on a connection that the server accepted, before it refused another; '' where it goes on."""
+    stopped = "the server stopped listening" if refused.ended_by.startswith(NOT_LISTENING) else "the server refused"
+    open_calls = [one for one in facts.rpcs.unanswered if one.connection == served.number and not one.backward]
+    first = min(open_calls, key=lambda one: one.time, default=None)
+    if first is not None and first.time <= refused.first_time:
+        called = procedure_label(first.key.name, first.key.operations)
+        after = f"after RPC {first.number} ({called}) went unanswered"
+        return f"{stopped} {duration(refused.first_time - first.time)} {after}"
+    if not served.ended_time:
+        return ""
+    ended = f"after connection {served.number} ended ({facts.healths[served.number].ended})"
+    return f"{stopped} {duration(refused.first_time - served.ended_time)} {ended}"
+
+
 @detector(
     "inline-threshold",
-    "The inline threshold is too small",
+    "Inline threshold too small",
     Severity.WARNING,
     "sizes of messages with chunks, against the inline threshold of their connection",
     {
-        "least_messages": (50, "messages that took a chunk and would fit one of twice the size"),
-        "message_share": (0.1, "share of all RPCs that they are"),
-        "latency_share": (0.02, "share of the latency of all RPCs that their RDMA Reads and Writes took"),
+        "least_messages": (50, "messages in chunks that would fit inline with twice the threshold"),
+        "message_share": (0.1, "their share of all RPCs"),
+        "latency_share": (0.02, "share of the latency of all RPCs taken by their RDMA Reads and Writes"),
     },
     (
         "rdmascope report FILE: the inline thresholds, and which end's private data set them",
         "the client's setting (xprtrdma: rdma_max_inline_read, rdma_max_inline_write) and the server's (svc_rdma"
-        " max_req_size): the smaller counts",
-        "where no private data was sent, 1024 bytes is the rule: newer software on one end may be all it takes",
+        " max_req_size): the smaller one counts",
+        "without private data the threshold is 1024 bytes: newer software on one end may be all it takes",
     ),
 )
 def inline_threshold(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """A message that does not fit into one Send of the inline threshold takes a chunk: memory is registered, and RDMA
-    Reads or Writes and an invalidation come on top. Many of these messages would have fit, had the threshold been twice
-    as large.
+    """A message larger than the inline threshold needs a chunk: a memory registration, RDMA Reads or Writes and an
+    invalidation. Many of these messages would fit inline if the threshold were twice as large.
     """
     larger = facts.rpcs.larger
     total = sum(one.examples.count for one in larger.values())
     saved = sum(one.examples.total for one in larger.values())
-    part = facts.share(saved) or 0.0
+    part = facts.share(saved)
     if (
         total < limits["least_messages"]
         or total < limits["message_share"] * facts.calls
@@ -275,20 +320,21 @@ def inline_threshold(facts: Facts, limits: Limits) -> Iterator[Cause]:
         return
     worst = sorted(larger, key=lambda place: -larger[place].examples.total)
     yield Cause(
-        f"{plural(total, 'message')} took a chunk and would fit twice the inline threshold; that would save"
-        f" {duration(saved)} of RDMA Reads and Writes",
+        f"{plural(total, 'message')} in chunks would fit twice the inline threshold; RDMA Reads and Writes of"
+        f" {duration(saved)} saved",
         total,
-        part,
-        "the latency of all RPCs",
+        None,
+        "",
         None,
         tuple(
             f"{facts.ends(number)}: {larger[number, sender].examples.count:,} from the {ENDS[sender]},"
-            f" whose threshold is {size(larger[number, sender].threshold)}"
+            f" threshold {size(larger[number, sender].threshold)}"
             for number, sender in worst[:3]
         ),
         tuple(dict.fromkeys(number for number, _ in worst if number)),
         tuple(number for place in worst for number in larger[place].examples.rpcs)[:5],
         tuple(frame for place in worst for frame in larger[place].examples.frames)[:5],
         0.8,
-        ("what registering memory costs the client is not on the wire, and comes on top",),
+        ("the client's cost of memory registration is not on the wire, and comes on top",),
+        lost=saved,
     )

@@ -1,4 +1,4 @@
-"""Reads and writes that are smaller than they need be, writes that wait for disks, one file that takes all the time."""
+"""Small sequential reads and writes, synchronous writes, and hot files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from ..file_facts import Transfers
 
 SHORT = {
-    "least_calls": (100, "calls of the size that is most frequent"),
-    "same_share": (0.7, "share of all reads, or writes, that have that size"),
-    "sequential_share": (0.7, "share of those that begin where the one before ended"),
-    "size": (32768, "bytes; more is not short"),
+    "least_calls": (100, "calls of the most frequent size"),
+    "same_share": (0.7, "share of reads (or writes) of that size"),
+    "sequential_share": (0.7, "share of those that start where the previous one ended"),
+    "size": (32768, "bytes; larger ones do not count as small"),
     "latency_share": (0.1, "share of the latency of all RPCs"),
 }
 
@@ -27,7 +27,7 @@ def _short(facts: Facts, limits: Limits, totals: Transfers, what: str, option: s
         return
     common, times = totals.sizes.most_common(1)[0]
     in_order = totals.sequential[common]
-    part = facts.share(totals.examples.total) or 0.0
+    part = facts.share(totals.examples.total)
     if (
         not common
         or common > limits["size"]
@@ -38,34 +38,35 @@ def _short(facts: Facts, limits: Limits, totals: Transfers, what: str, option: s
     ):
         return
     yield Cause(
-        f"{plural(times, what)} of {size(common)} each, {percent(in_order / times)} of them in order",
+        f"{plural(times, what)} of {size(common)}, {percent(in_order / times)} sequential",
         times,
-        part,
-        "the latency of all RPCs",
         None,
-        (f"{option} of {size(common)} or a program that asks for so much at a time; 1 MiB is usual",),
+        "",
+        None,
+        (f"{option} is {size(common)}, or the program uses that block size; 1 MiB is usual",),
         (),
         totals.examples.rpcs,
         totals.examples.frames,
         0.8,
+        lost=totals.examples.total,
     )
 
 
 @detector(
     "reads-short",
-    "Files are read in small pieces, one behind the other",
+    "Small sequential READs",
     Severity.WARNING,
-    "offsets and sizes of READs of each file",
+    "offsets and sizes of READs per file",
     SHORT,
     (
-        "the mount option rsize, and what FSINFO or the server's maximum allows",
+        "the mount option rsize, and the server's maximum (FSINFO, maxread)",
         "readahead of the mount (read_ahead_kb of its bdi), O_DIRECT with small buffers",
     ),
     needs="files",
 )
 def reads_short(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """Nearly all READs have the same small size and follow each other through their files. Each costs a round trip and
-    an RPC's work at both ends; larger ones cost hardly more.
+    """Nearly all READs have the same small size and are sequential. Each costs a round trip and the work of an RPC at
+    both ends; larger ones would cost hardly more.
     """
     assert facts.files is not None
     yield from _short(facts, limits, facts.files.reads, "READ", "rsize")
@@ -73,66 +74,63 @@ def reads_short(facts: Facts, limits: Limits) -> Iterator[Cause]:
 
 @detector(
     "writes-short",
-    "Files are written in small pieces, one behind the other",
+    "Small sequential WRITEs",
     Severity.WARNING,
-    "offsets and sizes of WRITEs of each file",
+    "offsets and sizes of WRITEs per file",
     SHORT,
     (
-        "the mount option wsize, and what FSINFO or the server's maximum allows",
+        "the mount option wsize, and the server's maximum (FSINFO, maxwrite)",
         "O_SYNC, O_DIRECT or the mount option sync with small buffers",
     ),
     needs="files",
 )
 def writes_short(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """Nearly all WRITEs have the same small size and follow each other through their files, so that the client's cache
-    does not gather them.
-    """
+    """Nearly all WRITEs have the same small size and are sequential: the client's page cache does not merge them."""
     assert facts.files is not None
     yield from _short(facts, limits, facts.files.writes, "WRITE", "wsize")
 
 
 @detector(
     "writes-synchronous",
-    "Small writes wait for stable storage one by one",
+    "Small synchronous WRITEs",
     Severity.WARNING,
-    "how the server committed each WRITE",
+    "the stability that each WRITE reply returns",
     {
-        "least_writes": (100, "WRITEs that were on stable storage when they were answered"),
-        "size": (65536, "bytes of a WRITE; more is not small"),
-        "latency_share": (0.25, "share of the latency of all RPCs that they are"),
+        "least_writes": (100, "WRITEs on stable storage when answered"),
+        "size": (65536, "bytes of a WRITE; larger ones do not count as small"),
+        "latency_share": (0.25, "their share of the latency of all RPCs"),
         "mean_ms": (1, "their mean latency, milliseconds"),
     },
     (
-        "the program: O_SYNC, O_DSYNC; the mount option sync; the export option sync is not the same",
-        "whether the server's storage has a write cache that survives power failures",
+        "the program: O_SYNC, O_DSYNC; the mount option sync (not the export option of that name)",
+        "whether the server's storage has a non-volatile write cache",
     ),
     needs="files",
 )
 def writes_synchronous(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """Each WRITE is small, and its reply says that the data is on stable storage (FILE_SYNC or DATA_SYNC): it waited
-    for the disks. Unstable writes with one COMMIT at the end wait once.
+    """Each WRITE is small, and its reply says that the data is on stable storage (FILE_SYNC or DATA_SYNC): every one
+    waited for the disks. Unstable writes with one COMMIT at the end wait once.
     """
     assert facts.files is not None
     small = [one for length, one in facts.files.synchronous.items() if length <= limits["size"]]
     total, waited = sum(one.count for one in small), sum(one.total for one in small)
-    part = facts.share(waited) or 0.0
+    part = facts.share(waited)
     if total < limits["least_writes"] or part < limits["latency_share"] or waited < limits["mean_ms"] * 1e6 * total:
         return
     yield Cause(
-        f"{plural(total, 'small WRITE')} on stable storage one by one, mean {duration(waited / total)}",
+        f"{plural(total, 'small synchronous WRITE')}, mean {duration(waited / total)}",
         total,
-        part,
-        "the latency of all RPCs",
+        lost=waited,
         rpcs=tuple(number for one in small for number in one.rpcs)[:5],
         frames=tuple(frame for one in small for frame in one.frames)[:5],
         confidence=0.8,
-        weakened_by=("a server may commit at once what it was not asked to",),
+        weakened_by=("a server may commit on its own, without being asked",),
     )
 
 
 @detector(
     "hot-file",
-    "One file takes most of the time",
+    "Hot file",
     Severity.WARNING,
     "latency of the RPCs on each file",
     {
@@ -141,14 +139,14 @@ def writes_synchronous(facts: Facts, limits: Limits) -> Iterator[Cause]:
         "latency_share": (0.5, "share of the latency of all RPCs on files"),
     },
     (
-        "rdmascope files FILE: what was read and written of it, by which calls",
-        "whether many clients or threads share it: locks, one directory for everything, a log that all append to",
+        "rdmascope files FILE: its reads and writes, by which calls",
+        "whether many clients or threads share it: locks, one big directory, a log that all append to",
     ),
     needs="files",
 )
 def hot_file(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """Of many files, one takes more of the time than all others together. The server handles much of one file one after
-    the other: a lock for a directory's entries, one disk, one server of several.
+    """Of many files, one takes more time than all others together. A server handles much of the work on one file
+    serially: a directory lock, one disk, one server of several.
     """
     files = facts.files
     assert files is not None
@@ -162,11 +160,12 @@ def hot_file(facts: Facts, limits: Limits) -> Iterator[Cause]:
     yield Cause(
         f"{files.path(number)}: {percent(cost.total / total)} of the time of {plural(len(files.costs), 'file')}",
         cost.count,
-        facts.share(cost.total),
-        "the latency of all RPCs",
         None,
-        (f"{plural(cost.count, 'RPC')} of {plural(clients, 'client')}",),
+        "",
+        None,
+        (f"{plural(cost.count, 'RPC')} from {plural(clients, 'client')}",),
         (),
         cost.rpcs,
         cost.frames,
+        lost=cost.total,
     )

@@ -21,8 +21,8 @@ def _sums(facts: Facts, procedure: Procedure) -> dict[int, Sums]:
 
 
 def _slowest(facts: Facts, procedure: Procedure) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Numbers and first frames of those of the slowest RPCs that are of the procedure."""
-    found = [one for one in facts.statistics.slowest() if one.key == procedure.key]
+    """Numbers and first frames of the procedure's RPCs among the slowest that were answered."""
+    found = [one for one in facts.statistics.slowest_answered() if one.key == procedure.key]
     return tuple(one.number for one in found[:5]), tuple(one.call_frame for one in found[:5] if one.call_frame)
 
 
@@ -45,7 +45,7 @@ def _step(facts: Facts, sums: list[Sums], part: str, least_calls: int) -> tuple[
 
 @detector(
     "server-time",
-    "The server takes most of the time",
+    "Slow server",
     Severity.PROBLEM,
     "parts of the latency of each procedure",
     {
@@ -54,22 +54,21 @@ def _step(facts: Facts, sums: list[Sums], part: str, least_calls: int) -> tuple[
         "median_ms": (20, "median server time of the procedure, milliseconds"),
     },
     (
-        "rdmascope rpcs FILE --sort latency, and show FILE --rpc N: what the slow ones have in common",
-        "rdmascope files FILE: which files they are about",
-        "on the server: disk latencies (iostat -x), nfsd threads that are all busy (/proc/net/rpc/nfsd), locks",
-        "where the capture was taken: at the client, the network's time there and back counts as the server's",
+        "rdmascope rpcs FILE --sort latency, and show FILE --rpc N: what the slow RPCs have in common",
+        "rdmascope files FILE: which files they access",
+        "on the server: disk latency (iostat -x), busy nfsd threads (/proc/net/rpc/nfsd), locks",
+        "where the capture was taken: at the client, the network round trip counts as server time",
     ),
 )
 def server_time(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """Between the call and its reply, apart from the transfers that the wire shows, the time is the server's: it waited
-    for disks, for locks, for a free thread, or for another host. The network and RDMA had no part in it, except for the
-    way between the capture point and the server.
+    """Server time is the time between call and reply without the transfers on the wire: the server waited for disks,
+    locks, a free thread or another host. Of the network it includes only the path between capture point and server.
     """
     for procedure in facts.procedures:
         server = procedure.part("server")
         if server is None or server.count < limits["least_calls"] or procedure.key.backward:
             continue
-        part = facts.share(server.total) or 0.0
+        part = facts.share(server.total)
         if part < limits["latency_share"] or server.median < limits["median_ms"] * 1e6:
             continue
         rpcs, frames = _slowest(facts, procedure)
@@ -78,19 +77,17 @@ def server_time(facts: Facts, limits: Limits) -> Iterator[Cause]:
         delayed = sum(examples.count for examples in facts.rpcs.delays.values())
         waited = delayed >= 0.05 * server.count
         weakened = (
-            ("packets were retransmitted, and what RPCs waited for that is in the server's time, too",)
-            if waited
-            else ()
+            ("packets were retransmitted; server time includes what was held back behind them",) if waited else ()
         )
         yield Cause(
-            f"{label(procedure.key)}: {percent(part)} of all latency is server time, median {duration(server.median)}",
+            f"{label(procedure.key)}: {duration(server.total)} of server time, median {duration(server.median)}",
             server.count,
-            part,
-            "the latency of all RPCs",
+            None,
+            "",
             None,
             (
                 f"server time: median {duration(server.median)}, 99th percentile {duration(server.p99)},"
-                f" greatest {duration(server.maximum)}",
+                f" maximum {duration(server.maximum)}",
                 *(facts.ends(number) for number in worst[:2] if number),
             ),
             tuple(number for number in worst if number)[:5],
@@ -99,29 +96,30 @@ def server_time(facts: Facts, limits: Limits) -> Iterator[Cause]:
             0.5 if waited else 0.9,
             weakened,
             Severity.WARNING if waited else None,
+            server.total,
         )
 
 
 @detector(
     "slower-since",
-    "The server became slower",
+    "Server became slower",
     Severity.PROBLEM,
     "server time of each procedure over time",
     {
         "least_calls": (100, "RPCs of the procedure before, and after"),
-        "factor": (4, "how many times the mean server time before it is after"),
-        "latency_share": (0.1, "share of the latency of all RPCs that is more than before"),
+        "factor": (4, "mean server time after, as a multiple of that before"),
+        "latency_share": (0.1, "share of the latency of all RPCs that was added"),
         "mean_ms": (2, "mean server time after, milliseconds"),
     },
     (
-        "what began on the server then: a backup, a scrub, a rebuild, a full write cache or snapshot",
+        "what started on the server then: a backup, a scrub, a rebuild, a snapshot, a full write cache",
         "rdmascope rpcs FILE --since TIME --sort latency",
-        "rdmascope report FILE: its latencies over time",
+        "rdmascope report FILE: latencies over time",
     ),
 )
 def slower_since(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """From one moment on the same procedure took several times as long as before, and stayed so. The load from this
-    client is in the capture; what else the server had to do then is not.
+    """From one moment on, the same procedure took several times as long. The load from this client is in the capture;
+    what else the server had to do is not.
     """
     for procedure in facts.procedures:
         by_connection = _sums(facts, procedure)
@@ -134,28 +132,33 @@ def slower_since(facts: Facts, limits: Limits) -> Iterator[Cause]:
         later = sum(
             float(sums.calls[(since - facts.rpcs.start) // facts.rpcs.width :].sum()) for sums in by_connection.values()
         )
-        part = facts.share((after - before) * later) or 0.0
-        if after < limits["factor"] * before or after < limits["mean_ms"] * 1e6 or part < limits["latency_share"]:
+        lost = round((after - before) * later)
+        if (
+            after < limits["factor"] * before
+            or after < limits["mean_ms"] * 1e6
+            or facts.share(lost) < limits["latency_share"]
+        ):
             continue
         rpcs, frames = _slowest(facts, procedure)
         yield Cause(
             f"{label(procedure.key)}: mean server time rose from {duration(before)} to {duration(after)}",
             round(later),
-            part,
-            "the latency of all RPCs",
+            None,
+            "",
             since,
-            (f"{later:,.0f} RPCs since then; the moment is known to {duration(facts.rpcs.width)}",),
+            (f"{later:,.0f} RPCs since then; moment known to within {duration(facts.rpcs.width)}",),
             tuple(number for number in by_connection if number)[:5],
             rpcs,
             frames,
             0.8,
-            ("one step is looked for: of a server that is slow again and again, only the greatest change is shown",),
+            ("only the largest step is shown; a server may be slow again and again",),
+            lost=lost,
         )
 
 
 PHASE = {
     "least_calls": (20, "RPCs of the procedure"),
-    "latency_share": (0.25, "share of the latency of all RPCs that this part of the procedure is"),
+    "latency_share": (0.25, "share of the latency of all RPCs taken by this part of the procedure"),
     "part_share": (0.5, "share of the procedure's own latency"),
     "median_ms": (5, "median of the part, milliseconds"),
 }
@@ -166,7 +169,7 @@ def _phase(facts: Facts, limits: Limits, part: str, what: str) -> Iterator[Cause
         found = procedure.part(part)
         if found is None or found.count < limits["least_calls"] or not procedure.waited:
             continue
-        share_of_all, own = facts.share(found.total) or 0.0, found.total / procedure.waited
+        share_of_all, own = facts.share(found.total), found.total / procedure.waited
         if (
             share_of_all < limits["latency_share"]
             or own < limits["part_share"]
@@ -176,9 +179,7 @@ def _phase(facts: Facts, limits: Limits, part: str, what: str) -> Iterator[Cause
         rpcs, frames = _slowest(facts, procedure)
         numbers = [number for number in _sums(facts, procedure) if number]
         moved = procedure.call_bytes if part == "reads" else procedure.reply_bytes
-        evidence = [
-            f"{size(moved * 1e9 / found.total)}/s while an RPC's RDMA {what} last, {percent(own)} of its latency"
-        ]
+        evidence = [f"RDMA {what}: {percent(own)} of its latency, {size(moved * 1e9 / found.total)}/s while they last"]
         for number in numbers[:3]:
             health = facts.healths.get(number)
             if health is None:
@@ -191,146 +192,190 @@ def _phase(facts: Facts, limits: Limits, part: str, what: str) -> Iterator[Cause
         delayed = sum(facts.rpcs.delays[number].count for number in numbers if number in facts.rpcs.delays)
         waited = delayed >= 0.05 * found.count
         yield Cause(
-            f"{label(procedure.key)}: {percent(share_of_all)} of all latency are RDMA {what},"
-            f" median {duration(found.median)}",
+            f"{label(procedure.key)}: {duration(found.total)} of RDMA {what}, median {duration(found.median)}",
             found.count,
-            share_of_all,
-            "the latency of all RPCs",
+            None,
+            "",
             None,
             tuple(evidence),
             tuple(numbers[:5]),
             rpcs,
             frames,
             0.5 if waited else 0.85,
-            ("packets were retransmitted, and the wait for that is in it",) if waited else (),
+            ("packets were retransmitted; the time includes what was held back behind them",) if waited else (),
             Severity.WARNING if waited else None,
+            found.total,
         )
 
 
 @detector(
     "read-phase",
-    "Fetching data from the client takes most of the time",
+    "Slow RDMA Reads of client data",
     Severity.PROBLEM,
     "parts of the latency of each procedure; transport health",
     PHASE,
     (
-        "rdmascope transport FILE: RDMA Reads outstanding and how many may be, path MTU, delay of Read responses",
-        "initiator depth and responder resources of the connection: with a depth of 1 each Read costs a round trip",
-        "bandwidth and load of the client's sending side: its memory, its PCIe slot, its port",
+        "rdmascope transport FILE: RDMA Reads outstanding and their limit, path MTU, delay of Read responses",
+        "ORD and IRD of the connection (initiator depth, responder resources): with 1, each Read costs a round trip",
+        "bandwidth and load of the client's transmit path: memory, PCIe slot, port",
     ),
 )
 def read_phase(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """The server fetches a call's data by RDMA Reads from the client's memory (Read chunks), and that took longer than
-    all the rest. The client's host does not take part; its network card, the way, and how many Reads the server may
-    have outstanding decide.
+    """The server fetches a call's data from the client's memory by RDMA Reads (Read chunks), and that took longer than
+    everything else. The client's CPU has no part in it: its NIC, the path, and how many Reads the server may have
+    outstanding decide.
     """
     yield from _phase(facts, limits, "reads", "Reads")
 
 
 @detector(
     "write-phase",
-    "Returning data to the client takes most of the time",
+    "Slow RDMA Writes to the client",
     Severity.PROBLEM,
     "parts of the latency of each procedure; transport health",
     PHASE,
     (
         "rdmascope transport FILE: path MTU, congestion, retransmissions",
-        "bandwidth and load of the client's receiving side and of the server's port: several may send to one client",
-        "whether the server sends as it reads from disk: then its disks set the pace",
+        "bandwidth and load of the client's receive path and of the server's port; incast of several servers",
+        "whether the server sends while it reads from disk: then its disks set the pace",
     ),
 )
 def write_phase(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """From the first to the last packet of the RDMA Writes by which the server returns data, more time went by than in
-    all the rest of the RPC.
+    """The server returns data by RDMA Writes, and from their first to their last packet more time passed than in the
+    rest of the RPC.
     """
     yield from _phase(facts, limits, "writes", "Writes")
 
 
 @detector(
     "slow-connection",
-    "One connection is slower than the others between the same hosts",
+    "One connection slower than the others of its mount",
     Severity.PROBLEM,
-    "latency of the same procedures on each connection",
+    "latency of the same procedures on connections that began together or share a session",
     {
-        "least_connections": (2, "connections between the same addresses with enough RPCs"),
+        "least_connections": (2, "connections of one mount with enough RPCs"),
         "least_calls": (100, "RPCs of a connection that are compared"),
-        "factor": (3, "how many times as long as on the others"),
+        "factor": (3, "latency as a multiple of that on the others"),
+        "load_factor": (4, "largest ratio of calls, or of bytes per call, between connections that are compared"),
     },
     (
         "rdmascope transport FILE --connection N: what its transport did",
-        "the way that its UDP source port or queue pair is hashed to: one bad link among several",
-        "which receive queue or processor serves it on either host",
+        "the path that its UDP source port or queue pair is hashed to: one bad link among several",
+        "the receive queue or CPU that serves it on either host",
     ),
+    uses="sessions",
 )
 def slow_connection(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """Connections between the same two hosts (nconnect, sessions with several channels, several mounts) carry the same
-    kinds of calls. On one of them the same procedures take several times as long as on the others, so neither the
-    server's disks nor the client explain it, but the way of this one or what serves it.
+    """Connections of one mount (nconnect, session trunking) carry the same kinds of calls at the same time. On one of
+    them the same procedures take several times as long as on the others: its network path, or the CPU or queue that
+    serves it, is slower. Connections are compared only if they were opened together and carry the same NFS version,
+    similar numbers of calls and similar amounts of data.
     """
-    totals = facts.rpcs.totals()
-    ends: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for conversation in facts.conversations:
-        one, other = conversation.connection.endpoints
-        ends[one.address, other.address].append(conversation.connection.number)
-    for numbers in ends.values():
-        if len(numbers) < limits["least_connections"]:
-            continue
-        known = set(numbers)
-        calls: dict[object, dict[int, tuple[float, float]]] = defaultdict(dict)
-        for (number, key), total in totals.items():
-            if number in known and not key.backward:
-                calls[key][number] = total
-        together = [
-            (by_number, sum(one[0] for one in by_number.values()), sum(one[1] for one in by_number.values()))
-            for by_number in calls.values()
-        ]
+    shares = facts.statistics.connections
+    for numbers in _mounts(facts):
         for number in numbers:
-            compared = took = expected = others = 0.0
-            for by_number, all_calls, all_time in together:
-                mine = by_number.get(number)
-                if mine is None:
+            if number not in shares or shares[number].calls < limits["least_calls"]:
+                continue
+            others = [one for one in numbers if one != number and _same_load(facts, number, one, limits["load_factor"])]
+            if len(others) + 1 < limits["least_connections"]:
+                continue
+            compared = took = expected = rest = 0.0
+            for by_number in facts.sums.values():
+                theirs = [by_number[one] for one in others if one in by_number]
+                if number not in by_number or not theirs:
                     continue
-                rest_calls = all_calls - mine[0]
-                if rest_calls < mine[0] / 10 or not rest_calls:
-                    continue
-                compared += mine[0]
-                others += rest_calls
-                took += mine[1]
-                expected += mine[0] * (all_time - mine[1]) / rest_calls
-            if compared < limits["least_calls"] or others < limits["least_calls"] or took < limits["factor"] * expected:
+                mine = by_number[number]
+                calls, latency = sum(one.calls for one in theirs), sum(one.latency for one in theirs)
+                both = (mine.calls > 0) & (np.asarray(calls) > 0)  # load changes over time
+                compared += float(mine.calls[both].sum())
+                rest += float(np.asarray(calls)[both].sum())
+                took += float(mine.latency[both].sum())
+                expected += float((mine.calls[both] * (latency / np.maximum(calls, 1))[both]).sum())
+            if number in facts.rpcs.delays:
+                took -= facts.rpcs.delays[number].total  # Another statement names that cause.
+            if compared < limits["least_calls"] or rest < limits["least_calls"] or took < limits["factor"] * expected:
                 continue
             yield Cause(
-                f"{facts.ends(number)}: RPCs take {took / expected:.1f} times as long as on the"
-                f" {'other' if len(numbers) == 2 else f'{len(numbers) - 1} others'}",
+                f"{facts.ends(number)}: latency {took / expected:.1f} times that of the"
+                f" {'other' if len(others) == 1 else f'{len(others)} others'}",
                 round(compared),
-                facts.share(took - expected),
-                "the latency of all RPCs",
+                None,
+                "",
                 None,
                 (f"mean {duration(took / compared)} instead of {duration(expected / compared)}, {compared:,.0f} RPCs",),
                 (number,),
                 confidence=0.85,
+                lost=round(took - expected),
             )
+
+
+TOGETHER = 1_000_000_000
+"""Nanoseconds from the first packet of the first connection that one mount opens to that of its last."""
+
+
+def _mounts(facts: Facts) -> Iterator[list[int]]:
+    """Connections of the same two hosts that are known to be of one mount: of one session, or opened together."""
+    versions: dict[int, set[tuple[int | None, ...]]] = defaultdict(set)
+    for key, by_number in facts.sums.items():
+        if not key.backward:
+            for number in by_number:
+                versions[number].add((key.program, key.version, key.minor_version))
+    sessions = {number: one.number for one in facts.sessions or () for number in one.connections}
+    mounts: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    opened: dict[tuple[object, ...], tuple[int, int]] = {}
+    """By what else is alike: when the first of the latest group began, and how many groups there were."""
+    for conversation in sorted(facts.conversations, key=lambda one: one.connection.first_time):
+        connection = conversation.connection
+        alike = (*(one.address for one in connection.endpoints), connection.service_port,
+                 frozenset(versions[connection.number]))  # fmt: skip
+        if (session := sessions.get(connection.number)) is not None:
+            mounts[*alike, "session", session].append(connection.number)
+        elif connection.start_known:
+            time, groups = opened.get(alike, (-TOGETHER - 1, 0))
+            if connection.first_time - time > TOGETHER:
+                time, groups = connection.first_time, groups + 1
+            opened[alike] = time, groups
+            mounts[*alike, "opened", groups].append(connection.number)
+    yield from mounts.values()
+
+
+def _same_load(facts: Facts, one: int, other: int, factor: float) -> bool:
+    """Whether both carry about as many calls of the same procedures, and as many bytes with each."""
+    pairs = [
+        tuple(float(by_number[number].calls.sum()) if number in by_number else 0.0 for number in (one, other))
+        for key, by_number in facts.sums.items()
+        if not key.backward
+    ]
+    common = sum(min(pair) for pair in pairs)
+    if common * factor < max(sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)):
+        return False
+    shares = facts.statistics.connections
+    if one not in shares or other not in shares:
+        return False
+    sizes = [
+        [moved / max(share.calls, 1) for moved in (share.call_bytes, share.reply_bytes)]
+        for share in (shares[one], shares[other])
+    ]
+    return all(max(pair) <= factor * min(pair) for pair in zip(*sizes, strict=True))
 
 
 @detector(
     "unequal-connections",
-    "Connections between the same hosts are used unequally",
+    "Unbalanced connections",
     Severity.WARNING,
     "RPCs on each connection",
     {
-        "least_connections": (2, "connections between the same addresses that are open at the same time"),
+        "least_connections": (2, "connections open at the same time between the same addresses"),
         "least_calls": (1000, "RPCs on all of them"),
-        "share": (0.9, "share of them on one, where there are two; more of them: the excess over an equal share"),
+        "share": (0.9, "share of them on one connection"),
     },
     (
-        "nconnect and the policy by which the client chooses a connection",
-        "rdmascope report FILE: what ended or delays the others",
+        "nconnect, and how the client chooses a connection",
+        "rdmascope report FILE: what ended or delayed the others",
     ),
 )
 def unequal_connections(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """A client opened several connections to one server at the same time so that they share the load, and nearly all
-    RPCs went over one.
-    """
+    """A client had several connections open to one server to share the load, but nearly all RPCs used one."""
     ends: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
     for conversation in facts.conversations:
         connection = conversation.connection
@@ -351,7 +396,7 @@ def unequal_connections(facts: Facts, limits: Limits) -> Iterator[Cause]:
         busiest = max(carried, key=lambda number: carried[number])
         if carried[busiest] / total >= limits["share"]:
             yield Cause(
-                f"{percent(carried[busiest] / total)} of the RPCs of {len(numbers)} connections are on one",
+                f"{percent(carried[busiest] / total)} of the RPCs on one of {len(numbers)} connections",
                 carried[busiest],
                 carried[busiest] / total,
                 "the RPCs of these connections",
@@ -359,5 +404,5 @@ def unequal_connections(facts: Facts, limits: Limits) -> Iterator[Cause]:
                 (f"{facts.ends(busiest)}: {plural(carried[busiest], 'RPC')}",),
                 (busiest, *(number for number in numbers if number != busiest)),
                 confidence=0.7,
-                weakened_by=("the other connections may belong to mounts that nothing used",),
+                weakened_by=("the other connections may belong to idle mounts",),
             )

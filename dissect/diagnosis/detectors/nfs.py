@@ -1,4 +1,4 @@
-"""What NFS says by its statuses and its mix of calls."""
+"""NFS statuses, delegations, slots, and the mix of calls."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ HARD = {
     "GARBAGE": "ARGS",
     "SYSTEM": "ERR",
 }
-"""Statuses, by what they begin with, that a program does not meet in daily work; NOENT, EXIST, ACCES and the like it
-does, and what probes for a version, a procedure or a feature."""
+"""Statuses, by prefix, that programs do not meet in daily work. NOENT, EXIST, ACCES and the like they do meet, and the
+answers to probes for a version, a procedure or a feature."""
 REVALIDATION = frozenset({"GETATTR", "ACCESS"})
 
 
 @detector(
     "calls-failed",
-    "Calls fail with errors of the server or of the protocol",
+    "Calls fail with server or protocol errors",
     Severity.PROBLEM,
     "statuses of replies",
-    {"least_errors": (1, "failed RPCs of one status")},
+    {"least_errors": (1, "failed RPCs with one status")},
     (
-        "rdmascope rpcs FILE --errors: each of them",
-        "rdmascope show FILE --rpc N: the call that was answered so",
-        "the server's log and its file system, where the status is its own (IO, NOSPC, SERVERFAULT)",
+        "rdmascope rpcs FILE --errors: the failed RPCs",
+        "rdmascope show FILE --rpc N: the call that failed",
+        "the server's log and file system, for statuses of its own (IO, NOSPC, SERVERFAULT)",
     ),
 )
 def calls_failed(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """Replies carry a status that a healthy client and server do not exchange: the file system is full or broken,
-    handles or state went stale, a session is lost, or one end does not understand the other. Statuses of daily work,
-    such as a name that does not exist, are not counted.
+    handles or state are stale, a session is lost, or one end does not understand the other. Harmless statuses, such as
+    a name that does not exist, do not count.
     """
     for status, by_procedure in facts.rpcs.errors.items():
         total = sum(examples.count for examples in by_procedure.values())
-        if not _is_hard(status) or total < limits["least_errors"]:
+        if not is_hard(status) or total < limits["least_errors"]:
             continue
         worst = sorted(by_procedure, key=lambda key: -by_procedure[key].count)
         yield Cause(
@@ -62,10 +62,12 @@ def calls_failed(facts: Facts, limits: Limits) -> Iterator[Cause]:
             (),
             tuple(number for key in worst for number in by_procedure[key].rpcs)[:5],
             tuple(frame for key in worst for frame in by_procedure[key].frames)[:5],
+            lost=sum(examples.total for examples in by_procedure.values()),
         )
 
 
-def _is_hard(status: str) -> bool:
+def is_hard(status: str) -> bool:
+    """Whether a program does not meet it in daily work."""
     name = status.partition(" ")[0]
     prefix, _, rest = name.partition("_")
     return rest in HARD.get(prefix, "").split()
@@ -73,39 +75,39 @@ def _is_hard(status: str) -> bool:
 
 @detector(
     "grace-period",
-    "The server was in its grace period",
+    "Server in grace period",
     Severity.PROBLEM,
     "statuses of replies",
-    {"least_errors": (1, "replies that say so")},
+    {"least_errors": (1, "replies with such a status")},
     (
         "when and why the server restarted: its log before that moment",
-        "its grace and lease times (/proc/fs/nfsd/nfsv4gracetime and nfsv4leasetime); a server without clients to wait"
-        " for ends the period at once (nfsv4gracetime, nfsdcld)",
+        "its grace and lease times (/proc/fs/nfsd/nfsv4gracetime and nfsv4leasetime); with nfsdcld, a server that has"
+        " no clients to wait for ends the period at once",
     ),
 )
 def grace_period(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """After a restart an NFS server grants only locks and opens that clients reclaim, for as long as its grace period
-    lasts, often 90 s. All others are asked to come again later, and programs wait in open() or lock() meanwhile.
+    """During its grace period after a restart, often 90 s, an NFS server grants only the opens and locks that clients
+    reclaim. All others get an error and must try again later; programs wait in open() or lock() meanwhile.
     """
-    yield from _put_off(facts, limits, GRACE, "asked to wait for the end of the grace period")
+    yield from _put_off(facts, limits, GRACE, "refused for the grace period")
 
 
 @detector(
     "calls-deferred",
-    "The server puts calls off",
+    "Calls deferred by the server",
     Severity.PROBLEM,
     "statuses of replies",
-    {"least_errors": (3, "replies that say so")},
+    {"least_errors": (3, "replies with such a status")},
     (
         "whether a delegation is being recalled: rdmascope rpcs FILE --procedure CB_RECALL,DELEGRETURN",
-        "whether the server fetches files from slow storage (tape, cloud), or is out of memory or threads",
+        "whether the server recalls files from slow storage (tape, cloud), or is out of memory or threads",
     ),
 )
 def calls_deferred(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """NFS4ERR_DELAY and NFS3ERR_JUKEBOX mean: not now, ask again. The client waits, from a tenth of a second to many,
-    and calls again; the program hangs meanwhile, although every single RPC was answered quickly.
+    """NFS4ERR_DELAY and NFS3ERR_JUKEBOX mean: try again later. The client waits, from 0.1 s to many seconds, and calls
+    again; the program hangs meanwhile, although every RPC was answered quickly.
     """
-    yield from _put_off(facts, limits, LATER, "put off")
+    yield from _put_off(facts, limits, LATER, "deferred")
 
 
 def _put_off(facts: Facts, limits: Limits, statuses: tuple[str, ...], what: str) -> Iterator[Cause]:
@@ -119,9 +121,9 @@ def _put_off(facts: Facts, limits: Limits, statuses: tuple[str, ...], what: str)
     last = max(facts.rpcs.error_times[status][1] for status in found)
     worst = [facts.rpcs.errors[status][key] for status, key in places]
     yield Cause(
-        f"{plural(total, 'RPC')} {what}, over {duration(last - first)}",
+        f"{plural(total, 'RPC')} {what} over {duration(last - first)}",
         total,
-        min(1.0, (last - first) / facts.span) if facts.span else None,
+        (last - first) / facts.span if facts.span else None,
         "the time of the capture",
         first,
         tuple(
@@ -131,25 +133,26 @@ def _put_off(facts: Facts, limits: Limits, statuses: tuple[str, ...], what: str)
         (),
         tuple(number for one in worst for number in one.rpcs)[:5],
         tuple(frame for one in worst for frame in one.frames)[:5],
+        lost=last - first,
     )
 
 
 @detector(
     "recall-stalls",
-    "Recalled delegations come back late",
+    "Delegation recall slow",
     Severity.PROBLEM,
     "CB_RECALL calls, and the same client's DELEGRETURN of the same delegation",
-    {"least_ms": (1000, "milliseconds from a recall to the return of the delegation, or the end of the capture")},
+    {"least_ms": (1000, "milliseconds from a recall to the return of the delegation or the end of the capture")},
     (
-        "the client that holds the delegation: is it busy writing its data back, or gone?",
+        "the client that holds the delegation: is it busy writing back its data, or down?",
         "rdmascope rpcs FILE --procedure CB_RECALL,DELEGRETURN",
-        "whether two clients really share these files; the server's fs.leases-enable=0 ends delegations",
+        "whether clients really share these files; fs.leases-enable=0 on the server turns delegations off",
     ),
     uses="sessions",
 )
 def recall_stalls(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """The server recalled a delegation because another client wants the file, and waits until it is returned. Until
-    then the other client's open waits, too.
+    """The server recalled a delegation because another client wants the file. Until it is returned, that client's open
+    waits.
     """
     late: list[tuple[int, Recall]] = []
     for recall in facts.rpcs.recalls:
@@ -162,21 +165,24 @@ def recall_stalls(facts: Facts, limits: Limits) -> Iterator[Cause]:
     late.sort(key=lambda one: (-one[0], one[1].number))
     followed = all(recall.delegation is not None or recall.frame in facts.recalled for _, recall in late)
     yield Cause(
-        f"{plural(len(late), 'recall')} of delegations took up to {duration(late[0][0])}",
+        f"{plural(len(late), 'delegation recall')}, up to {duration(late[0][0])}",
         len(late),
         len(late) / len(facts.rpcs.recalls),
         "all recalls",
         min(recall.begin for _, recall in late),
         tuple(
             f"{facts.ends(recall.connection)}: RPC {recall.number}, "
-            + (f"returned after {duration(took)}" if _returned(facts, recall) else f"not returned in {duration(took)}")
+            + (f"returned after {duration(took)}" if _returned(facts, recall) else f"outstanding {duration(took)}")
             for took, recall in late[:3]
         ),
         tuple(dict.fromkeys(recall.connection for _, recall in late)),
         tuple(recall.number for _, recall in late[:5]),
         tuple(recall.frame for _, recall in late[:5]),
         0.95 if followed else 0.7,
-        () if followed else ("which delegation a call returns is not in the capture: the client's next return counts",),
+        ()
+        if followed
+        else ("the capture does not show which delegation a call returns: the client's next return is assumed",),
+        lost=sum(took for took, _ in late),
     )
 
 
@@ -187,37 +193,37 @@ def _returned(facts: Facts, recall: Recall) -> bool:
 
 @detector(
     "slots-exhausted",
-    "Calls wait for slots of their NFSv4 session",
+    "Calls wait for NFSv4 session slots",
     Severity.PROBLEM,
     "requests outstanding against the slots of each session",
     {
-        "blocked_share": (0.1, "share of the session's time in which all slots were in use"),
+        "blocked_share": (0.1, "share of the session's time during which all slots were in use"),
         "least_requests": (20, "requests that took the last free slot"),
-        "refilled_share": (0.5, "share of those that came right after the reply that freed it"),
+        "refilled_share": (0.5, "share of those sent right after the reply that freed it"),
     },
     (
-        "rdmascope sessions FILE: slots agreed, the server's target, and when all were in use",
-        "the server's slots for each session (nfsd: by memory and the number of clients), the client's"
+        "rdmascope sessions FILE: slots negotiated, the server's target, and when all were in use",
+        "the server's slots per session (nfsd: by memory and number of clients), the client's"
         " max_session_slots of module nfs",
-        "more connections do not help: the slots are the session's, whatever its connections",
+        "more connections do not help: slots belong to the session, not to a connection",
     ),
     needs="sessions",
 )
 def slots_exhausted(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """Every request of NFSv4.1 and later takes a slot of its session until its reply comes (RFC 8881, 2.10.6). All of
-    them were in use, so the client had to hold back the next request; credits of RPC-over-RDMA may be free meanwhile.
-    What requests waited before they were sent is not on the wire.
+    """Each NFSv4.1 request occupies a slot of its session until the reply comes (RFC 8881, 2.10.6). All slots were in
+    use, so the client had to hold back the next request, even if RPC-over-RDMA credits were free. The time that
+    requests wait before they are sent is not on the wire.
     """
     for session in facts.sessions or ():
         fore = session.fore
         span = (session.ended_time or facts.last_time) - (session.time or facts.first_time)
         if span <= 0 or fore.at_limit_count < limits["least_requests"] or fore.full is None:
             continue
-        blocked, refilled = min(1.0, fore.at_limit / span), fore.refilled / fore.at_limit_count
+        blocked, refilled = fore.at_limit / span, fore.refilled / fore.at_limit_count
         if blocked < limits["blocked_share"] or refilled < limits["refilled_share"]:
             continue
         slots = fore.limit or fore.max_in_use
-        used = "its only slot was" if slots == 1 else f"all {slots} slots were"
+        used = "the only slot" if slots == 1 else f"all {slots} slots"
         (first_time, first_frame), (_, last_frame) = fore.full
         yield Cause(
             f"{used} in use for {percent(blocked)} of the time",
@@ -227,46 +233,46 @@ def slots_exhausted(facts: Facts, limits: Limits) -> Iterator[Cause]:
             first_time,
             (
                 f"session {session.number}: {duration(fore.at_limit)} of {duration(span)}; {fore.refilled:,} of"
-                f" {fore.at_limit_count:,} requests came right after the reply that freed the slot",
+                f" {fore.at_limit_count:,} requests sent right after the reply that freed the slot",
             ),
             tuple(session.connections),
             (),
             tuple(dict.fromkeys((first_frame, last_frame))),
             0.5 if slots == 1 else 0.5 + 0.45 * min(1.0, refilled),
-            ("a program that makes one call after the other looks the same with a single slot",) if slots == 1 else (),
+            ("with a single slot, a program that makes one call at a time looks the same",) if slots == 1 else (),
+            lost=fore.at_limit,
         )
 
 
 @detector(
     "commit-storm",
-    "Writes are committed nearly one by one",
+    "COMMIT after nearly every WRITE",
     Severity.WARNING,
     "numbers of WRITE and COMMIT calls",
     {
         "least_commits": (50, "COMMIT calls"),
-        "per_write": (0.5, "COMMIT calls for each WRITE"),
+        "per_write": (0.5, "COMMIT calls per WRITE"),
         "latency_share": (0.1, "share of the latency of all RPCs that is COMMIT"),
     },
     (
-        "the program: fsync() after each small write, or O_SYNC; a database's log does so on purpose",
-        "whether the server's storage has a write cache that survives power failures",
+        "the program: fsync() after each small write, or O_SYNC; a database log does so on purpose",
+        "whether the server's storage has a non-volatile write cache",
     ),
 )
 def commit_storm(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """COMMIT asks the server to put on stable storage what was written before, and waits for its disks. One for every
-    WRITE or two leaves nothing of the use of unstable writes.
+    """COMMIT asks the server to flush earlier writes to stable storage, and waits for its disks. A COMMIT for every
+    WRITE or two defeats the purpose of unstable writes.
     """
     commits = [one for one in facts.procedures if _calls_for(one.key.name, one.key.operations, {"COMMIT"})]
     writes = sum(one.calls for one in facts.procedures if _calls_for(one.key.name, one.key.operations, {"WRITE"}))
     total, waited = sum(one.calls for one in commits), sum(one.waited for one in commits)
-    part = facts.share(waited) or 0.0
+    part = facts.share(waited)
     if total < limits["least_commits"] or total < limits["per_write"] * writes or part < limits["latency_share"]:
         return
     yield Cause(
-        f"{plural(total, 'COMMIT')} for {plural(writes, 'WRITE')}, {percent(part)} of all latency",
+        f"{plural(total, 'COMMIT')} for {plural(writes, 'WRITE')}, {duration(waited)}",
         total,
-        part,
-        "the latency of all RPCs",
+        lost=waited,
         evidence=tuple(f"{label(one.key)}: {plural(one.calls, 'RPC')}, {duration(one.waited)}" for one in commits[:3]),
         connections=_connections(facts, commits),
     )
@@ -287,23 +293,23 @@ def _calls_for(name: str, operations: tuple[str, ...], wanted: set[str]) -> bool
 
 @detector(
     "metadata-storm",
-    "Most calls only ask whether files have changed",
+    "Mostly attribute revalidation",
     Severity.WARNING,
     "numbers of GETATTR and ACCESS calls without other operations",
     {
-        "least_calls": (2000, "such calls"),
-        "call_share": (0.7, "share of all RPCs that they are"),
-        "latency_share": (0.5, "share of the latency of all RPCs"),
+        "least_calls": (2000, "GETATTR and ACCESS calls"),
+        "call_share": (0.7, "their share of all RPCs"),
+        "latency_share": (0.5, "their share of the latency of all RPCs"),
     },
     (
-        "attribute caching on the client: actimeo, acregmin; noac or lookupcache=none switch it off",
-        "which files: rdmascope files FILE --sort calls",
-        "programs that poll files or directories, and many clients that share and change them",
+        "attribute caching on the client: actimeo, acregmin; noac and lookupcache=none turn it off",
+        "which files: rdmascope report FILE --by path --sort calls",
+        "programs that poll files or directories; many clients that share and change them",
     ),
 )
 def metadata_storm(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """GETATTR and ACCESS by themselves move no data: the client looks whether what it has cached is still good. Where
-    they are nearly all of the traffic, caching does not work for this workload, and each costs a round trip.
+    """GETATTR and ACCESS on their own move no data: the client checks whether its cache is still valid. If they are
+    nearly all of the traffic, caching does not work for this workload, and each check costs a round trip.
     """
     telling = [
         one
@@ -313,14 +319,13 @@ def metadata_storm(facts: Facts, limits: Limits) -> Iterator[Cause]:
         and set(one.key.operations or (one.key.name,)) & REVALIDATION
     ]
     total, waited = sum(one.calls for one in telling), sum(one.waited for one in telling)
-    part = facts.share(waited) or 0.0
+    part = facts.share(waited)
     if total < limits["least_calls"] or total < limits["call_share"] * facts.calls or part < limits["latency_share"]:
         return
     yield Cause(
-        f"{percent(total / facts.calls)} of all RPCs are GETATTR and ACCESS",
+        f"GETATTR and ACCESS {percent(total / facts.calls)} of all RPCs",
         total,
-        part,
-        "the latency of all RPCs",
+        lost=waited,
         evidence=tuple(f"{label(one.key)}: {plural(one.calls, 'RPC')}, {duration(one.waited)}" for one in telling[:3]),
         connections=_connections(facts, telling),
     )
@@ -328,22 +333,22 @@ def metadata_storm(facts: Facts, limits: Limits) -> Iterator[Cause]:
 
 @detector(
     "readdir-without-plus",
-    "Directories are listed without attributes, and each entry is asked for",
+    "READDIR without attributes, LOOKUP or GETATTR per entry",
     Severity.WARNING,
     "numbers of READDIR, LOOKUP and GETATTR calls of NFSv3",
     {
         "least_lists": (5, "READDIR calls"),
         "least_lookups": (500, "LOOKUP and GETATTR calls"),
-        "per_list": (20, "LOOKUP and GETATTR calls for each READDIR"),
+        "per_list": (20, "LOOKUP and GETATTR calls per READDIR"),
     },
     (
-        "the mount option nordirplus; rdmascope rpcs FILE --procedure READDIRPLUS: whether it was refused",
-        "what lists the directories: 'ls -l' and find need attributes, 'ls' does not",
+        "the mount option nordirplus; rdmascope rpcs FILE --procedure READDIRPLUS: whether the server refused it",
+        "the program that lists directories: 'ls -l' and find need attributes, 'ls' does not",
     ),
 )
 def readdir_without_plus(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """READDIR gives names only. A program that wants the attributes of each entry then costs one LOOKUP or GETATTR for
-    each, where READDIRPLUS would have brought them with the names.
+    """READDIR returns names only. A program that needs attributes then costs a LOOKUP or GETATTR per entry; READDIRPLUS
+    returns them with the names.
     """
     counts: Counter[str] = Counter()
     for one in facts.procedures:
@@ -364,9 +369,8 @@ def readdir_without_plus(facts: Facts, limits: Limits) -> Iterator[Cause]:
     yield Cause(
         f"{plural(lists, 'READDIR')} and {lookups:,} LOOKUP and GETATTR, {counts['READDIRPLUS']:,} READDIRPLUS",
         lookups,
-        facts.share(waited),
-        "the latency of all RPCs",
+        lost=waited,
         connections=_connections(facts, listing),
         confidence=0.6,
-        weakened_by=("whether the LOOKUPs and GETATTRs are about the entries of these directories is not compared",),
+        weakened_by=("not checked: whether these LOOKUPs and GETATTRs are for entries of these directories",),
     )

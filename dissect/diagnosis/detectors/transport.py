@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from ...rpcrdma.conversation import ENDS
 from ...transport.health import DirectionHealth, TransportHealth
+from ...transport.inferred_losses import InferredLoss
 from ...transport.retransmissions import DUPLICATE, Retransmission
-from ...units import count, duration, plural, share
+from ...units import count, duration, plural
 from ..detector import Limits, detector
 from ..facts import Facts
 from ..statement import Cause, Severity
 
-UNKNOWN = "unknown"
+UNKNOWN, TIMEOUT = "unknown", "timeout"
+
+LOST_BY_CAPTURE = 0.4
+"""Confidence where a capture lost frames, and of none that was retransmitted an earlier transmission is in it."""
 
 RETRANSMITTED = {
     "least_retransmissions": (3, "retransmissions of this cause in the capture"),
@@ -30,13 +34,18 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
     events: Counter[int] = Counter()
     packets: Counter[int] = Counter()
     sent = 0
-    places: Counter[str] = Counter()
+    arrived = 0
+    lost_toward: dict[int | None, Counter[bool]] = defaultdict(Counter)
+    """By the end that missed it: packets that are in the capture, and others."""
     frames: list[int] = []
+    unseen: list[InferredLoss] = []
     for number, health in facts.healths.items():
-        mine = [one for one in health.retransmissions if _among(one, causes)]
+        mine = [one for one in health.retransmissions if _among(one, causes) and not facts.in_vain(number, one)]
         # Of more than are remembered one by one the sums know the cause alone.
-        changed = _needless(health, causes)
-        events[number] = sum(health.causes.get(cause, 0) for cause in causes) + changed.events
+        changed = _uncounted(facts, number, health, causes)
+        inferred = health.inferred if TIMEOUT in causes else ()
+        events[number] = sum(health.causes.get(cause, 0) for cause in causes) + changed.events + len(inferred)
+        unseen += inferred
         sent += sum(one.packets or one.segments for one in health.directions)
         if not events[number]:
             continue
@@ -45,12 +54,14 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
         )
         cost[number] = _cost(facts, number, health, causes)
         for event in mine:
-            place = {True: "behind", False: "before", None: ""}[event.lost_packet_captured]
-            places["arrived" if _arrived(event) else place] += 1
+            if _arrived(event):
+                arrived += 1
+            elif event.lost_packet_captured is not None:
+                lost_toward[event.toward][event.lost_packet_captured] += 1
             frames += [event.retransmission_frame] if event.retransmission_frame else []
-    total, lost = sum(events.values()), facts.share(sum(cost.values()))
+    total, waiting = sum(events.values()), sum(cost.values())
     retransmitted = sum(packets.values())
-    part = lost or 0.0
+    part = facts.share(waiting)
     enough = total >= limits["least_retransmissions"] and (
         part >= limits["least_share"] or (sent and retransmitted / sent >= limits["packet_share"])
     )
@@ -61,37 +72,52 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
     ]
     unit = "segment" if all(facts.healths[number].segments for number in worst) else "packet"
     delayed = [facts.rpcs.delays[number] for number in worst if number in facts.rpcs.delays]
-    waiting = sum(cost.values())
-    text = f"{plural(retransmitted, unit)} retransmitted in {plural(total, one, several)}"
-    text += f"; RPCs waited {duration(waiting)} for them" if waiting else "; no RPC is known to have waited for them"
+    text = f"{plural(retransmitted, unit)} retransmitted, {plural(total, one, several)}"
+    text += f"; RPCs delayed {duration(waiting)}" if waiting else "; no RPC known to be delayed"
     evidence = [
         f"{facts.ends(number)}: {plural(packets[number], unit)}"
-        + (f", RPCs waited {duration(cost[number])}" if cost[number] else "")
+        + (f", RPCs delayed {duration(cost[number])}" if cost[number] else "")
         for number in worst[:3]
     ]
-    if places["behind"] or places["before"]:
-        evidence.append(
-            f"{count(places['behind'])} lost behind the capture point, {count(places['before'])} before it"
-            " or missed by the capture"
-        )
-    if places["arrived"]:
-        evidence.append(f"{count(places['arrived'])} without need: what was retransmitted had arrived")
+    evidence += [f"RPC {one.rpc}: {one.evidence}" for one in unseen[:3]]
+    evidence += _directions(lost_toward)
+    if arrived:
+        evidence.append(f"{count(arrived)} needless: what was retransmitted had arrived")
     others = {cause for number in worst for cause in facts.healths[number].causes} - {DUPLICATE, *causes}
     mixed = waiting > 0 and bool(others)
+    weakened = ["several causes: the delay of RPCs is split by the time that each took"] if mixed else []
+    confidence = min([0.8 if mixed else 0.95, *(one.confidence for one in unseen)])
+    if facts.dropped_frames and not any(seen[True] for seen in lost_toward.values()):
+        confidence = min(confidence, LOST_BY_CAPTURE)
+    if unseen:
+        weakened.append(f"{plural(len(unseen), 'loss', 'losses')} inferred from the length of a pause")
     yield Cause(
         text,
         total,
-        lost,
-        "the latency of all RPCs",
+        None,
+        "",
         _since(facts, causes),
         tuple(evidence),
         tuple(worst),
         tuple(number for examples in delayed for number in examples.rpcs)[:5],
         tuple(sorted(frames)[:5]),
-        0.8 if mixed else 0.95,
-        ("the wait of RPCs is divided between causes by the time that each cause took",) if mixed else (),
+        confidence,
+        tuple(weakened),
         None if waiting else Severity.WARNING,
+        waiting,
     )
+
+
+def _directions(lost_toward: Mapping[int | None, Counter[bool]]) -> list[str]:
+    """'12 lost toward the server, 3 toward the client (or missed by the capture)', as a line if there is one."""
+    parts: list[str] = []
+    for end in (1, 0, None):
+        if seen := lost_toward.get(end):
+            way = f"toward the {ENDS[end]}" if end is not None else "in an unknown direction"
+            parts.append(f"{count(seen.total())} {'' if parts else 'lost '}{way}")
+    missed = sum(seen[False] for seen in lost_toward.values())
+    some = "or" if missed == sum(seen.total() for seen in lost_toward.values()) else f"{count(missed)} of them perhaps"
+    return [", ".join(parts) + (f" ({some} missed by the capture)" if missed else "")] if parts else []
 
 
 def _arrived(one: Retransmission) -> bool:
@@ -107,6 +133,13 @@ def _among(one: Retransmission, causes: tuple[str, ...]) -> bool:
 class _Needless(NamedTuple):
     events: int
     packets: int
+
+
+def _uncounted(facts: Facts, number: int, health: TransportHealth, causes: tuple[str, ...]) -> _Needless:
+    """How what was retransmitted without need, or to a host that is gone, changes the numbers of these causes."""
+    needless = _needless(health, causes)
+    vain = [one for one in health.retransmissions if _among(one, causes) and facts.in_vain(number, one)]
+    return _Needless(needless.events - len(vain), needless.packets - sum(one.packets for one in vain))
 
 
 def _needless(health: TransportHealth, causes: tuple[str, ...]) -> _Needless:
@@ -125,6 +158,7 @@ def _cost(facts: Facts, number: int, health: TransportHealth, causes: tuple[str,
     waits: Counter[bool] = Counter()
     for one in health.retransmissions:
         waits[_among(one, causes)] += one.loss_to_retransmission or 0
+    waits[TIMEOUT in causes] += sum(one.until - one.since for one in health.inferred)
     total, mine = sum(waits.values()), waits[True]
     return round(facts.rpcs.delays[number].total * mine / total) if total else 0
 
@@ -144,20 +178,20 @@ def _since(facts: Facts, causes: tuple[str, ...]) -> int | None:
 
 @detector(
     "packets-lost",
-    "Packets are lost on the way",
+    "Packet loss",
     Severity.PROBLEM,
-    "transport health; the wait of each RPC for retransmissions",
+    "transport health; the delay of each RPC by retransmissions",
     RETRANSMITTED,
     (
-        "rdmascope transport FILE: which direction loses, and before or behind the capture point",
-        "error, discard and pause counters of the ports on that way; RoCE needs PFC or ECN set up on every hop",
+        "rdmascope transport FILE: which direction loses packets",
+        "error, discard and pause counters of the ports on that path; RoCE needs PFC or ECN on every hop",
         "out_of_sequence and packet_seq_err in the hw_counters of the RDMA devices",
     ),
 )
 def packets_lost(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """The receiver noticed a gap, by a NAK for a PSN sequence error, a Read response that was missing, or repeated TCP
-    acknowledgements, and the sender retransmitted from there. A Reliable Connection retransmits everything behind the
-    gap, so that one lost packet costs a window of them, and every RPC in it waits.
+    """The receiver noticed a gap (a NAK for a PSN sequence error, a missing Read response, or duplicate TCP
+    acknowledgements), and the sender retransmitted from there. A Reliable Connection resends everything after the
+    gap: one lost packet costs a whole window, and delays every RPC in it.
     """
     causes = ("NAK sequence error", "implied NAK", "fast retransmit")
     yield from _retransmitted(facts, limits, causes, "recovery", "recoveries")
@@ -165,61 +199,58 @@ def packets_lost(facts: Facts, limits: Limits) -> Iterator[Cause]:
 
 @detector(
     "retransmission-timeouts",
-    "Losses are noticed by timeout only",
+    "Retransmit timeouts: nothing acknowledged",
     Severity.PROBLEM,
-    "transport health; the wait of each RPC for retransmissions",
+    "transport health; the delay of each RPC by retransmissions",
     RETRANSMITTED,
     (
-        "rdmascope transport FILE: what was lost; the last packet of a burst leaves no gap that could be noticed",
+        "rdmascope transport FILE: what was lost; the last packet of a burst leaves no gap to notice",
         "local_ack_timeout_err in the hw_counters of the RDMA devices, and the local ACK timeout of the connection",
-        "whether acknowledgements are lost: they have a way of their own",
+        "whether acknowledgements are lost: they may take another path",
     ),
 )
 def retransmission_timeouts(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """Nothing came for as long as the sender's timer runs, and only then it retransmitted. Timeouts are many times
-    longer than a round trip, often hundreds of milliseconds, so that a few of them are most of the latency that users
-    see.
+    """Nothing was acknowledged until the sender's timer expired and it retransmitted. A timeout is many times longer
+    than a round trip, often hundreds of milliseconds: a few of them make up most of the latency that users see.
     """
-    yield from _retransmitted(facts, limits, ("timeout",), "timeout", "timeouts")
+    yield from _retransmitted(facts, limits, (TIMEOUT,), "timeout", "timeouts")
 
 
 @detector(
     "retransmissions-unexplained",
-    "Packets are retransmitted without a loss that the capture shows",
+    "Retransmissions without a visible loss",
     Severity.WARNING,
-    "transport health; the wait of each RPC for retransmissions",
+    "transport health; the delay of each RPC by retransmissions",
     RETRANSMITTED,
     (
         "rdmascope transport FILE: each retransmission with its frames",
-        "a capture at the other end: what one end does not see, the other does",
+        "a capture at the other end",
     ),
 )
 def retransmissions_unexplained(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """Packets were sent twice although the capture shows neither a NAK nor a silence before them, or although they had
-    arrived, as the receiver's acknowledgements say (RFC 2883). Either the notice was missed by the capture, or the
-    sender retransmitted without need because acknowledgements came late: that costs bandwidth, and hardly any time.
+    """Packets were sent twice, but the capture shows no NAK and no timeout before them, or the receiver's
+    acknowledgements say that they had arrived (RFC 2883). Either the capture missed the NAK, or acknowledgements came
+    late and the sender retransmitted needlessly. That costs bandwidth, but hardly any time.
     """
-    one, several = "return to an earlier packet", "returns to earlier packets"
-    yield from _retransmitted(facts, limits, (UNKNOWN,), one, several)
+    yield from _retransmitted(facts, limits, (UNKNOWN,), "time", "times")
 
 
 @detector(
     "receiver-not-ready",
-    "The receiver had no receive buffer",
+    "Receiver not ready (RNR): no receive buffer posted",
     Severity.PROBLEM,
     "transport health: RNR NAKs and their timers",
     {"least_naks": (3, "RNR NAKs in the capture")},
     (
-        "rdmascope credits FILE: whether calls exceed the credits that were granted",
-        "how many receive buffers the end that answers with RNR NAKs posts: at least as many as the credits it grants,"
-        " and some for its own callbacks",
-        "min_rnr_timer and rnr_retry_count of the queue pair: a count of seven means without end",
+        "rdmascope credits FILE: whether calls exceed the credits granted",
+        "receive buffers posted by the end that sends RNR NAKs: one per credit it grants, some for callbacks",
+        "min_rnr_timer and rnr_retry_count of the queue pair: a count of 7 means forever",
     ),
 )
 def receiver_not_ready(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """A Send arrived when no receive buffer was posted, and the responder asked to wait (RNR NAK). RPC-over-RDMA's
-    credits are there so that this never happens: an end grants more than it posts, or the other sends more than was
-    granted. The wait is the timer in the NAK, up to 655 ms, each time.
+    """A Send arrived when no receive buffer was posted, and the responder asked the sender to wait (RNR NAK).
+    RPC-over-RDMA credits should prevent this: either one end grants more credits than it posts buffers, or the other
+    sends more than was granted. Each NAK costs the wait of its timer, up to 655 ms.
     """
     found: dict[int, int] = {}
     waited: dict[int, int] = {}
@@ -243,21 +274,22 @@ def receiver_not_ready(facts: Facts, limits: Limits) -> Iterator[Cause]:
     worst = tuple(sorted(found, key=lambda number: (-waited[number], -found[number])))
     delayed = [facts.rpcs.delays[number] for number in worst if number in facts.rpcs.delays]
     yield Cause(
-        f"{plural(total, 'RNR NAK')}; their timers add up to {duration(sum(waited.values()))}",
+        f"{plural(total, 'RNR NAK')}, timers of {duration(sum(waited.values()))} in all",
         total,
-        facts.share(sum(waited.values())),
-        "the latency of all RPCs",
+        None,
+        "",
         None,
         tuple(line for _, line in sorted(lines, reverse=True)[:3]),
         worst,
         tuple(number for examples in delayed for number in examples.rpcs)[:5],
         tuple(sorted(frames)[:5]),
+        lost=sum(_cost(facts, number, facts.healths[number], ("RNR NAK",)) for number in worst),
     )
 
 
 @detector(
     "congestion",
-    "The network is congested",
+    "Network congestion",
     Severity.WARNING,
     "transport health: ECN marks, congestion notifications, TCP's echoes of them",
     {
@@ -266,14 +298,14 @@ def receiver_not_ready(facts: Facts, limits: Limits) -> Iterator[Cause]:
     },
     (
         "rdmascope transport FILE: which direction is marked",
-        "queue depths and ECN thresholds of the switches on that way, and what else uses the bottleneck (incast)",
+        "queue depths and ECN thresholds of the switches on that path; what else uses the bottleneck (incast)",
         "np_ecn_marked_roce_packets and rp_cnp_handled in the hw_counters of the RDMA devices",
     ),
 )
 def congestion(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """Switches marked packets because their queues were long (ECN), and the receiver told the sender to slow down, with
-    a congestion notification packet on RoCE and an echo in TCP's acknowledgements with iWARP. The sender then sends
-    more slowly by itself: transfers take longer without a single loss.
+    """Switches with long queues marked packets (ECN), and the receiver told the sender to slow down: by a congestion
+    notification packet (CNP) on RoCE, by an echo in TCP acknowledgements on iWARP. The sender lowers its rate, so
+    transfers take longer without a single loss.
     """
 
     def notices(one: DirectionHealth) -> int:
@@ -286,28 +318,26 @@ def congestion(facts: Facts, limits: Limits) -> Iterator[Cause]:
             f"{count(one.ecn_marked)} marked, {count(one.cnps)} notifications, {count(one.congestion_echoes)} echoes"
         ),
         lambda total, sent: total >= limits["least_notices"] and total >= limits["marked_share"] * sent,
-        lambda total: f"{plural(total, 'packet')} marked by switches or notifying of congestion",
-        "all packets",
+        lambda total: f"{plural(total, 'congestion mark or notification', 'congestion marks and notifications')}",
     )
 
 
 @detector(
     "packets-damaged",
-    "Packets arrive damaged",
+    "Corrupted packets",
     Severity.PROBLEM,
     "transport health: ICRC, CRC32C and markers of FPDUs, TCP checksums",
-    {"least_damaged": (1, "packets whose checksum or marker is wrong")},
+    {"least_damaged": (1, "packets with a wrong checksum or marker")},
     (
         "rdmascope transport FILE: the frames, and which end sent them",
-        "symbol and FCS error counters of ports and cables on that way; rx_icrc_encapsulated of the RDMA devices",
-        "whether the capture itself alters packets: with offloading it shows checksums that the card fills in later",
+        "symbol and FCS error counters of ports and cables on that path; rx_icrc_encapsulated of the RDMA devices",
+        "checksum offload: a capture on the sending host shows checksums that the NIC fills in later",
     ),
 )
 def packets_damaged(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """A checksum over the packet's end-to-end contents is wrong. Its receiver drops it, and it must be retransmitted;
-    or, where only the capture damaged it, what is said about it here rests on wrong bytes. A marker of MPA that does
-    not point to the begin of its FPDU (RFC 5044, 4.3) is an error of its sender, or shows damage where no CRC is in
-    use.
+    """The end-to-end checksum of a packet is wrong. The receiver drops the packet, and it must be retransmitted; if
+    only the capture damaged it, what is decoded from it here is unreliable. An MPA marker that does not point to the
+    start of its FPDU (RFC 5044, 4.3) is the sender's mistake, or shows damage where no CRC is in use.
     """
 
     def spoiled(one: DirectionHealth) -> int:
@@ -331,7 +361,6 @@ def packets_damaged(facts: Facts, limits: Limits) -> Iterator[Cause]:
             if markers
             else f"{plural(total, 'packet')} with a wrong checksum"
         ),
-        "all packets",
         frames=lambda one: (*one.icrc_failures, *one.crc_failures),
     )
 
@@ -342,7 +371,6 @@ def _counted(
     line: Callable[[DirectionHealth], str],
     enough: Callable[[int, int], bool],
     text: Callable[[int], str],
-    share_of: str,
     frames: Callable[[DirectionHealth], tuple[int, ...]] = lambda one: (),
 ) -> Iterator[Cause]:
     """One statement about something that is counted at both ends of every connection."""
@@ -362,13 +390,9 @@ def _counted(
     ]
     some_frames = [frame for number in worst for one in facts.healths[number].directions for frame in frames(one)]
     yield Cause(
-        f"{text(total)} ({share(total, sent)} of all)",
+        f"{text(total)}; {plural(sent, 'packet')} sent",
         total,
-        min(1.0, total / sent) if sent else None,
-        share_of,
-        None,
-        tuple(evidence),
-        tuple(worst),
-        (),
-        tuple(some_frames[:5]),
+        evidence=tuple(evidence),
+        connections=tuple(worst),
+        frames=tuple(some_frames[:5]),
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from .. import programs
 from ..programs import MOUNT, NFS, NFS_CALLBACK, NFSACL, NLM, PORTMAP, RQUOTA, STATUS_MONITOR
 from . import nfs4, nfsacl, nlm, rfc1094, rfc1813, rfc1833, rquota
 from .procedures import ProcedureShape
 
-PROGRAMS: Mapping[tuple[int, int], Mapping[int, ProcedureShape]] = {
+PROGRAMS: dict[tuple[int, int], Mapping[int, ProcedureShape]] = {
     (NFS, 2): rfc1094.NFS2,
     (NFS, 3): rfc1813.NFS3,
     (NFS, 4): nfs4.NFS4,
@@ -30,6 +31,26 @@ PROGRAMS: Mapping[tuple[int, int], Mapping[int, ProcedureShape]] = {
     (PORTMAP, 4): rfc1833.RPCBIND4,
 }
 """By program and version, then by procedure."""
+
+
+Procedures = Callable[[], Mapping[int, ProcedureShape]]
+
+
+def program(number: int, name: str, version: int) -> Callable[[Procedures], Procedures]:
+    """Register what the function below gives as the procedures of a program, by their numbers."""
+
+    def register(procedures: Procedures) -> Procedures:
+        if (number, version) in PROGRAMS:
+            raise ValueError(f"there is a program {number}, version {version}, already")
+        given = procedures()
+        PROGRAMS[number, version] = given
+        programs.PROGRAM_NAMES.setdefault(number, name)
+        names = (given[at].name if at in given else f"proc-{at}" for at in range(max(given, default=-1) + 1))
+        programs.PROCEDURES[number, version] = tuple(names)
+        programs.procedure_name.cache_clear()
+        return procedures
+
+    return register
 
 
 def procedure_shape(program: int | None, version: int | None, procedure: int | None) -> ProcedureShape | None:

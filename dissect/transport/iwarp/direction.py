@@ -8,6 +8,7 @@ from ...arrays import Bytes, Rows, take
 from ...link.tcp import ACK, RST, Checksums, checksums
 from ...serial import TCP_SEQUENCE
 from .assembly import MessageAssembly
+from .fragments import SEND
 from .framing import Framing
 from .reads import OutstandingReads
 from .stream import ByteStream
@@ -73,6 +74,13 @@ class IwarpDirection:
         """Give up gaps that will not be filled any more; ``now``: nanoseconds, None where nothing more will come."""
         acked = None if now is None else self.acked
         self.framing.feed(self.stream.settle(acked, segments, now))
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing was lost or retransmitted, and no Send is open."""
+        assembly = self.assembly
+        waiting = self.stream.waits or self.stream.retransmissions.fresh or self.waiting_since is not None
+        return assembly is not None and not (waiting or assembly.skip_first or SEND in assembly.partial)
 
     @property
     def waiting_since(self) -> int | None:

@@ -7,8 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Rows
+from ...arrays import Bytes, Rows, places, some
+from ...layers.iwarp_codes import INVALIDATING
+from ...link.packets import PACKET
 from ..operations import Payload
+from ..send_runs import SendRun
 from .decoding import Fpdus
 
 Runs = list[tuple[int, Bytes, Rows]]
@@ -23,6 +26,10 @@ GROUP = np.array(
 )  # fmt: skip
 """By RDMAP opcode."""
 _TAGGED = np.array([group in (WRITE, RESPONSE) for group in GROUP.tolist()])
+
+
+SEND_ONLY, SEND_ONLY_INVALIDATE = 0x04, 0x17
+"""Opcodes of InfiniBand that say what a Send says, and one with Invalidate."""
 
 
 class Fragment(NamedTuple):
@@ -63,11 +70,13 @@ class Fragment(NamedTuple):
     """Position in the stream."""
 
 
-def fragments(fpdus: Fpdus) -> list[Fragment]:
+FragmentColumns = dict[str, Rows]
+"""A column for each field of ``Fragment``, in their order."""
+
+
+def fragments(fpdus: Fpdus) -> FragmentColumns:
     """The messages, or parts of messages, that consecutive FPDUs make."""
     rows, edges, pieces = fpdus.rows, fpdus.edges, fpdus.pieces
-    if not len(rows):
-        return []
     opcode = rows["opcode"]
     group = GROUP[opcode]
     key = np.where(_TAGGED[opcode], rows["stag"], rows["msn"])
@@ -91,35 +100,64 @@ def fragments(fpdus: Fpdus) -> list[Fragment]:
     chunk, offset, captured = (np.concatenate((pieces[name], [0])) for name in ("chunk", "payload", "captured"))
     changes = np.concatenate(([0], np.cumsum(chunk[1:] != chunk[:-1])))
     plain = (seen == sums) & (high > low) & (changes[np.maximum(high - 1, 0)] == changes[low])
-    return [
-        Fragment(*one)
-        for one in zip(
-            group[starts].tolist(),
-            opcode[final].tolist(),
-            key[starts].tolist(),
-            place[starts].tolist(),
-            sums.tolist(),
-            rows["last"][final].tolist(),
-            rows["broken"][starts].tolist(),
-            starts.tolist(),
-            low.tolist(),
-            high.tolist(),
-            (ends - starts).tolist(),
-            rows["first_frame"][starts].tolist(),
-            np.maximum.reduceat(rows["last_frame"], starts).tolist(),
-            rows["first_time"][starts].tolist(),
-            np.maximum.reduceat(rows["last_time"], starts).tolist(),
-            rows["order"][final].tolist(),
-            rows["ack"][final].tolist(),
-            seen.tolist(),
-            (shorts[high] > shorts[low]).tolist(),
-            np.where(plain, chunk[low], -1).tolist(),
-            offset[low].tolist(),
-            captured[low].tolist(),
-            rows["start"][starts].tolist(),
-            strict=True,
-        )
-    ]
+    return {
+        "group": group[starts],
+        "opcode": opcode[final],
+        "key": key[starts],
+        "place": place[starts],
+        "length": sums,
+        "last": rows["last"][final],
+        "broken": rows["broken"][starts],
+        "first": starts,
+        "low": low,
+        "high": high,
+        "packets": ends - starts,
+        "first_frame": rows["first_frame"][starts],
+        "last_frame": np.maximum.reduceat(rows["last_frame"], starts),
+        "first_time": rows["first_time"][starts],
+        "last_time": np.maximum.reduceat(rows["last_time"], starts),
+        "order": rows["order"][final],
+        "ack": rows["ack"][final],
+        "seen": seen,
+        "truncated": shorts[high] > shorts[low],
+        "chunk": np.where(plain, chunk[low], -1),
+        "offset": offset[low],
+        "captured": captured[low],
+        "start": rows["start"][starts],
+    }
+
+
+def plain_sends(data: Bytes, sender: int, fpdus: Fpdus, columns: FragmentColumns) -> tuple[SendRun, Rows] | None:
+    """The Sends of one FPDU in a segment of its own, as a run, and which of the fragments in ``columns`` they are."""
+    order, length = columns["order"], columns["length"]
+    sends = columns["group"] == SEND
+    if some(columns["broken"]) or some(sends & ~columns["last"]):
+        return None
+    number = {id(known): index for index, known in enumerate(fpdus.datas)}.get(id(data), -2)
+    _, index, counts = np.unique(order, return_inverse=True, return_counts=True)
+    chosen = (
+        sends
+        & (columns["chunk"] == number)
+        & (columns["packets"] == 1)
+        & (columns["high"] - columns["low"] == 1)
+        & (columns["place"] == 0)
+    )
+    chosen &= ~columns["truncated"] & (length > 0) & (counts[index] == 1)
+    chosen &= (columns["first_frame"] == order) & (columns["last_frame"] == order)
+    # In the order of frames, as they are in that of the stream.
+    chosen[1:] &= order[1:] > np.maximum.accumulate(order)[:-1]
+    where = places(chosen)
+    if not len(where):
+        return None
+    rows = np.zeros(len(where), PACKET)
+    rows["frame"], rows["time"], rows["payload"] = order[where], columns["last_time"][where], columns["offset"][where]
+    rows["length"] = rows["captured"] = length[where]
+    rows["psn"] = columns["key"][where] & 0xFFFFFF
+    invalidating = np.isin(columns["opcode"][where], list(INVALIDATING))
+    rows["opcode"] = np.where(invalidating, SEND_ONLY_INVALIDATE, SEND_ONLY)
+    rows["immediate"] = np.where(invalidating, fpdus.rows["stag"][columns["first"][where]], 0)
+    rows["headers"] = 1
+    return SendRun(data, rows, sender, columns["start"][where]), chosen
 
 
 def payload_runs(fpdus: Fpdus, fragment: Fragment) -> Runs:

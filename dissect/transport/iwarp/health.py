@@ -9,18 +9,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Rows, take
+from ...arrays import Bytes, Int64s, Rows, take
 from ...layers import opcodes
 from ...link.tcp import ACK, RST, SYN
 from ...percentiles import Distribution, Samples
 from ...serial import TCP_SEQUENCE
+from ...units import duration
 from ..acknowledgements import Acknowledgements, PacketColumns
 from ..capture_point import MEANINGS
 from ..connection import Connection
-from ..delays import TcpDelays
 from ..health import CapturePoint, DirectionHealth, NegativeAcknowledgement, TransportHealth
+from ..inferred_losses import Silences, Timer
 from ..operations import Operation
+from ..recoveries import Recoveries
 from ..retransmissions import Retransmission
+from ..send_runs import SendRun, Tail
 from .decoding import Fpdus
 from .direction import IwarpDirection
 from .fragments import Fragment
@@ -32,6 +35,8 @@ PAUSE = 100_000_000
 RECENT = 1024
 """Operations of either end that retransmitted bytes may belong to."""
 MAX_PENDING = 4096
+LEAST_RTO = 200_000_000
+"""Nanoseconds: Linux's, and of most others; RFC 6298, 2.4, has a second."""
 CONGESTION_EXPERIENCED = 3
 """IP ECN field (RFC 3168, 5)."""
 _DATA, _ACK = 0x04, 0x11
@@ -52,7 +57,14 @@ class _Sent(NamedTuple):
 
     start: int
     stop: int
-    operation: Operation
+    operation: Operation | None
+    tail: Tail | None = None
+    row: int = 0
+    """In the tail of a run, where it is no object."""
+
+    def charged(self) -> Operation | None:
+        """It, to note in it what was seen again; None where nothing holds it any more."""
+        return self.operation if self.tail is None else self.tail.charged(self.row)
 
 
 _start, _stop = attrgetter("start"), attrgetter("stop")
@@ -70,13 +82,17 @@ class IwarpHealth:
         """By direction of the segments: how they were acknowledged."""
         self._first: list[int | None] = [None, None]
         """By direction: the first position of the stream that data may have."""
+        self.seen = [0, 0]
+        """Nanoseconds, by direction: of the last segment, with payload or without."""
         self.marked = [0, 0]
         """Segments that came marked with congestion, by direction."""
         self._recent: tuple[list[_Sent], list[_Sent]] = [], []
+        self._runs: tuple[list[_Sent], list[_Sent]] = [], []
+        """The same of runs, which ``settle`` sorts in."""
         """By direction, in the order of the stream; the last of them."""
         self._pending: tuple[deque[RetransmittedBytes], ...] = (deque(maxlen=MAX_PENDING), deque(maxlen=MAX_PENDING))
         """Retransmitted bytes that no Operation was made of so far."""
-        self._delays: tuple[int, TcpDelays] | None = None
+        self._recoveries: tuple[int, Recoveries] | None = None
 
     # Input
 
@@ -85,6 +101,8 @@ class IwarpHealth:
         for direction in (0, 1):
             rows, back = sent[direction], sent[1 - direction]
             self.marked[direction] += _marked(data, rows)
+            if len(rows):
+                self.seen[direction] = max(self.seen[direction], int(rows["time"].max()))
             rows = rows[(rows["length"] > 0) & (rows["flags"] & RST == 0)]
             back = back[(back["flags"] & (ACK | RST | SYN)) == ACK]
             head = self.directions[direction].stream.retransmissions.head
@@ -126,9 +144,25 @@ class IwarpHealth:
         if len(recent) > 2 * RECENT:
             del recent[:RECENT]
 
+    @property
+    def settled(self) -> bool:
+        """No retransmitted bytes wait for their Operations."""
+        return not any(self._pending)
+
+    def carried_by(self, direction: int, run: SendRun, fpdus: Fpdus, first: Int64s) -> None:
+        """A run's Sends were carried by these FPDUs of a direction."""
+        tail, rows = Tail(run), fpdus.rows[first]
+        parts = zip(rows["start"][tail.first :].tolist(), rows["stop"][tail.first :].tolist(), strict=True)
+        self._runs[direction].extend(_Sent(*part, None, tail, row) for row, part in enumerate(parts))
+
     def settle(self, final: bool) -> None:
         """Charge retransmitted bytes to the Operations they belong to, once those were reassembled."""
         for direction in (0, 1):
+            if self._runs[direction]:
+                self._recent[direction].extend(self._runs[direction])
+                self._runs[direction].clear()
+                self._recent[direction].sort(key=_start)
+                del self._recent[direction][: -2 * RECENT]
             fresh = self.directions[direction].stream.retransmissions.fresh
             pending = self._pending[direction]
             if not fresh and not pending:
@@ -143,7 +177,9 @@ class IwarpHealth:
                     continue
                 low = bisect_right(recent, one.start, key=_stop)
                 high = bisect_left(recent, one.stop, lo=low, key=_start)
-                for operation in dict.fromkeys(sent.operation for sent in recent[low:high]):
+                for operation in dict.fromkeys(sent.charged() for sent in recent[low:high]):
+                    if operation is None:
+                        continue
                     operation.retransmissions += 1
                     operation.last_sent = max(operation.last_sent, one.time)
                     if not self.directions[direction].framing.checks.crc:
@@ -165,14 +201,22 @@ class IwarpHealth:
         return sorted((one for sender in (0, 1) for one in self._sent_by(sender).nouns(sender)), key=_moment)
 
     @property
-    def delays(self) -> TcpDelays | None:
-        """What Operations waited for retransmissions; None where there was none."""
+    def recoveries(self) -> Recoveries | None:
+        """None where nothing was retransmitted."""
         changes = sum(one.stream.retransmissions.changes for one in self.directions)
         if not changes:
             return None
-        if self._delays is None or self._delays[0] != changes:
-            self._delays = changes, TcpDelays(self._listed())
-        return self._delays[1]
+        if self._recoveries is None or self._recoveries[0] != changes:
+            self._recoveries = changes, Recoveries(self._listed(), tcp=True)
+        return self._recoveries[1]
+
+    def silences(self, sender: int) -> Silences:
+        """Of the segments of ``sender``."""
+        return self._sent_by(sender).silences
+
+    def timers(self, sender: int) -> list[Timer]:
+        """Those by which ``sender`` retransmits what the capture may not show to be lost."""
+        return [Timer(LEAST_RTO, f"TCP's least retransmission timeout of {duration(LEAST_RTO)}", doubles=True)]
 
     def result(self, connection: Connection) -> TransportHealth:
         """The state of things."""
@@ -200,6 +244,7 @@ class IwarpHealth:
             waits[2],
             dict(counts),
             crc_checked=checked or None,
+            inferred=connection.inferred_losses,
         )
 
     def _direction(self, connection: Connection, sender: int) -> DirectionHealth:
@@ -247,6 +292,8 @@ class IwarpHealth:
             reads_outstanding=direction.reads.max_open,
             read_depth=depth,
             unanswered=len(direction.reads.open),
+            last_time=self.seen[number],
+            waiting_since=self.answers[number].waiting_since,
             duplicate_acks=theirs.duplicate_acks,
             selective_acks=theirs.selective_acks,
             reported_twice=theirs.reported_twice,

@@ -13,10 +13,11 @@ from ...arrays import Bytes, Int64s, Rows, take
 from ...frames import FrameBatch
 from ...layers.iwarp_codes import REQUEST_KEY
 from ...link.addresses import AddressTable
-from ...link.tcp import ACK, SYN, locate_tcp
+from ...link.tcp import ACK, RST, SYN, locate_tcp
 from ...serial import TCP_SEQUENCE
 from ..connection import BY_TCP, Registry
 from ..operations import Operation
+from ..send_runs import SendRun
 from .decoding import Fpdus
 from .mpa import is_mpa
 from .rdmap import LEGAL
@@ -37,6 +38,7 @@ Key = tuple[int, int]
 
 Event = tuple[int, TcpConnection, Operation]
 """Frame number in whose place it stands, where, what."""
+TcpRun = tuple[TcpConnection, SendRun]
 
 _STARTUP = int.from_bytes(REQUEST_KEY[:8], "big")
 """Begins both a Request and a Reply."""
@@ -92,11 +94,14 @@ class IwarpObserver:
         self._opened: dict[Key, int] = {}
         """The same of those that are open, from the batch that they were opened in."""
 
-    def feed(self, batch: FrameBatch, walks: list[Rows]) -> list[Event]:
-        """Take a batch, of which ``walks`` (``Located.tcp``) say where TCP is."""
-        return self.take(batch.data, locate_tcp(batch, walks, self.addresses))
+    def feed(self, batch: FrameBatch, walks: list[Rows], runs: list[TcpRun] | None = None) -> list[Event]:
+        """Take a batch, of which ``walks`` (``Located.tcp``) say where TCP is.
 
-    def take(self, data: Bytes, rows: Rows) -> list[Event]:
+        Where ``runs`` is given, plain Sends are put there and not among the events.
+        """
+        return self.take(batch.data, locate_tcp(batch, walks, self.addresses), runs)
+
+    def take(self, data: Bytes, rows: Rows, runs: list[TcpRun] | None = None) -> list[Event]:
         """The same of SEGMENT rows, whose offsets are in ``data``."""
         if not len(rows):
             return []
@@ -107,7 +112,7 @@ class IwarpObserver:
             undecided = self.undecided.get(group.key) if group.key not in self.open else None
             if undecided is not None and undecided.tried > TRIED and not (group.starts_up or group.opens):
                 continue
-            events += self._take(group.key, segments, part, group.likely)
+            events += self._take(group.key, segments, part, group.likely, runs)
         events.sort(key=itemgetter(0))
         return events
 
@@ -151,7 +156,9 @@ class IwarpObserver:
         events.sort(key=itemgetter(0))
         return events
 
-    def _take(self, key: Key, segments: _Segments, members: Int64s, likely: bool) -> list[Event]:
+    def _take(
+        self, key: Key, segments: _Segments, members: Int64s, likely: bool, runs: list[TcpRun] | None
+    ) -> list[Event]:
         """Segments of one connection, a SYN only the first of them."""
         events: list[Event] = []
         rows, first = segments.rows, int(members[0])
@@ -169,7 +176,10 @@ class IwarpObserver:
         if tcp is None:
             tcp, members = self._judge(key, segments, members, likely)
         if tcp is not None and len(members):
-            delivered = tcp.feed(segments.data, take(rows, members), segments.forward[members])
+            made: list[SendRun] | None = None if runs is None else []
+            delivered = tcp.feed(segments.data, take(rows, members), segments.forward[members], made)
+            if runs is not None and made:
+                runs += [(tcp, run) for run in made]
             events += self._register(key, tcp, delivered)
         return events
 
@@ -193,6 +203,10 @@ class IwarpObserver:
             first = undecided is not None and opened and int(segments.rows["seq"][index]) == undecided.first
             # What stands before it is something else, or its own second half out of order.
             return tcp, members if request and first else members[start:]
+        if undecided is not None and (refusal := self._refusal(key, segments, members, undecided)) is not None:
+            tcp = self._open_connection(key)
+            tcp.refuse(1 - segments.direction(refusal), segments.rows[refusal])
+            return tcp, members
         service = self._is_service(key)
         carrying = int(np.count_nonzero(segments.rows["length"][members]))
         if undecided is None:
@@ -212,6 +226,16 @@ class IwarpObserver:
         if undecided.opened_by is not None and not tried:
             tcp.expect_startup(undecided.opened_by, undecided.first)
         return tcp, members
+
+    def _refusal(self, key: Key, segments: _Segments, members: Int64s, undecided: _Undecided) -> int | None:
+        """The reset that answers a SYN to a service port (RFC 9293, 3.10.7.1); None where there is none."""
+        active = undecided.opened_by
+        if active is None or key[1 - active] & 0xFFFF not in self.ports:
+            return None
+        rows = segments.rows[members]
+        answers = (segments.forward[members] == (active == 1)) & (rows["flags"] & (RST | ACK) == RST | ACK)
+        found = members[answers & (rows["seq"] == 0) & (rows["ack"] == undecided.first)]
+        return int(found[0]) if len(found) else None
 
     def _open_connection(self, key: Key) -> TcpConnection:
         first, second = (self.addresses.name(end >> 16) for end in key)

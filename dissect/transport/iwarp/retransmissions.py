@@ -19,6 +19,7 @@ from ...link.tcp import ACK, ECE, FIN, HEADER, RST, SACK, SYN, sack_blocks
 from ...serial import TCP_SEQUENCE
 from ..connection import MAX_CONTRADICTED
 from ..gaps import Gap, fill_gaps, overlapping, with_gap
+from ..inferred_losses import Silences
 from ..retransmissions import DUPLICATE, LATE, OpenRetransmission, Retransmission, SenderLedger, Tally
 from .copies import MAX_COMPARED, RecentSegments, SentSegments, contradicted
 
@@ -78,6 +79,8 @@ class TcpRetransmissions:
         """A segment counts as seen twice where none of its bytes is new."""
         self.segments = 0
         """With payload."""
+        self.silences = Silences()
+        """Of those."""
         self.duplicate_acks = self.selective_acks = self.reported_twice = self.zero_windows = self.echoes = 0
         """Of the receiver: ACKs that repeat one, ACKs that name what came behind a gap, ACKs that name what came twice
         (RFC 2883), segments with a window of zero, congestion echoes (RFC 3168, 6.1)."""
@@ -192,6 +195,7 @@ class TcpRetransmissions:
         )
         columns = SentSegments(at, end, time, frame, checksum, payload, captured, sums, data)
         self._recent.begin(columns)
+        self.silences.note(frame, time)
         breaks = np.flatnonzero(at[1:] != end[:-1]) + 1
         if self.head is None:
             self.head = int(at[0])
@@ -248,7 +252,7 @@ class TcpRetransmissions:
             self.ledger.recast(one, UNKNOWN)
         self.changes += 1
         one.end = max(one.end, stop)
-        one.last_time = int(sent.time[c - 1])
+        one.last_frame, one.last_time = int(sent.frame[c - 1]), int(sent.time[c - 1])
         lengths = sent.end[a:c] - sent.at[a:c]
         new, new_bytes = int(np.count_nonzero(fresh)), int(lengths[fresh].sum())
         self.ledger.grow(one, Tally(c - a - new, int(lengths.sum()) - new_bytes), Tally(new, new_bytes), sent.time[a:c])

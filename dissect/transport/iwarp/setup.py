@@ -75,12 +75,12 @@ def infer_active(
     """
     for direction in (0, 1):
         if ports[direction] in service and ports[1 - direction] not in service:
-            return 1 - direction, f"TCP port {ports[direction]} is the passive side's"
+            return 1 - direction, f"TCP port {ports[direction]} is the server's"
     transfers = [0, 0]
     for direction, block in fpdus:
         transfers[direction] += int(np.isin(block.rows["opcode"], (READ_REQUEST, WRITE)).sum())
     if transfers[0] != transfers[1]:
-        return int(transfers[0] > transfers[1]), "the passive side issues the RDMA Reads and Writes"
+        return int(transfers[0] > transfers[1]), "the server issues the RDMA Reads and Writes"
     if final or sum(len(block) for _, block in fpdus) >= UNDECIDED:
-        return int(ports[1] > ports[0]), "the passive side has the lower TCP port"
+        return int(ports[1] > ports[0]), "the server has the lower TCP port"
     return None

@@ -11,12 +11,13 @@ import numpy as np
 from ...arrays import Bytes, Rows, take
 from ...link.tcp import ACK, FIN, RST
 from ...serial import TCP_SEQUENCE
-from ..connection import Connection, Endpoint, with_count
+from ..connection import ENDS, REFUSED, Connection, Endpoint, with_count
 from ..health import TransportHealth
+from ..send_runs import SendRun
 from .assembly import Delivered, MessageAssembly
 from .decoding import Fpdus
 from .direction import IwarpDirection
-from .fragments import Fragment, fragments
+from .fragments import Fragment, fragments, plain_sends
 from .framing import Framing
 from .health import IwarpHealth
 from .setup import agree, infer_active, record_startup
@@ -82,6 +83,8 @@ class TcpConnection:
         """FPDUs by direction, before it is known which end is the active side."""
         self._unassembled: list[tuple[int, int, Fpdus, Fragment]] = []
         """``(order, direction, FPDUs, which of them)``."""
+        self._fresh: list[tuple[int, Fpdus]] = []
+        """FPDUs by direction, that were not divided into messages."""
         self._closings: list[tuple[int, int, int, str]] = []
         """``(frame, time, direction, 'FIN' or 'RST')``."""
 
@@ -100,6 +103,12 @@ class TcpConnection:
             # What the active side sent so far is its Request, which is not in this capture.
             other.framing.begin(int(row["ack"][0]))
         self.active = direction if request else 1 - direction
+
+    def refuse(self, active: int, row: Rows) -> None:
+        """The passive side answered the SYN of the active one by a reset, one SEGMENT row."""
+        self.active = active
+        self._connect(active)
+        self._ended(REFUSED, int(row["frame"]), int(row["time"]))
 
     def expect_startup(self, active: int, first: int) -> None:
         """The connection opened in this capture; ``first``: sequence number behind the SYN of the active side."""
@@ -137,8 +146,11 @@ class TcpConnection:
         assert self.connection is not None
         return self.health.result(self.connection)
 
-    def feed(self, data: Bytes, rows: Rows, forward: Rows) -> Delivered:
-        """Take SEGMENT rows of one batch in capture order, and which of them are of direction 0."""
+    def feed(self, data: Bytes, rows: Rows, forward: Rows, runs: list[SendRun] | None = None) -> Delivered:
+        """Take SEGMENT rows of one batch in capture order, and which of them are of direction 0.
+
+        Where ``runs`` is given, plain Sends are put there as long as nothing is lost or retransmitted.
+        """
         if not len(rows):
             return []
         lifetime = self.lifetime
@@ -155,7 +167,7 @@ class TcpConnection:
             lifetime.closed = True
             what = "RST" if rows["flags"][index] & RST else "FIN"
             self._closings.append((int(rows["frame"][index]), int(rows["time"][index]), int(not forward[index]), what))
-        return self._advance(final=False)
+        return self._advance(False, data, runs)
 
     def idle(self, now: int) -> Delivered:
         """Nothing came up to ``now``, in nanoseconds."""
@@ -174,7 +186,7 @@ class TcpConnection:
         ready.sort(key=itemgetter(0))
         return ready
 
-    def _advance(self, final: bool) -> Delivered:
+    def _advance(self, final: bool, data: Bytes | None = None, runs: list[SendRun] | None = None) -> Delivered:
         for number, direction in enumerate(self.directions):
             if direction.framing.take_startup():
                 self._started(number)
@@ -188,6 +200,7 @@ class TcpConnection:
         if self.connection is None:
             return []
         self._count(self.connection)
+        self._divide(data, runs)
         return self._assemble(final)
 
     def _settled(self, number: int) -> bool:
@@ -251,7 +264,8 @@ class TcpConnection:
         direction = self.directions[number]
         direction.payload_bytes += int(fpdus.rows["length"].sum())
         self.health.sent(direction.sender, fpdus)
-        self._unassembled += [(fragment.order, number, fpdus, fragment) for fragment in fragments(fpdus)]
+        if len(fpdus):
+            self._fresh.append((number, fpdus))
 
     def _ended(self, how: str, frame: int, time: int) -> None:
         connection = self.connection
@@ -284,6 +298,28 @@ class TcpConnection:
                     marks += [operation.first_frame for _, operation in direction.assembly.partial.values()]
         return min(marks, default=None)
 
+    def _divide(self, data: Bytes | None, runs: list[SendRun] | None) -> None:
+        """Divide what is fresh into messages; the plain Sends go to ``runs``, where nothing unusual is under way."""
+        fresh, self._fresh = self._fresh, []
+        quiet = runs is not None and data is not None and not self._unassembled
+        quiet &= all(one.quiet for one in self.directions) and self.health.settled
+        for number, fpdus in fresh:
+            columns, assembly = fragments(fpdus), self.directions[number].assembly
+            assert assembly is not None
+            found = None
+            if quiet and runs is not None and data is not None:
+                found = plain_sends(data, assembly.sender, fpdus, columns)
+                quiet = found is not None or not len(fpdus)
+            if found is not None and runs is not None:
+                run, chosen = found
+                runs.append(run)
+                self.health.carried_by(number, run, fpdus, columns["first"][chosen])
+                columns = {name: column[~chosen] for name, column in columns.items()}
+            self._unassembled += [
+                (fragment.order, number, fpdus, fragment)
+                for fragment in map(Fragment, *(column.tolist() for column in columns.values()))
+            ]
+
     def _assemble(self, final: bool) -> Delivered:
         """Messages of both directions, in order, up to the first frame that waits behind a gap in either stream."""
         self._unassembled.sort(key=itemgetter(0))
@@ -307,14 +343,10 @@ class TcpConnection:
             terminates = self.health.terminates[assembly.sender]
             for terminate in assembly.terminates[len(terminates) :]:
                 terminates.append(terminate)
-                how = f"Terminate ({terminate}) from the {_side(assembly.sender)} side"
+                how = f"Terminate ({terminate}) from the {ENDS[assembly.sender]}"
                 self._ended(how, terminate.frame, terminate.time)
         for frame, time, number, what in self._closings:
-            self._ended(f"{what} from the {_side(self.directions[number].sender)} side", frame, time)
+            self._ended(f"{what} from the {ENDS[self.directions[number].sender]}", frame, time)
         self._closings.clear()
         ready.sort(key=itemgetter(0))
         return ready
-
-
-def _side(sender: int) -> str:
-    return "passive" if sender else "active"

@@ -40,6 +40,11 @@ class Bindings:
         changes = self._changes.get(key)
         return changes[-1].binding if changes else self.bound.get(key)
 
+    def since(self, key: int) -> int:
+        """The row of the batch from which on the flow has been what it is after the changes so far."""
+        changes = self._changes.get(key)
+        return changes[-1].row if changes else 0
+
     def change(self, key: int, row: int, binding: Binding) -> None:
         """From ``row`` of the batch on, a flow belongs to another connection."""
         self._changes.setdefault(key, []).append(_Change(row, binding))

@@ -42,6 +42,8 @@ class ManagementMessage(NamedTuple):
     rnr_retry: int | None = None
     path_mtu: int | None = None
     """Bytes."""
+    ack_timeout: int | None = None
+    """Nanoseconds of the local ACK timeout: REQ (12.7.34).  None, too, for a timer that never expires."""
     reason: int | None = None
     """REJ."""
     reason_name: str = ""
@@ -68,13 +70,14 @@ def read_cm(
         return None
     body = datagram[MAD_HEADER_SIZE:]
     size, columns = _fields(kind, layer)
-    local, remote, local_qpn, remote_qpn, psn, service_id, resources, depth, retries, rnr_retries, mtu, reason = (
+    local, remote, local_qpn, remote_qpn, psn, service, resources, depth, *rest = (
         [None if column is None else _value(column, body) for column in columns]
         if len(body) < size
         else _whole(columns, body)
     )
+    retries, rnr_retries, mtu, reason, timeout = rest
     private_data = body[size:]
-    port = None if service_id is None else service_port(service_id)
+    port = None if service is None else service_port(service)
     addresses = None
     if port is not None and kind in ("REQ", "SIDR_REQ"):
         ip_cm = compiled("IPCMRequest").columns
@@ -90,13 +93,14 @@ def read_cm(
         local_qpn=local_qpn,
         remote_qpn=remote_qpn,
         start_psn=psn,
-        service_id=service_id,
+        service_id=service,
         service_port=port,
         responder_resources=resources,
         initiator_depth=depth,
         retry_count=retries,
         rnr_retry=rnr_retries,
         path_mtu=PATH_MTU.get(mtu or 0),
+        ack_timeout=4096 << timeout if timeout else None,
         reason=reason,
         reason_name="" if reason is None else REJECT_REASONS.get(reason, f"Reason {reason}"),
         ip_addresses=addresses,
@@ -121,6 +125,7 @@ def _fields(kind: str, layer: str) -> tuple[int, tuple[Column | None, ...]]:
         "rnrretrcount",
         "pppmtu",
         "reason",
+        "prim_localacktout",
     )
     layout = compiled(layer)
     return layout.size, tuple(layout.columns.get(name) for name in names)

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..acknowledgements import Acknowledgements
-from ..connection import Connection
+from ..connection import ENDS, Connection
 from .retransmissions import RcRetransmissions
 
 SILENCE = 1_000_000_000
 """Nanoseconds without an answer that count as silence."""
-SIDES = "active", "passive"
 OPEN = "open at the end of the capture"
 
 
@@ -35,7 +34,7 @@ def ending(connection: Connection, initiated: Sequence[Initiated], now: int | No
     naks = [(nak, 1 - one.queue.initiator) for one in initiated for nak in one.queue.fatal_naks]
     if naks:
         nak, sender = min(naks)
-        fatal = f"fatal {nak.name} from the {SIDES[sender]} side in frame {nak.frame}"
+        fatal = f"fatal {nak.name} from the {ENDS[sender]} in frame {nak.frame}"
         return f"{fatal}, then {ended}" if ended else fatal
     silent = _silence(initiated, connection.ended_time or now)
     if ended:
@@ -58,7 +57,7 @@ def _silence(initiated: Sequence[Initiated], now: int | None) -> str:
             tried = f"; {retries} {attempts}" if retries else "; none of them was retransmitted"
             plural = "" if answers.unanswered == 1 else "s"
             return (
-                f"{answers.unanswered} request{plural} of the {SIDES[queue.initiator]} side unanswered"
+                f"{answers.unanswered} request{plural} of the {ENDS[queue.initiator]} unanswered"
                 f" for {waited / 1e9:.3g} s{tried}"
             )
     return ""

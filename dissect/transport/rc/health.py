@@ -12,14 +12,16 @@ from ...arrays import Int64s, Rows, some
 from ...layers import opcodes
 from ...percentiles import NO_SAMPLES, Distribution, added, distribution
 from ...serial import PSN
+from ...units import duration
 from ..acknowledgements import Acknowledgements, PacketColumns
 from ..capture_point import capture_point
 from ..connection import Connection, Endpoint
-from ..delays import RcDelays
 from ..health import DirectionHealth, TransportHealth
+from ..inferred_losses import SILENCE, Silences, Timer
+from ..recoveries import Recoveries
 from ..retransmissions import Retransmission
 from .ending import Initiated, ending
-from .reads import DEFAULT_MTU, spans
+from .reads import spans
 from .retransmissions import RcRetransmissions
 
 PAUSE = 100_000_000
@@ -155,7 +157,7 @@ class _EndpointCounts:
 class RcHealth:
     """Of one connection; feed it what the connection's observers are fed."""
 
-    __slots__ = ("_delays", "_waiting", "_waiting_packets", "answers", "connection", "retransmissions", "sent")
+    __slots__ = ("_recoveries", "_waiting", "_waiting_packets", "answers", "connection", "retransmissions", "sent")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -167,7 +169,7 @@ class RcHealth:
         )
         self.answers = Acknowledgements(), Acknowledgements()
         """What endpoint 0 and 1 initiated, and how the other answered."""
-        self._delays: RcDelays | None = None
+        self._recoveries: Recoveries | None = None
         self._waiting: tuple[tuple[_Batch, _Batch], ...] = ()
         """Batches that were not counted yet."""
         self._waiting_packets = 0
@@ -194,7 +196,7 @@ class RcHealth:
         self._waiting_packets += len(sent[0]) + len(sent[1])
         if self._waiting_packets >= TOGETHER:
             self._count()
-        self._delays = None
+        self._recoveries = None
 
     def _queue(self, initiator: int, requests: Rows, responses: Rows, reused: Collection[int]) -> _Batch:
         queue = self.retransmissions[initiator]
@@ -231,7 +233,7 @@ class RcHealth:
 
     def renew(self) -> None:
         """There is more of it than was asked for."""
-        self._delays = None
+        self._recoveries = None
 
     def flush(self) -> None:
         """Nothing more is expected: count what waits, and drop the packets that retransmissions are looked for in."""
@@ -266,7 +268,7 @@ class RcHealth:
         noted.failures += tuple(
             zip(first["frame"].tolist(), first["psn"].tolist(), first["time"].tolist(), strict=True)
         )
-        self._delays = None
+        self._recoveries = None
 
     def _listed(self) -> list[Retransmission]:
         """In order; where the lost packet came damaged, that is the loss."""
@@ -283,13 +285,27 @@ class RcHealth:
         return sorted(found, key=_moment)
 
     @property
-    def delays(self) -> RcDelays | None:
-        """What Operations waited for retransmissions; None where there was none."""
+    def recoveries(self) -> Recoveries | None:
+        """None where nothing was retransmitted."""
         if not any(one.counts for one in self.connection.ledgers):
             return None
-        if self._delays is None:
-            self._delays = RcDelays(self._listed(), self.connection.path_mtu or DEFAULT_MTU)
-        return self._delays
+        if self._recoveries is None:
+            self._recoveries = Recoveries(self._listed(), tcp=False)
+        return self._recoveries
+
+    def silences(self, sender: int) -> Silences:
+        """Of the requests of ``sender``."""
+        return self.retransmissions[sender].silences
+
+    def timers(self, sender: int) -> list[Timer]:
+        """Those by which ``sender`` retransmits what the capture may not show to be lost."""
+        found = []
+        if timeout := self.connection.endpoints[0].ack_timeout:
+            power = (timeout >> 12).bit_length() - 1
+            found.append(Timer(timeout, f"the local ACK timeout of {duration(timeout)} (4.096 µs × 2^{power})"))
+        waits = {nak.timer for nak in self.retransmissions[sender].rnr_naks if (nak.timer or 0) >= SILENCE}
+        found += [Timer(one, f"the RNR timer of {duration(one)}") for one in sorted(filter(None, waits))]
+        return found
 
     def result(self, now: int | None = None, icrc_checked: int | None = None) -> TransportHealth:
         """The state of things; ``now``: nanoseconds, the capture's last moment."""
@@ -321,6 +337,7 @@ class RcHealth:
             waits[1],
             waits[2],
             counts,
+            inferred=self.connection.inferred_losses,
         )
 
     def _ending(self, now: int | None) -> str:
@@ -367,6 +384,8 @@ class RcHealth:
             reads_outstanding=answered.reads_outstanding,
             read_depth=read_depth(connection.endpoints[end], connection.endpoints[1 - end]),
             unanswered=answered.unanswered,
+            last_time=sent.last_time or 0,
+            waiting_since=answered.waiting_since,
         )
 
 

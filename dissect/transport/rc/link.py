@@ -6,14 +6,18 @@ import marshal
 from collections.abc import Sequence
 from operator import itemgetter
 
+import numpy as np
+
 from ...arrays import Bytes, Rows, take
 from ...layers import opcodes
 from ..connection import Connection
 from ..operations import Delivered, Operation
-from ..send_runs import Run, in_order
+from ..send_runs import Run
 from .health import RcHealth
 from .management import ConnectionRequest
 from .missing import COPIES_FOLLOW
+from .path_mtu import mtu_change
+from .responses import PacketClock
 from .resting import Resting, at_rest, resumed
 from .send_queue import SendQueue
 
@@ -75,8 +79,11 @@ class RcLink:
     def feed(self, data: Bytes, sent: tuple[Rows, Rows], runs: list[Run] | None = None) -> Delivered:
         """Packets of one batch, by sender, each in capture order; Operations in the order of events.
 
-        Where ``runs`` is given, plain Operations are put there as long as nothing waits behind a gap.
+        Where ``runs`` is given, plain Operations that need not wait behind a gap are put there.
         """
+        if (change := mtu_change(sent)) is not None:
+            (a, b), (c, d) = (np.split(rows, [rows["frame"].searchsorted(change)]) for rows in sent)
+            return [*self.feed(data, (a, c), runs), *self.feed(data, (b, d), runs)]
         connection = self.connection
         split: list[tuple[Rows, Rows]] = []
         for sender, rows in enumerate(sent):
@@ -87,31 +94,36 @@ class RcLink:
             frames, times = rows["frame"], rows["time"]
             ends = [(int(frames[at]), int(times[at])) for at in (0, -1)]
             connection.passed(sender, len(rows), int(rows["length"].sum()), *ends)
-        self.packets += len(sent[0]) + len(sent[1])
+        clock = PacketClock(self.packets, sent[0]["frame"], sent[1]["frame"])
+        self.packets = clock.now
         self.forgotten = False
         fresh: list[tuple[Delivered, list[Run]]] = []
         for sender in (0, 1):
             made: list[Run] | None = None if runs is None else []
-            delivered = self.queues[sender].feed(data, split[sender][0], split[1 - sender][1], self.packets, made)
+            delivered = self.queues[sender].feed(data, split[sender][0], split[1 - sender][1], clock, made)
             fresh.append((delivered, made or []))
-        quiet = not self.waiting and self.queues[0].waiting_since() is self.queues[1].waiting_since() is None
-        waiting = [*self.waiting]
+        waiting, mark = [*self.waiting], self._mark
         for delivered, plain in fresh:
-            if runs is not None and quiet:
-                waiting += delivered
-                runs += plain
-            else:
-                waiting += in_order(delivered, plain) if plain else delivered
+            for run in plain:
+                if mark is not None and run.last_place >= mark:
+                    waiting += run.cut(mark)
+                if runs is not None and len(run):
+                    runs.append(run)
+            # Where two have one place, the second waited for the packet of the first, which is that of the run.
+            waiting += delivered
         self.health.feed(sent, split, (self.queues[0].reusing, self.queues[1].reusing))
         return self._release(waiting)
+
+    @property
+    def _mark(self) -> int | None:
+        """The first frame of either queue that waits behind a gap."""
+        return min((held.frame for queue in self.queues for held in queue.held), default=None)
 
     def _release(self, waiting: Delivered) -> Delivered:
         """What of it happened before the first packet that still waits behind a gap, on either queue."""
         waiting.sort(key=itemgetter(0))
-        marks = [mark for queue in self.queues if (mark := queue.waiting_since()) is not None]
-        count = len(waiting)
-        if marks:
-            mark = min(marks)
+        mark, count = self._mark, len(waiting)
+        if mark is not None:
             count = next((index for index, (order, _) in enumerate(waiting) if order >= mark), count)
         self.waiting = tuple(waiting[count:])
         return waiting[:count]

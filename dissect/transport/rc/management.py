@@ -171,6 +171,7 @@ class Management:
             frame,
             responder_resources=message.responder_resources,
             initiator_depth=message.initiator_depth,
+            ack_timeout=message.ack_timeout,
         )
 
 

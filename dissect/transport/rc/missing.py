@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...arrays import Int64s, Rows, places
 from ..connection import Connection, raised
 from ..gaps import Gap, fill_gaps, with_gap
-from .responses import ReadResponses, packets_between, positive
-from .runs import RESTART
+from .responses import AckHistory, ReadResponses, packets_between
 
 GRACE_PACKETS = 256
 """So many packets of the connection after proof that a packet existed, it is taken as missing from the capture:
@@ -49,15 +47,12 @@ class MissingRequests:
         """Nothing was ever missing."""
         return self.quiet and not self._gaps
 
-    def answered(self, head: int, rows: Rows, psns: Int64s) -> None:
+    def answered(self, head: int, answers: AckHistory) -> None:
         """Some of these responses answer requests from ``head`` on, which was not seen."""
         if self._open is not None and self._open.start == head:
             return
-        beyond = places(positive(rows) & (psns >= head) & (psns - head < RESTART))
-        if len(beyond):
-            first = beyond[0]
-            end = int(psns[beyond].max()) + 1
-            self._open = Gap(head, end, int(rows["frame"][first]), int(rows["time"][first]))
+        if (beyond := answers.beyond(head)) is not None:
+            self._open = beyond
             self._publish()
 
     def moved(self, head: int | None) -> None:

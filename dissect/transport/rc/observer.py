@@ -15,7 +15,8 @@ from ...layers import opcodes
 from ...layers.transports import TRANSPORTS
 from ...link.addresses import AddressTable
 from ...link.packets import PacketBatch, is_management
-from ..connection import BY_CM, BY_ONE_DIRECTION, BY_PAIRING, Connection, Endpoint, Registry
+from ...serial import PSN
+from ..connection import BY_CM, BY_ONE_DIRECTION, BY_PAIRING, Connection, Endpoint, PathMigration, Registry
 from ..operations import Operation
 from ..send_runs import Run
 from .bindings import Binding, Bindings
@@ -34,12 +35,16 @@ HELD_IN_ALL = 1 << 19
 """Packets of flows without a partner; then the oldest find theirs as well as they can, or go on without."""
 MAX_FLOWS = 4096
 """Flows without a partner; then the same."""
-DISCONNECTED = "DREQ from the active side", "DREQ from the passive side"
+SAME_QPNS = 8
+"""Connections between queue pairs of the same numbers that are remembered."""
+MIGRATED = 4096
+"""PSNs from where a queue pair stopped on one path to where it goes on, on another."""
+DISCONNECTED = "DREQ from the client", "DREQ from the server"
 
 
 Event = tuple[int, RcLink, Operation]
 """Frame number in whose place it stands, where, what."""
-LinkRun = tuple[RcLink, Run]
+QueueRun = tuple[RcLink, Run]
 
 
 class RcObserver:
@@ -54,6 +59,8 @@ class RcObserver:
         self.notes = FlowNotes(verify)
         self.links: dict[int, RcLink] = {}
         """By connection number."""
+        self._by_qpns: dict[tuple[int, int], list[int]] = {}
+        """The last connections whose queue pairs have these numbers."""
         self.bindings = Bindings()
         self.unpaired = UnpairedFlows(reader)
         self.max_flows = MAX_FLOWS
@@ -64,18 +71,18 @@ class RcObserver:
         """By connection number, those on which something waits only because it may be retransmitted."""
         self.replayed: list[tuple[RcLink, Bytes, tuple[Rows, Rows]]] = []
         """Packets that were held and now have a connection."""
-        self._in_order: bool | None = None
-        """Whether the times of the batch ascend; None where it was not asked for."""
+        self._by_flow: tuple[Int64s, Int64s] | None = None
+        """Flow keys, ascending, and their rows, of a batch whose times run backwards; None where not asked for."""
         self.other: Counter[str] = Counter()
         """Packets of other transport services, by name."""
 
-    def feed(self, batch: PacketBatch, runs: list[LinkRun] | None = None) -> list[Event]:
+    def feed(self, batch: PacketBatch, runs: list[QueueRun] | None = None) -> list[Event]:
         """Take a batch; give every Operation that became clear.
 
         Where ``runs`` is given, plain Operations are put there and not among the events.
         """
         rows = batch.rows
-        self._in_order = None
+        self._by_flow = None
         opcode = rows["opcode"]
         reliable = opcodes.IS_RC[opcode]
         managing = is_management(rows)
@@ -151,7 +158,12 @@ class RcObserver:
         """Let go of everything about the connections with these numbers."""
         for number in numbers & self.links.keys():
             self._filled.pop(number, None)
-            request = self.links.pop(number).request
+            link = self.links.pop(number)
+            first, second = sorted(end.qpn for end in link.connection.endpoints)
+            left = [one for one in self._by_qpns.pop((first, second), ()) if one != number]
+            if left:
+                self._by_qpns[first, second] = left
+            request = link.request
             if request is not None:
                 self.management.forget(request)
         self.bindings.drop(numbers)
@@ -172,7 +184,7 @@ class RcObserver:
 
     # Sorting packets into connections
 
-    def _sort_out(self, data: Bytes, rows: Rows, indices: Int64s, runs: list[LinkRun] | None) -> list[Event]:
+    def _sort_out(self, data: Bytes, rows: Rows, indices: Int64s, runs: list[QueueRun] | None) -> list[Event]:
         portions: dict[int, tuple[RcLink, list[list[Int64s]]]] = {}
         for key, binding, part in self.bindings.sort(rows, indices):
             if binding is None:
@@ -237,22 +249,42 @@ class RcObserver:
             old = self.bindings.current(key)
             start = index
             if old is None or old.link.connection.ended_by:
-                start = _first_after(request, key, rows[:index], self._ascending(rows))
-                self._early(link, sender, self.unpaired.release(key), request)
+                start = bisect_left(rows["frame"], request.frame, 0, index)
+                # Where an earlier connection had the queue pair at that time, times contradict the file: that decides.
+                if old is None or old.link.connection.ended_time <= request.time:
+                    start = self._first_early(link, request, key, rows, start, old is not None)
+                    self._early(link, sender, self.unpaired.release(key), request)
             self.bindings.change(key, start, Binding(link, sender))
             self.management.half_known.pop(key, None)
 
-    def _ascending(self, rows: Rows) -> bool:
-        """Whether the times of the batch are in order."""
-        if self._in_order is None:
-            times = rows["time"]
-            self._in_order = not some(times[1:] < times[:-1])
-        return self._in_order
+    def _first_early(
+        self, link: RcLink, request: ConnectionRequest, key: int, rows: Rows, start: int, reused: bool
+    ) -> int:
+        """The first row of flow ``key`` that is of the connection that ``request``, in row ``start``, asked for.
+
+        A capture of several interfaces may have packets in the file before the REQ, though their times are later.
+        ``reused``: an earlier connection had the flow, so that they have to begin with a starting PSN.
+        """
+        if self._by_flow is None:
+            keys = flow_keys(rows["source"], rows["destination"], rows["dest_qp"])
+            order = keys.argsort(kind="stable") if some(rows["time"][1:] < rows["time"][:-1]) else _NO_ROWS
+            self._by_flow = keys[order], order
+        keys, order = self._by_flow
+        mine = order[keys.searchsorted(key) : keys.searchsorted(key, side="right")]
+        mine = mine[mine.searchsorted(self.bindings.since(key)) : mine.searchsorted(start)]
+        early = mine[_behind(request, rows["time"][mine])]
+        if not len(early):
+            return start
+        first_psns = [end.start_psn for end in link.connection.endpoints]
+        if reused and None not in first_psns and int(rows["psn"][early[0]]) not in first_psns:
+            return start
+        return int(early[0])
 
     def _early(self, link: RcLink, sender: int, flow: Flow | None, request: ConnectionRequest) -> None:
         """Packets of a flow from its REQ on belong to the link; what is older waits on."""
         for data, rows in flow.pieces if flow else []:
-            later = _since(request, rows)
+            later = rows["frame"] >= request.frame
+            later[_behind(request, rows["time"])] = True
             part, before = rows[later], rows[~later]
             if flow and len(before):
                 self.unpaired.hold(flow.key, data, before)
@@ -267,6 +299,9 @@ class RcObserver:
         link = RcLink(connection, request)
         self.registry.add(connection)
         self.links[connection.number] = link
+        first, second = sorted(end.qpn for end in connection.endpoints)
+        numbers = self._by_qpns.get((first, second), [])
+        self._by_qpns[first, second] = [*numbers[1 - SAME_QPNS :], connection.number]
         return link
 
     # Connections from the traffic
@@ -314,7 +349,31 @@ class RcObserver:
             self.bindings.bound.setdefault(key, Binding(link, sender))
             self.unpaired.release(key)
         self.notes.settle(self.bindings.bound)
+        self._migrated(link, active, passive)
         return self._replay(link, active, passive)
+
+    def _migrated(self, link: RcLink, active: Flow, passive: Flow) -> None:
+        """Note where these flows go on with the queue pairs and PSNs of a connection between other addresses."""
+        connection = link.connection
+        qpns = [end.qpn for end in connection.endpoints]
+        frame = min(active.first_frame, passive.first_frame)
+        for number in self._by_qpns.get((min(qpns), max(qpns)), ()):
+            other = self.links.get(number)
+            if other is None or other is link or other.connection.ended_by or other.connection.migrated_to is not None:
+                continue
+            ends = other.connection.endpoints
+            swapped = ends[0].qpn != qpns[0]
+            queues = other.queues[::-1] if swapped else other.queues
+            steps = [
+                PSN.unwrap(queue.head, psn) - queue.head
+                for queue, flow in zip(queues, (active, passive), strict=True)
+                if queue.head is not None and (psn := flow.first_psn) is not None
+            ]
+            if steps and all(abs(step) <= MIGRATED for step in steps) and other.connection.first_frame < frame:
+                before, after = [(one[0].address, one[1].address) for one in (ends, connection.endpoints)]
+                connection.migrated_from = PathMigration(frame, before[::-1] if swapped else before)
+                other.connection.migrated_to = PathMigration(frame, after[::-1] if swapped else after)
+                return
 
     def _replay(self, link: RcLink, active: Flow | None, passive: Flow | None) -> list[Event]:
         """Feed what was held, batch by batch as it came."""
@@ -356,27 +415,13 @@ def _began(pair: Pair) -> int:
     return min(pair.active.first_frame, pair.passive.first_frame)
 
 
-def _since(request: ConnectionRequest, rows: Rows) -> Rows:
-    """Which packets may be of the connection that ``request`` asked for.
-
-    A capture of several interfaces may have them in the file before the REQ, though their time is later.
-    """
-    later: Rows = (rows["frame"] >= request.frame) | (rows["time"] >= request.time)
-    return later
+_NO_ROWS = np.empty(0, np.int64)
 
 
-def _first_after(request: ConnectionRequest, key: int, rows: Rows, ascending: bool) -> int:
-    """The first of ``rows`` that is a packet of flow ``key`` and of the connection that ``request`` asked for.
-
-    A capture may show the first packets before the REP; before the REQ there were none.  ``ascending``: the times are.
-    """
-    start = bisect_left(rows["frame"], request.frame)
-    if not start or (ascending and rows["time"][start - 1] < request.time):
-        return start
-    early = places(rows["time"][:start] >= request.time)
-    keys = flow_keys(rows["source"], rows["destination"], rows["dest_qp"])[early] if len(early) else early
-    same = early[keys == key]
-    return int(same[0]) if len(same) else start
+def _behind(request: ConnectionRequest, times: Int64s) -> slice:
+    """Which packets of a flow came at the time of ``request`` or later, and none of them earlier again."""
+    earlier = places(times < request.time)
+    return slice(int(earlier[-1]) + 1 if len(earlier) else 0, None)
 
 
 def _transport(row: Rows) -> str:

@@ -45,6 +45,8 @@ class SendEvidence(NamedTuple):
     """'request', 'answer', or '' where the captured bytes do not say."""
     advertised: tuple[int, ...] = ()
     """Handles of memory that its receiver may use."""
+    from_responder: bool = False
+    """A request of the connection's responder."""
 
 
 class SendReader(NamedTuple):
@@ -84,6 +86,8 @@ class Flow:
     """Transactions it began."""
     answers: frozenset[int] = _NOTHING
     """Transactions it answered."""
+    from_responder: frozenset[int] = _NOTHING
+    """Those of its requests that a responder sends."""
     undirected: frozenset[int] = _NOTHING
     """Transactions of Sends that do not say which."""
     advertised: frozenset[int] = _NOTHING
@@ -114,9 +118,22 @@ class Flow:
     def requester_score(self) -> int:
         """Above zero for the flow of a requester, below for that of a responder.
 
-        A requester sends requests, and never issues RDMA Reads or Writes.
+        A requester sends requests, and never issues RDMA Reads or Writes but for those of a responder.
         """
-        return len(self.requests) - len(self.answers) - bool(self.used)
+        return self.forward_requests - len(self.from_responder) - len(self.answers) - bool(self.used)
+
+    @property
+    def forward_requests(self) -> int:
+        return len(self.requests) - len(self.from_responder)
+
+    @property
+    def first_psn(self) -> int | None:
+        """Of its first packet that is no response."""
+        for _, rows in self.pieces:
+            asked = rows[~opcodes.IS_RESPONSE[rows["opcode"]]]
+            if len(asked):
+                return int(asked["psn"][0])
+        return None
 
     @property
     def first_request(self) -> float:
@@ -170,6 +187,7 @@ class Flow:
 
     def _read(self, data: Bytes, sends: Rows, reader: SendReader) -> set[Feature]:
         transactions: dict[str, set[int]] = {"request": set(), "answer": set(), "": set()}
+        from_responder: set[int] = set()
         advertised: set[int] = set()
         words: set[int] = set()
         columns = (sends[name].tolist() for name in ("payload", "captured", "length"))
@@ -179,11 +197,14 @@ class Flow:
             if said is not None and said.transaction is not None:
                 transactions[said.role].add(said.transaction)
                 advertised.update(said.advertised)
+                if said.from_responder:
+                    from_responder.add(said.transaction)
             if said is None or said.role != "answer":
                 body = data[offset : offset + (min(captured, SAMPLED_BYTES) & ~3)]
                 words.update(body.view(">u4").tolist())
         self.requests |= transactions["request"]
         self.answers |= transactions["answer"]
+        self.from_responder |= from_responder
         self.undirected |= transactions[""]
         self.advertised |= advertised
         self.words |= words
@@ -425,6 +446,9 @@ def _plural(number: int, noun: str) -> str:
 
 def _oriented(one: Flow, other: Flow, confidence: float, evidence: tuple[str, ...]) -> Pair:
     """The requester's flow first; where nothing tells them apart, the one that began."""
-    if (-one.requester_score, one.first_request) <= (-other.requester_score, other.first_request):
+    scores = one.requester_score, other.requester_score
+    if one.from_responder or other.from_responder:  # then the requester answers, too, and may use memory
+        scores = one.forward_requests + len(other.from_responder), other.forward_requests + len(one.from_responder)
+    if (-scores[0], one.first_request) <= (-scores[1], other.first_request):
         return Pair(one, other, confidence, evidence)
     return Pair(other, one, confidence, evidence)

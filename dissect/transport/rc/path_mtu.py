@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from ...arrays import Rows, places
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...arrays import Rows, among, places, some
 from ...layers import opcodes
 from ...serial import PSN
 from ..connection import Connection
@@ -23,6 +27,20 @@ def learn_mtu(connection: Connection, requests: Rows, responses: Rows) -> None:
                 return
     if connection.path_mtu is None and len(requests):
         _guess_mtu(connection, requests)
+
+
+def mtu_change(sent: Sequence[Rows]) -> int | None:
+    """The frame from which on the packets of either sender tell another path MTU, where it changes once."""
+    full = [rows[_FULL[rows["opcode"]]] for rows in sent]
+    lengths = np.concatenate([rows["length"] for rows in full])
+    if not len(lengths) or not some(lengths != lengths[0]):
+        return None
+    frames = np.concatenate([rows["frame"] for rows in full])
+    order = frames.argsort()
+    changes = places(np.diff(lengths[order]))
+    if len(changes) != 1 or not among(lengths[order[changes + (0, 1)]], np.array(PATH_MTUS)).all():
+        return None
+    return int(frames[order[changes[0] + 1]])
 
 
 def _guess_mtu(connection: Connection, requests: Rows) -> None:

@@ -208,7 +208,7 @@ class RcReads:
     def _place(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Give the Reads that are objects their data."""
         if not self.reads:
-            self._unplaced(int(rows["length"].sum()))
+            self.unplaced(int(rows["length"].sum()))
             return
         starts = np.array([read.start for read in self.reads])
         owners = starts.searchsorted(psns, side="right") - 1
@@ -234,7 +234,7 @@ class RcReads:
         ):
             read, high = self.reads[max(owner, 0)], low + b - a
             if owner < 0 or low >= read.end:
-                self._unplaced(seen)
+                self.unplaced(seen)
                 continue
             if regular and low == read.start and high == read.end and read.seen is None and not read.complete:
                 operation = read.operation
@@ -249,7 +249,7 @@ class RcReads:
         if finished:
             self.reads = _without_oldest(self.reads)
 
-    def _unplaced(self, size: int) -> None:
+    def unplaced(self, size: int) -> None:
         self.connection.unplaced_reads = raised(self.connection.unplaced_reads, self.sender, size)
 
     def _take(self, read: _RcRead, low: int, high: int, data: Bytes, rows: Rows) -> bool:

@@ -14,7 +14,6 @@ class Resting(NamedTuple):
     head: int | None
     base: int | None
     acked: int
-    packets: int
     order: int
     """Frame of the last message."""
     started: bool
@@ -28,15 +27,13 @@ def at_rest(queue: SendQueue) -> Resting | None:
     remembered = queue.before_base or queue.given_up or queue.has_detached or not queue.missing.none
     if under_way or remembered or not messages.idle:
         return None
-    return Resting(
-        queue.head, queue.base, queue.acked, queue.packets, messages.order, queue.started, messages.delivered
-    )
+    return Resting(queue.head, queue.base, queue.acked, messages.order, queue.started, messages.delivered)
 
 
 def resumed(connection: Connection, sender: int, known: Resting) -> SendQueue:
     """The queue goes on where it rested."""
     queue = SendQueue(connection, sender)
-    queue.head, queue.base, queue.acked, queue.packets = known[:4]
+    queue.head, queue.base, queue.acked = known[:3]
     queue.started = known.started
     queue.messages.resume(known.order, known.delivered)
     return queue

@@ -19,6 +19,7 @@ from ...serial import PSN
 from ..acknowledgements import PacketColumns
 from ..gaps import Gap, fill_gaps, overlapping, with_gap
 from ..health import NegativeAcknowledgement
+from ..inferred_losses import Silences
 from ..retransmissions import DUPLICATE, LATE, NONE, OpenRetransmission, Retransmission, SenderLedger, Tally
 from .earlier_packets import EarlierPackets, Parts, joined, trimmed
 
@@ -74,6 +75,7 @@ class RcRetransmissions:
         "rnr_count",
         "rnr_naks",
         "sequence_naks",
+        "silences",
         "started",
     )
 
@@ -84,6 +86,8 @@ class RcRetransmissions:
         self.head = head
         """PSN behind the last request."""
         self.started = False
+        self.silences = Silences()
+        """Of the initiator's requests."""
         self.read_head: int | None = None
         """PSN behind the last Read response."""
         self.sequence_naks = self.rnr_count = 0
@@ -123,6 +127,7 @@ class RcRetransmissions:
             if new is not None:
                 breaks = np.union1d(breaks, places(np.diff(new)) + 1)
             self._sent += (EarlierPackets.of(requests),)
+            self.silences.note(requests.frames, requests.times)
             if len(breaks) or start is None or int(requests.psns[0]) != start:
                 for run in np.split(np.arange(len(requests)), breaks):
                     kind = 3 if new is not None and new[run[0]] else 0
@@ -165,6 +170,7 @@ class RcRetransmissions:
         """Retransmissions are looked for among these."""
         if requests is not None:
             self._sent = trimmed((*self._sent, requests))
+            self.silences.note(requests.frames, requests.times)
         if responses is not None:
             self._answers = trimmed((*self._answers, responses))
 
@@ -242,6 +248,7 @@ class RcRetransmissions:
         if one.cause == DUPLICATE and (c - a > 1 or start > one.start) and stop >= (self.head or 0):
             self.requests.recast(one, "unknown")
         one.end = max(one.end, stop)
+        one.last_frame, one.last_time = int(rows.frames[c - 1]), int(rows.times[c - 1])
         lengths = rows.lengths[a:c]
         new = int(np.count_nonzero(fresh))
         new_bytes = int(lengths[fresh].sum())
@@ -371,14 +378,19 @@ class RcRetransmissions:
         answers = self._answers[0]
         reading = answers.is_read_response & (answers.frames < frame)
         known = np.isin(psns, answers.psns[reading])
-        cause = next(
+        asked = next(
             (
-                one.cause
+                one
                 for one in reversed(self.requests.recent)
                 if one.start <= first < one.end and (one.frame or 0) <= frame and one.cause != LATE
             ),
             None,
         )
+        cause = None
+        if asked is not None:
+            cause = asked.cause
+            asked.last_frame, asked.last_time = int(rows.frames[run[-1]]), int(rows.times[run[-1]])
+            asked.answers += ((frame, asked.last_frame, first, int(psns[-1]) + 1),)
         seen, new = int(np.count_nonzero(known)), int(np.count_nonzero(~known))
         if seen:
             self.responses.add(cause or DUPLICATE, Tally(seen, int(lengths[known].sum())), NONE, rows.times[run][known])

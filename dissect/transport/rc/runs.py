@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from itertools import pairwise
-from operator import attrgetter
-from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, places
+from ...arrays import Int64s, Rows, places
 from ...intervals import IntervalSet
 from ...layers import opcodes
+from ...serial import PSN
 
 RESTART = 1 << 16
 """A step back of more PSNs than can be outstanding is no repetition: the queue pair number was used again."""
+WIDEST = PSN.half - (1 << 20)
+"""A step forward of more is no gap either: what follows it could not be told from what was before."""
 NEAR = 256
 """PSNs by which captures reorder neighbours."""
 
 STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
 ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
-
-
-class HeldRun(NamedTuple):
-    """Requests with PSNs [start, end) that wait behind a gap."""
-
-    start: int
-    end: int
-    data: Bytes
-    rows: Rows
-    psns: Int64s
-    frame: int
 
 
 def first_psn(starts: Int64s, ends: Int64s) -> int:
@@ -54,6 +44,14 @@ def rest_of_message(rows: Rows) -> int:
     return int(min([len(rows), *behind[:1].tolist(), *ends[:1].tolist()]))
 
 
+def fresh_before(known: IntervalSet, rows: Rows, psns: Int64s, base: int, head: int) -> Rows:
+    """Which requests before ``base`` are not ``known``, and the rest, below ``head``, of a message that is fresh."""
+    before = int(psns.searchsorted(base))
+    fresh = np.array([bool(known.add(psn, psn + 1)) for psn in psns[:before].tolist()], np.bool_)
+    rest = rest_of_message(rows[before : int(psns.searchsorted(head))]) if fresh[-1] else 0
+    return np.append(fresh, np.ones(rest, np.bool_))
+
+
 def reusing(codes: Rows, known: int, taken: Container[int], goes_on: bool) -> Rows:
     """Which requests are of new messages with PSNs that were used before, as far as they or repetitions go on.
 
@@ -68,19 +66,6 @@ def reusing(codes: Rows, known: int, taken: Container[int], goes_on: bool) -> Ro
         new[index] = goes_on
         goes_on = goes_on and not ENDS[opcode]
     return new
-
-
-def held_already(held: Sequence[HeldRun], psns: Int64s) -> Rows:
-    """Which of these PSNs a run has that waits."""
-    if len(psns) < len(held):  # Many runs wait where a sender leaves out every other packet.
-        owners = [bisect_right(held, psn, key=attrgetter("start")) - 1 for psn in psns.tolist()]
-        pairs = zip(owners, psns.tolist(), strict=True)
-        return np.array([at >= 0 and psn < held[at].end for at, psn in pairs], np.bool_)
-    starts = np.array([run.start for run in held])
-    ends = np.array([run.end for run in held])
-    owner = starts.searchsorted(psns, side="right") - 1
-    found: Rows = (owner >= 0) & (psns < ends[owner])
-    return found
 
 
 def stretches(flags: Rows) -> list[tuple[int, int]]:

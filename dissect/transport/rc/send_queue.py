@@ -7,10 +7,8 @@ InfiniBand Architecture, volume 1, 9.7 (requester and responder) and 9.9.2 (retr
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from itertools import pairwise
-from operator import attrgetter
 
 import numpy as np
 
@@ -24,11 +22,12 @@ from ..operations import Delivered
 from ..send_runs import Run
 from .assembly import RequestAssembly
 from .detached import DetachedMessages
+from .held import HeldRun, held_already, held_run, insert_run
 from .missing import COPIES_FOLLOW, GRACE_PACKETS, HELD_PACKETS, MAX_GIVEN_UP, MissingRequests
 from .path_mtu import learn_mtu
 from .reads import READ_REQUEST, RcReads, spans
-from .responses import AckHistory, acknowledged, packets_between, split_early
-from .runs import RESTART, HeldRun, first_inside, first_psn, held_already, rest_of_message, reusing, stretches
+from .responses import AckHistory, Jump, PacketClock, completions, packets_between, split_early
+from .runs import RESTART, WIDEST, first_inside, first_psn, fresh_before, reusing, stretches
 from .sent import SentRequests, Taken
 
 
@@ -36,28 +35,10 @@ class SendQueue:
     """What endpoint ``sender`` of a connection initiates."""
 
     __slots__ = (
-        "_answers",
-        "_detached",
-        "acked",
-        "base",
-        "before_base",
-        "connection",
-        "filled",
-        "gap_proved",
-        "given_up",
-        "head",
-        "held",
-        "held_packets",
-        "messages",
-        "missing",
-        "packets",
-        "reads",
-        "responses",
-        "sender",
-        "sent",
-        "started",
-        "stray",
-    )
+        "_answers", "_clock", "_completed", "_detached", "_due", "_jump", "acked", "base", "before_base", "connection",
+        "filled", "gap_proved", "given_up", "head", "held", "held_packets", "messages", "missing", "reads",
+        "responses", "sender", "sent", "started", "stray",
+    )  # fmt: skip
 
     def __init__(self, connection: Connection, sender: int, start_psn: int | None = None) -> None:
         self.connection = connection
@@ -87,34 +68,41 @@ class SendQueue:
         self._detached: DetachedMessages | None = None
         self.sent = SentRequests()
         self.missing = MissingRequests(connection, sender)
-        self.packets = 0
-        """Packets of the connection so far, the clock of the grace period."""
+        self._clock = PacketClock(0)
         self.gap_proved = 0
+        """When it was proved that the packets in the first gap existed; 0 for not so far."""
         self._answers: AckHistory | None = None
         """The responses of the batch that is being taken."""
+        self._due: tuple[tuple[Bytes, Rows], ...] = ()
+        """Responses that were not looked at, in capture order."""
+        self._completed: Int64s | None = None
+        """The last of its ``completions``."""
+        self._jump: Jump | None = None
+        """A gap so wide that it may be none, where something waits behind one."""
 
     def feed(
-        self, data: Bytes, requests: Rows, responses: Rows, seen_packets: int, runs: list[Run] | None = None
+        self, data: Bytes, requests: Rows, responses: Rows, clock: PacketClock, runs: list[Run] | None = None
     ) -> Delivered:
         """Take the queue's packets of one batch, in capture order; give what became complete.
 
-        ``seen_packets`` counts the packets of the whole connection, this batch included.  Plain ones go to ``runs``.
+        ``clock`` counts the packets of the whole connection.  Plain ones go to ``runs``.
         """
         self.messages.columns = runs is not None
-        self.packets = seen_packets
-        self._answers = AckHistory(responses) if len(responses) else None
+        self._clock = clock
         learn_mtu(self.connection, requests, responses)
         self.head = self.reads.take_mtu(self.head)
+        near = int(requests["psn"][0]) if self.head is None and len(requests) else self.head
+        self._answers = AckHistory(responses, near) if len(responses) and near is not None else None
+        if len(responses):
+            self._due += ((data, responses),)
         if len(requests):
             self._requests(data, requests)
-        if len(responses) and self.head is not None:
-            self._responses(data, responses)
-        elif len(responses):
-            early = responses["length"][opcodes.IS_READ_RESPONSE[responses["opcode"]]]
-            self.connection.unplaced_reads = raised(self.connection.unplaced_reads, self.sender, int(early.sum()))
-        self._settle()
+        if self.stray is not None and sum([len(rows) for _, rows in self._due]) > HELD_PACKETS:
+            self._drop_stray()
+        self._respond()
+        self._settle(clock.now)
         self._place_responses()
-        self.reads.settle(self.acked, seen_packets, GRACE_PACKETS)
+        self.reads.settle(self.acked, clock.now, GRACE_PACKETS)
         self._answers = None
         self.missing.moved(self.head)
         self.messages.columns = False
@@ -131,7 +119,9 @@ class SendQueue:
 
     def finish(self) -> Delivered:
         """The capture or the connection is over: what waits will not be completed."""
+        self._respond()
         self._give_up()
+        self.responses = ()
         if self.stray is not None:
             self.messages.deliver(self.stray.data, self.stray.rows, self.stray.psns)
             self.messages.close()
@@ -187,10 +177,6 @@ class SendQueue:
         marks = [*(held.frame for held in self.held), *(int(one[0][2]["frame"][0]) for one in partials if one)]
         return min(marks, default=None)
 
-    def waiting_since(self) -> int | None:
-        """Frame number of the first packet that waits behind a gap."""
-        return min((held.frame for held in self.held), default=None)
-
     def _requests(self, data: Bytes, rows: Rows) -> None:
         reference = self.head if self.head is not None else int(rows["psn"][0])
         psns = PSN.unwrap_series(reference, rows["psn"])
@@ -206,14 +192,16 @@ class SendQueue:
             self._resume(self.filled)
         for first, behind in pairwise(edges):
             run = slice(first, behind)
+            if self.held and self._jump is None:
+                self._settle(self._clock.at(int(rows["frame"][first])))
             self._run(int(psns[first]), int(ends[behind - 1]), data, rows[run], psns[run], behind == len(rows))
 
     def _run(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s, last: bool) -> None:
         """Requests without a gap between them, PSNs [start, end); the ``last`` of a batch may go on in the next."""
         if self.head is None:
             self.head = self.base = start
-        if abs(start - self.head) > RESTART:
-            if not self._restart(start, end, data, rows, psns):
+        if abs(start - self.head) > RESTART and abs(start - self._furthest()) > RESTART:
+            if not self._far(held_run(start, end, data, rows, psns)):
                 return
         elif self.stray is not None:
             self._drop_stray()
@@ -249,7 +237,7 @@ class SendQueue:
         rows, psns = rows[taken:], psns[taken:]
         self.started = True
         if psns[0] > self.head:
-            self._hold(int(psns[0]), end, data, rows, psns)
+            self._hold(held_run(int(psns[0]), end, data, rows, psns))
             return
         self.messages.deliver(data, rows, psns)
         self.head, self.filled = end, int(rows["frame"][-1])
@@ -268,26 +256,19 @@ class SendQueue:
         parts, self.messages.partial = self.messages.partial, ()
         self.head = self.base = start
         for psn, data, rows in parts:
-            self._hold(psn, psn + len(rows), data, rows, psn + np.arange(len(rows)))
+            self._hold(held_run(psn, psn + len(rows), data, rows, psn + np.arange(len(rows))))
 
     def _before_base(self, data: Bytes, rows: Rows, psns: Int64s) -> int:
-        """Packets older than the first one: reordered, or retransmissions of what was sent before the capture began.
-
-        Returns the number of rows that were taken.
-        """
+        """How many are older than the first one: reordered, or retransmitted, or sent before the capture began."""
         assert self.base is not None and self.head is not None
-        before = int(psns.searchsorted(self.base))
-        self.before_base = known = IntervalSet() if self.before_base is None else self.before_base
-        fresh = np.array([bool(known.add(psn, psn + 1)) for psn in psns[:before].tolist()], np.bool_)
-        taken = before
-        if fresh[-1]:
-            taken += rest_of_message(rows[before : int(psns.searchsorted(self.head))])
-        for first, last in stretches(np.concatenate((fresh, np.full(taken - before, fresh[-1])))):
+        self.before_base = self.before_base or IntervalSet()
+        fresh = fresh_before(self.before_base, rows, psns, self.base, self.head)
+        for first, last in stretches(fresh):
             if fresh[first]:
                 self.detached.deliver(data, rows[first:last], psns[first:last])
             else:
                 self.messages.repeated(data, rows[first:last], psns[first:last])
-        return taken
+        return len(fresh)
 
     def _seen(self, data: Bytes, rows: Rows, psns: Int64s) -> int:
         """Requests from below the head on: retransmitted, or new ones whose PSNs their sender used before.
@@ -310,7 +291,7 @@ class SendQueue:
             taken, contradicting = self.sent.recognise(data, rows[:known], psns[:known], self._acked_before)
         if not taken and not goes_on:
             self._repeated(data, rows[:known], psns[:known])
-            self._contradicted(contradicting)
+            self.connection.contradict(self.sender, contradicting)
             return known
         new = reusing(rows["opcode"], known, taken, goes_on)
         for first, last in stretches(new):
@@ -323,13 +304,8 @@ class SendQueue:
             if end > self.head:
                 self.head = end
                 self._resume(int(rows["frame"][last - 1]))
-        self._contradicted(contradicting)
+        self.connection.contradict(self.sender, contradicting)
         return len(new)
-
-    def _contradicted(self, frames: list[int]) -> None:
-        """They retransmit with other bytes, though those of the first transmission may be here no more."""
-        known = self.connection.contradicted[self.sender]
-        self.connection.contradict(self.sender, [frame for frame in frames if frame not in known])
 
     def _give_up(self) -> None:
         while self.held:
@@ -339,35 +315,46 @@ class SendQueue:
         if self._detached is not None:
             self._detached.assembly.close()
         self._place_responses()
-        self.responses = ()
         self.reads.give_up()
 
-    def _restart(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> bool:
-        """Far from the head: another life of the queue pair number, unless it is one stray packet.
+    def _far(self, run: HeldRun) -> bool:
+        """Far from the head: behind a wide gap, or in another life of the queue pair number, or a stray packet.
 
-        True where the head is now at ``start``; False where the rows wait until a second packet confirms them.
+        False where the run waits until a second packet confirms that it is no stray.
         """
-        if self.started and len(rows) == 1:
-            stray = self.stray
-            if stray is None or stray.end != start:
-                self._drop_stray()
-                self.stray = HeldRun(start, end, data, rows, psns, int(rows["frame"][0]))
+        assert self.head is not None
+        if (stray := self.stray) is None or stray.end != run.start:
+            self._drop_stray()
+            stray = None
+            if self.started and len(run.rows) == 1:
+                self.stray = run
                 return False
+        begin = stray or run
+        self._respond(begin.frame)
+        self.stray = None
+        if self.started and RESTART < begin.start - self.head < WIDEST:
+            self._jump = (self._jump if self.held else None) or Jump(begin.start, self._completed)
+            if stray is not None:
+                self._hold(stray)
+            return True
         self._give_up()
-        self.acked = -1
+        self.responses = ()
+        self._restart(begin.start)
+        self._answers = AckHistory(self._due[-1][1], begin.start) if self._due else None
+        if stray is not None:
+            self.messages.deliver(stray.data, stray.rows, stray.psns)
+            self.head = stray.end
+        return True
+
+    def _restart(self, start: int) -> None:
+        """Another life of the queue pair number begins here: nothing of it has to do with what was before."""
+        self.acked, self._answers = -1, None
         self.before_base = self.given_up = None
         self.missing.restart()
         if self._detached is not None:
             self._detached.reused = IntervalSet()
         self.sent.forget()
-        stray, self.stray = self.stray, None
-        if stray is not None and stray.end == start:
-            self.base = stray.start
-            self.messages.deliver(stray.data, stray.rows, stray.psns)
-        else:
-            self.base = start
-        self.head = start
-        return True
+        self.head = self.base = start
 
     def _drop_stray(self) -> None:
         """It was never confirmed."""
@@ -375,34 +362,15 @@ class SendQueue:
             self.connection.stray_packets = raised(self.connection.stray_packets, self.sender, 1)
             self.stray = None
 
-    def _hold(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> None:
+    def _hold(self, run: HeldRun) -> None:
         """Keep what lies behind a gap; PSNs that are held already are repetitions."""
-        place = bisect_right(self.held, start, key=attrgetter("start"))
-        before = self.held[place - 1].end if place else start
-        after = self.held[place].start if place < len(self.held) else end
-        if before > start or after < end:
-            if len(rows) > 1 or before > start:
-                self._hold_parts(end, data, rows, psns)
-                return
-            # A READ Request takes more PSNs than its own, of which another packet has one: the sender's error.
-            end = after
         if not isinstance(self.held, list):
             self.held = [*self.held]
-        self.held.insert(place, HeldRun(start, end, data, rows, psns, int(rows["frame"][0])))
-        self.held_packets += len(rows)
-        if self.held_packets > HELD_PACKETS:
+        known = insert_run(self.held, run)
+        self.held_packets += len(run.rows) - int(np.count_nonzero(known))
+        self.messages.repeated(run.data, run.rows[known], run.psns[known])
+        while self.held_packets > HELD_PACKETS:
             self._skip_gap()
-
-    def _hold_parts(self, end: int, data: Bytes, rows: Rows, psns: Int64s) -> None:
-        """Hold what of ``rows`` is not held yet."""
-        known = held_already(self.held, psns)
-        self.messages.repeated(data, rows[known], psns[known])
-        spans = np.append(psns[1:], end)
-        for a, b in stretches(known):
-            parts = [(a, b)] if b - a < len(rows) else pairwise(range(a, b + 1))
-            for first, behind in () if known[a] else parts:
-                one = slice(first, behind)
-                self._hold(int(psns[first]), int(spans[behind - 1]), data, rows[one], psns[one])
 
     def _take_held(self) -> HeldRun:
         assert isinstance(self.held, list)
@@ -423,7 +391,7 @@ class SendQueue:
             if known == len(held.rows):
                 continue
             if (start := int(held.psns[known])) > self.head:
-                self._hold(start, held.end, held.data, held.rows[known:], held.psns[known:])
+                self._hold(held_run(start, held.end, held.data, held.rows[known:], held.psns[known:]))
                 return
             self.messages.deliver(held.data, held.rows[known:], held.psns[known:])
             self.head = held.end
@@ -434,9 +402,22 @@ class SendQueue:
         if self.gap_filled:
             self._resume(self.filled)
             return
-        held = self._take_held()
+        if self._jump is not None and self._jump.start == self.held[0].start:
+            self._respond()
+            jump, self._jump = self._jump, None
+            if not jump.within_life:
+                beyond, self.held = self.held, ()
+                self._give_up()
+                self._restart(jump.start)
+                self.held = beyond
+                self._resume(beyond[0].frame)
+                return
+        held, responses = self._take_held(), [*self.responses]
+        if self._answers is not None:
+            self.missing.answered(self.head, self._answers)
+            responses.append(self._answers.reading(held.data))
         gap = Gap(self.head, held.start, held.frame, int(held.rows["time"][0]))
-        self.missing.give_up(gap, packets_between(self.responses, self.head, held.start), self.acked)
+        self.missing.give_up(gap, packets_between(responses, gap.start, gap.end), self.acked)
         self.given_up = self.given_up or IntervalSet()
         self.given_up.add(self.head, held.start)
         if len(self.given_up.starts) > MAX_GIVEN_UP:
@@ -446,25 +427,44 @@ class SendQueue:
         self.head = held.end
         self._resume(held.frame)
 
+    def _respond(self, before: int | None = None) -> None:
+        """Look at the responses ``before`` a frame; those behind a stray request wait as long as that does."""
+        if before is None and self.stray is not None:
+            before = self.stray.frame
+        due, self._due = self._due, ()
+        for data, every in due:
+            behind = len(every) if before is None else int(every["frame"].searchsorted(before))
+            if behind < len(every):
+                self._due += ((data, every[behind:]),)
+            rows = every[:behind]
+            if self.head is None:
+                self.reads.unplaced(int(rows["length"][opcodes.IS_READ_RESPONSE[rows["opcode"]]].sum()))
+            elif behind:
+                self._responses(data, rows)
+
     def _responses(self, data: Bytes, rows: Rows) -> None:
         assert self.head is not None
-        psns = PSN.unwrap_series(PSN.unwrap(self.head, int(rows["psn"][0])), rows["psn"])
-        reached = acknowledged(rows, psns)
+        answers = AckHistory(rows, self.head)
+        reached = int(answers.reached[-1])
         if self.gap_filled and reached > self.head:
             self._resume(self.filled)
+        completed = completions(rows, answers.psns)
+        if self._jump is not None and self.held:
+            self._jump.answered(completed)
+        elif len(completed):
+            self._completed = completed[-1].copy()
         if reached > self.head:
-            self.missing.answered(self.head, rows, psns)
+            self.missing.answered(self.head, answers)
         self.acked = max(self.acked, min(reached, self._furthest()))
         self.missing.confirm(self.acked)
-        carrying = places(opcodes.IS_READ_RESPONSE[rows["opcode"]])
-        if len(carrying):
-            self.responses = [*self.responses, (data, take(rows, carrying), psns[carrying])]
+        if len((reading := answers.reading(data))[1]):
+            self.responses = [*self.responses, reading]
 
     def _acked_before(self, frames: Rows) -> Int64s:
         """``acked`` at the time of each of these frames of the batch that is being taken."""
         if self.head is None or self._answers is None:
             return np.full(len(frames), self.acked)
-        return np.maximum(self.acked, np.minimum(self._answers.before(frames, self.head), self._furthest()))
+        return np.maximum(self.acked, np.minimum(self._answers.before(frames), self._furthest()))
 
     def _place_responses(self) -> None:
         """Give the Reads their data; responses to requests behind a gap wait as long as those do."""
@@ -476,25 +476,23 @@ class SendQueue:
 
     def _furthest(self) -> int:
         """No PSN from here on was seen sent: an acknowledgement beyond it is not of this queue."""
-        assert self.head is not None
-        return max(self.head, self.held[-1].end if self.held else 0)
+        return max(self.head or 0, self.held[-1].end if self.held else 0)
 
     def _repeated(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Requests seen before: retransmitted, or copied by the network."""
-        again = self._detached.holds(psns) if self._detached is not None else None
-        if again is not None:
-            self.detached.assembly.repeated(data, take(rows, again), psns[again])
+        if self._detached is not None and (again := self._detached.holds(psns)) is not None:
+            self._detached.assembly.repeated(data, take(rows, again), psns[again])
             self.messages.repeated(data, take(rows, ~again), psns[~again])
         else:
             self.messages.repeated(data, rows, psns)
         for index in places(rows["opcode"] == READ_REQUEST).tolist():
             self.reads.issued_again(int(psns[index]))
 
-    def _settle(self) -> None:
-        """Gaps whose packets provably existed are given up after the grace period."""
-        while self.held and self.head is not None and self.acked > self.head:
-            if not self.gap_proved:
-                self.gap_proved = self.packets
-            if self.packets - self.gap_proved < GRACE_PACKETS:
-                break
+    def _settle(self, now: int) -> None:
+        """Gaps whose packets provably existed are given up after the grace period; ``now``: by the clock."""
+        while self.held and self.head is not None:
+            proved = self.gap_proved or self._clock.proved(self.held[0].frame, self.head, self.acked, self._answers)
+            self.gap_proved = proved
+            if not proved or now - proved < GRACE_PACKETS:
+                return
             self._skip_gap()

@@ -192,7 +192,6 @@ class _Passing:
                 first, end = answers[section]
                 if first < end:
                     queue.acked = max(queue.acked, int(acked[end - 1]) + 1)
-                queue.packets = link.packets
                 first, end = sections[section]
                 if first == end:
                     continue

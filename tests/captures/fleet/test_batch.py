@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from playbook.commands import PROGRAM, objects, run
+from playbook.commands import PROGRAM, objects, run, unpacked
 from playbook.fleets import halves
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.data_set import ManifestEntry, entries
@@ -162,7 +162,7 @@ def test_rotated_files_are_one_capture_that_may_grow(tmp_path: Path) -> None:
     folder, data_set = tmp_path / "fleet" / "web1", tmp_path / "set"
     folder.mkdir(parents=True)
     whole = tmp_path / "whole.pcap"
-    subprocess.run(["zstd", "-dqf", str(sample("rxe-nfs-all")), "-o", str(whole)], check=True)
+    whole.write_bytes(unpacked(str(sample("rxe-nfs-all"))))
     data = whole.read_bytes()
     parts = halves(data)
     (folder / "x.pcap").write_bytes(parts[0])

@@ -88,13 +88,28 @@ def test_names_that_cannot_be(tmp_path: Path, name: str) -> None:
         find_device(name, tmp_path)
 
 
-def test_no_permission(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("there", [True, False])
+def test_no_permission(own: bool, there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> socket.socket:
         raise PermissionError
 
     monkeypatch.setattr(socket, "socket", refuse)
-    with pytest.raises(CaptureError, match=r"any: no permission to capture; .* sudo setcap cap_net_raw\+ep /"):
+    python = tmp_path / "an environment" / "python3"
+    python.parent.mkdir()
+    monkeypatch.setattr(sys, "executable", str(python))
+    python.touch() if own else python.symlink_to("/usr/bin/env")
+    monkeypatch.setattr(sys, "prefix", str(python.parent))
+    monkeypatch.setattr("rdmascope.captures.live.ring.which", lambda tool, path: "/a/path" if there else None)
+    with pytest.raises(CaptureError) as refused:
         open_live("any", CaptureSettings((20049,)))
+    tool = (
+        f"once: sudo setcap cap_net_raw+ep '{python}'" if own else "sudo tcpdump -i any -s 0 -U -w - | rdmascope live -"
+    )
+    package = "libcap2-bin" if own else "tcpdump"
+    assert str(refused.value).startswith("any: no permission to capture; run it as root, or ")
+    assert tool in str(refused.value)
+    assert (f"(after: apt install {package})" in str(refused.value)) is not there
 
 
 def test_trouble_with_a_device(tmp_path: Path) -> None:

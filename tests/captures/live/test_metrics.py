@@ -19,7 +19,9 @@ from playbook.commands import LOSS, PROGRAM, objects, run, unpacked
 from rdmascope.captures.live import Device
 from rdmascope.captures.live.metrics import MAX_SERIES, OTHER, CaptureMetrics, Metrics
 from rdmascope.captures.live.stream import STREAM
+from rdmascope.dissect.measure.credits import CreditHistory
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 DEADLINE = 120
@@ -99,7 +101,8 @@ def test_scraped_under_load() -> None:
 
 class Nowhere:
     device = Device("test", STREAM)
-    link_type = snaplen = received = dropped = 0
+    link_type = snaplen = received = 0
+    dropped: int | None = 0
     words = ""
 
     def fileno(self) -> int:
@@ -136,6 +139,37 @@ def test_the_label_sets_are_bounded() -> None:
         mine.update(analyzer, {}, 0)
         figures = scraped(metrics.url)["rdmascope_frames_total"]
         assert sum(figures.values()) == analyzer.frames  # Not twice.
+    finally:
+        metrics.close()
+
+
+def test_what_is_not_known_has_no_sample() -> None:
+    """A stream does not say what was dropped before it; tcpdump says it at its end."""
+    live, metrics = Nowhere(), Metrics()
+    try:
+        mine = CaptureMetrics(metrics, live)
+        seen = []
+        for live.dropped in (None, 3):
+            mine.update(Analyzer(), {}, 0)
+            seen.append(scraped(metrics.url).get("rdmascope_frames_dropped_total"))
+        assert seen == [None, {(("device", "test"),): 3.0}]
+        wire, credits = Wire(), dict[int, CreditHistory]()
+        asked = call(wire.connect(), nfs3.null())
+        answer = len(Capture(wire).frames)
+        reply(asked, nfs3.null_reply(), credits=17)
+
+        def listener(conversation: Conversation) -> CreditHistory:
+            credits[conversation.connection.number] = history = CreditHistory(conversation)
+            return history
+
+        analyzer, granted = Analyzer(listener=listener), []
+        for batch in frame_batches(Capture(wire).frames, [answer]):
+            analyzer.feed(batch)
+            mine.update(analyzer, credits, 0)
+            figures = scraped(metrics.url)
+            granted.append([*figures.get("rdmascope_credits_granted", {}).values()])
+            assert [*figures["rdmascope_calls_outstanding"].values()] == [2 - len(granted)]
+        assert granted == [[], [17]]
     finally:
         metrics.close()
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import signal
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -58,8 +61,10 @@ def test_what_passes_another_host(tmp_path: Path, arguments: tuple[str, ...]) ->
     assert sorted(one["xid"] for one in records if one["type"] == "rpc") == xids(BOTH_WAYS)
     assert (records[-1]["device"], records[-1]["ended_by"]) == ("user@box:eth0", "end")
     asked = (tmp_path / "arguments").read_text()
-    assert "BatchMode=yes" in asked and " user@box tcpdump -i eth0 -U " in asked and " -s 400 -w - " in asked
-    assert "'udp dst port 4791 or ether proto 0x8915 or tcp port 20049'" in asked  # One word for the shell there.
+    assert (
+        "BatchMode=yes" in asked and " user@box sh -c " in asked and "tcpdump -i eth0 -U -B 65536 -s 400 -w - " in asked
+    )
+    assert records[-1]["kernel_dropped"] is None  # Nobody said.
 
 
 def test_a_host_that_cannot_be_reached_is_one_line(tmp_path: Path) -> None:
@@ -124,3 +129,105 @@ def test_the_packets_of_each_capture_point_are_kept_in_a_file(tmp_path: Path) ->
 def test_two_capture_points_never_share_a_file(tmp_path: Path) -> None:
     done = run(tmp_path, WORKS, "a:eth0", "a::eth0", "--write", str(tmp_path / "x.pcapng"))
     assert done.returncode == 2 and "would be written to one file" in done.stderr
+
+
+HERE = """#!/bin/sh
+for last; do :; done
+exec sh -c "$last"
+"""
+"""An ssh whose other host is this one."""
+TCPDUMP = """#!/bin/sh
+for one; do echo "[$one]" >>{folder}/arguments; done
+echo $$ >{folder}/pid
+say() {{
+    echo "7 packets captured" >&2; echo "1295 packets received by filter" >&2; echo "1000 packets dropped by kernel" >&2
+}}
+trap 'say' USR1
+trap 'say; echo ended >{folder}/ended; exit 0' TERM
+echo "tcpdump: listening on eth0, link-type EN10MB (Ethernet), snapshot length 262144 bytes" >&2
+cat {folder}/wire.pcap
+while :; do sleep 0.02; done
+"""
+
+
+def with_tcpdump(folder: Path) -> None:
+    program = folder / "tcpdump"
+    program.write_text(TCPDUMP.format(folder=folder))
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize("end", [("--count", "20"), ("--duration", "2s"), ("--count", "20", "--write", "kept.pcapng")])
+def test_what_the_other_kernel_dropped_is_said_and_its_tcpdump_ends(tmp_path: Path, end: tuple[str, ...]) -> None:
+    with_tcpdump(tmp_path)
+    end = tuple(one.replace("kept", str(tmp_path / "kept")) for one in end)
+    done = run(tmp_path, HERE, "box:eth0", "--buffer", "8", *end)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1,000 of 1,295 frames dropped by the kernel" in " ".join(done.stdout.split())
+    assert (tmp_path / "ended").exists()
+    asked = (tmp_path / "arguments").read_text()
+    assert "[-B]\n[8192]" in asked and "[udp dst port 4791 or ether proto 0x8915 or tcp port 20049]" in asked
+    assert "--immediate-mode" not in asked
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_tcpdump_stays_there(tmp_path: Path, number: signal.Signals) -> None:
+    with_tcpdump(tmp_path)
+    (tmp_path / "wire.pcap").write_bytes(unpacked(BOTH_WAYS))
+    (tmp_path / "ssh").write_text(HERE)
+    (tmp_path / "ssh").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    words = [*PROGRAM, "live", "box:eth0", "--json"]
+    with subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(number)
+        process.stdout.read()
+    pid = int((tmp_path / "pid").read_text())
+    for _ in range(200):
+        if not Path(f"/proc/{pid}").exists():
+            break
+        time.sleep(0.05)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_what_a_stream_cannot_know_is_unknown(tmp_path: Path) -> None:
+    text = unpacked(BOTH_WAYS)
+    page, lines = (
+        subprocess.run([*PROGRAM, "live", "-", *more], input=text, capture_output=True, timeout=DEADLINE).stdout
+        for more in ((), ("--json",))
+    )
+    assert b"unknown how many were dropped" in b" ".join(page.split())
+    assert json.loads(lines.splitlines()[-1])["kernel_dropped"] is None
+
+
+@pytest.mark.parametrize(
+    "mode", [(), ("--json",), ("--until-slower-than", "1us", "--every", "--before", "30s"), ("--ring-size", "1")]
+)
+def test_a_full_disk_ends_the_keeping_not_the_capture(tmp_path: Path, mode: tuple[str, ...]) -> None:
+    with_tcpdump(tmp_path)
+    kept = tmp_path / "kept.pcapng"
+
+    def full() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    (tmp_path / "wire.pcap").write_bytes(unpacked(BOTH_WAYS))
+    (tmp_path / "ssh").write_text(HERE)
+    (tmp_path / "ssh").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    words = [*PROGRAM, "live", "box:eth0", "--duration", "3s", "--write", str(kept), *mode]
+    done = subprocess.run(
+        words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, preexec_fn=full
+    )
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "File too large" in done.stderr and "no more packets are kept" in done.stderr
+    if "--json" in mode:
+        records = [json.loads(line) for line in done.stdout.splitlines()]
+        assert sorted(one["xid"] for one in records if one["type"] == "rpc") == xids(BOTH_WAYS)
+        assert "File too large" in records[-1]["not_kept"] and records[-1]["ended_by"] == "duration"
+    else:
+        assert "Findings" in done.stdout and "kept.pcapng" in done.stdout
+    assert run_info(kept) == 0  # What is there is whole.
+
+
+def run_info(path: Path) -> int:
+    return subprocess.run([*PROGRAM, "info", str(path)], capture_output=True).returncode

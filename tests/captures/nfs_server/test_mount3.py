@@ -11,7 +11,7 @@ import pytest
 
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.nfs_server.export import Export
-from rdmascope.captures.nfs_server.mount3 import MAX_CALL
+from rdmascope.captures.nfs_server.mount3 import MAX_CALL, MAX_CONNECTIONS
 from rdmascope.captures.synth.endpoint import service
 from rdmascope.captures.synth.xdr_values import decoded, encoded
 from rdmascope.dissect.onc.programs import MOUNT
@@ -67,3 +67,16 @@ def test_what_is_no_call_ends_its_connection_alone(connection: socket.socket, ex
 def test_a_port_in_use(connection: socket.socket) -> None:
     with pytest.raises(CaptureError, match="cannot answer MOUNT at TCP port"):
         Export().listen_for_mounts("127.0.0.1", connection.getpeername()[1])
+
+
+def test_beyond_the_limit_connections_are_closed(connection: socket.socket) -> None:
+    place = connection.getpeername()[:2]
+    opened = [socket.create_connection(place, 10) for _ in range(MAX_CONNECTIONS + 3)]
+    try:
+        for one in opened[-3:]:
+            assert one.recv(1) == b""
+        assert ask(connection, "NULL") is None
+        assert ask(opened[0], "NULL") is None
+    finally:
+        for one in opened:
+            one.close()

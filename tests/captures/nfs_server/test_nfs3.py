@@ -151,6 +151,14 @@ def test_what_the_file_system_says_of_itself(client: FileClient) -> None:
     assert client.v3("ACCESS", object=client.root, access=0x3F)["access"] == 0x1F
     full = client.v3("WRITE", file=file, offset=1 << 40, count=1, data=b"x")
     assert name(full["status"]) == "NFS3ERR_NOSPC"
+    # A client that knows of a lower limit would say "File too large", and send nothing.
+    assert client.v3("FSINFO", fsroot=client.root)["maxfilesize"] == (1 << 63) - 1
+    full = client.v3("WRITE", file=file, offset=5000, count=4 << 20, data=bytes(4 << 20))
+    assert name(full["status"]) == "NFS3ERR_NOSPC"
+    full = client.v3(
+        "SETATTR", object=file, new_attributes={"size": {"set_it": 1, "size": (1 << 63) - 1}}, guard={"check": 0}
+    )
+    assert name(full["status"]) == "NFS3ERR_NOSPC"
 
 
 def test_what_is_refused(client: FileClient) -> None:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from struct import pack
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from playbook.hosts import SECOND, TARGET, hosts, save
 from rdmascope.captures.nfs_server.export import Export
-from rdmascope.captures.probe.serve import ServerEvent
+from rdmascope.captures.probe import records
+from rdmascope.captures.probe.serve import Server, ServerEvent
 from rdmascope.captures.probe.suite import SuiteResult, chosen, run
 from rdmascope.captures.probe.verdicts import CHECKS, VerdictKind
 from rdmascope.captures.synth.endpoint import EndpointSettings, Parts, Role, RpcRdmaEndpoint, service
 from rdmascope.captures.synth.endpoint.fault import Fault
 from rdmascope.captures.synth.endpoint.plan import PlannedSend
 from rdmascope.captures.synth.faults import FAULTS
-from rdmascope.captures.verbs.interface import Event, MessageReceived, PeerAddress, VerbsError
-from rdmascope.captures.verbs.memory import MemoryLink, MemoryVerbs
+from rdmascope.captures.verbs.interface import ConnectionParameters, Event, MessageReceived, PeerAddress, VerbsError
+from rdmascope.captures.verbs.memory import Fabric, MemoryLink, MemoryVerbs
 from rdmascope.cli.main import main
+from rdmascope.cli.views import probe as views
 from rdmascope.dissect.audit.rule import all_rules
 from rdmascope.dissect.layers.oncrpc import ONCRPC, ONCRPCReply
 from rdmascope.dissect.layers.oncrpc_codes import GARBAGE_ARGS, PROG_MISMATCH, PROG_UNAVAIL
@@ -178,6 +183,17 @@ def test_an_improper_server_is_found_out(name: str, fault: Fault, kind: VerdictK
     client, server = hosts(fault=fault)
     result = verdict(client, name)
     assert result.verdict.kind is kind, result.verdict
+    if fault.rule and kind is VerdictKind.VIOLATION:
+        assert result.rule.id == fault.rule
+        said = records.result(result, TARGET)
+        assert (said["rule"], said["broken_rule"]) == (CHECKS[name].rule, fault.rule)
+        case = ElementTree.fromstring(records.junit([result], TARGET)).find(".//testcase")
+        assert case is not None and case.get("classname") == fault.rule
+        assert fault.rule in (case.findtext("failure") or "")
+        for width in (80, 160):
+            out = Console(width=width, record=True, file=io.StringIO())
+            out.print(views.result_line(result, [CHECKS[name]], width), views.suite_summary([result], width))
+            assert out.export_text().count(fault.rule) >= 1
     assert result.failed
     server.close()
     assert server.committed
@@ -300,3 +316,26 @@ def test_a_server_that_forgets_the_pad_of_inline_data_is_found() -> None:
     server.program = _loses_its_place
     result = verdict(client, "inline-write-odd", "")
     assert (result.verdict.kind, "status 10044" in result.verdict.observed) == (VerdictKind.VIOLATION, True)
+
+
+def test_beyond_the_limit_clients_are_refused_and_that_is_said() -> None:
+    fabric = Fabric()
+    host = fabric.host("192.0.2.1")
+    server = Server(host, EndpointSettings(), max_clients=2)
+    said: list[ServerEvent] = []
+
+    def step() -> bool:
+        event = host.poll(host.now())
+        if event is not None:
+            said.extend(server.take(event))
+        return event is not None
+
+    host.idle = step
+    server.listen(TARGET)
+    clients = [fabric.host(f"192.0.2.{number}") for number in (2, 3, 4)]
+    links = [client.connect(TARGET, ConnectionParameters(b"", 16, 4096), SECOND) for client in clients[:2]]
+    with pytest.raises(VerbsError, match="takes no more connections"):
+        clients[2].connect(TARGET, ConnectionParameters(b"", 16, 4096), SECOND)
+    assert [(one.what, one.text) for one in said[2:]] == [("refused", "2 clients are connected, the most")]
+    links[0].close()
+    assert clients[2].connect(TARGET, ConnectionParameters(b"", 16, 4096), 5 * SECOND)

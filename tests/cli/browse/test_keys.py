@@ -15,6 +15,7 @@ from playbook.browsing import Browsing, browse, browsing
 from playbook.commands import objects, run
 from rdmascope.cli.browse.app import BrowseApp
 from rdmascope.cli.browse.feed import BrowseFeed
+from rdmascope.cli.browse.key_line import KeyLine
 from rdmascope.cli.browse.keys import KEYS, MOVING, help_text
 
 SAMPLE = "captures/samples/rxe-nfs-all.pcap.zst"
@@ -174,10 +175,11 @@ def test_completion() -> None:
             return b.app.screen.query_one("#typed", Input).value
 
         await b.press("f")
-        await b.type("laten")
+        await b.type("latency_u")
         await b.press("tab")
         assert typed() == "latency_us"
         for wanted, given in (
+            ("pro", "procedure"),
             ("client = ", "client = '10.77.0.2'"),
             ("path = '/export/hel", "path = '/export/hello.txt'"),
             ("READL", "operations GLOB '*READLINK*' OR procedure = 'READLINK'"),
@@ -473,3 +475,21 @@ def test_the_mouse() -> None:
         await b.until(lambda: listed.count == sum(one.calls for one in timeline.intervals[:3]))
 
     browse(SAMPLE, steps)
+
+
+def test_it_opens_on_the_diagnosis_where_something_is_wrong() -> None:
+    async def diagnosed(b: Browsing) -> None:
+        await b.until(lambda: b.app.beside == "diagnosis")
+        assert b.app.diagnosis.display and any("hung 61.8 s" in line for line in b.lines("diagnosis"))
+
+    async def healthy(b: Browsing) -> None:
+        await b.until(lambda: any("nothing wrong" in line for line in b.lines("diagnosis")))
+        assert b.app.beside == "ladder"
+
+    browse("captures/samples/loss-rxe.pcap.zst", diagnosed)
+    browse("captures/samples/meta-rxe.pcap.zst", healthy)
+
+
+def test_the_key_line_has_what_matters_first() -> None:
+    line = str(KeyLine(KEYS).render())
+    assert all(f" {key} " in line[:80] for key in ("q", "?", "Tab", "/", "f", "n", "5")), line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -147,9 +148,11 @@ class TestSettings:
 
 FINDING = (
     "schema type rule title level severity document section final verdict connection endpoint address role frames"
-    " time_ns rpc xid observed required file"
+    " time_ns rpc xid observed required violated file"
 )
-VERDICT = "schema type rule level connection endpoint address verdict passed violated notes undecidable reasons file"
+VERDICT = (
+    "schema type rule level connection endpoint address verdict passed violated notes findings undecidable reasons file"
+)
 
 
 class TestForOtherPrograms:
@@ -161,6 +164,20 @@ class TestForOtherPrograms:
         assert len(verdicts) == 2 * len(all_rules())
         assert {verdict["verdict"] for verdict in verdicts} == {"pass", "violation", "not applicable", "not judged"}
         assert (last["schema"], last["violations"]) == ("rdmascope.audit/1", 1)
+
+    @pytest.mark.parametrize("kept", (0, 2, 100))
+    def test_json_says_how_many_findings_are_left_out(self, kept: int) -> None:
+        output = run("audit", SERVED_BY_LINUX, "--json", "--examples", str(kept)).stdout
+        records = [json.loads(line) for line in output.splitlines()]
+        found = Counter(
+            (one["rule"], one["connection"], one["endpoint"], one["violated"])
+            for one in records
+            if one["type"] == "finding"
+        )
+        broken = [one for one in records if one["type"] == "verdict" and one["violated"]]
+        assert broken and all(one["findings"] == min(kept, one["violated"]) for one in broken)
+        names = "rule", "connection", "endpoint", "violated"
+        assert found == Counter({tuple(one[name] for name in names): one["findings"] for one in broken})
 
     def test_junit(self) -> None:
         run("audit", capture(MUST), "--junit", "out.xml")

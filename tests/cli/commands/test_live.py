@@ -301,8 +301,14 @@ def test_an_interface_that_goes_down_is_reported_at_once(wire: Namespace) -> Non
     wire.ip("-n", wire.name, "link", "set", "down0", "up")
     assert watcher.stderr.readline() == "rdmascope: down0: it is up again\n"
     watcher.send_signal(signal.SIGINT)
-    _, err = rest_of(watcher)
+    out, err = rest_of(watcher)
     assert (watcher.returncode, err) == (0, "")
+    assert (lines(out)[-1]["went_down"], lines(out)[-1]["trouble"]) == (1, None)
+    page = wire.live("down0", "--duration", "2")
+    assert page.stderr is not None
+    wire.ip("-n", wire.name, "link", "set", "down0", "down")
+    out, _ = page.communicate(timeout=DEADLINE)
+    assert "down0 went down 1 time: what passed meanwhile is missing above" in out
     wire.ip("-n", wire.name, "link", "del", "down0")
 
 

@@ -36,6 +36,13 @@ def test_times_are_those_of_tshark(format: str, tmp_path: Path, monkeypatch: pyt
         assert time == f"{whole}.{digits[:6]}", frame
 
 
+def test_json_with_trees_is_json_alone() -> None:
+    plain, trees = (objects("packets", LOSS, "-c", "9", *words) for words in ([], ["-V"]))
+    layers = [record.pop("layers") for record in trees]
+    assert trees == plain
+    assert all("BTH" in [layer["layer"] for layer in one] for one in layers)
+
+
 def test_with_trees_times_are_the_same() -> None:
     for format in ("d", "dd", "ud"):
         lines = run("packets", LOSS, "-V", "-c", "9", "-t", format).stdout.splitlines()

@@ -8,7 +8,7 @@ from playbook import Capture, Wire, call, nfs3, reply, write_pcap
 from playbook.commands import EVERYTHING, SAMPLES, run
 from playbook.gss import PRIVACY, Context
 from playbook.judge import analyze
-from rdmascope.cli.views.rpcs import RpcLine, begin, header, line
+from rdmascope.cli.views.rpcs import RpcLine, header, line
 from rdmascope.dissect.onc.shapes.flat import NO_FIELDS
 from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -17,7 +17,7 @@ NFS = 100003
 
 
 def shown(rpc: Rpc, width: int | None) -> str:
-    return line(rpc, NO_FIELDS, None, RpcLine(begin(rpc), width)).plain
+    return line(rpc, NO_FIELDS, None, RpcLine(rpc.first_time, width)).plain
 
 
 def test_the_status_has_a_column_where_there_is_room() -> None:
@@ -75,4 +75,4 @@ def test_a_commit_of_no_bytes_is_one_of_all_that_follow() -> None:
     conn = wire.connect()
     reply(call(conn, nfs3.read(4096, 0)), nfs3.read_reply(b""))
     (rpc,) = analyze(Capture(wire))
-    assert "4096      0 B OK" in line(rpc, rpc_fields(rpc), None, RpcLine(begin(rpc), 160)).plain
+    assert "4096      0 B OK" in line(rpc, rpc_fields(rpc), None, RpcLine(rpc.first_time, 160)).plain

@@ -13,7 +13,7 @@ from playbook.audits import JUDGED, late, play
 from playbook.capture import frame_batches
 from playbook.rpcrdma import NOMSG
 from playbook.samples import MANIFEST, SAMPLES
-from playbook.strategies import Conversation, faulty
+from playbook.strategies import Conversation, faulty, few_xids
 from playbook.violations import hello
 from playbook.violations.scripts import answer, returned
 from playbook.wire import Connection
@@ -85,7 +85,7 @@ def test_conversations_that_break_a_rule_are_judged_alike(rule: str, lacking: bo
     compare(frame_batches(Capture(wire, late(wire) if lacking else wire.packets).frames, []))
 
 
-@given(faulty())
+@given(st.one_of(faulty(), few_xids()))
 def test_conversations_with_faults_are_judged_alike(conversation: Conversation) -> None:
     frames = Capture(conversation.wire, conversation.packets).frames
     compare(frame_batches(frames, range(20, len(frames), 20)))

@@ -7,10 +7,25 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from playbook.capture import write_pcap
+from playbook import shapes
+from playbook.capture import Capture, write_pcap
 from playbook.commands import objects, unpacked
-from playbook.facts import MILLISECOND, SECOND, direction, facts, found, health, kinds, many, retransmitted, rpc
-from playbook.packets import encode_frames
+from playbook.facts import (
+    FIRST,
+    MILLISECOND,
+    SECOND,
+    connection,
+    direction,
+    facts,
+    found,
+    health,
+    kinds,
+    many,
+    retransmitted,
+    rpc,
+)
+from playbook.iwarp import IwarpCapture, IwarpWire
+from playbook.packets import Frame, encode_frames
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.troubles import TROUBLES
 from playbook.wire import Wire
@@ -24,7 +39,7 @@ from rdmascope.dissect.diagnosis.statement import Severity
 
 HEALTHY = ["bidir-rxe", "ipv6-rxe", "meta-rxe", "v2-settles", "v2-falls-back", "v2-characteristics"]
 ILL = {
-    "loss-rxe": ["connection-lost", "calls-hung", "calls-failed", "packets-lost", "server-time"],
+    "loss-rxe": ["calls-hung", "calls-failed", "packets-lost", "server-time"],
     "loss-siw": ["packets-lost", "read-phase", "server-time"],
     "nconnect-rxe": ["connections-refused"],
     "rxe-nfs-all": ["grace-period"],
@@ -58,7 +73,9 @@ def test_every_sample_is_healthy_or_not() -> None:
 def test_what_is_wrong_on_the_wire_is_said_and_nothing_else(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "trouble.pcap"
     write_pcap(encode_frames(TROUBLES[kind](Wire(seed=1))), path)
-    assert [one["kind"] for one in objects("diagnose", str(path), "--fail-on", "never") if "kind" in one] == [kind]
+    said = [one for one in objects("diagnose", str(path), "--fail-on", "never") if "kind" in one]
+    assert [one["kind"] for one in said] == [kind]
+    assert all(0 <= (one["share"] or 0) <= 1 and (one["share"] is None or one["share_of"]) for one in said)
 
 
 def test_a_file_that_ends_within_a_frame(tmp_path: Path) -> None:
@@ -67,16 +84,42 @@ def test_a_file_that_ends_within_a_frame(tmp_path: Path) -> None:
     assert [one.kind for one in diagnosis_of(Session(str(path))).statements] == ["capture-damaged"]
 
 
+def fragments(frame: Frame) -> list[Frame]:
+    """An Ethernet frame with an IPv4 packet, which a router divided in two."""
+    ethernet, header, body = frame.data[:14], frame.data[14:34], frame.data[34:]
+    half = len(body) // 16 * 8
+    found: list[Frame] = []
+    for flags, part in ((0x2000, body[:half]), (half // 8, body[half:])):
+        length, offset = (len(part) + 20).to_bytes(2), flags.to_bytes(2)
+        data = ethernet + header[:2] + length + header[4:6] + offset + header[8:] + part
+        found.append(Frame(frame.time, data, len(data)))
+    return found
+
+
+@pytest.mark.parametrize("transport", ["RoCE", "iWARP"])
+def test_ip_fragments_are_said_not_to_be_reassembled(tmp_path: Path, transport: str) -> None:
+    wire = Wire(mtu=1024) if transport == "RoCE" else IwarpWire()
+    connection = wire.connect()
+    for _ in range(3):
+        shapes.read(connection)
+    capture = IwarpCapture(wire) if isinstance(wire, IwarpWire) else Capture(wire)
+    frames = [part for one in capture.frames for part in (fragments(one) if one.original > 900 else [one])]
+    path = tmp_path / "fragments.pcap"
+    write_pcap(frames, path)
+    assert "packets-fragmented" in [one.kind for one in diagnosis_of(Session(str(path))).statements]
+
+
 def test_every_detector_speaks_of_a_capture() -> None:
     of_samples = {kind for said in ILL.values() for kind in said}
-    assert TROUBLES.keys() | of_samples | {"capture-damaged"} == all_detectors().keys()
+    said_above = {"capture-dropped", "capture-damaged", "packets-fragmented"}
+    assert TROUBLES.keys() | of_samples | said_above == all_detectors().keys()
 
 
 def test_evidence_leads_back_to_the_capture() -> None:
     by_kind = {one.kind: one.cause for one in sample("loss-rxe").statements}
     assert by_kind["calls-hung"].rpcs == (23, 24, 25, 26, 27) and by_kind["calls-hung"].connections == (1,)
     assert by_kind["packets-lost"].count == 15 and by_kind["packets-lost"].connections == (2, 1)
-    assert any("no Read chunk of them was ever read" in line for line in by_kind["calls-hung"].evidence)
+    assert any("Read chunks never read" in line for line in by_kind["calls-hung"].evidence)
 
 
 def test_problems_come_first_and_the_dearest_of_them() -> None:
@@ -84,8 +127,26 @@ def test_problems_come_first_and_the_dearest_of_them() -> None:
     hung = [rpc(31, answered=False)]
     marked = [health(1, direction(ecn_marked=500))]
     said = found(facts([*slow, *hung], marked))
-    assert [(one.kind, one.rank) for one in said] == [("server-time", 1), ("calls-hung", 2), ("congestion", 3)]
+    assert [(one.kind, one.rank) for one in said] == [("calls-hung", 1), ("server-time", 2), ("congestion", 3)]
     assert [one.severity for one in said] == [Severity.PROBLEM, Severity.PROBLEM, Severity.WARNING]
+
+
+def test_the_rank_is_by_time_and_not_by_shares_of_different_wholes() -> None:
+    """One connection of one broke: a share of 100 %, and no RPC waited for it."""
+    broken = connection(2, ended_by="RST from the passive side")
+    slow = facts(many(30, "WRITE", takes=50 * MILLISECOND), [health(2)], (FIRST, broken))
+    said = found(slow)
+    assert [one.kind for one in said] == ["server-time", "connection-lost"]
+    assert said[0].cause.lost == 1500 * MILLISECOND and said[1].cause.lost == 0
+
+
+def test_what_follows_from_hung_calls_is_evidence_of_them() -> None:
+    broken = connection(1, ended_by="RST from the passive side")
+    hung = [*many(5, on=broken), rpc(6, answered=False, on=broken)]
+    (said,) = found(facts(hung, (), (broken,)))
+    assert said.kind == "calls-hung" and "connection lost" in said.cause.evidence[0]
+    (alone,) = found(facts(hung, (), (broken,)), "connection-lost")
+    assert alone.kind == "connection-lost"
 
 
 def test_what_the_capture_lacks_weakens_the_rest() -> None:

@@ -29,7 +29,7 @@ def report(tmp_path: Path, refused: int, *arguments: str) -> str:
 
 def test_refused_connections_are_counted_and_said(tmp_path: Path) -> None:
     page = report(tmp_path, 48)
-    assert "1 RPC on 1 RPC-over-RDMA connection: 1 complete" in page
+    assert "1 RPC on 1 RPC-over-RDMA connection, all answered\n" in page
     assert "49 connections: 1 RPC-over-RDMA, 48 refused\n" in page
     (capture,) = (
         one for line in report(tmp_path, 48, "--json").splitlines() if (one := json.loads(line))["type"] == "capture"

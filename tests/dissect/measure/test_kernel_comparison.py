@@ -86,6 +86,7 @@ def test_nothing_differs() -> None:
         (Completeness(), UNEXPLAINED),
         (Completeness(lossy=True), NOT_CAPTURED),
         (Completeness(frozenset({(0, 1)})), NOT_CAPTURED),
+        (Completeness(truncated=True), INCOMPLETE),
     ],
 )
 def test_what_was_counted_and_not_seen(complete: Completeness, why: str) -> None:

@@ -17,7 +17,7 @@ from playbook.nfs4_client import CLIENT_ID, Client, stateid
 from playbook.packets import Packet
 from playbook.rpcrdma import Exchange, call
 from playbook.wire import Connection, Segment
-from playbook.xdr_encode import done, op
+from playbook.xdr_encode import callback_op, done, op
 from rdmascope.dissect.measure import nfs_state_clients
 from rdmascope.dissect.measure.nfs_slots import RETRY
 from rdmascope.dissect.measure.nfs_state import NfsClient, NfsSession, Wait
@@ -159,6 +159,71 @@ def test_a_recall_lasts_until_the_delegation_is_returned() -> None:
     assert state.recall_time is not None and 5 * MILLISECOND < state.recall_time < 6 * MILLISECOND
     assert waited(history)[RECALL].duration == state.recall_time
     assert (waited(history)[DELAY].count, waited(history)[DELAY].duration) == (1, None)
+
+
+def begin_recall(one: Client, delegation: int) -> Exchange:
+    return one.called_back(callback_op("CB_RECALL", stateid=stateid(delegation), fh=nfs4.FH))
+
+
+def end_recall(exchange: Exchange) -> None:
+    reply(exchange, nfs4.compound_reply(nfs4.Op(11, nfs4.cb_sequence_done(1).parts), nfs4.cb_recall_done()))
+
+
+@pytest.mark.parametrize("cuts", [(), tuple(range(1, 60)), (30,)])
+def test_a_delegation_that_comes_back_before_the_recall_is_answered(cuts: tuple[int, ...]) -> None:
+    wire, one = connected()
+    one.begin()
+    one.open(1, delegation=7)
+    recall = begin_recall(one, 7)
+    wire.pause(5 * MILLISECOND)
+    one.give_back(7)
+    wire.pause(5 * MILLISECOND)
+    end_recall(recall)
+    one.ask(op("SETATTR", stateid=stateid(1)), done("SETATTR"))
+    history = taken(wire, cuts=cuts)
+    client, _ = only(history)
+    (state,) = client.listed
+    assert state.frame < state.recalled_frame < state.returned_frame
+    assert state.recall_time is not None and 5 * MILLISECOND < state.recall_time < 6 * MILLISECOND
+    assert (client.delegations.granted, client.delegations.returned, client.delegations.held) == (1, 1, {})
+    assert waited(history)[RECALL].ended
+
+
+def test_a_recall_that_is_never_answered_does_not_keep_what_came_back() -> None:
+    wire, one = connected()
+    one.begin()
+    one.open(1, delegation=7)
+    begin_recall(one, 7)
+    one.give_back(7)
+    (state,) = only(taken(wire))[0].listed
+    assert state.recall_time
+
+
+def test_a_recall_that_crosses_the_return_invents_no_delegation() -> None:
+    wire, one = connected()
+    one.begin()
+    one.open(1, delegation=7)
+    one.give_back(7)
+    one.recall(7)
+    history = taken(wire)
+    (state,) = only(history)[0].listed
+    assert state.returned_frame and not only(history)[0].delegations.held
+    assert RECALL not in waited(history)
+
+
+def test_a_recall_that_comes_before_the_open_is_answered() -> None:
+    """RFC 8881, 2.10.6.3: the server had granted it already."""
+    wire, one = connected()
+    one.begin()
+    opening = one.sent(nfs4.putfh(), op("OPEN", share_access=1, owner={"owner": b"o"}, claim={"claim": 4}))
+    one.recall(7)
+    granted = {"delegation_type": 1, "stateid": stateid(7)}
+    one.answered(opening, nfs4.putfh_done(), done("OPEN", stateid=stateid(1), delegation=granted))
+    one.give_back(7)
+    client, _ = only(taken(wire))
+    (state,) = client.listed
+    assert (state.kind, client.delegations.granted, client.delegations.earlier) == ("read", 1, 0)
+    assert 0 < state.recalled_frame < state.frame < state.returned_frame
 
 
 def test_a_recall_that_is_outstanding_at_the_end_and_of_an_unknown_delegation() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,10 @@ from playbook import Capture, Wire, call, faults, nfs3, nfs4, reply
 from playbook.capture import frame_batch, frame_batches
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.samples import MANIFEST, SAMPLES
-from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conversations, faulty
+from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conversations, faulty, few_xids
 from rdmascope.captures.formats.streams import Limits
 from rdmascope.captures.session import Session
+from rdmascope.dissect.arrays import Int64s
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.measure.statistics import EXACT, MAX_PROCEDURES, Statistics
 from rdmascope.dissect.rpcrdma import plain
@@ -53,18 +55,18 @@ def names(noun: type[Any]) -> tuple[str, ...]:
 
 
 def plainly(value: object) -> Any:
-    """What a noun says, in what can be compared."""
+    """What a noun says, in what can be compared: not where its bytes are, which one way copies where it waits long."""
     match value:
         case Operation():
             payload = value.payload
-            only = payload.only and (payload.only[0][payload.only[1] : payload.only[2]].tobytes(), *payload.only[1:])
-            runs = [(at, rows["frame"].tolist(), rows["payload"].tolist()) for at, _, rows in payload.runs]
+            only = payload.only and payload.only[0][payload.only[1] : payload.only[2]].tobytes()
+            runs = [(at, rows["frame"].tolist()) for at, _, rows in payload.runs]
             own = [getattr(value, name) for name in names(Operation) if name != "payload"]
             return own, payload.length, payload.seen, payload.truncated, runs, only
         case Message():
             header = [getattr(value.header, one.name) for one in fields(value.header)]
             data = value.data[value.start : value.end].tobytes()
-            return plainly(value.operation), header, data, value.start, value.end, value.inline_length
+            return plainly(value.operation), header, data, value.inline_length
         case ChunkUse():
             uses = [(use.advertised, use.returned, use.contested, plainly(use.operations)) for use in value.segments]
             return value.kind, value.position, uses
@@ -90,7 +92,7 @@ def matched(matching: Matching) -> dict[str, object]:
         "calls": [
             {xid: [rpc.number for rpc in rpcs] for xid, rpcs in one.calls.items()} for one in matching.directions
         ],
-        "replies": [(sender, message.frame, earlier) for sender, message, earlier, _ in matching.unsettled.replies],
+        "replies": [(one.number, one.message.frame, one.earlier) for one in matching.unsettled.replies],
         "settled": matching.settled,
         "waiting": [rpc.number for rpc in (*matching.unsettled.lingering, *matching.unsettled.doubtful)],
         "credits": (conversation.credits_requested, conversation.credits_granted),
@@ -105,19 +107,19 @@ LIMITS = {"exact": EXACT, "max_procedures": MAX_PROCEDURES}
 
 
 def counted(sums: Statistics) -> dict[str, object]:
-    """Everything that statistics say, and in which order."""
+    """Everything that statistics say."""
     return {
         "transfers": {way: asdict(totals) for way, totals in sums.transfers.items()},
         "connections": [(number, asdict(share)) for number, share in sums.connections.items()],
         "reasons": [sums.damage.items(), sums.notes.items()],
-        "counts": (sums.calls, sums.truncated, sums.duplicate_replies, [*sums.states.items()]),
+        "counts": (sums.calls, sums.truncated, sums.duplicate_replies, sorted(sums.states.items())),
         "timeline": (sums.timeline.width, sums.timeline._table.tobytes()),
         "slowest": sums.slowest(),
         "histogram": sums.histogram(),
         "procedures": [
-            (one.key, one.calls, one.failed, one.call_bytes, one.reply_bytes, [*one.states.items()],
-             [*one.statuses.items()], one.latency(), one.parts(), one.waited)
-            for one in sums._procedures.values()
+            (one.key, one.calls, one.failed, one.call_bytes, one.reply_bytes, sorted(one.states.items()),
+             sorted(one.statuses.items()), one.latency(), one.parts(), one.waited)
+            for one in sorted(sums._procedures.values(), key=lambda one: str(one.key))
         ],
     }  # fmt: skip
 
@@ -144,7 +146,7 @@ class Way:
         self._take(RpcTable(analyzer.finish()))
         self.seen.append(counted(self.statistics))
         # What was retransmitted after its RPC had ended is noted in it all the same.
-        self.seen.append([plainly(rpc) for table in self.kept for rpc in table])
+        self.seen.append([plainly(rpc) for table in self.kept for rpc in sorted(table, key=attrgetter("number"))])
         self.seen.append([(analyzer.undecoded, analyzer.unplaced)])
         return self
 
@@ -157,16 +159,19 @@ class Way:
                 self.statistics.add(rpc)
         if len(table):  # Else nothing was counted, which the end shows.
             self.seen.append(counted(self.statistics))
-        self.seen.append([plainly(rpc) for rpc in table])
-        self.seen.append([plainly(rpc) for rpc in [table[index] for index in range(len(table))][-3:]])
-        self.seen.append(rows(table))
+        # One by one, what may have a second reply ends when that is too late: the order is that of the calls.
+        order = table.rows["number"].argsort()
+        every = [*table]
+        self.seen.append([plainly(every[index]) for index in order.tolist()])
+        self.seen.append([plainly(table[index]) for index in order[-3:].tolist()])
+        self.seen.append(rows(table, order))
 
 
-def rows(table: RpcTable) -> dict[str, object]:
+def rows(table: RpcTable, order: Int64s) -> dict[str, object]:
     """The columns of a table, without what only plain ones have."""
-    found: dict[str, object] = {name: table.rows[name].tolist() for name in COLUMNS if name not in PLACES}
-    found["procedure"] = [table.names.procedures[number] for number in table.rows["procedure"].tolist()]
-    found["status"] = [table.names.statuses[number] for number in table.rows["status"].tolist()]
+    found: dict[str, object] = {name: table.rows[name][order].tolist() for name in COLUMNS if name not in PLACES}
+    found["procedure"] = [table.names.procedures[number] for number in table.rows["procedure"][order].tolist()]
+    found["status"] = [table.names.statuses[number] for number in table.rows["status"][order].tolist()]
     return found
 
 
@@ -210,6 +215,31 @@ def test_any_conversation_with_any_fault(conversation: Conversation, cuts: list[
 
 
 @QUICK
+@given(st.one_of(few_xids(), faulty(conversation=few_xids())), CUTS, st.integers(0, 9))
+def test_xids_that_are_used_again(conversation: Conversation, cuts: list[int], start: int) -> None:
+    compare(frame_batches(Capture(conversation.wire, faults.cut(conversation.packets, start)).frames, cuts))
+
+
+def test_one_xid_for_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each call has its reply before the next, they are plain, wherever a batch ends."""
+    monkeypatch.setattr(plain, "PAUSE", 0)
+    wire = Wire()
+    conn = wire.connect()
+    for number in range(40):
+        chunk = conn.register(8000) if number % 4 == 3 else None
+        asked = call(conn, nfs3.readdirplus() if chunk else nfs3.getattr_(), xid=7, reply_chunk=chunk)
+        answer = nfs3.readdirplus_reply([b"name"] * number) if chunk else nfs3.getattr_reply()
+        reply(asked, answer, long=chunk is not None)
+    frames = Capture(wire).frames
+    assert compare(frame_batches(frames, [])) == 39
+    assert compare(frame_batches(frames, range(4, len(frames), 31))) > 30
+    both = [call(conn, nfs3.getattr_(), xid=7) for _ in range(2)]
+    for one in both:
+        reply(one, nfs3.getattr_reply())
+    assert compare(frame_batches(Capture(wire).frames, [])) == 0
+
+
+@QUICK
 @given(conversations(), CUTS, st.sampled_from([1, 3]), st.integers(0, 2))
 def test_batches_that_go_either_way(conversation: Conversation, cuts: list[int], share: int, pause: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -234,6 +264,17 @@ def test_batches_behind_one_with_few_plain_calls_go_the_first_way(monkeypatch: p
         cuts.append(len(Capture(wire).frames))
     way = Way(True).feed(frame_batches(Capture(wire).frames, cuts))
     assert [len(table.plain) for table in way.kept] == [0, 0, 0, 0, 6, 6, 6, 6, 0]
+
+
+def test_what_is_missing_costs_its_neighbours_alone() -> None:
+    """One packet in 200 is not in the capture: the other RPCs stay in columns."""
+    batch = next(sample_batches("meta-rxe", Limits(frames=8000)))
+    left = np.arange(len(batch)) % 200 != 150
+    rows = batch.rows[left]
+    columns, reference = Way(True).feed([FrameBatch(batch.data, rows)]), Way(False).feed([FrameBatch(batch.data, rows)])
+    every = sum(map(len, columns.kept))
+    assert every == sum(map(len, reference.kept))
+    assert columns.plain > every * 0.9
 
 
 @QUICK

@@ -47,4 +47,4 @@ def test_more_samples_are_trusted_more() -> None:
 def test_too_few_samples_say_nothing() -> None:
     found = capture_point(samples(500, FEWEST - 1), samples(20_000))
     assert (found.place, found.confidence) == ("undecidable", 0.0)
-    assert f"{FEWEST - 1} acknowledgements of the requester" in found.evidence
+    assert f"{FEWEST - 1} acknowledgements of the client" in found.evidence

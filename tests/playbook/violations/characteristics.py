@@ -151,6 +151,15 @@ def receive_buffer_shrink(wire: Wire) -> Broken:
     return by_server(wire, update(connection, SERVER, RBSIZ, 8192))
 
 
+@breaks("XC-RBSIZ-REQUESTED")
+def receive_buffer_requested(wire: Wire) -> Broken:
+    connection = reported(wire, server=((RBSIZ, 16384),))
+    wish(connection, CLIENT, (RBSIZ, 8192))
+    sent = big_call(connection, 9000).true.call_operation
+    respond(connection, SERVER, done=[0])
+    return by_client(wire, sent)
+
+
 @breaks("XC-REQREMINV")
 def remote_invalidation(wire: Wire) -> Broken:
     rpc = reading(reported(wire), 4096)

@@ -48,6 +48,7 @@ def proper_second(wire: Wire) -> None:
     wish(connection, CLIENT, (RBSIZ, 32768), (REQREMINV, 1), (9, 2))
     respond(connection, SERVER, done=[0], rejected=[1, 2])
     wish(connection, CLIENT, (RBSIZ, 4096), xid=12)
+    hello(connection)
     respond(connection, SERVER, pending=[0], xid=12)
     update(connection, SERVER, RBSIZ, 16384, xid=13)
     update(connection, SERVER, RBSIZ, 4096, clear=True, xid=14)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import struct
 
 from .. import cm, nfs3, nfs4
-from ..rpc import Reply, opaque, u32
-from ..rpcrdma import MSG, NOMSG, REPLY, call, error, fetch, reply
+from ..rpc import Reply, call_parts, items, opaque, reduced, u32
+from ..rpcrdma import MSG, NOMSG, REPLY, call, error, fetch, reply, respond, update, wish
 from ..shapes import DATA
-from ..wire import Wire
+from ..wire import Connection, Wire
+from .characteristics import RBSIZ, reported
 from .scripts import (
     CLIENT,
     SERVER,
@@ -16,6 +17,7 @@ from .scripts import (
     announced,
     answer,
     asked,
+    big_call,
     callback,
     create_session,
     hello,
@@ -273,3 +275,170 @@ def positions_in_any_order(wire: Wire) -> None:
     chunks = [(1, connection.register(900)), (0, connection.register(600))]
     asked(connection, compound, 7, chunks)
     connection.send(SERVER, hdr(connection, 7, direction=REPLY) + answer(Reply(accept=4), 7))
+
+
+# A smaller Receive Buffer Size that was asked for
+
+
+def asked_for_less(wire: Wire) -> Connection:
+    """16384 is in force for the server, and the client asks for 8192."""
+    connection = reported(wire, server=((RBSIZ, 16384),))
+    wish(connection, CLIENT, (RBSIZ, 8192), xid=99)
+    return connection
+
+
+@breaks(versions=(2,))
+def as_much_as_was_asked_for(wire: Wire) -> None:
+    connection = asked_for_less(wire)
+    room = 8192 - 32 - len(message(nfs3.write(0, b""), 0))
+    reply(call(connection, nfs3.write(0, bytes(room))), nfs3.write_reply(room))
+    respond(connection, SERVER, done=[0], xid=99)
+
+
+@breaks(versions=(2,))
+def larger_when_it_is_rejected(wire: Wire) -> None:
+    connection = asked_for_less(wire)
+    respond(connection, SERVER, rejected=[0], xid=99)
+    big_call(connection, 9000)
+
+
+@breaks(versions=(2,))
+def larger_when_the_request_is_refused(wire: Wire) -> None:
+    connection = asked_for_less(wire)
+    refuse(connection, 99, 3)
+    big_call(connection, 9000)
+
+
+@breaks("XC-RBSIZ-REQUESTED", versions=(2,))
+def larger_while_it_is_pending(wire: Wire) -> None:
+    connection = asked_for_less(wire)
+    respond(connection, SERVER, pending=[0], xid=99)
+    big_call(connection, 9000)
+    update(connection, SERVER, RBSIZ, 8192, clear=True, xid=100)
+
+
+@breaks(versions=(2,))
+def larger_when_it_is_cleared_by_a_larger_size(wire: Wire) -> None:
+    connection = asked_for_less(wire)
+    respond(connection, SERVER, pending=[0], xid=99)
+    update(connection, SERVER, RBSIZ, 12288, clear=True, xid=100)
+    big_call(connection, 9000)
+
+
+@breaks(versions=(2,))
+def larger_size_was_asked_for(wire: Wire) -> None:
+    connection = reported(wire, server=((RBSIZ, 16384),))
+    wish(connection, CLIENT, (RBSIZ, 32768), xid=99)
+    big_call(connection, 9000)
+    respond(connection, SERVER, done=[0], xid=99)
+
+
+@breaks(versions=(2,))
+def other_end_sends_more(wire: Wire) -> None:
+    """The server asks the client for smaller buffers, which the client's own Sends have nothing to do with."""
+    connection = reported(wire, client=((RBSIZ, 16384),), server=((RBSIZ, 16384),))
+    wish(connection, SERVER, (RBSIZ, 8192), xid=99)
+    big_call(connection, 9000)
+    respond(connection, CLIENT, done=[0], xid=99)
+
+
+@breaks()
+def segments_of_one_position(wire: Wire) -> None:
+    """One chunk, whose first segment ends at no multiple of four."""
+    connection = opened(wire)
+    rpc = call(connection, nfs3.write(0, DATA), reads={0: [*connection.register(4093), *connection.register(4099)]})
+    fetch(rpc)
+    reply(rpc, nfs3.write_reply(8192))
+
+
+@breaks("V1-DDP-ELIGIBLE", "V1-READ-POSITION-SAME")
+def chunk_behind_a_whole_item(wire: Wire) -> None:
+    """The first chunk has all of the item, so the second one has nothing of it."""
+    connection = opened(wire)
+    parts = call_parts(nfs3.write(0, DATA[:4096]), 7)
+    [(at, _)] = items(parts)
+    stream, _ = reduced(parts, {0})
+    reads = [(at, connection.register(4096)), (at + 4096, connection.register(64))]
+    connection.send(CLIENT, hdr(connection, 7, reads=reads) + stream)
+    refuse(connection, 7)
+
+
+@breaks("V1-WRITE-UNUSED")
+def failed_read_that_returns_bytes(wire: Wire) -> None:
+    """The status says that there is no result, the Write chunk that 6 bytes of it were written."""
+    rpc = reading(opened(wire), 4096)
+    push(rpc, 0, 0, DATA[:6])
+    returned(rpc, nfs3.read_failed(), writes=[sized(rpc.writes[0], 6)])
+
+
+def second_read_fails(wire: Wire, length: int) -> None:
+    """The Write chunk of a READ that failed half way returns ``length`` bytes, behind one that did not fail."""
+    connection = opened(wire)
+    compound = nfs4.compound(nfs4.sequence(), nfs4.putfh(), nfs4.read(0, 512), nfs4.read(512, 512))
+    rpc = call(connection, compound, writes=[connection.register(512), connection.register(512)])
+    push(rpc, 0, 0, DATA[:512])
+    push(rpc, 1, 0, DATA[:100])
+    done = nfs4.compound_reply(nfs4.sequence_done(), nfs4.putfh_done(), nfs4.read_done(DATA[:512]), nfs4.failed(25))
+    returned(rpc, done, writes=[rpc.writes[0], sized(rpc.writes[1], length)], left_out=[0])
+
+
+@breaks()
+def second_read_fails_and_returns_nothing(wire: Wire) -> None:
+    second_read_fails(wire, 0)
+
+
+@breaks("V1-WRITE-UNUSED")
+def second_read_fails_and_returns_bytes(wire: Wire) -> None:
+    second_read_fails(wire, 100)
+
+
+def another_xid(wire: Wire, backward: bool, rdma_xid: int, rpc_xid: int) -> Connection:
+    """The first of two calls is answered under these XIDs, and the second one sent in answer to that."""
+    connection = announced(wire) if backward else wire.connect()
+    recall = nfs4.callback(nfs4.cb_sequence(), nfs4.cb_recall())
+    done = nfs4.compound_reply(nfs4.cb_sequence_done(), nfs4.cb_recall_done())
+    for xid, rdma, inside in ((100, rdma_xid, rpc_xid), (101, 101, 101)):
+        text = message(recall if backward else nfs3.getattr_(), xid)
+        connection.send(SERVER if backward else CLIENT, hdr(connection, xid) + text)
+        wire.pause(1_000_000)
+        text = answer(done if backward else nfs3.getattr_reply(), inside)
+        connection.send(CLIENT if backward else SERVER, hdr(connection, rdma, direction=REPLY) + text)
+        wire.pause(1_000_000)
+    return connection
+
+
+@breaks()
+def callback_answered_under_another_xid(wire: Wire) -> None:
+    """The client's mistake is none of the server, which was answered."""
+    another_xid(wire, True, 7, 7)
+
+
+@breaks("V1-XID-MATCH")
+def callback_answered_under_another_rdma_xid(wire: Wire) -> None:
+    another_xid(wire, True, 7, 100)
+
+
+@breaks()
+def call_answered_under_another_xid(wire: Wire) -> None:
+    another_xid(wire, False, 7, 7)
+
+
+def lost_credit(wire: Wire, more: int) -> None:
+    """A reply under another XID, and then ``more`` calls at once, where 2 are granted."""
+    connection = another_xid(wire, True, 7, 7)
+    recalled(callback(connection), credits=2)
+    wire.pause(2_000_000_000)
+    calls = [callback(connection) for _ in range(more)]
+    wire.pause(1_000_000)
+    for rpc in calls:
+        recalled(rpc, credits=2)
+
+
+@breaks()
+def lost_reply_may_be_the_credit(wire: Wire) -> None:
+    lost_credit(wire, 2)
+
+
+@breaks("V1-BACKWARD-CREDIT-EXCEEDED")
+def lost_reply_is_one_credit_only(wire: Wire) -> None:
+    lost_credit(wire, 3)

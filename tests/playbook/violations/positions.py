@@ -33,7 +33,7 @@ def positions_go_on(wire: Wire) -> Broken:
     reads = [(at, connection.register(4096)), (at + 4096, connection.register(4096))]
     sent = connection.send(CLIENT, header(7, MSG, version=connection.version, reads=reads) + stream)
     refuse(connection, 7)
-    return by_client(wire, sent)
+    return by_client(wire, sent, "V1-READ-POSITION-SAME")
 
 
 def long_call_goes_on(wire: Wire) -> Broken:
@@ -193,7 +193,7 @@ OTHERS: dict[str, str] = {
     "unknown_version_served": "V1-ERROR-FOR-VERSION",
     "device_without_reply_chunk": "V1-REPLY-CHUNK-PROVIDED",
     "link_longer_than_its_chunk": "V1-WRITE-CHUNK-SIZE",
-    "positions_go_on": "V1-READ-POSITION-SAME",
+    "positions_go_on": "V1-CHUNK-LENGTH-MATCH",
     "long_call_goes_on": "V1-LONG-CALL-POSITION",
     "name_in_chunk": "V1-DDP-ELIGIBLE",
     "tag_in_chunk": "V1-DDP-ELIGIBLE",

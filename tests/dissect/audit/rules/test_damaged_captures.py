@@ -208,6 +208,27 @@ def test_what_rpcsec_gss_seals_is_undecidable(version: int) -> None:
     assert total(audit(wire), "V1-REPLY-CHUNK-PROVIDED").undecidable == 1
 
 
+@pytest.mark.parametrize("length", (96, 150, 180))
+@pytest.mark.parametrize("second", (False, True), ids=("nfs3", "nfs4"))
+@pytest.mark.parametrize("room", (0, 4096))
+def test_what_a_truncated_call_asks_for_is_undecidable(room: int, second: bool, length: int) -> None:
+    """The capture ends before maxcount, so it may be more than fits inline, or more than the Reply chunk has."""
+    wire = Wire(seed=6)
+    connection = opened(wire)
+    chunk = connection.register(room) if room else None
+    listing = nfs4.compound(nfs4.sequence(), nfs4.putfh(), nfs4.getattr_()) if second else nfs3.readdirplus(65536)
+    answer = nfs4.compound_reply(nfs4.sequence_done()) if second else nfs3.readdirplus_reply([b"name"])
+    reply(call(connection, listing, reply_chunk=chunk), answer, long=bool(room))
+    tally = total(audit(wire, faults.snap(wire.packets, length)), "V1-REPLY-CHUNK-" + ("SIZE" if room else "PROVIDED"))
+    assert tally.undecidable and not tally.violated
+
+
+def test_a_truncated_call_that_asks_for_no_bytes_is_not_judged_by_them() -> None:
+    wire = Wire(seed=6)
+    reply(call(opened(wire), nfs3.getattr_()), nfs3.getattr_reply())
+    assert not total(audit(wire, faults.snap(wire.packets, 150)), "V1-REPLY-CHUNK-PROVIDED").opportunities
+
+
 def test_a_truncated_answer_of_another_version_may_be_an_error() -> None:
     wire = Wire(seed=7)
     connection = opened(wire)

@@ -7,10 +7,10 @@ import pytest
 from playbook import Wire
 from playbook.audits import audit, audit_segments, broken_rules
 from playbook.iwarp import IwarpWire
-from playbook.violations import hello, more_variations, near_misses
+from playbook.violations import clients, hello, more_variations, near_misses
 from playbook.violations.variations import VARIATIONS, Variation
 
-assert more_variations.__doc__ and near_misses.__doc__
+assert clients.__doc__ and more_variations.__doc__ and near_misses.__doc__
 CASES = [
     pytest.param(one, version, transport, id=f"{one.play.__name__}-{version}-{transport}")
     for one in VARIATIONS

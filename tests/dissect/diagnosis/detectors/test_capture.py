@@ -6,12 +6,21 @@ from playbook.facts import connection, direction, facts, found, health, kinds, m
 from rdmascope.dissect.diagnosis.statement import Severity
 
 
+@speaks("capture-dropped")
+@silent("capture-dropped")
+def test_frames_that_the_capture_dropped() -> None:
+    (said,) = found(facts(many(20), dropped_frames=1000))
+    assert said.kind == "capture-dropped" and said.severity is Severity.NOTE
+    assert said.cause.share == 0.5 and said.cause.share_of == "all frames"
+    assert not kinds(facts(many(20)))
+
+
 @speaks("packets-missing")
 @silent("packets-missing")
 def test_missing_packets() -> None:
     (said,) = found(facts(many(20), [health(1, direction(missing=20))]))
     assert said.kind == "packets-missing" and said.severity is Severity.NOTE
-    assert said.cause.text == "20 packets (0.99%) are not in the capture"
+    assert said.cause.text == "20 packets (0.99%) missing from the capture"
     assert not kinds(facts(many(20), [health(1, direction(missing=1, packets=100_000))]))
 
 
@@ -22,6 +31,15 @@ def test_truncated_frames_matter_where_messages_cannot_be_read() -> None:
     (said,) = found(facts(many(20, on=unread), (), (unread,), truncated_frames=500))
     assert said.kind == "frames-truncated" and said.cause.text == "500 frames truncated; 10 messages cannot be read"
     assert not kinds(facts(many(20), truncated_frames=500))
+
+
+@speaks("packets-fragmented")
+@silent("packets-fragmented")
+def test_ip_fragments() -> None:
+    (said,) = found(facts(many(20), ip_fragments=8))
+    assert said.kind == "packets-fragmented" and said.severity is Severity.NOTE
+    assert said.cause.text == "8 IP fragments not reassembled, contents unknown"
+    assert not kinds(facts(many(20)))
 
 
 @speaks("one-direction")

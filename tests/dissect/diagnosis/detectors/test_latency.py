@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from playbook.facts import (
@@ -19,7 +21,9 @@ from playbook.facts import (
     silent,
     speaks,
 )
+from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.transport.connection import Endpoint
 
 FIRST, SECOND_CONNECTION, THIRD = connection(1), connection(2), connection(3)
 
@@ -28,7 +32,14 @@ FIRST, SECOND_CONNECTION, THIRD = connection(1), connection(2), connection(3)
 def test_a_slow_server() -> None:
     (said,) = found(facts([*many(40, "WRITE", takes=30 * MILLISECOND), *many(100, "GETATTR", 41)]))
     assert said.kind == "server-time" and said.cause.count == 40 and said.cause.rpcs == (1, 2, 3, 4, 5)
-    assert said.cause.text.startswith("NFSv3 WRITE: 92% of all latency is server time, median 30.0 ms")
+    assert said.cause.text.startswith("NFSv3 WRITE: 1.20 s of server time, median 30.0 ms")
+    assert said.cause.share == pytest.approx(0.923, abs=0.001)
+
+
+def test_calls_without_a_reply_are_no_example_of_a_slow_server() -> None:
+    hung = [rpc(number, "WRITE", answered=False) for number in range(41, 61)]
+    (said,) = found(facts([*many(40, "WRITE", takes=30 * MILLISECOND), *hung]), "server-time")
+    assert said.cause.rpcs == (1, 2, 3, 4, 5)
 
 
 @pytest.mark.parametrize("rpcs", [many(19, takes=30 * MILLISECOND), many(200, takes=19 * MILLISECOND)])
@@ -61,7 +72,7 @@ def test_a_server_that_is_slow_all_the_time_or_now_and_then_did_not_become_slowe
 def test_slow_transfers(kind: str, parts: tuple[int, int]) -> None:
     reads, writes = (part * MILLISECOND for part in parts)
     (said,) = found(facts(many(50, "WRITE", takes=50 * MILLISECOND, parts=(reads, writes))))
-    assert said.kind == kind and "80% of all latency" in said.cause.text and "median 40.0 ms" in said.cause.text
+    assert said.kind == kind and said.cause.share == pytest.approx(0.8) and "median 40.0 ms" in said.cause.text
 
 
 def test_one_read_at_a_time_and_small_packets_are_named() -> None:
@@ -92,7 +103,7 @@ ALL = (FIRST, SECOND_CONNECTION, THIRD)
 def test_one_slow_connection_among_three() -> None:
     (said,) = found(facts(three(8), conversations=ALL))
     assert said.kind == "slow-connection" and said.cause.connections == (3,)
-    assert "8.0 times as long as on the 2 others" in said.cause.text
+    assert "8.0 times that of the 2 others" in said.cause.text
 
 
 @silent("slow-connection")
@@ -104,6 +115,51 @@ def test_connections_that_are_alike_are_nothing() -> None:
 def test_a_connection_with_other_procedures_is_not_compared() -> None:
     given = [*many(200, on=FIRST), *many(200, "WRITE", 201, on=SECOND_CONNECTION, takes=9 * MILLISECOND)]
     assert not kinds(facts(given, conversations=(FIRST, SECOND_CONNECTION)))
+
+
+def two(count: int = 200, **slow: Any) -> list[Rpc]:
+    """Calls on the first and the second connection at the same time; the second takes eight times as long."""
+    given = [rpc(2 * number, at=number * MILLISECOND) for number in range(1, 201)]
+    slow = {"takes": 8 * MILLISECOND, **slow}
+    return given + [
+        rpc(2 * number + 1, on=SECOND_CONNECTION, at=number * MILLISECOND, **slow) for number in range(1, count + 1)
+    ]
+
+
+@speaks("slow-connection")
+def test_one_slow_connection_of_two() -> None:
+    (said,) = found(facts(two(), conversations=ALL[:2]), "slow-connection")
+    assert "8.0 times that of the other" in said.cause.text
+
+
+@silent("slow-connection")
+@pytest.mark.parametrize(
+    "given",
+    [two(20), two(inline=(100, 4000)), two(operations=("READ",)), [*two(), rpc(999, on=FIRST, operations=("READ",))]],
+    ids=["few calls", "longer replies", "another version", "two versions on one"],
+)
+def test_connections_of_other_loads_are_not_compared(given: list[Rpc]) -> None:
+    assert not found(facts(given, conversations=ALL[:2]), "slow-connection")
+
+
+@silent("slow-connection")
+def test_connections_that_were_busy_at_different_times_are_not_compared() -> None:
+    given = [*many(200, on=FIRST), *many(200, first=4001, on=SECOND_CONNECTION, takes=9 * MILLISECOND)]
+    assert not found(facts(given, conversations=ALL[:2]), "slow-connection")
+
+
+@silent("slow-connection")
+@pytest.mark.parametrize(
+    "other",
+    [
+        connection(2, first_time=START + 2 * SECOND),
+        connection(2, service_port=20050),
+        connection(2, endpoints=(Endpoint("10.0.0.2", 18), Endpoint("10.0.0.1", 34))),
+    ],
+    ids=["opened later", "another port", "began before the capture"],
+)
+def test_connections_that_are_not_known_to_be_of_one_mount_are_not_compared(other: Conversation) -> None:
+    assert not found(facts(two(), conversations=(FIRST, other)), "slow-connection")
 
 
 @speaks("unequal-connections")

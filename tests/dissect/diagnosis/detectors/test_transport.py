@@ -41,14 +41,37 @@ WAITED = [*many(90), *(rpc(number, delay=5 * MILLISECOND, takes=6 * MILLISECOND)
 def test_retransmissions_by_cause(cause: str, kind: str) -> None:
     (said,) = found(facts(WAITED, [retransmitted(cause, 5, 10 * MILLISECOND)]))
     assert said.kind == kind and said.cause.count == 5 and said.cause.connections == (1,)
-    assert "50 packets retransmitted" in said.cause.text and "RPCs waited 50.0 ms" in said.cause.text
-    assert said.cause.share == pytest.approx(50 / 150) and said.cause.share_of == "the latency of all RPCs"
+    assert "50 packets retransmitted" in said.cause.text and "RPCs delayed 50.0 ms" in said.cause.text
+    assert said.cause.share == pytest.approx(50 / 150, abs=1e-6)
+    assert said.cause.share_of == "the time that all RPCs waited"
     assert set(said.cause.rpcs) <= set(range(91, 101)) and said.cause.since == START
+
+
+@pytest.mark.parametrize(
+    ("lost", "line"),
+    [
+        ([("request", True)] * 2, "2 lost toward the server"),
+        ([("response", False)] * 3, "3 lost toward the client (or missed by the capture)"),
+        (
+            [("request", True), ("segment", False), ("acknowledgement", False), ("unknown", True)],
+            "2 lost toward the server, 1 toward the client, 1 in an unknown direction"
+            " (2 of them perhaps missed by the capture)",
+        ),
+    ],
+)
+def test_where_packets_were_lost(lost: list[tuple[str, bool]], line: str) -> None:
+    given = retransmitted("timeout", len(lost), 10 * MILLISECOND)
+    listed = [
+        one._replace(lost=what, lost_packet_captured=seen)
+        for one, (what, seen) in zip(given.retransmissions, lost, strict=True)
+    ]
+    (said,) = found(facts(WAITED, [replace(given, retransmissions=tuple(listed))]))
+    assert line in said.cause.evidence
 
 
 def test_retransmissions_that_no_rpc_waited_for_are_a_warning() -> None:
     (said,) = found(facts(many(100), [retransmitted("timeout", 5)]))
-    assert said.severity is Severity.WARNING and "no RPC is known to have waited" in said.cause.text
+    assert said.severity is Severity.WARNING and "no RPC known to be delayed" in said.cause.text
 
 
 @pytest.mark.parametrize("cause", ["timeout", "implied NAK", "unknown", "duplicate"])
@@ -115,8 +138,8 @@ def needless(cause: str, times: int) -> TransportHealth:
 @pytest.mark.parametrize("cause", ["timeout", "fast retransmit", "unknown"])
 def test_what_had_arrived_was_not_lost(cause: str) -> None:
     (said,) = found(facts(many(100), [needless(cause, 5)]))
-    assert said.kind == "retransmissions-unexplained" and "50 packets retransmitted in 5 returns" in said.cause.text
-    assert "5 without need: what was retransmitted had arrived" in said.cause.evidence
+    assert said.kind == "retransmissions-unexplained" and "50 packets retransmitted, 5 times" in said.cause.text
+    assert "5 needless: what was retransmitted had arrived" in said.cause.evidence
 
 
 def test_what_was_lost_and_what_was_not_are_two_statements() -> None:
@@ -129,5 +152,5 @@ def test_what_was_lost_and_what_was_not_are_two_statements() -> None:
     )
     said = {one.kind: one.cause for one in found(facts(many(100), [both]))}
     assert said.keys() == {"retransmission-timeouts", "retransmissions-unexplained"}
-    assert said["retransmission-timeouts"].text.startswith("40 packets retransmitted in 4 timeouts")
-    assert said["retransmissions-unexplained"].text.startswith("30 packets retransmitted in 3 returns")
+    assert said["retransmission-timeouts"].text.startswith("40 packets retransmitted, 4 timeouts")
+    assert said["retransmissions-unexplained"].text.startswith("30 packets retransmitted, 3 times")

@@ -71,9 +71,9 @@ def test_a_refused_connection() -> None:
 @pytest.mark.parametrize(
     ("flags", "sender", "how"),
     [
-        (FIN | ACK, 0, "FIN from the active side"),
-        (FIN | ACK, 1, "FIN from the passive side"),
-        (RST, 1, "RST from the passive side"),
+        (FIN | ACK, 0, "FIN from the client"),
+        (FIN | ACK, 1, "FIN from the server"),
+        (RST, 1, "RST from the server"),
     ],
 )
 def test_how_it_ended(flags: int, sender: int, how: str) -> None:
@@ -91,7 +91,7 @@ def test_a_terminate_names_layer_type_and_code_and_quotes_the_header() -> None:
     made.segments.append(Segment(0, made.sides[0].next, made.sides[1].next, b"", FIN | ACK))
     observer, _ = observe(made)
     connection = observer.registry.connections[0]
-    assert connection.ended_by == "Terminate (RDMA, Remote Protection Error, Invalid STag) from the active side"
+    assert connection.ended_by == "Terminate (RDMA, Remote Protection Error, Invalid STag) from the client"
     terminate = observer.connections[1].health.terminates[0][0]
     assert (terminate.segment_length, terminate.header) == (1414, quoted)
 

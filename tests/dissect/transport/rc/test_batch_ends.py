@@ -15,7 +15,7 @@ from playbook.shapes import DATA, read, write
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.transport.rc.runs import HeldRun, held_already
+from rdmascope.dissect.transport.rc.held import HeldRun, held_already
 
 
 def analysed(capture: Capture, cuts: Sequence[int]) -> tuple[Analyzer, list[Rpc]]:
@@ -52,6 +52,23 @@ def test_a_read_whose_path_mtu_its_response_tells_is_whole(mtu: int) -> None:
         analyzer, (rpc,) = analysed(capture, cuts)
         assert (rpc.state, rpc.damage) == ("complete", ()), cuts
         assert analyzer.conversations[0].connection.missing_packets == (0, 0), cuts
+
+
+@pytest.mark.parametrize(("before", "behind"), [(1024, 4096), (4096, 1024), (512, 256)])
+def test_rpcs_on_both_sides_of_a_change_of_the_path_mtu_are_whole(before: int, behind: int) -> None:
+    wire = Wire(mtu=before)
+    connection = wire.connect()
+    for mtu in (before, behind):
+        connection.mtu = mtu
+        for _ in range(3):
+            write(connection, DATA[:8000])
+            read(connection, DATA[:7000])
+    capture = Capture(wire)
+    for cuts in ([], *([end] for end in range(1, len(capture.frames), 10)), range(1, len(capture.frames))):
+        analyzer, rpcs = analysed(capture, cuts)
+        assert [(rpc.state, rpc.damage) for rpc in rpcs] == [("complete", ())] * 12, cuts
+        known = analyzer.connections[0]
+        assert (known.missing_packets, known.path_mtu) == ((0, 0), behind), cuts
 
 
 def test_a_read_request_that_is_not_captured_is_one_packet_however_its_responses_come() -> None:

@@ -68,7 +68,7 @@ def test_a_conversation_without_trouble() -> None:
     assert [rpc.retransmission_delay for rpc in rpcs] == [0, 0, 0]
     assert health.path_mtu == 1024
     assert health.icrc_checked
-    assert health.ended == "DREQ from the active side"
+    assert health.ended == "DREQ from the client"
     assert client.unanswered == server.unanswered == 0
     assert (server.reads_outstanding, server.read_depth) == (1, 16)
 
@@ -170,7 +170,8 @@ def test_a_lost_write_is_reported_and_retransmitted(recorded: bool, psn: int | N
     assert health.directions[0].sequence_naks == 1 and server.sequence_naks == 0
     assert health.loss_to_nak is not None and health.loss_to_nak.median == episode.loss_to_nak
     read, write, getattr_ = sorted(rpcs, key=lambda rpc: rpc.number)
-    assert read.retransmission_delay == episode.loss_to_retransmission
+    last = max(at for at, packet in enumerate(packets) if packet.copy and packet.kind == "write")
+    assert read.retransmission_delay == stamps[last if recorded else again] - stamps[lost]
     assert (write.retransmission_delay, getattr_.retransmission_delay) == (0, 0)
 
 
@@ -235,7 +236,10 @@ def test_a_lost_read_response_is_requested_again(recorded: bool) -> None:
     assert client.retransmitted.packets == len(responses) == 3
     assert client.original_missing.packets == (0 if recorded else 1)
     write = next(rpc for rpc in rpcs if rpc.name == "WRITE")
-    assert write.retransmission_delay == episode.loss_to_retransmission
+    stamps = times(wire, packets)
+    last = max(at for at, packet in enumerate(packets) if packet.copy and packet.kind == "response")
+    until = stamps[last] if recorded else stamps[(episode.retransmission_frame or 0) - 1]
+    assert write.retransmission_delay == until - stamps[index]
 
 
 def test_a_copy_is_no_retransmission() -> None:
@@ -295,7 +299,7 @@ def test_a_fatal_nak_ends_the_connection(syndrome: int, name: str) -> None:
     frame = faults.where(packets, kind="nak")[0] + 1
     (fatal,) = health.directions[0].fatal_naks
     assert (fatal.frame, fatal.name) == (frame, f"NAK, {name}")
-    assert health.ended == f"fatal NAK, {name} from the active side in frame {frame}"
+    assert health.ended == f"fatal NAK, {name} from the client in frame {frame}"
 
 
 def test_silence_ends_the_connection() -> None:
@@ -306,7 +310,7 @@ def test_silence_ends_the_connection() -> None:
     other = Wire(seed=9, start=packets[-1].time + 5 * SECOND)
     other.connect(client="10.0.0.9").send(0, b"hello, world")
     health, _ = examine(wire, [*packets, *(replace(packet, connection=1) for packet in other.packets)])
-    assert health.ended.startswith("silence: 1 request of the active side unanswered for 5")
+    assert health.ended.startswith("silence: 1 request of the client unanswered for 5")
     assert health.ended.endswith("; none of them was retransmitted")
     assert health.directions[0].unanswered == 1
 

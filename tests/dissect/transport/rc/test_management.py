@@ -42,7 +42,7 @@ def test_a_damaged_disconnect_request_ends_nothing(damaged: bool) -> None:
     conn.disconnect()
     packets = [replace(packet, corrupt=damaged) if packet.kind == "cm" else packet for packet in wire.packets[3:]]
     (rpc,) = analyze(Capture(wire, [*wire.packets[:3], *packets]))
-    assert rpc.connection.ended_by == ("" if damaged else "DREQ from the active side")
+    assert rpc.connection.ended_by == ("" if damaged else "DREQ from the client")
 
 
 def one_side_first(packets: Sequence[Packet], frames: Sequence[Frame], count: int) -> list[Frame]:

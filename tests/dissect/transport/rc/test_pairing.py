@@ -6,9 +6,11 @@ import time
 
 import pytest
 
-from playbook import Wire, call, faults, nfs3, reply
+from playbook import Wire, call, faults, nfs3, nfs4, reply
 from playbook.capture import Capture, frame_batches
+from playbook.judge import analyze
 from playbook.shapes import read
+from playbook.violations.scripts import announced, callback
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.transport.rc import observer
@@ -85,3 +87,21 @@ def test_the_last_of_three_alike_is_no_surer_than_the_others() -> None:
     found = observed(wire, mixed=False)
     assert len(found) == 3 and {one.paired_by for one in found} == {"inferred"}
     assert max(one.confidence for one in found) < 0.5
+
+
+@pytest.mark.parametrize("after", (0, 1, 3))
+@pytest.mark.parametrize("chunk", ("none", "unused", "used"))
+@pytest.mark.parametrize("version", (1, 2))
+def test_a_capture_that_begins_with_a_callback(version: int, chunk: str, after: int) -> None:
+    """The server asks first, and the client answers, even by RDMA Write: it is the client all the same."""
+    wire = Wire(seed=5)
+    wire.version = version
+    connection = announced(wire)
+    begun = len(wire.packets)
+    recall = callback(connection, reply_chunk=None if chunk == "none" else connection.register(4096))
+    reply(recall, nfs4.compound_reply(nfs4.cb_sequence_done(), nfs4.cb_recall_done()), long=chunk == "used")
+    for _ in range(after):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    rpcs = analyze(Capture(wire, wire.packets[begun:]))
+    assert [rpc.backward for rpc in rpcs] == [True] + [False] * after
+    assert {str(rpc.connection.endpoints[0].address) for rpc in rpcs} == {connection.ends[0].address}

@@ -27,7 +27,7 @@ def kept(link: RcLink) -> list[object]:
     """What a connection keeps for the packets to come."""
     found: list[object] = [link.packets, link.closing, link.forgotten, [order for order, _ in link.waiting]]
     for queue in link.queues:
-        found += [queue.head, queue.base, queue.acked, queue.started, queue.packets, queue.open_since()]
+        found += [queue.head, queue.base, queue.acked, queue.started, queue.open_since()]
         if not link.closing:
             found += [queue.sent._kept.tolist(), [(one.order, one.psn) for one in queue.messages.recent._all()]]
     for one in link.health.retransmissions:

@@ -1,0 +1,44 @@
+"""``rdmascope demo``: a capture to try the commands on."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import click
+
+from rdmascope.captures.errors import CaptureError
+from rdmascope.captures.output import open_output
+
+from ..terminal import say
+
+SAMPLE = "loss-rxe.pcap.zst"
+
+
+@click.command("demo")
+def command() -> None:
+    """Put a recorded capture into the working directory, to try the commands on.
+
+    It is of an NFS mount over software RoCE, on a network that loses packets.
+
+    \b
+    Example:
+      $ rdmascope demo
+      loss-rxe.pcap.zst: an NFS mount whose network lost packets. Try
+        rdmascope report loss-rxe.pcap.zst
+        rdmascope diagnose loss-rxe.pcap.zst
+        rdmascope rpcs loss-rxe.pcap.zst --sort latency
+      $ rdmascope loss-rxe.pcap.zst | head -2
+      loss-rxe.pcap.zst
+      4,473 frames, 4,447 of them RDMA packets
+    """
+    sample = files("rdmascope.captures").joinpath("samples", SAMPLE).read_bytes()
+    target = Path(SAMPLE)
+    if not target.exists():
+        with open_output(target, ()) as file:
+            file.write(sample)
+    elif not target.is_file() or target.read_bytes() != sample:
+        raise CaptureError(f"{SAMPLE}: is there already, and is another file")
+    say(f"{SAMPLE}: an NFS mount whose network lost packets. Try")
+    for words in ("report", "diagnose", "rpcs"):
+        say(f"  rdmascope {words} {SAMPLE}{' --sort latency' if words == 'rpcs' else ''}")

@@ -1,0 +1,70 @@
+"""Hosts that stopped responding."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ...rpcrdma.conversation import ENDS
+from ...units import duration, moment, plural
+from ..detector import Limits, detector
+from ..facts import Facts, label
+from ..statement import Cause, Severity
+from .connections import hung_text
+
+
+@detector(
+    "host-silent",
+    "Host stopped responding",
+    Severity.PROBLEM,
+    "the last packet of each host, and what others sent it after that",
+    {"least_hosts": (1, "hosts that acknowledged nothing in the last 2 s of the capture, though others sent to them")},
+    (
+        "whether that host is up: its console, its power, its kernel log at that moment",
+        "whether the path to it is up: its port, the switch, a capture at its end",
+        "rdmascope transport FILE: what was sent to it and never acknowledged",
+    ),
+    leads=True,
+)
+def host_silent(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """A host sent nothing more on any connection, not even an acknowledgement, though others sent to it until the
+    capture ended. Either the host is down, or the path from it to the capture point: a capture cannot tell which.
+    Retransmissions to it do not count as packet loss. Calls outstanding on these connections are part of this statement
+    (no calls-hung beside it).
+    """
+    found = facts.silences
+    if len(found) < limits["least_hosts"]:
+        return
+    for host in found:
+        lines: list[str] = []
+        outstanding = [one for one in facts.rpcs.unanswered if one.connection in host.connections]
+        for number in host.connections[:3]:
+            peer = facts.healths[number].directions[1 - host.end]
+            names = Counter(label(one.key) for one in outstanding if one.connection == number)
+            calls = ", ".join(f"{count} {name}" for name, count in names.most_common(3)) or "no call outstanding"
+            waits = duration(facts.last_time - (peer.waiting_since or host.since))
+            lines.append(f"{facts.ends(number)}: {calls}; {ENDS[1 - host.end]}'s packets unacknowledged for {waits}")
+        missing = sum(one.missing for number in host.connections for one in facts.healths[number].directions)
+        hung = [one for one in facts.hung if one.connection in host.connections]
+        where = "connection" if len(host.connections) == 1 else "connections"
+        calls = hung_text(facts, hung, speaker=False) if hung else "no call outstanding"
+        text = (
+            f"{ENDS[host.end]} {host.address} stopped responding at {moment(host.since)[11:19]} UTC,"
+            f" {duration(facts.last_time - host.since)} before the capture ended; {calls}, on {where}"
+            f" {', '.join(map(str, host.connections[:5]))}{', …' if len(host.connections) > 5 else ''}"
+        )
+        yield Cause(
+            text,
+            len(outstanding),
+            None,
+            "",
+            host.since,
+            tuple(lines),
+            host.connections,
+            tuple(one.number for one in outstanding[:5]),
+            tuple(one.frame for one in outstanding[:5] if one.frame),
+            0.7 if missing else 0.95,
+            (f"{plural(missing, 'packet')} of these connections not in the capture",) if missing else (),
+            lost=sum(max(0, one.waiting) for one in outstanding),
+            headline=hung_text(facts, hung) if hung else "",
+        )

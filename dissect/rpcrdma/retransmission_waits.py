@@ -1,0 +1,335 @@
+"""How long RPCs waited for retransmissions, and of which part of their time that was.
+
+Each wait is the overlap of an RPC's Operations with the recovery intervals of their connection and direction
+(``transport.recoveries``), taken out of the part of the latency in which it lies.  A loss at the end of a burst leaves
+nothing behind it that would show it, and where it happened before the capture point only the retransmission is there:
+it is recognised by the length of the pause, which is that of a timer of the sender.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from ..arrays import Int64s, Rows, places, some
+from ..transport.connection import Connection
+from ..transport.inferred_losses import InferredLoss, Silences, Timer
+from ..transport.operations import READ
+from ..transport.recoveries import (
+    ANY_TIME,
+    NO_WAITS,
+    RESPONSES,
+    Recoveries,
+    Spans,
+    Waits,
+    merged,
+    spans_of,
+)
+from ..units import duration
+from .chunk_columns import ranges
+from .latency import phases
+from .rpc_table import PlainRpcs
+from .rpcs import Latency, Rpc
+
+MAX_INFERRED = 1024
+"""Inferred losses that are remembered of a connection."""
+SLACK = 0.05
+"""Share of its timer by which a pause may be longer, and still be that of the timer."""
+SLACK_TCP = 0.2
+"""TCP's timers have the round trip in them, and the granularity of a clock (RFC 6298, 2)."""
+
+
+class TransportWaits(Protocol):
+    """What the health of a connection's transport tells."""
+
+    @property
+    def recoveries(self) -> Recoveries | None: ...
+
+    def silences(self, sender: int) -> Silences: ...
+
+    def timers(self, sender: int) -> list[Timer]: ...
+
+
+class _Rpcs(NamedTuple):
+    """Answered RPCs of one connection, a column each; int64."""
+
+    number: Int64s
+    replier: Int64s
+    moments: Int64s
+    """``LatencyMoments``, (8, n)."""
+    frames: Int64s
+    """The first RDMA Read, the first RDMA Write, 0 without one; the reply: (3, n)."""
+
+
+class _Result(NamedTuple):
+    waited: Int64s
+    """Of each RPC."""
+    parts: Int64s
+    """What is taken out of call, reads, server, writes and reply, (5, n)."""
+
+
+def charge_objects(rpcs: Sequence[Rpc], connection: Connection, transport: TransportWaits) -> None:
+    """Note what RPCs of one connection waited."""
+    recoveries = transport.recoveries
+    least = _least(transport)
+    chosen = [
+        rpc for rpc in rpcs if recoveries is not None or (rpc.latency is not None and rpc.latency.server >= least)
+    ]
+    if not chosen:
+        return
+    waits = NO_WAITS
+    if recoveries is not None:
+        waits = recoveries.waits(_spans(_object_spans(chosen)))
+    timed = [at for at, rpc in enumerate(chosen) if rpc.latency is not None]
+    found = _charged(_object_columns([chosen[at] for at in timed]), _of(waits, timed), connection, transport)
+    for at in set(waits.rpc.tolist()).difference(timed):
+        mine = waits.rpc == at
+        chosen[at].retransmission_delay = int((waits.end[mine] - waits.start[mine]).sum())
+    for index in places(found.waited).tolist():
+        rpc = chosen[timed[index]]
+        assert rpc.latency is not None
+        total, *parts, _ = rpc.latency
+        rpc.retransmission_delay = waited = int(found.waited[index])
+        kept = [part - taken for part, taken in zip(parts, found.parts[:, index].tolist(), strict=True)]
+        call, reads, server, writes, reply = kept
+        rpc.latency = Latency(total - sum(parts) + sum(kept) + waited, call, reads, server, writes, reply, waited)
+
+
+def charge_rows(plain: PlainRpcs, number: int, transport: TransportWaits) -> None:
+    """The same of the rows of connection ``number``."""
+    rows = plain.rows
+    mine = places(rows["connection"] == number)
+    if transport.recoveries is None:
+        mine = mine[rows["latency_server"][mine] >= _least(transport)]
+    if not len(mine):
+        return
+    part = rows.take(mine)
+    transfers = _transfers(plain, part)
+    moments, frames = _row_moments(part, transfers)
+    replier = 1 - part["caller"].astype(np.int64)
+    columns = _Rpcs(part["number"].astype(np.int64), replier, moments, frames)
+    waits = NO_WAITS
+    if transport.recoveries is not None:
+        waits = transport.recoveries.waits(_row_spans(part, transfers))
+    found = _charged(columns, waits, plain.conversations[number].connection, transport)
+    at = places(found.waited)
+    rows["latency_retransmission"][mine[at]] = found.waited[at]
+    rows["latency"][mine[at]] += found.waited[at] - found.parts[:, at].sum(axis=0)
+    for name, taken in zip(("call", "reads", "server", "writes", "reply"), found.parts[:, at], strict=True):
+        rows[f"latency_{name}"][mine[at]] -= taken
+
+
+def _least(transport: TransportWaits) -> int:
+    """Nanoseconds of the shortest timer."""
+    return min([one.duration for end in (0, 1) for one in transport.timers(end)], default=ANY_TIME)
+
+
+# Columns of RPCs that are objects
+
+
+def _object_spans(rpcs: Sequence[Rpc]) -> list[tuple[int, ...]]:
+    found: list[tuple[int, ...]] = []
+    for index, rpc in enumerate(rpcs):
+        reply = rpc.reply.operation if rpc.reply is not None else None
+        for operation in rpc.data_operations:
+            # Who sends the reply had got all that the other end sent.
+            answered = reply is not None and (operation.kind is READ or operation.initiator != reply.initiator)
+            limit = reply.first_time if reply is not None and answered else ANY_TIME
+            found += [(index, *span, limit) for span in spans_of(operation)]
+    return found
+
+
+def _spans(rows: list[tuple[int, ...]]) -> Spans:
+    return Spans(*np.array(rows, np.int64).reshape(-1, len(Spans._fields)).T)
+
+
+def _object_columns(rpcs: Sequence[Rpc]) -> _Rpcs:
+    table: list[tuple[int, ...]] = []
+    for rpc in rpcs:
+        assert rpc.call is not None and rpc.reply is not None
+        call, reply = rpc.call.operation, rpc.reply.operation
+        operations = rpc.data_operations[2:]
+        reads = [one.first_frame for one in operations if one.kind is READ]
+        writes = [one.first_frame for one in operations if one.kind is not READ]
+        first = min(reads, default=0), min(writes, default=0), reply.first_frame
+        table.append((rpc.number, reply.initiator, *phases(rpc, call, reply), *first))
+    columns = np.array(table, np.int64).reshape(-1, 13).T
+    return _Rpcs(columns[0], columns[1], columns[2:10], columns[10:])
+
+
+def _of(waits: Waits, chosen: Sequence[int]) -> Waits:
+    """Those of some RPCs, which are counted anew."""
+    if not len(waits.rpc):
+        return waits
+    wanted = np.array(chosen, np.int64)
+    at = wanted.searchsorted(waits.rpc).clip(0, max(0, len(wanted) - 1))
+    kept = wanted[at] == waits.rpc if len(wanted) else np.zeros(len(at), np.bool_)
+    return Waits(at[kept], waits.start[kept], waits.end[kept])
+
+
+# Columns of rows
+
+
+class _RowTransfers(NamedTuple):
+    """The RDMA Reads and Writes of rows."""
+
+    rpc: Int64s
+    table: Int64s
+    """``TransferOperations.moments``."""
+
+
+def _transfers(plain: PlainRpcs, rows: Rows) -> _RowTransfers:
+    with_chunks = places(rows["chunks"] >= 0)
+    if plain.chunks is None or not len(with_chunks):
+        return _RowTransfers(np.empty(0, np.int64), np.empty((7, 0), np.int64))
+    chunks = plain.chunks
+    segments, firsts = ranges(chunks.firsts, rows["chunks"][with_chunks].astype(np.int64))
+    operations, used = ranges(chunks.used, segments)
+    return _RowTransfers(np.repeat(with_chunks, np.diff(used[firsts])), chunks.found.moments(operations))
+
+
+def _row_spans(rows: Rows, transfers: _RowTransfers) -> Spans:
+    index = np.arange(len(rows))
+    caller = rows["caller"].astype(np.int64)
+    reply_time = rows["reply_time"].astype(np.int64)
+    never, none = np.full(len(rows), ANY_TIME), np.zeros(len(rows), np.int64)
+    call, reply = (
+        (index, lane, *(rows[name].astype(np.int64) for name in names), none, limit)
+        for lane, names, limit in (
+            (caller, ("call_frame", "call_last_frame", "call_time", "call_end"), reply_time),
+            (1 - caller, ("reply_first_frame", "reply_frame", "reply_time", "reply_end"), never),
+        )
+    )
+    rpc, (initiator, reading, first_frame, last_frame, first, last, last_sent) = transfers
+    limit = np.where(reading, reply_time[rpc], ANY_TIME)
+    asked = np.where(reading, (first_frame, first, np.zeros_like(first)), (last_frame, last, last_sent))
+    requests = rpc, initiator, first_frame, asked[0], first, *asked[1:], limit
+    responses = rpc, initiator + RESPONSES, first_frame, last_frame, first, last, last_sent, limit
+    answered = places(reading)
+    parts = call, reply, requests, [column[answered] for column in responses]
+    return Spans(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _row_moments(rows: Rows, transfers: _RowTransfers) -> tuple[Int64s, Int64s]:
+    begin, sent, answering, end = (
+        rows[name].astype(np.int64) for name in ("call_time", "call_end", "reply_time", "reply_end")
+    )
+    _, reading, first_frame, _, first, last, _ = transfers.table
+    moments, frames = [begin, sent], []
+    reached = sent
+    for mine in (places(reading), places(reading == 0)):
+        low, high, frame = np.full(len(rows), ANY_TIME), np.zeros(len(rows), np.int64), np.full(len(rows), ANY_TIME)
+        rpc = transfers.rpc[mine]
+        np.minimum.at(low, rpc, first[mine])
+        np.maximum.at(high, rpc, last[mine])
+        np.minimum.at(frame, rpc, first_frame[mine])
+        there = high > 0
+        low = np.where(there, low.clip(reached, answering), reached)
+        high = np.where(there, high.clip(low, answering), reached)
+        moments += [low, high]
+        frames.append(np.where(there, frame, 0))
+        reached = high
+    frames.append(rows["reply_first_frame"].astype(np.int64))
+    return np.stack([*moments, answering, end]), np.stack(frames)
+
+
+# What is charged
+
+
+def _charged(rpcs: _Rpcs, waits: Waits, connection: Connection, transport: TransportWaits) -> _Result:
+    inferred = _inferred(rpcs, waits, connection, transport)
+    if inferred:
+        more = np.array(inferred, np.int64).reshape(-1, 3).T
+        waits = merged(Waits(*(np.concatenate(columns) for columns in zip(waits, more, strict=True))))
+    count = len(rpcs.number)
+    waited = np.zeros(count, np.int64)
+    parts = np.zeros((5, count), np.int64)
+    rpc, start, end = waits
+    np.add.at(waited, rpc, end - start)
+    begin, sent, read, read_end, written, written_end, answering, finish = rpcs.moments
+    for index, (low, high) in enumerate(
+        ((begin, sent), (read, read_end), (begin, finish), (written, written_end), (answering, finish))
+    ):
+        np.add.at(parts[index], rpc, (np.minimum(end, high[rpc]) - np.maximum(start, low[rpc])).clip(0))
+    parts[2] -= parts[[0, 1, 3, 4]].sum(axis=0)
+    return _Result(waited, parts)
+
+
+def _inferred(
+    rpcs: _Rpcs, waits: Waits, connection: Connection, transport: TransportWaits
+) -> list[tuple[int, int, int]]:
+    """RPC, begin and end of waits for what was lost before the capture point with nothing behind it."""
+    _, sent, read, read_end, written, written_end, answering, _ = rpcs.moments
+    reads, writes, reply = rpcs.frames
+    pauses = (
+        (sent, read, reads, False),
+        (read_end, written, writes, False),
+        (written_end, answering, reply, writes > 0),
+    )
+    found: list[tuple[int, int, int]] = []
+    for sender in (0, 1):
+        timers, silences = transport.timers(sender), transport.silences(sender)
+        if not timers:
+            continue
+        recovering = transport.recoveries is not None and transport.recoveries.recovered[sender]
+        for since, until, frames, together in pauses:
+            long = (until - since >= min(one.duration for one in timers)) & (frames > 0) & (rpcs.replier == sender)
+            posted = np.broadcast_to(together, long.shape)
+            for at in places(long).tolist():
+                pause = _Pause(int(since[at]), int(until[at]), int(frames[at]), bool(posted[at]))
+                mine = waits.rpc == at
+                if some(mine & (waits.start < pause.until) & (waits.end > pause.since)):
+                    continue
+                seen = _explained(pause, timers, silences, recovering)
+                if seen is None:
+                    continue
+                waited, evidence, confidence = seen
+                found.append((at, pause.until - waited, pause.until))
+                loss = InferredLoss(
+                    sender, int(rpcs.number[at]), pause.frame, pause.until - waited, pause.until, evidence, confidence
+                )
+                connection.inferred_losses = (*connection.inferred_losses, loss)[:MAX_INFERRED]
+    return found
+
+
+class _Pause(NamedTuple):
+    since: int
+    until: int
+    frame: int
+    """What ended it."""
+    posted: bool
+    """What ended it is the Send that was posted together with the RDMA Writes before it."""
+
+
+def _explained(
+    pause: _Pause, timers: Sequence[Timer], silences: Silences, recovering: bool
+) -> tuple[int, str, float] | None:
+    """How much of a pause is that of a timer, what shows it, and how sure that is; None where it is none."""
+    before = silences.before(pause.frame)
+    if before is None:
+        return None
+    silent, waited = pause.until - before, pause.until - pause.since
+    candidates = [
+        (rest, expired, total, timer)
+        for timer in timers
+        for expired, total in [timer.times(min(waited, silent))]
+        if expired and (rest := (waited - total) / timer.duration) <= (1 if pause.posted else _slack(timer))
+    ]
+    if not candidates:
+        return None
+    rest, expired, total, timer = min(candidates, key=lambda one: one[0])
+    if timer.doubles and not pause.posted and not recovering:
+        return None  # Servers often take 200 ms for other reasons.
+    close = rest <= _slack(timer)
+    confidence = (0.95 if close else 0.8) if pause.posted else 0.85 if recovering else 0.75
+    times = "" if expired == 1 else f", {expired} times" if not timer.doubles else f", doubled {expired - 1} times"
+    evidence = f"nothing sent for {duration(waited)} before frame {pause.frame}: {timer.name}{times}"
+    if pause.posted:
+        evidence += "; between RDMA Writes and the Send posted with them no server works"
+    return total, evidence, confidence
+
+
+def _slack(timer: Timer) -> float:
+    return SLACK_TCP if timer.doubles else SLACK

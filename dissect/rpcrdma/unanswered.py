@@ -1,0 +1,61 @@
+"""How long calls without a reply have been outstanding: a lower bound of their latency."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from ..transport.connection import Connection
+from .rpcs import Rpc
+from .xid_reuse import NOT_EXPECTED, XID_USED_AGAIN
+
+
+def note_outstanding(rpcs: Iterable[Rpc], connections: Sequence[Connection], last_time: int) -> None:
+    """Set ``Rpc.outstanding`` of those without a reply; ``last_time``: of the capture so far, in nanoseconds."""
+    unanswered = [rpc for rpc in rpcs if not reply_may_be_missing(rpc)]
+    if not unanswered:
+        return
+    ends = ConnectionEnds(connections, last_time)
+    for rpc in unanswered:
+        assert rpc.call is not None
+        rpc.outstanding = max(0, ends.of(rpc.connection) - rpc.call.operation.first_time)
+
+
+def reply_may_be_missing(rpc: Rpc) -> bool:
+    """It has a reply, or whether it got one is not known: packets of the replier are missing or could not be read, or
+    the caller used the XID for another call."""
+    if rpc.reply is not None or rpc.call is None or rpc.ambiguous:
+        return True
+    connection, replier = rpc.connection, 1 - rpc.call.operation.initiator
+    return (
+        connection.paired_by == "one direction only"
+        or bool(connection.unread_packets[replier] or connection.unread_messages[replier])
+        or any(gap.frame > rpc.call.operation.first_frame for gap in connection.gaps[replier])
+        or any(note in (XID_USED_AGAIN, NOT_EXPECTED) for note in rpc.notes)
+    )
+
+
+class ConnectionEnds:
+    """When connections ended, in nanoseconds."""
+
+    def __init__(self, connections: Sequence[Connection], last_time: int) -> None:
+        self._last_time = last_time
+        self._begun: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
+        for one in connections:
+            self._begun[service_of(one)].append(one.first_time)
+        for times in self._begun.values():
+            times.sort()
+
+    def of(self, connection: Connection) -> int:
+        """Its end, when the client connected again after its last packet, or the end of the capture: the earliest."""
+        begun = self._begun[service_of(connection)]
+        after = bisect_left(begun, max(connection.last_time, connection.first_time + 1))
+        again = begun[after] if after < len(begun) else self._last_time
+        return min(connection.ended_time or self._last_time, again, self._last_time)
+
+
+def service_of(connection: Connection) -> tuple[str, str, int | None]:
+    """The two hosts, and the port between them."""
+    client, server = connection.endpoints
+    return client.address, server.address, connection.service_port

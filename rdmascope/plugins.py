@@ -1,0 +1,28 @@
+"""What plug-ins are made of: rules, detectors, programs, file formats and exporters, each a function with a decorator.
+
+``rdmascope --plugin FILE.py`` loads a file; an entry point of the group ``rdmascope.rules``, ``.detectors``,
+``.programs``, ``.formats`` or ``.exporters`` a module of an installed package; ``load_plugins`` does both in a program.
+"""
+
+from __future__ import annotations
+
+from rdmascope.captures.exporters import exporter as exporter
+from rdmascope.captures.formats.convert import file_format as file_format
+from rdmascope.captures.plugins import load_plugins as load_plugins
+from rdmascope.dissect.audit.judgement import PASSED as PASSED
+from rdmascope.dissect.audit.judgement import Judgement as Judgement
+from rdmascope.dissect.audit.judgement import undecidable as undecidable
+from rdmascope.dissect.audit.judgement import violation as violation
+from rdmascope.dissect.audit.nouns import ConnectionSetup as ConnectionSetup
+from rdmascope.dissect.audit.nouns import RdmaOperation as RdmaOperation
+from rdmascope.dissect.audit.nouns import SentMessage as SentMessage
+from rdmascope.dissect.audit.rule import Level as Level
+from rdmascope.dissect.audit.rule import rule as rule
+from rdmascope.dissect.audit.transaction import Transaction as Transaction
+from rdmascope.dissect.diagnosis.detector import Limits as Limits
+from rdmascope.dissect.diagnosis.detector import detector as detector
+from rdmascope.dissect.diagnosis.facts import Facts as Facts
+from rdmascope.dissect.diagnosis.statement import Cause as Cause
+from rdmascope.dissect.diagnosis.statement import Severity as Severity
+from rdmascope.dissect.onc.shapes.procedures import ProcedureShape as ProcedureShape
+from rdmascope.dissect.onc.shapes.registry import program as program

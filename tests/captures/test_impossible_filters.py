@@ -1,0 +1,46 @@
+"""Filters that can match nothing say so, and what there is; those that might match stay silent."""
+
+from __future__ import annotations
+
+import pytest
+
+from playbook.commands import EVERYTHING, LOSS, run
+
+WHERE_WRITE = ("--where", "procedure = 'WRITE'")
+
+
+@pytest.mark.parametrize("command", ["rpcs", "report", "diagnose", "files"])
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        (WHERE_WRITE, "no RPC has the procedure 'WRITE'; there is COMPOUND, NULL; --procedure WRITE finds COMPOUNDs"),
+        (("--where", "\"procedure\" = 'NOSUCH'"), "no RPC has the procedure 'NOSUCH'; there is COMPOUND, NULL"),
+        (("--user", "root"), "no RPC has the user 'root'; there is 0"),
+        (("--path", "/nosuch"), "no RPC has the path '/nosuch'; there is /, /big, /dir, /r1m"),
+        (("--where", "path = '/nosuch'"), "no RPC has the path '/nosuch'; there is /, /big, /dir, /r1m"),
+    ],
+)
+def test_what_no_rpc_has(command: str, condition: tuple[str, ...], words: str) -> None:
+    done = run(command, LOSS, *condition)
+    assert done.exit_code == 2
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        ("--where", "state = 'no call'"),
+        ("--where", "status = 'NFS4ERR_DELAY'"),
+        ("--where", "procedure = 'COMPOUND' AND latency_ms > 1e9"),
+        ("--path", "/*", "--slower-than", "1h"),
+        ("--user", "0", "--slower-than", "1h"),
+    ],
+)
+def test_what_might_have_been_there(condition: tuple[str, ...]) -> None:
+    done = run("rpcs", LOSS, *condition)
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_a_procedure_that_was_called_or_might_have_been() -> None:
+    assert run("rpcs", EVERYTHING, *WHERE_WRITE).exit_code == 0
+    assert run("rpcs", EVERYTHING, "--where", "procedure = 'RENAME' AND version = 3").exit_code == 0

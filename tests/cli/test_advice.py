@@ -1,0 +1,55 @@
+"""Every command that is printed as advice works."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from playbook.commands import LOSS, run
+from rdmascope.cli.main import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("rdmascope", "dissect", "captures", "cli")
+MEANT = {"FILE": LOSS, "N": "1", "RULE": "V1-VERSION", "TIME": "1s", "CLIENT": LOSS, "SERVER": LOSS}
+OPTION = r" --(?:rpc|connection) N| --(?!rpc|connection|frame)[a-z-]+(?: [A-Z][A-Z_,]*| [a-z]+(?= --|$|:|,))?"
+NAMED = rf"(?:{'|'.join(sorted(COMMANDS))}) (?:FILE|CLIENT SERVER|RULE)(?! -[a-z] )"
+ADVICE = re.compile(rf"\b(?:rdmascope |and )({NAMED}(?:{OPTION})*)")
+
+
+def texts() -> Iterator[str]:
+    """All texts of the product but for its docstrings, of which others run the examples."""
+    for path in sorted(one for room in ROOMS for one in (ROOT / room).rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        docstrings = {
+            id(one.body[0].value)
+            for one in ast.walk(tree)
+            if isinstance(one, ast.Module | ast.ClassDef | ast.FunctionDef)
+            and one.body
+            and isinstance(one.body[0], ast.Expr)
+        }
+        for one in ast.walk(tree):
+            if isinstance(one, ast.JoinedStr):
+                docstrings.update(map(id, one.values))
+                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "N" for part in one.values)
+            elif isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in docstrings:
+                yield one.value
+
+
+def advised() -> list[str]:
+    return sorted({match[1] for text in texts() for match in ADVICE.finditer(text)})
+
+
+def test_there_is_advice() -> None:
+    assert {"rpcs FILE --errors", "show FILE --rpc N", "report FILE --by path --sort calls"} <= set(advised())
+
+
+@pytest.mark.parametrize("command", advised())
+def test_it_runs(command: str) -> None:
+    arguments = [MEANT.get(word, word) for word in command.split()]
+    done = run(*arguments)
+    assert done.exit_code in (0, 1), done.stderr
+    assert done.stdout

@@ -1,0 +1,141 @@
+"""Clients that register one buffer and use it again for call after call: whose data are those in the capture?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from playbook import Capture, Connection, Wire, call, fetch, nfs3, reply
+from playbook.iwarp import IwarpCapture, IwarpWire
+from playbook.judge import Finding, analyze, judge
+from playbook.wire import Segment, TrueRpc
+
+SIZE = 2000
+Shape = Callable[[Connection, Sequence[Segment], bytes], None]
+Sent = list[Any]
+"""Packets, or TCP segments."""
+
+
+def read(connection: Connection, buffer: Sequence[Segment], data: bytes) -> None:
+    reply(call(connection, nfs3.read(0, len(data)), writes=[buffer]), nfs3.read_reply(data))
+
+
+def long_reply(connection: Connection, buffer: Sequence[Segment], data: bytes) -> None:
+    reply(call(connection, nfs3.read(0, len(data)), reply_chunk=buffer), nfs3.read_reply(data[: len(data) - 200]))
+
+
+def write(connection: Connection, buffer: Sequence[Segment], data: bytes) -> None:
+    rpc = call(connection, nfs3.write(0, data), reads={0: buffer})
+    fetch(rpc)
+    reply(rpc, nfs3.write_reply(len(data)))
+
+
+HANDSHAKE = 3, 7
+"""Frames of the CM exchange; of TCP's and MPA's."""
+SHAPES = {"READ": read, "Reply chunk": long_reply, "WRITE": write}
+
+
+def play(transport: str, shape: Shape, count: int, size: int = SIZE) -> Wire:
+    """RPCs one after the other, each with data of its own in the one buffer of the client."""
+    wire = Wire(mtu=1024) if transport == "RoCE" else IwarpWire()
+    connection = wire.connect()
+    buffer = connection.register(size)
+    for number in range(count):
+        shape(connection, buffer, bytes((number * 31 + at * 7) & 0xFF for at in range(size)))
+    return wire
+
+
+def sent(wire: Wire) -> Sent:
+    return wire.sent() if isinstance(wire, IwarpWire) else wire.packets
+
+
+def captured(wire: Wire, packets: Sent) -> Capture:
+    """With the times of the wire, in whatever order."""
+    capture = IwarpCapture(wire, packets) if isinstance(wire, IwarpWire) else Capture(wire, packets)
+    capture.frames = [replace(frame, time=one.time) for frame, one in zip(capture.frames, packets, strict=True)]
+    return capture
+
+
+def without(wire: Wire, operations: Iterable[int]) -> Sent:
+    """What was sent but for the packets of these Operations."""
+    gone, whole = set(operations), captured(wire, sent(wire))
+    return [one for frame, one in enumerate(sent(wire), 1) if gone.isdisjoint(whole.operations(frame))]
+
+
+def bunched(wire: Wire, packets: Sent, count: int, first: int) -> Sent:
+    """As two interfaces, one for each direction, hand over so many frames at a time; the times are right."""
+    start = HANDSHAKE[isinstance(wire, IwarpWire)]
+    found, packets = packets[:start], packets[start:]
+    lanes = [[one for one in packets if one.sender == sender] for sender in (first, 1 - first)]
+    while any(lanes):
+        for lane in lanes:
+            found += lane[:count]
+            del lane[:count]
+    return found
+
+
+def findings(wire: Wire, packets: Sent, step: int = 0) -> dict[int, Finding]:
+    """Of each RPC, nothing of which may be wrong and silent."""
+    capture = captured(wire, packets)
+    cuts = range(step, len(packets), step) if step else ()
+    return {one.true.index: one for one in judge(capture, analyze(capture, cuts))}
+
+
+def parts(true: TrueRpc) -> dict[str, set[int]]:
+    return {"call": {true.call_operation}, "data": set(true.operations), "reply": {true.reply_operation}}
+
+
+@pytest.mark.parametrize("step", [0, 1, 5])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("transport", ["RoCE", "iWARP"])
+def test_data_of_a_missing_call_are_not_those_of_the_next(transport: str, shape: str, step: int) -> None:
+    wire = play(transport, SHAPES[shape], 2)
+    first, second = wire.truth
+    rpcs = findings(wire, without(wire, parts(first)["call"] | parts(second)["data"]), step)
+    assert rpcs[0].rpc.state == "no call"
+    assert (rpcs[1].rpc.state, rpcs[1].rpc.contents) == ("damaged", "missing")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("transport", ["RoCE", "iWARP"])
+def test_nor_where_the_capture_begins_behind_the_first_call(transport: str, shape: str) -> None:
+    wire = play(transport, SHAPES[shape], 3)
+    whole = captured(wire, sent(wire))
+    call_of_first = wire.truth[0].call_operation
+    start = max(frame for frame in range(1, len(sent(wire)) + 1) if call_of_first in whole.operations(frame))
+    behind = sent(wire)[start:]
+    rpcs = findings(wire, behind)
+    assert [rpcs[number].rpc.state for number in (1, 2)] == ["complete", "complete"]
+    gone = parts(wire.truth[1])["data"]
+    left = [one for frame, one in enumerate(behind, start + 1) if gone.isdisjoint(whole.operations(frame))]
+    rpcs = findings(wire, left)
+    assert [rpcs[number].rpc.state for number in (1, 2)] == ["damaged", "complete"]
+
+
+@pytest.mark.parametrize("order", ["as sent", "bunched"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("transport", ["RoCE", "iWARP"])
+def test_whatever_is_missing_no_rpc_has_the_data_of_another(transport: str, shape: str, order: str) -> None:
+    wire = play(transport, SHAPES[shape], 3)
+    everything = [(true.index, part) for true in wire.truth for part in ("call", "data", "reply")]
+    for count in range(4):
+        for missing in combinations(everything, count):
+            gone = {number for index, part in missing for number in parts(wire.truth[index])[part]}
+            packets = without(wire, gone)
+            for ordered in [packets] if order == "as sent" else [bunched(wire, packets, 40, lane) for lane in (0, 1)]:
+                findings(wire, ordered)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("count", [1, 7, 40, 100])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("transport", ["RoCE", "iWARP"])
+def test_bunched_frames_of_two_interfaces(transport: str, shape: str, count: int, first: int) -> None:
+    wire = play(transport, SHAPES[shape], 40, 900)
+    for step in (0, 33):
+        rpcs = findings(wire, bunched(wire, sent(wire), count, first), step)
+        assert {one.rpc.state for one in rpcs.values()} == {"complete"}

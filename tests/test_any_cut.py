@@ -1,0 +1,172 @@
+"""However a capture is cut, into files, batches or processes, and from a pipe: the same RPCs with the same numbers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from operator import itemgetter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from playbook import Capture, Wire, call, faults, nfs3, reply
+from playbook.capture import frame_batches, write_pcap
+from playbook.packets import Frame
+from playbook.shapes import DATA, read, write
+from playbook.strategies import Conversation, conversations, faulty
+from playbook.wire import Connection
+from rdmascope.cli.main import main
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+
+QUICK = settings(
+    max_examples=15,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # a conversation says enough unshrunk, and at once
+    suppress_health_check=list(HealthCheck),
+    deadline=None,
+)
+BEGUN = conversations(max_connections=4, cm=st.just(True))
+"""Of connections that begin in the capture: of others it shows only after a while who talks with whom."""
+FAULTS = "drop", "drop ack", "swap", "nak", "timeout", "rnr", "response"
+CUTS = st.lists(st.integers(0, 300), max_size=5)
+
+
+def described(rpc: Rpc) -> tuple[object, ...]:
+    """All but retransmissions, which may come when the RPC was given."""
+    connection, damage = rpc.connection.number, [str(one) for one in rpc.damage]
+    return (
+        rpc.number, connection, rpc.backward, rpc.xid, rpc.name, rpc.status, rpc.state, rpc.call_frame, rpc.reply_frame,
+        rpc.contents, damage, rpc.notes, rpc.ambiguous, rpc.latency,
+    )  # fmt: skip
+
+
+def analysed(frames: Sequence[Frame], cuts: Sequence[int]) -> list[tuple[object, ...]]:
+    """The RPCs of the frames in batches, in the order of their numbers."""
+    analyzer = Analyzer()
+    rpcs = [rpc for batch in frame_batches(frames, cuts) for rpc in analyzer.feed(batch)] + analyzer.finish()
+    return [described(rpc) for rpc in sorted(rpcs, key=lambda one: one.number)]
+
+
+def in_any_batches(frames: Sequence[Frame], cuts: Sequence[int]) -> None:
+    whole = analysed(frames, [])
+    assert analysed(frames, cuts) == whole
+    assert analysed(frames, range(1, len(frames))) == whole
+
+
+@QUICK
+@given(BEGUN, CUTS)
+def test_any_batches(conversation: Conversation, cuts: list[int]) -> None:
+    in_any_batches(conversation.capture.frames, cuts)
+
+
+@QUICK
+@given(faulty(FAULTS, conversations(max_connections=1, cm=st.just(True), strangers=False)), CUTS)
+def test_any_batches_of_a_connection_with_faults(conversation: Conversation, cuts: list[int]) -> None:
+    in_any_batches(conversation.capture.frames, cuts)
+
+
+def two_connections(cm: bool) -> tuple[Wire, list[Connection]]:
+    wire = Wire()
+    return wire, [wire.connect(f"10.0.0.{host}", cm=cm, acks="none") for host in (2, 3)]
+
+
+@pytest.mark.xfail(strict=True, reason="what waits behind a gap is read at the end of the batch in which it is filled")
+def test_batches_that_end_where_a_packet_comes_late_while_another_connection_calls() -> None:
+    wire, connections = two_connections(cm=True)
+    calls = [call(connection, nfs3.getattr_()) for connection in connections * 3]
+    for one in calls:
+        reply(one, nfs3.getattr_reply())
+    late = faults.where(wire.packets, kind="send", sender=0)[0]
+    in_any_batches(Capture(wire, faults.swap(wire.packets, late, 2)).frames, [])
+
+
+@pytest.mark.xfail(strict=True, reason="what waits for the other direction of a connection is read when a batch ends")
+def test_batches_that_end_before_it_is_known_who_talks_with_whom() -> None:
+    wire, connections = two_connections(cm=False)
+    calls = [call(connection, nfs3.getattr_()) for connection in connections * 2]
+    for one in reversed(calls):
+        reply(one, nfs3.getattr_reply())
+    in_any_batches(Capture(wire).frames, [])
+
+
+def without_calls(wire: Wire) -> list[Frame]:
+    """Three clients at once, of whose RPCs some lack the call, and some of these have a second reply."""
+    connections = [wire.connect(f"10.0.0.{host}") for host in (2, 3, 4)]
+    lost: list[int] = []
+    for turn in range(6):
+        for index, connection in enumerate(connections):
+            if (turn + index) % 3 == 0:
+                at = len(wire.packets)
+                asked = call(connection, nfs3.getattr_())
+                lost += [packet for packet in range(at, len(wire.packets)) if wire.packets[packet].kind == "send"]
+                reply(asked, nfs3.getattr_reply())
+            (read if turn % 2 else write)(connection, DATA[:3000])
+    return Capture(wire, faults.drop(wire.packets, lost)).frames
+
+
+def unplaced(value: Any) -> Any:
+    """A record without the file, and the frame there, that it has of captures of several files."""
+    if isinstance(value, list):
+        return [unplaced(one) for one in value]
+    if isinstance(value, dict):
+        return {name: unplaced(one) for name, one in value.items() if name.rpartition("_")[2] != "place"}
+    return value
+
+
+def printed(*words: str | Path) -> list[Any]:
+    result = CliRunner().invoke(main, ["rpcs", "--json", *map(str, words)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return [unplaced(json.loads(line)) for line in result.output.splitlines()]
+
+
+def seen_live(capture: Path, size: int) -> list[Any]:
+    """The RPCs that ``live`` prints of a capture that comes through a pipe, so many octets at a time."""
+    program = "from rdmascope.cli.main import main; main()"
+    live = subprocess.Popen(
+        [sys.executable, "-c", program, "live", "-", "--json"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert live.stdin is not None and live.stdout is not None
+    octets = capture.read_bytes()
+    for first in range(0, len(octets), size):
+        live.stdin.write(octets[first : first + size])
+        live.stdin.flush()
+    live.stdin.close()
+    with live.stdout as out:
+        rows = [json.loads(line) for line in out]
+    assert live.wait() == 0
+    return sorted((row for row in rows if row["type"] == "rpc"), key=itemgetter("number"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_files_processes_and_a_pipe(seed: int) -> None:
+    frames = without_calls(Wire(seed=seed))
+    with TemporaryDirectory() as folder:
+        whole, first, second = (Path(folder) / name for name in ("whole.pcap", "first.pcap", "second.pcap"))
+        half = len(frames) * (seed + 1) // 4
+        for path, part in ((whole, frames), (first, frames[:half]), (second, frames[half:])):
+            write_pcap(part, path)
+        expected = printed(whole)
+        assert [row["number"] for row in expected] == [*range(1, len(expected) + 1)]
+        assert {row["state"] for row in expected} == {"complete", "no call"}
+        assert printed("--jobs", str(2 + seed % 2), whole) == expected
+        assert printed(first, second) == expected
+        assert seen_live(whole, 1000 * (seed + 1)) == expected
+
+
+@QUICK
+@given(BEGUN, st.data())
+def test_any_two_files(conversation: Conversation, data: st.DataObject) -> None:
+    every = Capture(conversation.wire, conversation.packets).frames
+    cut = data.draw(st.integers(1, len(every)))
+    with TemporaryDirectory() as folder:
+        whole, first, second = (Path(folder) / name for name in ("whole.pcap", "first.pcap", "second.pcap"))
+        for path, part in ((whole, every), (first, every[:cut]), (second, every[cut:])):
+            write_pcap(part, path)
+        assert printed(first, second) == printed(whole)
