@@ -51,9 +51,6 @@ def open_saved(path: str, *, files: bool = False) -> Database:
     database = Database(saved=path, files=files, make_views=make_views if is_data_set(path) else None)
     try:
         _check_tables(database, path)
-        found = origin(database).schema_version
-        if found > VERSION:
-            raise CaptureError(f"{path}: tables of version {found}; this program reads up to version {VERSION}")
         return database
     except duckdb.Error:
         database.close()
@@ -64,18 +61,22 @@ def open_saved(path: str, *, files: bool = False) -> Database:
 
 
 def _check_tables(database: Database, path: str) -> None:
-    """Raise CaptureError for tables that are not as this program saves them.
+    """Raise CaptureError for tables that are not as this program, or an earlier version of it, saves them.
 
     Columns that the program that saved the tables did not know become NULL: not known.
     """
     connection = database.connection
+    views = connection.execute("SELECT view_name FROM duckdb_views() WHERE database_name = 'saved'").fetchall()
+    for (name,) in views:
+        if name in (*TABLES, "metadata", "sources"):
+            raise CaptureError(f"{path}: {name} is a view, not a table that rdmascope saved")
+    found = origin(database).schema_version
+    if found > VERSION:
+        raise CaptureError(f"{path}: tables of version {found}; this program reads up to version {VERSION}")
     columns = "FROM information_schema.columns WHERE table_catalog = current_catalog()"
     query = f"SELECT table_catalog, table_name, list(column_name), list(data_type) {columns} GROUP BY ALL"
     tables = connection.execute(query).fetchall()
-    views = connection.execute("SELECT view_name FROM duckdb_views() WHERE database_name = 'saved'").fetchall()
     for catalog, name, present, types in tables:
-        if (name,) in views and name in (*TABLES, "metadata", "sources"):
-            raise CaptureError(f"{path}: {name} is a view, not a table that rdmascope saved")
         if name not in TABLES:
             continue
         type_of = dict(zip(present, types, strict=True))

@@ -11,7 +11,7 @@ from ..arrays import Int64s, places
 
 SILENCE = 50_000_000
 """Nanoseconds; a sender's shorter pauses are not remembered."""
-MAX_SILENCES = 1024
+MAX_SILENCES = 256
 MAX_EXPIRED = 8
 """A queue pair retries up to seven times (IBA 12.7.38)."""
 

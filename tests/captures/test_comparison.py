@@ -237,7 +237,7 @@ def test_what_the_diagnosis_of_one_run_alone_finds() -> None:
         (said,) = runs["diagnosis"]
         assert (said["run"], said["kind"], said["severity"]) == (run_of_it, "grace-period", "problem")
         change = {"after": "appeared", "before": "vanished"}[run_of_it]
-        assert f"{change}: problem, 12 RPCs asked to wait" in run("compare", *map(str, given)).stdout
+        assert f"{change}: problem, 12 RPCs refused for the grace period" in run("compare", *map(str, given)).stdout
     (runs, *_) = objects("compare", str(paths[1]), str(paths[1]))
     assert runs["type"] != "runs" or not runs["diagnosis"]
 

@@ -52,7 +52,7 @@ def test_a_file_that_claims_to_be_enormous(tmp_path: Path) -> None:
         assert (first.length, first.sha256) == (1 << 40 | 3, None)
         beyond = target.write("beyond", contents((0, b"abc"), (LARGEST - 1, b"abc")), LARGEST + 2)
         assert beyond.problem and beyond.sha256 is beyond.md5 is None
-        assert (tmp_path / "out" / "beyond").open("rb").read(3) == b"abc"
+    assert (tmp_path / "out" / "beyond").open("rb").read(3) == b"abc"
 
 
 def test_a_directory_that_is_not_empty_is_refused(tmp_path: Path) -> None:

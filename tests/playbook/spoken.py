@@ -127,6 +127,9 @@ OCCASIONS: dict[str, Callable[[Script], Script]] = {
     "memory-kept": same_data,
     "handles-in-order": many_reads,
     "two-first-callbacks": three_callbacks_at_once,
+    "xc-request-ignored": add(
+        ScriptStep(CLIENT, request=((RBSIZ, 4096),)), ScriptStep(CLIENT, "write", size=6000, together=True)
+    ),
     "xc-shrinks": settle(SERVER, receive_buffer=8192),
     "error-range": first_message_is_a_call,
     "version-as-header": first_message_is_a_call,

@@ -50,6 +50,7 @@ class CharacteristicsView(Protocol):
     """The transport characteristics of both ends."""
 
     own: dict[int, Value]
+    peer: dict[int, Value]
     known: bool
 
     @property

@@ -212,6 +212,8 @@ FAULTS: dict[str, Fault] = {
                                o.clears_nothing, version=2),
     "xc-too-long": Fault("XC-RBSIZ", CLIENT, "sends more than the Receive Buffer Size of its peer", bends="inline",
                          fits=o.beyond_buffer, version=2),
+    "xc-request-ignored": Fault("XC-RBSIZ-REQUESTED", CLIENT, "asks for a smaller Receive Buffer Size and sends more",
+                                bends="inline", fits=o.beyond_request, version=2),
     "xc-shrinks": Fault("XC-RBSIZ-SHRINK", SERVER, "lowers its Receive Buffer Size unasked", o.shrinks, version=2),
     "xc-invalidates": Fault("XC-REQREMINV", SERVER, "invalidates memory of a requester that did not announce support",
                             s.invalidate_unasked, version=2),

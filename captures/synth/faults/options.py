@@ -62,6 +62,11 @@ def beyond_buffer(endpoint: EndpointView, size: int) -> bool:
     return endpoint.version == 2 and endpoint.characteristics.known and size > endpoint.send_limit
 
 
+def beyond_request(endpoint: EndpointView, size: int) -> bool:
+    """It fits what is in force, but not the smaller size that this end has asked for."""
+    return beyond_buffer(endpoint, size) and size <= int(endpoint.characteristics.peer[XCHAR_RBSIZ])
+
+
 # Version 2
 
 

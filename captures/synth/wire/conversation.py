@@ -95,8 +95,8 @@ class Dialogue:
         self.run()
 
     def request(self, end: int, want: Mapping[int, Value]) -> None:
+        """Changes that one end asks the other for; ``run`` carries them out."""
         self._add(end, self.ends[end].request(want))
-        self.run()
 
     def update(self, end: int, which: int, value: Value) -> None:
         self._add(end, self.ends[end].update(which, value))

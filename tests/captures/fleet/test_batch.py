@@ -213,7 +213,8 @@ def test_an_error_of_the_program_costs_its_capture_only(
     (unit, *_) = units([str(fleet)])
     received, given = multiprocessing.Pipe(duplex=False)
     batch._analyse(given, unit, str(tmp_path / "set"), Options())
-    entry: ManifestEntry = received.recv()
+    entry, said = received.recv()
+    assert said == []
     assert entry.problem == (
         f"{unit.paths[0]}: internal error, please report it: OverflowError: int too big to convert"
     )

@@ -239,7 +239,7 @@ def test_memory_does_not_grow_on_one_connection() -> None:
     first, held = settled(everything, batches, 20)
     second, later = settled(everything, batches, 50)
     assert second == first
-    assert later < held * 1.05 + 50_000
+    assert later < held * 1.05 + 100_000  # Pauses of either end are still being gathered, up to MAX_SILENCES.
     assert len(everything.analyzer.connections) == 1
     assert not sum(everything.analyzer.connections[0].missing_packets)
     everything.take(everything.analyzer.finish())

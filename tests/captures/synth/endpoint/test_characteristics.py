@@ -71,6 +71,7 @@ def test_both_ends_introduce_themselves_under_one_xid() -> None:
 def test_a_change_that_is_asked_for(fate: str, options: list[int], size: int) -> None:
     conversation, link = met(on_request={XCHAR_RBSIZ: fate})
     conversation.request(0, {XCHAR_RBSIZ: 8192})
+    conversation.run()
     assert [option for _, option, _ in link.options[2:]] == options
     assert link.options[2][2] == link.options[3][2]
     assert conversation.ends[0].send_limit == size
@@ -81,6 +82,7 @@ def test_what_will_not_change_and_what_nobody_knows_is_rejected() -> None:
     conversation, _ = met(unchanging=frozenset({XCHAR_BRS}))
     before = changes(conversation, 0)
     conversation.request(0, {XCHAR_BRS: 2, UNKNOWN: b"\0\0\0\1"})
+    conversation.run()
     assert changes(conversation, 0) == before
 
 
@@ -102,6 +104,7 @@ def test_a_size_grows_unasked_and_does_not_shrink() -> None:
 def test_who_does_not_know_the_extension_is_left_alone() -> None:
     conversation, link = met(extension=False)
     conversation.request(0, {XCHAR_RBSIZ: 8192})
+    conversation.run()
     conversation.update(0, XCHAR_RBSIZ, 8192)
     assert len(link.options) == 1
     assert conversation.ends[0].send_limit == conversation.ends[1].send_limit == 4096
