@@ -444,9 +444,9 @@ def completions(tables: BrowsedTables, text: str, limit: int = 8) -> list[str]:
         return []
     before = text[: len(text) - len(word)]
     names = [name for name in dict.fromkeys((*OFTEN, *columns)) if name.startswith(word.lower())]
-    return [before + name for name in names[:limit]] + [
-        f"{before}{made}" for made in _meant(tables, word, limit - len(names))
-    ]
+    alone = re.search(r"(^|\(|\b(AND|OR|NOT))\s*$", before, re.IGNORECASE)
+    meant = _meant(tables, word, limit - len(names)) if alone else []
+    return [before + name for name in names[:limit]] + [f"{before}{made}" for made in meant]
 
 
 def _meant(tables: BrowsedTables, word: str, limit: int) -> Iterable[str]:

@@ -230,7 +230,17 @@ def test_the_code_makes_what_is_declared() -> None:
     for type, names, more in made():
         seen.add(type)
         declared = {path for path in RECORD_TYPES[type].fields if not re.search(r"[.\[{]", path)}
-        optional = {"file", "filter", "extracted", "holes", "call_message", "reply_message", "comment", *CONTENTS}
+        optional = {
+            "file",
+            "filter",
+            "extracted",
+            "holes",
+            "call_message",
+            "reply_message",
+            "comment",
+            "violated",
+            *CONTENTS,
+        }
         optional |= {"path", *(one.name for one in RPC_VALUES)} if type == "rpc" else set()
         assert names <= declared, type
         assert more or declared - names <= optional, type

@@ -56,9 +56,11 @@ def command(first: str, second: str, as_json: bool, each: bool, ports: tuple[int
       $ rdmascope compare rxe-nfs-all.pcap.zst siw-nfs-all.pcap.zst
       Two runs: rxe-nfs-all.pcap.zst, 111 s, and siw-nfs-all.pcap.zst, 104 s
       ...
-        procedure             RPCs after errors after  median   after median
+      The second run is 20.9 times faster in NFSv4.0 GETATTR, p < 0.001; 49.5
       ...
-        NFSv4.1 GETATTR         12    12      0     0 42.5 ms  858 µs 0.02x*
+        procedure                    RPCs err  median      RPCs err  median change
+      ...
+        NFSv4.1 GETATTR                12   0 42.5 ms        12   0  858 µs 0.02x*
       ...
         setting   before after
         transport RoCEv2 iWARP

@@ -355,7 +355,8 @@ def command(
     if kernel is not None and len(sessions) > 1:
         _report_counters(kernel, ", ".join(session.path for session in sessions), as_json)
     for session in sessions:
-        if session.damage is not None:
+        # What came of a device's trouble was said when it began, but for those who looked at the screen.
+        if session.damage is not None and (shown or str(session.damage) != f"{session.live.device}: {session.trouble}"):
             complain(str(session.damage))
     if any(session.damage is not None for session in sessions):
         ctx.exit(EXIT_BAD_INPUT)

@@ -153,7 +153,7 @@ def command(
       $ rdmascope report loss-rxe.pcap.zst
       WRITE GETATTR /big (RPC 23) hung 61.8 s until the client ...
       ...
-      78 RPCs on 2 RPC-over-RDMA connections: 64 complete, 8 no reply, 6 error
+      78 RPCs on 2 RPC-over-RDMA connections, 8 unanswered; RETRY_UNCACHED_REP 6
       ...
         problem 1,017 packets retransmitted, 15 recoveries; RPCs delayed ...
       ...
@@ -163,9 +163,9 @@ def command(
         ...
           READ                    4   -   0% 10.3 ms 14.5 ms 14.5 ms 14.5 ms
     \b
-        procedure              up     down call   Reads  server  Writes reply
+        procedure          to server to client   Reads  server  Writes    loss
         NFSv4.1
-          WRITE GETATTR  9.01 MiB 5.91 KiB    - 23.1 ms  174 ms       -     -
+          WRITE GETATTR     9.01 MiB  5.91 KiB 14.0 ms  172 ms       - 12.2 ms
     \b
         # client    QP   server  ...  RPCs    calls  replies retrans missing
         1 10.77.0.  0x11 ...            30 1.51 MiB 3.53 KiB     225       0
@@ -173,7 +173,8 @@ def command(
 
     Eight writes were never answered: they waited for more than 61.8 s each, and for nearly all of the time.  Procedures
     with less than 0.5% of the time of the others are folded.  The parts of a latency are the call's Send, the RDMA
-    Reads by which the server fetches data, the server, its RDMA Writes, and the reply's Send.  Some 1,000 packets were
+    Reads by which the server fetches data, the server, its RDMA Writes, the reply's Send, and what was lost waiting for
+    retransmissions.  Some 1,000 packets were
     retransmitted ("retrans") and none is missing from the capture ("missing"): the network lost packets, not the
     capture.  The evidence for what is wrong, and one of the slowest RPCs with every packet of it:
 

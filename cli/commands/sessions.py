@@ -42,8 +42,9 @@ def command(files: tuple[str, ...], everything: bool, as_json: bool, ports: tupl
       ...
 
     \b
-          channel  requests  slots  peak in use  highest slot  at the limit  retries  gaps
-          fore            71     30           24            24             -       14     -
+                                      peak in     highest    at the
+          channel  requests  slots        use        slot     limit  retries  gaps
+          fore           71     30         24          24         -       14     -
       ...
 
     Fourteen were retransmitted on the connection that took its place, with the same slots and sequence IDs.  Six of

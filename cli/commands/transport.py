@@ -78,9 +78,9 @@ def command(
 
     \b
         RPC                           delay    of latency  packets retransmitted
-        60   NFSv4.1 WRITE GETATTR  35.3 ms  104 ms (34%)                     40
+        60   NFSv4.1 WRITE GETATTR  47.2 ms  104 ms (45%)                     40
 
-    A third of that WRITE's time went by between losses and retransmissions.
+    Nearly half of that WRITE's time was spent waiting for retransmissions.
 
     iWARP: TCP recovers losses there, so the page has segments, duplicate acknowledgements, fast retransmits and
     timeouts, and the CRCs of MPA.  TCP delivers in order, so an RPC is also delayed by lost segments of others ahead

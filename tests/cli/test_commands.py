@@ -22,7 +22,7 @@ def names(record: dict[str, Any]) -> set[str]:
 # The names that scripts rely on.  A name may be added; one that goes away needs a new schema version.
 NAMES = {
     "capture": "frames truncated_frames packets first_time_ns last_time_ns connections rpcrdma_connections"
-    " refused_connections rpcs states duplicate_replies error diagnosis filter file",
+    " refused_connections rpcs states duplicate_replies dropped_frames error diagnosis filter file",
     "connection": "number transport protocol protocol_name recognised_by service_port paired_by confidence evidence"
     " path_mtu active passive credits_requested credits_granted first_frame last_frame first_time_ns last_time_ns"
     " data_server ended_by negotiation rpcs backward_rpcs failed call_bytes reply_bytes file",
@@ -42,7 +42,7 @@ NAMES = {
     " client_id user uid gid machine_name linux_operation",
     "transport": "number transport protocol path_mtu ended capture_point icrc_checked mpa_crc_checked active passive"
     " contradictions psn_errors retransmission_count retransmissions_by_cause loss_to_nak nak_to_retransmission"
-    " loss_to_retransmission retransmissions delayed_rpcs file",
+    " loss_to_retransmission retransmissions inferred_losses delayed_rpcs file",
     "packet": "frame time_ns source destination length protocol info rpc opcode opcode_name dest_qp psn"
     " payload_length payload_captured transport segment",
     "export": "output messages incomplete skipped not_reconstructed packets",
@@ -97,7 +97,7 @@ class TestReport:
             "total_ns",
             "exact_to_ns",
         }
-        assert names(procedure["parts"]) == {"call", "reads", "server", "writes", "reply"}
+        assert names(procedure["parts"]) == {"call", "reads", "server", "writes", "reply", "retransmission"}
 
     def test_the_sums_agree(self) -> None:
         records = objects("report", EVERYTHING)
@@ -208,7 +208,7 @@ class TestRpcs:
         for record in records:
             assert names(record["call"]) == names(record["reply"]) == set(MESSAGE.split())
             assert names(record["latency"]) == {
-                f"{part}_ns" for part in ("total", "call", "reads", "server", "writes", "reply")
+                f"{part}_ns" for part in ("total", "call", "reads", "server", "writes", "reply", "retransmission")
             }
             for chunk in record["chunks"]:
                 assert names(chunk) == {"kind", "position", "advertised", "returned", "transferred", "segments"}

@@ -251,7 +251,8 @@ def test_what_saved_tables_lack_is_read_from_their_capture(tmp_path: Path, monke
     assert "which is not there" in run("audit", "of/all.duckdb", "--errors").stderr
 
 
-def test_from_standard_input(tmp_path: Path) -> None:
+def test_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     data = Path(LOSS).read_bytes()
     for command, more in (("packets", ()), ("audit", ()), ("sql", ("SELECT count(*) FROM packets",))):
         filters = ("--where", "number = 60")

@@ -204,4 +204,4 @@ def test_a_mistyped_command_is_guessed() -> None:
     result = run("reprot", str(SMALL))
     assert result.exit_code == 2
     assert "no command 'reprot'; did you mean report" in result.output
-    assert "there are info, report" in run("xyzzy").output
+    assert "there are demo, help, info, report" in run("xyzzy").output

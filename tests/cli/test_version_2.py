@@ -248,7 +248,9 @@ def test_a_start_in_the_middle_is_reported_as_one() -> None:
     analyzer.finish()
     (seen,) = analyzer.conversations
     assert isinstance(seen, Seen)
-    assert version_story(seen).startswith("what was agreed before the capture began is unknown, first seen:")
+    assert version_story(seen).startswith(
+        "what was agreed before the capture began is unknown, answered in version 2 in frame 1"
+    )
     assert seen.in_force(INVALIDATION, CLIENT).value is None
 
 

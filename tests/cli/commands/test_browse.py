@@ -22,7 +22,7 @@ def children(pid: int) -> Iterator[int]:
     return map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
 
 
-SHOWN = {"f": "RPCs of which this is true", "?": "back to the list"}
+SHOWN = {"f": "empty: all", "?": "back to the list"}
 """What stands there after a key."""
 
 

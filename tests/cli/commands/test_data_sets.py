@@ -246,7 +246,7 @@ REST: dict[str, Callable[[Fleet, Path], tuple[str, ...]]] = {
 """Commands that read tables, or all captures as one, and what else they are given."""
 ASKED = {"show", "packets", "extract", "export", "verify", "wireshark", "browse"}
 """Those above; of browse in its own tests."""
-NOT_OF_CAPTURES = {"batch", "explain", "extcap", "live", "probe", "rules", "synth"}
+NOT_OF_CAPTURES = {"batch", "demo", "explain", "extcap", "help", "live", "probe", "rules", "synth"}
 
 
 def test_no_command_is_left_out() -> None:

@@ -172,7 +172,7 @@ def test_findings_are_those_of_the_audit(wire: Namespace) -> None:
     of_audit = sorted((one["rule"], one["connection"], one["rpc"], one["observed"]) for one in theirs)
     mine = [one for one in found if one["type"] == "finding"]
     assert sorted((one["rule"], one["connection"], one["rpc"], one["observed"]) for one in mine) == of_audit
-    assert all({*one, "file"} == set(theirs[0]) for one in mine)
+    assert all({*one, "file", "violated"} == set(theirs[0]) for one in mine)
 
 
 def test_counters_of_the_host_beside_what_two_devices_saw(wire: Namespace, tmp_path: Path) -> None:
