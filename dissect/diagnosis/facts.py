@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +18,7 @@ from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import Rpc
 from ..transport.health import TransportHealth
 from ..transport.retransmissions import Retransmission
+from .examples import Examples
 from .rpc_facts import RpcFacts, Sums, Unanswered
 from .silence import Silence, silences
 
@@ -149,6 +151,19 @@ class Facts:
         return found
 
     @cached_property
+    def delays(self) -> dict[int, Examples]:
+        """By connection, 0 for many evicted ones: RPCs that waited for a retransmission, and nanoseconds.  All that
+        calls wait for a host that stopped responding is part of that statement."""
+        found: dict[int, Examples] = defaultdict(Examples)
+        for number, examples in self.rpcs.delays.items():
+            found[number].join(examples)
+        silent = {number for host in self.silences for number in host.connections}
+        for one in self.rpcs.unanswered:
+            if one.delayed and one.connection not in silent:
+                found[one.connection].add(one.delayed, one.number, one.frame)
+        return found
+
+    @cached_property
     def by_number(self) -> dict[int, Conversation]:
         return {one.connection.number: one for one in self.conversations}
 
@@ -197,8 +212,10 @@ class Facts:
         return client.address, server.address
 
     def share(self, part: float) -> float:
-        """Of the latency of all RPCs with a reply: what decides whether a detector speaks, however long others hang."""
-        return part / self.latency if self.latency else 0.0
+        """Of the latency of all RPCs with a reply, if there are any: what decides whether a detector speaks, however
+        long others hang."""
+        whole = self.latency or self.waiting
+        return part / whole if whole else 0.0
 
     def ends(self, number: int) -> str:
         """'connection 2, 10.0.0.2 to 10.0.0.1:20049'."""

@@ -49,6 +49,8 @@ class Unanswered(NamedTuple):
     waiting: int
     """Nanoseconds for which it is outstanding; -1 where a reply may be missing from the capture."""
     backward: bool
+    delayed: int
+    """Nanoseconds of them that it waited for retransmissions."""
 
 
 @dataclass(slots=True)
@@ -114,7 +116,7 @@ class RpcFacts:
 
     def __init__(self) -> None:
         self.delays: dict[int, Examples] = defaultdict(Examples)
-        """By connection, 0 for many evicted ones: RPCs that waited for a retransmission, and nanoseconds."""
+        """By connection, 0 for many evicted ones: answered RPCs that waited for a retransmission, and nanoseconds."""
         self.unanswered: list[Unanswered] = []
         self.unanswered_count = 0
         self.errors: dict[str, dict[ProcedureKey, Examples]] = defaultdict(lambda: defaultdict(Examples))
@@ -425,6 +427,7 @@ class RpcFacts:
                     unread,
                     -1 if rpc.outstanding is None else rpc.outstanding,
                     rpc.backward,
+                    0 if rpc.outstanding is None else rpc.retransmission_delay,
                 )
             )
 

@@ -135,7 +135,8 @@ def calls_hung(facts: Facts, limits: Limits) -> Iterator[Cause]:
         tuple(one.frame for one in hung[:5] if one.frame),
         0.95 if known else 0.5,
         () if known else ("packets are missing from the capture or unreadable; replies may be among them",),
-        lost=sum(one.waiting for one in known) if known else None,
+        # What they waited for retransmissions is part of those statements.
+        lost=sum(one.waiting - one.delayed for one in known) if known else None,
         headline=headline,
     )
 
@@ -230,7 +231,7 @@ def connection_lost(facts: Facts, limits: Limits) -> Iterator[Cause]:
         numbers,
         tuple(one.number for one in waiting[:5]),
         tuple(facts.by_number[number].connection.last_frame for number in numbers[:5]),
-        lost=sum(max(0, one.waiting) for one in waiting),
+        lost=sum(max(0, one.waiting - one.delayed) for one in waiting),
     )
 
 

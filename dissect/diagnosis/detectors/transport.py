@@ -71,7 +71,7 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
         number for number, events_of in sorted(events.items(), key=lambda one: (-cost[one[0]], -one[1])) if events_of
     ]
     unit = "segment" if all(facts.healths[number].segments for number in worst) else "packet"
-    delayed = [facts.rpcs.delays[number] for number in worst if number in facts.rpcs.delays]
+    delayed = [facts.delays[number] for number in worst if number in facts.delays]
     text = f"{plural(retransmitted, unit)} retransmitted, {plural(total, one, several)}"
     text += f"; RPCs delayed {duration(waiting)}" if waiting else "; no RPC known to be delayed"
     evidence = [
@@ -153,14 +153,15 @@ def _needless(health: TransportHealth, causes: tuple[str, ...]) -> _Needless:
 
 def _cost(facts: Facts, number: int, health: TransportHealth, causes: tuple[str, ...]) -> int:
     """Nanoseconds that RPCs of the connection waited because of these causes: their part of all causes."""
-    if number not in facts.rpcs.delays:
+    if number not in facts.delays:
         return 0
     waits: Counter[bool] = Counter()
     for one in health.retransmissions:
-        waits[_among(one, causes)] += one.loss_to_retransmission or 0
+        if not facts.in_vain(number, one):
+            waits[_among(one, causes)] += one.loss_to_retransmission or 0
     waits[TIMEOUT in causes] += sum(one.until - one.since for one in health.inferred)
     total, mine = sum(waits.values()), waits[True]
-    return round(facts.rpcs.delays[number].total * mine / total) if total else 0
+    return round(facts.delays[number].total * mine / total) if total else 0
 
 
 def _since(facts: Facts, causes: tuple[str, ...]) -> int | None:
@@ -272,7 +273,7 @@ def receiver_not_ready(facts: Facts, limits: Limits) -> Iterator[Cause]:
     if total < limits["least_naks"]:
         return
     worst = tuple(sorted(found, key=lambda number: (-waited[number], -found[number])))
-    delayed = [facts.rpcs.delays[number] for number in worst if number in facts.rpcs.delays]
+    delayed = [facts.delays[number] for number in worst if number in facts.delays]
     yield Cause(
         f"{plural(total, 'RNR NAK')}, timers of {duration(sum(waited.values()))} in all",
         total,

@@ -26,7 +26,7 @@ from playbook.facts import (
 )
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.packets import Frame, encode_frames
-from playbook.samples import MANIFEST, SAMPLES
+from playbook.samples import MANIFEST, SAMPLES, analyzed
 from playbook.troubles import TROUBLES
 from playbook.wire import Wire
 from rdmascope.captures.diagnosis_pass import diagnosis_of
@@ -118,6 +118,8 @@ def test_every_detector_speaks_of_a_capture() -> None:
 def test_evidence_leads_back_to_the_capture() -> None:
     by_kind = {one.kind: one.cause for one in sample("loss-rxe").statements}
     assert by_kind["calls-hung"].rpcs == (23, 24, 25, 26, 27) and by_kind["calls-hung"].connections == (1,)
+    delays = [rpc.retransmission_delay for rpc in analyzed("loss-rxe").rpcs]
+    assert by_kind["packets-lost"].lost == sum(delays)
     assert by_kind["packets-lost"].count == 15 and by_kind["packets-lost"].connections == (2, 1)
     assert any("Read chunks never read" in line for line in by_kind["calls-hung"].evidence)
 

@@ -8,6 +8,7 @@ import pytest
 
 from playbook.facts import (
     MILLISECOND,
+    SECOND,
     START,
     direction,
     facts,
@@ -67,6 +68,26 @@ def test_where_packets_were_lost(lost: list[tuple[str, bool]], line: str) -> Non
     ]
     (said,) = found(facts(WAITED, [replace(given, retransmissions=tuple(listed))]))
     assert line in said.cause.evidence
+
+
+def test_what_a_hung_call_waited_for_retransmissions_is_counted_there_and_only_there() -> None:
+    hung = rpc(101, at=2 * SECOND, answered=False, delay=50 * MILLISECOND)
+    first, second = found(facts([*WAITED, hung], [retransmitted("NAK sequence error", 5, 10 * MILLISECOND)]))
+    assert (first.kind, second.kind) == ("calls-hung", "packets-lost")
+    assert "RPCs delayed 100 ms" in second.cause.text and second.cause.lost == 100 * MILLISECOND
+    assert second.cause.rpcs[0] == 101
+    assert (first.cause.lost or 0) + (second.cause.lost or 0) == 98 * SECOND + 50 * MILLISECOND
+
+
+def test_what_a_hung_call_waited_for_a_host_that_is_gone_is_no_retransmission_to_it() -> None:
+    hung = rpc(101, at=50 * SECOND, answered=False, delay=40 * SECOND)
+    gone = retransmitted("timeout", 5, 10 * MILLISECOND)
+    client = replace(gone.directions[0], last_time=START + 99 * SECOND, waiting_since=START + 50 * SECOND)
+    spoke = direction(last_time=START + 50 * SECOND)
+    said = {
+        one.kind: one.cause.lost for one in found(facts([*WAITED, hung], [replace(gone, directions=(client, spoke))]))
+    }
+    assert said["host-silent"] == 50 * SECOND and said["retransmission-timeouts"] == 50 * MILLISECOND
 
 
 def test_retransmissions_that_no_rpc_waited_for_are_a_warning() -> None:
