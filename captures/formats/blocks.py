@@ -71,6 +71,12 @@ class SectionInfo:
     """Blocks without a frame, by what they are."""
 
     @property
+    def counts_drops(self) -> bool:
+        """Whether it says how many frames were dropped, none included."""
+        every = self.statistics.values()
+        return bool(self.lost) or any(one.dropped is not None or one.os_dropped is not None for one in every)
+
+    @property
     def dropped(self) -> int:
         """Frames that were there and are not in the capture, as it says itself."""
         every = self.statistics.values()

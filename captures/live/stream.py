@@ -41,7 +41,7 @@ class StreamSource:
         """
         self.device = Device("standard input" if name == "-" else name, STREAM)
         self.words = "that of the program that writes the stream"
-        self.received = 0
+        self.received = self._frames = 0
         self.dropped: int | None = None
         self._capture: CaptureFile = open_capture(name)
         self.link_type = next(iter(self._capture.link_types), 0)
@@ -54,14 +54,18 @@ class StreamSource:
 
     def read(self) -> FrameBatch | None:
         found = self._handover.take()
-        self.received += 0 if found is None else len(found)
+        self._frames += 0 if found is None else len(found)
+        self.received = self._frames + (self.dropped or 0)
         return found
 
     def refuse(self) -> None:
         """What writes the stream goes on."""
 
     def count(self) -> None:
-        """What was lost on the way here, nothing tells."""
+        """What its writer dropped a pcapng may tell at its end; nothing else does."""
+        if self._capture.section.counts_drops:
+            self.dropped = self._capture.dropped_frames
+            self.received = self._frames + self.dropped
 
     def close(self) -> None:
         self._handover.stop()

@@ -449,6 +449,7 @@ def _compare(counters: RunningCounters, sessions: list[LiveSession]) -> None:
 
 def _report(session: LiveSession, kernel: RunningCounters | None, as_json: bool) -> None:
     """The records or the page of ``rdmascope report``, and how the capture itself went."""
+    session.analyzer.dropped_frames = session.live.dropped or 0  # Another host's tcpdump says so when it ends.
     if as_json:
         print_records(session, session.gathered, kernel=kernel)
         print_json(session.record())

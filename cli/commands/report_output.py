@@ -73,9 +73,8 @@ def _print_sections(
     from rich.text import Text
 
     from ..views import report as views
-    from ..views.capture_limits import limit_lines
     from ..views.clients import clients_view, unanswered_view
-    from ..views.diagnosis import headline_view, summary_view
+    from ..views.diagnosis import headline_view, note_lines, summary_view
     from ..views.filtered import filter_line
     from ..views.tables import heading
     from ..views.transport import troubles_view
@@ -91,7 +90,7 @@ def _print_sections(
             reading.path,
             frames=analyzer.frames,
             truncated_frames=analyzer.truncated_frames,
-            dropped_frames=analyzer.dropped_frames,
+            notes=note_lines(diagnosis),
             packets=analyzer.packets,
             first_time=analyzer.earliest_time,
             last_time=analyzer.last_time,
@@ -100,8 +99,6 @@ def _print_sections(
             evicted=analyzer.evicted,
         ),
     )
-    for line in limit_lines(analyzer.connections):
-        show(out, line)
     if condition is not None:
         show(out, filter_line(condition))
     show(out, Text(), heading("Diagnosis", DIAGNOSIS), summary_view(diagnosis, MAX_STATEMENTS, out.width))

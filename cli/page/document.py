@@ -15,7 +15,7 @@ from rdmascope.dissect.measure.undecoded import undecoded
 from rdmascope.dissect.units import at_least, count, moment, plural
 
 from ..views import report as report_views
-from ..views.diagnosis import counted, headline_view
+from ..views.diagnosis import counted, headline_view, note_lines
 from .charts import Charts, library
 from .examples import ShownRpc, example_html, reference_html, waterfall_html
 from .findings import audit_html, diagnosis_html
@@ -134,7 +134,7 @@ def _header(page: PageFacts, diagnosis: Diagnosis, sections: Sequence[tuple[str,
         page.session.path,
         frames=analyzer.frames,
         truncated_frames=analyzer.truncated_frames,
-        dropped_frames=analyzer.dropped_frames,
+        notes=note_lines(diagnosis),
         packets=analyzer.packets,
         first_time=analyzer.earliest_time,
         last_time=analyzer.last_time,

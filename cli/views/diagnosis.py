@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -25,9 +26,10 @@ def diagnosis_view(path: str, diagnosis: Diagnosis, explain: bool = False) -> Re
     headline = headline_view(diagnosis)
     parts: list[RenderableType] = [] if headline is None else [headline]
     parts.append(Text(f"{path}: {counted(diagnosis)}", "bold"))
-    parts += [Text(one.cause.text, "red") for one in diagnosis.statements if one.severity is Severity.NOTE]
+    parts += note_lines(diagnosis)
+    said = {one.cause.text: one.title for one in diagnosis.statements if one.severity is Severity.NOTE}
     for one in diagnosis.statements:
-        parts += [Text(), statement_view(one, explain)]
+        parts += [Text(), statement_view(one, explain, said)]
     if diagnosis.not_looked_at:
         parts += [Text(), Text(f"not checked, contents missing: {', '.join(diagnosis.not_looked_at)}", "dim")]
     if diagnosis.statements and not explain:
@@ -41,6 +43,11 @@ def headline_view(diagnosis: Diagnosis) -> Text | None:
     return Text(texts[0], STYLES[Severity.PROBLEM]) if texts else None
 
 
+def note_lines(diagnosis: Diagnosis) -> list[Text]:
+    """What the capture lacks: it comes before what is judged by it."""
+    return [Text(_sentence(one), "red") for one in diagnosis.statements if one.severity is Severity.NOTE]
+
+
 def counted(diagnosis: Diagnosis) -> str:
     """'2 problems, 1 warning'."""
     counts = Counter(one.severity for one in diagnosis.statements)
@@ -48,11 +55,11 @@ def counted(diagnosis: Diagnosis) -> str:
 
 
 def summary_view(diagnosis: Diagnosis, lines: int, width: int) -> RenderableType:
-    """The worst of it, a line each where they fit."""
-    shown = diagnosis.statements[:lines]
-    parts: list[RenderableType] = [_line(one, width) for one in shown]
-    if len(diagnosis.statements) > len(shown):
-        parts.append(Text(f"  and {len(diagnosis.statements) - len(shown)} more", "dim"))
+    """The worst of it, a line each where they fit, without notes."""
+    found = [one for one in diagnosis.statements if one.severity is not Severity.NOTE]
+    parts: list[RenderableType] = [_line(one, width) for one in found[:lines]]
+    if len(found) > lines:
+        parts.append(Text(f"  and {len(found) - lines} more", "dim"))
     return Group(*parts) if parts else Padding(Text(NOTHING), (0, 0, 0, 2))
 
 
@@ -72,8 +79,13 @@ def shared_words(one: Statement) -> str:
     return f"{lost}{percent(cause.share)} of {cause.share_of}"
 
 
-def statement_view(one: Statement, explain: bool) -> RenderableType:
-    """One of them in full."""
+def _sentence(one: Statement) -> str:
+    shared = shared_words(one)
+    return one.cause.text + (f" ({shared})" if shared else "")
+
+
+def statement_view(one: Statement, explain: bool, said: Mapping[str, str] = {}) -> RenderableType:
+    """One of them in full; ``said``: texts of notes that stand above it, and their titles."""
     cause = one.cause
     lines = [*cause.evidence]
     if cause.since is not None:
@@ -82,13 +94,13 @@ def statement_view(one: Statement, explain: bool) -> RenderableType:
         lines.append("; ".join(where))
     sure = f"confidence {percent(cause.confidence)}" if cause.confidence < CERTAIN else ""
     if cause.weakened_by:
-        sure += (": " if sure else "weakened: ") + "; ".join(cause.weakened_by)
+        sure += (": " if sure else "weakened: ") + "; ".join(said.get(words, words) for words in cause.weakened_by)
     if sure:
         lines.append(sure)
     head = Text.assemble((f"{one.rank} {one.severity.value}  ", STYLES[one.severity]), (one.title, "bold"))
     head.append(f"  [{one.kind}]", "dim")
-    text = cause.text + (f" ({shared})" if (shared := shared_words(one)) else "")
-    parts: list[RenderableType] = [head, _indented(text), *(_indented(line, "dim") for line in lines)]
+    text = [] if cause.text in said else [_indented(_sentence(one))]
+    parts: list[RenderableType] = [head, *text, *(_indented(line, "dim") for line in lines)]
     if explain:
         parts += [Text(), _indented(one.explanation), Text(), _indented("Look at:")]
         parts += [Padding(Text(f"- {step}"), (0, 0, 0, 4)) for step in one.next_steps]

@@ -19,7 +19,7 @@ from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.eviction import Evicted
 from rdmascope.dissect.transport.connection import Connection, Endpoint, ending_words
-from rdmascope.dissect.units import at_least, bound, count, dropped_words, duration, moment, plural, share, size
+from rdmascope.dissect.units import at_least, bound, count, duration, moment, plural, share, size
 
 from .negotiation import speaks_version_2, story
 from .tables import PART_NAMES, STATE_STYLES, Cell, Grid, bar, heading, shown_parts, sparkline
@@ -57,7 +57,7 @@ def summary(
     *,
     frames: int,
     truncated_frames: int,
-    dropped_frames: int,
+    notes: Sequence[RenderableType],
     packets: int,
     first_time: int | None,
     last_time: int | None,
@@ -65,9 +65,9 @@ def summary(
     statistics: Statistics,
     evicted: Evicted,
 ) -> RenderableType:
-    lines = [Text(name, "bold")]
+    lines: list[RenderableType] = [Text(name, "bold")]
     lines.append(Text(f"{plural(frames, 'frame')}, {count(packets)} of them RDMA packets"))
-    lines += [Text(words, "red") for words in dropped_words(dropped_frames, frames)]
+    lines += notes
     if truncated_frames:
         contents = (
             f", and with them the contents of {plural(statistics.truncated, 'RPC')}" if statistics.truncated else ""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +13,8 @@ import pytest
 
 from playbook import Wire, call, nfs3, reply
 from playbook.capture import write_pcap
-from playbook.commands import run
+from playbook.commands import PROGRAM, run
+from playbook.terminal import Terminal
 
 JUDGING = ("report", "diagnose", "audit", "transport")
 WORDS = "the capture lost 870 frames (97%): what is missing may be these, not the network's loss"
@@ -48,6 +51,30 @@ def test_drops_are_said_first(capture: str, command: str) -> None:
     assert WORDS in result.stderr.splitlines()[0]
     if command in ("report", "diagnose"):
         assert WORDS in " ".join("\n".join(result.stdout.splitlines()[:5]).split())
+
+
+@pytest.mark.parametrize("command", JUDGING)
+def test_on_a_terminal_they_are_said_once(
+    capture: str, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAGER", "cat")
+    terminal = Terminal([*PROGRAM, command, capture], tmp_path)
+    assert terminal.ended() == 0
+    text = " ".join(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", " ", terminal.text).split())
+    assert text.count("the capture lost 870 frames") == 1
+
+
+def test_a_stream_that_ends_with_its_drops(capture: str) -> None:
+    text = Path(capture).read_bytes()
+    page, lines = (
+        subprocess.run([*PROGRAM, "live", "-", *more], input=text, stdout=subprocess.PIPE, timeout=120).stdout.decode()
+        for more in ((), ("--json",))
+    )
+    assert WORDS in " ".join(" ".join(page.splitlines()[:5]).split())
+    assert "870 of 897 frames dropped by the kernel" in " ".join(page.split())
+    records = [json.loads(line) for line in lines.splitlines()]
+    (whole,) = [one for one in records if one["type"] == "capture"]
+    assert whole["dropped_frames"] == records[-1]["kernel_dropped"] == 870
 
 
 def test_json_has_them(capture: str) -> None:

@@ -163,6 +163,7 @@ def test_what_the_other_kernel_dropped_is_said_and_its_tcpdump_ends(tmp_path: Pa
     done = run(tmp_path, HERE, "box:eth0", "--buffer", "8", *end)
     assert (done.returncode, done.stderr) == (0, "")
     assert "1,000 of 1,295 frames dropped by the kernel" in " ".join(done.stdout.split())
+    assert "the capture lost 1,000 frames" in " ".join(" ".join(done.stdout.splitlines()[:5]).split())
     assert (tmp_path / "ended").exists()
     asked = (tmp_path / "arguments").read_text()
     assert "[-B]\n[8192]" in asked and "[udp dst port 4791 or ether proto 0x8915 or tcp port 20049]" in asked
@@ -188,6 +189,15 @@ def test_no_tcpdump_stays_there(tmp_path: Path, number: signal.Signals) -> None:
             break
         time.sleep(0.05)
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_what_the_other_kernel_dropped_weakens_the_diagnosis(tmp_path: Path) -> None:
+    with_tcpdump(tmp_path)
+    done = run(tmp_path, HERE, "box:eth0", "--count", "20", "--json")
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    (whole,) = [one for one in records if one["type"] == "capture"]
+    assert whole["dropped_frames"] == records[-1]["kernel_dropped"] == 1000
+    assert "capture-dropped" in [one["kind"] for one in whole["diagnosis"]]
 
 
 def test_what_a_stream_cannot_know_is_unknown(tmp_path: Path) -> None:
