@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,6 +18,7 @@ from rdmascope.dissect.verify.rpc_fields import FieldDifference, ShownMessage, c
 from rdmascope.dissect.verify.second_opinion import FIELD, ComparisonTally, Difference
 
 from .export import TcpExport
+from .output import named_spool
 from .tcp_export import messages_of, stream_pair
 from .wireshark import Tshark
 from .wireshark_messages import shown_messages
@@ -83,15 +83,15 @@ class MessageFields:
         """Every difference, in the order of time."""
         if not self._messages:
             return
-        with tempfile.NamedTemporaryFile(prefix="rdmascope-", suffix=".pcapng") as file:
+        with named_spool("messages.pcapng") as (path, file):
             pairs = [stream_pair(one, number in self._nfs) for number, one in sorted(self._connections.items())]
-            self._export.write(file, pairs)  # type: ignore[arg-type]
+            self._export.write(file, pairs)
             file.flush()
             waiting: dict[tuple[int, bool], deque[int]] = defaultdict(deque)
             for index in self._export.order():
                 one = self._messages[index]
                 waiting[one.xid, one.reply].append(index)
-            with closing(shown_messages(tshark, file.name)) as shown:
+            with closing(shown_messages(tshark, path)) as shown:
                 for message in shown:
                     same = waiting.get((message.xid, message.reply))
                     if same:

@@ -203,6 +203,16 @@ def spool(directory: Path | None = None) -> BinaryIO:
 
 
 @contextmanager
+def named_spool(name: str) -> Iterator[tuple[str, BinaryIO]]:
+    """A temporary file for another program to read, and its path; what SIGKILL leaves, the next run removes."""
+    with FolderOfProcess() as folder:
+        path = str(folder / name)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+        with io.BufferedRandom(OutputFile(descriptor, path), 1 << 20) as file:
+            yield path, file
+
+
+@contextmanager
 def open_output(output: str | os.PathLike[str], inputs: Iterable[str], mode: int = PRIVATE) -> Iterator[BinaryIO]:
     """A file for writing that is not read in the same run; it is there when the block ends without an error.
 

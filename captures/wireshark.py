@@ -12,8 +12,9 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Generator, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Self
+from typing import BinaryIO, Self
 
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.link.numbers import ERF, INFINIBAND
@@ -22,6 +23,7 @@ from .errors import CaptureError
 from .extras import need
 from .formats.writer import PcapngWriter
 from .open import open_capture
+from .output import named_spool
 
 OLDEST = "4.0.0"
 """What is known of Wireshark's weak spots was found with this version and later ones."""
@@ -93,20 +95,18 @@ class TsharkInput:
         """``paths`` of one capture, as for ``open_captures``.  Raises CaptureError where it cannot be opened."""
         self.path = paths[0]
         self.copied = 0
-        self._copy = None
+        self._copy: BinaryIO | None = None
+        self._ending = ExitStack()
         self._writer: PcapngWriter | None = None
         self._link_type = -1
         if len(paths) > 1 or not _plain(paths[0]):
-            # Closed and removed by __exit__, or with the object.
-            self._copy = tempfile.NamedTemporaryFile(prefix="rdmascope-", suffix=".pcapng")  # noqa: SIM115
-            self.path = self._copy.name
+            self.path, self._copy = self._ending.enter_context(named_spool("frames.pcapng"))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._copy is not None:
-            self._copy.close()
+        self._ending.close()
 
     def add(self, batch: FrameBatch) -> None:
         """The next frames; a link type other than the last one begins a new section.
@@ -124,7 +124,7 @@ class TsharkInput:
                 head = _erf_header(time, captured, original)
                 link_type, frame, original = ERF, head + frame, len(head) + original
             if self._writer is None or link_type != self._link_type:
-                self._writer, self._link_type = PcapngWriter(self._copy, link_type), link_type  # type: ignore[arg-type]
+                self._writer, self._link_type = PcapngWriter(self._copy, link_type), link_type
             self._writer.write(max(0, time), frame, original)
         self.copied += len(batch)
 

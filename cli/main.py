@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from types import FrameType
@@ -183,14 +183,22 @@ class Commands(click.Group):
             near = get_close_matches(args[0], COMMANDS, 2, 0.6)
             hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(COMMANDS)}"
             raise click.UsageError(f"no command {args[0]!r}; {hint}")
-        return super().resolve_command(ctx, args)
+        resolved = super().resolve_command(ctx, args)
+        if ctx.obj is not None:
+            ctx.obj()
+        return resolved
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; click would end with 1 where the output is closed, as if something was found."""
+        """Run the command.
+
+        click would end with 1 where the output is closed, as if something was found, and say an empty line by Ctrl-C.
+        """
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
             raise ClosedOutputError from None
+        except KeyboardInterrupt:
+            raise click.Abort from None
 
     def main(
         self,
@@ -213,6 +221,7 @@ class Commands(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(EXIT_CLOSED)
         except (KeyboardInterrupt, click.Abort):
+            complain("interrupted")
             sys.exit(EXIT_INTERRUPTED)
         except click.UsageError as error:
             hint = f" (try '{error.ctx.command_path} --help')" if error.ctx else ""
@@ -226,8 +235,11 @@ class Commands(click.Group):
             from rdmascope.captures.extras import EXTRAS, not_installed
             from rdmascope.dissect.audit.selection import UnknownRule
 
-            if signals or (isinstance(error, RuntimeError) and str(error) == "Query interrupted"):
-                sys.exit(EXIT_SIGNAL + signals[0] if signals else EXIT_INTERRUPTED)
+            if signals:
+                sys.exit(EXIT_SIGNAL + signals[0])
+            if isinstance(error, RuntimeError) and str(error) == "Query interrupted":
+                complain("interrupted")
+                sys.exit(EXIT_INTERRUPTED)
             if isinstance(error, ModuleNotFoundError) and (library := str(error.name).partition(".")[0]) in EXTRAS:
                 complain(not_installed(library))
                 sys.exit(EXIT_BAD_INPUT)
@@ -283,12 +295,15 @@ def main(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-def program() -> None:
-    """``main`` as a process, which ends without giving back one by one all objects that it has."""
+def program(when_loaded: Callable[[], None]) -> None:
+    """``main`` as a process, which ends without giving back one by one all objects that it has.
+
+    ``when_loaded`` is called when the command is, and before it runs.
+    """
     ended: list[int] = []
     atexit.register(_leave, ended)  # Before all that commands register: it comes behind that.
     try:
-        main()
+        main(obj=when_loaded)
     except SystemExit as end:
         if isinstance(end.code, int):
             ended.append(end.code)

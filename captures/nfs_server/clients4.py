@@ -13,8 +13,8 @@ from .status import NfsError, NfsStatus
 
 MAX_CLIENTS = 64
 """Beyond, the one that has been silent for longest is forgotten."""
-MAX_SESSIONS = 16
-"""Of a client."""
+MAX_SESSIONS = 4
+"""Of a client: its slots keep 1 MiB of replies at most."""
 MAX_SLOTS = 32
 MAX_OPERATIONS = 64
 """Of a COMPOUND."""

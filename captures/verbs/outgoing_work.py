@@ -9,6 +9,10 @@ from .interface import LinkLost, VerbsError
 
 MAX_SENDS = 192
 """Work requests in flight."""
+SEND_SIZE = 8192
+"""Bytes of a send buffer; a longer message has its memory registered for itself."""
+SEND_BUFFERS = 16
+"""That a connection keeps; Sends beyond them have their memory registered for themselves, until they are done."""
 MAX_MOVING = 4 << 20
 """Bytes in flight, as far as memory is registered for them: 'ulimit -l' is often 8 MiB for a whole process."""
 

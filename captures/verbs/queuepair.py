@@ -30,10 +30,8 @@ from .interface import (
     RegisteredMemory,
     VerbsError,
 )
-from .outgoing_work import MAX_SENDS, OutgoingWork
+from .outgoing_work import MAX_SENDS, SEND_BUFFERS, SEND_SIZE, OutgoingWork
 
-_SEND_SIZE = 8192
-"""Bytes of a send buffer; a longer message has its memory registered for itself."""
 _FIRST_WORK = 1 << 20
 """Work request numbers below it are Receives."""
 _KERNEL_WITH_INVALIDATE = 4
@@ -135,8 +133,8 @@ class QueuePair:
         self.number = int(self._pair.qp_num)
         self._receive_size = parameters.receive_size
         self._receives = MR(self._domain, parameters.receives * parameters.receive_size, ib.IBV_ACCESS_LOCAL_WRITE)
-        self._sends = MR(self._domain, MAX_SENDS * _SEND_SIZE, ib.IBV_ACCESS_LOCAL_WRITE)
-        self._free = list(range(MAX_SENDS))
+        self._sends = MR(self._domain, SEND_BUFFERS * SEND_SIZE, ib.IBV_ACCESS_LOCAL_WRITE)
+        self._free = list(range(SEND_BUFFERS))
         self.step(ib.IBV_QPS_INIT)
         for slot in range(parameters.receives):
             self._post_receive(slot)
@@ -198,9 +196,9 @@ class QueuePair:
         number = self._next(lambda: None)
 
         def start() -> None:
-            if len(data) <= _SEND_SIZE and self._free:
+            if len(data) <= SEND_SIZE and self._free:
                 slot = self._free.pop()
-                region, at = self._sends, slot * _SEND_SIZE
+                region, at = self._sends, slot * SEND_SIZE
                 self._work[number] = 0, lambda: self._free.append(slot)
             else:
                 region, at = self._region(len(data), ib.IBV_ACCESS_LOCAL_WRITE), 0

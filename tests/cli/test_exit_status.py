@@ -51,7 +51,7 @@ def test_an_internal_error_is_no_finding(monkeypatch: pytest.MonkeyPatch, capfd:
 def test_what_a_command_has_to_remove_is_removed_before_the_process_ends() -> None:
     program = """
 import atexit, sys, types, click
-from rdmascope.cli.main import program
+from rdmascope.__main__ import program
 
 @click.command()
 def command():

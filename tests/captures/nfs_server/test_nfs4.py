@@ -365,6 +365,20 @@ def test_create_session_again(client: FileClient) -> None:
     assert bound.last["bctsr_dir"] == 1
 
 
+def test_the_replies_kept_for_a_client_are_bounded(client: FileClient) -> None:
+    channel = {"ca_maxrequestsize": 1 << 20, "ca_maxresponsesize": 1 << 20, "ca_maxoperations": 99}
+    channel |= {"ca_maxresponsesize_cached": 1 << 20, "ca_maxrequests": 1 << 20}
+    kept, created = 0, client.compound(op("DESTROY_SESSION", dsa_sessionid=client.session))
+    for number in range(2, 99):
+        asked = {"csa_fore_chan_attrs": channel, "csa_back_chan_attrs": channel}
+        created = client.compound(op("CREATE_SESSION", csa_clientid=client.client, csa_sequence=number, **asked))
+        if created.status != OK:
+            break
+        agreed = created.last["csr_fore_chan_attrs"]
+        kept += agreed["ca_maxrequests"] * agreed["ca_maxresponsesize_cached"]
+    assert (created.status, kept) == (NfsStatus.DELAY, 1 << 20)
+
+
 # What is no COMPOUND
 
 

@@ -14,6 +14,7 @@ from rich.console import Console
 from playbook.hosts import SECOND, TARGET, hosts, save
 from rdmascope.captures.nfs_server.export import Export
 from rdmascope.captures.probe import records
+from rdmascope.captures.probe.driver import terms_of
 from rdmascope.captures.probe.serve import Server, ServerEvent
 from rdmascope.captures.probe.suite import SuiteResult, chosen, run
 from rdmascope.captures.probe.verdicts import CHECKS, VerdictKind
@@ -23,6 +24,7 @@ from rdmascope.captures.synth.endpoint.plan import PlannedSend
 from rdmascope.captures.synth.faults import FAULTS
 from rdmascope.captures.verbs.interface import ConnectionParameters, Event, MessageReceived, PeerAddress, VerbsError
 from rdmascope.captures.verbs.memory import Fabric, MemoryLink, MemoryVerbs
+from rdmascope.captures.verbs.outgoing_work import SEND_BUFFERS, SEND_SIZE
 from rdmascope.cli.main import main
 from rdmascope.cli.views import probe as views
 from rdmascope.dissect.audit.rule import all_rules
@@ -339,3 +341,8 @@ def test_beyond_the_limit_clients_are_refused_and_that_is_said() -> None:
     assert [(one.what, one.text) for one in said[2:]] == [("refused", "2 clients are connected, the most")]
     links[0].close()
     assert clients[2].connect(TARGET, ConnectionParameters(b"", 16, 4096), 5 * SECOND)
+
+
+def test_an_idle_client_takes_little_memory_that_is_locked() -> None:
+    asked = terms_of(RpcRdmaEndpoint(Role.SERVER, EndpointSettings()))
+    assert asked.receives * asked.receive_size + SEND_BUFFERS * SEND_SIZE < 320 << 10
