@@ -3,7 +3,6 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUNS := .venv/runs
 READY := .venv/ready
-SCRATCH := $(CURDIR)/.scratch
 SAMPLE ?= captures/samples/rxe-nfs-all.pcap.zst
 
 # $(call apt,PACKAGE): install it where that is possible, that is for root on Debian.  Fails where it is not.
@@ -11,7 +10,7 @@ apt = test "$$(id -u)" = 0 && command -v apt-get >/dev/null && export DEBIAN_FRO
 	{ apt-get -qq install -y --no-install-recommends $(1) || \
 	  { apt-get -qq update && apt-get -qq install -y --no-install-recommends $(1); }; } >/dev/null 2>&1 </dev/null
 
-.PHONY: help demo test bench bench-large lint format types check clean layouts tshark verify fuzz soak lab lab-smoke
+.PHONY: help demo test bench bench-large lint format types check clean layouts tshark verify fuzz soak walk docs lab lab-smoke
 help:
 	@echo 'make demo    the report on a recorded capture (SAMPLE=FILE for another)'
 	@echo 'make test    the tests, and why any is skipped'
@@ -22,7 +21,9 @@ help:
 	@echo 'make layouts after a change to a layer: note its field widths anew'
 	@echo 'make verify  Wireshark as a second opinion on every sample'
 	@echo 'make fuzz    every decoder, conversation and command under a fuzzer (SECONDS=60 each, TARGET="NAME…" for some)'
+	@echo 'make docs    the pages of docs/ as a site in build/docs, with its links checked'
 	@echo 'make soak    every writing command, ended by signals and on full disks (RUNS_OF_SOAK=200)'
+	@echo 'make walk    a newcomer on a bare Debian 12, in a chroot: README as typed, a wheel, the lowest versions (root)'
 	@echo 'make lab     real kernels over rxe and siw, in guests (SCENARIO="NAME…" TRANSPORT=rxe for some; root, Debian 12)'
 	@echo 'make lab-smoke  the few scenarios that CI runs'
 	@echo 'make clean   remove everything that was made here'
@@ -31,9 +32,9 @@ demo: $(RUNS)
 	$(BIN)/rdmascope report $(SAMPLE)
 
 test: $(READY) tshark
-	@rm -rf $(SCRATCH) && mkdir -p $(SCRATCH)
-	TMPDIR=$(SCRATCH) $(BIN)/pytest -n auto --dist worksteal -rs
-	@rm -rf $(SCRATCH)
+	@rm -rf .scratch && mkdir -p .scratch
+	TMPDIR="$(CURDIR)/.scratch" $(BIN)/pytest -n auto --dist worksteal -rs
+	@rm -rf .scratch
 
 bench: $(READY) tshark
 	$(BIN)/python -m bench; status=$$?; $(BIN)/python -m bench.browse && exit $$status
@@ -62,8 +63,15 @@ fuzz: $(READY)
 	$(BIN)/pip install -q -e '.[fuzz]'
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(addprefix --seconds=,$(SECONDS)) $(TARGET)
 
+docs: $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/zensical build --strict --clean
+
 soak: $(READY)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.soak $(addprefix --runs=,$(RUNS_OF_SOAK))
+
+walk: $(READY)
+	PYTHONPATH=tests $(BIN)/python -m lab.walk
 
 lab: $(READY) tshark
 	PYTHONPATH=tests $(BIN)/python -m lab $(addprefix --transport=,$(TRANSPORT)) $(SCENARIO)
@@ -75,7 +83,7 @@ layouts: $(READY)
 	$(BIN)/python tests/layouts.py
 
 clean:
-	rm -rf .venv .scratch build dist *.egg-info bench/work tests/fuzz/work tests/lab/work .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .scratch .cache build dist *.egg-info bench/work tests/fuzz/work tests/lab/work .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 tshark:
 	@command -v tshark >/dev/null || { $(call apt,tshark); } || \

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SAMPLES = Path(__file__).parents[1] / "captures" / "samples"
-CAPTURE = str(SAMPLES / "loss-siw.pcap.zst")
+CAPTURE = "loss-siw.pcap.zst"
 COMMANDS = [
     "--man",
     f"info {CAPTURE}",

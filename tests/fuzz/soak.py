@@ -80,6 +80,8 @@ def output_of(command: tuple[str, ...]) -> str:
 def begun(command: tuple[str, ...], folder: Path, temporary: Path, disk: int | None = None) -> subprocess.Popen[bytes]:
     def limited() -> None:
         os.setsid()  # Workers, too, are waited for.
+        for which in SIGNALS[:3]:  # Whoever runs this in the background has some of them ignored.
+            signal.signal(which, signal.SIG_DFL)
         if disk is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (disk, disk))
 
@@ -217,8 +219,9 @@ def main(runs: int, seed: int) -> None:
             process = begun(COMMANDS[name], folder, temporary)
             time.sleep(chance.uniform(0.2, 0.9) * seconds[name])
             for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
-                with suppress(ProcessLookupError):
-                    os.kill(int(child), signal.SIGKILL)
+                with suppress(ProcessLookupError, FileNotFoundError):
+                    if b"resource_tracker" not in Path(f"/proc/{child}/cmdline").read_bytes():  # Python's own.
+                        os.kill(int(child), signal.SIGKILL)
             judge(name, "its workers killed", ended(process, folder, temporary), before, folder, False)
     for name in COMMANDS:
         for disk in DISKS:

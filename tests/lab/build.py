@@ -80,8 +80,15 @@ def _with_kernel(version: str) -> Iterator[Part]:
     yield Part(of_kernel("disk", version), made_from=("rootfs", kernel))
 
 
+def mirror_script() -> list[Path]:
+    return [RECIPE / "mirror.sh"]
+
+
+BARE = Part("bare", reads=mirror_script)
+"""No part of the guests: a Debian 12 with nothing but apt, see ``lab/walk.py``."""
+
 PARTS = (
-    Part("rootfs"),
+    Part("rootfs", reads=mirror_script),
     *(part for version in KERNELS for part in _with_kernel(version)),
     Part("python", variables=requirements),
     Part("project", reads=sources),
