@@ -25,4 +25,4 @@ EXIT_STATUS = {
     EXIT_CLOSED: "The reader of the output closed it.",
     143: "SIGTERM; 129 is SIGHUP.  live and probe end as they do by Ctrl-C.",
 }
-"""Status and meaning: the source of the manual page and of ``docs/exit-status.md``."""
+"""Status and meaning: the source of the manual page and of ``docs/stable.md``."""

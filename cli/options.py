@@ -68,8 +68,8 @@ FILTERS = (
         "conditions",
         multiple=True,
         metavar="SQL",
-        help="Filter: only RPCs that match a condition over the columns of the table rpcs (docs/filters.md), such"
-        " as 'latency_ms > 10'.",
+        help="Filter: only RPCs that match a condition over the columns of the table rpcs, such as 'latency_ms > 10'"
+        " (rdmascope help questions).",
     ),
     click.option("--client", "clients", multiple=True, metavar="ADDRESS", help="Only of this client."),
     click.option("--server", "servers", multiple=True, metavar="ADDRESS", help="Only of this server."),

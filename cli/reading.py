@@ -58,7 +58,7 @@ jobs_option = click.option(
     metavar="N",
     help="Processes that analyse connections, divided among them by pairs of hosts; the results are those of one.",
 )
-"""How many processes read one file: docs/jobs.md."""
+"""How many processes read one file: docs/fleets.md."""
 
 
 def no_jobs_option(why: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -113,8 +113,8 @@ TABLES_HEAD = """# The tables
 Made from `dissect/records/table*.py` by `python tests/test_library_papers.py`; a test compares
 them.
 
-`rdmascope sql` asks these tables ([sql.md](sql.md)), and `Capture.table` of the library gives their columns as NumPy
-arrays. A column has the name of the same thing in [the records of --json](records.md), with its unit:
+`rdmascope sql` asks these tables ([questions.md](questions.md)), and `Capture.table` of the library gives their columns
+as NumPy arrays. A column has the name of the same thing in [the records of --json](records.md), with its unit:
 
 - `_ns` is nanoseconds, `_us` microseconds, `_bytes` bytes. `time` is a timestamp in UTC, `time_ns` the same moment in
   nanoseconds since the Unix epoch.

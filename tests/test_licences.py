@@ -56,7 +56,8 @@ BY_THE_USER = {
 }
 """Extra -> package under the Apache License 2.0 -> why it is there all the same: it is only ever combined with Scapy by
 the user who installs the extra, and not distributed with it."""
-NOT_DISTRIBUTED = ("test", "fuzz")
+BY_THE_USER["all"] = {name: why for one in [*BY_THE_USER.values()] for name, why in one.items()}
+NOT_DISTRIBUTED = ("docs", "test", "fuzz")
 """Extras of which nothing runs in the program."""
 
 
@@ -89,7 +90,7 @@ def licence(package: str) -> str:
     """Of an installed package as an SPDX expression, as far as its metadata says; '' where they do not."""
     about = metadata(package)
     classified = [one.rpartition(" :: ")[2] for one in about.get_all("Classifier", ()) if one.startswith("License ::")]
-    fields = ["\n".join(about.get_all(name, ())) for name in ("License-Expression", "License")]
+    fields = [about[name] or "" for name in ("License-Expression", "License")]
     words = [one for field in fields for one in field.splitlines()[:1] if "opyright" not in one] + classified
     known = [SPELLED.get(one, one) for one in map(str, words) if one]
     return next((one for one in known if one in COMPATIBLE), next(iter(known), ""))
@@ -109,8 +110,7 @@ def extras() -> list[str]:
 
 
 def test_the_core_can_be_distributed_with_scapy() -> None:
-    assert {"fastcrc", "mdurl"} <= dependencies("rdmascope")
-    assert "scapy" in dependencies("rdmascope", "layers")
+    assert {"fastcrc", "mdurl"} <= dependencies("rdmascope") and "scapy" in dependencies("rdmascope", "layers")
     assert {name: licence(name) for name in incompatible()} == {}
 
 

@@ -12,6 +12,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from contextlib import chdir
 from pathlib import Path
 
@@ -111,14 +112,33 @@ def test_the_readme_is_a_page() -> None:
     assert len(PAPERS[0].read_text().splitlines()) <= 90
 
 
+def anchors(page: Path) -> set[str]:
+    """Of its headings, as they are made by GitHub and by the site."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_lead_somewhere() -> None:
-    lost = [
-        f"{paper.name}: {target}"
-        for paper in PAPERS
-        for target in re.findall(r"\]\(([^)#:]+)\)", paper.read_text())
-        if not (paper.parent / target).exists()
-    ]
+    lost = []
+    for paper in PAPERS:
+        for target in re.findall(r"\]\(([^):]+)\)", paper.read_text()):
+            name, _, anchor = target.partition("#")
+            page = paper.parent / name if name else paper
+            if not page.exists() or (anchor and anchor not in anchors(page)):
+                lost.append(f"{paper.name}: {target}")
+            if paper.parent == ROOT / "docs" and page.parent != paper.parent:
+                lost.append(f"{paper.name}: {target} is not on the site")
     assert lost == []
+
+
+def test_the_site_has_the_pages_in_the_order_of_the_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text()
+    order = ["index.md", *re.findall(r"\]\(([\w-]+\.md)\)", index)]
+    nav = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"]
+    pages = [page for one in nav for page in ([one] if isinstance(one, str) else next(iter(one.values())))]
+    assert sorted(pages) == sorted(paper.name for paper in PAPERS[1:])
+    listed = list(dict.fromkeys(order))
+    assert sorted(pages, key=listed.index) == pages
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from importlib.resources import files
 
@@ -13,7 +14,7 @@ from ..terminal import paged, say, show, terminal
 @click.command("help")
 @click.argument("topic", required=False)
 def command(topic: str | None) -> None:
-    """Read a page of the documentation, or list the pages.
+    """Read a page of the documentation, or list the pages in the order in which to read them.
 
     \b
     Example: which formats are read?
@@ -25,15 +26,16 @@ def command(topic: str | None) -> None:
         for entry in files("rdmascope.docs").iterdir()
         if entry.name.endswith(".md")
     }
+    names = [name for name in re.findall(r"\]\(([\w-]+)\.md\)", pages.pop("index")) if name in pages]
     if topic is None:
-        width = max(map(len, pages))
-        for name in sorted(pages):
+        width = max(map(len, names))
+        for name in names:
             say(f"{name:{width}}  {pages[name].partition(chr(10))[0].removeprefix('# ')}")
         return
     name = topic.removesuffix(".md")
     if name not in pages:
         near = get_close_matches(name, pages, 2, 0.6)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(sorted(pages))}"
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names)}"
         raise click.UsageError(f"no page {topic!r}; {hint}", click.get_current_context())
     out = terminal()
     if out is None:

@@ -88,7 +88,7 @@ OUTPUT = Lock()
     "conditions",
     multiple=True,
     metavar="SQL",
-    help="End with status 1 after an RPC that matches a condition, as in --where (docs/filters.md).",
+    help="End with status 1 after an RPC that matches a condition, as in --where (rdmascope help questions).",
 )
 @click.option("--every", is_flag=True, help="Go on after it, until it happens again.")
 @click.option(

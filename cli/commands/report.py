@@ -182,7 +182,7 @@ def command(
       $ rdmascope diagnose loss-rxe.pcap.zst
       $ rdmascope show loss-rxe.pcap.zst --rpc 55
 
-    The same as a page to share, one HTML file that needs no network (docs/page.md):
+    The same as a page to share, one HTML file that needs no network (rdmascope help sharing):
 
     \b
       $ rdmascope report loss-rxe.pcap.zst -o loss.html
@@ -231,7 +231,7 @@ def command(
     \b
       $ rdmascope report client.pcapng --mountstats before --mountstats after
 
-    The verdict is the exit status: 0 pass, 1 fail, 3 undecidable.  docs/filters.md has more of these questions.
+    The verdict is the exit status: 0 pass, 1 fail, 3 undecidable.  rdmascope help questions has more.
     """
     if output is not None:
         if each or as_json or keys or over_time or mountstats or nfsd:
