@@ -90,7 +90,7 @@ def licence(package: str) -> str:
     """Of an installed package as an SPDX expression, as far as its metadata says; '' where they do not."""
     about = metadata(package)
     classified = [one.rpartition(" :: ")[2] for one in about.get_all("Classifier", ()) if one.startswith("License ::")]
-    fields = [about[name] or "" for name in ("License-Expression", "License")]
+    fields = ["\n".join(about.get_all(name, ())) for name in ("License-Expression", "License")]
     words = [one for field in fields for one in field.splitlines()[:1] if "opyright" not in one] + classified
     known = [SPELLED.get(one, one) for one in map(str, words) if one]
     return next((one for one in known if one in COMPATIBLE), next(iter(known), ""))
