@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from rdmascope.dissect.diagnosis.rpc_facts import HUNG
 from rdmascope.dissect.frames import Frame, FrameBatch
 from rdmascope.dissect.link.locate import AddressTable, locate
 from rdmascope.dissect.link.packets import decode
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 MAX_ENDED = 4096
 """RPCs that ended last, among which that is looked for of which a packet comes again."""
-HUNG = 1_000_000_000
-"""Nanoseconds from which on it is worth another pass what a call names that is outstanding."""
 
 
 class FoundRpcs(NamedTuple):

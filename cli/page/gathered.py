@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from rdmascope.captures.condition import Condition
-from rdmascope.captures.lookup import with_path
 from rdmascope.captures.saved import holds_tables
 from rdmascope.captures.session import Session
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.diagnosis.breakdown import Breakdown
 from rdmascope.dissect.diagnosis.facts import Gathered
+from rdmascope.dissect.diagnosis.rpc_facts import Unanswered
 from rdmascope.dissect.measure.call_columns import call_columns
 from rdmascope.dissect.measure.service_levels import ServiceLevel, ServiceLevelCounts
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 
-from .examples import ShownRpcs
+from .examples import ShownRpcs, path_of
 
 EXAMPLES = 2
 """Findings of each rule and end that are kept."""
@@ -51,7 +52,13 @@ class PageFacts:
             else:
                 self.auditor.finish(session.analyzer.conversations)
         damage = "" if session.damage is None else str(session.damage)
-        self.facts = with_path(session, self.gathered.facts(session.analyzer, damage, auditor=self.auditor))
+        self.facts = self.gathered.facts(session.analyzer, damage, auditor=self.auditor)
+        self._name(self.facts.hung[:1])
+
+    def _name(self, hung: Sequence[Unanswered]) -> None:
+        """Have the path of what hangs the longest, as far as it is among the slowest."""
+        shown = [self.examples.slowest[one.number] for one in hung if one.number in self.examples.slowest]
+        self.facts = replace(self.facts, paths={one.number: path for one in shown if (path := path_of(one))})
 
     def _read(self) -> None:
         session = self.session

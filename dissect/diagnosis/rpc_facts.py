@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64s, Rows, coded, extremes, some, take, unique
+from ..measure.paths import joined, printable
 from ..measure.statistics import ProcedureKey, key_of_names, other_procedures, procedure_key
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER
@@ -21,6 +22,7 @@ from .examples import Examples
 from .outstanding import AtLimit, CallsOutstanding, Watch, columns_of
 
 if TYPE_CHECKING:
+    from ..onc.shapes.flat import FlatFields
     from ..rpcrdma.rpc_fields import FieldReader
 
 BINS = 64
@@ -32,6 +34,8 @@ CALLS_TOGETHER = 1 << 16
 """RPCs of all connections that wait to be looked at by connection: most have few of them."""
 MAX_UNANSWERED = 1000
 MAX_RECALLS = 1000
+HUNG = 1_000_000_000
+"""Nanoseconds from which on it is worth some time what a call names that is outstanding."""
 ERROR = STATES.index("error")
 
 
@@ -51,6 +55,8 @@ class Unanswered(NamedTuple):
     backward: bool
     delayed: int
     """Nanoseconds of them that it waited for retransmissions."""
+    named: str
+    """The name in a directory that the call itself has, '…/w3'; '' where it has none, or does not hang."""
 
 
 @dataclass(slots=True)
@@ -279,13 +285,20 @@ class RpcFacts:
                 del self._recalled[place]
 
     def _delegation(self, rpc: Rpc) -> bytes | None:
+        stateid = self._fields(rpc).stateid
+        return None if stateid is None else stateid[4:]
+
+    def _named(self, rpc: Rpc) -> str:
+        name = self._fields(rpc).name if (rpc.outstanding or 0) >= HUNG else None
+        return "" if name is None else joined(None, printable(name))
+
+    def _fields(self, rpc: Rpc) -> FlatFields:
         if self._reader is None:
-            # Few captures have a recall; what reads it takes long to load.
+            # Few captures have a recall or a call that hangs; what reads it takes long to load.
             from ..rpcrdma.rpc_fields import FieldReader
 
             self._reader = FieldReader()
-        stateid = self._reader.fields(rpc).stateid
-        return None if stateid is None else stateid[4:]
+        return self._reader.fields(rpc)
 
     def _note_errors(
         self, table: RpcTable, rows: Rows, failed: Int64s, keys: list[ProcedureKey], inverse: Int64s
@@ -428,6 +441,7 @@ class RpcFacts:
                     -1 if rpc.outstanding is None else rpc.outstanding,
                     rpc.backward,
                     0 if rpc.outstanding is None else rpc.retransmission_delay,
+                    self._named(rpc),
                 )
             )
 

@@ -35,10 +35,13 @@ from .rpcs import Latency, Rpc
 
 MAX_INFERRED = 1024
 """Inferred losses that are remembered of a connection."""
-SLACK = 0.05
-"""Share of its timer by which a pause may be longer, and still be that of the timer."""
-SLACK_TCP = 0.2
-"""TCP's timers have the round trip in them, and the granularity of a clock (RFC 6298, 2)."""
+SLACK = 0.125
+"""Share of its timer by which a pause may be longer, and still be that of the timer: those of Linux, by which rxe
+retransmits, end up to an eighth late."""
+MAX_LATE = 3
+"""Times; nearly any pause is as long as more of them, each of them late."""
+SLACK_TCP = 0.3
+"""TCP's timers have the round trip in them, with what acknowledgements are delayed (RFC 6298, 2)."""
 
 
 class TransportWaits(Protocol):
@@ -315,15 +318,17 @@ def _explained(
         (rest, expired, total, timer)
         for timer in timers
         for expired, total in [timer.times(min(waited, silent))]
-        if expired and (rest := (waited - total) / timer.duration) <= (1 if pause.posted else _slack(timer))
+        if expired and (rest := (waited - total) / timer.duration) <= (1 if pause.posted else _slack(timer, expired))
     ]
     if not candidates:
         return None
     rest, expired, total, timer = min(candidates, key=lambda one: one[0])
     if timer.doubles and not pause.posted and not recovering:
         return None  # Servers often take 200 ms for other reasons.
-    close = rest <= _slack(timer)
-    confidence = (0.95 if close else 0.8) if pause.posted else 0.85 if recovering else 0.75
+    if pause.posted:
+        confidence = 0.95 if rest <= _slack(timer, expired) else 0.8
+    else:
+        confidence = (0.85 if recovering else 0.75) - 0.1 * (min(expired, MAX_LATE) - 1)
     times = "" if expired == 1 else f", {expired} times" if not timer.doubles else f", doubled {expired - 1} times"
     evidence = f"nothing sent for {duration(waited)} before frame {pause.frame}: {timer.name}{times}"
     if pause.posted:
@@ -331,5 +336,6 @@ def _explained(
     return total, evidence, confidence
 
 
-def _slack(timer: Timer) -> float:
-    return SLACK_TCP if timer.doubles else SLACK
+def _slack(timer: Timer, expired: int) -> float:
+    """Each time it ends late anew."""
+    return SLACK_TCP if timer.doubles else SLACK * min(expired, MAX_LATE)

@@ -68,14 +68,18 @@ class _Lane(NamedTuple):
     """The highest ``last_frame`` so far."""
 
 
+def delays(one: Retransmission, tcp: bool) -> bool:
+    """Whether what comes behind it waits: TCP delivers what had arrived."""
+    return one.lost != "nothing" if tcp else one.cause != DUPLICATE
+
+
 class Recoveries:
     """The recovery intervals of one connection."""
 
     def __init__(self, retransmissions: Iterable[Retransmission], tcp: bool) -> None:
         rows: tuple[list[tuple[int, ...]], ...] = [], [], [], []
         for one in retransmissions:
-            waited = one.lost != "nothing" if tcp else one.cause != DUPLICATE
-            if not waited or not one.loss_to_retransmission:
+            if not delays(one, tcp) or not one.loss_to_retransmission:
                 continue
             assert one.lost_time is not None and one.retransmission_time is not None
             again, last = one.retransmission_frame or 0, max(one.last_frame, one.retransmission_frame or 0)

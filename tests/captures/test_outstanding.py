@@ -56,6 +56,16 @@ def test_its_bound_is_the_same_however_the_capture_is_read(tmp_path: Path) -> No
     assert again == {one["number"]: one["waiting_ns"] for one in alone}
 
 
+@pytest.mark.parametrize("command", ["report", "diagnose"])
+def test_what_is_too_large_to_be_read_twice_has_the_name_in_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    path = hung(tmp_path)
+    assert run(command, path).stdout.startswith("CREATE …/export/w3 (RPC 22) hung 46.0 s")
+    monkeypatch.setattr("rdmascope.captures.lookup.MAX_READ_FOR_NAMES", 0)
+    assert run(command, path).stdout.startswith("CREATE …/w3 (RPC 22) hung 46.0 s")
+
+
 def test_a_client_that_connects_again_ends_the_wait(tmp_path: Path) -> None:
     wire = Wire()
     connection = hangs.healthy(wire)

@@ -62,7 +62,7 @@ def requirements() -> dict[str, str]:
 def sources() -> Iterator[Path]:
     """Whatever may be installed; the samples are not."""
     yield ROOT / "pyproject.toml"
-    for folder in ("captures", "cli", "dissect", "rdmascope"):
+    for folder in ("captures", "cli", "dissect", "docs", "rdmascope"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.is_file() and not {"__pycache__", "samples"} & set(path.parts):
                 yield path

@@ -52,7 +52,9 @@ def _message(initiator: int, begin: int, inline: int, credits: int, frame: int) 
 def chunk(kind: str, length: int, transferred: bool = True) -> ChunkUse:
     """One segment, transferred whole."""
     data = Operation(Kind.READ if kind == "read" else Kind.WRITE, 1, 3, 4, 0, 0, length, Payload(), handle=5, address=0)
-    return ChunkUse(kind, None, [SegmentUse(Segment(5, length, 0), None, [data] if transferred else [])])
+    return ChunkUse(
+        kind, 0 if kind == "read" else None, [SegmentUse(Segment(5, length, 0), None, [data] if transferred else [])]
+    )
 
 
 def rpc(

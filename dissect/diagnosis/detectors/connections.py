@@ -148,7 +148,7 @@ def hung_text(facts: Facts, hung: Sequence[Unanswered], speaker: bool = True) ->
     """
     first = hung[0]
     called = procedure_label(first.key.name, first.key.operations)
-    name = f"{called} {facts.paths[first.number]}" if first.number in facts.paths else called
+    name = f"{called} {facts.paths.get(first.number, first.named)}".rstrip()
     until, conversation = first.time + first.waiting, facts.by_number.get(first.connection)
     ended = _ended(conversation, until < facts.last_time - SECOND)
     text = f"{name} (RPC {first.number}) {'hung' if ended else 'has hung for'} {duration(first.waiting)}{ended}"

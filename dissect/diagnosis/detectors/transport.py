@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ...rpcrdma.conversation import ENDS
 from ...transport.health import DirectionHealth, TransportHealth
 from ...transport.inferred_losses import InferredLoss
+from ...transport.recoveries import delays
 from ...transport.retransmissions import DUPLICATE, Retransmission
 from ...units import count, duration, plural
 from ..detector import Limits, detector
@@ -72,10 +73,11 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
     ]
     unit = "segment" if all(facts.healths[number].segments for number in worst) else "packet"
     delayed = [facts.delays[number] for number in worst if number in facts.delays]
-    text = f"{plural(retransmitted, unit)} retransmitted, {plural(total, one, several)}"
+    text = (f"{plural(retransmitted, unit)} retransmitted, " if retransmitted else "") + plural(total, one, several)
     text += f"; RPCs delayed {duration(waiting)}" if waiting else "; no RPC known to be delayed"
     evidence = [
-        f"{facts.ends(number)}: {plural(packets[number], unit)}"
+        f"{facts.ends(number)}: "
+        + (plural(packets[number], unit) if packets[number] else plural(events[number], one, several))
         + (f", RPCs delayed {duration(cost[number])}" if cost[number] else "")
         for number in worst[:3]
     ]
@@ -157,11 +159,11 @@ def _cost(facts: Facts, number: int, health: TransportHealth, causes: tuple[str,
         return 0
     waits: Counter[bool] = Counter()
     for one in health.retransmissions:
-        if not facts.in_vain(number, one):
+        if delays(one, health.segments) and not facts.in_vain(number, one):
             waits[_among(one, causes)] += one.loss_to_retransmission or 0
-    waits[TIMEOUT in causes] += sum(one.until - one.since for one in health.inferred)
-    total, mine = sum(waits.values()), waits[True]
-    return round(facts.delays[number].total * mine / total) if total else 0
+    inferred = min(facts.delays[number].total, sum(one.until - one.since for one in health.inferred))
+    total, rest = sum(waits.values()), facts.delays[number].total - inferred
+    return inferred * (TIMEOUT in causes) + (round(rest * waits[True] / total) if total else 0)
 
 
 def _since(facts: Facts, causes: tuple[str, ...]) -> int | None:

@@ -33,6 +33,13 @@ def test_it_begins_with_what_hangs(hung: str, tmp_path: Path) -> None:
     assert words in html and html.index(words) < html.index("<h1>")
 
 
+def test_its_path_takes_no_second_look_at_the_capture(
+    hung: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rdmascope.captures.session.MAX_READ_FOR_NAMES", 0)
+    assert '<p class="bad">CREATE …/export/w3 (RPC 22) has hung' in page(hung, tmp_path)
+
+
 def test_what_hangs_has_bars(hung: str, tmp_path: Path) -> None:
     html = page(hung, tmp_path)
     waterfall = html[html.index('<section id="waterfall"') : html.index("</section>", html.index('id="waterfall"'))]

@@ -37,7 +37,7 @@ def examine(capture: Capture | IwarpCapture, columns: bool = True) -> tuple[list
 
 
 def busy(seed: int) -> Wire:
-    """Calls that overlap, with and without chunks."""
+    """Calls that overlap, with and without chunks, and two that are never answered."""
     wire = Wire(mtu=1024, seed=seed)
     connection = wire.connect(acks="lazy")
     calls = []
@@ -45,6 +45,8 @@ def busy(seed: int) -> Wire:
         read = call(connection, nfs3.read(0, size), writes=[connection.register(size)])
         write = call(connection, nfs3.write(0, DATA[:size]), reads={0: connection.register(size)})
         calls.append((read, write, call(connection, nfs3.getattr_()), size))
+        if size < 5000:
+            call(connection, nfs3.write(0, DATA[:size]), reads={0: connection.register(size)})
     for read, write, getattr_, size in calls:
         fetch(write)
         reply(getattr_, nfs3.getattr_reply())
@@ -73,6 +75,22 @@ def test_the_waits_are_those_that_raw_frames_show(data: st.DataObject) -> None:
         rpcs, _ = examine(capture, columns)
         assert {rpc.xid: rpc.retransmission_delay for rpc in rpcs} == {xid: ns for (_, xid), ns in expected.items()}
     assert sum(expected.values())
+
+
+@pytest.mark.parametrize("answer", ["nak", "timeout", "rnr"])
+def test_a_call_that_is_never_answered_waits_for_its_retransmission_too(answer: str) -> None:
+    wire = Wire(mtu=1024, seed=4)
+    connection = wire.connect()
+    reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    call(connection, nfs3.getattr_())
+    reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    at = faults.where(wire.packets, kind="send", sender=0)[1]
+    capture = Capture(wire, faults.lose(wire, wire.packets, at, answer=answer))
+    expected = reckoned(((frame.time, frame.data) for frame in capture.frames), 1024)
+    rpcs, _ = examine(capture)
+    (unanswered,) = [rpc for rpc in rpcs if rpc.reply is None]
+    assert unanswered.retransmission_delay == expected[0, unanswered.xid] > 0
+    assert unanswered.outstanding is not None and unanswered.outstanding > unanswered.retransmission_delay
 
 
 def test_the_waits_in_a_capture_of_real_kernels() -> None:
@@ -117,6 +135,15 @@ def test_a_reply_lost_at_the_end_of_a_burst_is_recognised_by_the_ack_timeout(tim
     assert loss.until - loss.since == times * ACK_TIMEOUT and 0.5 < loss.confidence < 0.95
     assert "the local ACK timeout of 2.15 s (4.096 µs × 2^19)" in loss.evidence
     assert (f"{times} times" in loss.evidence) is (times > 1)
+
+
+def test_timers_of_linux_end_late_each_time() -> None:
+    """By 7 % here, as those of rxe do; the rest of the pause counts as server time."""
+    rpcs, connection = examine(late(2 * (ACK_TIMEOUT + ACK_TIMEOUT // 14)))
+    (loss,) = connection.inferred_losses
+    assert rpcs[1].retransmission_delay == 2 * ACK_TIMEOUT and "2 times" in loss.evidence
+    (once,) = examine(late(ACK_TIMEOUT + 9 * MILLISECOND))[1].inferred_losses
+    assert loss.confidence < once.confidence
 
 
 @pytest.mark.parametrize("columns", [True, False])

@@ -23,6 +23,7 @@ from playbook.facts import (
 )
 from rdmascope.dissect.diagnosis.statement import Severity
 from rdmascope.dissect.transport.health import NegativeAcknowledgement, TransportHealth
+from rdmascope.dissect.transport.inferred_losses import InferredLoss
 from rdmascope.dissect.transport.retransmissions import Tally
 
 WAITED = [*many(90), *(rpc(number, delay=5 * MILLISECOND, takes=6 * MILLISECOND) for number in range(91, 101))]
@@ -161,6 +162,19 @@ def test_what_had_arrived_was_not_lost(cause: str) -> None:
     (said,) = found(facts(many(100), [needless(cause, 5)]))
     assert said.kind == "retransmissions-unexplained" and "50 packets retransmitted, 5 times" in said.cause.text
     assert "5 needless: what was retransmitted had arrived" in said.cause.evidence
+
+
+def test_losses_that_are_inferred_are_those_of_the_rpcs_that_waited() -> None:
+    """Segments that had arrived are retransmitted late, too, and no RPC waited for them."""
+    pause = InferredLoss(1, 91, 5, START, START + 30 * MILLISECOND, "nothing sent for 30 ms", 0.85)
+    given = replace(needless("timeout", 5), transport="iWARP", inferred=(pause,))
+    given = replace(
+        given, retransmissions=tuple(one._replace(retransmission_time=START + 60_000) for one in given.retransmissions)
+    )
+    said = {one.kind: one.cause for one in found(facts(WAITED, [given]))}
+    assert said["retransmission-timeouts"].text == "1 timeout; RPCs delayed 30.0 ms"
+    assert said["retransmission-timeouts"].evidence[0].endswith(": 1 timeout, RPCs delayed 30.0 ms")
+    assert said["retransmissions-unexplained"].text.endswith("no RPC known to be delayed")
 
 
 def test_what_was_lost_and_what_was_not_are_two_statements() -> None:
