@@ -35,7 +35,7 @@ def test_the_filters_are_those_of_rpcs(filters: tuple[str, ...], tmp_path: Path)
     out = str(tmp_path / "out.pcapng")
     (said,) = objects("extract", EVERYTHING, *filters, "-o", out)
     found = [record["xid"] for record in objects("rpcs", out)]
-    assert found == numbers(*filters)
+    assert sorted(found) == sorted(numbers(*filters))  # What is left out may hold up what is behind it.
     assert said["rpcs"] == len(found) > 0
 
 
