@@ -191,7 +191,7 @@ class AuditListener:
         transaction = self.open[caller].pop(rpc, None) or self.answered.get(rpc)
         if transaction is None:
             if rpc.call is None:  # a reply alone is judged by what it carries
-                self.settling.add(Transaction(self.conversation, rpc, filled=self._filled(caller, rpc)))
+                self.settling.add(Transaction(self.conversation, rpc, of_open_call=self._of_open_call(caller, rpc)))
             return
         if (rpc.program == NFS and not rpc.backward) or (rpc.program == NFS_CALLBACK and rpc.backward):
             self.sides_known.add(self.connection.number)
@@ -206,20 +206,18 @@ class AuditListener:
         self.answered[rpc] = transaction
         self.settling.add(transaction)
 
-    def _filled(self, caller: int, rpc: Rpc) -> Rpc | None:
-        """The open call whose Reply chunk a reply without a call returns."""
+    def _of_open_call(self, caller: int, rpc: Rpc) -> bool:
+        """Whether a reply without a call returns the Reply chunk of an open one."""
         reply = rpc.reply
         if reply is None or reply.header.procedure != RDMA_NOMSG or not reply.header.reply:
-            return None
+            return False
         places = [(one.handle, one.offset) for one in reply.header.reply.segments]
-        for call in self.open[caller]:
-            for chunk in call.chunks:
-                if (
-                    chunk.kind == "reply"
-                    and [(use.advertised.handle, use.advertised.offset) for use in chunk.segments] == places
-                ):
-                    return call
-        return None
+        return any(
+            [(use.advertised.handle, use.advertised.offset) for use in chunk.segments] == places
+            for call in self.open[caller]
+            for chunk in call.chunks
+            if chunk.kind == "reply"
+        )
 
     def other_sent(self, sender: int, message: Message) -> None:
         header = message.header

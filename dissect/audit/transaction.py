@@ -15,7 +15,7 @@ from ..onc.binding import Items
 from ..onc.rpc_header import CallHeader, ReplyHeader, call_header, reply_header
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Message
-from ..rpcrdma.reassembly import call_stream_prefix, reply_chunk_prefix, reply_stream_prefix
+from ..rpcrdma.reassembly import call_stream_prefix, claimed_prefix, reply_stream_prefix
 from ..rpcrdma.rpcs import ChunkUse, Rpc, SegmentUse
 from ..transport.operations import Operation
 from . import shape
@@ -69,8 +69,8 @@ class Transaction(Subject):
     """RDMA Reads and Writes on its memory that were issued behind the reply."""
     version_supported: bool = True
     """The responder uses the version of the call itself, in messages that are no errors."""
-    filled: Rpc | None = None
-    """A reply without a call: the open call whose Reply chunk it returns."""
+    of_open_call: bool = False
+    """A reply without a call returns the Reply chunk of a call that is open."""
     persistent: tuple[int, int] | None = None
     """A handle of its chunks that calls one after the other advertise, and how many did so far."""
 
@@ -177,8 +177,8 @@ class Transaction(Subject):
     @cached_property
     def reply_stream(self) -> bytes:
         """The reply's Payload stream after reduction, as far as it is known without a gap."""
-        if self.filled is not None:
-            return reply_chunk_prefix(self.filled, LOOKED_AT)
+        if self.of_open_call:
+            return claimed_prefix(self.rpc, LOOKED_AT)
         return self._stream(self.rpc.reply, reply_stream_prefix)
 
     def _stream(self, message: Message | None, prefix: Callable[[Rpc, int], bytes]) -> bytes:

@@ -229,7 +229,7 @@ TYPES = {
             "state": ("string", "complete, error, damaged, undecidable or no reply"),
             "status": ("string|null", "OK, or the name of the failure"),
             "call_frame": ("integer", "frame of the call"),
-            "reply_frame": ("integer", "frame of the reply; 0 without one"),
+            "reply_frame": ("integer|null", "frame of the reply; null without one"),
             **common("call_bytes", "reply_bytes"),
             "retransmitted_packets": ("integer", "packets (iWARP: segments) retransmitted for it"),
             **objects("latency", "object|null", "its time and the parts of it; null without a reply", LATENCY),

@@ -115,10 +115,11 @@ class PacketColumnLister:
         iwarp = self.analyzer.iwarp
         # Segments look for the packets of their RPCs by objects.
         table = table.with_few_chunks(iwarp.connections if iwarp is not None else ())
-        paths = self._note(table)
+        first = int(decoded.batch.rows["number"][0])
+        paths = self._note(table, first)
         if self._waiting is not None:
             yield self._columns(*self._waiting)
-            self.done = int(decoded.batch.rows["number"][0]) > self._last
+            self.done = first > self._last
         self._waiting = decoded, table, paths
         if self._at_once:
             self._waiting = None
@@ -131,8 +132,8 @@ class PacketColumnLister:
             yield self._columns(*self._waiting)
             self._waiting = None
 
-    def _note(self, table: RpcTable) -> KnownTexts | None:
-        """Returns what the plain RPCs name."""
+    def _note(self, table: RpcTable, first: int = 0) -> KnownTexts | None:
+        """Returns what the plain RPCs name; the batch that they ended in begins with frame ``first``."""
         if self.on_rpcs is not None:
             self.on_rpcs(table)
         if not self._names_rpcs:
@@ -140,7 +141,13 @@ class PacketColumnLister:
         paths = self._learner.learn_paths(table, min((one.first for one in self._wanted), default=1), self._last)
         objects = zip(table.objects, paths.rows(table.places).listed(), strict=True)
         self._remember([*objects])
-        return paths.rows(table.plain)
+        named = paths.rows(table.plain)
+        # What waited behind a gap, or for the other direction of its connection, is in the batch before.
+        early = (table.plain_rows["call_frame"] < first).nonzero()[0]
+        if len(early):
+            rpcs = table.plain_rpcs(take(table.plain_rows, early))
+            self._remember([*zip(rpcs, named.rows(early).listed(), strict=True)])
+        return named
 
     def _remember(self, rpcs: list[tuple[Rpc, str | None]]) -> None:
         """Which packets RPCs, or calls, are in."""

@@ -154,7 +154,7 @@ def slowest_record(rank: int, slow: SlowRpc) -> Record:
         state=slow.state,
         status=slow.status or None,
         call_frame=slow.call_frame,
-        reply_frame=slow.reply_frame,
+        reply_frame=slow.reply_frame or None,
         call_bytes=slow.call_bytes,
         reply_bytes=slow.reply_bytes,
         retransmitted_packets=slow.retransmissions,

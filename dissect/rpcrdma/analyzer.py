@@ -427,3 +427,5 @@ def drop_contents(rpc: Rpc) -> None:
         for use in chunk.segments:
             for operation in use.operations:
                 operation.payload.drop()
+    for operation in rpc.claimed:
+        operation.payload.drop()

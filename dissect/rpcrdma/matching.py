@@ -471,7 +471,7 @@ class Matching:
 
     def _no_call(self, reply: WaitingReply, notes: tuple[str, ...] = ()) -> None:
         number, sender, message, earlier, *_ = reply
-        rpc = Rpc(number, self.conversation, sender == 0, message.header.xid, reply=message)
+        rpc = Rpc(number, self.conversation, sender == 0, message.header.xid, reply=message, claimed=reply.claimed)
         rpc.notes += notes
         missing = sum(self.conversation.connection.missing_packets) or self.conversation.connection.gaps[1 - sender]
         if earlier is not None and not missing:

@@ -177,9 +177,16 @@ def reply_stream_prefix(rpc: Rpc, limit: int) -> bytes:
     return _prefix([chunk for chunk in rpc.chunks if chunk.kind == "reply"], True, limit)
 
 
-def reply_chunk_prefix(rpc: Rpc, limit: int) -> bytes:
-    """The first bytes of what was written into the Reply chunk of a call, whether it has a reply or not."""
-    return _prefix([chunk for chunk in rpc.chunks if chunk.kind == "reply"], False, limit)
+def claimed_prefix(rpc: Rpc, limit: int) -> bytes:
+    """The first bytes of what was written into the Reply chunk that a reply without a call returns."""
+    chunk = rpc.reply.header.reply if rpc.reply is not None else None
+    if chunk is None:
+        return b""
+    uses = [
+        SegmentUse(one, one.length, [write for write in rpc.claimed if write.handle == one.handle])
+        for one in chunk.segments
+    ]
+    return _prefix([ChunkUse("reply", None, uses)], True, limit)
 
 
 def _prefix(chunks: list[ChunkUse], returned: bool, limit: int) -> bytes:

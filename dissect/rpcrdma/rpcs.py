@@ -212,6 +212,8 @@ class Rpc:
     """Nothing tells which of several calls with one XID a reply answers."""
     retransmission_delay: int = 0
     """Nanoseconds that it waited for retransmissions, see ``retransmission_waits``."""
+    claimed: tuple[Operation, ...] = ()
+    """Of a reply without a call: the RDMA Writes before it on the memory that it returns."""
 
     def __repr__(self) -> str:
         """One line: of an RPC with all its chunks and bytes there would be thousands."""

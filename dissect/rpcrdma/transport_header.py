@@ -259,11 +259,14 @@ def _fill_optional(header: TransportHeader, cursor: _Cursor) -> None:
         )
     header.optinfo = cursor.opaque(size)
     cursor.expect(size - len(header.optinfo), "rdma_optinfo")
-    pad = cursor.opaque(-size % 4)
+    end, width = cursor.at, -size % 4
+    pad = cursor.opaque(width)
+    if any(pad) or len(pad) < width:
+        cursor.at = end
     if any(pad):
-        cursor.at -= len(pad)
-        raise _HeaderEnd(f"the pad of rdma_optinfo at offset {cursor.at} is not zero")
-    cursor.expect(-size % 4 - len(pad), "rdma_optinfo's pad")
+        raise _HeaderEnd(f"the pad of rdma_optinfo at offset {end} is not zero")
+    if len(pad) < width:
+        cursor.expect(width, "rdma_optinfo's pad")
 
 
 def _fill_error(header: TransportHeader, cursor: _Cursor) -> None:

@@ -73,7 +73,7 @@ def plainly(value: object) -> Any:
         case Rpc():
             said = {name: plainly(getattr(value, name)) for name in names(Rpc) if name != "conversation"}
             return value.connection.number, said
-        case list():
+        case list() | tuple():
             return [plainly(one) for one in value]
         case _:
             return value
