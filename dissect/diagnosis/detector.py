@@ -45,7 +45,7 @@ class Detector(NamedTuple):
     leads: bool = False
     """What it says comes before all else: it explains the rest."""
     follows_from: tuple[str, ...] = ()
-    """Kinds whose statements have its own as evidence where they are about the same connections."""
+    """Kinds whose statements have its own as evidence where they are about the same procedures, or connections."""
 
     @property
     def limits(self) -> Limits:

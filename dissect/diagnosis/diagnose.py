@@ -50,10 +50,13 @@ def diagnose(facts: Facts, kinds: Collection[str] = ()) -> Diagnosis:
     return Diagnosis(statements, tuple(skipped))
 
 
+def _strength(severity: Severity | None) -> int:
+    return len(SEVERITIES) if severity is None else SEVERITIES.index(severity)
+
+
 def _weight(found: tuple[Detector, Cause]) -> tuple[object, ...]:
     one, cause = found
-    assert cause.severity is not None
-    return not one.leads, SEVERITIES.index(cause.severity), -(cause.lost or 0) * cause.confidence, -cause.count
+    return not one.leads, _strength(cause.severity), -(cause.lost or 0) * cause.confidence, -cause.count
 
 
 def _gathered(found: list[tuple[Detector, Cause]]) -> list[tuple[Detector, Cause]]:
@@ -67,10 +70,15 @@ def _gathered(found: list[tuple[Detector, Cause]]) -> list[tuple[Detector, Cause
         one, cause = kept[place]
         for other in (other for kind in one.follows_from for other in by_kind.get(kind, ())):
             first, source = kept[other]
-            if not cause.connections or not set(cause.connections) <= set(source.connections):
+            mine, theirs = (
+                (cause.procedures, source.procedures) if cause.procedures else (cause.connections, source.connections)
+            )
+            if not mine or not set(mine) <= set(theirs):
                 continue
             joined = replace(
                 source,
+                since=source.since or cause.since,
+                severity=min((source.severity, cause.severity), key=_strength),
                 evidence=(f"{one.title}: {cause.text}", *source.evidence),
                 lost=max((lost for lost in (source.lost, cause.lost) if lost is not None), default=None),
                 headline=source.headline or cause.headline,

@@ -59,6 +59,7 @@ def _step(facts: Facts, sums: list[Sums], part: str, least_calls: int) -> tuple[
         "on the server: disk latency (iostat -x), busy nfsd threads (/proc/net/rpc/nfsd), locks",
         "where the capture was taken: at the client, the network round trip counts as server time",
     ),
+    follows_from=("commit-storm",),
 )
 def server_time(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """Server time is the time between call and reply without the transfers on the wire: the server waited for disks,
@@ -97,6 +98,7 @@ def server_time(facts: Facts, limits: Limits) -> Iterator[Cause]:
             weakened,
             Severity.WARNING if waited else None,
             server.total,
+            procedures=(label(procedure.key),),
         )
 
 
@@ -116,6 +118,7 @@ def server_time(facts: Facts, limits: Limits) -> Iterator[Cause]:
         "rdmascope rpcs FILE --since TIME --sort latency",
         "rdmascope report FILE: latencies over time",
     ),
+    follows_from=("commit-storm", "server-time"),
 )
 def slower_since(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """From one moment on, the same procedure took several times as long. The load from this client is in the capture;
@@ -153,6 +156,7 @@ def slower_since(facts: Facts, limits: Limits) -> Iterator[Cause]:
             0.8,
             ("only the largest step is shown; a server may be slow again and again",),
             lost=lost,
+            procedures=(label(procedure.key),),
         )
 
 

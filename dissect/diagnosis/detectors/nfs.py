@@ -275,6 +275,7 @@ def commit_storm(facts: Facts, limits: Limits) -> Iterator[Cause]:
         lost=waited,
         evidence=tuple(f"{label(one.key)}: {plural(one.calls, 'RPC')}, {duration(one.waited)}" for one in commits[:3]),
         connections=_connections(facts, commits),
+        procedures=tuple(label(one.key) for one in commits),
     )
 
 

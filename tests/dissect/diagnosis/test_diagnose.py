@@ -36,6 +36,7 @@ from rdmascope.cli.main import main
 from rdmascope.dissect.diagnosis.detector import all_detectors
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
 from rdmascope.dissect.diagnosis.statement import Severity
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 HEALTHY = ["bidir-rxe", "ipv6-rxe", "meta-rxe", "v2-settles", "v2-falls-back", "v2-characteristics"]
 ILL = {
@@ -149,6 +150,34 @@ def test_what_follows_from_hung_calls_is_evidence_of_them() -> None:
     assert said.kind == "calls-hung" and "connection lost" in said.cause.evidence[0]
     (alone,) = found(facts(hung, (), (broken,)), "connection-lost")
     assert alone.kind == "connection-lost"
+
+
+def slower(name: str, first: int, ms: int = 30) -> list[Rpc]:
+    """200 calls that take ``ms``, then 200 that take eight times as long."""
+    quick = many(200, name, first, takes=ms * MILLISECOND)
+    return quick + [
+        rpc(first + 200 + at, name, at=60 * SECOND + at * 50 * MILLISECOND, takes=8 * ms * MILLISECOND)
+        for at in range(200)
+    ]
+
+
+def test_a_slow_server_that_became_slower_is_one_statement() -> None:
+    (said,) = found(facts(slower("READ", 1)))
+    assert said.kind == "server-time" and said.cause.since is not None
+    assert said.cause.evidence[0].startswith("Server became slower: NFSv3 READ: mean server time rose from 30.0 ms")
+
+
+def test_of_two_procedures_each_is_a_statement() -> None:
+    said = found(facts([*slower("READ", 1, 2), *many(60, "WRITE", 500, takes=100 * MILLISECOND)]))
+    assert {one.kind for one in said} == {"server-time", "slower-since"}
+
+
+def test_slow_commits_for_every_write_are_one_statement() -> None:
+    rpcs = [*many(100, "WRITE"), *many(100, "COMMIT", 101, takes=30 * MILLISECOND)]
+    (said,) = found(facts(rpcs))
+    assert said.kind == "commit-storm" and said.severity is Severity.PROBLEM
+    assert said.cause.evidence[0].startswith("Slow server: NFSv3 COMMIT: 3.00 s of server time")
+    assert said.cause.lost == 3000 * MILLISECOND
 
 
 def test_what_the_capture_lacks_weakens_the_rest() -> None:
