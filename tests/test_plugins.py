@@ -16,6 +16,7 @@ from playbook import Call, Capture, Reply, Wire, call, nfs3, reply
 from playbook.capture import write_pcap
 from playbook.commands import SAMPLES
 from playbook.rpc import opaque, u32
+from playbook.terminal import Terminal
 
 PAGE = (Path(__file__).parents[1] / "docs" / "plugins.md").read_text()
 EXAMPLES = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE, re.DOTALL))
@@ -109,6 +110,25 @@ def test_a_program(plugins: Path, private: str) -> None:
     shown, _ = run("show", private, "--rpc", "6", "--plugin", str(plugins / "host_program.py"))
     assert "RENAME_HOST" in shown and "newer" in shown and "HOSTD" in shown
     assert "RENAME_HOST" not in run("show", private, "--rpc", "6")[0]
+
+
+def test_they_are_in_browse(plugins: Path, private: str, tmp_path: Path) -> None:
+    def browsed(capture: str, *names: str) -> Terminal:
+        (tmp_path / names[0]).mkdir()
+        given = [f"--plugin={plugins / name}" for name in names]
+        return Terminal([sys.executable, "-m", "rdmascope", "browse", capture, *given], tmp_path / names[0])
+
+    with_program = browsed(private, "host_program.py", "null_polls.py")
+    with_program.until("RENAME_HOST")
+    with_program.press("5")
+    with_program.until("5 of 6 RPCs are NULL")
+    with_rule = browsed(LOW, "site_rule.py")
+    with_rule.until("NULL")
+    with_rule.press("\x1b[Z")  # The list before the first one is that of findings.
+    with_rule.until("SITE-CREDITS")
+    for terminal in (with_program, with_rule):
+        terminal.press("q")
+        assert terminal.ended() == 0
 
 
 def test_an_exporter(plugins: Path, private: str, tmp_path: Path) -> None:

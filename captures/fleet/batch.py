@@ -6,7 +6,7 @@ import multiprocessing
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -123,13 +123,19 @@ def _ctrl_c_is_ours() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+def load_quietly(failures: list[str], files: Iterable[str] = ()) -> None:
+    """Plug-ins, in a process that another one began, which has loaded them and said what does not load; what fails from
+    now on is added to ``failures``."""
+    plugged.report[:] = [lambda words: None]
+    load_plugins(files)
+    plugged.report[:] = [failures.append]
+
+
 def _analyse(given: Connection, unit: CaptureUnit, data_set: str, options: Options) -> None:
     """In a process of its own; an error of the program costs this capture only."""
     failures: list[str] = []
     try:
-        plugged.report[:] = [lambda words: None]  # The process that began this one has loaded them, and said it.
-        load_plugins()
-        plugged.report[:] = [failures.append]
+        load_quietly(failures)
         entry = analyse(unit, data_set, options)
     except Exception as error:
         words = words_of(error) or f"internal error, please report it: {type(error).__name__}: {error}"

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
+from rdmascope.dissect import plugged
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
+from ..data_set import ManifestEntry
 from ..errors import CaptureError
 from ..extras import need
+from ..left_behind import FolderOfProcess
+from ..plugins import FILES
 from .analysis import analyse, failed, note
-from .batch import ATTEMPTS, BatchCapture, divided, prepare
+from .batch import ATTEMPTS, BatchCapture, divided, load_quietly, prepare
 from .stored import analyse_to_url
 from .units import CaptureUnit
 
@@ -39,14 +47,70 @@ def on_cluster(
         raise CaptureError(f"{address}: no Dask scheduler answers: {error}") from None
     with client:
         work, target = (analyse, data_set) if url is None else (analyse_to_url, url)
-        given = {client.submit(work, unit, target, options, pure=False, retries=ATTEMPTS - 1): unit for unit in others}
+        plugins = [Path(file) for file in os.environ.get(FILES, "").split(os.pathsep) if file]
+        texts = [(file.name, file.read_bytes()) for file in plugins]
+        given = {
+            client.submit(_analysed, texts, work, unit, target, options, pure=False, retries=ATTEMPTS - 1): unit
+            for unit in others
+        }
+        reported: set[str] = set()
         for future in as_completed(list(given)):  # type: ignore[no-untyped-call]
             unit, problem = given.pop(future), future.exception()
             if problem is None:
-                entry = future.result()
+                entry, failures = future.result()
+                for words in set(failures) - reported:
+                    plugged.report[-1](words)
+                reported.update(failures)
                 if url is not None:
                     note(data_set, entry)
                 yield BatchCapture(unit, entry, frozenset(entry.paths) != frozenset(unit.paths))
             else:
                 words = f"{unit.paths[0]}: analysing it failed on the cluster: {type(problem).__name__}: {problem}"
                 yield BatchCapture(unit, failed(unit, data_set, options, words), False)
+
+
+_Work = Callable[[CaptureUnit, str, Options], ManifestEntry]
+
+
+def _analysed(
+    plugins: list[tuple[str, bytes]], work: _Work, unit: CaptureUnit, target: str, options: Options
+) -> tuple[ManifestEntry, list[str]]:
+    """On a worker: the entry, and which plug-ins failed.
+
+    ``plugins`` are names and texts of files.  An interpreter of its own loads them: in the worker they would stay, and
+    judge for its next client.
+    """
+    if not plugins:
+        failures: list[str] = []
+        load_quietly(failures)  # Those that are installed where the worker runs.
+        return work(unit, target, options), failures
+    given = pickle.dumps((plugins, work, unit, target, options))
+    program = [sys.executable, "-c", f"from {__name__} import _alone; _alone()"]
+    done = subprocess.run(program, input=given, stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the interpreter with plug-ins ended with status {done.returncode}")
+    found: tuple[ManifestEntry, list[str]] | Exception = pickle.loads(done.stdout)
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _alone() -> None:
+    """What ``_analysed`` begins: reads what it is given, and writes what it found or what was raised."""
+    answer = os.dup(1)
+    os.dup2(2, 1)  # A plug-in may print.
+    plugins, work, unit, target, options = pickle.load(sys.stdin.buffer)
+    failures: list[str] = []
+    found: tuple[ManifestEntry, list[str]] | Exception
+    try:
+        with FolderOfProcess() as folder:
+            files = [folder / str(number) / name for number, (name, _) in enumerate(plugins)]
+            for file, (_, text) in zip(files, plugins, strict=True):
+                file.parent.mkdir()
+                file.write_bytes(text)
+            load_quietly(failures, map(str, files))
+            found = work(unit, target, options), failures
+    except Exception as error:
+        found = error
+    with os.fdopen(answer, "wb") as output:
+        pickle.dump(found, output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -63,6 +64,30 @@ def test_nothing_is_lost_or_doubled_when_a_worker_is_killed(cluster: LocalCluste
     assert {row["host"]: row["calls"] for row in rows} == {f"host{number}": calls for number in range(COPIES)}
     again = run("batch", str(tmp_path / "fleet"), "-o", str(data_set), "--scheduler", cluster.scheduler_address)
     assert again.exit_code == 0 and f"{COPIES} captures, {COPIES} known, 0 not read" in again.stdout
+
+
+def test_workers_have_the_plugins_of_their_client_and_the_next_client_has_not(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    shutil.copy(SAMPLES / MANIFEST["v2-settles"]["file"], tmp_path)
+    page = (Path(__file__).parents[3] / "docs" / "plugins.md").read_text()
+    text = re.findall(r"```python\n# site_rule.py\n(.*?)```", page, re.DOTALL)[0]
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    (tmp_path / "one" / "site.py").write_text(f"print('a plug-in')\n{text}")
+    (tmp_path / "two" / "site.py").write_text(
+        text.replace("SITE-CREDITS", "SITE-FAILS").replace("credits = sent", "credits = 1 // 0 + sent")
+    )
+    given = [f"--plugin={tmp_path / name / 'site.py'}" for name in ("one", "two")]
+    words = ["batch", str(tmp_path / "v2-settles.pcap.zst"), "--scheduler", cluster.scheduler_address]
+    query = "SELECT count(*) AS found FROM findings WHERE rule LIKE 'SITE-%'"
+    found = []
+    for plugins in (given, []):
+        data_set = str(tmp_path / f"set-{len(plugins)}")
+        done = subprocess.run([*PROGRAM, *words, "-o", data_set, *plugins], capture_output=True, text=True)
+        assert done.returncode == 0 and done.stderr.count("ZeroDivisionError") == bool(plugins), done.stderr
+        found += [row["found"] for row in objects("sql", data_set, query)]
+    assert found[0] > 0 == found[1]
 
 
 def test_nothing_is_lost_or_doubled_when_the_coordinator_is_killed(cluster: LocalCluster, tmp_path: Path) -> None:
