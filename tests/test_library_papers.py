@@ -47,7 +47,7 @@ def printed_by_the_tutorial() -> list[str]:
 
 def test_the_tutorial_runs() -> None:
     text = TUTORIAL.read_text()
-    assert len(STEP.findall(text)) == text.count("```python") > 5
+    assert len(STEP.findall(text)) == text.count("```python") >= 12
     assert printed_by_the_tutorial() == [shown for _, shown in STEP.findall(text)]
 
 
