@@ -41,9 +41,10 @@ CUTS = st.lists(st.integers(0, 300), max_size=5)
 def described(rpc: Rpc) -> tuple[object, ...]:
     """All but retransmissions, which may come when the RPC was given."""
     connection, damage = rpc.connection.number, [str(one) for one in rpc.damage]
+    latency = rpc.latency and rpc.latency._replace(total=0, retransmission=0)
     return (
         rpc.number, connection, rpc.backward, rpc.xid, rpc.name, rpc.status, rpc.state, rpc.call_frame, rpc.reply_frame,
-        rpc.contents, damage, rpc.notes, rpc.ambiguous, rpc.latency,
+        rpc.contents, damage, rpc.notes, rpc.ambiguous, latency,
     )  # fmt: skip
 
 
