@@ -39,9 +39,9 @@ CUTS = st.lists(st.integers(0, 300), max_size=5)
 
 
 def described(rpc: Rpc) -> tuple[object, ...]:
-    """All but retransmissions, which may come when the RPC was given."""
+    """All but retransmissions, which may come when the RPC was given, and the latency where there are any."""
     connection, damage = rpc.connection.number, [str(one) for one in rpc.damage]
-    latency = rpc.latency and rpc.latency._replace(total=0, retransmission=0)
+    latency = None if any(ledger.counts or ledger.late for ledger in rpc.connection.ledgers) else rpc.latency
     return (
         rpc.number, connection, rpc.backward, rpc.xid, rpc.name, rpc.status, rpc.state, rpc.call_frame, rpc.reply_frame,
         rpc.contents, damage, rpc.notes, rpc.ambiguous, latency,
