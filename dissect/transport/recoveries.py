@@ -78,13 +78,20 @@ class Recoveries:
 
     def __init__(self, retransmissions: Iterable[Retransmission], tcp: bool) -> None:
         rows: tuple[list[tuple[int, ...]], ...] = [], [], [], []
+        before: dict[tuple[int, int], tuple[int, int, int]] = {}
+        """By endpoint and where it started: what was lost first, the first and the last retransmitted packet."""
         for one in retransmissions:
             if not delays(one, tcp) or not one.loss_to_retransmission:
                 continue
             assert one.lost_time is not None and one.retransmission_time is not None
             again, last = one.retransmission_frame or 0, max(one.last_frame, one.retransmission_frame or 0)
             end = max(one.last_time, one.retransmission_time)
-            row = one.lost_frame or again, one.lost_time, again, one.retransmission_time, last, end
+            lost_frame = one.lost_frame or again
+            first_lost, low, high = before.get((one.initiator, one.psn), (0, 1, 0))
+            if low <= lost_frame <= high:
+                lost_frame = first_lost  # What was retransmitted was lost again, and the same RPCs wait on.
+            before[one.initiator, one.psn] = lost_frame, again, last
+            row = lost_frame, one.lost_time, again, one.retransmission_time, last, end
             if one.lost not in ("response", "acknowledgement"):
                 rows[one.initiator].append(row)
                 if tcp:

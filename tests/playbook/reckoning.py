@@ -48,6 +48,8 @@ class Recovery:
     first: int
     behind: int
     """PSNs."""
+    origin: int
+    """Frame in which the first of them was sent for the first time, if it was seen lost."""
 
 
 @dataclass
@@ -56,6 +58,7 @@ class Queue:
 
     head: int | None = None
     sightings: dict[int, tuple[int, int]] = field(default_factory=dict)
+    origins: dict[int, int] = field(default_factory=dict)
     gaps: list[tuple[int, int, tuple[int, int]]] = field(default_factory=list)
     answers: list[tuple[int, tuple[int, int]]] = field(default_factory=list)
     naks: set[int] = field(default_factory=set)
@@ -84,6 +87,7 @@ class Queue:
             self.head = psn + count & MASK
         unseen = psn not in self.sightings and self.verb_at(psn) is None
         self.sightings[psn] = now
+        self.origins.setdefault(psn, now[0])
         if opcode in FIRST_OF_SEND | FIRST_OF_WRITE | {READ} and (not old or unseen):
             verb = Verb("read" if opcode == READ else "send" if opcode in SENDS else "write", psn, now, now, count)
             self.verbs.append(verb)
@@ -119,7 +123,9 @@ class Queue:
             beyond = next((when for one, when in later if one != psn), None)
             responses = (got or beyond) is not None
             lost = got or beyond or since
-        self.open = Recovery(responses, lost, now, now, psn, psn + count & MASK)
+        again = any(psn == one.first and one.start[0] <= lost[0] <= one.end[0] for one in self.recoveries)
+        origin = self.origins[psn] if again else lost[0]
+        self.open = Recovery(responses, lost, now, now, psn, psn + count & MASK, origin)
         self.recoveries.append(self.open)
 
     def _sighting(self, psn: int) -> tuple[int, int]:
@@ -193,7 +199,7 @@ def _waited(xid: int, call: Verb, queue: Queue, other: Queue) -> int:
             last, again = (verb.last, verb.again) if one.responses or verb.kind != "read" else (verb.first, 0)
             if one.responses and verb.kind != "read":
                 continue
-            if not (verb.first[0] <= one.end[0] and last[0] >= one.lost[0]) or one.start[1] > limit:
+            if not (verb.first[0] <= one.end[0] and last[0] >= one.origin) or one.start[1] > limit:
                 continue
             unseen = verb.first[0] >= one.start[0]
             if unseen and one.responses:

@@ -93,6 +93,40 @@ def test_a_call_that_is_never_answered_waits_for_its_retransmission_too(answer: 
     assert unanswered.outstanding is not None and unanswered.outstanding > unanswered.retransmission_delay
 
 
+@pytest.mark.parametrize("columns", [True, False])
+@pytest.mark.parametrize("sender", [0, 1])
+def test_what_is_lost_again_is_waited_for_again(sender: int, columns: bool) -> None:
+    """A call or a reply comes for the third time when its sender's timer has ended twice."""
+    wire = Wire(mtu=1024, seed=4)
+    connection = wire.connect()
+    for _ in range(3):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    at = faults.where(wire.packets, kind="send", sender=sender)[1]
+    lost = wire.packets[at]
+    again = [replace(lost, time=lost.time + times * ACK_TIMEOUT, copy=times) for times in (1, 2)]
+    later = [replace(one, time=one.time + 2 * ACK_TIMEOUT) for one in wire.packets[at + 1 :]]
+    capture = Capture(wire, [*wire.packets[: at + 1], *again, *later])
+    rpcs, _ = examine(capture, columns)
+    assert [rpc.retransmission_delay for rpc in rpcs] == [0, 2 * ACK_TIMEOUT, 0]
+    expected = reckoned(((frame.time, frame.data) for frame in capture.frames), 1024)
+    assert {rpc.xid: rpc.retransmission_delay for rpc in rpcs} == {xid: ns for (_, xid), ns in expected.items()}
+
+
+@pytest.mark.parametrize("sender", [0, 1])
+def test_tcp_waits_twice_as_long_each_time(sender: int) -> None:
+    wire = IwarpWire(mss=1448, seed=5)
+    connection = wire.connect(acks="none")
+    for _ in range(3):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    segments = wire.sent()
+    at = [index for index, one in enumerate(segments) if one.sender == sender and one.payload][-2]
+    lost, rto = segments[at], 200 * MILLISECOND
+    again = [replace(lost, time=lost.time + wait) for wait in (rto, 3 * rto)]
+    later = [replace(one, time=one.time + 3 * rto) for one in segments[at + 1 :]]
+    rpcs, _ = examine(IwarpCapture(wire, [*segments[: at + 1], *again, *later]))
+    assert [rpc.retransmission_delay for rpc in rpcs] == [0, 3 * rto, 0]
+
+
 def test_the_waits_in_a_capture_of_real_kernels() -> None:
     """In three of 78 RPCs it matters which transmission of a Read behind a lost request counts as its first."""
     frames: list[tuple[int, bytes]] = []

@@ -10,7 +10,7 @@ from ..guests import Outcome
 DEADLINE = 400
 TIMER = {"rxe": 2.147, "siw": 0.2}
 """Seconds until a sender sends again: 4.096 µs x 2^19, of the CM exchange; TCP's least (RFC 6298, 2.4)."""
-SERVES = {"rxe": 0.5, "siw": 0.2}
+SERVES = {"rxe": 0.5, "siw": 0.3}
 """Seconds that knfsd, on a file system in memory, never takes; an emulated guest on a busy host is slow."""
 
 
@@ -19,7 +19,8 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     yield Check("netem drops frames of the server", f"{dropped}", dropped > 0)
     parts = [rpc["latency"] for rpc in records(outcome, "rpcs") if rpc["latency"] is not None]
     timer, serves = TIMER[outcome.transport], SERVES[outcome.transport]
-    late = [one for one in parts if one["total_ns"] >= timer * 1e9]
+    # With RDMA Writes TCP is slow for its congestion window, too.
+    late = [one for one in parts if one["total_ns"] >= timer * 1e9 and not one["writes_ns"]]
     yield Check(f"RPCs that took longer than the sender's timer, {timer:.3g} s", f"{len(late)}", bool(late))
     longest = max(one["server_ns"] for one in parts) / 1e9
     yield Check(f"server time of none beyond {serves} s, as knfsd takes", f"{longest:.3f} s", longest < serves)
