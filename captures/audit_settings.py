@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rdmascope.dissect.audit.rule import LEVELS, ROLES, all_rules
-from rdmascope.dissect.audit.waivers import Waiver
+from rdmascope.dissect.audit.selection import Waiver
 
 from .errors import CaptureError
 

@@ -3,7 +3,23 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without looking for garbage: the nouns hold no cycles, and looking for some takes longer than all decoding."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
 
 TRIM_CONNECTIONS = 1 << 7
 """New connections behind which it is trimmed: what is kept of them lies between the gaps that batches left."""

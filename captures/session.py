@@ -30,14 +30,13 @@ from rdmascope.dissect.units import plural
 from .decoded_ahead import Source, decoded
 from .errors import CaptureError
 from .formats.streams import Limits
-from .heap import Heap, keep_freed
+from .heap import Heap, keep_freed, uncollected
 from .merge import MergedCaptures, first_of, open_captures, ring_of
 from .numbers_before import NumbersBefore
 from .open import Follow
 from .places import Places, short_names
 from .rereadable import stays
 from .saved import refuse_tables
-from .uncollected import uncollected
 from .urls import local
 from .watching import WatchedAudit, WatchedCredits, Watching, listener_of
 

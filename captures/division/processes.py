@@ -21,9 +21,9 @@ from rdmascope.dissect.measure.tcp_mounts import TcpMounts
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 from ..errors import CaptureError
+from ..heap import uncollected
 from ..open import CaptureFile
 from ..read_ahead import FIRST_BATCH
-from ..uncollected import uncollected
 from .dealer import Dealer
 from .merged import DividedBatch, FrameCounts, MergedAnalyzer
 from .share import ShareAnalyzer, ShareEnding

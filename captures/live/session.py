@@ -38,8 +38,7 @@ from ..kernel_counters import CounterPoint
 from . import CaptureSettings, open_live
 from .device import trouble_of
 from .keep import Keeper
-from .memory import peak, release
-from .memory_bound import MAX_FILES, MemoryBound
+from .memory_bound import MAX_FILES, MemoryBound, peak, release
 from .metrics import CaptureMetrics
 from .source import Live
 from .stream import STREAM, StreamEnded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import monotonic
 from typing import Any, ClassVar
 
@@ -9,8 +10,10 @@ from rich.text import Text
 from textual import on, work
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.message import Message
 from textual.notifications import SeverityLevel
+from textual.style import Style
 from textual.timer import Timer
 from textual.widgets import Static
 from textual.worker import get_current_worker
@@ -24,7 +27,6 @@ from rdmascope.dissect.units import count, percent, seconds
 from .dialogs import shown
 from .feed import BrowseFeed
 from .filling import ReadProgress, ReadToEnd, TablePart
-from .key_line import KeyLine
 from .keys import KEYS, KeyBinding
 from .lines_pane import LinesPane
 from .listings import LISTINGS, ListingLayout
@@ -34,6 +36,28 @@ from .strip import TimeStrip
 from .table_pane import TablePane
 from .text_panes import BytesPane, LadderPane
 from .tree_pane import TreePane
+
+PALETTE = KeyBinding("ctrl+p", "^P", "command_palette", "palette", "all of them by their names")
+
+
+SELDOM = ("x", "m", "w", "o", "y")
+"""Keys that stand last: there may be no room for them."""
+
+
+class KeyLine(Static):
+    """One text, which is drawn at once; Textual's Footer has a widget for each key."""
+
+    def __init__(self, keys: Sequence[KeyBinding]) -> None:
+        *shown, leaving = [key for key in keys if key.in_footer]
+        shown.sort(key=lambda key: key.keys in SELDOM)
+        super().__init__(Content("").join([*map(_pressed, (leaving, *shown, PALETTE))]), id="keys")
+
+
+def _pressed(key: KeyBinding) -> Content:
+    action = Style.from_meta({"@click": f"app.{key.action}"})
+    name = Content.styled(f" {key.shown} ", "bold $footer-key-foreground").append(f"{key.name} ")
+    return name.stylize(action)
+
 
 WIDE, HIGH, MEDIUM = 120, 32, 16
 """Columns from which on the tree and its neighbour stand side by side; lines from which on nothing is folded, and from

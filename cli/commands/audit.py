@@ -17,8 +17,7 @@ from rdmascope.captures.rereadable import rereadable
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.result import Result
 from rdmascope.dissect.audit.rule import LEVELS, ROLES
-from rdmascope.dissect.audit.selection import select_rules
-from rdmascope.dissect.audit.waivers import not_waived
+from rdmascope.dissect.audit.selection import not_waived, select_rules
 from rdmascope.dissect.measure.selection import unknown_connections
 from rdmascope.dissect.records.audit import finding_records, sum_records
 from rdmascope.dissect.records.ci import junit, sarif

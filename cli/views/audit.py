@@ -23,7 +23,7 @@ from rdmascope.dissect.units import plural
 from .tables import Cell, Grid, heading
 
 if TYPE_CHECKING:
-    from rdmascope.dissect.audit.waivers import Waiver
+    from rdmascope.dissect.audit.selection import Waiver
 
 STYLES = {"MUST": "bold red", "SHOULD": "yellow", "STATED": "cyan"}
 MAX_REASONS = 5

@@ -5,9 +5,9 @@ Memory is bounded by what may still be out of order and by a number of remembere
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -15,29 +15,414 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Rows
+from ..arrays import Int64s, Rows, unique
+from ..layers.characteristics_codes import XCHAR_RBSIZ
 from ..layers.oncrpc_codes import REPLY
-from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_NOMSG, RDMA_OPTIONAL
+from ..layers.rpcrdma_codes import ERR_VERS, RDMA_DONE, RDMA_ERROR, RDMA_MSGP, RDMA_NOMSG, RDMA_OPTIONAL
+from ..onc import binding
+from ..onc.nfs3 import holds_arguments, nfs3_procedure
 from ..onc.programs import NFS, NFS_CALLBACK
-from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.characteristics import RespXch, decode_option
+from ..rpcrdma.conversation import DEFAULT_INLINE, Conversation
 from ..rpcrdma.listeners import PlainPairs
+from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpc_table import PlainRpcs, RpcNames, made
 from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.version_loops import VersionRefusals
 from ..transport.operations import Operation
-from .answers import Answers
 from .back_channel import BackChannel
 from .grants import CreditGrants
 from .memory import AdvertisedHistory
-from .nouns import RdmaOperation, RefusableMessage, SentMessage
-from .plain import message_class, plain_call, plain_message, rpc_class, settled_class
-from .plain_columns import PlainRows, accepted
-from .remembered import LastXids, remember
+from .nouns import MessageOrder, RdmaOperation, RefusableMessage, SentMessage, SentOption
+from .plain import message_class, plain_call, plain_message, plain_procedure, rpc_class, settled_class
+from .remembered import REMEMBERED, LastXids, remember
 from .settling import SILENCE, Settling
 from .subject import Subject
-from .terms import VersionTwoState
 from .transaction import CreditState, Transaction
+
+MAX_VERSIONS = 16
+
+Table = OrderedDict[int, RefusableMessage]
+"""By XID."""
+
+
+class Answers:
+    """Of one connection."""
+
+    def __init__(
+        self, conversation: Conversation, settling: Settling, give_up: Callable[[RefusableMessage], None]
+    ) -> None:
+        """``give_up`` is given a message that nothing will answer any more."""
+        self.conversation = conversation
+        self.settling = settling
+        self.give_up = give_up
+        self.messages: tuple[Table, Table] = (OrderedDict(), OrderedDict())
+        """By sender; options apart, since they have no reply."""
+        self.options: tuple[Table, Table] = (OrderedDict(), OrderedDict())
+        self.versions: tuple[set[int], set[int]] = (set(), set())
+        """Of the messages that either end sent, RDMA_ERROR apart."""
+        self.errors: tuple[set[int], set[int]] = (set(), set())
+        """Of the RDMA_ERRORs."""
+        self._early: OrderedDict[tuple[int, int], SentMessage] = OrderedDict()
+        """Answers to options that were not seen, by sender and XID."""
+
+    def sent(self, sender: int, message: Message, rpc: Rpc | None) -> None:
+        """A message that may have to be refused."""
+        header = message.header
+        supported = header.version in self.versions[1 - sender]
+        self.note_version(sender, message)
+        kind = refusable_kind(message, supported or self.conversation.negotiation.settled == 2)
+        if kind:
+            message.detach()  # it may wait for long
+            table = self.messages[sender]
+            table[message.header.xid] = found = RefusableMessage(self.conversation, message, sender, kind, rpc=rpc)
+            found.receiver_seen = bool(self.settling.last_sent[1 - sender])
+            if len(table) > REMEMBERED:
+                self.give_up(table.popitem(last=False)[1])
+
+    def note_version(self, sender: int, message: Message) -> None:
+        """Its sender supports the version of a message that is no RDMA_ERROR."""
+        header = message.header
+        versions = (self.errors if header.procedure == RDMA_ERROR else self.versions)[sender]
+        if header.length >= 8 and len(versions) < MAX_VERSIONS:
+            versions.add(header.version)
+
+    def error_sent(self, sent: SentMessage) -> None:
+        """An RDMA_ERROR: which versions it may answer."""
+        peer = 1 - sent.sender
+        sent.peer_versions = frozenset(self.versions[peer] | self.errors[peer])
+
+    def option(self, option: SentOption, sent: SentMessage, sent_by_peer: set[int]) -> None:
+        """An RDMA2_OPTIONAL, which may answer one of the peer and may be answered itself.
+
+        ``sent_by_peer``: the rdma_opttypes that its receiver sends.
+        """
+        sender, message = option.sender, option.message
+        if isinstance(option.content, RespXch):
+            request = option.request
+            asked = None if request is None else self.options[1 - sender].pop(request.xid, None)
+            if asked is None:
+                self._remember_early(sent)
+                for waiting in self.options[1 - sender].values():
+                    waiting.other_answer = True
+            self._answered(asked, message)
+        message.detach()  # it may wait for long
+        table = self.options[sender]
+        if message.header.xid in table:  # one-way messages may have any XID; nothing will answer the earlier one
+            table[-message.frame] = table.pop(message.header.xid)
+        table[message.header.xid] = found = RefusableMessage(
+            self.conversation, message, sender, "option", option=option
+        )
+        found.sent, found.receiver_seen = sent_by_peer, bool(self.settling.last_sent[1 - sender])
+        early = self._early.pop((1 - sender, message.header.xid), None)
+        if early is not None and message.frame - early.message.frame <= REORDERED:
+            early.xid_seen, early.answers = True, message
+            self._answered(table.pop(message.header.xid), early.message)
+        elif len(table) > REMEMBERED:
+            self.give_up(table.popitem(last=False)[1])
+
+    def replied(self, caller: int, rpc: Rpc, message: Message) -> None:
+        """A reply, or an RDMA_ERROR, to a call of ``caller``."""
+        self.note_version(1 - caller, message)
+        self._answered(self.messages[caller].pop(rpc.xid, None), message)
+        if rpc.call is not None and rpc.call.header.procedure == RDMA_OPTIONAL:
+            self._answered(self.options[caller].pop(rpc.xid, None), message)
+
+    def refused(self, sent: SentMessage) -> None:
+        """An RDMA_ERROR that answers no call: perhaps an option, or what cannot be read."""
+        messages, xid = self.messages[1 - sent.sender], sent.message.header.xid
+        if xid in messages and (sent.header.error == ERR_VERS or messages[xid].kind != "version"):
+            refused = messages.pop(xid)
+            sent.answers = refused.message
+            self._answered(refused, sent.message)
+        asked = self.options[1 - sent.sender].pop(sent.message.header.xid, None)
+        if asked is None:
+            self._remember_early(sent)
+        else:
+            sent.answers = asked.message
+            self._answered(asked, sent.message)
+
+    def version_settled(self) -> None:
+        """Version 2 is settled: a message of that version needs no refusal."""
+        for xid in [xid for xid, one in self.messages[0].items() if one.message.header.version == 2]:
+            if self.messages[0][xid].kind == "version":
+                del self.messages[0][xid]
+
+    def finish(self) -> None:
+        for table in (*self.messages, *self.options):
+            for one in table.values():
+                self.give_up(one)
+            table.clear()
+
+    def _remember_early(self, sent: SentMessage) -> None:
+        """An answer to nothing; a capture may show an answer just before its question."""
+        remember(self._early, (sent.sender, sent.message.header.xid), sent)
+
+    def _answered(self, asked: RefusableMessage | None, answer: Message) -> None:
+        if asked is not None:
+            asked.answer = answer
+            self.settling.add(asked)
+
+
+def refusable_kind(message: Message, second: bool) -> str:
+    """What is wrong with a message that must be answered by RDMA_ERROR; '' where it need not.
+
+    ``second``: version 2 has been settled, or its receiver uses that version itself.
+    """
+    header = message.header
+    if header.truncated or header.length < 16 or not message.operation.end_known:
+        return ""
+    if header.procedure == RDMA_ERROR:
+        return "error" if header.problem else ""
+    if header.version != 1 and not (header.version == 2 and second):
+        return "version"
+    if header.version == 1 and header.procedure in (RDMA_MSGP, RDMA_DONE):
+        return "reserved"
+    if header.problem or (header.procedure == RDMA_NOMSG and not header.chunks):
+        return "header"
+    return ""
+
+
+LOWERING = 1_000_000_000
+"""Nanoseconds that a smaller receive buffer may need to become known to its peer."""
+MAX_OPTIONS = 64
+"""Kinds of options that are remembered of an end."""
+
+
+class VersionTwoState:
+    """Of one connection."""
+
+    def __init__(self, conversation: Conversation, refusals: VersionRefusals) -> None:
+        """``refusals`` is shared by all connections."""
+        self.conversation = conversation
+        self.refusals = refusals
+        self.sent = [0, 0]
+        """Messages of either end."""
+        self.opening: list[SentMessage] = []
+        """Messages of the client that nothing has answered, before an answer that is no error."""
+        self.waiting = 0
+        """How many they are."""
+        self.settled = False
+        """There was one."""
+        self.larger = [(0, 0), (0, 0)]
+        """A larger Receive Buffer Size of either end that its peer may go by until that time, ns."""
+        self.options: tuple[set[int], set[int]] = (set(), set())
+        """The rdma_opttypes that either end sent."""
+        self.promises: list[SentOption] = []
+        """ROPT_RESPXCHs by which a change is pending."""
+
+    def see(self, sent: SentMessage) -> None:
+        """A message passes."""
+        sender, message = sent.sender, sent.message
+        header = message.header
+        if header.version == 2:
+            sent.terms = self._standing(sender, message)
+        self.sent[sender] += 1
+        if header.procedure == RDMA_ERROR and header.error == ERR_VERS and sender == 1:
+            self.refusals.add(self.conversation)
+        if self.settled:
+            return
+        if sender == 0:
+            self.opening.append(sent)
+            del self.opening[:-REMEMBERED]
+            self.waiting += 1
+            return
+        for one in self.opening:
+            one.relieved = message.time - one.message.time
+        self.settled = bool(self.waiting) and header.procedure != RDMA_ERROR and not header.problem
+        self.opening.clear()
+        self.waiting = 0
+
+    def plain_sent(self, calls: int, replies: Sequence[int]) -> None:
+        """Plain messages of version 1 pass; ``replies`` are the times of those of the server, ns."""
+        self.sent[0] += calls
+        self.sent[1] += len(replies)
+        if self.settled or not replies:
+            return
+        for one in self.opening:
+            one.relieved = replies[0] - one.message.time
+        self.opening.clear()
+        self.waiting = 0
+        self.settled = True
+
+    def _standing(self, sender: int, message: Message) -> MessageOrder:
+        larger, until = self.larger[1 - sender]
+        return MessageOrder(
+            self.sent[sender],
+            self.waiting,
+            self._looped() if sender == 0 and not self.sent[0] else "",
+            larger if message.time < until else 0,
+        )
+
+    def _looped(self) -> str:
+        earlier = self.refusals.before(self.conversation)
+        return (
+            ""
+            if earlier is None
+            else f"connection {earlier.connection.number} was lost when version 2 had been refused"
+        )
+
+    def option(self, sent: SentMessage) -> SentOption | None:
+        """The option in a message, where there is one that can be read."""
+        header, conversation, frame = sent.header, self.conversation, sent.message.frame
+        if header.version != 2 or header.procedure != RDMA_OPTIONAL or header.option is None or sent.terms is None:
+            return None
+        if header.problem and not header.truncated:
+            return None
+        options = self.options[sent.sender]
+        if len(options) < MAX_OPTIONS:
+            options.add(header.option)
+        before, after = (conversation.in_force(XCHAR_RBSIZ, sent.sender, at).value for at in (frame, frame + 1))
+        if before is not None and after is not None and after < before:
+            self.larger[sent.sender] = before, sent.message.time + LOWERING
+        content = decode_option(header.option, header.optinfo, header.truncated)
+        return SentOption(conversation, sent.message, sent.sender, content, sent.terms.before)
+
+    def keep(self, option: SentOption) -> list[SentOption]:
+        """The options that can be judged now: those that promise something wait for the end."""
+        if not isinstance(option.content, RespXch) or not option.content.pending:
+            return [option]
+        self.promises.append(option)
+        return [self.promises.pop(0)] if len(self.promises) > REMEMBERED else []
+
+
+OFFERING = frozenset(("CREATE_SESSION", "BIND_CONN_TO_SESSION"))
+"""Operations by which a client may offer its connection for callbacks."""
+FEW = 64
+"""Messages that are looked at one by one where that is needed."""
+
+
+def accepted(pairs: PlainPairs, names: RpcNames) -> NDArray[np.bool_]:
+    """Which rows are plain for the audit, too (``plain.rpc_class``), whatever is outstanding."""
+    rows: NDArray[np.bool_] = (
+        (pairs.caller == 0)
+        & (pairs.call_send <= DEFAULT_INLINE)
+        & (pairs.reply_send <= DEFAULT_INLINE)
+        & (pairs.credits_requested > 0)
+        & (pairs.credits_granted > 0)
+        & ~pairs.invalidates
+        & ~pairs.chunked
+    )
+    for procedure in unique(pairs.procedure[rows]).tolist():
+        one = names.procedures[procedure]
+        mine = rows & (pairs.procedure == procedure)
+        if not plain_procedure(one.program, one.version, one.procedure, one.operations) or OFFERING & {*one.operations}:
+            rows &= ~mine
+        elif one.program == NFS and one.version == 3:
+            rows[mine] = _hold_arguments(pairs, mine.nonzero()[0], one.procedure or 0)
+    return rows
+
+
+def _hold_arguments(pairs: PlainPairs, rows: Int64s, procedure: int) -> list[bool]:
+    """Whether the arguments of these NFSv3 calls end inside them."""
+    row = nfs3_procedure(procedure)
+    assert row is not None
+    data = pairs.data.data
+    found = []
+    for body, end in zip(pairs.arguments[rows].tolist(), pairs.call_end[rows].tolist(), strict=True):
+        if row.argument_data is not None:
+            found.append(binding.holds_data(3, procedure, data[body:end]))
+        else:
+            found.append(holds_arguments(data[body:end], row))
+    return found
+
+
+class PlainState(Protocol):
+    """What of the listener the plain RPCs of a batch change."""
+
+    settling: Settling
+    grants: CreditGrants
+
+    @property
+    def outstanding(self) -> int:
+        """Forward calls without a reply that are objects."""
+
+
+class PlainRows:
+    """The plain RPCs of a batch on one connection, all forward."""
+
+    def __init__(self, state: PlainState, calls: Rows, replies: Rows) -> None:
+        self._state = state
+        self.call_frames: list[int] = calls["call_frame"].tolist()
+        self.call_times: list[int] = calls["call_time"].tolist()
+        self.requested: list[int] = calls["credits_requested"].tolist()
+        self.call_xids: list[int] = calls["xid"].tolist()
+        self.reply_frames: list[int] = replies["reply_frame"].tolist()
+        self.reply_times: list[int] = replies["reply_time"].tolist()
+        self.granted: list[int] = replies["credits_granted"].tolist()
+        self.reply_xids: list[int] = replies["xid"].tolist()
+        self.answered_calls: list[int] = replies["call_frame"].tolist()
+        self.called = self.answered = 0
+        self.exceeding: dict[int, CreditState] = {}
+        """Calls beyond the credits, or before there were any: their place among the calls."""
+
+    @property
+    def outstanding(self) -> int:
+        return self.called - self.answered
+
+    def advance(self, called: int, answered: int) -> None:
+        """So many calls and replies have happened."""
+        grants, base = self._state.grants, self._state.outstanding + self.outstanding
+        requested, granted = self.requested[self.called : called], self.granted[self.answered : answered]
+        grant = grants.granted[0]
+        uniform = grant is not None and (not granted or min(granted) == grant == max(granted))
+        uniform = uniform and not grants.unmatched(0)
+        if not uniform or (requested and grant is not None and base + len(requested) > min(grant, min(requested))):
+            self._step(called, answered, base)
+        elif requested:
+            grants.requested[0] = requested[-1]
+        if granted and grants.unrelieved[0]:
+            first = self.reply_times[self.answered]
+            for transaction in grants.unrelieved[0]:
+                assert transaction.rpc.call is not None
+                transaction.relieved = first - transaction.rpc.call.time
+            grants.unrelieved[0].clear()
+        self._pass(called, answered)
+        self.called, self.answered = called, answered
+
+    def _step(self, called: int, answered: int, outstanding: int) -> None:
+        """Take credits and give them back, message by message."""
+        grants, reply = self._state.grants, self.answered
+        for call in range(self.called, called):
+            while reply < answered and self.reply_frames[reply] < self.call_frames[call]:
+                grants.grant(0, self.granted[reply], self.reply_times[reply])
+                outstanding -= 1
+                reply += 1
+            outstanding += 1
+            flow = grants.flow(0, self.requested[call], self.call_times[call], outstanding)
+            if flow.limit is None or outstanding > flow.limit:
+                self.exceeding[call] = flow
+        for behind in range(reply, answered):
+            grants.grant(0, self.granted[behind], self.reply_times[behind])
+
+    def _pass(self, called: int, answered: int) -> None:
+        """Let the capture reach the messages, and settle what that settles."""
+        settling = self._state.settling
+        calls, replies = self.call_frames, self.reply_frames
+        while True:
+            call = bisect_left(calls, settling.next, self.called, called)
+            reply = bisect_left(replies, settling.next, self.answered, answered)
+            frames = ([calls[call]] if call < called else []) + ([replies[reply]] if reply < answered else [])
+            if not frames:
+                break
+            self._reach(min(frames), called, answered)
+            settling.settle()
+        last = [*calls[self.called : called][-1:], *replies[self.answered : answered][-1:]]
+        if last:
+            self._reach(max(last), called, answered)
+
+    def _reach(self, frame: int, called: int, answered: int) -> None:
+        settling = self._state.settling
+        settling.frame = max(settling.frame, frame)
+        for end, frames, first, behind in (
+            (0, self.call_frames, self.called, called),
+            (1, self.reply_frames, self.answered, answered),
+        ):
+            place = bisect_right(frames, frame, first, behind)
+            if place > first:
+                settling.last_sent[end] = max(settling.last_sent[end], frames[place - 1])
+
 
 MAX_UNREAD = 256
 """Messages of an end whose chunk lists cannot be read, that are remembered."""

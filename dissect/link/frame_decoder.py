@@ -5,16 +5,46 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..arrays import Bytes, Rows
+import numpy as np
+
+from ..arrays import Bytes, Rows, places, unique
 from ..frames import FrameBatch
+from ..layers import opcodes
+from ..layers.icrc import RIGHT, UNVERIFIED, WRONG, icrc_verdicts
 from .addresses import AddressTable
-from .damage import DamageDetector
 from .duplicates import Duplicates
 from .locate import locate
-from .packets import PacketBatch, decode
+from .packets import IcrcCheck, PacketBatch, decode, is_management
 
 if TYPE_CHECKING:
     from .capture_points import Hosts
+
+
+class DamageDetector:
+    """Finds packets with a wrong ICRC before their payload is taken for what was sent.
+
+    A wrong ICRC means something only where the host's other packets have right ones: a switch that mirrors
+    traffic may rewrite headers, and then none fits.
+    """
+
+    def __init__(self) -> None:
+        self.trusted: set[int] = set()
+        """Address ids of hosts that sent a packet with a right ICRC."""
+
+    def check(self, batch: PacketBatch) -> IcrcCheck:
+        if batch.frames is None or not len(batch):
+            return IcrcCheck()
+        rows = batch.rows
+        verdicts = icrc_verdicts(batch.frames, rows)
+        wrong = places(verdicts == WRONG)
+        verified = len(rows) - int(np.count_nonzero(verdicts == UNVERIFIED))
+        self.trusted.update(unique(rows["source"][verdicts == RIGHT]).tolist())
+        if not len(wrong):
+            return IcrcCheck(verified, wrong, wrong)
+        dropped = np.isin(rows["source"][wrong], list(self.trusted)) & (
+            opcodes.IS_RC[rows["opcode"][wrong]] | is_management(rows[wrong])
+        )
+        return IcrcCheck(verified, wrong, wrong[dropped])
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from .packet_info import (
     packet_info,
 )
 from .packet_rpcs import PacketRpcs, ends, headers, outstanding_calls
-from .retransmitted import MARK, retransmitted
+from .packet_wording import MARK, retransmitted
 from .schema import Record, record
 
 if TYPE_CHECKING:

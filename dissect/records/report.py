@@ -18,7 +18,7 @@ from ..percentiles import LONGEST_NS, Distribution
 from ..rpcrdma.analyzer import Analyzer
 from .connection import connection_record, evicted_record
 from .diagnosis import statements
-from .latency import latency_fields
+from .rpc import latency_fields
 from .schema import Record, record
 from .transport import transport_record
 

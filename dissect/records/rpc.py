@@ -7,10 +7,15 @@ from ..layers.rpcrdma_codes import DIRECTION_NAMES, procedure_name
 from ..onc.programs import program_name
 from ..onc.shapes.flat import NO_FIELDS, FlatFields
 from ..rpcrdma.messages import Message
-from ..rpcrdma.rpcs import ChunkUse, Reassembled, Rpc, SegmentUse
-from .latency import latency_fields
+from ..rpcrdma.rpcs import ChunkUse, Latency, Reassembled, Rpc, SegmentUse
 from .rpc_values import value_fields
 from .schema import Record, record, wide
+
+
+def latency_fields(latency: Latency | None) -> Record | None:
+    if latency is None:
+        return None
+    return {f"{name}_ns": value for name, value in latency._asdict().items()}
 
 
 def rpc_record(rpc: Rpc, fields: FlatFields = NO_FIELDS, path: str | None = None) -> Record:

@@ -10,27 +10,32 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..arrays import Rows
+from ..arrays import Bytes, Rows
 from ..frames import FrameBatch
+from ..layers.oncrpc_codes import CALL, REPLY
+from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
 from ..link.addresses import AddressTable
 from ..link.duplicates import MIRRORED
 from ..link.frame_decoder import DecodedFrames, FrameDecoder
+from ..onc.programs import is_callback
 from ..transport.connection import Connection, Link, Registry
 from ..transport.health import TransportHealth
 from ..transport.rc.link import RcLink
 from ..transport.rc.observer import QueueRun, RcObserver
+from ..transport.rc.pairing import SendEvidence, SendReader
 from .answered import MAX_ANSWERED, RpcNumbers
 from .conversation import Conversation
 from .dispatch import Dispatcher, Undecoded
 from .eviction import AFTERMATH, Evicted, overdue
 from .listeners import ColumnListener, Listener
 from .matching import MAX_OUTSTANDING, Matching
-from .pairing_evidence import RPC_SENDS
+from .messages import TransportHeader
 from .plain import PlainWay
 from .plain_batch import LATE, Event, LinkRun, PlainBatch
 from .retransmission_waits import charge_objects, charge_rows
 from .rpc_table import RpcTable
 from .rpcs import Rpc
+from .transport_header import decode_header
 from .unanswered import note_outstanding, reply_may_be_missing
 from .unsettled import LINGER
 
@@ -38,6 +43,49 @@ if TYPE_CHECKING:
     from ..transport.iwarp.decoding import Fpdus
     from ..transport.iwarp.observer import IwarpObserver, TcpRun
     from ..transport.iwarp.tcp_connection import TcpConnection
+
+
+_ROLES = {CALL: "request", REPLY: "answer"}
+
+
+def read_send(data: Bytes, start: int, end: int, length: int) -> SendEvidence | None:
+    """The XID, whether it is a call or a reply, and the handles that a call advertises."""
+    if end - start < 8:
+        return None
+    header = decode_header(data, start, end, length)
+    if header.version not in (1, 2):
+        return None
+    role = _role(header, data, start, end)
+    handles: tuple[int, ...] = ()
+    if role == "request":
+        written = (*header.writes, header.reply) if header.reply else header.writes
+        segments = [segment for read in header.reads for segment in read.segments]
+        segments += [segment for chunk in written for segment in chunk.segments]
+        handles = tuple(segment.handle for segment in segments)
+    return SendEvidence(header.xid, role, handles, role == "request" and _calls_back(header, data, start, end))
+
+
+def _calls_back(header: TransportHeader, data: Bytes, start: int, end: int) -> bool:
+    """Whether it is a call of a program that clients serve."""
+    at = start + header.length + 12
+    return header.procedure == RDMA_MSG and at + 4 <= end and is_callback(int.from_bytes(data[at : at + 4].tobytes()))
+
+
+def _role(header: TransportHeader, data: Bytes, start: int, end: int) -> str:
+    if header.procedure == RDMA_ERROR:
+        return "answer"
+    if header.procedure == RDMA_MSG and not header.problem and end - start >= header.length + 8:
+        at = start + header.length + 4
+        return _ROLES.get(int.from_bytes(data[at : at + 4].tobytes()), "")
+    if header.procedure == RDMA_NOMSG and not header.problem and header.chunks:
+        return "request" if header.reads else "answer" if header.reply else ""
+    if header.option is not None:
+        return ""  # Either end may request something of the other.
+    return "" if header.direction is None else _ROLES.get(header.direction, "")
+
+
+RPC_SENDS = SendReader(read_send, "XIDs")
+
 
 NFS_RDMA_PORT = 20049
 """RFC 8267, 8."""

@@ -13,7 +13,8 @@ from playbook import Capture, Wire, nfs3
 from playbook.capture import frame_batches
 from playbook.commands import EVERYTHING, LOSS, run
 from playbook.rpcrdma import call, reply
-from rdmascope.captures import tcp_feed, tcp_follower
+from rdmascope.captures import tcp_feed
+from rdmascope.captures import tcp_feed as tcp_follower
 from rdmascope.captures.condition import Condition
 from rdmascope.captures.live import CaptureSettings
 from rdmascope.captures.live.session import Ending

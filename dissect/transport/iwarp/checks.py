@@ -6,10 +6,128 @@ import numpy as np
 
 from ...arrays import Int64s, Rows
 from ...layers import fpdus
+from ...layers.fpdus import BETWEEN_MARKERS, MARKER_BYTES, MARKER_INTERVAL, MarkerGrid
+from ...layers.iwarp_codes import READ_REQUEST
+from ...serial import DDP_MSN
 from . import rdmap
-from .decoding import FpduHeaders
+from .decoding import CONTROL, FpduHeaders
 from .pending import PendingBytes
-from .plausibility import Doubt, judge_markers, torn, wraps
+from .resync import NEAR
+from .window import Window
+
+SURE = 4
+"""Right markers in a row after which a direction is trusted again."""
+
+
+class Doubt:
+    """What was seen of one direction."""
+
+    def __init__(self) -> None:
+        self.right = SURE
+        """Right markers since the last contradiction; a stream is trusted until there is one."""
+        self.msn: dict[int, int] = {}
+        """Last message sequence number by queue, where nothing is missing since."""
+        self.spread = False
+        """An FPDU lay in several frames: the sender does not align frames with FPDUs (RFC 5044, 5)."""
+        self.count = 0
+        """FPDUs that hold no wrong marker and are not trusted all the same."""
+
+    def contradict(self) -> None:
+        """Bytes are there, and no FPDU begins where one should."""
+        self.right = 0
+
+    def lost(self) -> None:
+        """Messages may be missing now."""
+        self.msn.clear()
+
+    def trusted(self, contradiction: Rows, markers: Int64s) -> Rows:
+        """Which FPDUs are trusted; ``contradiction``: which of them cannot be right; ``markers``: how many right ones
+        each holds.
+        """
+        seen = self.right + np.cumsum(markers)
+        last = np.maximum.accumulate(np.where(contradiction, np.arange(len(seen)), -1))
+        run = np.where(last < 0, seen, seen - seen[last])
+        if len(run):
+            self.right = min(SURE, int(run[-1]))
+        trusted: Rows = ~contradiction & (run >= SURE)
+        return trusted
+
+    def out_of_sequence(self, queue: Rows, msn: Rows, offset: Rows, known: Rows) -> Rows:
+        """Which untagged FPDUs (``known``) do not follow the ones before on their queue (RFC 5041, 5.2.2).
+
+        A message begins at offset 0 and has a number of its own; some may be missing between.
+        """
+        wrong: Rows = known & (queue == rdmap.QUEUE[READ_REQUEST]) & (offset != 0)
+        for number in range(4):
+            mine = np.flatnonzero(known & (queue == number))
+            if not len(mine):
+                continue
+            numbers = msn[mine].astype(np.int64)
+            before = self.msn.get(number, int(numbers[0]) - 1)
+            step = np.diff(numbers, prepend=before) % DDP_MSN.modulus
+            unusual = (step > NEAR) | ((step == 0) & (offset[mine] == 0))
+            unusual[0] &= number in self.msn
+            wrong[mine] |= unusual
+            self.msn[number] = int(numbers[-1])
+        return wrong
+
+    def lone_markers(self, window: Window, wire: Window, grid: MarkerGrid, starts: Int64s, ends: Int64s) -> Rows:
+        """Which FPDUs have behind them in their frame a marker and nothing else.
+
+        A sender that aligns frames with FPDUs sends a marker with what follows it.  So these four bytes are the last of
+        an FPDU that a marker off the grid made longer.
+        """
+        low = np.searchsorted(window.end, starts, side="right")
+        high = np.minimum(np.searchsorted(window.end, ends - 1, side="right"), len(window.at) - 1)
+        spread = window.rows["frame"][low] != window.rows["frame"][high]
+        lone = np.zeros(len(starts), np.bool_)
+        for index in np.flatnonzero((ends - grid.base) % BETWEEN_MARKERS == 0).tolist():
+            marker = grid.start(int(ends[index]))
+            before, inside, after = _frames(wire, marker - 1, marker + MARKER_BYTES - 1, marker + MARKER_BYTES)
+            lone[index] = before == inside != after and not (self.spread or spread[:index].any())
+        self.spread = self.spread or bool(spread.any())
+        return lone
+
+
+def wraps(offset: Rows, length: Rows) -> Rows:
+    """Which stretches of memory pass the end of the address space (RFC 5041, 4.2)."""
+    found: Rows = np.maximum(length.astype(np.int64), 1).astype(np.uint64) - np.uint64(1) > ~offset.astype(np.uint64)
+    return found
+
+
+def torn(window: Window, end: int) -> bool:
+    """Whether the frame that holds the last byte before ``end`` goes on there with what begins no FPDU."""
+    head = window.read(end, CONTROL)
+    if len(head) < CONTROL:
+        return False
+    before, after = _frames(window, end - 1, end + CONTROL - 1)
+    nothing = (head[0] << 8 | head[1]) < rdmap.TAGGED_HEADER
+    return before == after and bool(nothing or not rdmap.LEGAL[head[2] << 8 | head[3]])
+
+
+def _frames(window: Window, *places: int) -> list[int | None]:
+    """The frames that hold bytes; None where there is none yet."""
+    rows = np.searchsorted(window.end, places, side="right").tolist()
+    return [int(window.rows["frame"][row]) if row < len(window.rows) else None for row in rows]
+
+
+def judge_markers(wire: Window, grid: MarkerGrid, starts: Int64s, ends: Int64s) -> tuple[Rows, Int64s]:
+    """Which FPDUs hold a marker that points elsewhere, and how many right ones each holds (RFC 5044, 4.3).
+
+    Where one points elsewhere, what was taken for payload is not: a sender that puts its markers elsewhere.
+    ``wire``: the stream with its markers.
+    """
+    markers = grid.between(grid.start(int(starts[0])), grid.start(int(ends[-1])))
+    positions = np.arange(markers.start, markers.stop, MARKER_INTERVAL)
+    values, there = wire.heads(positions, MARKER_BYTES)
+    owner = np.searchsorted(starts, grid.place(positions), side="right") - 1
+    distance = positions - grid.position(starts[owner])
+    pointer = values.view(">u4").ravel() & 0xFFFF
+    right = pointer == np.maximum(distance, 0) & 0xFFFF
+    wrong = np.zeros(len(starts), np.bool_)
+    wrong[owner[(there == MARKER_BYTES) & ~right]] = True
+    return wrong, np.bincount(owner[(there == MARKER_BYTES) & right], minlength=len(starts)).astype(np.int64)
+
 
 MAX_FAILURES = 1000
 WRONG_CRC, WRONG_MARKERS, WRONG_HEADERS = (

@@ -7,8 +7,11 @@ InfiniBand Architecture, volume 1, 9.7 (requester and responder) and 9.9.2 (retr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
+from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,19 +19,143 @@ from ...arrays import Bytes, Int64s, Rows, places, take
 from ...intervals import IntervalSet
 from ...layers import opcodes
 from ...serial import PSN
-from ..connection import Connection, raised
+from ..connection import Connection, ReusedPsn, raised
 from ..gaps import Gap
 from ..operations import Delivered
 from ..send_runs import Run
 from .assembly import RequestAssembly
-from .detached import DetachedMessages
-from .held import HeldRun, held_already, held_run, insert_run
 from .missing import COPIES_FOLLOW, GRACE_PACKETS, HELD_PACKETS, MAX_GIVEN_UP, MissingRequests
 from .path_mtu import learn_mtu
 from .reads import READ_REQUEST, RcReads, spans
 from .responses import AckHistory, Jump, PacketClock, completions, packets_between, split_early
 from .runs import RESTART, WIDEST, first_inside, first_psn, fresh_before, reusing, stretches
 from .sent import SentRequests, Taken
+
+MAX_REUSED = 1000
+"""PSN errors that a connection lists."""
+
+_STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
+_ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
+
+
+class DetachedMessages:
+    """Of one send queue."""
+
+    __slots__ = ("_next", "_reusing", "assembly", "connection", "frames", "reused", "sender")
+
+    def __init__(self, connection: Connection, sender: int, reads: RcReads) -> None:
+        self.connection, self.sender = connection, sender
+        self.assembly = RequestAssembly(connection, sender, reads)
+        self.reused = IntervalSet()
+        """Unwrapped PSNs that two messages have."""
+        self.frames: set[int] = set()
+        """The packets among the last batch that reuse a PSN."""
+        self._next = 0
+        self._reusing = False
+        """The open message reuses PSNs."""
+
+    def goes_on(self, psn: int, opcode: int) -> bool:
+        """Whether a message is open that goes on with this packet."""
+        return bool(self.assembly.partial) and psn == self._next and not _STARTS[opcode]
+
+    def holds(self, psns: Int64s) -> Rows | None:
+        """Which of these PSNs were reused; None for none at all."""
+        if not self.reused.starts:
+            return None
+        return np.array([self.reused.covers(psn, psn + 1) for psn in psns.tolist()], np.bool_)
+
+    def forget(self) -> None:
+        """No packet will be retransmitted."""
+        self.assembly.recent.clear()
+
+    def deliver(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
+        """Requests that follow each other."""
+        if not len(rows):
+            return
+        if not self.goes_on(psns[0], rows["opcode"][0]):
+            self.assembly.close()
+        self._reusing = False
+        self.assembly.deliver(data, rows, psns)
+        self._next = int(psns[-1]) + 1
+
+    def deliver_reused(self, data: Bytes, rows: Rows, psns: Int64s, earlier: Mapping[int, Taken]) -> None:
+        """New messages although earlier requests, by index in ``rows``, have their PSNs: their sender's error."""
+        goes_on = self.goes_on(psns[0], rows["opcode"][0])
+        if goes_on and not self._reusing:
+            # The message from before the first PSN goes on beyond it.
+            first = min(earlier, default=len(rows))
+            self.deliver(data, rows[:first], psns[:first])
+            if first == len(rows):
+                return
+            goes_on = False
+            rows, psns, earlier = rows[first:], psns[first:], {at - first: one for at, one in earlier.items()}
+        self.reused.add(int(psns[0]), int(psns[-1]) + 1)
+        self.frames.update(rows["frame"].tolist())
+        for index, (opcode, frame, psn) in enumerate(
+            zip(rows["opcode"].tolist(), rows["frame"].tolist(), rows["psn"].tolist(), strict=True)
+        ):
+            one = earlier.get(index)
+            if one is not None and (_STARTS[opcode] or not goes_on):
+                if self.assembly.reused is None:
+                    self.assembly.reused = {}
+                self.assembly.reused[psn] = one.frame
+                if len(self.connection.reused_psns) < MAX_REUSED:
+                    verbs = opcodes.verb(opcode), opcodes.verb(one.opcode)
+                    reused = ReusedPsn(frame, self.sender, psn, verbs[0], one.frame, verbs[1])
+                    self.connection.reused_psns = *self.connection.reused_psns, reused
+            goes_on = not _ENDS[opcode]
+        self.deliver(data, rows, psns)
+        self._reusing = True
+
+
+class HeldRun(NamedTuple):
+    """Requests with PSNs [start, end) that wait behind a gap."""
+
+    start: int
+    end: int
+    data: Bytes
+    rows: Rows
+    psns: Int64s
+    frame: int
+
+
+def held_run(start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> HeldRun:
+    """These requests, at least one."""
+    return HeldRun(start, end, data, rows, psns, int(rows["frame"][0]))
+
+
+def insert_run(held: list[HeldRun], run: HeldRun) -> Rows:
+    """Put a run among those that wait, but for what one of them has already; tells which of its rows that are."""
+    at = bisect_right(held, run.start, key=attrgetter("start"))
+    before = held[at - 1].end if at else run.start
+    after = held[at].start if at < len(held) else run.end
+    if before > run.start or after < run.end:
+        if len(run.rows) > 1 or before > run.start:
+            known = held_already(held, run.psns)
+            ends = np.append(run.psns[1:], run.end)
+            for a, b in stretches(known):
+                parts = [(a, b)] if b - a < len(known) else pairwise(range(a, b + 1))
+                for first, behind in () if known[a] else parts:
+                    rows, psns = run.rows[first:behind], run.psns[first:behind]
+                    insert_run(held, held_run(int(psns[0]), int(ends[behind - 1]), run.data, rows, psns))
+            return known
+        # A READ Request takes more PSNs than its own, of which another packet has one: the sender's error.
+        run = run._replace(end=after)
+    held.insert(at, run)
+    return np.zeros(len(run.rows), np.bool_)
+
+
+def held_already(held: Sequence[HeldRun], psns: Int64s) -> Rows:
+    """Which of these PSNs a run has that waits."""
+    if len(psns) < len(held):  # Many runs wait where a sender leaves out every other packet.
+        owners = [bisect_right(held, psn, key=attrgetter("start")) - 1 for psn in psns.tolist()]
+        pairs = zip(owners, psns.tolist(), strict=True)
+        return np.array([at >= 0 and psn < held[at].end for at, psn in pairs], np.bool_)
+    starts = np.array([run.start for run in held])
+    ends = np.array([run.end for run in held])
+    owner = starts.searchsorted(psns, side="right") - 1
+    found: Rows = (owner >= 0) & (psns < ends[owner])
+    return found
 
 
 class SendQueue:

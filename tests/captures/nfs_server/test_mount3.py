@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from rdmascope.captures.errors import CaptureError
-from rdmascope.captures.nfs_server.export import Export
-from rdmascope.captures.nfs_server.mount3 import MAX_CALL, MAX_CONNECTIONS
+from rdmascope.captures.nfs_server.export import MAX_CALL, MAX_CONNECTIONS, Export
 from rdmascope.captures.synth.endpoint import service
 from rdmascope.captures.synth.xdr_values import decoded, encoded
 from rdmascope.dissect.onc.programs import MOUNT

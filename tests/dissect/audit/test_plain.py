@@ -19,7 +19,7 @@ from playbook.violations.scripts import answer, returned
 from playbook.wire import Connection
 from rdmascope.captures import open_capture
 from rdmascope.dissect.audit.auditor import Auditor, TallyKey
-from rdmascope.dissect.audit.plain_columns import PlainRows
+from rdmascope.dissect.audit.listener import PlainRows
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma import plain
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options, drop_contents

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rdmascope.dissect.layers.crc_runs import MAX_BRIDGE, MIN_PACKETS, RESIDUE, RUN_BYTES, bridge, find_right
+from rdmascope.dissect.layers.icrc import MAX_BRIDGE, MIN_PACKETS, RESIDUE, RUN_BYTES, bridge, find_right
 
 HEADER = 40
 START = crc32(b"\xff" * 8)

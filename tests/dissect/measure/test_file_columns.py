@@ -10,8 +10,7 @@ import pytest
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.formats.streams import Limits
 from rdmascope.captures.session import Session
-from rdmascope.dissect.measure.file_columns import FileColumns
-from rdmascope.dissect.measure.files import FileTable
+from rdmascope.dissect.measure.files import FileColumns, FileTable
 from rdmascope.dissect.measure.partial_messages import nfs_messages
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply

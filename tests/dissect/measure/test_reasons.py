@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rdmascope.dissect.measure.reasons import MAX_REASONS, ReasonCounts
+from rdmascope.dissect.measure.statistics import MAX_REASONS, ReasonCounts
 
 
 def test_one_reason_is_shown_as_it_is() -> None:

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
-from rdmascope.dissect.measure.reasons import MAX_REASONS
-from rdmascope.dissect.measure.statistics import MAX_PROCEDURES, Statistics
+from rdmascope.dissect.measure.statistics import MAX_PROCEDURES, MAX_REASONS, Statistics
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.messages import Message, Segment, TransportHeader
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Latency, Rpc, SegmentUse

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.session import Session
-from rdmascope.dissect.transport.packet_times import MAX_INTERVALS, PacketTimes
+from rdmascope.dissect.transport.retransmissions import MAX_INTERVALS, PacketTimes
 
 
 @given(st.lists(st.lists(st.integers(0, 2**62), max_size=800), max_size=5))

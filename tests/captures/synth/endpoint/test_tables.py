@@ -26,8 +26,7 @@ from rdmascope.captures.synth.endpoint import (
     service,
     whole,
 )
-from rdmascope.captures.synth.endpoint.endpoint import STAGES, Stage
-from rdmascope.captures.synth.endpoint.negotiation import TRANSITIONS, Input, State, choose
+from rdmascope.captures.synth.endpoint.endpoint import STAGES, TRANSITIONS, Input, Stage, State, choose
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_ERROR
 from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, TransportHeader, WriteChunk
 from rdmascope.dissect.rpcrdma.transport_header import decode_header

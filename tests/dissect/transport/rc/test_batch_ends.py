@@ -15,7 +15,7 @@ from playbook.shapes import DATA, read, write
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.transport.rc.held import HeldRun, held_already
+from rdmascope.dissect.transport.rc.send_queue import HeldRun, held_already
 
 
 def analysed(capture: Capture, cuts: Sequence[int]) -> tuple[Analyzer, list[Rpc]]:
