@@ -6,11 +6,11 @@ bring the bytes, ``writer.py`` writes pcapng.
 """
 
 from .errors import CaptureError
-from .formats.pcapng import Interface
-from .formats.streams import Limits
-from .formats.writer import PcapngWriter
-from .merge import MergedCaptures, open_captures
-from .open import CaptureFile, Follow, open_capture
+from .read.merge import MergedCaptures, open_captures
+from .read.open import CaptureFile, Follow, open_capture
+from .read.pcapng import Interface
+from .read.streams import Limits
+from .write.writer import PcapngWriter
 
 __all__ = [
     "CaptureError",

@@ -24,17 +24,17 @@ from rdmascope.dissect.rpcrdma.listeners import Listener
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.connection import Connection
 
-from .column_table import ColumnTable, masked_as
-from .data_set_folder import is_data_set
 from .errors import CaptureError, UnknownNameError
-from .formats.streams import Limits
-from .merge import open_captures
-from .open import Follow
-from .rereadable import stays
-from .saved import holds_tables
-from .session import Paths, Progress, Session
-from .table_pass import needs_contents, table_batches
-from .urls import is_url, local
+from .read.merge import open_captures
+from .read.open import Follow
+from .read.seekable import stays
+from .read.streams import Limits
+from .read.urls import is_url, local
+from .session.session import Paths, Progress, Session
+from .tables.column_table import ColumnTable, masked_as
+from .tables.data_set_folder import is_data_set
+from .tables.saved import holds_tables
+from .tables.table_pass import needs_contents, table_batches
 
 if TYPE_CHECKING:
     from rdmascope.dissect.diagnosis.diagnose import Diagnosis
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from rdmascope.dissect.measure.latency_timeline import LatencyInterval
     from rdmascope.dissect.measure.service_levels import ServiceLevelCounts
 
-    from .database import Database
-    from .questions import Questions
+    from .session.grouping import Questions
+    from .tables.database import Database
 
 Given = TypeVar("Given")
 
@@ -149,7 +149,7 @@ class Capture:
         """What is read: where tables do not tell what the options ask, the captures that they were made of."""
         if self._tables is None:
             return self.paths
-        from .saved_tables import captures_behind
+        from .tables.saved_tables import captures_behind
 
         return captures_behind(self._tables, "what ports, force and icrc ask of")
 
@@ -160,7 +160,7 @@ class Capture:
         """
         self._read_whole = False
         if self.saved is not None:
-            from .data_set_session import open_saved_session
+            from .tables.data_set_session import open_saved_session
 
             self._last = saved = open_saved_session(self.saved)
             if self._follow is not None or self.options != Options():
@@ -184,7 +184,7 @@ class Capture:
 
     def rpc(self, number: int) -> Rpc:
         """The RPC of this number.  Raises CaptureError, with how many there are, where none has it."""
-        from .lookup import find_rpcs
+        from .session.find import find_rpcs
 
         found = find_rpcs(self.session(), [number])
         if not found.rpcs:
@@ -196,7 +196,7 @@ class Capture:
 
         As with ``--where``: 'latency_ms > 10'.  Where one is no condition, the first RPC raises CaptureError.
         """
-        from .condition import Condition, chosen
+        from .tables.condition import Condition, chosen
 
         session = self.session()
 
@@ -264,7 +264,7 @@ class Capture:
         """
         from rdmascope.dissect.diagnosis.detector import all_detectors
 
-        from .diagnosis_pass import diagnosis_of
+        from .session.diagnosis_pass import diagnosis_of
 
         for kind in kinds:
             _known(kind, all_detectors(), "detector")
@@ -279,7 +279,7 @@ class Capture:
         that of an interval such as 10s is its begin, in nanoseconds since the capture began.  Raises CaptureError
         for what RPCs cannot be grouped by.
         """
-        from .questions import Questions, parse_group_keys
+        from .session.grouping import Questions, parse_group_keys
 
         try:
             keys = parse_group_keys(",".join(by))
@@ -291,7 +291,7 @@ class Capture:
 
     def over_time(self, intervals: int = 100, where: Sequence[str] = ()) -> list[LatencyInterval]:
         """How many RPCs of which latency began when: the whole time in at most so many equal intervals."""
-        from .questions import Questions
+        from .session.grouping import Questions
 
         timeline = self._asked(Questions(over_time=True), where).timeline
         assert timeline is not None
@@ -304,7 +304,7 @@ class Capture:
         """
         from rdmascope.dissect.measure.service_levels import parse_service_level
 
-        from .questions import Questions
+        from .session.grouping import Questions
 
         try:
             wanted = [parse_service_level(one) for one in levels]
@@ -314,7 +314,7 @@ class Capture:
 
     def _asked(self, questions: Questions, where: Sequence[str]) -> Questions:
         """After a pass."""
-        from .condition import Condition
+        from .tables.condition import Condition
 
         with ExitStack() as stack:
             condition = stack.enter_context(closing(Condition(where))) if where else None
@@ -378,12 +378,12 @@ class Capture:
         write files.  Raises QueryError (a CaptureError) for one that cannot be answered.
         """
         if self._database is None and self.saved is not None:
-            from .saved_tables import open_saved
+            from .tables.saved_tables import open_saved
 
             self._database = open_saved(self.saved)
             weakref.finalize(self, self._database.close)
         if self._database is None:
-            from .database import Database
+            from .tables.database import Database
 
             fill = weakref.WeakMethod(self._table_batches)  # Or the two would keep each other.
 
@@ -404,8 +404,8 @@ class Capture:
         ``rdmascope.read`` and the commands take them in place of the capture.  Raises CaptureError where nothing
         should be written, or could be read.
         """
-        from .database import Database
-        from .saved_tables import check_target, save
+        from .tables.database import Database
+        from .tables.saved_tables import check_target, save
 
         paths = self.paths if self.saved is not None else self._captures()
         given = (paths,) if isinstance(paths, str | os.PathLike) else paths

@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from rdmascope.captures import CaptureError, Follow
-from rdmascope.captures.data_set_folder import is_data_set
-from rdmascope.dissect.measure.selection import CaptureExtent, FrameRange, unknown_frames, unknown_rpcs
+from rdmascope.captures.tables.data_set_folder import is_data_set
+from rdmascope.dissect.measure.filters import CaptureExtent, FrameRange, unknown_frames, unknown_rpcs
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 from .reading import Reading
 
 if TYPE_CHECKING:
-    from rdmascope.captures.condition import ChosenRpcs, Condition
     from rdmascope.captures.extract.choice import Choice
     from rdmascope.captures.extract.cut import Extracted
     from rdmascope.captures.fleet.captures_behind import CaptureBehind, CapturesBehind
-    from rdmascope.captures.session import Session
-    from rdmascope.captures.tcp_export import Exported
+    from rdmascope.captures.session.session import Session
+    from rdmascope.captures.tables.condition import ChosenRpcs, Condition
+    from rdmascope.captures.write.tcp_export import Exported
 
 MAX_NAMED = 5
 """Captures of a data set that were not read, in a sentence."""
@@ -140,15 +140,15 @@ class GivenCaptures:
 
     def session(self) -> Session:
         """Of a data set: its tables."""
-        from rdmascope.captures.data_set_session import open_saved_session
+        from rdmascope.captures.tables.data_set_session import open_saved_session
 
         return open_saved_session(self.files[0])
 
     def extract(self, output: Path, choice: Choice, snaplen: int = 0, anonymize: bool = False) -> Extracted:
         """Write what is chosen of all of them into one capture; ``check`` says what was wrong with some."""
-        from rdmascope.captures.condition import ChosenRpcs
         from rdmascope.captures.extract.choice import Choice
         from rdmascope.captures.extract.cut import ExtractSource, extract_of_each
+        from rdmascope.captures.tables.condition import ChosenRpcs
 
         if self.behind is None:
             (one,) = self
@@ -186,7 +186,7 @@ class GivenCaptures:
         jobs: int | None = None,
     ) -> Exported:
         """``export_tcp`` of all of them, into one file; ``refuse_nothing`` and ``check`` say what was wrong."""
-        from rdmascope.captures.tcp_export import export_tcp_of_each
+        from rdmascope.captures.write.tcp_export import export_tcp_of_each
 
         meant = self.chosen(condition)
 

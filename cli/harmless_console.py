@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from .plain import harmless
+from .sanitize import harmless
 
 
 class HarmlessConsole(Console):

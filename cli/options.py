@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
-from rdmascope.dissect.measure.selection import FrameRange, parse_frames, parse_xid, procedure_names
+from rdmascope.dissect.measure.filters import FrameRange, parse_frames, parse_xid, procedure_names
 from rdmascope.dissect.units import parse_size
 
 if TYPE_CHECKING:
-    from rdmascope.dissect.measure.moments import Moment
+    from rdmascope.dissect.measure.time_options import Moment
 
 Value = TypeVar("Value")
 
@@ -35,13 +35,13 @@ class Parsed(click.ParamType[Value], Generic[Value]):
 
 
 def _duration(text: str) -> int:
-    from rdmascope.dissect.measure.moments import parse_duration
+    from rdmascope.dissect.measure.time_options import parse_duration
 
     return parse_duration(text)
 
 
 def _moment(text: str) -> Moment:
-    from rdmascope.dissect.measure.moments import parse_moment
+    from rdmascope.dissect.measure.time_options import parse_moment
 
     return parse_moment(text)
 
@@ -128,7 +128,7 @@ def _with_filters(command: Callable[..., Any], beside: tuple[str, ...]) -> Calla
         conditions = given.pop("conditions")
         if not conditions and not any(given[name] not in (None, (), False) for name in given.keys() - {*beside}):
             return command(*arguments, condition=None, **options)
-        from rdmascope.captures.condition import Condition, Sugar
+        from rdmascope.captures.tables.condition import Condition, Sugar
 
         with closing(Condition(conditions, Sugar(**given))) as condition:
             return command(*arguments, condition=condition, **options)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rdmascope.captures import CaptureError, Follow
-from rdmascope.captures.data_set_folder import is_data_set
-from rdmascope.captures.decoded_ahead import Source
-from rdmascope.captures.rereadable import stays
-from rdmascope.captures.saved import holds_tables
-from rdmascope.captures.session import Made, Paths, Session
-from rdmascope.captures.urls import is_url, local
+from rdmascope.captures.read.decoded_ahead import Source
+from rdmascope.captures.read.seekable import stays
+from rdmascope.captures.read.urls import is_url, local
+from rdmascope.captures.session.session import Made, Paths, Session
+from rdmascope.captures.tables.data_set_folder import is_data_set
+from rdmascope.captures.tables.saved import holds_tables
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 from rdmascope.dissect.units import count, dropped_words, plural
 
@@ -27,7 +27,7 @@ from .terminal import complain, meter
 
 if TYPE_CHECKING:
     from rdmascope.captures.live.session import Ending
-    from rdmascope.captures.numbers_before import NumbersBefore
+    from rdmascope.captures.read.number_offset import NumbersBefore
 
 MAX_JOBS = 256
 OUTPUTS = ("output", "save", "directory", "junit_file", "sarif_file")
@@ -199,7 +199,7 @@ def opened(
     if not any(map(holds_tables, paths)):
         options = replace(analyzer_options(ports, force, contents), icrc=icrc)
         return Reading(paths, options, streaming, drops_on_page, follow=follow, jobs=jobs)
-    from rdmascope.captures.data_set_session import open_saved_session
+    from rdmascope.captures.tables.data_set_session import open_saved_session
 
     if len(paths) > 1:
         raise CaptureError("saved tables stand alone, without other files")
@@ -230,7 +230,7 @@ def behind(path: str, what: str, together: bool = False) -> tuple[str, ...]:
     """
     if not holds_tables(path):
         return (path,)
-    from rdmascope.captures.saved_tables import captures_behind, listed
+    from rdmascope.captures.tables.saved_tables import captures_behind, listed
 
     found = captures_behind(path, what)
     words = ", as one capture with frames numbered in the order of time" if together and found[1:] else ""

@@ -16,7 +16,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from rich.console import RenderableType
 from rich.text import Text
 
-from rdmascope.captures.database import QueryError
+from rdmascope.captures.tables.database import QueryError
 from rdmascope.dissect.records.tables import TABLES
 
 from .terminal import complain, console, show

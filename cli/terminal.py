@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
 
-from .plain import harmless, harmless_line, is_unicode, json_escaped, take_any_text
+from .sanitize import harmless, harmless_line, is_unicode, json_escaped, take_any_text
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

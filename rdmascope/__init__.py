@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rdmascope.captures import CaptureError, Follow, Limits
-    from rdmascope.captures.column_table import ColumnTable
     from rdmascope.captures.library import Capture, read
     from rdmascope.captures.live.session import LiveSession, watch
-    from rdmascope.captures.session import Session
+    from rdmascope.captures.session.session import Session
+    from rdmascope.captures.tables.column_table import ColumnTable
     from rdmascope.cli.page.write import write_page
     from rdmascope.dissect.audit.finding import Finding
     from rdmascope.dissect.diagnosis.diagnose import Diagnosis
@@ -51,7 +51,7 @@ _PLACES = {
     "Capture": "captures.library",
     "CaptureError": "captures",
     "ChunkUse": "dissect.rpcrdma.rpcs",
-    "ColumnTable": "captures.column_table",
+    "ColumnTable": "captures.tables.column_table",
     "Connection": "dissect.transport.connection",
     "Conversation": "dissect.rpcrdma.conversation",
     "Diagnosis": "dissect.diagnosis.diagnose",
@@ -73,7 +73,7 @@ _PLACES = {
     "SegmentUse": "dissect.rpcrdma.rpcs",
     "ServiceLevel": "dissect.measure.service_levels",
     "ServiceLevelCounts": "dissect.measure.service_levels",
-    "Session": "captures.session",
+    "Session": "captures.session.session",
     "Statement": "dissect.diagnosis.statement",
     "TABLES": "dissect.records.tables",
     "TableColumn": "dissect.records.table",

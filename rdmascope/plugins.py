@@ -6,16 +6,16 @@
 
 from __future__ import annotations
 
-from rdmascope.captures.exporters import exporter as exporter
-from rdmascope.captures.formats.convert import file_format as file_format
 from rdmascope.captures.plugins import load_plugins as load_plugins
+from rdmascope.captures.read.convert import file_format as file_format
+from rdmascope.captures.write.exporters import exporter as exporter
+from rdmascope.dissect.audit.events import ConnectionSetup as ConnectionSetup
+from rdmascope.dissect.audit.events import RdmaOperation as RdmaOperation
+from rdmascope.dissect.audit.events import SentMessage as SentMessage
 from rdmascope.dissect.audit.judgement import PASSED as PASSED
 from rdmascope.dissect.audit.judgement import Judgement as Judgement
 from rdmascope.dissect.audit.judgement import undecidable as undecidable
 from rdmascope.dissect.audit.judgement import violation as violation
-from rdmascope.dissect.audit.nouns import ConnectionSetup as ConnectionSetup
-from rdmascope.dissect.audit.nouns import RdmaOperation as RdmaOperation
-from rdmascope.dissect.audit.nouns import SentMessage as SentMessage
 from rdmascope.dissect.audit.rule import Level as Level
 from rdmascope.dissect.audit.rule import rule as rule
 from rdmascope.dissect.audit.transaction import Transaction as Transaction

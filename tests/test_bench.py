@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 import rdmascope
-from rdmascope.captures.session import Session
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 BENCH = Path(__file__).parents[1] / "bench"

@@ -19,7 +19,7 @@ from types import ModuleType
 import numpy as np
 
 import rdmascope
-from rdmascope.captures.database import SQL_TYPES
+from rdmascope.captures.tables.database import SQL_TYPES
 from rdmascope.dissect.records.table import DTYPES
 
 ROOT = Path(__file__).parents[1]
@@ -203,8 +203,8 @@ def architecture() -> str:
                 "Start with the nouns: `dissect/frames.py`, `dissect/link/packets.py`,"
                 " `dissect/transport/operations.py`, `dissect/rpcrdma/messages.py`, `dissect/rpcrdma/rpcs.py`,"
                 " `dissect/audit/finding.py`;"
-                " `dissect/rpcrdma/analyzer.py` is the line that joins them, `captures/session.py` one pass over a"
-                " capture, `captures/library.py` what `import rdmascope` gives.",
+                " `dissect/rpcrdma/analyzer.py` is the line that joins them, `captures/session/session.py` one pass"
+                " over a capture, `captures/library.py` what `import rdmascope` gives.",
             ]
         )
         + "\n"

@@ -14,7 +14,7 @@ from playbook.capture import frame_batches
 from playbook.packets import Frame
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.shapes import DATA, read, write
-from rdmascope.captures.session import Session
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.records.rpc import rpc_record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from rdmascope.captures import open_capture
-from rdmascope.captures.formats.streams import Limits
+from rdmascope.captures.read.streams import Limits
 from rdmascope.dissect.arrays import Rows
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer

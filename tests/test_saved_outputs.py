@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from playbook.samples import SAMPLES as FOLDER
-from rdmascope.captures.saved_tables import listed
+from rdmascope.captures.tables.saved_tables import listed
 from rdmascope.cli.main import main
 
 from .test_outputs import SAMPLES, golden, kept, made, runs

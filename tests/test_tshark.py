@@ -24,10 +24,10 @@ from playbook.nfs4 import Op
 from playbook.nfs4_client import Client
 from playbook.rpc import Call, Reply
 from playbook.xdr_encode import callback_done, callback_op, done, op
-from rdmascope.captures.message_fields import MessageFields
-from rdmascope.captures.session import Session
+from rdmascope.captures.session.session import Session
 from rdmascope.captures.synth.xdr_values import encoded
-from rdmascope.captures.wireshark import find_tshark
+from rdmascope.captures.wireshark.message_fields import MessageFields
+from rdmascope.captures.wireshark.tshark import find_tshark
 from rdmascope.cli.main import main
 from rdmascope.dissect.onc.shapes import layouts
 from rdmascope.dissect.onc.shapes.attributes4 import NUMBERED

@@ -19,7 +19,7 @@ from rdmascope.dissect.rpcrdma.messages import Message
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Reassembled, Rpc
 from rdmascope.dissect.transport.operations import Operation
 
-from ..output import spool
+from ..write.output import spool
 from .pseudonyms import Pseudonyms
 
 _IDENTITIES = {"uid": "uid", "gqa_uid": "uid", "gid": "gid", "gids": "gid"}

@@ -14,10 +14,10 @@ from rdmascope.dissect.audit.rule import all_rules
 from rdmascope.dissect.diagnosis.detector import all_detectors
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
-from ..condition import ChosenRpcs, Condition
-from ..diagnosis_pass import diagnosis_of
 from ..errors import CaptureError
-from ..session import Session
+from ..session.diagnosis_pass import diagnosis_of
+from ..session.session import Session
+from ..tables.condition import ChosenRpcs, Condition
 
 MAX_FINDINGS = 1 << 20
 """Findings of a rule whose RPCs are taken."""

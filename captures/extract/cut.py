@@ -20,10 +20,10 @@ from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.transport.connection import Connection
 
 from ..errors import CaptureError
-from ..formats.writer import PcapngWriter
-from ..merge import MergedCaptures, open_captures
-from ..output import check_outputs, open_output
-from ..session import Session
+from ..read.merge import MergedCaptures, open_captures
+from ..session.session import Session
+from ..write.output import check_outputs, open_output
+from ..write.writer import PcapngWriter
 from .anonymous_messages import AnonymousOperations
 from .anonymous_packets import AnonymousFrames
 from .carriers import Carriers, TcpRanges

@@ -11,14 +11,14 @@ from pathlib import Path
 from rdmascope.dissect.records.tables import TABLES, VERSION
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
-from ..data_set import ManifestEntry, entries, entry_of, entry_path, partition, write_entry
-from ..embedded import duckdb
 from ..errors import CaptureError
-from ..left_behind import FolderOfProcess
-from ..remote import FileStamp, RemoteFile, same_contents, stamp
-from ..session import Session
-from ..table_export import tables_of
-from ..urls import is_url
+from ..read.remote import FileStamp, RemoteFile, same_contents, stamp
+from ..read.urls import is_url
+from ..session.session import Session
+from ..tables.data_set import ManifestEntry, entries, entry_of, entry_path, partition, write_entry
+from ..tables.embedded import duckdb
+from ..write.stale_tempdirs import FolderOfProcess
+from ..write.table_export import tables_of
 from .units import CaptureUnit
 
 WORK = "unfinished"

@@ -16,13 +16,13 @@ from typing import NamedTuple
 from rdmascope.dissect import plugged
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
-from ..data_set import ManifestEntry, entries
-from ..data_set_folder import MANIFEST
 from ..errors import CaptureError, words_of
 from ..extras import need
-from ..left_behind import remove_left
 from ..plugins import load_plugins
-from ..urls import refuse_url
+from ..read.urls import refuse_url
+from ..tables.data_set import ManifestEntry, entries
+from ..tables.data_set_folder import MANIFEST
+from ..write.stale_tempdirs import remove_left
 from .analysis import WORK, analyse, described, failed
 from .units import CaptureUnit
 

@@ -10,12 +10,12 @@ from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import plural
 
-from ..data_set import ManifestEntry, Numbering, entries
-from ..data_set_folder import copies
 from ..errors import CaptureError
-from ..numbers_before import NumbersBefore
-from ..places import short_names
-from ..saved_tables import open_saved
+from ..read.frame_origin import short_names
+from ..read.number_offset import NumbersBefore
+from ..tables.data_set import ManifestEntry, Numbering, entries
+from ..tables.data_set_folder import copies
+from ..tables.saved_tables import open_saved
 from .analysis import changed, options_of
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from rdmascope.dissect import plugged
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
-from ..data_set import ManifestEntry
 from ..errors import CaptureError
 from ..extras import need
-from ..left_behind import FolderOfProcess
 from ..plugins import FILES
+from ..tables.data_set import ManifestEntry
+from ..write.stale_tempdirs import FolderOfProcess
 from .analysis import analyse, failed, note
 from .batch import ATTEMPTS, BatchCapture, divided, load_quietly, prepare
 from .stored import analyse_to_url

@@ -10,12 +10,12 @@ from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.units import size
 
-from ..data_set import ManifestEntry, entries, entry_path, partition
-from ..data_set_folder import MANIFEST, copies
 from ..errors import CaptureError
-from ..left_behind import FolderOfProcess
-from ..remote import RemoteFolder
-from ..urls import HTTP, is_url, refuse_url, scheme
+from ..read.remote import RemoteFolder
+from ..read.urls import HTTP, is_url, refuse_url, scheme
+from ..tables.data_set import ManifestEntry, entries, entry_path, partition
+from ..tables.data_set_folder import MANIFEST, copies
+from ..write.stale_tempdirs import FolderOfProcess
 from .analysis import analyse
 from .batch import BatchCapture
 from .units import CaptureUnit

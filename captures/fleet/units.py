@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..errors import CaptureError
-from ..merge import RING
-from ..urls import is_url, local, without_query
+from ..read.merge import RING
+from ..read.urls import is_url, local, without_query
 
 CAPTURES = "*.pcap*"
 """In a folder and those below it."""
@@ -54,7 +54,7 @@ def _local(pattern: str) -> tuple[str, list[str]]:
 
 
 def _remote(pattern: str) -> tuple[str, list[str]]:
-    from ..remote import matching
+    from ..read.remote import matching
 
     return matching(pattern, CAPTURES)
 

@@ -16,9 +16,9 @@ import numpy as np
 from rdmascope.dissect.frames import FrameBatch
 
 from ..errors import CaptureError
-from ..formats.writer import PcapngWriter
-from ..open import open_capture
-from ..output import check_outputs, open_growing
+from ..read.open import open_capture
+from ..write.output import check_outputs, open_growing
+from ..write.writer import PcapngWriter
 from .source import Live
 
 SECOND = 1_000_000_000

@@ -16,7 +16,7 @@ from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.transport.rc.observer import MAX_FLOWS
 
 from ..errors import CaptureError
-from ..heap import trim
+from ..session.process_memory import trim
 
 STATM = Path("/proc/self/statm")
 """In pages: size, resident, shared; proc(5)."""

@@ -27,7 +27,7 @@ from rdmascope.dissect.frames import FRAME, FrameBatch
 from rdmascope.dissect.link.numbers import ETHERNET, LINUX_SLL2
 
 from ..errors import CaptureError
-from ..formats.streams import gather
+from ..read.streams import gather
 from .device import EVERY, Device
 from .filter import RETURN, SO_ATTACH, Filter
 

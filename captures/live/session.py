@@ -21,8 +21,8 @@ from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.diagnosis.facts import Gathered
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.measure.credits import CreditHistory
+from rdmascope.dissect.measure.file_names import PathLearner
 from rdmascope.dissect.measure.live_window import LiveWindow
-from rdmascope.dissect.measure.path_learner import PathLearner
 from rdmascope.dissect.measure.pnfs import DataServers
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Analyzer, Options, drop_contents
@@ -32,9 +32,9 @@ from rdmascope.dissect.rpcrdma.outcome import named
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
-from ..capture_points import OtherPoint
 from ..errors import CaptureError
-from ..kernel_counters import CounterPoint
+from ..read.capture_points import OtherPoint
+from ..session.kernel_counters import CounterPoint
 from . import CaptureSettings, open_live
 from .device import trouble_of
 from .keep import Keeper

@@ -15,7 +15,7 @@ from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.link.numbers import ETHERNET
 
 from ..errors import CaptureError
-from ..open import open_capture
+from ..read.open import open_capture
 from .device import Device
 from .filter import Filter
 from .handover import Handover

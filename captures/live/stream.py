@@ -9,7 +9,7 @@ import threading
 from rdmascope.dissect.frames import FrameBatch
 
 from ..errors import CaptureError
-from ..open import CaptureFile, open_capture
+from ..read.open import CaptureFile, open_capture
 from .device import Device
 from .handover import MAX_WAITING, Handover
 

@@ -20,9 +20,9 @@ from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import duration
 
-from ..condition import Condition
 from ..errors import CaptureError
-from ..rpc_batches import RpcSource
+from ..tables.condition import Condition
+from ..tables.rpc_batches import RpcSource
 from .window import WindowKeeper
 
 FINDING = "finding"

@@ -11,7 +11,7 @@ import numpy as np
 from rdmascope.dissect.frames import FrameBatch
 
 from ..errors import CaptureError
-from ..formats.writer import PcapngWriter
+from ..write.writer import PcapngWriter
 from .keep import RingFiles, leave_whole, lost_since, open_pcapng
 from .source import Live
 

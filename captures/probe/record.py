@@ -16,13 +16,13 @@ from rdmascope.dissect.rpcrdma.messages import Segment, TransportHeader, WriteCh
 from rdmascope.dissect.rpcrdma.transport_header import decode_header
 
 from ..errors import CaptureError
-from ..formats.writer import PcapngWriter
 from ..live import CaptureSettings, Keep, Keeper, Live, open_live
-from ..output import open_output
 from ..synth.wire import IwarpLink, Path, Rocev2Link, Tape
 from ..verbs import interface as verbs
 from ..verbs.devices import devices as all_devices
 from ..verbs.devices import is_iwarp
+from ..write.output import open_output
+from ..write.writer import PcapngWriter
 
 APPLICATION = "rdmascope probe"
 LINKTYPE_ETHERNET = 1

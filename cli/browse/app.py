@@ -13,8 +13,8 @@ from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from rdmascope.captures.browsed_tables import NOUNS, checked, completions, follows
 from rdmascope.captures.errors import CaptureError
+from rdmascope.captures.tables.browsed_tables import NOUNS, checked, completions, follows
 from rdmascope.dissect.arrays import Int64s
 from rdmascope.dissect.units import plural
 

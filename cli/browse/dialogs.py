@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from ..plain import harmless_line
+from ..sanitize import harmless_line
 
 Complete = Callable[[str], Sequence[str]]
 Check = Callable[[str], str]

@@ -9,13 +9,13 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.left_behind import folder_of_process
-from rdmascope.captures.worker import Jobs, MakeJobs, Reply, Worker
+from rdmascope.captures.parallel.background_worker import Jobs, MakeJobs, Reply, Worker
+from rdmascope.captures.write.stale_tempdirs import folder_of_process
 
 from .filling import ADDED, COMPLETING, PREPARED, BrowsedCapture, TablePart, fill
 
 if TYPE_CHECKING:
-    from rdmascope.captures.browsed_tables import BrowsedTables
+    from rdmascope.captures.tables.browsed_tables import BrowsedTables
 
 FIRST = ("rpcs", "connections")
 """Tables of the first pass."""
@@ -99,7 +99,7 @@ class BrowseFeed:
 
     def open(self) -> BrowsedTables:
         """Make the tables, and the processes that look at something."""
-        from rdmascope.captures.browsed_tables import BrowsedTables
+        from rdmascope.captures.tables.browsed_tables import BrowsedTables
 
         self._start("asked", asked)
         self._start("looking", looking)

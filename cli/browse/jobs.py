@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from rich.text import Text
 
-from rdmascope.captures.ladder import steps_of
-from rdmascope.captures.session import Session
+from rdmascope.captures.session.sequence_diagram import steps_of
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.rpcrdma.reassembly import header_bytes
 from rdmascope.dissect.rpcrdma.rpcs import Extent, Reassembled, Rpc
 
@@ -96,7 +96,7 @@ def section_nodes(section: Section, width: int) -> Iterator[TreeNode]:
 
 def frame_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[Details | None]:
     """One frame, layer by layer, and its bytes."""
-    from rdmascope.captures.lookup import find_frame
+    from rdmascope.captures.session.find import find_frame
     from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure
 
     from ..views.frame import frame_tree
@@ -125,9 +125,9 @@ def written(capture: BrowsedCapture, output: str, rpcs: frozenset[int], where: s
 
     Raises CaptureError behind that for what could not be read.
     """
-    from rdmascope.captures.condition import Condition
     from rdmascope.captures.extract.choice import Choice
     from rdmascope.captures.extract.cut import ExtractSource, extract_of_each
+    from rdmascope.captures.tables.condition import Condition
     from rdmascope.dissect.rpcrdma.analyzer import Options
     from rdmascope.dissect.units import plural, size
 
@@ -154,8 +154,8 @@ def written(capture: BrowsedCapture, output: str, rpcs: frozenset[int], where: s
 def exported(capture: BrowsedCapture, output: str, where: str) -> Iterator[str | None]:
     """Write RPCs as NFS over TCP, for Wireshark; gives the path.  Raises CaptureError behind that for captures of a
     data set that could not be read."""
-    from rdmascope.captures.condition import Condition
-    from rdmascope.captures.tcp_export import export_tcp
+    from rdmascope.captures.tables.condition import Condition
+    from rdmascope.captures.write.tcp_export import export_tcp
     from rdmascope.dissect.rpcrdma.analyzer import Options
 
     from ..each_capture import GivenCaptures

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.worker import Reply
+from rdmascope.captures.parallel.background_worker import Reply
 
 from .feed import BrowseFeed, take_part
 from .filling import PREPARED, REPLACING, BrowsedCapture, TablePart
 from .live_jobs import WatchedDevice, WatchStatus, watch
 
 if TYPE_CHECKING:
-    from rdmascope.captures.browsed_tables import BrowsedTables
+    from rdmascope.captures.tables.browsed_tables import BrowsedTables
 
 OF_DEVICE = ("rpcs", "connections", "findings")
 """Tables that are filled as traffic passes."""

@@ -16,7 +16,7 @@ from rich.tree import Tree
 from rdmascope.dissect.rpcrdma.rpcs import Extent, Reassembled
 
 from ..harmless_console import HarmlessConsole
-from ..plain import harmless_line
+from ..sanitize import harmless_line
 from ..views.rpc import BYTES
 
 MAX_BYTES = 1 << 20

@@ -18,9 +18,9 @@ from textual.timer import Timer
 from textual.widgets import Static
 from textual.worker import get_current_worker
 
-from rdmascope.captures.browsed_columns import LATER
-from rdmascope.captures.browsed_tables import BrowsedTables, CallTimeline, Narrowing, checked
-from rdmascope.captures.worker import Reply
+from rdmascope.captures.parallel.background_worker import Reply
+from rdmascope.captures.tables.browsed_columns import LATER
+from rdmascope.captures.tables.browsed_tables import BrowsedTables, CallTimeline, Narrowing, checked
 from rdmascope.dissect.arrays import Int64s
 from rdmascope.dissect.units import count, percent, seconds
 

@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from rdmascope.captures.browsed_tables import CallInterval, CallTimeline
+from rdmascope.captures.tables.browsed_tables import CallInterval, CallTimeline
 from rdmascope.dissect.units import count, duration, plural, seconds
 
 from ..views.tables import sparkline

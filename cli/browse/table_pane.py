@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from rich.text import Text
 
-from rdmascope.captures.browsed_tables import BrowsedTables
+from rdmascope.captures.tables.browsed_tables import BrowsedTables
 from rdmascope.dissect.arrays import Int64s
 
 from .lines_pane import LinesPane

@@ -10,15 +10,15 @@ import click
 from rich.text import Text
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.audit_settings import read_settings
-from rdmascope.captures.data_set_folder import copies
-from rdmascope.captures.output import check_outputs, write_output
-from rdmascope.captures.rereadable import rereadable
+from rdmascope.captures.read.seekable import rereadable
+from rdmascope.captures.session.audit_settings import read_settings
+from rdmascope.captures.tables.data_set_folder import copies
+from rdmascope.captures.write.output import check_outputs, write_output
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.result import Result
 from rdmascope.dissect.audit.rule import LEVELS, ROLES
 from rdmascope.dissect.audit.selection import not_waived, select_rules
-from rdmascope.dissect.measure.selection import unknown_connections
+from rdmascope.dissect.measure.filters import unknown_connections
 from rdmascope.dissect.records.audit import finding_records, sum_records
 from rdmascope.dissect.records.ci import junit, sarif
 from rdmascope.dissect.records.verdict_lines import verdict_lines
@@ -33,7 +33,7 @@ from ..views.capture_limits import limit_lines
 from ..views.filtered import filter_field, filter_line
 
 if TYPE_CHECKING:
-    from rdmascope.captures.condition import Condition
+    from rdmascope.captures.tables.condition import Condition
 
 FAIL_ON = {"MUST": 0, "SHOULD": 1, "STATED": 2, "NOTE": 3, "NEVER": -1}
 """The least of Tally.worst that passes, less one."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rdmascope.captures.merge import open_captures
+from rdmascope.captures.read.merge import open_captures
 
 from ..browse.feed import BrowseFeed
 from ..browse.filling import BrowsedCapture

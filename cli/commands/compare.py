@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from rdmascope.captures.comparison import PointsCompared, compare
 from rdmascope.captures.errors import CaptureError
+from rdmascope.captures.session.comparison import PointsCompared, compare
 from rdmascope.dissect.records.comparison import points_records, runs_records
 
 from ..exit_status import EXIT_BAD_INPUT

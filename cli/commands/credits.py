@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from rdmascope.captures.credit_spool import each_credit_direction
-from rdmascope.dissect.measure.selection import unknown_connections
+from rdmascope.captures.session.credit_spool import each_credit_direction
+from rdmascope.dissect.measure.filters import unknown_connections
 from rdmascope.dissect.records.credits import credits_record
 from rdmascope.dissect.records.schema import schema
 
@@ -19,7 +19,7 @@ from ..views.credits import credits_view
 from ..views.filtered import filter_field, filter_line
 
 if TYPE_CHECKING:
-    from rdmascope.captures.condition import Condition
+    from rdmascope.captures.tables.condition import Condition
     from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 

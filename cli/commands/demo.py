@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from rdmascope.captures.errors import CaptureError
-from rdmascope.captures.output import open_output
+from rdmascope.captures.write.output import open_output
 
 from ..terminal import say
 

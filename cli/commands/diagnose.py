@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.diagnosis_pass import diagnosis_of
+from rdmascope.captures.session.diagnosis_pass import diagnosis_of
 from rdmascope.dissect.diagnosis.detector import all_detectors
 from rdmascope.dissect.diagnosis.statement import SEVERITIES
 from rdmascope.dissect.records.diagnosis import statement_record
@@ -20,7 +20,7 @@ from ..terminal import complain, console, print_json, show
 from ..views.diagnosis import diagnosis_view
 
 if TYPE_CHECKING:
-    from rdmascope.captures.condition import Condition
+    from rdmascope.captures.tables.condition import Condition
 
 FAIL_ON = (*(one.value for one in SEVERITIES), "never")
 

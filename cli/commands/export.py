@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rdmascope.captures.condition import chosen
-from rdmascope.captures.exporters import EXPORTERS
-from rdmascope.captures.output import open_output
-from rdmascope.captures.saved import holds_tables
-from rdmascope.captures.session import Session
-from rdmascope.captures.stored_output import written_to
-from rdmascope.captures.tcp_export import export_record
+from rdmascope.captures.session.session import Session
+from rdmascope.captures.tables.condition import chosen
+from rdmascope.captures.tables.saved import holds_tables
+from rdmascope.captures.write.exporters import EXPORTERS
+from rdmascope.captures.write.output import open_output
+from rdmascope.captures.write.stored_output import written_to
+from rdmascope.captures.write.tcp_export import export_record
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count, plural
 
@@ -23,7 +23,7 @@ from ..reading import analyzer_options, file_argument, jobs_option, opened, reco
 from ..terminal import binary_output, complain, print_json, say
 
 if TYPE_CHECKING:
-    from rdmascope.captures.condition import Condition
+    from rdmascope.captures.tables.condition import Condition
 
 TABLE_FORMATS = ("parquet", "csv", "arrow")
 TCP = "tcp-pcapng"
@@ -148,7 +148,7 @@ def command(
 
 
 def _export_tables(session: Session, format: str, folder: str, as_json: bool, condition: Condition | None) -> None:
-    from rdmascope.captures.table_export import exported_table_record, tables_of, tables_of_saved
+    from rdmascope.captures.write.table_export import exported_table_record, tables_of, tables_of_saved
 
     if folder == "-":
         raise click.UsageError("tables are several files: -o takes a folder", click.get_current_context())

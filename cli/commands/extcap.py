@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.extcap import (
+from rdmascope.captures.wireshark.extcap import (
     FILE,
     device_of,
     install,
@@ -26,7 +26,7 @@ from ..reading import analyzer_options, stoppable
 from ..terminal import complain, say
 
 if TYPE_CHECKING:
-    from rdmascope.captures.condition import Condition
+    from rdmascope.captures.tables.condition import Condition
 
 
 @click.command("extcap")
@@ -107,7 +107,7 @@ def _capture(
 ) -> None:
     from rdmascope.captures.live import CaptureSettings
     from rdmascope.captures.live.session import Ending
-    from rdmascope.captures.tcp_feed import feed, replay
+    from rdmascope.captures.wireshark.tcp_feed import feed, replay
 
     context = click.get_current_context()
     if fifo is None:
@@ -134,7 +134,7 @@ def _condition(filters: tuple[str, ...]) -> Iterator[Condition | None]:
     if not filters:
         yield None
         return
-    from rdmascope.captures.condition import Condition
+    from rdmascope.captures.tables.condition import Condition
 
     condition = Condition(filters)
     try:

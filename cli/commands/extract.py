@@ -8,11 +8,11 @@ import click
 
 from rdmascope.captures.extract.choice import Choice, places_of_findings
 from rdmascope.captures.extract.cut import extract_record
-from rdmascope.captures.output import check_outputs
-from rdmascope.captures.rereadable import rereadable
-from rdmascope.captures.session import Session
-from rdmascope.captures.stored_output import written_to
-from rdmascope.captures.urls import is_url
+from rdmascope.captures.read.seekable import rereadable
+from rdmascope.captures.read.urls import is_url
+from rdmascope.captures.session.session import Session
+from rdmascope.captures.write.output import check_outputs
+from rdmascope.captures.write.stored_output import written_to
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import plural, size
 
@@ -22,7 +22,7 @@ from ..reading import analyzer_options, packets_argument, recognition_options
 from ..terminal import complain, print_json, say
 
 if TYPE_CHECKING:
-    from rdmascope.captures.condition import Condition
+    from rdmascope.captures.tables.condition import Condition
 
 
 @click.command("extract")

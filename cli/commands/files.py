@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from rdmascope.captures.file_copies import MANIFEST, Spool, Target
-from rdmascope.captures.manifest import extract_files
+from rdmascope.captures.write.file_copies import MANIFEST, Spool, Target
+from rdmascope.captures.write.manifest import extract_files
 from rdmascope.dissect.measure.files import File, FileTable, FileTransfer
 from rdmascope.dissect.records.files import file_record
 from rdmascope.dissect.records.schema import Record, schema
@@ -21,7 +21,7 @@ from ..views import files as views
 from ..views.filtered import filter_line
 
 if TYPE_CHECKING:
-    from rdmascope.captures.condition import Condition
+    from rdmascope.captures.tables.condition import Condition
 
 
 @click.command("files")

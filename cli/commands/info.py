@@ -6,8 +6,8 @@ import click
 from rich.text import Text
 
 from rdmascope.captures import CaptureError, open_capture
-from rdmascope.captures.merge import expand
-from rdmascope.captures.survey import Survey, survey_record
+from rdmascope.captures.read.file_info import Survey, survey_record
+from rdmascope.captures.read.merge import expand
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count
 

@@ -15,7 +15,6 @@ import click
 from click.core import ParameterSource
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.kernel_counters import RunningCounters
 from rdmascope.captures.live import CaptureSettings, Keep, Keeper, is_stream, open_live
 from rdmascope.captures.live.memory_bound import MAX_BUFFER, MAX_FILES, MemoryBound, MemoryParts, divided
 from rdmascope.captures.live.metrics import LOCAL, CaptureMetrics, Metrics
@@ -23,9 +22,10 @@ from rdmascope.captures.live.session import Ending, LiveSession, bounded, run_to
 from rdmascope.captures.live.stream import STREAM
 from rdmascope.captures.live.trigger import HANGS, Trigger, Wanted
 from rdmascope.captures.live.window import Surroundings, WindowKeeper
+from rdmascope.captures.session.kernel_counters import RunningCounters
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.selection import matching_rules
-from rdmascope.dissect.measure.path_learner import PathLearner
+from rdmascope.dissect.measure.file_names import PathLearner
 from rdmascope.dissect.records.audit import finding_record
 from rdmascope.dissect.records.rpc_lines import RpcLines
 from rdmascope.dissect.records.schema import Record
@@ -44,7 +44,7 @@ from .report_output import print_page as print_report
 from .report_output import print_records
 
 if TYPE_CHECKING:
-    from rdmascope.captures.condition import Condition
+    from rdmascope.captures.tables.condition import Condition
 
 SECOND = 1_000_000_000
 MAX_PORT = 65535
@@ -400,7 +400,7 @@ def _address(text: str) -> tuple[str, int]:
 
 def _condition(conditions: tuple[str, ...]) -> Condition:
     """Raises CaptureError for one that cannot be judged."""
-    from rdmascope.captures.condition import Condition
+    from rdmascope.captures.tables.condition import Condition
 
     try:
         return Condition(conditions)

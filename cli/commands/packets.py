@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from rdmascope.captures.output import check_outputs
-from rdmascope.captures.rereadable import rereadable
-from rdmascope.dissect.measure.selection import MAX_FRAME, FrameRange, includes, unknown_frames
+from rdmascope.captures.read.seekable import rereadable
+from rdmascope.captures.write.output import check_outputs
+from rdmascope.dissect.measure.filters import MAX_FRAME, FrameRange, includes, unknown_frames
 from rdmascope.dissect.records.packet_columns import ListedPackets
 from rdmascope.dissect.records.packet_json import packet_json
 from rdmascope.dissect.records.packets import packet_record
@@ -50,8 +50,8 @@ from ..views import packets as views
 from ..views.time_column import FORMATS, RELATIVE, TimeColumn
 
 if TYPE_CHECKING:
-    from rdmascope.captures.chosen_frames import ChosenFrames
-    from rdmascope.captures.condition import Condition
+    from rdmascope.captures.session.rpc_frames import ChosenFrames
+    from rdmascope.captures.tables.condition import Condition
     from rdmascope.dissect.rpcrdma.analyzer import Options
 
 MAX_CALLED = 1 << 17
@@ -72,7 +72,7 @@ def _display_filters(command: Callable[..., Any]) -> Callable[..., Any]:
         **others: Any,
     ) -> Any:
         if display_filter is not None:
-            from rdmascope.captures.display_filter import display_filter as translate
+            from rdmascope.captures.wireshark.display_filter import display_filter as translate
 
             condition, frames = translate(display_filter)
             if frames is not None and ranges:
@@ -197,7 +197,7 @@ def command(
         for one in given.with_frames(wanted, meant):
             chosen = None
             if meant is not None and not follow:
-                from rdmascope.captures.chosen_frames import chosen_frames
+                from rdmascope.captures.session.rpc_frames import chosen_frames
 
                 chosen = chosen_frames(one.reading, meant)
             reading = one.reading(streaming=True, follow=following_file)
@@ -222,8 +222,8 @@ def command(
 
 def _write(files: tuple[str, ...], output: str, options: Options, condition: Condition | None) -> None:
     """Write the frames of the RPCs that pass, or of all."""
-    from rdmascope.captures.condition import Condition
     from rdmascope.captures.extract.choice import Choice
+    from rdmascope.captures.tables.condition import Condition
 
     check_outputs([output], files)
     chosen = Condition(["true"]) if condition is None else condition
@@ -257,7 +257,7 @@ def _list_as_rpcs_end(
     reading: Reading, wanted: Sequence[FrameRange], condition: Condition, limit: int, page: _Page | _JsonPage
 ) -> int:
     """The same of a file that is still written: the packets of an RPC that passes, when it ends."""
-    from rdmascope.captures.chosen_frames import RpcFrames
+    from rdmascope.captures.session.rpc_frames import RpcFrames
 
     held: dict[int, bytes] = {}
     passed = RpcFrames()

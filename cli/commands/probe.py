@@ -196,7 +196,7 @@ def command(
         raise click.UsageError("-4 or -6, not both", ctx)
     target = PeerAddress(host or "", port, source, device, 4 if ipv4 else 6 if ipv6 else 0)
     from rdmascope.captures.errors import CaptureError
-    from rdmascope.captures.output import check_outputs
+    from rdmascope.captures.write.output import check_outputs
 
     wanted = _wanted(faults, names) if suite else []
     try:
@@ -324,7 +324,7 @@ def _suite(
     else:
         show(out, views.suite_summary(results, out.width))
     if junit_file:
-        from rdmascope.captures.output import write_output
+        from rdmascope.captures.write.output import write_output
 
         write_output(junit_file, records.junit(results, target), ())
     return EXIT_FOUND if any(one.failed for one in results) else 0

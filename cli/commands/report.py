@@ -10,9 +10,9 @@ import click
 import numpy as np
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.merge import expand
-from rdmascope.captures.saved import holds_tables
-from rdmascope.captures.session import Session
+from rdmascope.captures.read.merge import expand
+from rdmascope.captures.session.session import Session
+from rdmascope.captures.tables.saved import holds_tables
 from rdmascope.dissect.diagnosis.facts import Gathered
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.transport.connection import Connection
@@ -35,17 +35,17 @@ from ..terminal import complain, console, paged, print_json, say, show
 from .report_output import Read, print_page, print_records
 
 if TYPE_CHECKING:
-    from rdmascope.captures.comparison import PointsCompared
-    from rdmascope.captures.condition import Condition
-    from rdmascope.captures.kernel_counters import KernelCounters
-    from rdmascope.captures.questions import GroupKey, Questions
+    from rdmascope.captures.session.comparison import PointsCompared
+    from rdmascope.captures.session.grouping import GroupKey, Questions
+    from rdmascope.captures.session.kernel_counters import KernelCounters
+    from rdmascope.captures.tables.condition import Condition
     from rdmascope.dissect.measure.service_levels import ServiceLevel
 
     from ..each_capture import GivenCaptures
 
 
 def _group_keys(text: str) -> tuple[GroupKey, ...]:
-    from rdmascope.captures.questions import parse_group_keys
+    from rdmascope.captures.session.grouping import parse_group_keys
 
     return parse_group_keys(text)
 
@@ -261,7 +261,7 @@ def command(
                 jobs=jobs,
             )
             if by or over_time or levels:
-                from rdmascope.captures.questions import Questions
+                from rdmascope.captures.session.grouping import Questions
 
                 asked = Questions(by, over_time, levels)
                 asked.ask(reading, condition)
@@ -325,7 +325,7 @@ def _at_other_points(reading: Session, ports: tuple[int, ...], force: str | None
     """The RPCs at both of two capture points, of captures that have such."""
     if not reading.other_points or holds_tables(reading.paths[0]):
         return []
-    from rdmascope.captures.comparison import at_other_points
+    from rdmascope.captures.session.comparison import at_other_points
 
     options = analyzer_options(ports, force, contents=False)
     return [*at_other_points(reading, lambda paths: Reading(paths, options))]
@@ -360,7 +360,7 @@ def _kernel_counters(mountstats: tuple[str, ...], nfsd: tuple[str, ...], alone: 
     """Raises UsageError and CaptureError."""
     if not mountstats and not nfsd:
         return None
-    from rdmascope.captures.kernel_counters import READINGS, saved_counters
+    from rdmascope.captures.session.kernel_counters import READINGS, saved_counters
 
     words = ""
     if not alone:
@@ -429,7 +429,7 @@ def _print_answers(
 
 def _print_answer_records(reading: Read, asked: Questions, sort: str | None, condition: Condition | None) -> None:
     """The same for scripts."""
-    from rdmascope.dissect.records.questions import INTERVALS, group_record, interval_record, service_level_record
+    from rdmascope.dissect.records.grouping import INTERVALS, group_record, interval_record, service_level_record
 
     from ..views.filtered import filter_field
     from ..views.questions import sorted_groups

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.session import Session
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.diagnosis.diagnose import diagnose
 from rdmascope.dissect.diagnosis.facts import Facts, Gathered
 from rdmascope.dissect.measure.undecoded import undecoded
@@ -20,10 +20,10 @@ from ..terminal import console, paged, print_json, show
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from rdmascope.captures.capture_points import OtherPoint
-    from rdmascope.captures.comparison import PointsCompared
-    from rdmascope.captures.condition import Condition
-    from rdmascope.captures.kernel_counters import KernelCounters
+    from rdmascope.captures.read.capture_points import OtherPoint
+    from rdmascope.captures.session.comparison import PointsCompared
+    from rdmascope.captures.session.kernel_counters import KernelCounters
+    from rdmascope.captures.tables.condition import Condition
 
 MAX_STATEMENTS = 5
 """Of the diagnosis on the page."""
@@ -169,6 +169,6 @@ def _facts(reading: Read, gathered: Gathered) -> Facts:
     facts = gathered.facts(reading.analyzer, "" if reading.damage is None else str(reading.damage))
     if not facts.hung or not isinstance(reading, Session):
         return facts
-    from rdmascope.captures.lookup import with_path  # Only here: every report would wait for it.
+    from rdmascope.captures.session.find import with_path  # Only here: every report would wait for it.
 
     return with_path(reading, facts)

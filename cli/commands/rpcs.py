@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rdmascope.captures.session import Session
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.measure.call_order import MAX_HELD, CallOrder
-from rdmascope.dissect.measure.late_paths import MAX_LATE, LatePaths, LateRow
-from rdmascope.dissect.measure.path_learner import NamedRpc, PathLearner
-from rdmascope.dissect.measure.selection import unknown_xids
+from rdmascope.dissect.measure.file_names import NamedRpc, PathLearner
+from rdmascope.dissect.measure.filters import unknown_xids
+from rdmascope.dissect.measure.pending_names import MAX_LATE, LatePaths, LateRow
 from rdmascope.dissect.records.rpc import rpc_record
 from rdmascope.dissect.records.rpc_lines import RpcLines
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..options import XID, filter_options
-from ..plain import harmless_line
 from ..reading import file_argument, follow_options, following, jobs_option, opened, recognition_options
+from ..sanitize import harmless_line
 from ..terminal import console, json_line, json_value, print_page
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from rdmascope.captures.condition import Condition
+    from rdmascope.captures.tables.condition import Condition
 
 
 SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {

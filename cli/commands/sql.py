@@ -13,31 +13,31 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from rdmascope.captures.chosen_frames import chosen_frames
-from rdmascope.captures.chosen_rows import ChosenRows
-from rdmascope.captures.database import FILLING, FORMATS, MEMORY, Database, QueryResult, statements_of
 from rdmascope.captures.extras import need
-from rdmascope.captures.output import open_output, refuse_inputs
-from rdmascope.captures.rereadable import rereadable
-from rdmascope.captures.saved import holds_tables
-from rdmascope.captures.saved_tables import check_target, open_saved, origin
-from rdmascope.captures.saved_tables import save as save_tables
-from rdmascope.captures.session import Session
-from rdmascope.captures.table_pass import needs_contents, table_batches
-from rdmascope.captures.urls import scheme
+from rdmascope.captures.read.seekable import rereadable
+from rdmascope.captures.read.urls import scheme
+from rdmascope.captures.session.rpc_frames import chosen_frames
+from rdmascope.captures.session.session import Session
+from rdmascope.captures.tables.database import FILLING, FORMATS, MEMORY, Database, QueryResult, statements_of
+from rdmascope.captures.tables.filtered_tables import ChosenRows
+from rdmascope.captures.tables.saved import holds_tables
+from rdmascope.captures.tables.saved_tables import check_target, open_saved, origin
+from rdmascope.captures.tables.saved_tables import save as save_tables
+from rdmascope.captures.tables.table_pass import needs_contents, table_batches
+from rdmascope.captures.write.output import open_output, refuse_inputs
 from rdmascope.dissect.records.table import Columns, Wanted
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.units import plural
 
 from ..options import filter_options
-from ..plain import harmless
 from ..reading import CAPTURE, Reading, analyzer_options, jobs_option, read_anew, recognition_options
+from ..sanitize import harmless
 from ..terminal import console, print_json, say
 from ..views import rows as views
 
 if TYPE_CHECKING:
-    from rdmascope.captures.condition import ChosenRpcs, Condition
+    from rdmascope.captures.tables.condition import ChosenRpcs, Condition
 
 SHOWN = 40
 """Rows of a result that a terminal gets."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from rdmascope.captures.errors import CaptureError
-from rdmascope.captures.output import PUBLIC, check_outputs, open_output
 from rdmascope.captures.synth.shipped import read_script, shipped_scripts, write_capture
+from rdmascope.captures.write.output import PUBLIC, check_outputs, open_output
 from rdmascope.dissect.records.schema import record, schema
 from rdmascope.dissect.units import plural
 

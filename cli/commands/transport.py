@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from rdmascope.dissect.measure.selection import unknown_connections
+from rdmascope.dissect.measure.filters import unknown_connections
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.records.transport import Paid, transport_record
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -20,7 +20,7 @@ from ..terminal import complain, console, paged, print_json, show
 from ..views.filtered import filter_field, filter_line
 
 if TYPE_CHECKING:
-    from rdmascope.captures.condition import Condition
+    from rdmascope.captures.tables.condition import Condition
 
 MAX_PAID = 1000
 """RPCs of a connection that are kept, those that waited longest."""

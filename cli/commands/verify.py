@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import click
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.rereadable import rereadable
-from rdmascope.captures.second_opinion import compare
-from rdmascope.captures.wireshark import Tshark, TsharkInput, find_tshark, in_words
+from rdmascope.captures.read.seekable import rereadable
+from rdmascope.captures.wireshark.second_opinion import compare
+from rdmascope.captures.wireshark.tshark import Tshark, TsharkInput, find_tshark, in_words
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.records.verification import difference_record, verification_record
 from rdmascope.dissect.verify.second_opinion import FIELD, Difference

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rdmascope.captures.left_behind import FolderOfProcess
+from rdmascope.captures.write.stale_tempdirs import FolderOfProcess
 
 from ..each_capture import GivenCaptures
 from ..exit_status import EXIT_BAD_INPUT
@@ -18,7 +18,7 @@ from ..reading import analyzer_options, packets_argument, recognition_options
 from ..terminal import complain
 
 if TYPE_CHECKING:
-    from rdmascope.captures.condition import Condition
+    from rdmascope.captures.tables.condition import Condition
 
 
 @click.command("wireshark")

@@ -13,8 +13,8 @@ from rich.console import RenderableType
 from rdmascope.dissect.arrays import Int64s, distinct
 from rdmascope.dissect.diagnosis.detectors.nfs import is_hard
 from rdmascope.dissect.layers.rpcrdma_codes import procedure_name
-from rdmascope.dissect.measure.late_paths import Pathed
-from rdmascope.dissect.measure.path_learner import PathLearner
+from rdmascope.dissect.measure.file_names import PathLearner
+from rdmascope.dissect.measure.pending_names import Pathed
 from rdmascope.dissect.measure.statistics import PARTS, Statistics
 from rdmascope.dissect.rpcrdma.message_trees import decoded_call, decoded_reply
 from rdmascope.dissect.rpcrdma.messages import Message

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from rdmascope.captures.condition import Condition
-from rdmascope.captures.saved import holds_tables
-from rdmascope.captures.session import Session
+from rdmascope.captures.session.session import Session
+from rdmascope.captures.tables.condition import Condition
+from rdmascope.captures.tables.saved import holds_tables
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.diagnosis.breakdown import Breakdown
 from rdmascope.dissect.diagnosis.facts import Gathered

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 from rich.tree import Tree
 
-from ..plain import harmless_line
+from ..sanitize import harmless_line
 
 MAX_TEXT = 240
 """Characters of a name or a remark that may be of any length."""

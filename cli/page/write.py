@@ -8,12 +8,12 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 from rdmascope.captures.extras import need
-from rdmascope.captures.output import check_outputs, write_output
-from rdmascope.captures.session import Session
+from rdmascope.captures.session.session import Session
+from rdmascope.captures.write.output import check_outputs, write_output
 
 if TYPE_CHECKING:
-    from rdmascope.captures.condition import Condition
     from rdmascope.captures.library import Capture
+    from rdmascope.captures.tables.condition import Condition
     from rdmascope.dissect.measure.service_levels import ServiceLevel
 
 
@@ -40,7 +40,7 @@ def write_page(
     with ExitStack() as stack:
         condition = None
         if where:
-            from rdmascope.captures.condition import Condition
+            from rdmascope.captures.tables.condition import Condition
 
             condition = stack.enter_context(closing(Condition(tuple(where))))
         session = capture.session()

@@ -9,12 +9,12 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from rdmascope.captures.comparison import PointsCompared, RunsCompared
+from rdmascope.captures.session.comparison import PointsCompared, RunsCompared
 from rdmascope.dissect.link.capture_points import Clocks, LonePackets
 from rdmascope.dissect.measure.comparison import SIGNIFICANT, Change, Phases, Run
 from rdmascope.dissect.units import count, duration, plural, share
 
-from ..plain import harmless_line
+from ..sanitize import harmless_line
 from .tables import Cell, Grid, heading
 
 WHERE = "Where the time went"

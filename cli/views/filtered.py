@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from rdmascope.captures.condition import Condition
+    from rdmascope.captures.tables.condition import Condition
 
 
 def filter_line(condition: Condition, shown: str = "") -> Text:

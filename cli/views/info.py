@@ -19,7 +19,7 @@ from rdmascope.dissect.units import count, duration, moment, plural, share, size
 from .tables import Cell, Grid, bar, heading
 
 if TYPE_CHECKING:
-    from rdmascope.captures.survey import Survey
+    from rdmascope.captures.read.file_info import Survey
 
 LISTED = 20
 """Kinds of frames, interfaces and comments that are listed."""

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from rdmascope.captures.kernel_counters import KernelCounters
+from rdmascope.captures.session.kernel_counters import KernelCounters
 from rdmascope.dissect.measure.kernel_comparison import (
     REASONS,
     UNEXPLAINED,

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from rdmascope.dissect.records.tables import TABLES
 
-from ..plain import harmless_line
+from ..sanitize import harmless_line
 from .tables import Grid
 
 NUMERIC = (

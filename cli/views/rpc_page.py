@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rich.console import RenderableType
 from rich.text import Text
 
-from rdmascope.captures.ladder import Step
+from rdmascope.captures.session.sequence_diagram import Step
 from rdmascope.dissect.onc.shapes.decode import MAX_NODES as ALL_NODES
 from rdmascope.dissect.rpcrdma.message_trees import DecodedMessage, decoded_call, decoded_reply
 from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields

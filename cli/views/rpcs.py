@@ -11,7 +11,7 @@ from rdmascope.dissect.layers.oncrpc_codes import GSS_PRIVACY, GSS_PROCEDURE_NAM
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_NOMSG, procedure_name
 from rdmascope.dissect.onc.hashes import handle_hash
 from rdmascope.dissect.onc.names import procedure_label, program_label
-from rdmascope.dissect.onc.shapes.flat import FlatFields
+from rdmascope.dissect.onc.shapes.rpc_summary_fields import FlatFields
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import at_least, moment, seconds, size
 

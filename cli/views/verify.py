@@ -11,8 +11,8 @@ from rich.text import Text
 
 from rdmascope.dissect.units import count, duration, plural
 from rdmascope.dissect.verify.frame_fields import Values
+from rdmascope.dissect.verify.known_tshark_bugs import PRESENCE
 from rdmascope.dissect.verify.second_opinion import Comparison, ComparisonTally, Difference
-from rdmascope.dissect.verify.weak_spots import PRESENCE
 
 from .tables import Cell, Grid
 

@@ -15,13 +15,13 @@ from ..rpcrdma.matching import BY_XID_ALONE
 from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.version_loops import VersionRefusals
 from ..transport.connection import Connection
+from .audit_event import Subject
+from .events import ConnectionSetup, SentMessage
 from .finding import Finding
 from .judgement import PASS, PASSED, UNDECIDABLE, VIOLATION, Judgement, undecidable
 from .listener import AuditListener
-from .nouns import ConnectionSetup, SentMessage
 from .rule import Level, Rule, all_rules
-from .shape import INVALIDATE
-from .subject import Subject
+from .traits import INVALIDATE
 from .transaction import Transaction
 
 SEVERITIES = {Level.MUST: "error", Level.SHOULD: "warning", Level.STATED: "notice"}

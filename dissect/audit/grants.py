@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..layers.rpcrdma_codes import RDMA_ERROR
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Message
-from .remembered import REMEMBERED
+from .lru import REMEMBERED
 from .transaction import CreditState, Transaction
 
 LOWERING = 1_000_000_000

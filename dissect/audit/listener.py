@@ -31,14 +31,14 @@ from ..rpcrdma.rpc_table import PlainRpcs, RpcNames, made
 from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.version_loops import VersionRefusals
 from ..transport.operations import Operation
+from .audit_event import Subject
 from .back_channel import BackChannel
+from .deferred import SILENCE, Settling
+from .events import MessageOrder, RdmaOperation, RefusableMessage, SentMessage, SentOption
 from .grants import CreditGrants
+from .judgement_cache import message_class, plain_call, plain_message, plain_procedure, rpc_class, settled_class
+from .lru import REMEMBERED, LastXids, remember
 from .memory import AdvertisedHistory
-from .nouns import MessageOrder, RdmaOperation, RefusableMessage, SentMessage, SentOption
-from .plain import message_class, plain_call, plain_message, plain_procedure, rpc_class, settled_class
-from .remembered import REMEMBERED, LastXids, remember
-from .settling import SILENCE, Settling
-from .subject import Subject
 from .transaction import CreditState, Transaction
 
 MAX_VERSIONS = 16

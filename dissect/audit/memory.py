@@ -12,9 +12,9 @@ from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.segment_table import AdvertisedSegment, SegmentTable
 from ..transport.connection import Connection
 from ..transport.operations import Operation
-from .nouns import RdmaOperation
-from .remembered import remember
-from .subject import precedes
+from .audit_event import precedes
+from .events import RdmaOperation
+from .lru import remember
 from .transaction import HandleStep, Transaction, delivers
 
 PERSISTENT = 16

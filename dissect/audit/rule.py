@@ -11,9 +11,9 @@ from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 from ..plugged import guarded, origin
+from .audit_event import Subject
 from .judgement import Judgement
-from .shape import CHUNK_LISTS, SECOND
-from .subject import Subject
+from .traits import CHUNK_LISTS, SECOND
 
 
 class Level(StrEnum):

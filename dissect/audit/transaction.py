@@ -18,8 +18,8 @@ from ..rpcrdma.messages import Message
 from ..rpcrdma.reassembly import call_stream_prefix, claimed_prefix, reply_stream_prefix
 from ..rpcrdma.rpcs import ChunkUse, Rpc, SegmentUse
 from ..transport.operations import Operation
-from . import shape
-from .subject import Subject, beheaded, gaps
+from . import traits as shape
+from .audit_event import Subject, beheaded, gaps
 
 CALL_NOT_WHOLE = "the call's Payload stream is not all in the capture"
 LOOKED_AT = 1 << 20

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64s, coded
-from ..measure.late_paths import Pathed
-from ..measure.path_learner import CalledFile, PathLearner
+from ..measure.file_names import CalledFile, PathLearner
 from ..measure.paths import NamedFile
+from ..measure.pending_names import Pathed
 from ..measure.statistics import ProcedureKey, key_of_names
 from ..measure.time_cells import Peaks, TimeCells
 from ..rpcrdma.rpc_table import STATES, RpcTable

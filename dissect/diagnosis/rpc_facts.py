@@ -22,7 +22,7 @@ from .examples import Examples
 from .outstanding import AtLimit, CallsOutstanding, Watch, columns_of
 
 if TYPE_CHECKING:
-    from ..onc.shapes.flat import FlatFields
+    from ..onc.shapes.rpc_summary_fields import FlatFields
     from ..rpcrdma.rpc_fields import FieldReader
 
 BINS = 64

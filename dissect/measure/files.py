@@ -21,18 +21,18 @@ from ..onc.file_operations import DIRECTORY, UNSTABLE, FileOperation
 from ..onc.hashes import handle_hash
 from ..onc.programs import MOUNT, NFS
 from ..onc.rpc_header import SUCCESS_AND_ZERO
-from ..onc.shapes.flat import MAX_NODES
-from ..onc.shapes.learned import Layout, Layouts
+from ..onc.shapes.decode_cache import Layout, Layouts
 from ..onc.shapes.registry import procedure_shape
+from ..onc.shapes.rpc_summary_fields import MAX_NODES
 from ..onc.shapes.types import XdrType
 from ..percentiles import Distribution, Samples
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
 from ..rpcrdma.rpc_fields import call_places, reply_places
 from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Extent, Reassembled, Rpc
-from .partial_messages import NfsMessages, nfs_messages, split_at_gaps
-from .path_learner import server_of
+from .file_names import server_of
 from .paths import MountRoot, NamedFile, Paths, path_of_name
+from .truncated_messages import NfsMessages, nfs_messages, split_at_gaps
 
 MAX_LAYOUTS = 4096
 """Pairs of layouts, of calls and replies, that are remembered."""

@@ -10,7 +10,7 @@ from ..onc.compound import compound_call, compound_reply
 from ..onc.filehandles import CompoundWalk, walk_filehandles
 from ..onc.rpc_header import GssCredential, call_head, results_at
 from ..onc.shapes.decode import Node, SparseBytes, decode
-from ..onc.shapes.learned import Layout, Layouts
+from ..onc.shapes.decode_cache import Layout, Layouts
 from ..onc.shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
 from ..onc.shapes.nfs4_types import STATEID4
 from ..onc.shapes.types import XdrType

@@ -16,9 +16,9 @@ from ..arrays import Bytes, Int64s, words_at
 from ..onc.compound import OP_GETATTR, OP_GETFH, OP_PUTFH, compound_call, compound_reply
 from ..onc.filehandles import ATTRIBUTE_FILEHANDLE, CompoundStep, CompoundWalk, FileObject, walk_filehandles
 from ..onc.programs import NFS
-from ..onc.shapes.flat import MAX_NODES
-from ..onc.shapes.learned import Layout, Layouts
+from ..onc.shapes.decode_cache import Layout, Layouts
 from ..onc.shapes.registry import procedure_shape
+from ..onc.shapes.rpc_summary_fields import MAX_NODES
 from ..onc.xdr import word
 from .nfs_state_clients import CLIENT_OPERATIONS
 from .nfs_state_operations import HANDLERS, LEASE_TIME, ChangingStep, decoded_step

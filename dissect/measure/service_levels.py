@@ -17,7 +17,7 @@ from ..onc.names import program_label
 from ..percentiles import LONGEST_NS, Samples
 from ..rpcrdma.rpc_table import ProcedureNames, RpcNames
 from .call_columns import CallColumns
-from .moments import parse_duration
+from .time_options import parse_duration
 
 PASS, FAIL, UNDECIDABLE = "pass", "fail", "undecidable"
 MAX_EXACT = 1 << 20

@@ -17,7 +17,7 @@ from ..arrays import Bytes, Int64s, bytes_at, gathered, words_at
 from .file_events import READ, WRITE, FileEvent, FileEvents, events_of
 from .file_messages import FileMessages
 from .file_operations import FileOperation, operations_of
-from .shapes.learned import Layout
+from .shapes.decode_cache import Layout
 
 MAX_LENGTH = 1 << 16
 """Of a message of which two bytes can say where another stands."""

@@ -14,11 +14,11 @@ from .hashes import handle_hash, stateid_hash
 from .programs import NFS, NFS_CALLBACK, procedure_name, program_name
 from .rpc_header import GssCredential, call_head, call_header, message_type, reply_header
 from .shapes.decode import Node, SparseBytes, decode
-from .shapes.flat import MAX_NODES, field_of, flat_nodes, node_value, result_nodes
-from .shapes.learned import Layouts
+from .shapes.decode_cache import Layouts
 from .shapes.nfs4 import CB_COMPOUND4ARGS, COMPOUND4ARGS, COMPOUND4RES
 from .shapes.nfs4_types import CLIENTID4
 from .shapes.rfc7530 import ACCESS4
+from .shapes.rpc_summary_fields import MAX_NODES, field_of, flat_nodes, node_value, result_nodes
 from .shapes.types import XdrList, XdrType
 from .status import nfs4_status, reply_status
 from .statuses import OK

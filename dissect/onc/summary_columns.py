@@ -20,7 +20,7 @@ from . import nfs3
 from .compound import operation_names
 from .compound_columns import OperationSequences, compound_replies
 from .hashes import stateid_hash
-from .shapes.learned import Layout
+from .shapes.decode_cache import Layout
 from .summary import (
     GIVEN,
     call3_words,

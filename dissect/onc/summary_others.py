@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from .hashes import handle_hash
 from .programs import program_name
 from .shapes.decode import Node, SparseBytes, decode
-from .shapes.flat import MAX_NODES, flat_nodes
 from .shapes.registry import procedure_shape
+from .shapes.rpc_summary_fields import MAX_NODES, flat_nodes
 from .shapes.types import HANDLE, XdrInteger, XdrOpaque, XdrType
 from .summary_words import length_words, printable_name
 

@@ -19,8 +19,8 @@ from ..link.duplicates import DUPLICATE, MIRRORED
 from ..link.frame_decoder import DecodedFrames
 from ..link.locate import locate
 from ..link.packets import decode
-from ..measure.path_learner import PathLearner
-from ..measure.selection import MAX_FRAME, FrameRange, includes
+from ..measure.file_names import PathLearner
+from ..measure.filters import MAX_FRAME, FrameRange, includes
 from ..onc.compound_columns import OperationSequences
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.rpc_table import RpcTable

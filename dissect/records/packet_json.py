@@ -14,9 +14,9 @@ from ..layers import opcodes
 from ..layers.transports import TRANSPORTS
 from ..text_columns import Decimal, Encoder, Piece, Texts, lines, words_of
 from .packet_columns import ListedPackets
+from .packet_locations import placed
 from .packet_wording import Worded
 from .packets import packet_record
-from .places import placed
 from .schema import schema
 
 Find = Callable[[int], Place | None]

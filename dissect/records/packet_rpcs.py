@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from ..arrays import Rows
 from ..link.packets import PACKET
-from ..measure.path_learner import PathLearner
+from ..measure.file_names import PathLearner
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.outcome import named

@@ -14,7 +14,7 @@ from ..layers import opcodes
 from ..layers.transports import TRANSPORTS
 from ..link.locate import locate
 from ..link.packets import decode
-from ..measure.path_learner import PathLearner
+from ..measure.file_names import PathLearner
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.rpc_table import RpcTable

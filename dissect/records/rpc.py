@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..layers.characteristics_codes import option_name
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, procedure_name
 from ..onc.programs import program_name
-from ..onc.shapes.flat import NO_FIELDS, FlatFields
+from ..onc.shapes.rpc_summary_fields import NO_FIELDS, FlatFields
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import ChunkUse, Latency, Reassembled, Rpc, SegmentUse
 from .rpc_values import value_fields

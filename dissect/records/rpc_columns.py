@@ -18,8 +18,8 @@ from ..transport.connection import Connection
 from .table import DTYPES, column_of, masked
 
 if TYPE_CHECKING:
+    from ..measure.file_names import PathLearner
     from ..measure.files import File  # Only contents take it, and what follows.
-    from ..measure.path_learner import PathLearner
     from ..onc.file_operations import FileOperation
     from ..rpcrdma.rpc_fields import FieldColumns, FieldReader
 

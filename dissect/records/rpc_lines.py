@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from ..arrays import Int64s, distinct, some, unique
 from ..layers.rpcrdma_codes import RDMA_MSG
 from ..measure.call_order import MAX_HELD, CallOrder
-from ..measure.late_paths import MAX_LATE, KnownPaths, LatePaths, LateRow
-from ..measure.path_learner import PathLearner
+from ..measure.file_names import PathLearner
+from ..measure.pending_names import MAX_LATE, KnownPaths, LatePaths, LateRow
 from ..rpcrdma.chunk_columns import LongReply, of_long_reply
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER, LONG_HEADER, Message, TransportHeader

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..arrays import coded_keys
 from ..onc.hashes import handle_hash
-from ..onc.shapes.flat import NO_FIELDS, FlatFields
+from ..onc.shapes.rpc_summary_fields import NO_FIELDS, FlatFields
 from ..text_columns import Decimal, Piece, Texts
 from .schema import Record
 from .table import column_of

@@ -23,21 +23,21 @@ from ..transport.health import TransportHealth
 from ..transport.rc.link import RcLink
 from ..transport.rc.observer import QueueRun, RcObserver
 from ..transport.rc.pairing import SendEvidence, SendReader
-from .answered import MAX_ANSWERED, RpcNumbers
 from .conversation import Conversation
 from .dispatch import Dispatcher, Undecoded
 from .eviction import AFTERMATH, Evicted, overdue
 from .listeners import ColumnListener, Listener
 from .matching import MAX_OUTSTANDING, Matching
 from .messages import TransportHeader
+from .pending import LINGER
 from .plain import PlainWay
 from .plain_batch import LATE, Event, LinkRun, PlainBatch
 from .retransmission_waits import charge_objects, charge_rows
+from .rpc_numbers import MAX_ANSWERED, RpcNumbers
 from .rpc_table import RpcTable
 from .rpcs import Rpc
 from .transport_header import decode_header
 from .unanswered import note_outstanding, reply_may_be_missing
-from .unsettled import LINGER
 
 if TYPE_CHECKING:
     from ..transport.iwarp.decoding import Fpdus

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ..layers.rpcrdma_codes import RDMA_ERROR
 from ..transport.connection import raised
-from .answered import MAX_ANSWERED
 from .conversation import Conversation
 from .listeners import ColumnListener, Listener
 from .memory import REORDERED, AdvertisedMemory, reads_closed, unwritten
 from .messages import Message
 from .missing_calls import TWO_REPLIES, call_may_be_missing
 from .outcome import conclude, finish_state, note_version_2
+from .pending import LINGER, MAX_BESIDE_GAP, MAX_DOUBTFUL, MAX_REPLIES, MAX_UNWRITTEN, Unsettled, WaitingReply
+from .rpc_numbers import MAX_ANSWERED
 from .rpcs import DUPLICATE_REPLY, Rpc
-from .unsettled import LINGER, MAX_BESIDE_GAP, MAX_DOUBTFUL, MAX_REPLIES, MAX_UNWRITTEN, Unsettled, WaitingReply
 from .xid_reuse import (
     NO_CALLS,
     NOT_EXPECTED,

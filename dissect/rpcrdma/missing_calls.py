@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..arrays import Int64s, Rows
 from ..transport.connection import Connection, Link
 from .memory import REORDERED
-from .unsettled import LINGER, MAX_BESIDE_GAP
+from .pending import LINGER, MAX_BESIDE_GAP
 
 TWO_REPLIES = "two replies have its XID while requests of the caller are missing: which answers it is undecidable"
 

@@ -12,9 +12,9 @@ from ..arrays import Int64s, Rows
 from ..transport.connection import Link
 from ..transport.operations import SEND, Operation
 from ..transport.send_runs import Run
-from .answered import RpcNumbers
 from .dispatch import Dispatcher
 from .matching import Matching
+from .rpc_numbers import RpcNumbers
 from .rpc_table import PlainRpcs, RpcTable
 from .rpcs import Rpc
 

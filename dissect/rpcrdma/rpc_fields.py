@@ -17,7 +17,11 @@ from ..arrays import Bytes, Int64s, bytes_at, distinct, gathered, words_at
 from ..layers.rpcrdma_codes import RDMA_MSG
 from ..onc.rpc_header import call_head, reply_header
 from ..onc.shapes.decode import Node, SparseBytes, decode
-from ..onc.shapes.flat import (
+from ..onc.shapes.decode_cache import MAX_LEARNED, Layout, Layouts
+from ..onc.shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
+from ..onc.shapes.registry import procedure_shape
+from ..onc.shapes.rfc5531 import CREDENTIAL
+from ..onc.shapes.rpc_summary_fields import (
     ARGUMENTS,
     MAX_NODES,
     OF_CALLS,
@@ -31,10 +35,6 @@ from ..onc.shapes.flat import (
     result_fields,
     result_nodes,
 )
-from ..onc.shapes.learned import MAX_LEARNED, Layout, Layouts
-from ..onc.shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
-from ..onc.shapes.registry import procedure_shape
-from ..onc.shapes.rfc5531 import CREDENTIAL
 from ..onc.shapes.types import XdrType
 from ..onc.xdr import words2
 from .message_trees import decoded_call, decoded_reply

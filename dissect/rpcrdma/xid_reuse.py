@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..layers.rpcrdma_codes import RDMA_ERROR
-from .answered import AnsweredXids
 from .messages import Message, TransportHeader, WriteChunk
+from .rpc_numbers import AnsweredXids
 from .rpcs import Rpc
 
 XID_IN_USE = "its XID was in use by an earlier call without a reply"

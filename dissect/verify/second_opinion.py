@@ -43,7 +43,7 @@ from .frame_fields import (
     mpa_fields,
     packet_block,
 )
-from .weak_spots import LATE, MATCH_FIELDS, RETRANSMITTED, explain, touched, touched_message
+from .known_tshark_bugs import LATE, MATCH_FIELDS, RETRANSMITTED, explain, touched, touched_message
 
 GSI_QKEY = 0x80010000
 """The Q_Key of Management Datagrams (IBA 3.5.3)."""

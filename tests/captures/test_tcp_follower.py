@@ -13,19 +13,19 @@ from playbook import Capture, Wire, nfs3
 from playbook.capture import frame_batches
 from playbook.commands import EVERYTHING, LOSS, run
 from playbook.rpcrdma import call, reply
-from rdmascope.captures import tcp_feed
-from rdmascope.captures import tcp_feed as tcp_follower
-from rdmascope.captures.condition import Condition
 from rdmascope.captures.live import CaptureSettings
 from rdmascope.captures.live.session import Ending
-from rdmascope.captures.session import Session
-from rdmascope.captures.tcp_export import export_tcp
-from rdmascope.captures.tcp_feed import CLOSED, feed, replay
+from rdmascope.captures.session.session import Session
+from rdmascope.captures.tables.condition import Condition
+from rdmascope.captures.wireshark import tcp_feed
+from rdmascope.captures.wireshark import tcp_feed as tcp_follower
+from rdmascope.captures.wireshark.tcp_feed import CLOSED, feed, replay
+from rdmascope.captures.write.tcp_export import export_tcp
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 from .live.test_session import Replay
-from .test_export import Packet, frames, parse, records, stream
+from .write.test_export import Packet, frames, parse, records, stream
 
 SETTINGS = CaptureSettings((20049,))
 

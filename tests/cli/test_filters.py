@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from playbook.commands import unpacked
 from playbook.samples import SAMPLES
-from rdmascope.captures.saved_rpcs import saved_rpcs
+from rdmascope.captures.tables.saved_rpcs import saved_rpcs
 from rdmascope.cli.main import main
 
 EVERYTHING = str(SAMPLES / "rxe-nfs-all.pcap.zst")
@@ -198,7 +198,7 @@ def test_packets_of_a_file_that_is_followed(tmp_path: Path, monkeypatch: pytest.
     refused = run("packets", str(path), *follow, "--errors", "-V")
     assert refused.exit_code == 2 and "takes no filters" in refused.stderr
     monkeypatch.setattr("rdmascope.cli.commands.packets.MAX_HELD", 10)
-    monkeypatch.setattr("rdmascope.captures.session.LISTED_FRAMES", 20)
+    monkeypatch.setattr("rdmascope.captures.session.session.LISTED_FRAMES", 20)
     assert "left out, of RPCs that ended more than 10 packets later" in run(*chosen, *follow).stderr
     nothing = run("packets", str(path), *follow, "--procedure", "NOPE")
     assert nothing.exit_code == 2 and "no procedure or operation" in nothing.stderr

@@ -105,7 +105,7 @@ class TestManners:
     def test_the_report_for_scripts_loads_nothing_that_only_others_need(self) -> None:
         loaded = modules("report", "--json", LONG_CALLS)
         assert "rdmascope.dissect.records.report" in loaded
-        assert not loaded & {"rich", "duckdb", "rdmascope.captures.questions", "rdmascope.dissect.audit.auditor"}
+        assert not loaded & {"rich", "duckdb", "rdmascope.captures.session.grouping", "rdmascope.dissect.audit.auditor"}
 
     def test_a_closed_pipe_is_no_reason_to_complain(self) -> None:
         with subprocess.Popen(

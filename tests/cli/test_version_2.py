@@ -27,7 +27,7 @@ from playbook.rpcrdma import (
     wish,
 )
 from playbook.wire import Connection
-from rdmascope.captures.lookup import StrayMessage, Strays
+from rdmascope.captures.session.find import StrayMessage, Strays
 from rdmascope.cli.main import main
 from rdmascope.cli.views.negotiation import story, version_story
 from rdmascope.cli.views.rpc import header_tree

@@ -16,9 +16,9 @@ import pytest
 from playbook.commands import LONG_CALLS, PROGRAM, run
 from playbook.samples import SAMPLES
 from rdmascope.captures.errors import CaptureError
-from rdmascope.captures.open import open_capture
-from rdmascope.captures.output import OutputFolder, named_spool, open_growing, open_output, write_output
-from rdmascope.captures.wireshark import TsharkInput
+from rdmascope.captures.read.open import open_capture
+from rdmascope.captures.wireshark.tshark import TsharkInput
+from rdmascope.captures.write.output import OutputFolder, named_spool, open_growing, open_output, write_output
 
 BULK = str(SAMPLES / "loss-siw.pcap.zst")
 FILES = {

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from playbook.wrap import ETHERNET, Raw
 from rdmascope.captures import CaptureError, open_capture
-from rdmascope.captures.formats.streams import Limits
+from rdmascope.captures.read.streams import Limits
 from rdmascope.cli.main import main
 
 from . import conversations

@@ -28,10 +28,10 @@ from rdmascope.dissect.onc.file_operations import file_operations
 from rdmascope.dissect.onc.programs import NFS, NFS_CALLBACK
 from rdmascope.dissect.onc.rpc_header import call_head, call_header, reply_header, results_at
 from rdmascope.dissect.onc.shapes.decode import SparseBytes, decode
-from rdmascope.dissect.onc.shapes.flat import flat_fields
 from rdmascope.dissect.onc.shapes.messages import call_tree, reply_tree
 from rdmascope.dissect.onc.shapes.registry import PROGRAMS
 from rdmascope.dissect.onc.shapes.rfc5531 import RPC_CALL, RPC_REPLY
+from rdmascope.dissect.onc.shapes.rpc_summary_fields import flat_fields
 from rdmascope.dissect.onc.shapes.skips import skip_of
 from rdmascope.dissect.onc.shapes.types import XdrType
 from rdmascope.dissect.onc.summary import message_summary

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.wrap import Raw
 from rdmascope.captures import open_capture
-from rdmascope.captures.session import Session
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 
 FOUND = Path(__file__).with_name("found")

@@ -11,10 +11,10 @@ from ...onc.compound import DataItem
 from ...onc.programs import program_name
 from ...rpcrdma.rpcs import ChunkUse
 from ..judgement import PASSED, UNDECIDABLE, VIOLATION, Judgement, undecidable, violation
-from ..leftovers import call_leftover, reply_leftover
 from ..rule import Level, rule
-from ..shape import CHUNKS, READS, RETURNS
+from ..traits import CHUNKS, READS, RETURNS
 from ..transaction import CALL_NOT_WHOLE, Transaction
+from ..unreduced_data import call_leftover, reply_leftover
 
 MUST, SHOULD = Level.MUST, Level.SHOULD
 

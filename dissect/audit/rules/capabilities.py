@@ -14,10 +14,10 @@ from ...layers.characteristics_codes import (
 )
 from ...layers.rpcrdma_codes import RDMA_NOMSG
 from ...rpcrdma.characteristics import InitXch, RespXch, UpdXch
+from ..events import SentMessage, SentOption
 from ..judgement import PASSED, Judgement, undecidable, violation
-from ..nouns import SentMessage, SentOption
 from ..rule import Level, rule
-from ..shape import CALL, INVALIDATE, REPLY, SECOND
+from ..traits import CALL, INVALIDATE, REPLY, SECOND
 from .characteristics import options_missed
 from .inline import compare_second, ruled_elsewhere
 

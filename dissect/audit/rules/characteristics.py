@@ -14,10 +14,10 @@ from ...layers.characteristics_codes import (
 from ...layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, RDMA_ERROR, error_name
 from ...rpcrdma.characteristics import InitXch, ReqXch, RespXch, UnknownOption, UpdXch, selected
 from ...transport.connection import DEFAULT_INLINE
+from ..audit_event import gaps
+from ..events import RefusableMessage, SentOption
 from ..judgement import PASSED, Judgement, undecidable, violation
-from ..nouns import RefusableMessage, SentOption
 from ..rule import Level, rule
-from ..subject import gaps
 from .errors import silent
 from .header import nothing_follows
 from .version2 import LATE_START

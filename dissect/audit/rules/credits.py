@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ...rpcrdma.xid_reuse import XID_IN_USE
+from ..audit_event import beheaded
+from ..events import SentMessage
 from ..judgement import PASSED, Judgement, undecidable, violation
-from ..nouns import SentMessage
 from ..rule import Level, rule
-from ..shape import CALL, REPLY
-from ..subject import beheaded
+from ..traits import CALL, REPLY
 from ..transaction import Transaction
 
 MUST, STATED = Level.MUST, Level.STATED

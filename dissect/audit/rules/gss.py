@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...layers.oncrpc_codes import GSS_SERVICE_NAMES, RPCSEC_GSS, RPCSEC_GSS_DATA
 from ..judgement import PASSED, Judgement, violation
 from ..rule import Level, rule
-from ..shape import GSS
+from ..traits import GSS
 from ..transaction import Transaction
 
 MUST = Level.MUST

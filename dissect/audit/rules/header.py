@@ -12,11 +12,11 @@ from ...layers.rpcrdma_codes import (
     RDMA_OPTIONAL,
 )
 from ...onc.xdr import word
+from ..audit_event import OfMessage
+from ..events import SentMessage
 from ..judgement import PASSED, Judgement, undecidable, violation
-from ..nouns import SentMessage
 from ..rule import Level, rule
-from ..shape import ERROR, FIRST, NOMSG
-from ..subject import OfMessage
+from ..traits import ERROR, FIRST, NOMSG
 from ..transaction import Transaction
 
 MUST, STATED = Level.MUST, Level.STATED

@@ -9,10 +9,10 @@ from __future__ import annotations
 from ...layers.characteristics_codes import ROPT_INITXCH
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_OPTIONAL
 from ...rpcrdma.conversation import DEFAULT_INLINE
+from ..events import SentMessage
 from ..judgement import PASSED, Judgement, undecidable, violation
-from ..nouns import SentMessage
 from ..rule import Level, rule
-from ..shape import FIRST, REPLY
+from ..traits import FIRST, REPLY
 
 MUST = Level.MUST
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ...layers.private_data_codes import SIZE
 from ...transport.connection import ENDS
+from ..events import ConnectionSetup, SentMessage
 from ..judgement import PASSED, Judgement, undecidable, violation
-from ..nouns import ConnectionSetup, SentMessage
 from ..rule import Level, rule
-from ..shape import CALL, FIRST, INVALIDATE, REPLY
+from ..traits import CALL, FIRST, INVALIDATE, REPLY
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...layers.characteristics_codes import BKREQSUP_GENL, XCHAR_BRS
+from ..events import RdmaOperation
 from ..judgement import PASSED, Judgement, undecidable, violation
-from ..nouns import RdmaOperation
 from ..rule import Level, rule
 
 MUST, STATED = Level.MUST, Level.STATED

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
+from ..events import SentMessage
 from ..judgement import PASSED, Judgement, undecidable, violation
 from ..memory import PERSISTENT, PREDICTABLE
-from ..nouns import SentMessage
 from ..rule import Level, rule
-from ..shape import CALL, CHUNKS, READS, REPLY
+from ..traits import CALL, CHUNKS, READS, REPLY
 from ..transaction import Transaction
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED

@@ -11,8 +11,8 @@ from ...layers.iwarp_codes import READ_REQUEST
 from ...serial import DDP_MSN
 from . import rdmap
 from .decoding import CONTROL, FpduHeaders
-from .pending import PendingBytes
 from .resync import NEAR
+from .stream_buffer import PendingBytes
 from .window import Window
 
 SURE = 4

@@ -12,9 +12,9 @@ from . import rdmap
 from .checks import FpduChecks, verify
 from .decoding import Fpdus, decode_headers, fpdu_rows
 from .mpa import HEADER, MPAFrame, is_mpa, mpa_frame, mpa_length
-from .pending import PendingBytes
 from .resync import Evidence, Search
 from .stream import Chunk
+from .stream_buffer import PendingBytes
 from .window import Window
 
 MAX_PENDING = 1 << 20

@@ -15,7 +15,7 @@ from ...arrays import Rows
 from ...layers.fpdus import MARKER_BYTES, MARKER_INTERVAL, MarkerGrid, fpdu_bytes, verify_crc
 from ...serial import DDP_MSN
 from . import rdmap
-from .pending import without_markers
+from .stream_buffer import without_markers
 from .window import Window
 
 ENOUGH = 44

@@ -21,7 +21,7 @@ from ..connection import MAX_CONTRADICTED
 from ..gaps import Gap, fill_gaps, overlapping, with_gap
 from ..inferred_losses import Silences
 from ..retransmissions import DUPLICATE, LATE, OpenRetransmission, Retransmission, SenderLedger, Tally
-from .copies import MAX_COMPARED, RecentSegments, SentSegments, contradicted
+from .payload_compare import MAX_COMPARED, RecentSegments, SentSegments, contradicted
 
 MAX_COMPLAINTS = 256
 MAX_MARKS = 1 << 16

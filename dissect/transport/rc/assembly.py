@@ -18,7 +18,7 @@ from ..connection import Connection, raised
 from ..operations import Delivered, Kind, Operation, Payload
 from ..send_runs import EXTRA, IMMEDIATE, INVALIDATE, RecentOperations, Run, SendRun
 from ..transfer_runs import TRANSFER, TransferRun
-from .copies import contradictions
+from .payload_compare import contradictions
 from .reads import DEFAULT_MTU, READ_REQUEST, RcReads
 
 _STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY

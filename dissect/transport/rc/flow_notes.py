@@ -12,8 +12,8 @@ import numpy as np
 from ...arrays import Rows, unique
 from ...layers import opcodes
 from ...link.packets import PacketBatch
-from .bindings import Binding
 from .flow_keys import flow_keys
+from .flow_table import Binding
 
 NOTICE, DAMAGED, WRONG = "CNP", "damaged", "wrong ICRC"
 MAX_FLOWS = 4096

@@ -20,7 +20,7 @@ from ..health import DirectionHealth, TransportHealth
 from ..inferred_losses import SILENCE, Silences, Timer
 from ..recoveries import Recoveries
 from ..retransmissions import Retransmission
-from .ending import Initiated, ending
+from .disconnect_reason import Initiated, ending
 from .reads import spans
 from .retransmissions import RcRetransmissions
 

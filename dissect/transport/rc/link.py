@@ -15,8 +15,8 @@ from ..connection import Connection
 from ..operations import Delivered, Operation
 from ..send_runs import Run
 from .health import RcHealth
+from .lost_packets import COPIES_FOLLOW
 from .management import ConnectionRequest
-from .missing import COPIES_FOLLOW
 from .path_mtu import mtu_change
 from .responses import PacketClock
 from .send_queue import SendQueue

@@ -19,15 +19,15 @@ from ...serial import PSN
 from ..connection import BY_CM, BY_ONE_DIRECTION, BY_PAIRING, Connection, Endpoint, PathMigration, Registry
 from ..operations import Operation
 from ..send_runs import Run
-from .bindings import Binding, Bindings
 from .cm import read_cm
 from .flow_keys import flow_key, flow_keys
 from .flow_notes import FlowNotes
+from .flow_table import Binding, Bindings
+from .in_order_batch import feed_together
 from .link import RcLink
+from .lost_packets import COPIES_FOLLOW
 from .management import TELLING, ConnectionRequest, DisconnectRequested, Established, Management, Refused
-from .missing import COPIES_FOLLOW
 from .pairing import NO_READER, Flow, Pair, SendReader, UnpairedFlows
-from .together import feed_together
 
 UNPAIRED = 30_000_000_000
 """Nanoseconds without a packet, after which a flow finds its partner as well as it can, or none."""

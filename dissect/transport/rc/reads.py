@@ -14,7 +14,7 @@ from ...intervals import IntervalSet
 from ..connection import Connection, raised
 from ..operations import Operation
 from ..transfer_runs import TransferRun
-from .copies import contradictions
+from .payload_compare import contradictions
 
 READ_REQUEST = 0x0C
 DEFAULT_MTU = 4096

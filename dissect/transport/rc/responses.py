@@ -13,7 +13,7 @@ from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...layers import opcodes
 from ...serial import PSN
 from ..gaps import Gap
-from .runs import RESTART
+from .psn_ranges import RESTART
 
 Placed = tuple[Bytes, Rows, Int64s]
 ReadResponses = Iterable[Placed]

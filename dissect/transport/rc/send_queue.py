@@ -24,12 +24,12 @@ from ..gaps import Gap
 from ..operations import Delivered
 from ..send_runs import Run
 from .assembly import RequestAssembly
-from .missing import COPIES_FOLLOW, GRACE_PACKETS, HELD_PACKETS, MAX_GIVEN_UP, MissingRequests
+from .lost_packets import COPIES_FOLLOW, GRACE_PACKETS, HELD_PACKETS, MAX_GIVEN_UP, MissingRequests
 from .path_mtu import learn_mtu
+from .psn_ranges import RESTART, WIDEST, first_inside, first_psn, fresh_before, reusing, stretches
 from .reads import READ_REQUEST, RcReads, spans
 from .responses import AckHistory, Jump, PacketClock, completions, packets_between, split_early
-from .runs import RESTART, WIDEST, first_inside, first_psn, fresh_before, reusing, stretches
-from .sent import SentRequests, Taken
+from .seen_psns import SentRequests, Taken
 
 MAX_REUSED = 1000
 """PSN errors that a connection lists."""

@@ -18,7 +18,7 @@ from rdmascope.captures import open_capture
 from rdmascope.captures.extract.choice import Choice
 from rdmascope.captures.extract.cut import Extracted, extract
 from rdmascope.captures.extract.pseudonyms import Pseudonyms
-from rdmascope.captures.session import Session
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.layers import icrc
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.locate import locate

@@ -20,12 +20,12 @@ from playbook.packets import Frame, encode_frames
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.troubles import TROUBLES
 from rdmascope.captures import CaptureError, open_capture
-from rdmascope.captures.condition import Condition
-from rdmascope.captures.diagnosis_pass import diagnosis_of
 from rdmascope.captures.extract.choice import Choice, places_of_findings
 from rdmascope.captures.extract.cut import Extracted, extract
-from rdmascope.captures.formats.writer import PcapngWriter
-from rdmascope.captures.session import Session
+from rdmascope.captures.session.diagnosis_pass import diagnosis_of
+from rdmascope.captures.session.session import Session
+from rdmascope.captures.tables.condition import Condition
+from rdmascope.captures.write.writer import PcapngWriter
 from rdmascope.dissect.records.rpc import message_record
 from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY
 

@@ -17,11 +17,11 @@ import pytest
 from playbook.commands import PROGRAM, objects, run, unpacked
 from playbook.fleets import halves
 from playbook.samples import MANIFEST, SAMPLES
-from rdmascope.captures.data_set import ManifestEntry, entries
-from rdmascope.captures.data_set_session import open_saved_session
 from rdmascope.captures.fleet import batch
 from rdmascope.captures.fleet.units import units
-from rdmascope.captures.session import Session
+from rdmascope.captures.session.session import Session
+from rdmascope.captures.tables.data_set import ManifestEntry, entries
+from rdmascope.captures.tables.data_set_session import open_saved_session
 from rdmascope.dissect.audit.auditor import EARLIER, Auditor
 from rdmascope.dissect.rpcrdma.analyzer import Options
 

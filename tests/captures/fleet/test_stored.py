@@ -11,12 +11,12 @@ import pytest
 from playbook.commands import objects, run
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.stores import WritableBucket, s3_bucket
-from rdmascope.captures.data_set import entries
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.fleet.analysis import analyse
 from rdmascope.captures.fleet.batch import BatchCapture, divided, prepare
 from rdmascope.captures.fleet.stored import batch_to_url, copy_of
 from rdmascope.captures.fleet.units import units
+from rdmascope.captures.tables.data_set import entries
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 HOSTS = {"web": "longcall-rxe", "db": "v2-settles"}

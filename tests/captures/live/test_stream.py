@@ -19,9 +19,9 @@ from playbook.capture import frame_batch
 from playbook.commands import BOTH_WAYS, LOSS, PROGRAM, objects, rest_of, run, unpacked
 from playbook.rpcrdma import call, reply
 from rdmascope.captures import CaptureError
-from rdmascope.captures.formats.writer import PcapngWriter
 from rdmascope.captures.live.session import LiveSession, bounded
 from rdmascope.captures.live.stream import STREAM, StreamEnded, StreamSource, is_stream
+from rdmascope.captures.write.writer import PcapngWriter
 from rdmascope.dissect.link.numbers import ETHERNET
 from rdmascope.dissect.rpcrdma.analyzer import Options
 

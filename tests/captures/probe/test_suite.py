@@ -24,7 +24,7 @@ from rdmascope.captures.synth.endpoint.plan import PlannedSend
 from rdmascope.captures.synth.faults import FAULTS
 from rdmascope.captures.verbs.interface import ConnectionParameters, Event, MessageReceived, PeerAddress, VerbsError
 from rdmascope.captures.verbs.memory import Fabric, MemoryLink, MemoryVerbs
-from rdmascope.captures.verbs.queuepair import SEND_BUFFERS, SEND_SIZE
+from rdmascope.captures.verbs.outgoing_work import SEND_BUFFERS, SEND_SIZE
 from rdmascope.cli.main import main
 from rdmascope.cli.views import probe as views
 from rdmascope.dissect.audit.rule import all_rules

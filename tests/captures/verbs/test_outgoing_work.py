@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from rdmascope.captures.verbs.interface import LinkLost, VerbsError
-from rdmascope.captures.verbs.queuepair import OutgoingWork
+from rdmascope.captures.verbs.outgoing_work import OutgoingWork
 
 KIB = 1024
 

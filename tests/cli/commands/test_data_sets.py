@@ -16,7 +16,7 @@ import pytest
 from playbook.commands import objects, run
 from playbook.fleets import Before, Fleet, make_fleet
 from playbook.samples import MANIFEST, SAMPLES
-from rdmascope.captures.open import open_capture
+from rdmascope.captures.read.open import open_capture
 from rdmascope.cli.main import main
 
 needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from playbook.commands import BOTH_WAYS, EVERYTHING, objects, run
-from rdmascope.captures import CaptureError, extcap
-from rdmascope.captures.wireshark import find_tshark
+from rdmascope.captures import CaptureError
+from rdmascope.captures.wireshark import extcap
+from rdmascope.captures.wireshark.tshark import find_tshark
 from rdmascope.cli.commands.extcap import command
 
 SENTENCE = re.compile(r"\{(\w+)=([^}]*)\}")

@@ -23,7 +23,7 @@ from playbook.iwarp import IwarpCapture, IwarpWire
 from rdmascope.captures import PcapngWriter, open_capture
 from rdmascope.cli.main import main
 
-from ...captures.test_open import block, option
+from ...captures.read.test_open import block, option
 
 SAMPLES = Path(__file__).parents[3] / "captures" / "samples"
 LONG_CALLS = SAMPLES / "longcall-rxe.pcap.zst"

@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from playbook.commands import rest_of
 from playbook.terminal import Terminal
 from rdmascope.captures import open_capture
-from rdmascope.captures.wireshark import find_tshark
+from rdmascope.captures.wireshark.tshark import find_tshark
 from rdmascope.cli.main import main
 
 SAMPLES = Path(__file__).parents[3] / "captures" / "samples"
@@ -30,7 +30,7 @@ PROGRAM = "from rdmascope.cli.main import main; main()"
 REPLAY = """
 import socket, sys
 from rdmascope.captures import open_capture
-from rdmascope.captures.wireshark import find_tshark
+from rdmascope.captures.wireshark.tshark import find_tshark
 out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
 out.bind((sys.argv[1], 0))
 tag = bytes.fromhex(sys.argv[3])
@@ -179,8 +179,10 @@ def test_counters_of_the_host_beside_what_two_devices_saw(wire: Namespace, tmp_p
     """Both see the same traffic, which counts once; the server's counters, which do not move, are a copy."""
     path = SAMPLES / "ipv6-rxe.pcap.zst"
     counters = tmp_path / "nfsd"
-    counters.write_bytes((Path(__file__).parents[2] / "captures" / "counters" / "nfsd.0").read_bytes())
-    program = f"from rdmascope.captures import kernel_counters; kernel_counters.NFSD = {str(counters)!r}; {PROGRAM}"
+    counters.write_bytes((Path(__file__).parents[2] / "captures" / "session" / "counters" / "nfsd.0").read_bytes())
+    program = (
+        f"from rdmascope.captures.session import kernel_counters; kernel_counters.NFSD = {str(counters)!r}; {PROGRAM}"
+    )
     watcher = wire.live(wire.near, wire.far, "--nfsd", "--json", program=program, sockets=2)
     wire.replay(path)
     assert watcher.stdout is not None

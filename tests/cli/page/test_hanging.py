@@ -36,7 +36,7 @@ def test_it_begins_with_what_hangs(hung: str, tmp_path: Path) -> None:
 def test_its_path_takes_no_second_look_at_the_capture(
     hung: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rdmascope.captures.session.MAX_READ_FOR_NAMES", 0)
+    monkeypatch.setattr("rdmascope.captures.session.session.MAX_READ_FOR_NAMES", 0)
     assert '<p class="bad">CREATE …/export/w3 (RPC 22) has hung' in page(hung, tmp_path)
 
 

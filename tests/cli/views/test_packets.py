@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.text import Text
 
 from playbook.samples import MANIFEST, SAMPLES
-from rdmascope.captures.formats.streams import Limits
-from rdmascope.captures.session import Session
+from rdmascope.captures.read.streams import Limits
+from rdmascope.captures.session.session import Session
 from rdmascope.cli.harmless_console import HarmlessConsole
-from rdmascope.cli.plain import harmless_line
+from rdmascope.cli.sanitize import harmless_line
 from rdmascope.cli.terminal import LineStyles, encoded_line
 from rdmascope.cli.views.packets import PROTOCOL_STYLES, packet_line, packet_lines, packet_styles
 from rdmascope.dissect.frames import FrameBatch

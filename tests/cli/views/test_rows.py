@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from rdmascope.cli.plain import harmless_line
+from rdmascope.cli.sanitize import harmless_line
 from rdmascope.cli.views.rows import lines
 
 NAMES, TYPES = ("name", "number"), ("VARCHAR", "BIGINT")

@@ -9,7 +9,7 @@ from playbook.commands import EVERYTHING, SAMPLES, run
 from playbook.gss import PRIVACY, Context
 from playbook.judge import analyze
 from rdmascope.cli.views.rpcs import RpcLine, header, line
-from rdmascope.dissect.onc.shapes.flat import NO_FIELDS
+from rdmascope.dissect.onc.shapes.rpc_summary_fields import NO_FIELDS
 from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 

@@ -29,9 +29,9 @@ from playbook.packets import Frame, encode_frames
 from playbook.samples import MANIFEST, SAMPLES, analyzed
 from playbook.troubles import TROUBLES
 from playbook.wire import Wire
-from rdmascope.captures.diagnosis_pass import diagnosis_of
-from rdmascope.captures.saved_session import SavedSession
-from rdmascope.captures.session import Session
+from rdmascope.captures.session.diagnosis_pass import diagnosis_of
+from rdmascope.captures.session.session import Session
+from rdmascope.captures.tables.saved_session import SavedSession
 from rdmascope.cli.main import main
 from rdmascope.dissect.diagnosis.detector import all_detectors
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose

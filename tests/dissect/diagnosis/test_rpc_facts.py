@@ -7,7 +7,7 @@ import pytest
 
 from playbook.facts import MILLISECOND, SECOND, connection, many, rpc
 from playbook.samples import SAMPLES
-from rdmascope.captures.session import Session
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.diagnosis import rpc_facts
 from rdmascope.dissect.diagnosis.examples import MAX_EXAMPLES, Examples
 from rdmascope.dissect.diagnosis.rpc_facts import MAX_GROUPS, MEASURES, Larger, RpcFacts

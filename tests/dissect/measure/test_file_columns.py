@@ -8,10 +8,10 @@ from dataclasses import fields
 import pytest
 
 from playbook.samples import MANIFEST, SAMPLES
-from rdmascope.captures.formats.streams import Limits
-from rdmascope.captures.session import Session
+from rdmascope.captures.read.streams import Limits
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.measure.files import FileColumns, FileTable
-from rdmascope.dissect.measure.partial_messages import nfs_messages
+from rdmascope.dissect.measure.truncated_messages import nfs_messages
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 

@@ -17,7 +17,7 @@ from rdmascope.dissect.measure.kernel_counters import (
     parse_nfsd,
 )
 
-COUNTERS = Path(__file__).parents[2] / "captures" / "counters"
+COUNTERS = Path(__file__).parents[2] / "captures" / "session" / "counters"
 MOUNTSTATS = (COUNTERS / "mountstats.txt").read_text()
 NFSD = [(COUNTERS / f"nfsd.{at}").read_text() for at in (0, 1)]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from playbook import Capture, Wire, call, frame_batch, nfs3, reply
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.shapes import DATA, read, write
-from rdmascope.captures.formats.streams import Limits
-from rdmascope.captures.session import Session
+from rdmascope.captures.read.streams import Limits
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.measure.live_window import (
     HISTORY,

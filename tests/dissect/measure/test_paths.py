@@ -11,10 +11,10 @@ from playbook.judge import analyze
 from playbook.rpc import opaque, u32
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.wire import Connection
-from rdmascope.captures.formats.streams import Limits
-from rdmascope.captures.session import Session
+from rdmascope.captures.read.streams import Limits
+from rdmascope.captures.session.session import Session
+from rdmascope.dissect.measure.file_names import PathLearner
 from rdmascope.dissect.measure.files import FileTable
-from rdmascope.dissect.measure.path_learner import PathLearner
 from rdmascope.dissect.measure.paths import NamedFile, Paths, SpannedPaths, always_named, path_at, printable, span_at
 from rdmascope.dissect.onc.file_events import NAMED, REMOVED, RENAMED, ROOT, FileEvent
 from rdmascope.dissect.rpcrdma import plain

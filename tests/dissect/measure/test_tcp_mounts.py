@@ -18,7 +18,7 @@ from playbook.capture import frame_batch, write_pcap
 from playbook.commands import run
 from playbook.packets import Frame
 from playbook.rpc import opaque, u32
-from rdmascope.dissect.measure.path_learner import PathLearner
+from rdmascope.dissect.measure.file_names import PathLearner
 from rdmascope.dissect.measure.tcp_mounts import TcpMounts
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from playbook.commands import BOTH_WAYS, LOSS
-from rdmascope.captures.session import Session
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.records.connection import connection_record
 from rdmascope.dissect.records.details import CaptureSums, DetailError, FileDetails, from_json, to_json
 from rdmascope.dissect.records.transport import transport_record

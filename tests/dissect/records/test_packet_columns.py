@@ -18,17 +18,17 @@ from playbook.rpc import Call, Reply, opaque
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conversations, faulty
 from playbook.xdr_encode import done, op
-from rdmascope.captures.formats.streams import Limits
-from rdmascope.captures.session import Session
+from rdmascope.captures.read.streams import Limits
+from rdmascope.captures.session.session import Session
 from rdmascope.captures.synth.xdr_values import encoded
 from rdmascope.dissect.frames import FrameBatch, Place
-from rdmascope.dissect.measure.selection import FrameRange, includes
+from rdmascope.dissect.measure.filters import FrameRange, includes
 from rdmascope.dissect.onc.hashes import handle_hash
 from rdmascope.dissect.onc.shapes.registry import PROGRAMS
 from rdmascope.dissect.records.packet_columns import PacketColumnLister
 from rdmascope.dissect.records.packet_json import Find, packet_json
+from rdmascope.dissect.records.packet_locations import placed
 from rdmascope.dissect.records.packets import PacketLister, packet_record
-from rdmascope.dissect.records.places import placed
 from rdmascope.dissect.rpcrdma import plain
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.transport.rc import assembly

@@ -6,8 +6,8 @@ import pytest
 
 from playbook.commands import objects, run
 from playbook.samples import SAMPLES
-from rdmascope.captures.lookup import find_frame
-from rdmascope.captures.session import Session
+from rdmascope.captures.session.find import find_frame
+from rdmascope.captures.session.session import Session
 
 LOSS = str(SAMPLES / "loss-rxe.pcap.zst")
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from playbook.samples import MANIFEST, SAMPLES
-from rdmascope.captures.formats.streams import Limits
-from rdmascope.captures.session import Session
+from rdmascope.captures.read.streams import Limits
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.records.rpc import rpc_record
 from rdmascope.dissect.records.rpc_lines import RpcLines
 from rdmascope.dissect.rpcrdma import plain

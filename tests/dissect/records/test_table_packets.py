@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from playbook.samples import MANIFEST, SAMPLES
-from rdmascope.captures.formats.streams import Limits
-from rdmascope.captures.session import Session
+from rdmascope.captures.read.streams import Limits
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.layers.opcodes import opcode_name
 from rdmascope.dissect.layers.transports import TRANSPORTS
 from rdmascope.dissect.records.packets import Packet

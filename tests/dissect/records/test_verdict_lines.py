@@ -7,7 +7,7 @@ import json
 import pytest
 
 from playbook.samples import MANIFEST, SAMPLES
-from rdmascope.captures.session import Session
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.result import Result
 from rdmascope.dissect.records.verdict_lines import verdict_lines, verdict_records

@@ -15,8 +15,8 @@ from playbook.rpcrdma import MSG, NOMSG, header
 from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.matching import DOUBT, MAX_SAME_XID
+from rdmascope.dissect.rpcrdma.pending import MAX_DOUBTFUL
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.rpcrdma.unsettled import MAX_DOUBTFUL
 from rdmascope.dissect.rpcrdma.xid_reuse import XID_IN_USE, XID_USED_AGAIN
 
 

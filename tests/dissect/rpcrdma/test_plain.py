@@ -18,8 +18,8 @@ from playbook.capture import frame_batch, frame_batches
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conversations, faulty, few_xids
-from rdmascope.captures.formats.streams import Limits
-from rdmascope.captures.session import Session
+from rdmascope.captures.read.streams import Limits
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.arrays import Int64s
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.measure.statistics import EXACT, MAX_PROCEDURES, Statistics

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playbook.samples import MANIFEST, SAMPLES
-from rdmascope.captures.formats.streams import Limits
-from rdmascope.captures.session import Session
+from rdmascope.captures.read.streams import Limits
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.rpcrdma import plain
 from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader, rpc_fields
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable

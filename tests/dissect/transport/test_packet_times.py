@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playbook.samples import MANIFEST, SAMPLES
-from rdmascope.captures.session import Session
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.transport.retransmissions import MAX_INTERVALS, PacketTimes
 
 

@@ -15,8 +15,8 @@ from playbook.facts import SECOND, START, connection, direction, facts, found, h
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.packets import Frame, encode_frames
 from playbook.troubles import TROUBLES
-from rdmascope.captures.diagnosis_pass import diagnosis_of
-from rdmascope.captures.session import Session
+from rdmascope.captures.session.diagnosis_pass import diagnosis_of
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.diagnosis.statement import Statement
 from rdmascope.dissect.transport.health import DirectionHealth
 

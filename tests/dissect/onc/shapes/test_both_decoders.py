@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playbook.xdr_values import values
-from rdmascope.captures.session import Session
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.onc.compound import compound_call, compound_reply
 from rdmascope.dissect.onc.programs import NFS, NFS_CALLBACK
 from rdmascope.dissect.onc.rpc_header import call_head, results_at

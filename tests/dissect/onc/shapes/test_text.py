@@ -15,7 +15,7 @@ from rdmascope.dissect.onc.shapes.rfc7530 import SHARE_ACCESS, SHARE_DENY
 from rdmascope.dissect.onc.shapes.text import integer_text, opaque_text, value_text
 from rdmascope.dissect.onc.shapes.types import XdrInteger, XdrOpaque, address
 
-from .test_flat import replied
+from .test_rpc_summary_fields import replied
 
 
 @pytest.mark.parametrize(

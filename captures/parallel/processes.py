@@ -1,0 +1,255 @@
+"""The processes of a divided capture: one decodes and deals out, workers analyse; this one puts together.
+
+Every worker is handed every batch, so that all of them are at the same place; what one made waits until all did.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, NoReturn
+
+import numpy as np
+
+from rdmascope.dissect.arrays import Bytes
+from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.measure.tcp_mounts import TcpMounts
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
+
+from ..errors import CaptureError
+from ..read.open import CaptureFile
+from ..read.read_ahead import FIRST_BATCH
+from ..session.process_memory import uncollected
+from .combine import DividedBatch, FrameCounts, MergedAnalyzer
+from .ipc import Inbox, Outbox, packed, unpacked
+from .partition import Dealer
+from .worker import ShareAnalyzer, ShareEnding
+
+MAX_TIMES = 4
+"""Batches are as many times larger than usual as there are workers, so that shares are as large as usual; up to that.
+"""
+
+
+class Division:
+    """The processes, which begin at once; ``close`` ends them.  Make it before there are threads: they are forked."""
+
+    def __init__(
+        self,
+        capture: CaptureFile,
+        data: Bytes,
+        analyzer: MergedAnalyzer,
+        mounts: TcpMounts,
+        workers: int,
+        lists: bool = False,
+    ) -> None:
+        """``data``: of the capture, which is mapped; ``mounts``: is fed TCP by the process that decodes.
+
+        ``lists``: batches, which are not larger than usual, have what is decoded.
+        """
+        self._lists = lists
+        self._capture, self._data, self._analyzer = capture, data, analyzer
+        self._mounts = mounts
+        self._children: list[int] = []
+        """Their ids; that of the process that decodes is the last."""
+        inboxes: list[int] = []
+        outboxes: list[int] = []
+        """Of the process that decodes: to this one, and to the workers."""
+        try:
+            for _ in range(workers + 1):
+                ends = os.pipe()
+                inboxes.append(ends[0])
+                outboxes.append(ends[1])
+            answers: list[int] = []
+            for number in range(1, workers + 1):
+                ends = os.pipe()
+                answers.append(ends[0])
+                others = [one for one in (*inboxes, *outboxes, *answers) if one != inboxes[number]]
+                self._fork(others, partial(self._work, inboxes[number], ends[1]))
+                os.close(ends[1])
+            self._fork([*inboxes, *answers], partial(self._decode, outboxes))
+        except OSError as error:
+            self.close()
+            raise CaptureError(f"{capture.path}: no {workers} processes to be had: {error.strerror}") from None
+        for one in (*inboxes[1:], *outboxes):
+            os.close(one)
+        self._front = Inbox(inboxes[0])
+        self._workers = [Inbox(one) for one in answers]
+        self._nouns = analyzer.divide(workers)
+
+    def batches(self) -> Iterator[DividedBatch]:
+        """Raises CaptureError behind the last batch where the capture is damaged, and where a process was killed.
+
+        The first Ctrl-C ends the reading, as damage does: what was read is analysed to its end.
+        """
+        with _interrupted_by(self._stop):
+            while True:
+                one = self._take(self._front, 0)
+                if one is None:
+                    return
+                counts, mounts, self._mounts.advice, decoded = one
+                self._analyzer.addresses.learn(counts.known, counts.addresses)
+                self._mounts.roots += mounts
+                batch = DividedBatch(
+                    counts, [self._take(inbox, number) for number, inbox in enumerate(self._workers, 1)], decoded
+                )
+                self._capture.passed(counts.position)
+                yield batch
+                del batch, decoded
+
+    def put_together(self, batch: DividedBatch) -> RpcTable:
+        """The RPCs that ended in it."""
+        return self._analyzer.feed_divided(batch, self._data)
+
+    def finish(self) -> RpcTable:
+        """Those that end with the capture."""
+        return self._analyzer.finish_divided(self._endings(), self._data)
+
+    def close(self) -> None:
+        """End the processes, whatever they do."""
+        children, self._children = self._children, []
+        for child in children:
+            with suppress(OSError):
+                os.kill(child, signal.SIGKILL)
+        for child in children:
+            with suppress(OSError):
+                os.waitpid(child, 0)
+
+    def _stop(self) -> None:
+        """Read no further."""
+        with suppress(OSError):
+            os.kill(self._children[-1], signal.SIGUSR1)
+
+    def _endings(self) -> list[ShareEnding]:
+        return [self._take(inbox, number) for number, inbox in enumerate(self._workers, 1)]
+
+    def _take(self, inbox: Inbox, worker: int) -> Any:
+        """What a process sent; raises what it could not do."""
+        try:
+            parts = inbox.get()
+        except EOFError:
+            who = f"worker {worker} of {len(self._workers)}" if worker else "the process that decodes"
+            at = f"at byte {self._capture.position}"
+            raise CaptureError(f"{self._capture.path}: {at}: {who} was killed, and what it had is lost") from None
+        value, error = unpacked(parts, self._data, self._nouns[worker - 1].resolve if worker else _nothing)
+        if error is not None:
+            raise error
+        return value
+
+    def _fork(self, others: Iterable[int], work: Callable[[], None]) -> None:
+        """A child that does it, without the descriptors of others."""
+        child = os.fork()
+        if child:
+            self._children.append(child)
+            return
+        try:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # The process that takes the results decides.
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
+            for one in others:
+                os.close(one)
+            with suppress(OSError):  # The reader may be gone.
+                work()
+        finally:
+            os._exit(0)
+
+    def _decode(self, descriptors: Sequence[int]) -> None:
+        """Of the process that decodes: to the one that takes the results, and to the workers."""
+        stopped = False
+
+        def stop(number: int, frame: object) -> None:
+            nonlocal stopped
+            stopped = True
+
+        signal.signal(signal.SIGUSR1, stop)
+        front, *workers = map(Outbox, descriptors)
+        decoder, dealer, known, known_tcp, mounted = self._analyzer.decoder, Dealer(len(workers)), 0, 0, 0
+        error: Exception | None = None
+        try:
+            times = 1 if self._lists else min(len(workers), MAX_TIMES)
+            for batch in filter(len, self._capture.batches(FIRST_BATCH, times)):
+                if stopped:
+                    error = CaptureError(f"{self._capture.path}: at byte {self._capture.position}: interrupted")
+                    break
+                decoded = decoder.take(batch).within(self._data)
+                if decoded.tcp:
+                    self._mounts.feed(batch, decoded.tcp)
+                addresses = known, decoder.addresses.since(known)
+                known = len(decoder.addresses)
+                shares = dealer.deal(decoded)
+                tcp_addresses = known_tcp, dealer.tcp_addresses.since(known_tcp)
+                known_tcp = len(dealer.tcp_addresses)
+                for outbox, share in zip(workers, shares, strict=True):
+                    outbox.put(packed((share, addresses, tcp_addresses, self._capture.position), self._data))
+                counts = _counts(self._capture.position, batch, addresses)
+                listed = decoded if self._lists else None
+                parts = counts, self._mounts.roots[mounted:], self._mounts.advice, listed
+                front.put(packed((parts, None), self._data))
+                mounted = len(self._mounts.roots)
+                del batch, decoded
+        except BrokenPipeError:  # Of a worker, which may have said why it ended.
+            front.close()
+            return
+        except Exception as problem:
+            error = problem
+        front.put(packed((None, error), self._data))
+        for outbox in workers:
+            outbox.put(packed(None, self._data))
+        for outbox in (front, *workers):
+            outbox.close()
+
+    def _work(self, reading: int, writing: int) -> None:
+        """Of a worker."""
+        inbox, outbox = Inbox(reading), Outbox(writing)
+        share = ShareAnalyzer(self._analyzer.options, self._analyzer.watching, self._lists)
+        try:
+            while (one := unpacked(inbox.get(), self._data, _nothing)) is not None:
+                decoded, addresses, tcp_addresses, position = one
+                share.learn(addresses, tcp_addresses)
+                self._capture.passed(position)
+                with uncollected():
+                    outbox.put(packed((share.delivery(decoded), None), self._data))
+                del one, decoded
+            outbox.put(packed((share.ending(), None), self._data))
+        except (EOFError, BrokenPipeError):
+            return
+        except Exception as error:
+            outbox.put(packed((None, error), self._data))
+        outbox.close()
+
+
+@contextmanager
+def _interrupted_by(stop: Callable[[], None]) -> Iterator[None]:
+    """The first SIGINT calls it; the second is as usual.  Of a thread that gets no signals, neither."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupted(number: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, before)
+        stop()
+
+    if before is signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _counts(position: int, batch: FrameBatch, addresses: tuple[int, list[bytes]]) -> FrameCounts:
+    rows = batch.rows
+    times = rows["time"]
+    truncated = int(np.count_nonzero(rows["captured"] < rows["original"]))
+    return FrameCounts(position, len(batch), truncated, int(times.min()), int(times.max()), *addresses)
+
+
+def _nothing(kind: str, number: int) -> NoReturn:
+    raise KeyError(kind)

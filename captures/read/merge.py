@@ -1,0 +1,299 @@
+"""Several files as one capture in the order of time: the files of a ring buffer, or of several capture points."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from rdmascope.dissect.arrays import Int64s, Rows, take
+from rdmascope.dissect.frames import FrameBatch
+
+from ..errors import CaptureError
+from .frame_origin import Places
+from .open import CaptureFile, Follow, open_capture
+from .pcapng import Interface
+from .streams import Limits
+
+if TYPE_CHECKING:
+    from rdmascope.dissect.link.capture_points import Hosts
+
+FIRST = Limits(frames=1, bytes=1 << 16, window=1 << 16)
+"""Enough to see the first frame of a file."""
+TOGETHER = Limits(frames=1 << 13, bytes=8 << 20)
+"""Of each file that is read at the same time as others."""
+PLACES = 256
+"""Interfaces of one capture point that are told apart; of capture points half as many, and as many others."""
+
+RING = re.compile(r"(.*)_\d{5,}_\d{14}")
+"""dumpcap's names for the files of a ring: a number and the time."""
+
+
+def open_captures(
+    paths: Sequence[str], limits: Limits | None = None, follow: Follow | None = None
+) -> CaptureFile | MergedCaptures:
+    """Opens one file as ``open_capture`` does; several, or a directory of them, as one capture.
+
+    Raises CaptureError where none can be opened.  What is wrong with one of several is raised behind the frames
+    of the others; what is no capture in a directory is passed over.
+    """
+    if len(paths) == 1 and not os.path.isdir(paths[0]):
+        return open_capture(paths[0], limits, follow)
+    if follow is not None:
+        raise CaptureError("only a single file can be followed")
+    return MergedCaptures(paths, limits)
+
+
+def first_of(problems: Sequence[str]) -> str:
+    """The first of several, and how many files have others."""
+    more = len(problems) - 1
+    return problems[0] + (f" (and {more} other {'file' if more == 1 else 'files'})" if more else "")
+
+
+def expand(path: str) -> list[tuple[str, bool]]:
+    """The file, or the files of a directory in order of name; and whether it was a directory."""
+    if not os.path.isdir(path):
+        return [(path, False)]
+    try:
+        with os.scandir(path) as entries:
+            found = sorted(entry.path for entry in entries if entry.is_file() and not entry.name.startswith("."))
+    except OSError as error:
+        raise CaptureError(f"{path}: {error.strerror}") from None
+    if not found:
+        raise CaptureError(f"{path}: no file in this directory")
+    return [(name, True) for name in found]
+
+
+def ring_of(path: str) -> str:
+    """What the files of one ring have in common."""
+    return match[1] if (match := RING.match(path)) else path
+
+
+@dataclass(slots=True)
+class _File:
+    """A file that is being read: its next batch, not yet given rows first."""
+
+    capture: CaptureFile
+    batches: Iterator[FrameBatch]
+    ring: str
+    place: int
+    batch: FrameBatch | None = None
+    keys: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Times of the rows, where a clock went back that before."""
+    last: int = 0
+
+
+class MergedCaptures:
+    """Several captures that read as one, with the attributes of ``CaptureFile`` that make sense for many."""
+
+    def __init__(self, paths: Sequence[str], limits: Limits | None = None) -> None:
+        self.path = paths[0] if len(paths) == 1 else f"{len(paths)} captures"
+        self._limits = limits or Limits()
+        self.passed_over: list[str] = []
+        """What is wrong with files of a directory that are no captures."""
+        self._errors: list[CaptureError] = []
+        self._waiting: list[tuple[int, str]] = []
+        """Time of the first frame and path, the earliest last."""
+        self._open: list[_File] = []
+        self.size = 0
+        self._done = 0
+        self._number = 0
+        self.files: list[str] = []
+        self.dropped_frames = 0
+        """Those that captures read to their end say they lost."""
+        self.places = Places()
+        """Where each frame that was given is."""
+        if "-" in paths:
+            raise CaptureError("standard input cannot be merged with other captures; save it in a file first")
+        for path in paths:
+            try:
+                for name, listed in expand(path):
+                    self._look(name, listed)
+            except CaptureError as error:
+                self._errors.append(error)
+        if not self.files and self._errors:
+            raise self._errors[0]
+        if not self.files:
+            reason = f" ({self.passed_over[0]})" if self.passed_over else ""
+            raise CaptureError(f"{self.path}: no capture in this directory{reason}")
+        rings: dict[str, str] = {}
+        for name in self.files:
+            rings.setdefault(ring_of(name), name)
+        from .capture_points import other_points  # Only here: a single file would wait for it.
+
+        self.other_points = other_points(rings)
+        """Files whose traffic another file shows, too."""
+        self._offsets = {ring_of(one.path): one.common.offset for one in self.other_points}
+        """How far the clocks of their rings are ahead."""
+        self._waiting = [(time - self._offsets.get(ring_of(name), 0), name) for time, name in self._waiting]
+        self._waiting.sort(key=lambda one: one[0], reverse=True)
+
+    def number_behind(self, frames: int) -> None:
+        """Before the first batch: so many frames came before those that are in the files."""
+        self._number, self.places = frames, Places(frames)
+
+    @property
+    def hosts_elsewhere(self) -> frozenset[Hosts]:
+        """Whose packets are to be left out of frames of an ``OTHER_POINT``."""
+        return frozenset().union(*(one.common.hosts for one in self.other_points))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Frame batches that were given stay valid."""
+        for file in self._open:
+            file.capture.close()
+        self._open.clear()
+
+    def interface(self, number: int) -> Interface | None:
+        """What the capture says about an interface of frames of the latest batch; None where it says nothing."""
+        for file in self._open:
+            if file.place == number // PLACES and number % PLACES < len(file.capture.interfaces):
+                return file.capture.interfaces[number % PLACES]
+        return None
+
+    @property
+    def position(self) -> int:
+        """Bytes read of ``size``."""
+        return self._done + sum(file.capture.position for file in self._open)
+
+    def batches(self) -> Iterator[FrameBatch]:
+        """The frames, once, numbered through; raises CaptureError at the end where a file is damaged."""
+        while self._open or self._waiting:
+            if not self._open:
+                self._start()
+                continue
+            if self._waiting and self._waiting[-1][0] <= self._horizon():
+                self._start()
+                continue
+            yield from self._next()
+        if self._errors:
+            raise CaptureError(first_of([str(error) for error in self._errors]))
+
+    def _look(self, path: str, listed: bool) -> None:
+        """Opens a file for its first frame."""
+        try:
+            with open_capture(path, FIRST) as capture:
+                try:
+                    first = next(capture.batches(), None)
+                except CaptureError as error:
+                    self._errors.append(error)
+                    first = None
+                self.size += capture.size or 0
+        except CaptureError as error:
+            if listed:
+                self.passed_over.append(str(error))
+            else:
+                self._errors.append(error)
+            return
+        self.files.append(path)
+        if first is not None:
+            self._waiting.append((int(first.rows["time"][0]), path))
+
+    def _start(self) -> None:
+        """Begins to read the next file."""
+        _, path = self._waiting.pop()
+        try:
+            capture = open_capture(path, self._limits if not self._waiting else TOGETHER)
+        except CaptureError as error:
+            self._errors.append(error)
+            return
+        ring = ring_of(path)
+        used = {file.place: file.ring for file in self._open}
+        from rdmascope.dissect.link.capture_points import OTHER_POINT  # As above.
+
+        begin = OTHER_POINT // PLACES if ring in self._offsets else 0
+        free = range(begin, begin + OTHER_POINT // PLACES)
+        place = next((place for place in free if used.get(place, ring) == ring), begin)
+        file = _File(capture, capture.batches(), ring, place)
+        self._open.append(file)
+        self._advance(file)
+
+    def _advance(self, file: _File) -> None:
+        """The next batch of a file, or its end."""
+        try:
+            batch = next(file.batches, None)
+        except CaptureError as error:
+            self._errors.append(error)
+            batch = None
+        if batch is None:
+            self._done += file.capture.size or 0
+            self.dropped_frames += file.capture.dropped_frames
+            file.capture.close()
+            self._open.remove(file)
+            return
+        if offset := self._offsets.get(file.ring):
+            rows = batch.rows.copy()
+            rows["time"] -= offset
+            batch = replace(batch, rows=rows)
+        file.batch = batch
+        file.keys = np.maximum(np.maximum.accumulate(batch.rows["time"]), file.last)
+        file.last = int(file.keys[-1])
+
+    def _horizon(self) -> int:
+        """All frames up to then are there."""
+        return min(file.last for file in self._open)
+
+    def _next(self) -> Iterator[FrameBatch]:
+        """The frames up to the horizon."""
+        horizon = self._horizon()
+        taken: list[tuple[FrameBatch, Rows, Int64s]] = []
+        sources: list[tuple[str, int]] = []
+        exhausted: list[_File] = []
+        for file in self._open:
+            assert file.batch is not None
+            size = int(np.searchsorted(file.keys, horizon, "right"))
+            if not size:
+                continue
+            rows = file.batch.rows[:size].copy()
+            rows["interface"] = file.place * PLACES + rows["interface"] % PLACES
+            taken.append((file.batch, rows, file.keys[:size]))
+            sources.append((file.capture.path, int(rows["number"][0])))
+            if size == len(file.keys):
+                exhausted.append(file)
+            else:
+                file.batch = FrameBatch(file.batch.data, file.batch.rows[size:], file.batch.comments)
+                file.keys = file.keys[size:]
+        yield self._numbered(taken, sources)
+        for file in exhausted:
+            self._advance(file)
+
+    def _numbered(self, taken: list[tuple[FrameBatch, Rows, Int64s]], sources: Sequence[tuple[str, int]]) -> FrameBatch:
+        """One batch of what several files give, in the order of time.
+
+        ``sources``: path of each file, and the number of its first frame.
+        """
+        batch, rows, _ = taken[0]
+        data = batch.data
+        mixed = np.zeros(len(rows), np.uint8)
+        comments = [batch.comments.get(int(number), "") for number in rows["number"]] if batch.comments else []
+        if len(taken) > 1:
+            spans, every, at = [], [], 0
+            comments = []
+            for batch, rows, _ in taken:
+                first, end = int(rows["offset"][0]), int(rows["offset"][-1]) + int(rows["captured"][-1])
+                spans.append(batch.data[first:end])
+                rows["offset"] += at - first
+                at += end - first
+                every.append(rows)
+                comments += [batch.comments.get(int(number), "") for number in rows["number"]]
+            data = np.concatenate(spans)
+            data.flags.writeable = False
+            order = np.argsort(np.concatenate([keys for _, _, keys in taken]), kind="stable")
+            rows = take(np.concatenate(every), order)
+            mixed = np.repeat(np.arange(len(taken), dtype=np.min_scalar_type(len(taken))), [len(one) for one in every])
+            mixed = mixed[order]
+            comments = [comments[index] for index in order.tolist()] if any(comments) else []
+        self.places.add(sources, mixed)
+        rows["number"] = np.arange(self._number + 1, self._number + 1 + len(rows))
+        self._number += len(rows)
+        said = {int(rows["number"][at]): comment for at, comment in enumerate(comments) if comment}
+        return FrameBatch(data, rows, said)

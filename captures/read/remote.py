@@ -1,0 +1,217 @@
+"""Captures on other machines, by URL: whatever fsspec has a file system for; fsspec is loaded here and nowhere else."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from ..errors import CaptureError
+from .urls import HTTP, is_url, scheme, without_query
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+_CONTENT_TAGS = ("s3", "s3a")
+"""Where equal ETags and sizes are equal contents; elsewhere a tag is of one URL (RFC 9110, 8.8.3)."""
+_BUCKETS = ("s3", "s3a", "gs", "gcs", "az", "abfs")
+"""Where folders are parts of names, and making one makes a bucket."""
+BLOCK = 8 << 20
+"""Bytes asked of a store at once."""
+PATIENCE = 60
+"""Seconds in which an HTTP server has to send something."""
+
+
+class FileStamp(NamedTuple):
+    """What tells whether a file is what it was."""
+
+    size: int | None
+    """Bytes."""
+    modified_ns: int | None
+    """None where there is a tag."""
+    tag: str = ""
+    """The store's ETag."""
+
+    @property
+    def certain(self) -> bool:
+        """It tells; else only the contents do."""
+        return bool(self.tag) or None not in (self.size, self.modified_ns)
+
+
+class RemoteFile:
+    """A file that is read from its begin to its end, a block at a time.  Raises CaptureError."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        with _problems(url):
+            system, path = _system(url)
+            about = system.info(path)
+            if about.get("type") == "directory":
+                raise CaptureError(f"{url}: is a folder; of URLs only captures are read")
+            self.size: int | None = about.get("size")
+            # One answer that is read as it comes: not every HTTP server gives parts of a file.
+            self._file = system.open(path, "rb", block_size=0 if scheme(url) in HTTP else BLOCK)
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, at most ``size``; none at the end."""
+        with _problems(self._url):
+            chunk: bytes = self._file.read(size)
+        return chunk
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class RemoteFolder:
+    """A folder of a store, or what has its name before a /.  Raises CaptureError."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        with _problems(self.url):
+            self._system, path = _system(self.url)
+        self._path = path.rstrip("/")
+
+    def files(self, below: str = "") -> dict[str, int]:
+        """Names of its files, from the folder on, and their bytes."""
+        with _problems(self.url):
+            self._system.invalidate_cache()
+            found = self._system.find(f"{self._path}/{below}".rstrip("/"), detail=True)
+        return {name.removeprefix(f"{self._path}/"): about.get("size") or 0 for name, about in found.items()}
+
+    def get(self, name: str, target: Path) -> None:
+        """Copy a file to this machine."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _problems(f"{self.url}/{name}"):
+            self._system.get_file(f"{self._path}/{name}", str(target))
+
+    def put(self, source: Path, name: str) -> None:
+        """Copy a file of this machine to it, in place of what has this name."""
+        with _problems(f"{self.url}/{name}"):
+            if scheme(self.url) not in _BUCKETS:
+                self._system.makedirs(f"{self._path}/{name}".rpartition("/")[0], exist_ok=True)
+            self._system.put_file(str(source), f"{self._path}/{name}")
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        with _problems(f"{self.url}/{name}"):
+            self._system.rm_file(f"{self._path}/{name}")
+
+
+def stamp(path: str, fresh: bool = False) -> FileStamp:
+    """Of a file of this machine, or of a URL; its contents are not read.
+
+    ``fresh``: as it is now, not as a listing had it.  Raises OSError for a path, CaptureError for a URL.
+    """
+    if not is_url(path):
+        there = os.stat(path)
+        return FileStamp(there.st_size, there.st_mtime_ns)
+    with _problems(path):
+        system, name = _system(path)
+        if fresh:
+            system.invalidate_cache()
+        about: dict[str, Any] = system.info(name)
+    tag = about.get("ETag") or about.get("etag") or ""
+    return FileStamp(about.get("size"), None if tag else _modified(about), str(tag).strip('"'))
+
+
+def size_of(path: str) -> int | None:
+    """Bytes of a file of this machine, or of a URL; None where there is no such file, or no size is known."""
+    try:
+        return stamp(path).size if is_url(path) or os.path.isfile(path) else None
+    except (OSError, CaptureError):
+        return None
+
+
+def same_contents(url: str, one: FileStamp) -> str:
+    """What files have in common that have the same contents for sure, as far as their stores tell."""
+    name = scheme(url) if scheme(url) in _CONTENT_TAGS and one.tag else url
+    return f"{name} {one.tag or one.modified_ns} {one.size}"
+
+
+def matching(pattern: str, captures: str) -> tuple[str, list[str]]:
+    """The URLs that a pattern matches, and the pattern: of a folder, the files in it and below that match ``captures``.
+
+    Of HTTP, ? begins a query, and a folder ends in /.
+    """
+    with _problems(pattern):
+        system, path = _system(pattern)
+        system.invalidate_cache()
+        if not glob.has_magic(without_query(pattern)):
+            # Whether a URL of HTTP is of a folder would be asked by reading all of it.
+            if not (pattern.endswith("/") if scheme(pattern) in HTTP else system.isdir(path)):
+                return pattern, [pattern]
+            path = f"{path.rstrip('/')}/**/{captures}"
+        found = [one for one, about in system.glob(path, detail=True).items() if about.get("type") == "file"]
+        return str(system.unstrip_protocol(path)), [str(system.unstrip_protocol(one)) for one in found]
+
+
+def _modified(about: dict[str, Any]) -> int | None:
+    """Nanoseconds."""
+    for name in ("LastModified", "last_modified", "Last-Modified", "mtime", "updated", "modified", "created"):
+        found = about.get(name)
+        if isinstance(found, str):
+            found = _date(found)
+        if isinstance(found, datetime):
+            found = (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        if isinstance(found, int | float):
+            return int(found * 1_000_000) * 1000
+    return None
+
+
+def _date(text: str) -> datetime | None:
+    """Of HTTP or ISO 8601."""
+    from email.utils import parsedate_to_datetime
+
+    for parsed in (parsedate_to_datetime, datetime.fromisoformat):
+        with suppress(ValueError):
+            return parsed(text)
+    return None
+
+
+def _system(url: str) -> tuple[AbstractFileSystem, str]:
+    import fsspec
+
+    options: dict[str, Any] = {}
+    if scheme(url) in HTTP:
+        from aiohttp import ClientTimeout
+
+        options["client_kwargs"] = {"timeout": ClientTimeout(total=None, sock_connect=PATIENCE, sock_read=PATIENCE)}
+    system, path = fsspec.url_to_fs(url, **options)
+    return system, path
+
+
+@contextmanager
+def _problems(url: str) -> Iterator[None]:
+    """Whatever a file system raises, its libraries' own errors too, as one line."""
+    try:
+        yield
+    except CaptureError:
+        raise
+    except ImportError:
+        extra = "rdmascope[remote]" if scheme(url) in (*HTTP, *_CONTENT_TAGS) else f"fsspec[{scheme(url)}]"
+        raise CaptureError(f"{url}: reading {scheme(url)}:// needs more packages: pip install '{extra}'") from None
+    except Exception as error:
+        # Of HTTP everything is a FileNotFoundError, whose cause says more.
+        cause = error.__cause__ if scheme(url) in HTTP else None
+        raise CaptureError(f"{url}: {_words(cause or error)}") from None
+
+
+def _words(error: BaseException) -> str:
+    """An error in one line."""
+    # Of HTTP a status; of S3 a code, where s3fs does not translate it.
+    status = getattr(error, "status", 0) or getattr(error, "response", {}).get("Error", {}).get("Code")
+    if isinstance(error, FileNotFoundError) or status in (404, 410, "NoSuchBucket", "NoSuchKey"):
+        return "no such file"
+    if isinstance(error, PermissionError) or status in (401, 403, "AccessDenied"):
+        return "no permission to read it"
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,1 @@
+"""Passes over captures: read, analysed, and what commands ask of one."""

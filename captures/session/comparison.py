@@ -1,0 +1,201 @@
+"""Two captures beside each other: of the same traffic at two points, or of two runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rdmascope.dissect.audit.auditor import Auditor
+from rdmascope.dissect.diagnosis.detector import all_detectors
+from rdmascope.dissect.diagnosis.diagnose import diagnose
+from rdmascope.dissect.diagnosis.statement import Statement
+from rdmascope.dissect.link.addresses import AddressTable
+from rdmascope.dissect.link.capture_points import CommonTraffic, LonePackets, Sightings, common_traffic, lone_packets
+from rdmascope.dissect.measure.comparison import COLUMNS, Change, RpcColumns, SameTraffic, same_traffic, two_runs
+from rdmascope.dissect.measure.settings import settings
+from rdmascope.dissect.records.rpc_columns import RpcBatch
+from rdmascope.dissect.records.table import TableBuilder
+from rdmascope.dissect.records.tables import TABLES
+from rdmascope.dissect.rpcrdma.conversation import ENDS
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
+
+from ..read.capture_points import look
+from ..tables.saved import holds_tables
+from .diagnosis_pass import facts_of
+from .session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class PointsCompared:
+    """Two captures of the same traffic."""
+
+    client: str
+    """The capture nearer to the clients."""
+    server: str
+    common: CommonTraffic
+    """``client`` is its first point."""
+    whole: bool
+    """All packets were compared, not only those at the beginning of the captures."""
+    rpcs: SameTraffic
+    at_client: LonePackets
+    """What the client's capture alone shows."""
+    at_server: LonePackets
+
+
+@dataclass(frozen=True, slots=True)
+class RunsCompared:
+    """Two captures of different traffic."""
+
+    before: str
+    after: str
+    seconds: tuple[float, float]
+    """From the first frame to the last, of each."""
+    procedures: list[Change]
+    vanished: list[Statement]
+    """What the diagnosis of the first alone has, of each kind the worst."""
+    appeared: list[Statement]
+    """What that of the second alone has."""
+    settings: list[tuple[str, Sequence[str], Sequence[str]]]
+    """Name, values before and after, of those that differ."""
+    rules: list[tuple[str, str, int, int]]
+    """Id of a rule, role of the end, violations before and after, of those that one run has and the other has not."""
+
+
+def compare(before: Session, after: Session) -> PointsCompared | RunsCompared:
+    """Which of the two it is follows from the packets: whether both captures show the same.
+
+    Of saved tables or a data set, which hold no packets, it is two runs.  Raises CaptureError where a capture cannot be
+    opened; damage is left in the sessions.
+    """
+    if any(holds_tables(path) for session in (before, after) for path in session.paths):
+        return _runs(before, after)
+    return same_traffic_of(before, after) or _runs(before, after)
+
+
+def at_other_points(session: Session, opened: Callable[[Sequence[str]], Session]) -> Iterator[PointsCompared]:
+    """A session's traffic at each of its other capture points and the first one, once it was read to its end.
+
+    ``opened``: gives a session of some of its files.
+    """
+    for point in session.other_points:
+        found = same_traffic_of(opened(session.ring(point.first)), opened(session.ring(point.path)))
+        if found is not None:
+            yield found
+
+
+def same_traffic_of(before: Session, after: Session) -> PointsCompared | None:
+    """What two captures of the same traffic tell; None where they are of different traffic."""
+    addresses = AddressTable()
+    first, other = look(before.paths, addresses), look(after.paths, addresses)
+    common = common_traffic(first[0], other[0], apart=0)
+    if common is None:
+        return None
+    columns = _columns(before), _columns(after)
+    pair = CapturePair((before, after), columns, (first[0], other[0]))
+    if _servers_first(common, columns[0], addresses):
+        pair = CapturePair(pair.sessions[::-1], pair.columns[::-1], pair.sightings[::-1])
+        turned = common_traffic(*pair.sightings, apart=0)
+        assert turned is not None
+        common = turned
+    (near, far), (called, answered), sightings = pair
+    rpcs = same_traffic(called, answered, common.clocks.at)
+    lone = lone_packets(*sightings, common)
+    return PointsCompared(near.path, far.path, common, first[1] and other[1], rpcs, *lone)
+
+
+class CapturePair(NamedTuple):
+    """What is known of two captures, that nearer to the clients first."""
+
+    sessions: tuple[Session, Session]
+    columns: tuple[RpcColumns, RpcColumns]
+    sightings: tuple[Sightings, Sightings]
+
+
+def _servers_first(common: CommonTraffic, columns: RpcColumns, addresses: AddressTable) -> bool:
+    """Whether what the servers send passes the first point first."""
+    passing = {tuple(addresses.name(addresses.id(end)) for end in ends) for ends in common.passing}
+    ends = set(zip(columns["client"].filled("").tolist(), columns["server"].filled("").tolist(), strict=True))
+    return not passing & ends and any(end[::-1] in passing for end in ends)
+
+
+def _runs(before: Session, after: Session) -> RunsCompared:
+    runs = [_Run(before), _Run(after)]
+    agreed = [settings(one.session.analyzer.conversations) for one in runs]
+    found = [_violations(one.facts.auditor) for one in runs]
+    both = runs[0].facts.gathered & runs[1].facts.gathered
+    kinds = [one.kind for one in all_detectors().values() if one.needs in both]
+    said = [diagnose(one.facts, kinds).statements for one in runs]
+    return RunsCompared(
+        before.path,
+        after.path,
+        (_seconds(before), _seconds(after)),
+        two_runs(runs[0].columns, runs[1].columns),
+        _only(said[0], said[1]),
+        _only(said[1], said[0]),
+        [
+            (name, agreed[0].get(name, ()), agreed[1].get(name, ()))
+            for name in dict.fromkeys((*agreed[0], *agreed[1]))
+            if agreed[0].get(name) != agreed[1].get(name)
+        ],
+        [
+            (*key, found[0][key], found[1][key])
+            for key in sorted({*found[0], *found[1]})
+            if not (found[0][key] and found[1][key])
+        ],
+    )
+
+
+def _only(mine: Sequence[Statement], others: Sequence[Statement]) -> list[Statement]:
+    """The worst of each kind that only one of two diagnoses has."""
+    known = {one.kind for one in others}
+    worst: dict[str, Statement] = {}
+    for one in mine:
+        if one.kind not in known:
+            worst.setdefault(one.kind, one)
+    return [*worst.values()]
+
+
+class _Run:
+    """What one pass over a capture gives."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        columns = _ColumnsOfRpcs()
+        self.facts = facts_of(session, on_table=columns.add)
+        self.columns = columns.builder.take()
+
+
+class _ColumnsOfRpcs:
+    """The RPCs of a capture, in the columns that a comparison needs."""
+
+    def __init__(self) -> None:
+        self.builder = TableBuilder(TABLES["rpcs"], COLUMNS)
+        self._ended = 0
+
+    def add(self, table: RpcTable) -> None:
+        if len(table):
+            self.builder.add(RpcBatch(table, self._ended))
+            self._ended += len(table)
+
+
+def _violations(auditor: Auditor | None) -> Counter[tuple[str, str]]:
+    found: Counter[tuple[str, str]] = Counter()
+    assert auditor is not None  # All that detectors need was gathered.
+    for key, tally in auditor.tallies.items():
+        if violated := tally.violated - tally.notes:
+            found[key.rule, ENDS[key.endpoint]] += violated
+    return found
+
+
+def _seconds(session: Session) -> float:
+    return ((session.analyzer.last_time or 0) - (session.analyzer.earliest_time or 0)) / 1e9
+
+
+def _columns(session: Session) -> RpcColumns:
+    columns = _ColumnsOfRpcs()
+    for table in session.tables():
+        columns.add(table)
+        del table
+    return columns.builder.take()

@@ -1,0 +1,153 @@
+"""One pass over a capture for questions about load and latency: by group, over time, and against service levels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rdmascope.dissect.measure.call_columns import CallColumns, call_columns
+from rdmascope.dissect.measure.call_groups import CallGroups
+from rdmascope.dissect.measure.latency_timeline import LatencyTimeline
+from rdmascope.dissect.measure.service_levels import ServiceLevel, ServiceLevelCounts
+from rdmascope.dissect.measure.time_options import parse_duration
+from rdmascope.dissect.onc.names import procedure_label, program_label
+from rdmascope.dissect.records.table import Columns, TableBuilder
+from rdmascope.dissect.records.tables import TABLES
+
+from ..tables.condition import Condition
+from ..tables.rpc_batches import RpcBatches
+from .session import Session
+
+if TYPE_CHECKING:
+    pass
+
+KEYS: dict[str, tuple[str, ...]] = {
+    "client": ("client",),
+    "server": ("server",),
+    "connection": ("connection",),
+    "export": ("server", "path"),
+    "path": ("path",),
+    "user": ("user",),
+    "procedure": (),
+    "linux_operation": ("linux_operation",),
+    "slot": ("session", "slot"),
+    "host": ("connection",),
+}
+"""What RPCs are grouped by -> the columns of the table rpcs that say it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    """Something that RPCs are grouped by."""
+
+    name: str
+    """One of ``KEYS``, or 'begin': of the interval that the call is in."""
+    interval: int = 0
+    """Nanoseconds; of 'begin'."""
+
+
+def parse_group_keys(text: str) -> tuple[GroupKey, ...]:
+    """'client,procedure' or '10s'; raises ValueError."""
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        if part.lower() in KEYS:
+            found.append(GroupKey(part.lower()))
+            continue
+        try:
+            interval = parse_duration(part) if part[0].isdigit() else 0
+        except ValueError:
+            interval = 0
+        if interval <= 0:
+            near = get_close_matches(part.lower(), KEYS, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(KEYS)}, and intervals such as 10s"
+            raise ValueError(f"nothing is grouped by {part!r}; {hint}")
+        found.append(GroupKey("begin", interval))
+    if not found:
+        raise ValueError(f"nothing to group by in {text!r}")
+    return tuple(found)
+
+
+class Questions:
+    """What is asked of the RPCs of a capture, and the answers once ``ask`` has read it."""
+
+    def __init__(
+        self, keys: Sequence[GroupKey] = (), over_time: bool = False, levels: Sequence[ServiceLevel] = ()
+    ) -> None:
+        self.keys = tuple(keys)
+        self.groups = CallGroups() if keys else None
+        self.timeline = LatencyTimeline() if over_time else None
+        self.levels = [ServiceLevelCounts(level) for level in levels]
+        self.first_time = 0
+        """Of the capture, in nanoseconds since the Unix epoch: what times of groups are counted from."""
+        self.calls = 0
+        """RPCs that passed."""
+
+    def ask(self, session: Session, condition: Condition | None = None) -> None:
+        """Read a session that was not read yet to its end; raises CaptureError where nothing passes the condition."""
+        columns = {"number"} | {name for key in self.keys for name in KEYS.get(key.name, ())}
+        builder = TableBuilder(TABLES["rpcs"], columns)
+        batches = RpcBatches(builder.needs("files"), builder.needs("paths"), session)
+        for table in session.tables():
+            if not len(table):
+                continue
+            passes = None if condition is None else condition.mask(table, session)
+            calls = call_columns(table, passes)
+            self.calls += len(calls.numbers)
+            if self.timeline is not None:
+                self.timeline.add(calls)
+            for level in self.levels:
+                level.add(calls)
+            if self.groups is not None:
+                self.first_time = session.first_time
+                builder.add(batches.batch(table))
+                self.groups.add(calls, [*self._keys(calls, builder.take(), session)])
+            del table
+        if condition is not None:
+            session.refuse(condition.problem(session))
+
+    def _keys(self, calls: CallColumns, columns: Columns, session: Session) -> Iterator[Sequence[Hashable]]:
+        for key in self.keys:
+            if key.name == "begin":
+                yield ((calls.times - self.first_time) // key.interval * key.interval).tolist()
+            elif key.name == "procedure":
+                yield _procedures(calls)
+            elif key.name == "host":
+                numbers, which = np.unique(columns["connection"].data[calls.rows], return_inverse=True)
+                hosts = [*map(session.host, numbers.tolist())]
+                yield [hosts[one] for one in which.tolist()]
+            else:
+                found = [columns[name][calls.rows].tolist() for name in KEYS[key.name]]
+                yield found[0] if len(found) == 1 else list(map(_JOINED[key.name], *found))
+
+
+def _procedures(calls: CallColumns) -> list[str]:
+    """'NFSv4.1 WRITE GETATTR' of each RPC."""
+    codes, inverse = np.unique(calls.procedures, return_inverse=True)
+    labels = []
+    for code in codes.tolist():
+        names = calls.names.procedures[code >> 1]
+        program = program_label(names.program, names.version, names.minor_version)
+        labels.append(f"{program} {procedure_label(names.name, names.operations)}{' backward' if code & 1 else ''}")
+    return [labels[index] for index in inverse.tolist()]
+
+
+def export_of(server: str | None, path: str | None) -> str | None:
+    """A server and the top directory of a path on it, / for what is in its root: what most servers export."""
+    if path is None:
+        return None
+    top = re.match(r"/[^/]+(?=/)", path)
+    root = "/" if path.startswith("/") else path.partition("/")[0]
+    return f"{server}:{top[0] if top else root}"
+
+
+def _slot_of(session: str | None, slot: int | None) -> str | None:
+    """A slot, and the end of its session's name: the beginnings of a server's sessions are alike."""
+    return None if slot is None else f"{slot} of {session}"
+
+
+_JOINED: dict[str, Callable[..., str | None]] = {"export": export_of, "slot": _slot_of}

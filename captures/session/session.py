@@ -1,0 +1,506 @@
+"""One pass over a capture: opened, read ahead, analysed; damage survived, growth followed, old connections evicted.
+
+What every command and the library's ``read`` stand on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rdmascope.dissect.frames import FrameBatch, FrameRun, Place
+from rdmascope.dissect.link.frame_decoder import DecodedFrames
+from rdmascope.dissect.measure.filters import CaptureExtent, FrameRange
+from rdmascope.dissect.measure.pnfs import DataServers
+from rdmascope.dissect.measure.tcp_mounts import TcpMounts
+from rdmascope.dissect.records.packet_locations import placed
+from rdmascope.dissect.records.schema import Record
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
+from rdmascope.dissect.rpcrdma.conversation import Conversation
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
+from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
+from rdmascope.dissect.units import plural
+
+from ..errors import CaptureError
+from ..read.decoded_ahead import Source, decoded
+from ..read.frame_origin import Places, short_names
+from ..read.merge import MergedCaptures, first_of, open_captures, ring_of
+from ..read.number_offset import NumbersBefore
+from ..read.open import Follow
+from ..read.seekable import stays
+from ..read.streams import Limits
+from ..read.urls import local
+from ..tables.saved import refuse_tables
+from .listeners import WatchedAudit, WatchedCredits, Watching, listener_of
+from .process_memory import Heap, keep_freed, uncollected
+
+if TYPE_CHECKING:
+    from rdmascope.dissect.audit.auditor import Auditor
+    from rdmascope.dissect.measure.credits import CreditDirection
+    from rdmascope.dissect.measure.file_names import PathLearner
+    from rdmascope.dissect.measure.files import FileTable, FileTransfer
+    from rdmascope.dissect.measure.paths import NamedFile
+    from rdmascope.dissect.measure.paths import Paths as FileNames
+    from rdmascope.dissect.records.packet_columns import FrameMask, ListedPackets
+    from rdmascope.dissect.records.packets import Packet
+    from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
+
+    from ..parallel.combine import DividedBatch
+    from ..parallel.processes import Division
+    from ..read.capture_points import OtherPoint
+
+Made = TypeVar("Made", FrameBatch, DecodedFrames, "DecodedFrames | DividedBatch")
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""One path, or several to be read as one capture; a directory stands for the captures in it, - for standard input."""
+
+Progress = Callable[[int, int | None, int], None]
+"""Is given bytes read, bytes in all (None: not known), and frames read, after every batch."""
+
+CROWDED = 128
+"""Frames for each new connection, below which a batch is crowded."""
+CROWDED_FRAMES = 1 << 13
+"""Of the parts of batches behind a crowded one."""
+LISTED_FRAMES = 1 << 13
+"""Frames of a batch of which every packet becomes text: less memory, for hardly more time."""
+MAX_READ_FOR_NAMES = 64 << 20
+"""Bytes of captures that a list of packets reads once more for names which come later."""
+INCOMPLETE_PATHS = (
+    f"some paths are as far as known when their packet was listed: captures above {MAX_READ_FOR_NAMES >> 20} MiB"
+    " are not read again for names that come later; rpcs and show have them"
+)
+
+
+class Session:
+    """One pass over a capture, which can be made once.
+
+    Damage in the file does not raise while there is something to give: it waits in ``damage``, and ``check()``
+    raises it at the end.
+
+    Attributes:
+        analyzer: the state so far: frames, packets, times, connections, what was skipped.
+        damage: why reading ended early; None where it did not.
+        passed_over: files of a directory that are no captures, and why.
+        other_points: files whose traffic another one of them shows, too, captured at another point.
+        mounts: what MOUNT over TCP said so far.
+        data_servers: the pNFS data servers that were named so far.
+        frames_before: frames of captures before this one, behind which its own numbers begin.
+    """
+
+    def __init__(
+        self,
+        paths: Paths,
+        options: Options | None = None,
+        *,
+        follow: Follow | None = None,
+        limits: Limits | None = None,
+        progress: Progress | None = None,
+        before: NumbersBefore | None = None,
+        jobs: int | None = None,
+    ) -> None:
+        """``before``: the capture is one of a data set, or the rest of one of which the first files are gone.
+
+        ``jobs``: processes that analyse RPCs, where the capture can be divided among them; None: as is usual.
+        """
+        given = (paths,) if isinstance(paths, str | os.PathLike) else paths
+        self.paths = tuple(local(os.fspath(path)) for path in given)
+        self.path = self.paths[0] + (f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else "")
+        self.follow = follow
+        self.passed_over: list[str] = []
+        self.other_points: list[OtherPoint] = []
+        self.jobs = jobs
+        self.analyzer = _analyzer(options, jobs)
+        self.data_servers = DataServers()
+        self._tcp_mounts = TcpMounts(self.analyzer.addresses)
+        self.analyzer.on_tcp, self.mounts = self._tcp_mounts.feed, self._tcp_mounts.roots
+        self._division: Division | None = None
+        self._watching: Sequence[Watching] = ()
+        self.damage: CaptureError | None = None
+        self._places: Places | None = None
+        self._files: list[str] = []
+        self.names: Mapping[str, str] = {}
+        """Of the files that were read, by path, as they are shown."""
+        self._limits = limits
+        self._progress = progress
+        self._before = before or NumbersBefore()
+        self.frames_before = self._before.frames
+        self.analyzer.number_behind(self._before.connections, self._before.rpcs)
+        self._file_names: FileNames[NamedFile] | None = None
+        self._learner: PathLearner | None = None
+        """Of a list of packets of a large capture."""
+
+    def watch(self, *watching: Watching) -> None:
+        """They listen to all conversations of the pass, whichever process analyses them."""
+        self._watching = watching
+        self.analyzer.listener = listener_of(watching)
+
+    @property
+    def first_time(self) -> int:
+        """Nanoseconds; of the first frame, 0 before there is one."""
+        return self._before.first_time or self.analyzer.first_time or 0
+
+    def batches(self) -> Iterator[FrameBatch]:
+        """The batches of frames, up to the damage if there is any."""
+        return self._read(lambda capture: capture.batches())
+
+    def decoded(self) -> Iterator[DecodedFrames]:
+        """The same, decoded."""
+        return self._read(self._decoded)
+
+    def _decoded(self, capture: Source) -> Iterator[DecodedFrames]:
+        return decoded(capture, self.analyzer.decoder, self._divided, self.jobs)
+
+    def _shared(self, capture: Source, lists: bool = False) -> Iterator[DecodedFrames | DividedBatch]:
+        """The same, or what workers made of them, who have those that listen to conversations there, too.
+
+        ``lists``: packets are listed, too, for which a batch of workers has what is decoded.
+        """
+        jobs = self.jobs or 1
+        if jobs < 2 or isinstance(capture, MergedCaptures) or capture.mapped is None:
+            return self._decoded(capture)
+        if self.analyzer.listener is not None and not (self._watching and all(one.divisible for one in self._watching)):
+            return self._decoded(capture)
+        from ..parallel.combine import MergedAnalyzer
+        from ..parallel.divisible import carries_iwarp
+        from ..parallel.processes import Division
+
+        if lists and carries_iwarp(self.paths[0], self.analyzer.options.ports):
+            return self._decoded(capture)  # Its segments are found by who analyses them.
+        assert isinstance(self.analyzer, MergedAnalyzer)
+        self.analyzer.watching = self._watching
+        self._division = Division(capture, capture.mapped, self.analyzer, self._tcp_mounts, jobs, lists)
+        return self._division.batches()
+
+    def _divided(self, batches: Iterable[FrameBatch]) -> Iterator[FrameBatch]:
+        """The batches, in smaller parts where they are crowded: what analysing one takes grows with its connections."""
+        crowded = True  # As long as nothing is known.
+        for batch in batches:
+            first = 0
+            while first < len(batch):
+                known = self.analyzer.connections_so_far
+                part = batch.part(first, first + CROWDED_FRAMES if crowded else len(batch))
+                yield part
+                first += len(part)
+                crowded = (self.analyzer.connections_so_far - known) * CROWDED > len(part)
+
+    def rpcs(self, on_eviction: Callable[[list[Conversation]], None] | None = None) -> Iterator[Rpc]:
+        """RPCs as they end, at the end those that never did.
+
+        ``on_eviction`` is given conversations of which no more RPC comes, where they are too many to be kept.
+        """
+        for table in self.tables(on_eviction, chunk_rows=True):
+            yield from table
+            del table  # Or its RPCs would live until the next batch is analysed.
+
+    def tables(
+        self, on_eviction: Callable[[list[Conversation]], None] | None = None, chunk_rows: bool = False
+    ) -> Iterator[RpcTable]:
+        """The same, a table for each batch; ``chunk_rows``: RPCs with many chunks need not be objects."""
+        try:
+            yield from self._tables(on_eviction, chunk_rows)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        if self._division is not None:
+            self._division.close()
+
+    def _tables(self, on_eviction: Callable[[list[Conversation]], None] | None, chunk_rows: bool) -> Iterator[RpcTable]:
+        heap = Heap()
+        for batch in self._read(self._shared):
+            with uncollected():
+                table = self._analysed(batch)
+                self.data_servers.learn(table, lambda: self.analyzer.conversations)
+            del batch
+            yield table if chunk_rows else table.with_few_chunks()
+            del table
+            heap.grown(self.analyzer.connections_so_far)
+            gone = self.analyzer.evicted_since()
+            if gone and on_eviction is not None:
+                on_eviction(gone)
+            del gone
+        table = self._finished()
+        self.data_servers.learn(table, lambda: self.analyzer.conversations)
+        self.data_servers.mark(self.analyzer.conversations)
+        yield table
+
+    def _analysed(self, batch: DecodedFrames | DividedBatch) -> RpcTable:
+        if isinstance(batch, DecodedFrames):
+            return self.analyzer.feed_table(batch)
+        assert self._division is not None
+        return self._division.put_together(batch)
+
+    def _finished(self) -> RpcTable:
+        return RpcTable(self.analyzer.finish()) if self._division is None else self._division.finish()
+
+    def packets(
+        self, first: int = 1, last: int = 1 << 62, on_rpcs: Callable[[list[Rpc]], None] | None = None
+    ) -> Iterator[Packet]:
+        """The packets of frames ``first`` to ``last``, with the RPCs they belong to.
+
+        ``on_rpcs`` is given the RPCs as they end.
+        """
+        from rdmascope.dissect.records.packets import PacketLister
+
+        lister = PacketLister(self.analyzer, first, last, self.follow is not None, self._listed_paths())
+        lister.on_rpcs = on_rpcs
+        for batch in self.batches():
+            yield from lister.feed(batch)
+            if lister.done:
+                return
+        yield from lister.finish()
+
+    def packet_columns(
+        self,
+        wanted: Sequence[FrameRange] = (),
+        chosen: FrameMask | None = None,
+        on_rpcs: Callable[[RpcTable], None] | None = None,
+        names_rpcs: bool = True,
+    ) -> Iterator[ListedPackets]:
+        """The same packets in columns, batch by batch: those of the wanted frames, all where none are.
+
+        ``chosen``: of these, the frames of which it is true.  ``on_rpcs`` is given the RPCs as they end.
+        ``names_rpcs``: say what packets are of, in words; else only what stands in their own headers.
+        """
+        from rdmascope.dissect.records.packet_columns import PacketColumnLister
+
+        follows = self.follow is not None
+        lister = PacketColumnLister(self.analyzer, wanted, follows, chosen, self._listed_paths(), names_rpcs)
+        lister.on_rpcs = on_rpcs
+        if self._limits is None:
+            self._limits = Limits(frames=LISTED_FRAMES)
+        try:
+            for batch in self._read(partial(self._shared, lists=True)):
+                decoded = batch if isinstance(batch, DecodedFrames) else batch.decoded
+                assert decoded is not None
+                yield from lister.take(decoded, self._analysed(batch))
+                if lister.done:
+                    return
+            yield from lister.finish(self._finished())
+        finally:
+            self._close()
+
+    def field_reader(self) -> FieldReader:
+        """Reads what its RPCs name: files, ranges, state and callers."""
+        from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
+
+        return FieldReader()
+
+    def path_learner(self) -> PathLearner:
+        """Learns the paths of what its RPCs name."""
+        from rdmascope.dissect.measure.file_names import PathLearner
+
+        return PathLearner(self.field_reader(), self._read_file_names, mounts=self.mounts)
+
+    def _listed_paths(self) -> PathLearner:
+        """Learns paths for a list of packets, which does not wait for later names where captures are large."""
+        from ..read.remote import size_of  # Only here: other passes would wait for it.
+
+        if sum(size_of(path) or 0 for path in self.paths) > MAX_READ_FOR_NAMES:
+            from rdmascope.dissect.measure.file_names import PathLearner
+
+            self._learner = PathLearner(self.field_reader(), mounts=self.mounts)
+            return self._learner
+        return self.path_learner()
+
+    def _read_file_names(self) -> FileNames[NamedFile] | None:
+        """All names of files that the capture has, in a pass of its own; None where it can be read only once."""
+        other = self.again() if self._file_names is None else None
+        if other is not None:
+            learner = other.path_learner()
+            for table in other.tables():
+                learner.learn_names(table)
+                del table
+            self._file_names = learner.paths
+        return self._file_names
+
+    def again(self) -> Session | None:
+        """Another session of the capture, not read yet; None where it can be read only once."""
+        if self.follow is not None or not all(map(stays, self.paths)):
+            return None
+        options = replace(self.analyzer.options, contents=True)
+        return Session(self.paths, options, limits=self._limits, before=self._before)
+
+    def credit_directions(self, on_rpcs: Callable[[RpcTable], None] | None = None) -> list[CreditDirection]:
+        """The credits of each connection and direction that had calls or replies, in a pass of its own.
+
+        ``on_rpcs`` is given the RPCs, a table for each batch.
+        """
+        credits = WatchedCredits()
+        self.watch(credits)
+        for table in self.tables():
+            if on_rpcs is not None:
+                on_rpcs(table)
+        found = sorted(credits.directions.items())
+        return [one for _, directions in found for one in directions if one.calls or one.replies]
+
+    def files(
+        self,
+        on_transfers: Callable[[list[FileTransfer]], None] | None = None,
+        passes: Callable[[RpcTable], NDArray[np.bool_]] | None = None,
+    ) -> FileTable:
+        """The files of NFS calls, in a pass of its own; ``on_transfers`` is given what was transferred.
+
+        ``passes``: which RPCs of a table count; the others still tell names, types and sizes.
+        """
+        from rdmascope.dissect.measure.files import FileTable
+
+        files = FileTable(self.mounts)
+        for table in self.tables():
+            counts = None if passes is None else passes(table).tolist()
+            for transfers in files.add_table(table, counts):
+                if on_transfers is not None:
+                    on_transfers(transfers)
+            del table
+        return files
+
+    def audit(self, auditor: Auditor, connections: Collection[int] = ()) -> int:
+        """Judge all connections, in a pass of its own; returns the number of RPCs, of some ``connections`` only."""
+        self.watch(WatchedAudit(auditor))
+        rpcs = 0
+        for table in self.tables(auditor.evict):
+            on = table.plain_rows["connection"]
+            rpcs += int(np.isin(on, [*connections]).sum()) if connections else len(on)
+            rpcs += sum(
+                rpc.state != DUPLICATE_REPLY and (not connections or rpc.connection.number in connections)
+                for rpc in table.objects
+            )
+            auditor.forget(self.analyzer.last_time or 0)
+        auditor.finish(self.analyzer.conversations)
+        return rpcs
+
+    def _read(self, line: Callable[[Source], Iterator[Made]]) -> Iterator[Made]:
+        """What ``line`` gives of the frames, until they end or are damaged."""
+        frames, before = 0, self._before.frames
+        keep_freed()
+        try:
+            with open_captures(self.paths, self._limits, self.follow) as capture:
+                capture.number_behind(before)
+                alone: Places | None = Places(before) if self._before.names else None
+                if isinstance(capture, MergedCaptures):
+                    self.passed_over = capture.passed_over
+                    self.other_points = capture.other_points
+                    self.analyzer.decoder.hosts_elsewhere = capture.hosts_elsewhere
+                    if alone is not None or (len(capture.files) > 1 and not before):
+                        self._places, alone = capture.places, None
+                    self._files = capture.files
+                elif alone is not None:
+                    self._places = alone
+                self.names = self._before.names or short_names(self._files)
+                made = line(capture)
+                while True:
+                    with uncollected():
+                        one = next(made, None)
+                    self.analyzer.dropped_frames = capture.dropped_frames
+                    if one is None:
+                        break
+                    frames += len(one)
+                    if alone is not None:
+                        alone.add([(self.paths[0], 1)], np.zeros(len(one), np.uint8))
+                    yield one
+                    del one
+                    if self._progress is not None:
+                        self._progress(capture.position, capture.size, frames)
+        except CaptureError as error:
+            if not frames:
+                refuse_tables(self.paths)
+                raise
+            self.damage = error
+
+    def check(self) -> None:
+        """Raise CaptureError for what was wrong with the capture, after what it gave was used."""
+        if self.damage is not None:
+            raise self.damage
+        frames = self.analyzer.frames
+        if not frames:
+            raise CaptureError(f"{self.path}: no frames in it")
+        if not self.analyzer.packets and not self.analyzer.connections:  # a refused one may be all
+            kinds = ", ".join(kind for kind, _ in self.analyzer.skipped.most_common(3))
+            words = f"no RDMA packet among {plural(frames, 'frame')} ({kinds}){self._tcp_mounts.advice}"
+            raise CaptureError(f"{self.path}: {words}")
+
+    def place(self, frame: int) -> Place | None:
+        """The file that the frame of this number is in, and its number there; None for a frame that was not read."""
+        if self._places is not None:
+            return self._places.find(frame)
+        path = self._files[0] if self._files else self.paths[0]
+        return Place(path, frame) if 0 < frame <= self.analyzer.frames else None
+
+    def place_runs(self) -> Iterator[FrameRun]:
+        """Which frames are in which of several files; none where one file was read."""
+        return iter(()) if self._places is None else self._places.runs()
+
+    def placed(self, fields: Record) -> Record:
+        """The record, with the file of each frame, and its number there, where several files are read as one."""
+        return fields if self._places is None else placed(fields, self.place)
+
+    def place_words(self, *frames: int | None) -> str:
+        """'b.pcap:12-80': those frames in their files; '' where one file is read, or none of the frames is known."""
+        if self._places is None:
+            return ""
+        text, before = "", ""
+        for place in (self._places.find(frame or 0) for frame in frames):
+            if place is None:
+                continue
+            name = self.names[place.file]
+            text += ("-" if text else "") + (str(place.frame) if name == before else f"{name}:{place.frame}")
+            before = name
+        return text
+
+    def place_width(self, digits: int) -> int:
+        """Columns of ``place_words`` with numbers of so many digits in one file."""
+        return max(map(len, self.names.values()), default=0) + 1 + digits
+
+    @property
+    def several(self) -> bool:
+        """Several files are read as one capture."""
+        return self._places is not None
+
+    def extent(self) -> CaptureExtent:
+        """What was read, as far as filters name it."""
+        analyzer = self.analyzer
+        return CaptureExtent(
+            analyzer.frames,
+            frozenset(one.number for one in analyzer.connections),
+            analyzer.evicted.connections,
+            self.first_time,
+            analyzer.last_time or 0,
+        )
+
+    def refuse(self, problem: str) -> None:
+        """Raise CaptureError for a filter that can match nothing, and say what else is wrong; '' is no problem."""
+        if not problem:
+            return
+        try:
+            self.check()
+        except CaptureError as error:
+            raise CaptureError(f"{problem}; {error}") from None
+        raise CaptureError(f"{self.path}: {problem}")
+
+    def host(self, connection: int) -> str | None:
+        """Of a data set: where the capture of a connection was made."""
+        return None
+
+    def ring(self, path: str) -> tuple[str, ...]:
+        """The files that were read, of the ring that one of them belongs to, in order."""
+        return tuple(one for one in self._files if ring_of(one) == ring_of(path))
+
+    def remarks(self) -> list[str]:
+        """Which files of a directory were passed over, and which were captured elsewhere: a line each."""
+        passed_over = [f"passed over: {first_of(self.passed_over)}"] if self.passed_over else []
+        incomplete = [INCOMPLETE_PATHS] if self._learner is not None and self._learner.incomplete else []
+        return passed_over + [str(point) for point in self.other_points] + incomplete
+
+
+def _analyzer(options: Options | None, jobs: int | None) -> Analyzer:
+    if jobs is None or jobs < 2:
+        return Analyzer(options)
+    from ..parallel.combine import MergedAnalyzer  # Only here: every report would wait for it.
+
+    return MergedAnalyzer(options)

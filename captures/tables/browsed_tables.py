@@ -1,0 +1,525 @@
+"""The tables of a capture while they are filled: their rows in any order, a window of them at a time."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from rdmascope.dissect.arrays import Int64s
+from rdmascope.dissect.records.table import Columns
+from rdmascope.dissect.records.tables import TABLES
+
+from ..errors import CaptureError
+from .browsed_columns import LEFT_OUT
+from .sql_names import encodable, named, quoted
+
+if TYPE_CHECKING:
+    import duckdb  # It is loaded when something is asked of it: a list is on the screen before.
+
+    from .database import Database
+
+
+class HeldRows:
+    """Each row has the ID that DuckDB will give it, where rows are inserted in this order: from 0 on.
+
+    One thread adds while others read: what was added never changes.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[str, tuple[Columns, ...]] = {}
+
+    def add(self, name: str, columns: Columns) -> None:
+        """Rows of a table."""
+        self._parts[name] = (*self._parts.get(name, ()), columns)
+
+    def parts(self) -> Iterator[tuple[str, Columns]]:
+        """All, in the order in which they came."""
+        for name, parts in self._parts.items():
+            for columns in parts:
+                yield name, columns
+
+    def count(self, name: str) -> int:
+        """Rows of a table."""
+        return sum(map(_length, self._parts.get(name, ())))
+
+    def order(self, name: str, key: str) -> Int64s:
+        """Row IDs by a column of integers, and among equals as they came."""
+        keys = [columns[key].filled(np.iinfo(np.int64).max) for columns in self._parts.get(name, ())]
+        return np.argsort(np.concatenate(keys), kind="stable") if keys else np.empty(0, np.int64)
+
+    def rows(self, name: str, ids: Int64s) -> list[dict[str, Any]]:
+        """Rows with all columns but those that are times; None is what is not known, or not read yet."""
+        found: list[dict[str, Any]] = [{} for _ in range(len(ids))]
+        first = 0
+        for columns in self._parts.get(name, ()):
+            last = first + _length(columns)
+            at = np.flatnonzero((ids >= first) & (ids < last))
+            for column in TABLES[name].columns:
+                if column.type == "time":
+                    continue
+                values: list[Any] = [None] * len(at)
+                if column.name in columns:
+                    values = columns[column.name][ids[at] - first].tolist()
+                for place, value in zip(at.tolist(), values, strict=True):
+                    found[place][column.name] = encodable(value) if column.type == "text" and value else value
+            first = last
+        return [row for row in found if row]
+
+
+def _length(columns: Columns) -> int:
+    return len(next(iter(columns.values())))
+
+
+NOUNS = ("rpcs", "packets", "connections", "files", "findings")
+"""The tables that are browsed."""
+LEAVE = 5.0
+"""Seconds for what is asked at the end."""
+HELD = 1 << 14
+"""Rows of a table that are held before the database is made."""
+KEYS = {"rpcs": "number", "packets": "frame", "connections": "number", "files": "number", "findings": "time_ns"}
+"""What rows are ordered by, where nothing else is asked, and among equals."""
+_RPC_OF_FRAME = """(SELECT any_value(rpcs.number) FROM temp.coming_rpcs AS numbered JOIN rpcs USING (call_frame)
+    WHERE numbered.number = part.rpc) AS rpc"""
+"""Of packets of a live capture: a pass over what is kept gives RPCs other numbers than the list has."""
+_WRONG = {
+    "rpcs": "state <> 'complete' OR number IN (SELECT rpc FROM findings)",
+    "packets": "rpc IN (SELECT number FROM rpcs WHERE state <> 'complete' UNION SELECT rpc FROM findings)"
+    " OR frame IN (SELECT frame FROM findings)",
+    "connections": "number IN (SELECT connection FROM rpcs WHERE state <> 'complete'"
+    " UNION SELECT connection FROM findings)",
+    "files": "handle_hash IN (SELECT file_handle_hash FROM rpcs WHERE state <> 'complete'"
+    " OR number IN (SELECT rpc FROM findings))",
+    "findings": "true",
+}
+"""Rows that failed, or that a rule of the audit is broken by."""
+
+
+class Narrowing(NamedTuple):
+    """Which RPCs are meant, and what belongs to them."""
+
+    where: str = ""
+    """A condition over the columns of rpcs; '' for all."""
+    first: int | None = None
+    """Nanoseconds since the Unix epoch: of what was brushed."""
+    last: int | None = None
+
+    @property
+    def condition(self) -> str:
+        """In SQL; '' for all RPCs."""
+        parts = [f"({self.where}\n)"] if self.where else []
+        parts += [f"time_ns >= {self.first}"] if self.first is not None else []
+        parts += [f"time_ns < {self.last}"] if self.last is not None else []
+        return " AND ".join(parts)
+
+
+class CallInterval(NamedTuple):
+    """RPCs that began in an interval of time."""
+
+    calls: int
+    median: float | None
+    """Nanoseconds; None where no latency is known."""
+    p99: float | None
+    wrong: int
+    """Calls that are not complete."""
+
+
+class CallTimeline(NamedTuple):
+    """Intervals of one width, from the first RPC to the last."""
+
+    first: int
+    """Nanoseconds since the Unix epoch."""
+    width: int
+    """Nanoseconds, at least 1."""
+    intervals: tuple[CallInterval, ...]
+
+
+class _Shared:
+    """What all views of tables have in common: rows are held until something is asked that takes a database."""
+
+    def __init__(self, parent: str, holding: bool) -> None:
+        self._parent = parent
+        self._lock = Lock()
+        """Of what is held."""
+        self._making = Lock()
+        """Of the database."""
+        self._database: Database | None = None
+        self._closed = False
+        self.held: HeldRows | None = HeldRows() if holding else None
+        """None: every row is in the database."""
+        self._enough = False
+
+    def hold(self, name: str, columns: Columns) -> bool:
+        """Keep rows, where all are held; where they are many, the database is made beside."""
+        with self._lock:
+            if self.held is None:
+                return False
+            self.held.add(name, columns)
+            before, self._enough = self._enough, self._enough or self.held.count(name) > HELD
+        if self._enough and not before:
+            Thread(target=self.make_ready, daemon=True).start()
+        return True
+
+    def make_ready(self) -> None:
+        with suppress(Exception):  # It is said where something is looked up.
+            self.cursor().close()
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """Of the database, which is made here.  Raises CaptureError where it cannot be."""
+        with self._making:
+            if self._closed:
+                raise CaptureError("the tables are closed")
+            if self._database is None:
+                self._database = self._made()
+            return self._database.connection.cursor()
+
+    def _made(self) -> Database:
+        """With all that is held."""
+        from .database import Database, insert_rows
+
+        database = Database(parent=self._parent, described=False)
+        try:
+            with self._lock:
+                for name, columns in () if self.held is None else self.held.parts():
+                    insert_rows(database.connection, name, name, columns)
+                self.held = None
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def close(self) -> None:
+        """Remove everything; waits for what another thread still asks, which DuckDB does not."""
+        end = time.monotonic() + LEAVE
+        locked = self._making.acquire(timeout=LEAVE)
+        self._closed = True
+        if locked:
+            self._making.release()
+        if self._database is None:
+            return
+        from duckdb import OperationalError
+
+        while time.monotonic() < end:
+            try:
+                self._database.close()
+                return
+            except OperationalError:
+                time.sleep(0.01)
+        shutil.rmtree(self._database.folder, ignore_errors=True)
+
+
+class BrowsedTables:
+    """Tables that another process fills, part by part.  Every thread asks through ``asked``, a view of its own."""
+
+    def __init__(self, parent: str, keyed: bool = False) -> None:
+        """``parent``: the folder in which they are kept.
+
+        ``keyed``: rows are removed, too: the ID of one is its number, for that of the database does not stay.
+        """
+        self._shared = _Shared(parent, holding=not keyed)
+        self.keyed = keyed
+        self._see()
+
+    def _see(self) -> None:
+        self._cursor: duckdb.DuckDBPyConnection | None = None
+        self._prepared: set[str] = set()
+        """Tables of which rows were prepared."""
+
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """All rows are behind it.  Raises CaptureError where the database cannot be made."""
+        if self._cursor is None:
+            self._cursor = self._shared.cursor()
+        return self._cursor
+
+    def asked(self) -> BrowsedTables:
+        """The same tables, for another thread."""
+        other = object.__new__(BrowsedTables)
+        other._shared, other.keyed = self._shared, self.keyed
+        other._see()
+        return other
+
+    @property
+    def ready(self) -> bool:
+        """Questions can be asked without waiting for the database to be made, which takes longer than a key may."""
+        return self._shared.held is None
+
+    def make_ready(self) -> None:
+        """Make the database; in a thread."""
+        self._shared.make_ready()
+
+    def close(self) -> None:
+        """Remove everything."""
+        self._shared.close()
+
+    def take_in(self, name: str, columns: Columns) -> None:
+        """Add rows."""
+        if not self._shared.hold(name, columns):
+            from .database import insert_rows
+
+            insert_rows(self.connection, name, name, columns)
+
+    def complete(self, columns: Columns) -> None:
+        """Fill columns of RPCs that are there, by their number."""
+        from .database import registered
+
+        given = ", ".join(f"{named(one)} = part.{named(one)}" for one in columns if one != "number")
+        with registered(self.connection, "rpcs", columns) as part:
+            self.connection.execute(f"UPDATE rpcs SET {given} FROM {part} AS part WHERE rpcs.number = part.number")
+
+    def prepare(self, name: str, columns: Columns) -> None:
+        """Keep rows until ``replace``; those of rpcs number the packets that come with them."""
+        from .database import insert_rows
+
+        insert_rows(self.connection, self._coming(name), name, columns)
+
+    def replace(self, name: str) -> None:
+        """Have the rows that were prepared in place of those that are there."""
+        columns = "*"
+        if self.keyed and name == "packets":
+            self._coming("rpcs")
+            columns = f"* REPLACE ({_RPC_OF_FRAME})"
+        self.connection.execute("BEGIN")
+        self.connection.execute(f"DELETE FROM {name}")
+        self.connection.execute(f"INSERT INTO {name} SELECT {columns} FROM {self._coming(name)} AS part")
+        self.connection.execute("COMMIT")
+        self.connection.execute(f"DROP TABLE {self._coming(name)}")
+
+    def forget_prepared(self) -> None:
+        """What was prepared is of no use."""
+        while self._prepared:
+            self.connection.execute(f"DROP TABLE IF EXISTS temp.coming_{self._prepared.pop()}")
+
+    def _coming(self, name: str) -> str:
+        """Where rows of a table are prepared."""
+        self._prepared.add(name)
+        self.connection.execute(f"CREATE TEMP TABLE IF NOT EXISTS coming_{name} AS FROM {name} LIMIT 0")
+        return f"temp.coming_{name}"
+
+    def keep_last(self, name: str, rows: int) -> None:
+        """Remove the oldest rows, where there are a quarter more than so many."""
+        if self.count(name) > rows + rows // 4:
+            key = KEYS[name]
+            oldest = f"SELECT {key} FROM {name} ORDER BY {key} DESC LIMIT 1 OFFSET {rows - 1}"
+            self.connection.execute(f"DELETE FROM {name} WHERE {key} < ({oldest})")
+            from duckdb import Error
+
+            with suppress(Error):  # While something is asked, their room is used again later.
+                self.connection.execute("CHECKPOINT")
+
+    def oldest(self, name: str) -> int | None:
+        """The number or frame of the first row; None where there are none."""
+        ((found,),) = self.connection.execute(f"SELECT min({KEYS[name]}) FROM {name}").fetchall()
+        return found if found is None else int(found)
+
+    def count(self, name: str) -> int:
+        """Rows that are there."""
+        if (held := self._shared.held) is not None:
+            return held.count(name)
+        (found,) = self.connection.execute(f"SELECT count(*) FROM {name}").fetchall()
+        return int(found[0])
+
+    def order(self, name: str, narrowing: Narrowing, sort: str = "", descending: bool = False) -> Int64s:
+        """Row IDs of a table in the order of a column, those that belong to the RPCs that are meant.
+
+        Raises QueryError for a condition that cannot be judged.
+        """
+        held = self.held_order(name, narrowing, sort)
+        if held is not None and not descending:
+            return held
+        keys = [f"{named(sort)} {'DESC' if descending else 'ASC'} NULLS LAST"] if sort else []
+        keys.append(KEYS[name] + (" DESC" if descending and not sort else ""))
+        return self._ids(f"{self._selected(name, narrowing)} ORDER BY {', '.join(keys)}, rowid")
+
+    def held_order(self, name: str, narrowing: Narrowing, sort: str) -> Int64s | None:
+        """The same at once; None where it takes the database."""
+        held = self._shared.held
+        return None if held is None or narrowing.condition or sort else held.order(name, KEYS[name])
+
+    def _selected(self, name: str, narrowing: Narrowing) -> str:
+        condition = narrowing.condition
+        if not condition:
+            return f"SELECT {self._key(name)} AS row_id FROM {name}"
+        if name == "rpcs":
+            return f"SELECT {self._key(name)} AS row_id FROM rpcs WHERE {condition}"
+        from .filtered_tables import belonging  # Only here: it loads what finds the frames of RPCs.
+
+        belongs = belonging(TABLES[name])
+        if name == "files":
+            belongs = "handle_hash IN (SELECT file_handle_hash FROM chosen)"
+        chosen = f"SELECT number, connection, file_handle_hash FROM rpcs WHERE {condition}"
+        return f"WITH chosen AS ({chosen}) SELECT {self._key(name)} AS row_id FROM {name} WHERE {belongs}"
+
+    def _key(self, name: str) -> str:
+        """The column that is the ID of rows."""
+        return KEYS[name] if self.keyed and name != "findings" else "rowid"
+
+    def _ids(self, query: str, *values: Any) -> Int64s:
+        found = self.connection.execute(query, values).fetchnumpy()["row_id"]
+        return np.asarray(found[~np.ma.getmaskarray(found)], np.int64)
+
+    def rows(self, name: str, ids: Int64s) -> list[dict[str, Any]]:
+        """Some rows with all columns, in the order of ``ids``."""
+        if not len(ids):
+            return []
+        if (held := self._shared.held) is not None:
+            return held.rows(name, ids)
+        listed = ",".join(map(str, ids.tolist()))
+        columns = ", ".join(named(one.name) for one in TABLES[name].columns if one.type != "time")
+        key = self._key(name)
+        found = self.connection.execute(f"SELECT {key}, {columns} FROM {name} WHERE {key} IN ({listed})")
+        names = [one[0] for one in found.description or ()][1:]
+        by_id = {row[0]: dict(zip(names, row[1:], strict=True)) for row in found.fetchall()}
+        return [by_id[id] for id in ids.tolist() if id in by_id]
+
+    def row_of(self, name: str, column: str, value: int) -> int | None:
+        """The row ID where a column has a value."""
+        found = self._ids(f"SELECT {self._key(name)} AS row_id FROM {name} WHERE {named(column)} = ? LIMIT 1", value)
+        return int(found[0]) if len(found) else None
+
+    def containing(self, name: str, text: str) -> Int64s:
+        """Row IDs where any column has this text in it, upper case or lower; of an XID its hexadecimal digits, too."""
+        columns = [named(one.name) for one in TABLES[name].columns if one.type != "time" and one.name not in LEFT_OUT]
+        if "xid" in (one.name for one in TABLES[name].columns):
+            columns.append("printf('0x%08x', xid)")
+        row = f"lower(concat_ws(' ', {', '.join(columns)}))"
+        return self._ids(f"SELECT {self._key(name)} AS row_id FROM {name} WHERE contains({row}, ?)", text.lower())
+
+    def wrong(self, name: str) -> Int64s:
+        """Row IDs of what failed, or what the audit found something about."""
+        return self._ids(f"SELECT {self._key(name)} AS row_id FROM {name} WHERE {_WRONG[name]}")
+
+    def numbers(self, narrowing: Narrowing) -> frozenset[int]:
+        """Of the RPCs that are meant."""
+        where = narrowing.condition or "true"
+        return frozenset(
+            self.connection.execute(f"SELECT number FROM rpcs WHERE {where}").fetchnumpy()["number"].tolist()
+        )
+
+    def call_frames(self, where: str) -> list[int]:
+        """Where RPCs of which this is true begin."""
+        found = self.connection.execute(f"SELECT coalesce(call_frame, reply_frame) FROM rpcs WHERE {where}")
+        return [int(frame) for (frame,) in found.fetchall() if frame is not None]
+
+    def timeline(self, narrowing: Narrowing, limit: int) -> CallTimeline | None:
+        """What latencies and rates were over all of the time, in at most so many intervals; None without RPCs.
+
+        Of a narrowing only the condition counts: what is brushed is seen among the rest.
+        """
+        where = narrowing._replace(first=None, last=None).condition or "true"
+        ((first, last),) = self.connection.execute("SELECT min(time_ns), max(time_ns) FROM rpcs").fetchall()
+        if first is None:
+            return None
+        width = max(1, -(-(last - first + 1) // limit))
+        rows = self.connection.execute(
+            f"SELECT (time_ns - {first}) // {width} AS place, count(*), quantile_cont(latency_ns, [0.5, 0.99]),"
+            f" count(*) FILTER (state <> 'complete') FROM rpcs WHERE {where} GROUP BY place"
+        ).fetchall()
+        nothing = CallInterval(0, None, None, 0)
+        found = [nothing] * ((last - first) // width + 1)
+        for at, calls, quantiles, wrong in rows:
+            median, p99 = quantiles or (None, None)
+            found[at] = CallInterval(calls, median, p99, wrong)
+        return CallTimeline(first, width, tuple(found))
+
+    def distinct(self, column: str, beginning: str, limit: int) -> list[str]:
+        """Values of a text column of rpcs with this beginning, the most frequent first."""
+        name = named(column)
+        query = (
+            f"SELECT {name} FROM rpcs WHERE starts_with(lower({name}), ?) GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT ?"
+        )
+        return [value for (value,) in self.connection.execute(query, [beginning.lower(), limit]).fetchall()]
+
+    def operations(self) -> list[str]:
+        """Names of procedures and of operations of COMPOUNDs that are there."""
+        query = "SELECT DISTINCT procedure, operations FROM rpcs"
+        names: set[str] = set()
+        for procedure, operations in self.connection.execute(query).fetchall():
+            names.update((procedure or "").split(), (operations or "").split())
+        return sorted(names)
+
+
+def checked(text: str, first_time: int, live: bool = False) -> str:
+    """The SQL of a condition as ``--where`` takes it.  Raises CaptureError in its words.
+
+    ``live``: the rows are those of running traffic.
+    """
+    from .condition import Condition
+
+    condition = Condition([text])
+    try:
+        if live and condition.names & LEFT_OUT:
+            names = ", ".join(sorted(condition.names & LEFT_OUT))
+            raise CaptureError(f"{names}: not known of running traffic; path is, and file_handle")
+        return condition.sql(first_time)
+    finally:
+        condition.close()
+
+
+_WORD = re.compile(r"[\w./:*'-]*$")
+
+
+OFTEN = ("procedure", "operations", "path", "client", "status", "latency_ms", "waiting_ns", "user")
+"""Names that conditions mostly begin with: they are proposed first."""
+
+
+def completions(tables: BrowsedTables, text: str, limit: int = 8) -> list[str]:
+    """What the last word of a condition may become: the whole texts.
+
+    Columns; behind a column and an operator its values, in quotes, once tables are ready.
+    """
+    quote = re.search(r"(\w+)\s*(?:=|<>|!=|LIKE|GLOB|IN\s*\()\s*'?([^']*)$", text, re.IGNORECASE)
+    columns = {one.name: one for one in TABLES["rpcs"].columns if not tables.keyed or one.name not in LEFT_OUT}
+    if (
+        quote is not None
+        and text.count("'") % 2 == ("'" in quote[0])
+        and ((column := columns.get(quote[1].lower())) is not None and column.type == "text")
+    ):
+        if not tables.ready:
+            return []
+        if column.name == "operations":
+            values = [one for one in tables.operations() if one.lower().startswith(quote[2].lower())][:limit]
+        else:
+            values = tables.distinct(column.name, quote[2], limit)
+        before = text[: quote.start(2)].removesuffix("'")
+        return [f"{before}{quoted(value)}" for value in values]
+    found = _WORD.search(text)
+    word = found[0] if found else ""
+    if not word or text.count("'") % 2:
+        return []
+    before = text[: len(text) - len(word)]
+    names = [name for name in dict.fromkeys((*OFTEN, *columns)) if name.startswith(word.lower())]
+    alone = re.search(r"(^|\(|\b(AND|OR|NOT))\s*$", before, re.IGNORECASE)
+    meant = _meant(tables, word, limit - len(names)) if alone else []
+    return [before + name for name in names[:limit]] + [f"{before}{made}" for made in meant]
+
+
+def _meant(tables: BrowsedTables, word: str, limit: int) -> Iterable[str]:
+    """Conditions that a bare value stands for: an operation, a client, a path."""
+    if limit <= 0 or not tables.ready:
+        return []
+    found = [f"operations GLOB '*{one}*' OR procedure = '{one}'" for one in tables.operations()
+             if one.lower().startswith(word.lower())]  # fmt: skip
+    found += [f"client = {quoted(one)}" for one in tables.distinct("client", word, limit)]
+    found += [f"path = {quoted(one)}" for one in tables.distinct("path", word, limit)]
+    return found[:limit]
+
+
+def follows(row: dict[str, Any]) -> Sequence[tuple[str, str]]:
+    """What can be followed of an RPC: what it is called, and the condition."""
+    found = [(f"this XID, {row['xid']:#010x}", f"xid = {row['xid']}")]
+    if row["path"] is not None:
+        found.append((f"this path, {row['path']}", f"path = {quoted(row['path'])}"))
+    if row["file_handle"] is not None:
+        found.append(
+            (f"this file handle, {row['file_handle_hash']:#010x}", f"file_handle = {quoted(row['file_handle'])}")
+        )
+    found.append((f"this client, {row['client']}", f"client = {quoted(row['client'])}"))
+    found.append((f"connection {row['connection']}", f"connection = {row['connection']}"))
+    return found

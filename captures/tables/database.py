@@ -1,0 +1,484 @@
+"""The tables of a capture in an embedded DuckDB: filled as queries name them, and asked in SQL.
+
+DuckDB is loaded here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rdmascope.dissect.records.table import Columns, Wanted
+from rdmascope.dissect.records.tables import TABLES
+
+from ..errors import CaptureError
+from ..extras import need
+from ..read.read_ahead import processors
+from ..write.stale_tempdirs import FolderOfProcess
+from .embedded import duckdb
+from .query_columns import named_columns
+from .sql_names import encodable, named, quoted
+
+SQL_TYPES = {
+    "int": "BIGINT",
+    "uint": "UBIGINT",
+    "float": "DOUBLE",
+    "bool": "BOOLEAN",
+    "time": "TIMESTAMP_NS",
+    "text": "VARCHAR",
+}
+"""Type of a column -> that of DuckDB."""
+
+MEMORY = 512 << 20
+"""Bytes that DuckDB may use; what is more goes to the temporary folder."""
+FILLING = 128 << 20
+"""The same where all tables are filled and kept, and nothing is asked of them; with one thread, as each takes its own
+buffers."""
+ROW_GROUP = 10240
+"""Rows that are held until they are written together: of a Parquet or Arrow file."""
+FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".arrow": "arrow"}
+"""Suffix of a file that a result is written to -> its format."""
+FETCHED = 1000
+"""Rows of a result that are held at a time."""
+COPIED = "copied"
+"""File in the temporary folder that DuckDB writes before it is copied to where it belongs."""
+
+Fill = Callable[[Wanted], Iterator[tuple[str, Columns]]]
+"""Gives the rows of tables, in batches."""
+
+
+class QueryError(CaptureError):
+    """A query that cannot be answered: one line, with DuckDB's words."""
+
+
+class QueryResult(NamedTuple):
+    """What a statement gives."""
+
+    names: tuple[str, ...]
+    """Of the columns, each once."""
+    types: tuple[str, ...]
+    """DuckDB's."""
+    length: int
+    """Rows."""
+    rows: Iterator[tuple[Any, ...]]
+    """Ends when the next statement runs.  Times are text, for Python's have no nanoseconds."""
+    columns: Callable[[], Columns]
+    """All of it as masked NumPy arrays, in place of ``rows``."""
+
+
+class Database:
+    """Tables in a temporary folder, which ``close`` removes; or saved ones, where ``saved`` is their file or folder.
+
+    A query can neither read nor write files, nor load extensions, unless ``files`` is set.  Raises CaptureError for
+    what holds no tables of this program.
+    """
+
+    def __init__(
+        self,
+        fill: Fill | None = None,
+        *,
+        saved: str | None = None,
+        files: bool = False,
+        memory: int = MEMORY,
+        parent: str | None = None,
+        described: bool = True,
+        make_views: Callable[[duckdb.DuckDBPyConnection, str], list[str]] | None = None,
+    ) -> None:
+        """``parent``: the folder that the temporary one is made in.  ``described``: queries may ask what tables and
+        columns mean, which takes a statement for each.  ``make_views``: of the files in the folder
+        ``saved``, by default a table of each; gives the paths that the views read."""
+        self._files = files
+        self._fill = fill
+        self.also: Callable[[Wanted], Wanted] = lambda wanted: wanted
+        """What is read beside that which a query names."""
+        self._filled: dict[str, set[str]] = {}
+        """Names of tables, and the columns of each that are there."""
+        self._owned = FolderOfProcess(parent)
+        self.folder = Path(self._owned.path)
+        in_file = saved is not None and not os.path.isdir(saved)
+        try:
+            self.connection = duckdb.connect(
+                ":memory:" if in_file else str(self.folder / "tables.duckdb"),
+                config={
+                    "memory_limit": f"{memory >> 20}MiB",
+                    "temp_directory": str(self.folder / "spilled"),
+                    "threads": str(processors() if memory > FILLING else 1),
+                    "python_enable_replacements": "false",
+                },
+            )
+            allowed = [str(self.folder / COPIED)]
+            if saved is None:
+                self._make_tables(described)
+            elif in_file:  # Attached, for a process may open it several times.
+                self.connection.execute(f"ATTACH {quoted(os.path.abspath(saved))} AS saved (READ_ONLY)")
+                self.connection.execute("USE saved")
+            else:
+                allowed += (make_views or _make_views)(self.connection, saved)
+            if not files:
+                self.connection.execute(f"SET allowed_paths = [{', '.join(map(quoted, allowed))}]")
+                self.connection.execute("SET enable_external_access = false")
+        except duckdb.Error as error:
+            self._owned.remove()
+            raise CaptureError(f"{saved}: {_first_line(error)}") from None
+        except BaseException:
+            self._owned.remove()
+            raise
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove everything."""
+        self.connection.close()
+        self._owned.remove()
+
+    def _make_tables(self, described: bool) -> None:
+        self.connection.execute("PRAGMA disable_checkpoint_on_shutdown; BEGIN TRANSACTION")
+        for table in TABLES.values():
+            listed = ", ".join(f'"{column.name}" {SQL_TYPES[column.type]}' for column in table.columns)
+            self.connection.execute(f"CREATE TABLE {table.name} ({listed})")
+            if not described:
+                continue
+            self.connection.execute(f"COMMENT ON TABLE {table.name} IS {quoted(f'A row is {table.meaning}.')}")
+            for column in table.columns:
+                place = f'{table.name}."{column.name}"'
+                self.connection.execute(f"COMMENT ON COLUMN {place} IS {quoted(column.meaning)}")
+        self.connection.commit()
+
+    def fill(self, wanted: Wanted) -> None:
+        """Fill tables, those columns of them that are empty yet, in one pass over the capture."""
+        lacking: dict[str, set[str]] = {}
+        for name, table in TABLES.items():
+            there = self._filled.get(name)
+            columns = wanted.get(name, ())
+            names = {column.name for column in table.columns if columns is None or column.name in columns}
+            names.add(table.columns[0].name)  # Which is always there.
+            names.update(table.order)
+            if name in wanted and (there is None or not names <= there):
+                lacking[name] = names | (there or set())
+        if not lacking or self._fill is None:
+            return
+        for name in self._filled.keys() & lacking.keys():
+            self._empty(name)
+        try:
+            for name, columns in self._fill(lacking):
+                self.insert(name, columns)
+            for name in lacking:
+                if TABLES[name].order:
+                    self._sort(name)
+        except BaseException:  # Half a table would answer wrongly.
+            with suppress(duckdb.Error):  # Where the disk is full, nothing more can be done with it.
+                self.connection.abort()
+                for name in lacking:
+                    self._empty(name)
+            raise
+        self._filled.update(lacking)
+
+    def _sort(self, name: str) -> None:
+        self.connection.execute(
+            f"CREATE TEMP TABLE in_order AS FROM tables.main.{name} ORDER BY {', '.join(TABLES[name].order)}, rowid"
+        )
+        self.connection.execute(f"DELETE FROM tables.main.{name}")
+        self.connection.execute(f"INSERT INTO tables.main.{name} FROM temp.in_order; DROP TABLE temp.in_order")
+
+    def _empty(self, name: str) -> None:
+        self._filled.pop(name, None)
+        self.connection.execute(f"DELETE FROM tables.main.{name}")
+
+    def insert(self, name: str, columns: Columns) -> None:
+        """Add rows to a table."""
+        insert_rows(self.connection, f"tables.main.{name}", name, columns)
+
+    def results(self, query: str) -> Iterator[QueryResult]:
+        """What each statement of ``query`` gives, those that give rows.
+
+        The first statement is tried on empty tables before anything is read.  Raises QueryError.
+        """
+        statements = statements_of(query)
+        if not self._files:
+            for statement in statements:
+                _refuse_files(statement.text)
+        if statements[0].selects:
+            self._run(statements[0].text)
+            self.connection.abort()
+        self.fill(self._wanted(statements))
+        for statement in statements:
+            result = self._kept(statement) if statement.selects else self._fetched(statement)
+            if result is not None:
+                yield result
+            self._run("DROP TABLE IF EXISTS temp.result_of_query")
+
+    def _wanted(self, statements: Sequence[SqlStatement]) -> Wanted:
+        """What the statements together read."""
+        wanted: dict[str, set[str] | None] = {}
+        for statement in statements:
+            for table, columns in named_columns(self.connection, statement.text, statement.selects).items():
+                before = wanted.get(table, set())
+                wanted[table] = None if columns is None or before is None else before | set(columns)
+        return self.also(wanted)
+
+    def _kept(self, statement: SqlStatement) -> QueryResult:
+        """The rows as a table of its own: it has every name once, can be counted, and be read twice."""
+        self._run(f"CREATE OR REPLACE TEMP TABLE result_of_query AS\n{statement.text}", 1)
+        described = self.connection.execute("DESCRIBE temp.result_of_query").fetchall()
+        names, types = tuple(one[0] for one in described), tuple(one[1] for one in described)
+        (count,) = self.connection.execute("SELECT count(*) FROM temp.result_of_query").fetchone() or (0,)
+        listed = ", ".join(
+            f"CAST({named(name)} AS VARCHAR)" if type.startswith("TIMESTAMP") else named(name)
+            for name, type in zip(names, types, strict=True)
+        )
+        self._run(f"SELECT {listed} FROM temp.result_of_query")
+        return QueryResult(names, types, count, self._rows(), self._columns)
+
+    def _columns(self) -> Columns:
+        self._run(f"SELECT {self._listed('DOUBLE')} FROM temp.result_of_query")
+        return {name: np.ma.asarray(values) for name, values in self.connection.fetchnumpy().items()}
+
+    def _fetched(self, statement: SqlStatement) -> QueryResult | None:
+        self._run(statement.text)
+        described = self.connection.description or []
+        if not statement.gives_rows or not described:
+            return None
+        rows = self.connection.fetchall()
+        names, types = tuple(one[0] for one in described), tuple(str(one[1]) for one in described)
+        return QueryResult(names, types, len(rows), iter(rows), lambda: _as_columns(names, rows))
+
+    def check(self, table: str, condition: str) -> None:
+        """Raise QueryError for what is no condition over the columns of a table."""
+        self._run(f"SELECT 1 FROM {table} WHERE (\n{condition}\n) LIMIT 0", 1)
+
+    def judged(self, table: str, columns: Columns, condition: str) -> NDArray[np.bool_]:
+        """For which rows of a batch of a table the condition is true.  Raises QueryError."""
+        with registered(self.connection, table, columns) as batch:
+            self._run(f"SELECT coalesce(({condition}), false) AS passes FROM {batch} AS {table}")
+            return np.asarray(self.connection.fetchnumpy()["passes"], np.bool_)
+
+    def write_result(self, file: BinaryIO, format: str) -> None:
+        """Write the rows of the result that ``results`` gave last, in one of ``FORMATS``."""
+        self.connection.abort()
+        listed = "COLUMNS(*)" if format in ("csv", "json") else self._listed("DECIMAL(38, 0)")
+        if format == "arrow":
+            write_arrow(self.connection, f"SELECT {listed} FROM temp.result_of_query", file)
+            return
+        self.copy(f"(SELECT {listed} FROM temp.result_of_query)", file, f"FORMAT {format}")
+
+    def _listed(self, wide: str) -> str:
+        """The columns of the result; integers of 128 bits, which sums are, as 64 bits where they fit, else ``wide``."""
+        listed = []
+        for name, type, *_ in self.connection.execute("DESCRIBE temp.result_of_query").fetchall():
+            column = named(name)
+            if type.endswith("HUGEINT"):
+                fits = f"SELECT count(*) = 0 FROM temp.result_of_query WHERE TRY_CAST({column} AS BIGINT) IS NULL"
+                ((narrow,),) = self.connection.execute(f"{fits} AND {column} IS NOT NULL").fetchall()
+                column = f"CAST({column} AS {'BIGINT' if narrow else wide}) AS {column}"
+            listed.append(column)
+        return ", ".join(listed)
+
+    def copy(self, what: str, file: BinaryIO, options: str) -> int:
+        """Write a table or a query in brackets, as COPY does with these options; gives the number of rows."""
+        self.connection.abort()
+        path = self.folder / COPIED
+        statement = f"COPY {what} TO {quoted(str(path))} ({options})"
+        try:
+            try:
+                ((rows,),) = self.connection.execute(statement).fetchall()
+            except duckdb.OutOfMemoryException:  # Rows with very long texts, which are written together.
+                self.connection.execute(f"SET memory_limit = '{MEMORY >> 20}MiB'")
+                ((rows,),) = self.connection.execute(statement).fetchall()
+        except duckdb.Error as error:
+            raise QueryError(_first_line(error)) from None
+        with path.open("rb") as copied:
+            shutil.copyfileobj(copied, file)
+        path.unlink()
+        return int(rows)
+
+    def copy_all(self, file: BinaryIO) -> None:
+        """Write the whole database."""
+        self.connection.abort()
+        self.connection.execute("CHECKPOINT")
+        with (self.folder / "tables.duckdb").open("rb") as whole:
+            shutil.copyfileobj(whole, file)
+
+    def _rows(self) -> Iterator[tuple[Any, ...]]:
+        while rows := self.connection.fetchmany(FETCHED):
+            yield from rows
+
+    def _run(self, text: str, lines_before: int = 0) -> None:
+        """Run a statement; of its lines the first ``lines_before`` are not the user's."""
+        self.connection.abort()
+        try:
+            self.connection.execute(text)
+        except duckdb.Error as error:
+            raise QueryError(_in_words(error, text, lines_before)) from None
+
+
+ON_TABLES = frozenset(
+    """
+    select from with values table pivot pivot_wider unpivot pivot_longer ( describe desc show summarize
+    create drop insert update delete merge truncate alter comment set reset use pragma analyze vacuum
+    begin start commit end rollback abort
+    """.split()  # noqa: SIM905
+)
+"""First words of statements that touch tables only; others (COPY, ATTACH, EXPORT, LOAD, CALL …) may touch files.
+DuckDB itself refuses the files that functions and settings name."""
+
+
+def _refuse_files(statement: str) -> None:
+    """Raise QueryError for a statement that may write or read files, also where it is explained."""
+    encoded = statement.encode()
+    tokens = [*duckdb.tokenize(statement), (len(encoded), duckdb.token_type.comment)]
+    words = [
+        encoded[at:end].strip().decode().lower()
+        for (at, kind), (end, _) in pairwise(tokens)
+        if kind != duckdb.token_type.comment
+    ]
+    while words[:1] == ["explain"] or words[:1] == ["analyze"]:
+        words = words[1:]
+        if words[:1] == ["("] and ")" in words:  # Options of EXPLAIN; a query in brackets is allowed, too.
+            words = words[words.index(")") + 1 :] or words
+    if words and words[0] not in ON_TABLES:
+        raise QueryError(f"the query: {words[0].upper()} may write or read files: --allow-files permits that")
+
+
+_ABOUT = re.compile(r"\s*(?:show|desc|describe|summarize|call|pragma)\b", re.IGNORECASE)
+"""Statements that give rows, but are no queries."""
+
+
+class SqlStatement(NamedTuple):
+    """One of a query."""
+
+    text: str
+    selects: bool
+    """It is a query, of which a table can be made."""
+    gives_rows: bool
+
+
+def statements_of(query: str) -> Sequence[SqlStatement]:
+    try:
+        found = duckdb.extract_statements(query)
+    except duckdb.Error as error:
+        raise QueryError(_in_words(error, query)) from None
+    if not found:
+        raise QueryError("the query is empty")
+    return [_statement(one.query if len(found) > 1 else query, one.type) for one in found]
+
+
+def _statement(text: str, type: duckdb.StatementType) -> SqlStatement:
+    reads = type in (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI)
+    return SqlStatement(text, reads and not _ABOUT.match(text), reads or type == duckdb.StatementType.EXPLAIN)
+
+
+def _as_columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Columns:
+    found: Columns = {}
+    for at, name in enumerate(names):
+        values = np.empty(len(rows), object)
+        values[:] = [row[at] for row in rows]
+        found[name] = np.ma.MaskedArray(values, mask=[row[at] is None for row in rows])
+    return found
+
+
+@contextmanager
+def registered(connection: duckdb.DuckDBPyConnection, table: str, columns: Columns) -> Iterator[str]:
+    """Rows of a table of ``TABLES``, as a table that queries can name so."""
+    for column in TABLES[table].columns:
+        if column.type == "text" and column.name in columns:
+            _make_encodable(columns[column.name].data)
+    connection.register("batch_of_rows", columns)
+    try:
+        yield "batch_of_rows"
+    finally:
+        connection.unregister("batch_of_rows")
+
+
+def insert_rows(connection: duckdb.DuckDBPyConnection, target: str, table: str, columns: Columns) -> None:
+    """Add rows of a table of ``TABLES`` to ``target``, which has its columns."""
+    listed = ", ".join(map(named, columns))
+    with registered(connection, table, columns) as batch:
+        connection.execute(f"INSERT INTO {target} ({listed}) SELECT {listed} FROM {batch}")
+
+
+def _make_encodable(texts: np.ndarray[Any, np.dtype[Any]]) -> None:
+    """In place."""
+    if "".join(texts).isascii():
+        return
+    for at, text in enumerate(texts):
+        texts[at] = encodable(text)
+
+
+def write_arrow(
+    connection: duckdb.DuckDBPyConnection, query: str, file: BinaryIO, meanings: Mapping[str, str] | None = None
+) -> int:
+    """Write what a query gives as an Arrow file, batch by batch, with what its columns mean; gives its rows.
+
+    Raises CaptureError where pyarrow is not installed.
+    """
+    need("pyarrow")
+    import pyarrow
+
+    reader = connection.sql(query).to_arrow_reader(ROW_GROUP)
+    schema = pyarrow.schema(
+        [field.with_metadata({"description": meanings[field.name]}) for field in reader.schema]
+        if meanings
+        else reader.schema
+    )
+    rows = 0
+    with pyarrow.ipc.new_file(file, schema) as writer:
+        for batch in reader:
+            rows += batch.num_rows
+            writer.write_batch(pyarrow.RecordBatch.from_arrays(batch.columns, schema=schema))
+    return rows
+
+
+def _make_views(connection: duckdb.DuckDBPyConnection, folder: str) -> list[str]:
+    """Of the Parquet files in a folder, and their paths."""
+    paths = [os.path.abspath(path) for path in sorted(Path(folder).glob("*.parquet"))]
+    for path in paths:
+        connection.execute(f"CREATE VIEW {named(Path(path).stem)} AS FROM read_parquet({quoted(path)})")
+    return paths
+
+
+def _first_line(error: duckdb.Error) -> str:
+    return " ".join(str(error).split("\n\n")[0].split())
+
+
+_PLACE = re.compile(r"\n+LINE (\d+): ?(.*)\n( *)\^", re.DOTALL)
+
+
+def _in_words(error: duckdb.Error, text: str, lines_before: int = 0) -> str:
+    """DuckDB's error in one line, with the place in the query.
+
+    ``lines_before``: lines of ``text`` that are not of the query.
+    """
+    message = str(error)
+    place = _PLACE.search(message)
+    words = message if place is None else message[: place.start()]
+    words = re.sub(r"^(?:Parser|Binder|Catalog|Syntax) Error: ", "", words.split("\n\nStack Trace")[0])
+    words = re.sub(r'!?\n+Did you mean "(.*?)"\?', r"; did you mean \1?", words)
+    words = re.sub(
+        r"!?\n+Candidate bindings: (.*)", lambda found: "; did you mean " + found[1].replace('"', "") + "?", words
+    )
+    words = "; ".join(" ".join(line.split()) for line in words.splitlines() if line.strip())
+    if place is not None:
+        line = int(place[1]) - lines_before
+        column = len(place[3]) - len(f"LINE {place[1]}: ") + 1
+        shown = place[2]
+        if shown.startswith("..."):  # A long line is shown from its middle.
+            whole = text.splitlines()[int(place[1]) - 1]
+            column += whole.find(shown.strip(".")) - 3
+        words += f" (line {line}, column {column})" if text.count("\n") > lines_before else f" (column {column})"
+    return f"the query: {words}"

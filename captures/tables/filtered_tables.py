@@ -1,0 +1,148 @@
+"""Of each table the rows that belong to RPCs that a condition passes."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from rdmascope.dissect.records.table import Table, Wanted
+from rdmascope.dissect.records.table_results import FILTER
+from rdmascope.dissect.records.tables import TABLES
+
+from ..errors import CaptureError
+from ..session.rpc_frames import ChosenFrames
+from .condition import ChosenRpcs, Condition
+from .database import Database
+from .query_columns import named_columns
+from .sql_names import named
+
+FRAMES = "frames_of_chosen"
+"""Temporary table: the numbers of the frames of chosen RPCs."""
+
+
+def belonging(table: Table) -> str:
+    """Which rows belong to the RPCs of the temporary table ``chosen`` (number, connection, file): a condition.
+
+    '' for a table that is about the whole capture.
+    """
+    columns = {column.name for column in table.columns}
+    if table.name == "rpcs":
+        return "number IN (SELECT number FROM chosen)"
+    if table.name == "connections":
+        return "number IN (SELECT connection FROM chosen)"
+    if table.name == "files":
+        operations = "SELECT file FROM operations WHERE rpc IN (SELECT number FROM chosen)"
+        return f"number IN (SELECT file FROM chosen UNION {operations})"
+    if table.name == "findings":
+        return "rpc IN (SELECT number FROM chosen) OR (rpc IS NULL AND connection IN (SELECT connection FROM chosen))"
+    if "rpc" in columns:
+        return "rpc IN (SELECT number FROM chosen)"
+    return "connection IN (SELECT connection FROM chosen)" if "connection" in columns else ""
+
+
+_OF_DETAILS = """
+    CASE kind WHEN 'file' THEN number IN (SELECT number FROM files)
+    ELSE number IS NULL OR number IN (SELECT connection FROM chosen) END
+"""
+"""Which rows of the table details belong to the RPCs of ``chosen``."""
+
+
+class ChosenRows:
+    """Views in place of the tables of a database, which hold only what belongs to the RPCs that pass."""
+
+    def __init__(self, database: Database, condition: Condition, first_time: int, by_frames: bool) -> None:
+        """``first_time``: of the capture, in nanoseconds since the Unix epoch.
+
+        ``by_frames``: ``keep_frames`` will be called before packets are asked for; else those count that name an RPC.
+        """
+        self._database = database
+        self._condition = condition
+        connection = database.connection
+        passes = condition.sql(first_time)
+        query = f"SELECT number FROM rpcs WHERE {passes}"
+        columns = named_columns(connection, query, True).get("rpcs")
+        database.also = self._also
+        self._columns = None if columns is None else {*columns, "number", "connection"}
+        (own,) = connection.execute("SELECT current_database()").fetchone() or ("",)
+        of = f"{named(own)}.main"
+        views = {"chosen": f"SELECT number, connection, file FROM {of}.rpcs WHERE {passes}"}
+        connection.execute(f"CREATE TEMP TABLE {FRAMES} (frame BIGINT)")
+        for table in TABLES.values():
+            condition_of_rows = belonging(table)
+            if table.name == "packets" and by_frames:
+                condition_of_rows = f"frame IN (SELECT frame FROM {FRAMES})"
+            if condition_of_rows:
+                views[table.name] = f"SELECT * FROM {of}.{table.name} WHERE {condition_of_rows}"
+        for name, text in views.items():
+            connection.execute(f"CREATE TEMP VIEW {name} AS {text}")
+
+    def _also(self, wanted: Wanted) -> Wanted:
+        """What is read of the tables behind the views."""
+        found: dict[str, set[str] | None] = {
+            name: None if columns is None else set(columns) for name, columns in wanted.items()
+        }
+        if not found:
+            return found
+
+        def add(name: str, columns: set[str] | None) -> None:
+            there = found.setdefault(name, set())
+            found[name] = None if columns is None or there is None else there | columns
+
+        add("rpcs", self._columns)
+        if "files" in found:
+            add("rpcs", {"file"})
+            add("operations", {"rpc", "file"})
+            add("files", {"number"})
+        for name in [*found]:
+            keys = {"rpc", "frame"} if name == "packets" else {"rpc", "connection", "number"}
+            add(name, keys & {column.name for column in TABLES[name].columns})
+        return found
+
+    def keep_frames(self, frames: ChosenFrames) -> None:
+        """The packets that belong to the RPCs."""
+        connection = self._database.connection
+        connection.register("batch_of_rows", {"frame": frames.numbers})
+        connection.execute(f"INSERT INTO {FRAMES} SELECT frame FROM batch_of_rows")
+        connection.unregister("batch_of_rows")
+
+    def keep_only(self, chosen: ChosenRpcs, words: str) -> None:
+        """Drop the rows of other RPCs from all tables, which are filled, and note ``words``: what the condition was.
+
+        The tables were filled with the use of files by ``chosen`` alone, so that the condition cannot be asked again.
+        """
+        connection = self._database.connection
+        connection.abort()
+        ((own,),) = connection.execute("SELECT current_database()").fetchall()
+        connection.execute("BEGIN TRANSACTION")
+        connection.register("batch_of_rows", {"number": np.fromiter(chosen.numbers, np.int64, len(chosen.numbers))})
+        connection.execute(
+            f"CREATE TEMP TABLE kept AS SELECT number, connection, file FROM {named(own)}.main.rpcs "
+            "WHERE number IN (SELECT number FROM batch_of_rows)"
+        )
+        connection.unregister("batch_of_rows")
+        dropped = []
+        for table in TABLES.values():
+            condition = _OF_DETAILS if table.name == "details" else belonging(table)
+            if table.name == "packets":
+                condition = f"frame IN (SELECT frame FROM {FRAMES})"
+            if condition:
+                condition = condition.replace("FROM chosen", "FROM kept")
+                dropped.append((table.name, f"NOT coalesce(({condition}), false)"))
+        for name in ("chosen", *(name for name, _ in dropped)):
+            connection.execute(f"DROP VIEW IF EXISTS temp.{name}")
+        # What other conditions ask of goes last.
+        for name, other in sorted(dropped, key=lambda one: one[0] == "operations"):
+            connection.execute(f"DELETE FROM {named(own)}.main.{name} WHERE {other}")
+        connection.execute("DROP TABLE kept")
+        connection.execute("INSERT INTO details VALUES (?, NULL, ?)", [FILTER, json.dumps(words)])
+        connection.commit()
+
+    def count(self) -> None:
+        """Note how many RPCs pass, and of how many, after they were asked for.  Raises CaptureError where none does."""
+        own = self._database.connection.execute("SELECT current_database()").fetchall()[0][0]
+        self._database.connection.abort()
+        query = f"SELECT (SELECT count(*) FROM chosen), (SELECT count(*) FROM {named(own)}.main.rpcs)"
+        ((self._condition.passed, self._condition.tried),) = self._database.connection.execute(query).fetchall()
+        if problem := self._condition.nothing_passed():
+            raise CaptureError(problem)

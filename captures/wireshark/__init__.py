@@ -1,0 +1,1 @@
+"""Wireshark and tshark: their opinion, their display filters, and captures for them."""

@@ -1,0 +1,296 @@
+"""RPC messages written as ONC RPC over TCP, so that every tool that knows NFS over TCP can read them.
+
+Each message gets a record mark (RFC 5531, 11) and goes, in segments of at most ``SEGMENT`` bytes, into the TCP
+stream of its connection, with right sequence and acknowledgement numbers and checksums, between a handshake and
+a FIN.  A segment with bytes that the capture does not have is truncated before the first of them, as by a snaplen.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from struct import Struct
+from typing import BinaryIO
+
+import numpy as np
+
+from .output import spool
+from .writer import PcapngWriter
+
+LINKTYPE_RAW = 101
+
+SEGMENT = 65_160
+"""Payload bytes of a full segment; with headers it is below the 65,535 that an IP packet may have."""
+
+MAX_GAP = 1 << 20
+"""Bytes of a gap that is written as truncated segments; segments inside a longer one are left out."""
+
+FIN, SYN, PSH, ACK = 0x01, 0x02, 0x08, 0x10
+LAST_FRAGMENT = 1 << 31
+INITIAL_SEQUENCE = 1_000_000_000, 2_000_000_000
+
+_IPV4 = Struct(">BBHHHBBH4s4s")  # RFC 791, 3.1
+_IPV6 = Struct(">IHBB16s16s")  # RFC 8200, 3
+_TCP = Struct(">HHIIBBHHH")  # RFC 9293, 3.1
+_SYN_OPTIONS = Struct(">BBH BBB B").pack(2, 4, 65_495, 3, 3, 14, 0)
+"""Maximum segment size and window scale (RFC 9293, 3.7.1; RFC 7323, 2.2), padded."""
+_WINDOW = 65_535
+
+_OPEN, _MESSAGE, _CLOSE = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class TcpStreamPair:
+    """A connection as it shall appear: addresses are IP addresses, times nanoseconds."""
+
+    number: int
+    client: str
+    server: str
+    client_port: int
+    server_port: int
+    first_time: int
+    last_time: int
+    comment: str
+
+
+class TcpExport:
+    """Collects messages in any order, then writes them in the order of time.
+
+    Their bytes wait in a temporary file in ``directory``, not in memory.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.incomplete = 0
+        """Messages of which bytes are missing."""
+        self._spool = spool(directory)
+        self._comments = spool(directory)
+        self._comment_ends = array("q")
+        self._rpcs = array("q")
+        self._end = 0
+        self._times = array("q")
+        self._starts = array("q")
+        self._conversations = array("q")
+        self._senders = array("b")
+        self._missing: dict[int, list[tuple[int, int]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def add(
+        self,
+        conversation: int,
+        sender: int,
+        time: int,
+        length: int,
+        pieces: Iterable[tuple[int, bytes]],
+        gaps: Sequence[tuple[int, int]] = (),
+        comments: Sequence[str] = (),
+        rpc: int = 0,
+    ) -> None:
+        """Take one whole RPC message of ``length`` bytes: ``sender`` is 0 for the client, ``gaps`` [start, end) are of
+        unknown bytes, ``pieces`` the others and their offsets; ``comments``: of its packets, see ``ranges``."""
+        if gaps:
+            self._missing[len(self)] = sorted(gaps)
+            self.incomplete += 1
+        self._times.append(time)
+        self._starts.append(self._end)
+        self._conversations.append(conversation)
+        self._senders.append(sender)
+        self._spool.seek(self._end)
+        self._spool.write((LAST_FRAGMENT | length).to_bytes(4, "big"))
+        for offset, data in pieces:
+            self._spool.seek(self._end + 4 + offset)
+            self._spool.write(data)
+        self._end += 4 + length
+        self._comments.write("\0".join(comments).encode())
+        self._comment_ends.append(self._comments.tell())
+        self._rpcs.append(rpc)
+
+    def write(
+        self,
+        file: BinaryIO,
+        conversations: Sequence[TcpStreamPair],
+        remark: Callable[[int], str] | None = None,
+    ) -> int:
+        """Write a pcapng; returns the number of packets.  Conversations without a message are left out.
+
+        ``remark`` gives what is added to the first comment of an RPC's messages.
+        """
+        used = set(self._conversations)
+        streams = {one.number: TcpPackets(one) for one in conversations if one.number in used}
+        self._spool.truncate(self._end)  # also where the last message ends in missing bytes
+        self._spool.flush()
+        self._comments.flush()
+        packets = 0
+        writer = PcapngWriter(file, LINKTYPE_RAW)
+        for time, what, which in self._events(streams):
+            if what == _MESSAGE:
+                stream = streams[self._conversations[which]]
+                start = self._starts[which]
+                end = self._starts[which + 1] if which + 1 < len(self) else self._end
+                gaps = [(4 + low, 4 + high) for low, high in self._missing.get(which, ())]
+                written = stream.message(
+                    self._senders[which], self._bytes_at(start), end - start, gaps, self._comments_of(which, remark)
+                )
+            else:
+                written = streams[which].handshake() if what == _OPEN else streams[which].finish()
+            for packet, length, comment in written:
+                writer.write(time, packet, length, comment)
+                packets += 1
+        return packets
+
+    def order(self) -> list[int]:
+        """The messages in the order in which they are written, by the order in which they were added."""
+        return np.argsort(np.array(self._times, np.int64), kind="stable").tolist()  # type: ignore[no-any-return]
+
+    def message(self, number: int) -> bytes:
+        """A message that was added, without the record mark; zeros in place of unknown bytes."""
+        start = self._starts[number] + 4
+        end = self._starts[number + 1] if number + 1 < len(self) else self._end
+        self._spool.flush()
+        return os.pread(self._spool.fileno(), end - start, start)
+
+    def close(self) -> None:
+        self._spool.close()
+        self._comments.close()
+
+    def _bytes_at(self, start: int) -> Callable[[int, int], bytes]:
+        """Reads bytes [low, high) of what begins at ``start`` in the file; zeros in place of unknown ones."""
+        return lambda low, high: os.pread(self._spool.fileno(), high - low, start + low)
+
+    def _comments_of(self, which: int, remark: Callable[[int], str] | None) -> list[str]:
+        start = self._comment_ends[which - 1] if which else 0
+        length = self._comment_ends[which] - start
+        comments = os.pread(self._comments.fileno(), length, start).decode().split("\0") if length else []
+        if remark is not None and comments:
+            comments[0] += remark(self._rpcs[which])
+        return comments
+
+    def _events(self, streams: dict[int, TcpPackets]) -> Iterator[tuple[int, int, int]]:
+        """``(time, what, which)`` in the order of time; what: a conversation's number or a message's index."""
+        times = np.frombuffer(self._times, np.int64) if len(self) else np.empty(0, np.int64)
+        owners = np.frombuffer(self._conversations, np.int64) if len(self) else np.empty(0, np.int64)
+        bounds: list[tuple[int, int, int]] = []
+        order = np.argsort(owners, kind="stable")
+        numbers, starts = np.unique(owners[order], return_index=True)
+        earliest = np.minimum.reduceat(times[order], starts).tolist() if len(starts) else []
+        latest = np.maximum.reduceat(times[order], starts).tolist() if len(starts) else []
+        for number, low, high in zip(numbers.tolist(), earliest, latest, strict=True):
+            bounds.append((min(streams[number].conversation.first_time, low), _OPEN, number))
+            bounds.append((max(streams[number].conversation.last_time, high), _CLOSE, number))
+        extra = np.array(bounds, np.int64).reshape(-1, 3)
+        every = np.concatenate((times, extra[:, 0]))
+        what = np.concatenate((np.full(len(times), _MESSAGE), extra[:, 1]))
+        which = np.concatenate((np.arange(len(times)), extra[:, 2]))
+        for at in np.lexsort((what, every)).tolist():
+            yield int(every[at]), int(what[at]), int(which[at])
+
+
+Written = Iterator[tuple[bytes, int, str | None]]
+"""Captured bytes of a packet, its true length, a comment."""
+
+
+class TcpPackets:
+    """One TCP connection: numbers its bytes and builds its packets."""
+
+    def __init__(self, conversation: TcpStreamPair) -> None:
+        self.conversation = conversation
+        ends = ipaddress.ip_address(conversation.client), ipaddress.ip_address(conversation.server)
+        self._version = 4 if all(end.version == 4 for end in ends) else 6
+        self._addresses = [
+            end.packed if end.version == self._version else bytes(10) + b"\xff\xff" + end.packed for end in ends
+        ]
+        self._ports = conversation.client_port, conversation.server_port
+        self._next = list(INITIAL_SEQUENCE)
+
+    def handshake(self) -> Written:
+        yield self._packet(0, SYN, options=_SYN_OPTIONS, comment=self.conversation.comment)
+        self._next[0] += 1
+        yield self._packet(1, SYN | ACK, options=_SYN_OPTIONS)
+        self._next[1] += 1
+        yield self._packet(0, ACK)
+
+    def finish(self) -> Written:
+        yield self._packet(0, FIN | ACK)
+        self._next[0] += 1
+        yield self._packet(1, FIN | ACK)
+        self._next[1] += 1
+        yield self._packet(0, ACK)
+
+    def message(
+        self,
+        sender: int,
+        read: Callable[[int, int], bytes],
+        length: int,
+        gaps: Sequence[tuple[int, int]],
+        comments: Sequence[str] = (),
+    ) -> Written:
+        """The segments of one record of ``length`` bytes, each truncated before its first unknown byte.
+
+        ``read`` gives bytes [start, end) of it, zeros in place of unknown ones; ``comments``: of the segments.
+        """
+        gap = 0
+        for number, at in enumerate(range(0, length, SEGMENT)):
+            until = min(at + SEGMENT, length)
+            while gap < len(gaps) and gaps[gap][1] <= at:
+                gap += 1
+            known = until if gap == len(gaps) else min(until, max(at, gaps[gap][0]))
+            flags = ACK | PSH if until == length else ACK
+            said = [comments[number]] if number < len(comments) else []
+            said += [] if known == until else ["truncated: what follows is not in the RDMA capture"]
+            if known == at and gaps[gap][0] <= at and gaps[gap][1] >= until and gaps[gap][1] - gaps[gap][0] > MAX_GAP:
+                self._next[sender] = self._next[sender] + until - at & 0xFFFFFFFF
+                continue
+            comment = "\n".join(said) or None
+            yield self._packet(sender, flags, read(at, until), captured=known - at, comment=comment)
+            self._next[sender] = self._next[sender] + until - at & 0xFFFFFFFF
+
+    def _packet(
+        self,
+        sender: int,
+        flags: int,
+        data: bytes = b"",
+        *,
+        options: bytes = b"",
+        captured: int | None = None,
+        comment: str | None = None,
+    ) -> tuple[bytes, int, str | None]:
+        header = 20 + len(options)
+        source, destination = self._addresses[sender], self._addresses[1 - sender]
+        length = header + len(data)
+        acknowledged = self._next[1 - sender] if flags & ACK else 0
+        fields = (
+            self._ports[sender], self._ports[1 - sender], self._next[sender] & 0xFFFFFFFF,
+            acknowledged & 0xFFFFFFFF, header // 4 << 4, flags, _WINDOW,
+        )  # fmt: skip
+        pseudo = source + destination + length.to_bytes(4, "big") + bytes((0, 0, 0, 6))  # RFC 9293, 3.1
+        unsummed = _TCP.pack(*fields, 0, 0) + options
+        tcp = _TCP.pack(*fields, checksum(pseudo + unsummed + data), 0) + options
+        ip = self._ip(source, destination, length)
+        return ip + tcp + data[:captured], len(ip) + length, comment
+
+    def _ip(self, source: bytes, destination: bytes, length: int) -> bytes:
+        if self._version == 6:
+            return _IPV6.pack(6 << 28, length, 6, 64, source, destination)
+        fields = 0x45, 0, 20 + length, 0, 0x4000, 64, 6
+        head = _IPV4.pack(*fields, 0, source, destination)
+        return _IPV4.pack(*fields, checksum(head), source, destination)
+
+
+def ranges(length: int) -> list[tuple[int, int]]:
+    """The ranges [start, end) of a message of so many bytes that its packets have, one after the other."""
+    return [(max(at - 4, 0), min(at + SEGMENT, length + 4) - 4) for at in range(0, length + 4, SEGMENT)]
+
+
+def checksum(data: bytes) -> int:
+    """The Internet checksum (RFC 1071)."""
+    if len(data) % 2:
+        data += b"\0"
+    total = int(np.frombuffer(data, ">u2").sum(dtype=np.uint64))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF

@@ -1,0 +1,250 @@
+"""The one door to files that are written: it refuses to overwrite what is read, and leaves nothing half written."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, BinaryIO, Self
+
+from rdmascope.dissect.units import size
+
+from ..errors import CaptureError
+from ..read.merge import expand
+from ..read.urls import local, refuse_url
+from .stale_tempdirs import PREFIX, FolderOfProcess
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+def refuse_inputs(output: str | os.PathLike[str], inputs: Iterable[str]) -> None:
+    """Raise CaptureError where ``output`` is one of ``inputs``, or a file of a directory among them."""
+    try:
+        there = os.stat(output)
+    except OSError:
+        return
+    for path in input_files(inputs):
+        try:
+            same = os.path.samestat(os.stat(path), there)
+        except OSError:
+            continue
+        if same:
+            raise CaptureError(f"{os.fspath(output)}: would overwrite what is read; write to another file")
+
+
+STANDARD_INPUT = "/dev/stdin"
+"""Where standard input is a file, it is that file."""
+
+
+def _files_of(given: str) -> Iterable[str]:
+    if given == "-":
+        return [STANDARD_INPUT]
+    given = local(given)
+    try:
+        return [given, *(path for path, listed in expand(given) if listed)]
+    except CaptureError:
+        return [given]
+
+
+def input_files(inputs: Iterable[str]) -> list[str]:
+    """The files that are read, those of directories included."""
+    return [path for given in inputs for path in _files_of(given)]
+
+
+def check_outputs(outputs: Iterable[str | os.PathLike[str] | None], inputs: Iterable[str] = ()) -> None:
+    """Before the work begins: raise CaptureError where these cannot be written, or not all of them.
+
+    None and - stand for no file.
+    """
+    inputs = tuple(inputs)
+    seen: set[str] = set()
+    for output in outputs:
+        if output is None or os.fspath(output) == "-":
+            continue
+        refuse_url(output)
+        directory = Path(output).parent
+        if not directory.is_dir():
+            raise CaptureError(f"{directory}: {'is no directory' if directory.exists() else 'no such directory'}")
+        if Path(output).is_dir():
+            raise CaptureError(f"{os.fspath(output)}: is a directory")
+        refuse_inputs(output, inputs)
+        real = os.path.realpath(output)
+        if real in seen:
+            raise CaptureError(f"{os.fspath(output)}: two outputs cannot be one file")
+        seen.add(real)
+
+
+PRIVATE, PUBLIC = 0o600, 0o666
+"""Permissions of new files, less the umask: of those that may hold secrets (contents of captures), and of others."""
+UMASK = "RDMASCOPE_UMASK"
+"""Environment variable; where it is set, the umask alone says who may read what is written."""
+
+
+def _mode(mode: int) -> int:
+    return PUBLIC if UMASK in os.environ else mode
+
+
+class OutputFile(io.FileIO):
+    """A file that is written.  What the disk does not take is said with the name that the user knows."""
+
+    def __init__(self, descriptor: int, shown: str) -> None:
+        super().__init__(descriptor, "r+b")
+        self._shown = shown
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Raises CaptureError."""
+        try:
+            return super().write(data) or 0
+        except OSError as error:
+            wanted = os.fstat(self.fileno()).st_size + memoryview(data).nbytes
+            raise not_written(self._shown, error, wanted) from None
+
+
+def not_written(shown: str, error: OSError, wanted: int = 0) -> CaptureError:
+    """That a file could not be written; ``wanted``: bytes that it takes at least, where that is known."""
+    full = wanted and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return CaptureError(f"{shown}: {error.strerror}" + (f"; it takes at least {size(wanted)}" if full else ""))
+
+
+class OutputFolder:
+    """Files that appear in a folder when all are whole, in place of those that had their names; or not at all.
+
+    They are written in a folder beside, which goes however the process ends; where SIGKILL ended it, the next one that
+    writes into the folder removes it.  A context manager.
+    """
+
+    def __init__(self, path: Path, mode: int = PRIVATE) -> None:
+        """The folder is made where there is none.  Raises OSError."""
+        self.path = path
+        self._mode = _mode(mode)
+        self._names: list[str] = []
+        self._made = False
+        try:
+            path.mkdir()
+            self._made = True
+        except FileExistsError:
+            if not path.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, "is there and is no directory", str(path)) from None
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._beside = FolderOfProcess(str(path), f".{PREFIX}")
+        except BaseException:
+            self._close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            self._beside.remove()
+            self._close()
+
+    def _close(self) -> None:
+        os.close(self.descriptor)
+        if self._made:
+            with suppress(OSError):  # Something is in it.
+                self.path.rmdir()
+
+    def others(self) -> list[str]:
+        """Names of what is in the folder already."""
+        return [name for name in os.listdir(self.descriptor) if name != os.path.basename(self._beside.path)]
+
+    def create(self, name: str, inputs: Iterable[os.stat_result] = (), shown: str = "") -> OutputFile:
+        """A new file, open for writing; ``inputs``: what is read in the same run; ``shown``: its name in messages.
+
+        No link leads out of the folder.  Raises OSError, and ValueError for a name that is none.
+        """
+        shown = shown or str(self.path / name)
+        if name in ("", ".", "..") or "/" in name or "\0" in name:
+            raise ValueError(f"{name!r} is no name in a directory")
+        with suppress(FileNotFoundError):
+            there = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+            if any(os.path.samestat(there, one) for one in inputs):
+                raise FileExistsError(errno.EEXIST, "is the capture itself", shown)
+            if stat.S_ISDIR(there.st_mode):
+                raise IsADirectoryError(errno.EISDIR, "is there and is a directory", shown)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(f"{self._beside.path}/{name}", flags, self._mode)
+        self._names.append(name)
+        return OutputFile(descriptor, shown)
+
+    def _finish(self) -> None:
+        """Raises CaptureError."""
+        try:
+            for name in self._names:
+                with open(f"{self._beside.path}/{name}", "rb") as written:
+                    os.fsync(written.fileno())
+            for name in self._names:
+                os.replace(f"{self._beside.path}/{name}", name, dst_dir_fd=self.descriptor)
+            os.fsync(self.descriptor)
+        except OSError as error:
+            raise not_written(str(self.path), error) from None
+
+
+def spool(directory: Path | None = None) -> BinaryIO:
+    """A file without a name, which goes with the process; in ``directory``, or among temporary files."""
+    shown = os.path.abspath(directory or tempfile.gettempdir())
+    with tempfile.TemporaryFile(dir=shown, buffering=0) as file:
+        descriptor = os.dup(file.fileno())
+    return io.BufferedRandom(OutputFile(descriptor, f"a temporary file in {shown}"), 1 << 20)
+
+
+@contextmanager
+def named_spool(name: str) -> Iterator[tuple[str, BinaryIO]]:
+    """A temporary file for another program to read, and its path; what SIGKILL leaves, the next run removes."""
+    with FolderOfProcess() as folder:
+        path = str(folder / name)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+        with io.BufferedRandom(OutputFile(descriptor, path), 1 << 20) as file:
+            yield path, file
+
+
+@contextmanager
+def open_output(output: str | os.PathLike[str], inputs: Iterable[str], mode: int = PRIVATE) -> Iterator[BinaryIO]:
+    """A file for writing that is not read in the same run; it is there when the block ends without an error.
+
+    What is no plain file, /dev/null or a named pipe, takes bytes as they come.  Raises CaptureError.
+    """
+    check_outputs([output], inputs)
+    target = Path(os.path.realpath(output))
+    with ExitStack() as stack:
+        try:
+            if target.exists() and not target.is_file():
+                descriptor = os.open(target, os.O_WRONLY | os.O_CLOEXEC)
+                opened = OutputFile(descriptor, os.fspath(output))
+            else:
+                if target.exists() and not os.access(target, os.W_OK):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+                opened = stack.enter_context(OutputFolder(target.parent, mode)).create(target.name, (), str(output))
+        except OSError as error:
+            raise not_written(os.fspath(output), error) from None
+        yield stack.enter_context(io.BufferedWriter(opened))
+
+
+def open_growing(output: str) -> BinaryIO:
+    """A file that others read while it is written, with all that came so far: a live capture.  Raises CaptureError."""
+    check_outputs([output])
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        return io.BufferedWriter(OutputFile(os.open(output, flags, _mode(PRIVATE)), output))
+    except OSError as error:
+        raise not_written(output, error) from None
+
+
+def write_output(output: str | os.PathLike[str], text: str, inputs: Iterable[str], mode: int = PUBLIC) -> None:
+    """Write a text file that is not read in the same run.  Raises CaptureError."""
+    with open_output(output, inputs, mode) as file:
+        file.write(text.encode())

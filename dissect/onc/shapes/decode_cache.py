@@ -1,0 +1,324 @@
+"""Where values stand in messages like one that was decoded: of many alike, only the first has to be decoded.
+
+Where a declared value ends, and what is in it, depends on few of its words: lengths, counts, discriminants.  Messages
+that agree in those have their values at the same places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from struct import error as StructError
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import Bytes, Int64s, gathered, words_at
+from ..xdr import round_up, word
+from .decode import NOT_CAPTURED, Node, SparseBytes
+from .nfs4_types import DATA4, STATEID4
+from .rpc_summary_fields import FlatWalk, flat_nodes, linux_name
+from .types import DATA, XdrInteger, XdrList, XdrOpaque, XdrSelected, XdrType, XdrUnion
+
+MAX_LAYOUTS = 4096
+"""That are remembered of a type."""
+MAX_LEARNED = 64
+"""Layouts that one batch of a procedure may teach by looking through all its messages again."""
+MAX_PATTERN = 512
+"""Bytes of messages that are compared at once."""
+TOGETHER = 2048
+"""Messages of which so many are compared at once."""
+MAX_COMMON = 8
+"""Layouts that are looked for in all messages, before the others are sorted word by word."""
+MAX_DECIDING = 128
+"""Words of a value on which its layout may depend: those of directories are not remembered."""
+
+
+class Layout(NamedTuple):
+    """Of one value: offsets from its first byte."""
+
+    end: int
+    places: Mapping[str, tuple[int, int]]
+    """Name of a field -> its first byte and the one behind the last, without length word and pad."""
+    deciding: tuple[int, ...] = ()
+    """Where the words are on which the layout depends."""
+    linux: str | None = None
+    """What Linux's client calls COMPOUNDs that are laid out so: the attributes that a GETATTR asks for decide, too."""
+
+
+class _Pattern(NamedTuple):
+    """All words that decide for one layout, to be compared at once."""
+
+    first: int
+    """Offset of the first of them."""
+    behind: int
+    """Of the byte behind the last."""
+    mask: NDArray[np.uint32]
+    """Of the words in between: all ones where one decides."""
+    values: NDArray[np.uint32]
+    """As they stand in memory, masked."""
+
+
+@dataclass(slots=True)
+class _Branch:
+    at: int
+    """Offset of the word that decides."""
+    ways: dict[int, _Branch | Layout] = field(default_factory=dict)
+    patterns: dict[int, _Pattern] = field(default_factory=dict)
+    """Of the ways that lead to a layout; not of those that are too long for it."""
+
+
+class Layouts:
+    """The layouts of one declared type, as learned from the values that were decoded.
+
+    Args:
+        type: of the values.
+        names: of the fields.
+        max_nodes: to decode of a value.
+        nodes: finds the fields in a value.
+    """
+
+    def __init__(
+        self,
+        type: XdrType,
+        names: Iterable[str],
+        max_nodes: int,
+        nodes: Callable[[Node], dict[str, Node]] = flat_nodes,
+    ) -> None:
+        self._type = type
+        self._names = tuple(names)
+        self._max_nodes = max_nodes
+        self._nodes = nodes
+        self._top: _Branch | Layout | None = None
+        self._learned = 0
+
+    def of(self, view: memoryview, start: int) -> Layout | None:
+        """The layout of the value at ``view[start:]``; None where no such value was learned."""
+        found: _Branch | Layout | None = self._top
+        try:
+            while isinstance(found, _Branch):
+                found = found.ways.get(word(view, start + found.at)[0])
+        except StructError:
+            return None
+        return found if isinstance(found, Layout) and start + found.end <= len(view) else None
+
+    def _common(self, data: Bytes, starts: Int64s, sizes: Int64s) -> tuple[list[tuple[Int64s, Layout]], Int64s]:
+        """The most usual of ``groups``, and the rows that are left."""
+        groups: list[tuple[Int64s, Layout]] = []
+        left = np.arange(len(starts))
+        view = data.data
+        for _ in range(MAX_COMMON):
+            if not len(left):
+                break
+            start = int(starts[left[0]])
+            branch = found = self._top
+            value = 0
+            end = start + int(sizes[left[0]])
+            while isinstance(found, _Branch) and start + found.at + 4 <= end:
+                branch, value = found, word(view, start + found.at)[0]
+                found = found.ways.get(value)
+            if not isinstance(found, Layout) or not isinstance(branch, _Branch) or value not in branch.patterns:
+                break
+            alike = _alike(data, starts[left], sizes[left] >= found.end, branch.patterns[value])
+            if alike.all():
+                groups.append((left, found))
+                left = left[:0]
+                break
+            mine = left[alike]
+            if not len(mine):
+                break
+            groups.append((mine, found))
+            left = left[~alike]
+        return groups, left
+
+    def of_sparse(self, data: SparseBytes, start: int) -> Layout | None:
+        """The same of bytes that may have gaps, which are not where the layout is decided."""
+        found: _Branch | Layout | None = self._top
+        while isinstance(found, _Branch):
+            at = start + found.at
+            deciding = data.view(at, at + 4)
+            if deciding is None:
+                return None
+            found = found.ways.get(int.from_bytes(deciding))
+        return found if isinstance(found, Layout) and start + found.end <= data.length else None
+
+    def groups(self, data: Bytes, starts: Int64s, ends: Int64s) -> tuple[list[tuple[Int64s, Layout]], Int64s]:
+        """The values at ``data[starts[i]:ends[i]]`` by their layouts: rows of each, and rows whose is not learned."""
+        sizes = ends - starts
+        groups, left = self._common(data, starts, sizes)
+        if not len(left):
+            return groups, left
+        unknown: list[Int64s] = []
+        waiting: list[tuple[_Branch | Layout | None, Int64s]] = [(self._top, left)]
+        while waiting:
+            found, rows = waiting.pop()
+            needed = found.at + 4 if isinstance(found, _Branch) else found.end if found is not None else 0
+            longer = sizes[rows] >= needed
+            if found is None or not longer.all():
+                unknown.append(rows if found is None else rows[~longer])
+                rows = rows[longer]
+            if not len(rows) or found is None:
+                continue
+            if isinstance(found, Layout):
+                groups.append((rows, found))
+                continue
+            deciding = words_at(data, starts[rows] + found.at)
+            first = int(deciding[0])
+            same = deciding == first
+            waiting.append((found.ways.get(first), rows[same]))
+            if not same.all():
+                rows, deciding = rows[~same], deciding[~same]
+                values, which = np.unique(deciding, return_inverse=True)
+                ordered = which.argsort(kind="stable")
+                parts = np.split(rows[ordered], which[ordered].searchsorted(np.arange(1, len(values))))
+                waiting += [(found.ways.get(value), part) for value, part in zip(values.tolist(), parts, strict=True)]
+        return groups, np.sort(np.concatenate(unknown)) if unknown else np.empty(0, np.int64)
+
+    def learning(self, data: Bytes, starts: Int64s, ends: Int64s) -> Iterator[tuple[Int64s, Layout]]:
+        """``groups``, where what is not known is learned; without the rows of which it cannot be."""
+        left = np.arange(len(starts))
+        for _ in range(MAX_LEARNED):
+            groups, unknown = self.groups(data, starts[left], ends[left])
+            for rows, layout in groups:
+                yield left[rows], layout
+            left = left[unknown]
+            if not len(left):
+                return
+            view = data.data[int(starts[left[0]]) : int(ends[left[0]])]
+            self.learn(view, 0)
+            if self.of(view, 0) is None:
+                left = left[1:]
+
+    def learn(self, view: memoryview, start: int) -> None:
+        """Decode a value of which ``of`` knows no layout; one that is not decoded to its end teaches nothing."""
+        self.learn_sparse(SparseBytes([(0, view)], len(view)), start)
+
+    def learn_sparse(self, data: SparseBytes, start: int) -> None:
+        """The same of bytes that may have gaps."""
+        walk = _Noting(data, start, data.length, self._max_nodes)
+        decoded = walk.decoded(self._type, "")
+        if decoded.problem or walk.unsure or len(walk.deciding) > MAX_DECIDING:
+            return
+        if any(_is_missing(node) for node in decoded.root.walk()):
+            return
+        places = {}
+        nodes = self._nodes(decoded.root)
+        for name in self._names:
+            if name in nodes:
+                place = _place(nodes[name], start)
+                if place is None:
+                    return
+                places[name] = place
+        if self._learned == MAX_LAYOUTS:
+            self._top, self._learned = None, 0
+        deciding = tuple(at - start for at, _ in walk.deciding)
+        self._add(start, walk.deciding, Layout(decoded.end - start, places, deciding, linux_name(decoded.root)))
+
+    def _add(self, start: int, deciding: list[tuple[int, int]], layout: Layout) -> None:
+        if not deciding:
+            self._top = layout
+            return
+        if self._top is None:
+            self._top = _Branch(deciding[0][0] - start)
+        branch = self._top
+        assert isinstance(branch, _Branch)
+        for (_, value), (following, _) in pairwise(deciding):
+            further = branch.ways.setdefault(value, _Branch(following - start))
+            if not isinstance(further, _Branch):
+                return
+            branch = further
+        last = deciding[-1][1]
+        branch.ways[last] = layout
+        if deciding[-1][0] - deciding[0][0] < MAX_PATTERN:
+            branch.patterns[last] = _pattern(start, deciding)
+        self._learned += 1
+
+
+def _pattern(start: int, deciding: list[tuple[int, int]]) -> _Pattern:
+    first = deciding[0][0]
+    mask = np.zeros((deciding[-1][0] + 4 - first) // 4, ">u4")
+    values = np.zeros_like(mask)
+    for at, value in deciding:
+        mask[(at - first) // 4] = 0xFFFFFFFF
+        values[(at - first) // 4] = value
+    return _Pattern(first - start, deciding[-1][0] + 4 - start, mask.view(np.uint32), values.view(np.uint32))
+
+
+def _alike(data: Bytes, starts: Int64s, whole: NDArray[np.bool_], pattern: _Pattern) -> NDArray[np.bool_]:
+    """Which of the values have the words of a pattern, of those that are ``whole``."""
+    places = starts[whole] + pattern.first
+    same = []
+    for first in range(0, len(places), TOGETHER):
+        words = gathered(data, pattern.behind - pattern.first, places[first : first + TOGETHER]).view(np.uint32)
+        same.append(((words & pattern.mask) == pattern.values).all(axis=1))
+    if same:
+        whole[whole] = same[0] if len(same) == 1 else np.concatenate(same)
+    return whole
+
+
+def _is_missing(node: Node) -> bool:
+    """Bytes of it are missing, in which more could be than the contents of a file."""
+    return node.note == NOT_CAPTURED and not (isinstance(node.type, XdrOpaque) and node.type.form == DATA)
+
+
+def _place(node: Node, start: int) -> tuple[int, int] | None:
+    at = node.offset - start
+    if node.type is DATA4:
+        return at, at + 4
+    if node.type is STATEID4:
+        return (at, at + 16) if node.length == 16 else None
+    if isinstance(node.type, XdrInteger) and not node.type.signed:
+        size = node.type.size
+    elif isinstance(node.type, XdrOpaque) and isinstance(node.value, memoryview):
+        size = len(node.value)
+        if node.type.size is None:
+            at += 4
+    else:
+        return None
+    before = at + start - node.offset
+    # Where it is optional, a bool stands before it.
+    at += node.length - before - round_up(size)
+    return (at, at + size) if at + start - node.offset - before in (0, 4) else None
+
+
+class _Noting(FlatWalk):
+    """Notes the places of the words that decide what follows."""
+
+    def __init__(self, data: SparseBytes, at: int, limit: int, max_nodes: int) -> None:
+        super().__init__(data, at, limit, max_nodes)
+        self.deciding: list[tuple[int, int]] = []
+        """Offset and value."""
+        self.unsure = False
+        """What follows depends on more than these words."""
+        self._decides = True
+        self._discriminant = False
+        """The next integer is one."""
+
+    def _word(self, node: Node) -> int:
+        found = super()._word(node)
+        if self._decides:
+            self.deciding.append((self.at - 4, found))
+        return found
+
+    def _integer(self, node: Node, type: XdrInteger) -> int:
+        self._decides = self._discriminant
+        self._discriminant = False
+        try:
+            return super()._integer(node, type)
+        finally:
+            self._decides = True
+
+    def _union(self, node: Node, type: XdrUnion) -> None:
+        self._discriminant = True
+        self.unsure |= not isinstance(type.type, XdrInteger) or type.type.size != 4
+        super()._union(node, type)
+
+    def _list(self, node: Node, type: XdrList) -> None:
+        self.unsure = True
+        super()._list(node, type)
+
+    def _selected(self, type: XdrSelected) -> XdrType | None:
+        self.unsure = True
+        return super()._selected(type)

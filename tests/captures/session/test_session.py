@@ -1,0 +1,103 @@
+"""A pass over a capture leaves the process as it was."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from playbook import Capture, Wire, call, nfs3, reply, write_pcap
+from rdmascope.captures import CaptureError
+from rdmascope.captures.read.streams import Limits
+from rdmascope.captures.session import session
+from rdmascope.captures.session.session import Session
+from rdmascope.dissect.link.frame_decoder import DecodedFrames
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> Path:
+    wire = Wire()
+    conn = wire.connect()
+    for _ in range(20):
+        reply(call(conn, nfs3.null()), nfs3.null_reply())
+    path = tmp_path / "nulls.pcap"
+    write_pcap(Capture(wire).frames, path)
+    return path
+
+
+@pytest.fixture(params=[True, False], ids=["collecting", "not collecting"])
+def collecting(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Whether garbage is collected when the pass begins."""
+    was = gc.isenabled()
+    (gc.enable if request.param else gc.disable)()
+    yield request.param
+    (gc.enable if was else gc.disable)()
+
+
+def test_garbage_is_collected_as_before_while_and_after_reading(capture: Path, collecting: bool) -> None:
+    count = 0
+    for _ in Session(capture).rpcs():
+        count += 1
+        assert gc.isenabled() is collecting
+    assert count == 20
+    assert gc.isenabled() is collecting
+
+
+def test_garbage_is_collected_as_before_when_reading_is_given_up(capture: Path, collecting: bool) -> None:
+    rpcs = Session(capture).rpcs()
+    next(rpcs)
+    assert gc.isenabled() is collecting
+    del rpcs
+    assert gc.isenabled() is collecting
+
+
+def test_garbage_is_collected_as_before_when_reading_fails(
+    capture: Path, collecting: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "notes.txt").write_text("no capture")
+    with pytest.raises(CaptureError):
+        list(Session(tmp_path / "notes.txt").rpcs())
+    assert gc.isenabled() is collecting
+
+    def fail(*_: object) -> None:
+        assert not gc.isenabled()
+        raise ValueError("a fault of ours")
+
+    monkeypatch.setattr(Analyzer, "feed_table", fail)
+    with pytest.raises(ValueError, match="a fault of ours"):
+        list(Session(capture).rpcs())
+    assert gc.isenabled() is collecting
+
+
+def test_crowded_batches_are_divided_and_say_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = Wire()
+    for _ in range(40):
+        conn = wire.connect()
+        for _ in range(3):
+            reply(call(conn, nfs3.null()), nfs3.null_reply())
+    path = tmp_path / "short.pcap"
+    write_pcap(Capture(wire).frames, path)
+    limits = Limits(frames=150)
+    whole = [len(batch) for batch in Session(path, limits=limits).batches()]
+    monkeypatch.setattr(session, "CROWDED_FRAMES", 60)
+    fed: list[int] = []
+    feed = Analyzer.feed_table
+
+    def counting(self: Analyzer, decoded: DecodedFrames) -> RpcTable:
+        fed.append(len(decoded))
+        return feed(self, decoded)
+
+    monkeypatch.setattr(Analyzer, "feed_table", counting)
+    found: list[list[tuple[object, ...]]] = []
+    for crowded in (session.CROWDED, 0):
+        monkeypatch.setattr(session, "CROWDED", crowded)
+        rpcs = Session(path, limits=limits).rpcs()
+        found.append([(one.number, one.connection.number, one.call_frame, one.latency) for one in rpcs])
+    assert found[0] == found[1] and len(found[0]) == 120
+    divided = [part for size in whole for part in [60] * (size // 60) + [size % 60] if part]
+    begun = [part for part in (60, whole[0] - 60) if part > 0]
+    assert fed == [*divided, *begun, *whole[1:]]

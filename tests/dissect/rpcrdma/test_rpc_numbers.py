@@ -1,0 +1,50 @@
+"""XIDs answered last, in columns and one by one: as if all had come one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdmascope.dissect.rpcrdma.rpc_numbers import MAX_ANSWERED, AnsweredXids
+
+BATCH = st.lists(st.tuples(st.booleans(), st.integers(0, 20)), max_size=12)
+
+
+@given(st.lists(BATCH, max_size=6), st.lists(st.integers(0, 80), max_size=3), st.integers(2, 8))
+def test_columns_and_single_ones(batches: list[list[tuple[bool, int]]], asked: list[int], most: int) -> None:
+    """``(True, xid)`` is plain; XIDs are asked for where the others of the batch do not have them."""
+    columns, reference = AnsweredXids(most), AnsweredXids(most)
+    number = 0
+    for batch in batches:
+        plain = [(place, xid) for place, (is_plain, xid) in enumerate(batch) if is_plain]
+        if plain:
+            columns.begin(*np.array(plain).T)
+        numbers = []
+        for place, (is_plain, xid) in enumerate(batch):
+            number += 1
+            columns.reached(place)
+            reference.add(xid, number)
+            if is_plain:
+                numbers.append(number)
+            else:
+                columns.add(xid, number)
+            if number in asked and not is_plain:
+                assert columns.get(21) is None
+        if plain:
+            columns.end(np.array(numbers))
+        if number % 3 == 0:
+            assert [columns.get(xid) for xid in range(21)] == [reference.get(xid) for xid in range(21)]
+    assert columns.get(99) is None
+    assert list(columns._known.items()) == list(reference._known.items())
+
+
+def test_only_the_last_are_held() -> None:
+    held = AnsweredXids()
+    for start in range(0, 100_000, 1000):
+        xids = np.arange(start, start + 1000)
+        held.extend(xids, xids + 1)
+        assert sum(len(one) for one, _ in held._later) <= 5 * MAX_ANSWERED
+    assert (held.get(99_999), held.get(100_000 - MAX_ANSWERED), held.get(99_999 - MAX_ANSWERED)) == (
+        100_000, 100_001 - MAX_ANSWERED, None,
+    )  # fmt: skip
