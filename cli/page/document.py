@@ -203,7 +203,7 @@ def _assembled(page: PageFacts, diagnosis: Diagnosis, tables: Sequence[Breaking]
     data: list[str] = []
     if tables:
         sections.append(("time", "Over time", _over_time(page, data, tables)))
-        sections += [(f"by-{one.id}", one.title, table_html(one, facts.latency)) for one in tables]
+        sections += [(f"by-{one.id}", one.title, table_html(one, facts.waiting)) for one in tables]
         data.append(
             data_script("tables-data", {"width": tables[0].width, "tables": [cell_data(one) for one in tables]})
         )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from rdmascope.captures.session.find import with_path
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import Condition
 from rdmascope.captures.tables.saved import holds_tables
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.diagnosis.breakdown import Breakdown
-from rdmascope.dissect.diagnosis.facts import Gathered
-from rdmascope.dissect.diagnosis.rpc_facts import Unanswered
+from rdmascope.dissect.diagnosis.facts import Facts, Gathered
 from rdmascope.dissect.measure.call_columns import call_columns
 from rdmascope.dissect.measure.service_levels import ServiceLevel, ServiceLevelCounts
 from rdmascope.dissect.rpcrdma.conversation import Conversation
@@ -52,13 +52,13 @@ class PageFacts:
             else:
                 self.auditor.finish(session.analyzer.conversations)
         damage = "" if session.damage is None else str(session.damage)
-        self.facts = self.gathered.facts(session.analyzer, damage, auditor=self.auditor)
-        self._name(self.facts.hung[:1])
+        facts = self.gathered.facts(session.analyzer, damage, auditor=self.auditor)
+        self.facts = with_path(session, facts) if saved else self._named(facts)
 
-    def _name(self, hung: Sequence[Unanswered]) -> None:
-        """Have the path of what hangs the longest, as far as it is among the slowest."""
-        shown = [self.examples.slowest[one.number] for one in hung if one.number in self.examples.slowest]
-        self.facts = replace(self.facts, paths={one.number: path for one in shown if (path := path_of(one))})
+    def _named(self, facts: Facts) -> Facts:
+        """With the paths of calls that hang, as far as they are among the slowest."""
+        shown = [self.examples.slowest[one.number] for one in facts.hung if one.number in self.examples.slowest]
+        return replace(facts, paths={one.number: path for one in shown if (path := path_of(one))})
 
     def _read(self) -> None:
         session = self.session

@@ -110,7 +110,6 @@
       KEYS.forEach((_, at) => {
         const cell = row.cells[at + 1];
         [cell.dataset.v, cell.textContent] = values[at];
-        if (at === 1) cell.classList.toggle("bad", Number(values[at][0]) > 0);
       });
       row.classList.toggle("empty", Boolean(one) && !one.sums[0]);
     }

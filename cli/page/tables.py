@@ -14,7 +14,7 @@ from rdmascope.dissect.diagnosis.breakdown import OTHERS, Breakdown, Groups
 from rdmascope.dissect.diagnosis.facts import Facts, label
 from rdmascope.dissect.measure.time_cells import summed, widened
 from rdmascope.dissect.percentiles import Distribution
-from rdmascope.dissect.units import count, duration, percent, plural, size
+from rdmascope.dissect.units import at_least, count, percent, plural, size
 
 from .markup import shortened, tag, text
 from .over_time import PERCENTS, edges, fitted, percentile
@@ -34,8 +34,8 @@ COLUMNS = (
     ("95%", "p95"),
     ("99%", "p99"),
     ("max", "max"),
-    ("up", "call_bytes"),
-    ("down", "reply_bytes"),
+    ("to server", "call_bytes"),
+    ("to client", "reply_bytes"),
 )
 """Heading and key; the page's script has the same keys in the same order."""
 _CELL = (("u2", 0), ("u2", 1), ("i2", 2), ("u4", 3), ("u4", 4), ("f4", 5), ("f4", 6), ("f4", 7))
@@ -56,6 +56,8 @@ class Breaking:
     """Rows that are one, the last; 0 where none are."""
     exact: Mapping[int, Distribution | None]
     """Latencies by row, where they are known better than by cells."""
+    hung: Mapping[int, int]
+    """By row: nanoseconds for which a call without a reply is outstanding, the longest."""
 
 
 def breakings(breakdown: Breakdown, facts: Facts) -> list[Breaking]:
@@ -68,15 +70,22 @@ def breakings(breakdown: Breakdown, facts: Facts) -> list[Breaking]:
     }
     clients = {code: key for key, code in breakdown.clients.codes.items()}
     connections = {}
+    hung: dict[str, int] = {}
+    waiting = {one.connection: one.waiting for one in reversed(facts.hung)}
+    for number in waiting:
+        client = facts.by_number[number].connection.endpoints[0].address if number in facts.by_number else ""
+        hung[client] = max(hung.get(client, 0), waiting[number])
+    hung |= {facts.paths[one.number]: one.waiting for one in reversed(facts.hung) if one.number in facts.paths}
     for key, code in breakdown.connections.codes.items():
         port = f":{key.port}" if key.port else ""
         server = f"[{key.server}]" if port and ":" in key.server else key.server
         connections[code] = f"{key.number}  {key.client} → {server}{port}"
+        hung[connections[code]] = waiting.get(key.number, 0)
     return [
         _breaking("procedures", "By procedure", "procedure", breakdown.procedures, procedures, exact),
-        _breaking("clients", "By client", "client", breakdown.clients, clients),
-        _breaking("files", "By file", "file", breakdown.files, files),
-        _breaking("connections", "By connection", "connection", breakdown.connections, connections),
+        _breaking("clients", "By client", "client", breakdown.clients, clients, hung=hung),
+        _breaking("files", "By file", "file", breakdown.files, files, hung=hung),
+        _breaking("connections", "By connection", "connection", breakdown.connections, connections, hung=hung),
     ]
 
 
@@ -87,6 +96,7 @@ def _breaking(
     groups: Groups[Any],
     names: Mapping[int, str],
     exact: Mapping[str, Distribution | None] | None = None,
+    hung: Mapping[str, int] | None = None,
 ) -> Breaking:
     cells = groups.cells.rows.copy()
     waited: dict[str, tuple[int, int]] = {}
@@ -109,7 +119,8 @@ def _breaking(
         shown = [*shown, f"({plural(others, f'other {noun}')})"]
     fit, width = fitted(summed(cells), groups.cells.width, INTERVALS)
     known = {rows[name]: one for name, one in (exact or {}).items() if name in rows}
-    return Breaking(id, title, noun, shown, fit, width, others, known)
+    open_calls = {rows[name]: waiting for name, waiting in (hung or {}).items() if name in rows and waiting}
+    return Breaking(id, title, noun, shown, fit, width, others, known, open_calls)
 
 
 def same_width(tables: list[Breaking]) -> list[Breaking]:
@@ -123,7 +134,7 @@ def same_width(tables: list[Breaking]) -> list[Breaking]:
             break
         doublings = [more + 1 for more in doublings]
     return [
-        Breaking(one.id, one.title, one.noun, one.names, mine, one.width << more, one.others, one.exact)
+        Breaking(one.id, one.title, one.noun, one.names, mine, one.width << more, one.others, one.exact, one.hung)
         for one, mine, more in zip(tables, cells, doublings, strict=True)
     ]
 
@@ -173,22 +184,30 @@ def table_html(table: Breaking, total_waited: int) -> str:
 def _row(table: Breaking, row: int, total_waited: int) -> str:
     cells = table.cells[table.cells[:, 0] == row]
     calls, failed, up, down, waited = (int(cells[:, column].sum()) for column in range(3, 8))
-    latencies = _latencies(cells, table.exact.get(row))
+    exact = table.exact.get(row)
+    latencies = _latencies(cells, exact)
+    if exact is None and row in table.hung:
+        # Cells know latencies to within 7 %.
+        longest = table.hung[row]
+        bounds = [value >= 0.93 * longest for value in latencies]
+        latencies = [min(value, longest) if bound else value for value, bound in zip(latencies, bounds, strict=True)]
+    else:
+        bounds = [exact is not None and exact.is_bound(int(value)) for value in latencies]
     values: list[tuple[float, str]] = [
         (calls, count(calls)),
         (failed, count(failed) if failed else "–"),
         (waited, percent(waited / total_waited) if total_waited and waited else "–"),
-        *((value, duration(value) if value >= 0 else "–") for value in latencies),
+        *(
+            (value, at_least(value, is_bound) if value >= 0 else "–")
+            for value, is_bound in zip(latencies, bounds, strict=True)
+        ),
         (up, size(up)),
         (down, size(down)),
     ]
     return tag(
         "tr",
         tag("th", text(shortened(table.names[row])), scope="row"),
-        *(
-            tag("td", text(shown), data_v=f"{value:.10g}", class_="bad" if key == "failed" and value else None)
-            for (value, shown), (_, key) in zip(values, COLUMNS, strict=True)
-        ),
+        *(tag("td", text(shown), data_v=f"{value:.10g}") for value, shown in values),
         data_row=row,
         class_="others" if table.others and row == len(table.names) - 1 else None,
     )

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rdmascope.dissect.diagnosis.facts import Facts, label
-from rdmascope.dissect.units import at_least, count, duration, percent, size
+from rdmascope.dissect.units import at_least, count, percent, size
 
 from .tables import Cell, Grid
 
@@ -32,16 +32,22 @@ def clients_view(facts: Facts) -> RenderableType | None:
         found = facts.by_number.get(number)
         if found is not None:
             waited[found.connection.endpoints[0].address] += float(sums.latency.sum())
+    hung: set[str] = set()
+    for one in facts.rpcs.unanswered:
+        found = facts.by_number.get(one.connection)
+        if found is not None and one.waiting > 0:
+            hung.add(found.connection.endpoints[0].address)
+            waited[found.connection.endpoints[0].address] += one.waiting
     if len(calls) < 2:
         return None
     rows: list[list[Cell]] = []
     for client in sorted(calls, key=lambda one: -waited[one])[:MAX_CLIENTS]:
         connections, rpcs, failed, up, down = calls[client]
-        time = percent(waited[client] / facts.latency) if facts.latency else "-"
-        mean = duration(waited[client] / rpcs) if rpcs else "-"
+        time = percent(waited[client] / facts.waiting) if facts.waiting else "-"
+        mean = at_least(waited[client] / rpcs, client in hung) if rpcs else "-"
         errors: Cell = Text(count(failed), "yellow") if failed else "-"
         rows.append([client, count(connections), count(rpcs), errors, time, mean, size(up), size(down)])
-    view = Grid(["client"], ["conns", "RPCs", "err", "time", "mean", "up", "down"], rows)
+    view = Grid(["client"], ["conns", "RPCs", "err", "time", "mean", "to server", "to client"], rows)
     rest = len(calls) - len(rows)
     return Group(view, Text(f"  … and {rest} more", "dim")) if rest else view
 

@@ -75,8 +75,10 @@ def shared_words(one: Statement) -> str:
     cause = one.cause
     if not cause.share or not cause.share_of or percent(cause.share) in cause.text:
         return ""
-    lost = "" if cause.lost is None or duration(cause.lost) in cause.text else f"{duration(cause.lost)} of waiting, "
-    return f"{lost}{percent(cause.share)} of {cause.share_of}"
+    part = f"{percent(cause.share)} of {cause.share_of}"
+    if cause.lost is None or duration(cause.lost) in cause.text:
+        return part
+    return f"{duration(cause.lost)} of waiting, {part}" if "waited" in part else f"{part}; {duration(cause.lost)} lost"
 
 
 def _sentence(one: Statement) -> str:

@@ -52,9 +52,12 @@ def connection_view(
     active, passive = connection.endpoints
     port = f":{connection.service_port}" if connection.service_port else ""
     there = f"[{passive.address}]" if port and ":" in passive.address else passive.address
+    title = Text.assemble((f"Connection {connection.number}", "bold"), f"  {active.address} → {there}{port}")
+    if connection.refused:
+        return Group(title, Padding(Text(f"refused by the server: {health.ended}", "red"), (0, 0, 0, 2)))
     rows = _segment_rows(health) if health.segments else _rows(health)
     parts: list[RenderableType] = [
-        Text.assemble((f"Connection {connection.number}", "bold"), f"  {active.address} → {there}{port}"),
+        title,
         Padding(Text(_sentence(health.ended), _ended_style(health)), (0, 0, 0, 2)),
         *(Padding(Text(line), (0, 0, 0, 2)) for line in _place(health)),
         *(

@@ -163,6 +163,7 @@ class TestReport:
         both = run("report", LOSS.replace("loss-rxe", "ipv6-rxe"), LOSS).stdout.splitlines()
         at = next(at for at, line in enumerate(both) if line.startswith("Clients"))
         assert [line.split()[0] for line in both[at + 2 : at + 4]] == ["10.77.0.2", "fd77::2"]
+        assert both[at + 2].split()[4:6] == ["100%", ">6.44"]  # s; eight calls hang
         assert not any(line.startswith("Clients") for line in run("report", LOSS).stdout.splitlines())
 
     def test_a_filter_is_named_with_what_it_leaves_out(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...rpcrdma.conversation import ENDS
@@ -51,6 +52,8 @@ def specification_violated(facts: Facts, limits: Limits) -> Iterator[Cause]:
             connection = facts.auditor.connections.get(place.connection)
             end = who(connection, place.endpoint) if connection is not None else ENDS[place.endpoint]
             broken[place.rule, end].append((place.connection, tally))
+    said: dict[tuple[object, ...], Cause] = {}
+    """By who broke it and where: one mistake may break several rules."""
     for (name, end), places in broken.items():
         rule = facts.auditor.rules[name]
         total = sum(tally.violated - tally.notes for _, tally in places)
@@ -59,7 +62,15 @@ def specification_violated(facts: Facts, limits: Limits) -> Iterator[Cause]:
         examples = [one for _, tally in places for one in tally.examples][:3]
         numbers = tuple(number for number, _ in places if number in facts.auditor.connections)
         on = f" on {plural(len(numbers), 'connection')}" if len(numbers) > 1 else ""
-        yield Cause(
+        frames = tuple(dict.fromkeys(frame for one in examples for frame in one.frames))[:5]
+        severity = Severity.PROBLEM if rule.level.value == "MUST" else Severity.WARNING
+        where = end, total, numbers, frames or name
+        if other := said.get(where):
+            evidence = (*other.evidence, f"the same violates {name} ({rule.level}): {rule.title}")
+            both = {severity, other.severity}
+            said[where] = replace(other, evidence=evidence, severity=next(one for one in Severity if one in both))
+            continue
+        said[where] = Cause(
             f"violation by the {end}: {name} ({rule.level}), {plural(total, 'time')}{on}: {rule.title}",
             total,
             None,
@@ -68,6 +79,7 @@ def specification_violated(facts: Facts, limits: Limits) -> Iterator[Cause]:
             tuple(f"found {one.observed}; required {one.required}" for one in examples[:2]),
             numbers,
             tuple(dict.fromkeys(one.rpc for one in examples if one.rpc is not None)),
-            tuple(dict.fromkeys(frame for one in examples for frame in one.frames))[:5],
-            severity=Severity.PROBLEM if rule.level.value == "MUST" else Severity.WARNING,
+            frames,
+            severity=severity,
         )
+    yield from said.values()

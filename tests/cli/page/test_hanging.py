@@ -48,6 +48,16 @@ def test_what_hangs_has_bars(hung: str, tmp_path: Path) -> None:
     assert "Calls outstanding without a reply" in html
 
 
+def test_its_time_is_a_lower_bound_in_the_tables(hung: str, tmp_path: Path) -> None:
+    html = page(hung, tmp_path)
+    for id, name in (("procedures", "NFSv3 CREATE"), ("clients", "10.0.0.2"), ("files", "…/export/w3")):
+        table = html[html.index(f'<table id="{id}"') : html.index("</table>", html.index(f'<table id="{id}"'))]
+        (row,) = [one for one in re.findall(r"<tr data-row=.*?</tr>", table) if f">{name}<" in one]
+        cells = re.findall(r"<td[^>]*>([^<]*)", row)
+        assert cells[2] in ("99%", "100%") and cells[6] == "&gt;46.0 s"
+        assert all(float(one[:-1]) <= 100 for one in re.findall(r">([\d.]+%)<", table))
+
+
 def test_healthy_traffic_has_no_such_bars(tmp_path: Path) -> None:
     wire = Wire()
     hangs.healthy(wire)

@@ -48,6 +48,18 @@ def test_one_end_that_breaks_a_rule_on_several_connections_is_one_statement() ->
     assert " on 4 connections: Send With Invalidate" in said.cause.text and said.cause.connections == (1, 2, 3, 4)
 
 
+def test_rules_that_the_same_messages_violate_are_one_statement() -> None:
+    auditor = audited("rxe-nfs-all")
+    (first,) = {place.rule for place, tally in auditor.tallies.items() if tally.violated > tally.notes}
+    for place, tally in [*auditor.tallies.items()]:
+        if place.rule == first:
+            auditor.tallies[place._replace(rule="V1-COUNT-MATCH")] = tally
+            auditor.tallies[place._replace(rule="V1-WRITE-NO-PAD")] = tally
+    (said,) = found(facts(many(3), auditor=auditor), "specification-violated")
+    assert "violation by the server 10.77.0.1:20049: V1-COUNT-MATCH (MUST)" in said.cause.text
+    assert said.cause.evidence[-1].startswith("the same violates V1-WRITE-NO-PAD (MUST): No pad bytes")
+
+
 def test_correct_endpoints_violate_nothing(tmp_path: Path) -> None:
     assert not diagnosis_of(Session(str(played(tmp_path)))).statements
 
