@@ -97,7 +97,8 @@ def packet_batches(session: Session, first: int = 1) -> Iterator[tuple[PacketBat
 
 
 def steps(rpc: Rpc, batches: Iterable[tuple[PacketBatch, AddressTable]]) -> list[Step]:
-    """The connection's packets from the first frame of the RPC to the acknowledgement of its reply."""
+    """The connection's packets from the first frame of the RPC to the acknowledgement of its reply; of a call without
+    a reply to its own acknowledgement, and its retransmissions."""
     own = frames_of(rpc)
     if not own:
         return []
@@ -108,6 +109,9 @@ def steps(rpc: Rpc, batches: Iterable[tuple[PacketBatch, AddressTable]]) -> list
     lingered = 0
     replied: int | None = None
     """PSN of the reply's last packet."""
+    acknowledged = False
+    """The call, where there is no reply."""
+    receivers = [one.address for one in reversed(rpc.connection.endpoints)]
     for packets, addresses in batches:
         rows = packets.rows
         if not len(rows) or int(rows["frame"][-1]) < first:
@@ -120,18 +124,21 @@ def steps(rpc: Rpc, batches: Iterable[tuple[PacketBatch, AddressTable]]) -> list
             acknowledges = bool(opcodes.IS_ACKNOWLEDGE[opcode])
             if frame > last:
                 lingered += 1
-                if replier is None or lingered > LINGER:
+                if lingered > LINGER:
                     return found
-                if not acknowledges or end == replier:
+                again = replier is None and carries_again(rpc, rows[at : at + 1], receivers[end])
+                waits_for_it = not acknowledged and end != rpc.backward if replier is None else end != replier
+                if not again and not (acknowledges and waits_for_it):
                     continue
+                acknowledged |= acknowledges
                 if replied is not None and PSN.distance(replied, int(row["psn"])) >= PSN.modulus // 2:
                     continue  # It acknowledges something earlier.
             elif rpc.reply is not None and frame == rpc.reply.operation.last_frame:
                 replied = int(row["psn"])
-            kind = OWN if frame in own else ACKNOWLEDGEMENT if acknowledges else OTHER
+            kind = ACKNOWLEDGEMENT if acknowledges else OWN if frame in own or frame > last else OTHER
             label = _label(opcode, row, messages.get(frame))
             found.append(Step(frame, int(row["time"]), end, _family(opcode), label, int(row["length"]), kind))
-            if frame > last:
+            if frame > last and replier is not None:
                 return found
     return found
 

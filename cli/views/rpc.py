@@ -51,6 +51,8 @@ def rpc_summary(rpc: Rpc, first_time: int, place: str = "") -> Group:
             if parts[name]
         )
         lines.append(Text.assemble("latency ", (duration(rpc.latency.total), "bold"), f": {shares}" if shares else ""))
+    elif rpc.outstanding is not None:
+        lines.append(Text(f"no reply in {duration(rpc.outstanding)}, until its connection or the capture ended", "red"))
     lines += [Text(f"damage: {one}", "red") for one in rpc.damage]
     lines += [Text(f"note: {one}", "dim") for one in rpc.notes]
     lines += [
@@ -60,7 +62,8 @@ def rpc_summary(rpc: Rpc, first_time: int, place: str = "") -> Group:
     ]
     if rpc.retransmissions:
         unit = "segment" if rpc.connection.transport == "iWARP" else "packet"
-        lines.append(Text(plural(rpc.retransmissions, unit) + " retransmitted", "yellow"))
+        delay = f"; it waited {duration(rpc.retransmission_delay)}" if rpc.retransmission_delay else ""
+        lines.append(Text(plural(rpc.retransmissions, unit) + " retransmitted" + delay, "yellow"))
     return Group(*lines)
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rdmascope
-from playbook import hangs, nfs3
-from playbook.capture import frame_batches
+from playbook import faults, hangs, nfs3
+from playbook.capture import Capture, frame_batches, write_pcap
 from playbook.commands import LOSS, objects, run
 from playbook.hangs import SECOND
 from playbook.rpcrdma import call, reply
@@ -64,6 +65,21 @@ def test_what_is_too_large_to_be_read_twice_has_the_name_in_the_call(
     assert run(command, path).stdout.startswith("CREATE …/export/w3 (RPC 22) hung 46.0 s")
     monkeypatch.setattr("rdmascope.captures.session.find.MAX_READ_FOR_NAMES", 0)
     assert run(command, path).stdout.startswith("CREATE …/w3 (RPC 22) hung 46.0 s")
+
+
+def test_show_has_how_long_it_is_outstanding_and_its_retransmissions(tmp_path: Path) -> None:
+    wire = Wire()
+    hangs.hung_server(wire)
+    at = faults.where(wire.packets, kind="send", sender=0)[-1]
+    again = replace(wire.packets[at], copy=1, time=wire.packets[at].time + 2 * SECOND)
+    frames = [one for one in wire.packets if one.time < again.time and one.kind != "ack"]
+    number, retransmitted = at + 1 - sum(one.kind == "ack" for one in wire.packets[:at]), len(frames) + 1
+    path = tmp_path / "again.pcap"
+    write_pcap(Capture(wire, [*frames, again, *(one for one in wire.packets if one.time > again.time)]).frames, path)
+    lines = [line.split() for line in run("show", str(path), "--rpc", "22").stdout.splitlines()]
+    assert next(line for line in lines if line[:2] == ["no", "reply"])[3:5] == ["46.0", "s,"]
+    sent = [int(line[0]) for line in lines if "SEND" in line]
+    assert sent == [number, retransmitted]
 
 
 def test_a_client_that_connects_again_ends_the_wait(tmp_path: Path) -> None:
