@@ -56,7 +56,9 @@ class Part(NamedTuple):
 
 
 def requirements() -> dict[str, str]:
-    return {"requirements": "\n".join(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"])}
+    """What the guests run needs: the plain installation, and ``layers`` for the probe."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return {"requirements": "\n".join(project["dependencies"] + project["optional-dependencies"]["layers"])}
 
 
 def sources() -> Iterator[Path]:
