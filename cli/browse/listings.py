@@ -83,7 +83,7 @@ _CONNECTION = (
 
 def _connections(layout: ListingLayout) -> str:
     return layout.form(*_CONNECTION).format(
-        "conn", "transport", "protocol", "client", "server", "up", "down", "retrans",
+        "conn", "transport", "protocol", "client", "server", "to server", "to client", "retrans",
         "missing", "ended by",
     )  # fmt: skip
 
@@ -166,10 +166,10 @@ LISTINGS = {
     "rpcs": Listing(
         "RPCs", "RPC", lambda layout: rpc_header(RpcLine(layout.first_time, layout.width)).plain, _rpc,
         {
-            "latency": "latency_ns", "time": "time_ns", "RPC": "number", "up": "call_bytes", "down": "reply_bytes",
-            "procedure": "procedure", "path": "path", "status": "status", "conn": "connection", "xid": "xid",
-            "frames": "call_frame", "user": "uid", "offset": "offset_bytes", "count": "count_bytes",
-            "server time": "server_ns", "retransmitted": "retransmitted_packets",
+            "latency": "latency_ns", "time": "time_ns", "RPC": "number", "to server": "call_bytes",
+            "to client": "reply_bytes", "procedure": "procedure", "path": "path", "status": "status",
+            "conn": "connection", "xid": "xid", "frames": "call_frame", "user": "uid", "offset": "offset_bytes",
+            "count": "count_bytes", "server time": "server_ns", "retransmitted": "retransmitted_packets",
         },
     ),
     "packets": Listing(
@@ -180,7 +180,7 @@ LISTINGS = {
     "connections": Listing(
         "connections", "connection", _connections, _connection,
         {"conn": "number", "transport": "transport", "protocol": "protocol", "client": "client", "server": "server",
-         "up": "client_bytes", "down": "server_bytes", "retrans": "client_retransmitted_packets",
+         "to server": "client_bytes", "to client": "server_bytes", "retrans": "client_retransmitted_packets",
          "missing": "client_missing_packets"},
     ),
     "files": Listing(

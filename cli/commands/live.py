@@ -189,12 +189,13 @@ def command(
       74 RPC/s  ↑ 1.13 MiB/s  ↓ 18.2 KiB/s  ▂▂▃▅▇▇▆▆▅▅ 41 s
       12,402 frames, none dropped by the kernel
       p pause  s sort: time  S sort: rpcs  c connection: all  q quit
-      Connections                     RPC/s     up/s   down/s credits retrans RNR
-      1 10.77.0.2 → 10.77.0.1:20049      74 1.13 MiB 18.2 KiB    3/64     -   -
+      Connections                  RPC/s to server to client credits retrans RNR
+      1 10.77.0.2 → 10.77.0.1:20049   74  1.13 MiB  18.2 KiB    3/64       -   -
       ...
 
-    "credits" are the calls without a reply, of those that the server allows; "retrans" counts retransmitted packets,
-    RNR how often an end was not ready to receive, "missing" packets that were sent but not captured.
+    "to server" and "to client" are bytes per second, "credits" the calls without a reply, of those that the server
+    allows; "retrans" counts retransmitted packets, RNR how often an end was not ready to receive, "missing" packets
+    that were sent but not captured.
 
     Where the output is not a terminal there is only the report at the end: after Ctrl-C, --duration or --count.
     For scripts, and a check that ends at the first violation:

@@ -321,7 +321,7 @@ def _connections(snapshot: Snapshot, look: Look, width: int) -> _Section:
                 *([Text(_figure(one.missing), "red" if one.missing else "")] if losses else []),
             ]
         )
-    names = ["RPC/s", "up/s", "down/s", "credits", "retrans", "RNR", *(["missing"] if losses else [])]
+    names = ["RPC/s", "to server", "to client", "credits", "retrans", "RNR", *(["missing"] if losses else [])]
     if snapshot.evicted:
         rows.append([Text(f"{plural(snapshot.evicted, 'earlier connection')} evicted", "dim"), *[""] * len(names)])
     return _narrowed(_Section([_title("Connections")], names, rows, 0, 4, "none yet"), width, "RPC/s", "credits")
@@ -413,7 +413,7 @@ def capture_view(record: Record, breaches: Sequence[tuple[Finding, int]]) -> Ren
     return Group(*parts)
 
 
-_LINE = ("conn", "up", "down", "latency", "ago")
+_LINE = ("conn", "to server", "to client", "latency", "ago")
 
 
 def _line(one: RecentRpc, now: int) -> list[Cell]:

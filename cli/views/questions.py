@@ -26,7 +26,7 @@ MAX_SHOWN = 30
 UNKNOWN = "-"
 
 COLUMNS = ("calls", "err", "time", "median", "95%", "99%", "max")
-PART_COLUMNS = ("up", "down", *PART_NAMES.values())
+PART_COLUMNS = ("to server", "to client", *PART_NAMES.values())
 
 
 def _of(value: Callable[[Distribution], float]) -> Callable[[CallGroup], float]:
@@ -47,8 +47,8 @@ SORTED_BY: dict[str, Callable[[CallGroup], float]] = {
     "err": lambda group: group.errors,
     "incomplete": lambda group: group.incomplete,
     "bytes": lambda group: group.call_bytes + group.reply_bytes,
-    "up": lambda group: group.call_bytes,
-    "down": lambda group: group.reply_bytes,
+    "to server": lambda group: group.call_bytes,
+    "to client": lambda group: group.reply_bytes,
     "time": lambda group: group.waited,
     "mean": _of(lambda latency: latency.mean),
     "min": _of(lambda latency: latency.minimum),
@@ -94,7 +94,7 @@ def groups_view(
         views.append(Grid(names, [*COLUMNS, *columns], joined, flexible=flexible, gap=2))
     else:
         views.append(Grid(names, COLUMNS, [[*one, *two] for one, two in zip(labels, latencies, strict=True)], flexible))
-        views += [Text(), heading("Where the time goes", "bytes up to the server and down, mean time in each part")]
+        views += [Text(), heading("Where the time goes", "bytes to server and client, mean time in each part")]
         views.append(Grid(names, columns, [[*one, *two] for one, two in zip(labels, parts, strict=True)], flexible))
     rest = ranked[len(shown) :]
     if rest:

@@ -123,7 +123,8 @@ def test_several_keys_with_commas_and_repeated() -> None:
 
 @pytest.mark.parametrize(
     ("column", "value"),
-    [("calls", lambda one: one["rpcs"]), ("err", lambda one: one["errors"]), ("up", lambda one: one["call_bytes"]),
+    [("calls", lambda one: one["rpcs"]), ("err", lambda one: one["errors"]),
+     ("to server", lambda one: one["call_bytes"]),
      ("p99", lambda one: one["latency"]["p99_ns"]), ("99%", lambda one: one["latency"]["p99_ns"]),
      ("server", lambda one: one["parts"]["server_ns"]), ("time", lambda one: one["time_share"])],
 )  # fmt: skip
