@@ -371,7 +371,7 @@ class Analyzer:
             # Most captures have no TCP in them, and then nothing of iWARP need be loaded.
             from ..transport.iwarp.observer import IwarpObserver
 
-            observer = self._iwarp = IwarpObserver(self._registry, self.options.ports, self._tcp_addresses)
+            observer = self._iwarp = IwarpObserver(self._registry, self.options.ports, self._tcp_addresses, RPC_SENDS)
             observer.listener = self._watch_fpdus
         batch, segments = decoded.batch, decoded.segments
         made: list[TcpRun] | None = None if runs is None else []

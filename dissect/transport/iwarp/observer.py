@@ -17,6 +17,7 @@ from ...link.tcp import ACK, RST, SYN, locate_tcp
 from ...serial import TCP_SEQUENCE
 from ..connection import BY_TCP, Registry
 from ..operations import Operation
+from ..rc.pairing import NO_READER, SendReader
 from ..send_runs import SendRun
 from .decoding import Fpdus
 from .mpa import is_mpa
@@ -70,13 +71,17 @@ class IwarpObserver:
     times, then the connection is passed over.
     """
 
-    def __init__(self, registry: Registry, ports: frozenset[int], addresses: AddressTable | None = None) -> None:
+    def __init__(
+        self, registry: Registry, ports: frozenset[int], addresses: AddressTable | None = None,
+        reader: SendReader = NO_READER,
+    ) -> None:  # fmt: skip
         """``registry`` is shared with the observers of other transports; ``ports``: those of the service.
 
         ``addresses``: of what ``take`` is given, which knows them by then.
         """
         self.registry = registry
         self.ports = ports
+        self.reader = reader
         self.listener: Callable[[TcpConnection, int, Fpdus], None] | None = None
         """Called with the FPDUs of every connection as they are taken, and their direction."""
         self.addresses = AddressTable() if addresses is None else addresses
@@ -239,7 +244,7 @@ class IwarpObserver:
 
     def _open_connection(self, key: Key) -> TcpConnection:
         first, second = (self.addresses.name(end >> 16) for end in key)
-        tcp = TcpConnection(key, (first, second), (key[0] & 0xFFFF, key[1] & 0xFFFF), self.ports)
+        tcp = TcpConnection(key, (first, second), (key[0] & 0xFFFF, key[1] & 0xFFFF), self.ports, self.reader)
         tcp.listener = self.listener
         if key in self.undecided:
             tcp.lifetime.first = self.undecided[key].since

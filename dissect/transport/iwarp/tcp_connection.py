@@ -8,17 +8,18 @@ from operator import itemgetter
 
 import numpy as np
 
-from ...arrays import Bytes, Rows, take
+from ...arrays import Bytes, Rows, places, take
 from ...layers.iwarp_codes import READ_REQUEST, WRITE
 from ...link.tcp import ACK, FIN, RST
 from ...serial import TCP_SEQUENCE
 from ..connection import ENDS, REFUSED, Connection, Endpoint, with_count
 from ..health import TransportHealth
+from ..rc.pairing import NO_READER, SendReader
 from ..send_runs import SendRun
 from .assembly import Delivered, MessageAssembly
 from .decoding import Fpdus
 from .direction import IwarpDirection
-from .fragments import Fragment, fragments, plain_sends
+from .fragments import GROUP, SEND, Fragment, fragments, plain_sends
 from .framing import Framing, Startup
 from .health import IwarpHealth
 
@@ -75,16 +76,34 @@ def _bases_known(directions: Sequence[IwarpDirection], active: int, final: bool)
     return True
 
 
+def count_requests(fpdus: Sequence[tuple[int, Fpdus]], reader: SendReader) -> tuple[int, int]:
+    """Requests that show that this direction is the active side's: its own, and callbacks in the other direction."""
+    counts = [0, 0]
+    for direction, block in fpdus:
+        rows = block.rows
+        for index in places((GROUP[rows["opcode"]] == SEND) & (rows["place"] == 0))[:UNDECIDED].tolist():
+            octets = np.frombuffer(block.payload(index), np.uint8)
+            said = reader.read(octets, 0, len(octets), int(rows["length"][index]))
+            if said is not None and said.role == "request":
+                counts[1 - direction if said.from_responder else direction] += 1
+    return counts[0], counts[1]
+
+
 def infer_active(
-    ports: tuple[int, int], service: frozenset[int], fpdus: Sequence[tuple[int, Fpdus]], final: bool
-) -> tuple[int, str] | None:
+    ports: tuple[int, int], service: frozenset[int], fpdus: Sequence[tuple[int, Fpdus]], final: bool,
+    reader: SendReader = NO_READER,
+) -> tuple[int, str] | None:  # fmt: skip
     """The direction of the active side where no Request or Reply was captured, nor a SYN, and why; None: wait for more.
 
-    ``service``: ports of passive sides; ``fpdus``: by direction, all that there were.
+    ``service``: ports of passive sides; ``fpdus``: by direction, all that there were.  Requests
+    count before transfers: the active side may answer a request of the passive one by an RDMA Write.
     """
     for direction in (0, 1):
         if ports[direction] in service and ports[1 - direction] not in service:
             return 1 - direction, f"TCP port {ports[direction]} is the server's"
+    requests = count_requests(fpdus, reader)
+    if requests[0] != requests[1]:
+        return int(requests[1] > requests[0]), "the client sends the requests, the server callbacks"
     transfers = [0, 0]
     for direction, block in fpdus:
         transfers[direction] += int(np.isin(block.rows["opcode"], (READ_REQUEST, WRITE)).sum())
@@ -130,13 +149,15 @@ class TcpConnection:
     """Directions are 0 and 1 as the observer counts them; ``active`` is the one that the active side sends."""
 
     def __init__(
-        self, key: tuple[int, int], names: tuple[str, str], ports: tuple[int, int], service: frozenset[int]
-    ) -> None:
+        self, key: tuple[int, int], names: tuple[str, str], ports: tuple[int, int], service: frozenset[int],
+        reader: SendReader = NO_READER,
+    ) -> None:  # fmt: skip
         self.key = key
         """The two ends, as the observer counts them."""
         self.names = names
         self.ports = ports
         self.service = service
+        self.reader = reader
         self.directions = IwarpDirection(), IwarpDirection()
         self.lifetime = Lifetime()
         self.active: int | None = None
@@ -316,7 +337,7 @@ class TcpConnection:
         if not self._unassigned:
             return
         if self.active is None:
-            found = infer_active(self.ports, self.service, self._unassigned, final)
+            found = infer_active(self.ports, self.service, self._unassigned, final, self.reader)
             if found is None:
                 return
             self.active, self._evidence = found[0], (found[1],)
