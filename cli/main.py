@@ -65,6 +65,19 @@ def _end_in_order() -> list[int]:
         came.append(number)
         sys.exit(EXIT_SIGNAL + number)
 
+    def unraisable(lost: sys.UnraisableHookArgs) -> None:
+        """What a handler raises within the callback of a weak reference goes nowhere: the signal comes once more."""
+        if lost.exc_type in (KeyboardInterrupt, SystemExit):
+            number = came[-1] if lost.exc_type is SystemExit and came else signal.SIGINT
+            import threading
+
+            # Later, and in the main thread: within this hook it would be lost again.
+            threading.Timer(0.01, signal.pthread_kill, (threading.main_thread().ident, number)).start()
+        else:
+            sys.__unraisablehook__(lost)
+
+    if sys.unraisablehook is sys.__unraisablehook__:
+        sys.unraisablehook = unraisable
     with suppress(ValueError):  # Only the main thread may.
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is signal.SIG_DFL:

@@ -272,3 +272,24 @@ def test_ctrl_c_does_not_leave_half_of_an_export(tmp_path: Path) -> None:
         assert process.stderr is not None
         assert process.returncode == 130 and len(process.stderr.read().splitlines()) <= 1
     assert target.read_bytes() == b"older" and not [*tmp_path.glob(".*")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_within_a_callback_is_not_lost(number: signal.Signals, tmp_path: Path) -> None:
+    """Python drops what is raised there, as of a weak reference while a module is imported."""
+    pipe = tmp_path / "capture"
+    os.mkfifo(pipe)
+    program = (
+        "import os, sys\n"
+        "class Dropped:\n"
+        f"    def __del__(self): os.kill(os.getpid(), {int(number)})\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'rdmascope.captures.read.file_info': Dropped()\n"
+        "from rdmascope.cli.main import main\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "main()\n"
+    )
+    done = subprocess.run([PROGRAM[0], "-c", program, "info", str(pipe)], capture_output=True, text=True, timeout=60)
+    said = "rdmascope: interrupted\n" if number == signal.SIGINT else ""
+    assert (done.returncode, done.stderr) == (128 + number, said)
