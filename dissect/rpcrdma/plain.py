@@ -169,7 +169,7 @@ class PlainWay:
             for one in (self._dispatcher(link).conversation.connection for link in links)
         ]
         waits = read.listed & np.array(gaps)[columns.link]
-        waits[pairs.reply] = False
+        waits[pairs.call] = waits[pairs.reply] = False
         pairs = _chosen(pairs, ~np.isin(xids[pairs.call], xids[waits]))
         if not len(pairs.call):
             return _merged(events, runs), None
