@@ -25,8 +25,7 @@ from tempfile import NamedTemporaryFile
 from textual.pilot import Pilot
 
 from bench import build
-from rdmascope.captures.tables.browsed_columns import LATER
-from rdmascope.captures.tables.browsed_tables import BrowsedTables
+from rdmascope.captures.tables.browsed_tables import LATER, BrowsedTables
 from rdmascope.cli.browse.app import BrowseApp
 from rdmascope.cli.browse.feed import BrowseFeed
 from rdmascope.cli.browse.filling import BrowsedCapture

@@ -32,8 +32,7 @@ from .read.streams import Limits
 from .read.urls import is_url, local
 from .session.session import Paths, Progress, Session
 from .tables.column_table import ColumnTable, masked_as
-from .tables.data_set_folder import is_data_set
-from .tables.saved import holds_tables
+from .tables.saved import holds_tables, is_data_set
 from .tables.table_pass import needs_contents, table_batches
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ class Capture:
         """
         self._read_whole = False
         if self.saved is not None:
-            from .tables.data_set_session import open_saved_session
+            from .tables.saved_session import open_saved_session
 
             self._last = saved = open_saved_session(self.saved)
             if self._follow is not None or self.options != Options():

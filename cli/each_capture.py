@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from rdmascope.captures import CaptureError, Follow
-from rdmascope.captures.tables.data_set_folder import is_data_set
+from rdmascope.captures.tables.saved import is_data_set
 from rdmascope.dissect.measure.filters import CaptureExtent, FrameRange, unknown_frames, unknown_rpcs
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.analyzer import Options
@@ -140,7 +140,7 @@ class GivenCaptures:
 
     def session(self) -> Session:
         """Of a data set: its tables."""
-        from rdmascope.captures.tables.data_set_session import open_saved_session
+        from rdmascope.captures.tables.saved_session import open_saved_session
 
         return open_saved_session(self.files[0])
 

@@ -18,8 +18,7 @@ from rdmascope.captures.read.decoded_ahead import Source
 from rdmascope.captures.read.seekable import stays
 from rdmascope.captures.read.urls import is_url, local
 from rdmascope.captures.session.session import Made, Paths, Session
-from rdmascope.captures.tables.data_set_folder import is_data_set
-from rdmascope.captures.tables.saved import holds_tables
+from rdmascope.captures.tables.saved import holds_tables, is_data_set
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 from rdmascope.dissect.units import count, dropped_words, plural
 
@@ -199,7 +198,7 @@ def opened(
     if not any(map(holds_tables, paths)):
         options = replace(analyzer_options(ports, force, contents), icrc=icrc)
         return Reading(paths, options, streaming, drops_on_page, follow=follow, jobs=jobs)
-    from rdmascope.captures.tables.data_set_session import open_saved_session
+    from rdmascope.captures.tables.saved_session import open_saved_session
 
     if len(paths) > 1:
         raise CaptureError("saved tables stand alone, without other files")

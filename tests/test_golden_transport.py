@@ -14,8 +14,7 @@ import pytest
 
 from playbook.samples import MANIFEST, SAMPLES, analyzed
 from rdmascope.captures import open_capture
-from rdmascope.dissect.records.connection import connection_record
-from rdmascope.dissect.records.transport import transport_record
+from rdmascope.dissect.records.connection import connection_record, transport_record
 
 READ_REQUEST, RESPONSES_AND_ACK = 12, range(13, 18)
 

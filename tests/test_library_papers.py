@@ -19,8 +19,7 @@ from types import ModuleType
 import numpy as np
 
 import rdmascope
-from rdmascope.captures.tables.database import SQL_TYPES
-from rdmascope.dissect.records.table import DTYPES
+from rdmascope.dissect.records.table import DTYPES, SQL_TYPES
 
 ROOT = Path(__file__).parents[1]
 TUTORIAL, API, TABLES, ARCHITECTURE = (
@@ -110,7 +109,7 @@ def test_the_reference_is_that_of_the_code() -> None:
 
 TABLES_HEAD = """# The tables
 
-Made from `dissect/records/table*.py` by `python tests/test_library_papers.py`; a test compares
+Made from `dissect/records/tables.py` by `python tests/test_library_papers.py`; a test compares
 them.
 
 `rdmascope sql` asks these tables ([questions.md](questions.md)), and `Capture.table` of the library gives their columns

@@ -23,9 +23,9 @@ from rdmascope.captures.probe.verdicts import CHECKS, CheckVerdict, VerdictKind
 from rdmascope.captures.verbs.interface import Depths, PeerAddress
 from rdmascope.cli.main import main as rdmascope
 from rdmascope.dissect.layers.private_data_codes import PrivateData
-from rdmascope.dissect.records import verification
+from rdmascope.dissect.records.comparison import difference_record
 from rdmascope.dissect.records.fields import RECORD_TYPES
-from rdmascope.dissect.records.rpc_values import RPC_VALUES
+from rdmascope.dissect.records.rpc import RPC_VALUES
 from rdmascope.dissect.records.schema import VERSIONS, record
 from rdmascope.dissect.verify.second_opinion import Difference
 
@@ -35,7 +35,7 @@ SAMPLES = sorted((ROOT / "captures" / "samples").glob("*.zst"))
 
 HEAD = """# The records of --json
 
-Made from `dissect/records/fields*.py` by `python tests/test_records_paper.py`; a test compares it with what the
+Made from `dissect/records` by `python tests/test_records_paper.py`; a test compares it with what the
 commands print.
 
 With `--json` a command prints JSON Lines: one object per line, in UTF-8. Each begins with two keys, which the tables
@@ -264,7 +264,7 @@ def test_probe_and_verify_make_what_is_declared() -> None:
     check([*(probe.result(one, target) for one in suite), probe.suite(suite, target)])
     check([probe.listening(["10.0.0.1:20049"], 2, None, 1 << 26, 20048), probe.served(1, 2, 0)])
     comparison = Difference("call", 7, "rpc.xid", (1,), None)
-    check([verification.difference_record(comparison)])
+    check([difference_record(comparison)])
 
 
 def test_a_wrong_record_is_found() -> None:

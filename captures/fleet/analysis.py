@@ -15,8 +15,8 @@ from ..errors import CaptureError
 from ..read.remote import FileStamp, RemoteFile, same_contents, stamp
 from ..read.urls import is_url
 from ..session.session import Session
-from ..tables.data_set import ManifestEntry, entries, entry_of, entry_path, partition, write_entry
-from ..tables.embedded import duckdb
+from ..tables.database import duckdb
+from ..tables.saved_tables import ManifestEntry, entries, entry_of, entry_path, partition, write_entry
 from ..write.stale_tempdirs import FolderOfProcess
 from ..write.table_export import tables_of
 from .units import CaptureUnit

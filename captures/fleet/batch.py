@@ -20,8 +20,8 @@ from ..errors import CaptureError, words_of
 from ..extras import need
 from ..plugins import load_plugins
 from ..read.urls import refuse_url
-from ..tables.data_set import ManifestEntry, entries
-from ..tables.data_set_folder import MANIFEST
+from ..tables.saved import MANIFEST
+from ..tables.saved_tables import ManifestEntry, entries
 from ..write.stale_tempdirs import remove_left
 from .analysis import WORK, analyse, described, failed
 from .units import CaptureUnit

@@ -13,9 +13,8 @@ from rdmascope.dissect.units import plural
 from ..errors import CaptureError
 from ..read.frame_origin import short_names
 from ..read.number_offset import NumbersBefore
-from ..tables.data_set import ManifestEntry, Numbering, entries
-from ..tables.data_set_folder import copies
-from ..tables.saved_tables import open_saved
+from ..tables.saved import copies
+from ..tables.saved_tables import ManifestEntry, Numbering, entries, open_saved
 from .analysis import changed, options_of
 
 

@@ -15,7 +15,7 @@ from rdmascope.dissect.rpcrdma.analyzer import Options
 from ..errors import CaptureError
 from ..extras import need
 from ..plugins import FILES
-from ..tables.data_set import ManifestEntry
+from ..tables.saved_tables import ManifestEntry
 from ..write.stale_tempdirs import FolderOfProcess
 from .analysis import analyse, failed, note
 from .batch import ATTEMPTS, BatchCapture, divided, load_quietly, prepare

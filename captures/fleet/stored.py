@@ -13,8 +13,8 @@ from rdmascope.dissect.units import size
 from ..errors import CaptureError
 from ..read.remote import RemoteFolder
 from ..read.urls import HTTP, is_url, refuse_url, scheme
-from ..tables.data_set import ManifestEntry, entries, entry_path, partition
-from ..tables.data_set_folder import MANIFEST, copies
+from ..tables.saved import MANIFEST, copies
+from ..tables.saved_tables import ManifestEntry, entries, entry_path, partition
 from ..write.stale_tempdirs import FolderOfProcess
 from .analysis import analyse
 from .batch import BatchCapture

@@ -13,6 +13,7 @@ from functools import partial
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.onc.names import procedure_label
+from rdmascope.dissect.records.rpc_columns import RpcSource
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.outcome import named
@@ -22,7 +23,6 @@ from rdmascope.dissect.units import duration
 
 from ..errors import CaptureError
 from ..tables.condition import Condition
-from ..tables.rpc_batches import RpcSource
 from .window import WindowKeeper
 
 FINDING = "finding"

@@ -16,11 +16,11 @@ from rdmascope.dissect.measure.latency_timeline import LatencyTimeline
 from rdmascope.dissect.measure.service_levels import ServiceLevel, ServiceLevelCounts
 from rdmascope.dissect.measure.time_options import parse_duration
 from rdmascope.dissect.onc.names import procedure_label, program_label
+from rdmascope.dissect.records.rpc_columns import RpcBatches
 from rdmascope.dissect.records.table import Columns, TableBuilder
 from rdmascope.dissect.records.tables import TABLES
 
 from ..tables.condition import Condition
-from ..tables.rpc_batches import RpcBatches
 from .session import Session
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from rdmascope.dissect.link.frame_decoder import DecodedFrames
 from rdmascope.dissect.measure.filters import CaptureExtent, FrameRange
 from rdmascope.dissect.measure.pnfs import DataServers
 from rdmascope.dissect.measure.tcp_mounts import TcpMounts
-from rdmascope.dissect.records.packet_locations import placed
-from rdmascope.dissect.records.schema import Record
+from rdmascope.dissect.records.schema import Record, placed
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
@@ -36,7 +35,7 @@ from ..read.open import Follow
 from ..read.seekable import stays
 from ..read.streams import Limits
 from ..read.urls import local
-from ..tables.saved import refuse_tables
+from ..tables.saved import holds_tables
 from .listeners import WatchedAudit, WatchedCredits, Watching, listener_of
 from .process_memory import Heap, keep_freed, uncollected
 
@@ -409,7 +408,10 @@ class Session:
                         self._progress(capture.position, capture.size, frames)
         except CaptureError as error:
             if not frames:
-                refuse_tables(self.paths)
+                for path in filter(holds_tables, self.paths):
+                    from ..tables.saved_tables import packets_elsewhere
+
+                    raise CaptureError(packets_elsewhere(path)) from None
                 raise
             self.damage = error
 

@@ -5,25 +5,48 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.ma import MaskedArray
 
 from rdmascope.dissect.arrays import Int64s
-from rdmascope.dissect.records.table import Columns
+from rdmascope.dissect.records.table import SQL_TYPES, Columns, encodable, named, quoted
 from rdmascope.dissect.records.tables import TABLES
 
 from ..errors import CaptureError
-from .browsed_columns import LEFT_OUT
-from .sql_names import encodable, named, quoted
 
 if TYPE_CHECKING:
     import duckdb  # It is loaded when something is asked of it: a list is on the screen before.
 
     from .database import Database
+
+
+LEFT_OUT = {"file", "call_place_file", "call_place_frame", "reply_place_file", "reply_place_frame"}
+"""Columns of rpcs that running traffic does without, and that are not looked for a text: the first takes as long as all
+others together."""
+LATER = {
+    "paths": {one.name for one in TABLES["rpcs"].columns if one.needs in ("contents", "paths")},
+    "places": LEFT_OUT,
+}
+"""Columns of rpcs that take more time than the rows themselves, and come in passes of their own, by what they say."""
+
+
+def first_columns(table: str) -> Collection[str] | None:
+    """The columns of a table that come with its rows."""
+    if table == "rpcs":
+        return {one.name for one in TABLES[table].columns}.difference(*LATER.values())
+    if table == "connections":  # The others take the contents of messages: they come with the paths.
+        return {one.name for one in TABLES[table].columns if not one.needs}
+    return None
+
+
+def live_columns(table: str) -> Collection[str] | None:
+    """The columns of a table that are filled while traffic passes."""
+    return {one.name for one in TABLES["rpcs"].columns} - LEFT_OUT if table == "rpcs" else None
 
 
 class HeldRows:
@@ -523,3 +546,30 @@ def follows(row: dict[str, Any]) -> Sequence[tuple[str, str]]:
     found.append((f"this client, {row['client']}", f"client = {quoted(row['client'])}"))
     found.append((f"connection {row['connection']}", f"connection = {row['connection']}"))
     return found
+
+
+def stored_rows(data_set: str, tables: Sequence[str]) -> Iterator[tuple[str, Columns]]:
+    """Name and columns of the rows of some tables, with their numbers of the data set; of one capture at a time.
+
+    Raises CaptureError for a data set that cannot be read.
+    """
+    from .saved_tables import Numbering, entries, open_saved
+
+    with open_saved(data_set) as database:
+        for one in Numbering(entries(data_set)).entries:
+            for name in tables:
+                listed = ", ".join(map(named, (column.name for column in TABLES[name].columns)))
+                rows = database.connection.execute(f"SELECT {listed} FROM {name} WHERE capture = ?", [one.capture])
+                yield name, _columns(name, rows.fetchnumpy())
+
+
+def _columns(name: str, found: dict[str, object]) -> Columns:
+    """As those of a ``TableBuilder``: texts that are not known are '', and masked."""
+    columns: Columns = {}
+    for column in TABLES[name].columns:
+        values: MaskedArray = np.ma.asarray(found[column.name])
+        if SQL_TYPES[column.type] == "VARCHAR":
+            unknown = np.ma.getmaskarray(values)
+            values = np.ma.MaskedArray(np.where(unknown, "", values.data).astype(object), unknown)
+        columns[column.name] = values
+    return columns

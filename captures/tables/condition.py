@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from rdmascope.dissect.audit.audit_event import Subject
 from rdmascope.dissect.measure.filters import KNOWN_NAMES, empty_span, near, unknown_connections
 from rdmascope.dissect.measure.time_options import Moment
+from rdmascope.dissect.records.rpc_columns import RpcBatches, RpcSource
 from rdmascope.dissect.records.table import TableBuilder
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.rpc_table import RpcNames, RpcTable
@@ -25,7 +26,6 @@ from rdmascope.dissect.units import duration
 
 from ..errors import CaptureError
 from ..session.session import Session
-from .rpc_batches import RpcBatches, RpcSource
 from .saved import holds_tables
 
 PARTS = re.compile(r"('(?:[^']|'')*'|\"(?:[^\"]|\"\")*\")")
@@ -140,8 +140,7 @@ class Condition:
 
     def __init__(self, conditions: Sequence[str] = (), sugar: Sugar | None = None) -> None:
         """Raises CaptureError for a condition that cannot be judged."""
-        from .database import Database, QueryError
-        from .query_columns import named_columns
+        from .database import Database, QueryError, named_columns
 
         self.sugar = sugar or Sugar()
         self.written = tuple(conditions)

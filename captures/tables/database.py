@@ -5,6 +5,7 @@ DuckDB is loaded here and nowhere else.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,31 +14,101 @@ from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmascope.dissect.records.table import Columns, Wanted
+from rdmascope.dissect.records.table import SQL_TYPES, Columns, Wanted, encodable, named, quoted
 from rdmascope.dissect.records.tables import TABLES
 
 from ..errors import CaptureError
 from ..extras import need
 from ..read.read_ahead import processors
 from ..write.stale_tempdirs import FolderOfProcess
-from .embedded import duckdb
-from .query_columns import named_columns
-from .sql_names import encodable, named, quoted
 
-SQL_TYPES = {
-    "int": "BIGINT",
-    "uint": "UBIGINT",
-    "float": "DOUBLE",
-    "bool": "BOOLEAN",
-    "time": "TIMESTAMP_NS",
-    "text": "VARCHAR",
-}
-"""Type of a column -> that of DuckDB."""
+try:
+    import duckdb as duckdb
+except ModuleNotFoundError:
+
+    class _NotInstalled:
+        def __getattr__(self, name: str) -> NoReturn:
+            need("duckdb")
+            raise AttributeError(name)
+
+    duckdb = _NotInstalled()  # type: ignore[assignment]
+
+
+_ALL = {"STAR", "POSITIONAL_REFERENCE", "SHOW_REF", "PIVOT", "COLUMN_DATA"}
+"""Parts of a query that may stand for columns without their names."""
+_TEXT = re.compile(r"\bquery(?:_table)?\b", re.IGNORECASE)
+"""Functions that take queries, or names of tables, as text."""
+
+
+def named_columns(connection: duckdb.DuckDBPyConnection, text: str, selects: bool) -> Wanted:
+    """The tables that a statement names, with the columns that it may read of each; None: any of them.
+
+    ``selects``: it is a query, and changes nothing.
+    """
+    tables = _tables_of(connection, text, selects)
+    names = _names_in(connection, text) if tables and selects else None
+    if names is None:
+        return dict.fromkeys(tables)
+    return {table: {one.name for one in TABLES[table].columns if one.name in names} for table in tables}
+
+
+def _tables_of(connection: duckdb.DuckDBPyConnection, text: str, selects: bool) -> set[str]:
+    try:
+        named = {name.lower() for name in connection.get_table_names(text)}
+    except duckdb.Error:  # PIVOT is several statements in one, which are not looked into.
+        selects = False
+    if not selects or _TEXT.search(text):
+        named = set(re.findall(r"\w+", text.lower()))
+    return named & TABLES.keys()
+
+
+def _names_in(connection: duckdb.DuckDBPyConnection, text: str) -> set[str] | None:
+    """All names of columns in a query, of whatever table; None where it may mean columns that it does not name."""
+    if _TEXT.search(text):
+        return None
+    try:
+        (serialized,) = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()[0]
+        parsed = json.loads(serialized)
+    except (duckdb.Error, ValueError, RecursionError):
+        return None
+    if parsed.get("error"):
+        return None
+    columns: set[str] = set()
+    last: set[str] = set()
+    """Of names with dots: that of a table is a whole row."""
+    relations: set[str] = set()
+    for node in _nodes(parsed):
+        if not _ALL.isdisjoint(one for one in (node.get("class"), node.get("type")) if isinstance(one, str)):
+            return None
+        if node.get("ref_type") == "NATURAL":
+            return None
+        if node.get("column_name_alias"):
+            return None
+        path = node.get("column_names", ())
+        columns.update(name.lower() for name in (*path, *node.get("using_columns", ())))
+        last.update(name.lower() for name in path[-1:])
+        if "table_name" in node:
+            relations.update(str(node[key]).lower() for key in ("table_name", "alias") if key in node)
+    return None if last & relations else columns
+
+
+def _nodes(value: Any) -> Iterator[dict[str, Any]]:
+    """The objects in it, but those of ORDER BY ALL, which names no further columns."""
+    if isinstance(value, dict):
+        if "null_order" in value and value.get("expression", {}).get("class") == "STAR":
+            return
+        yield value
+        for inner in value.values():
+            yield from _nodes(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _nodes(inner)
+
 
 MEMORY = 512 << 20
 """Bytes that DuckDB may use; what is more goes to the temporary folder."""

@@ -6,16 +6,13 @@ import json
 
 import numpy as np
 
-from rdmascope.dissect.records.table import Table, Wanted
-from rdmascope.dissect.records.table_results import FILTER
-from rdmascope.dissect.records.tables import TABLES
+from rdmascope.dissect.records.table import Table, Wanted, named
+from rdmascope.dissect.records.tables import FILTER, TABLES
 
 from ..errors import CaptureError
 from ..session.rpc_frames import ChosenFrames
 from .condition import ChosenRpcs, Condition
-from .database import Database
-from .query_columns import named_columns
-from .sql_names import named
+from .database import Database, named_columns
 
 FRAMES = "frames_of_chosen"
 """Temporary table: the numbers of the frames of chosen RPCs."""

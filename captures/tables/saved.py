@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
-from ..errors import CaptureError
 from ..read.open import DUCKDB
-from .data_set_folder import is_data_set
+
+MANIFEST = "manifest"
+"""Folder of a data set that has an entry for each capture."""
+
+copies: dict[str, str] = {}
+"""Folders of this machine that are copies of data sets at URLs, and those."""
+
+
+def is_data_set(path: str) -> bool:
+    """Whether ``path`` has the tables of many captures; see ``data_set``."""
+    return os.path.isdir(os.path.join(path, MANIFEST))
 
 
 def holds_tables(path: str) -> bool:
@@ -23,11 +31,3 @@ def holds_tables(path: str) -> bool:
             return file.read(12)[8:] == DUCKDB
     except OSError:
         return False
-
-
-def refuse_tables(paths: Sequence[str]) -> None:
-    """Raise CaptureError where one of the paths has tables: for what takes packets."""
-    for path in filter(holds_tables, paths):
-        from .saved_tables import packets_elsewhere
-
-        raise CaptureError(packets_elsewhere(path)) from None

@@ -17,7 +17,7 @@ from rdmascope.dissect.measure.file_names import PathLearner
 from rdmascope.dissect.measure.pending_names import KnownPaths, PathedRows
 from rdmascope.dissect.onc.rpc_header import GssCredential
 from rdmascope.dissect.onc.shapes.rpc_summary_fields import FlatFields
-from rdmascope.dissect.records.rpc_values import RPC_VALUES
+from rdmascope.dissect.records.rpc import RPC_VALUES
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.messages import HEADER, Message, Segment, TransportHeader
 from rdmascope.dissect.rpcrdma.rpc_fields import FieldColumns, FieldReader
@@ -25,7 +25,7 @@ from rdmascope.dissect.rpcrdma.rpc_table import RPC, STATES, TOGETHER, PlainRpcs
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Latency, Rpc, SegmentUse
 from rdmascope.dissect.transport.operations import READ, SEND, Operation, Payload
 
-from .embedded import duckdb
+from .database import duckdb
 
 ROWS = 1 << 15
 """RPCs that are read at a time."""

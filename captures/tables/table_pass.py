@@ -7,17 +7,15 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from rdmascope.dissect.records.rpc_columns import RpcBatches
 from rdmascope.dissect.records.table import Columns, TableBuilder, Wanted
-from rdmascope.dissect.records.table_packets import PacketTableBatch
-from rdmascope.dissect.records.table_results import RECOGNITION, Detail, Verdict
-from rdmascope.dissect.records.tables import TABLES
+from rdmascope.dissect.records.tables import RECOGNITION, TABLES, Detail, PacketTableBatch, Verdict
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 from ..session.listeners import WatchedAudit, WatchedCredits, Watching
 from ..session.session import Session
-from .rpc_batches import RpcBatches
 
 if TYPE_CHECKING:
     from rdmascope.dissect.audit.auditor import Auditor, RuleTally, TallyKey

@@ -18,9 +18,9 @@ from rdmascope.dissect.records.tables import TABLES
 from ..extras import need
 from ..session.session import Session
 from ..tables.condition import Condition
-from ..tables.data_set_folder import is_data_set
 from ..tables.database import FILLING, Database, write_arrow
 from ..tables.filtered_tables import ChosenRows, belonging
+from ..tables.saved import is_data_set
 from ..tables.saved_tables import check_folder, note_origin, open_saved, origin, write_parquet
 from ..tables.table_pass import table_batches
 from .output import OutputFolder

@@ -11,7 +11,7 @@ from rdmascope.captures import CaptureError
 from rdmascope.captures.read.number_offset import NumbersBefore
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Progress, Session
-from rdmascope.captures.tables.browsed_columns import LATER, first_columns
+from rdmascope.captures.tables.browsed_tables import LATER, first_columns
 from rdmascope.captures.tables.table_pass import needs_contents, table_batches
 from rdmascope.dissect.records.table import Columns, TableBuilder, Wanted, joined
 from rdmascope.dissect.records.tables import TABLES
@@ -58,7 +58,7 @@ class BrowsedCapture(NamedTuple):
     def session(self, options: Options | None = None, progress: Progress | None = None, ahead: bool = False) -> Session:
         """A pass over it; ``ahead``: a second process may decode for it, which is faster and takes more memory."""
         if self.data_set:
-            from rdmascope.captures.tables.data_set_session import open_saved_session
+            from rdmascope.captures.tables.saved_session import open_saved_session
 
             return open_saved_session(self.data_set)
         return Session(
@@ -187,7 +187,7 @@ def fill(
 
 def _filled(capture: BrowsedCapture, tables: Sequence[str]) -> Iterator[TablePart | ReadProgress | ReadToEnd | None]:
     """The same of a data set, whose rows have all columns at once."""
-    from rdmascope.captures.tables.browsed_data_set import stored_rows
+    from rdmascope.captures.tables.browsed_tables import stored_rows
 
     session = capture.session()
     frames = session.analyzer.frames

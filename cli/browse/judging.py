@@ -8,7 +8,7 @@ from dataclasses import replace
 from rich.text import Text
 
 from rdmascope.captures.session.diagnosis_pass import FactsPass, diagnosis_of
-from rdmascope.captures.tables.browsed_columns import LATER
+from rdmascope.captures.tables.browsed_tables import LATER
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
 from rdmascope.dissect.diagnosis.statement import Severity, Statement

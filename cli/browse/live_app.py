@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from textual.binding import BindingType
 
-from rdmascope.captures.tables.browsed_columns import LATER
+from rdmascope.captures.tables.browsed_tables import LATER
 from rdmascope.dissect.units import count
 
 from .app import BrowseApp

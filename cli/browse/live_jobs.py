@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from rdmascope.captures.live import CaptureSettings, Keep, Keeper, Live, open_live
 from rdmascope.captures.live.session import LiveSession
-from rdmascope.captures.tables.browsed_columns import live_columns
-from rdmascope.captures.tables.rpc_batches import RpcBatches
+from rdmascope.captures.tables.browsed_tables import live_columns
 from rdmascope.dissect.audit.finding import Finding
+from rdmascope.dissect.records.rpc_columns import RpcBatches
 from rdmascope.dissect.records.table import TableBuilder
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options

@@ -19,8 +19,7 @@ from textual.widgets import Static
 from textual.worker import get_current_worker
 
 from rdmascope.captures.parallel.background_worker import Reply
-from rdmascope.captures.tables.browsed_columns import LATER
-from rdmascope.captures.tables.browsed_tables import BrowsedTables, CallTimeline, Narrowing, checked
+from rdmascope.captures.tables.browsed_tables import LATER, BrowsedTables, CallTimeline, Narrowing, checked
 from rdmascope.dissect.arrays import Int64s
 from rdmascope.dissect.units import count, percent, seconds
 

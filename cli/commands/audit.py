@@ -12,16 +12,14 @@ from rich.text import Text
 from rdmascope.captures import CaptureError
 from rdmascope.captures.read.seekable import rereadable
 from rdmascope.captures.session.audit_settings import read_settings
-from rdmascope.captures.tables.data_set_folder import copies
+from rdmascope.captures.tables.saved import copies
 from rdmascope.captures.write.output import check_outputs, write_output
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.result import Result
 from rdmascope.dissect.audit.rule import LEVELS, ROLES
 from rdmascope.dissect.audit.selection import not_waived, select_rules
 from rdmascope.dissect.measure.filters import unknown_connections
-from rdmascope.dissect.records.audit import finding_records, sum_records
-from rdmascope.dissect.records.ci import junit, sarif
-from rdmascope.dissect.records.verdict_lines import verdict_lines
+from rdmascope.dissect.records.audit import finding_records, junit, sarif, sum_records, verdict_lines
 from rdmascope.dissect.rpcrdma.analyzer import drop_contents
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED

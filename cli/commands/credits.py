@@ -9,7 +9,7 @@ from rich.text import Text
 
 from rdmascope.captures.session.credit_spool import each_credit_direction
 from rdmascope.dissect.measure.filters import unknown_connections
-from rdmascope.dissect.records.credits import credits_record
+from rdmascope.dissect.records.connection import credits_record
 from rdmascope.dissect.records.schema import schema
 
 from ..options import connection_filter_options

@@ -16,7 +16,7 @@ from rdmascope.captures.read.seekable import rereadable
 from rdmascope.captures.write.output import check_outputs
 from rdmascope.dissect.measure.filters import MAX_FRAME, FrameRange, includes, unknown_frames
 from rdmascope.dissect.records.packet_columns import ListedPackets
-from rdmascope.dissect.records.packet_json import packet_json
+from rdmascope.dissect.records.packet_lines import packet_json
 from rdmascope.dissect.records.packets import packet_record
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure

@@ -429,7 +429,7 @@ def _print_answers(
 
 def _print_answer_records(reading: Read, asked: Questions, sort: str | None, condition: Condition | None) -> None:
     """The same for scripts."""
-    from rdmascope.dissect.records.grouping import INTERVALS, group_record, interval_record, service_level_record
+    from rdmascope.dissect.records.report import INTERVALS, group_record, interval_record, service_level_record
 
     from ..views.filtered import filter_field
     from ..views.questions import sorted_groups

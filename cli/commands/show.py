@@ -10,8 +10,7 @@ from rdmascope.captures.read.seekable import rereadable
 from rdmascope.captures.session.find import find_frame, find_rpcs, no_frame
 from rdmascope.captures.session.sequence_diagram import steps_of
 from rdmascope.dissect.measure.filters import FrameRange, unknown_rpcs, unknown_xids
-from rdmascope.dissect.records.rpc import reassembled_fields, rpc_record
-from rdmascope.dissect.records.rpc_contents import contents_fields
+from rdmascope.dissect.records.rpc import contents_fields, reassembled_fields, rpc_record
 from rdmascope.dissect.records.schema import record
 from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply

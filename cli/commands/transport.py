@@ -9,8 +9,8 @@ import click
 from rich.text import Text
 
 from rdmascope.dissect.measure.filters import unknown_connections
+from rdmascope.dissect.records.connection import Paid, transport_record
 from rdmascope.dissect.records.schema import schema
-from rdmascope.dissect.records.transport import Paid, transport_record
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import plural
 

@@ -10,8 +10,8 @@ from rdmascope.captures import CaptureError
 from rdmascope.captures.read.seekable import rereadable
 from rdmascope.captures.wireshark.second_opinion import compare
 from rdmascope.captures.wireshark.tshark import Tshark, TsharkInput, find_tshark, in_words
+from rdmascope.dissect.records.comparison import difference_record, verification_record
 from rdmascope.dissect.records.schema import schema
-from rdmascope.dissect.records.verification import difference_record, verification_record
 from rdmascope.dissect.verify.second_opinion import FIELD, Difference
 
 from ..each_capture import EachCapture, GivenCaptures

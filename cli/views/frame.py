@@ -9,8 +9,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from rdmascope.dissect.frames import Frame
-from rdmascope.dissect.records.fpdu_layers import Words
-from rdmascope.dissect.records.frame_layers import all_layers, fields_of, layers_of
+from rdmascope.dissect.records.frame_layers import Words, all_layers, fields_of, layers_of
 from rdmascope.dissect.units import count, seconds
 
 from .rpc_contents import inline_tree

@@ -14,7 +14,7 @@ from rdmascope.dissect.layers.characteristics_codes import (
     value_words,
 )
 from rdmascope.dissect.layers.rpcrdma_codes import DIRECTION_NAMES
-from rdmascope.dissect.records.option_info import MAX_LISTED, limited, listed, option_parts
+from rdmascope.dissect.records.packet_info import MAX_LISTED, limited, listed, option_parts
 from rdmascope.dissect.rpcrdma.characteristics import InitXch, ReqXch, decode_option, selected
 from rdmascope.dissect.rpcrdma.conversation import ENDS, Conversation
 from rdmascope.dissect.rpcrdma.messages import TransportHeader

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from rdmascope.dissect.arrays import Rows
-from rdmascope.dissect.records.packet_columns import ListedPackets
-from rdmascope.dissect.records.packet_wording import Worded
+from rdmascope.dissect.records.packet_columns import ListedPackets, Worded
 from rdmascope.dissect.records.packets import Packet
 from rdmascope.dissect.text_columns import Decimal, Encoder, Piece, Texts, chosen, joined, lines, words_of
 from rdmascope.dissect.units import seconds

@@ -20,7 +20,7 @@ from rdmascope.dissect.units import count, duration, plural, share, size
 from .tables import Cell, Grid
 
 if TYPE_CHECKING:
-    from rdmascope.dissect.records.transport import Paid
+    from rdmascope.dissect.records.connection import Paid
 
 MAX_RETRANSMISSIONS = 12
 MAX_PAID = 10

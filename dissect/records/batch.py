@@ -5,7 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from .schema import Record, record
+from .schema import Record, RecordType, record
+
+TYPES: dict[str, RecordType] = {
+    "batch_capture": RecordType(
+        "A capture of a data set.",
+        "`batch`",
+        {
+            "capture": ("string", "its name in the data set, made of its contents"),
+            "host": ("string", "where it was made, as the folders say"),
+            "files": ("array of string", "paths; several where they are rotated"),
+            "known": ("boolean", "the data set had it"),
+            "problem": ("string|null", "why it could not be read at all"),
+            "damage": ("string|null", "why it was not read to its end"),
+            "frames": ("integer", "frames read"),
+            "rpcs": ("integer", "RPCs"),
+            "connections": ("integer", "connections"),
+        },
+    ),
+    "batch": RecordType(
+        "All captures of a data set.",
+        "`batch`",
+        {
+            "data_set": ("string", "path"),
+            "captures": ("integer", "captures that were given"),
+            "known": ("integer", "of them, those that the data set had"),
+            "unread": ("integer", "of them, those that could not be read"),
+        },
+    ),
+}
 
 
 class AnalysedCapture(Protocol):

@@ -6,7 +6,53 @@ from collections.abc import Iterable
 
 from ..diagnosis.detector import Detector
 from ..diagnosis.statement import Statement
-from .schema import Record, record
+from .schema import Fields, Record, RecordType, common, objects, record
+
+ABOUT: Fields = {
+    "kind": ("string", "name of the detector: packets-lost, calls-hung, …"),
+    "severity": ("string", "problem, warning or note"),
+    "title": ("string", "what it is about"),
+    "explanation": ("string", "what it means, and why"),
+    "next_steps": ("array of string", "what to look at next"),
+}
+
+STATEMENT: Fields = {
+    "rank": ("integer", "1 is the worst"),
+    **ABOUT,
+    "text": ("string", "what is wrong, in a sentence"),
+    "count": ("integer", "how often; of what, the text says"),
+    "lost_ns": ("integer|null", "how long RPCs waited for it, in all; a lower bound where calls hang"),
+    "share": ("number|null", "0 to 1, what part it is of share_of; null where there is no such number"),
+    "share_of": ("string|null", "the time that all RPCs waited, all packets, …"),
+    "since_ns": ("integer|null", "when it began; null where that is not known"),
+    "confidence": ("number", "0 to 1, how sure it is"),
+    "weakened_by": ("array of string", "what makes it less sure"),
+    "evidence": ("array of string", "what shows it, the worst first"),
+    "connections": ("array of integer", "numbers of the connections, the worst first"),
+    "rpcs": ("array of integer", "numbers of some of the RPCs"),
+    "frames": ("array of integer", "some of the frames"),
+}
+
+TYPES: dict[str, RecordType] = {
+    "statement": RecordType("One thing that is wrong.", "`diagnose`", {**STATEMENT, **common("file")}),
+    "detector": RecordType(
+        "What `diagnose` looks for.",
+        "`explain`",
+        {
+            **ABOUT,
+            "looks_at": ("string", "what it reads"),
+            **objects(
+                "thresholds",
+                "map of object",
+                "from where on it speaks, by name",
+                {
+                    "value": ("number", "the threshold"),
+                    "meaning": ("string", "what is compared with it, with its unit"),
+                },
+            ),
+        },
+    ),
+}
 
 
 def statement_record(statement: Statement) -> Record:

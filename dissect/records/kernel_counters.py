@@ -2,8 +2,75 @@
 
 from __future__ import annotations
 
-from ..measure.kernel_comparison import MountComparison, OperationComparison, ServerComparison, ServerRow
-from .schema import Record, record
+from ..measure.kernel_comparison import REASONS, MountComparison, OperationComparison, ServerComparison, ServerRow
+from .schema import Record, RecordType, objects, record
+
+_OPERATION = {
+    "operation": ("string", "as the kernel calls it: READ, OPEN_NOATTR"),
+    "calls": ("integer", "RPCs that ended, as the kernel counts"),
+    "transmissions": ("integer", "how often they were sent; what is more than `calls` was retransmitted"),
+    "timeouts": ("integer", "major timeouts"),
+    "errors": ("integer|null", "RPCs that ended with an error; null: the kernel does not count them"),
+    "call_bytes": ("integer", "bytes of the calls, as the kernel counts"),
+    "reply_bytes": ("integer", "bytes of the replies, as the kernel counts"),
+    "queue_ns": ("integer", "sum of the times before transmission: for a slot, credits or a connection"),
+    "rtt_ns": ("integer", "sum of the times from transmission to reply"),
+    "execute_ns": ("integer", "sum of the times from beginning to end"),
+    "seen_calls": ("integer", "calls on the wire"),
+    "seen_errors": ("integer", "replies on the wire that report an error"),
+    "seen_statuses": ("map of integer", "status -> such replies"),
+    "seen_call_bytes": ("integer", "bytes of the calls on the wire, chunks included"),
+    "seen_reply_bytes": ("integer", "bytes of the replies on the wire, chunks included"),
+    "seen_unanswered": ("integer", "calls on the wire without a reply"),
+    "seen_latency_ns": ("integer", "sum of the latencies on the wire"),
+    "seen_latencies": ("integer", "RPCs whose latency is known"),
+    "reasons": ("array of string", f"why kernel and wire differ: {', '.join(REASONS)}; empty: they do not"),
+}
+
+_ROW = {
+    "name": ("string", "name"),
+    "calls": ("integer", "as the server counts"),
+    "seen_calls": ("integer", "as seen on the wire"),
+}
+
+TYPES = {
+    "mount_counters": RecordType(
+        "What Linux's NFS client counted on a mount, beside what was seen; mounts that share connections together.",
+        "`report --mountstats`, `live --mount`",
+        {
+            "mounts": ("array of string", "where it is mounted"),
+            "devices": ("array of string", "server and export"),
+            "version": ("integer", "version of NFS"),
+            "minor_version": ("integer|null", "minor version of NFSv4"),
+            "since": ("string", "reading: between two readings of the counters; mount: since the mount"),
+            "age_seconds": ("integer", "seconds since the mount"),
+            "clients": ("array of string", "addresses whose calls are compared"),
+            "servers": ("array of string", "addresses of the servers"),
+            "explained": ("boolean", "nothing differs without a reason"),
+            "transport_counters": (
+                "map of integer",
+                "counters of the xprt lines; outstanding_sum and backlog_sum are sums over all sends",
+            ),
+            **objects("operations", "array of object", "its operations", _OPERATION),
+        },
+    ),
+    "nfsd_counters": RecordType(
+        "What Linux's NFS server counted, over all clients, beside what was seen.",
+        "`report --nfsd`, `live --nfsd`",
+        {
+            "since": ("string", "reading: between two readings of the counters; start: since the server's start"),
+            "servers": ("array of string", "addresses of the servers in the capture"),
+            "calls": ("integer", "calls"),
+            "bad_calls": ("integer", "calls that were refused before a procedure was called"),
+            "bytes_read": ("integer", "bytes read from files"),
+            "bytes_written": ("integer", "bytes written to files"),
+            "seen_unanswered": ("integer", "calls on the wire without a reply"),
+            **objects("procedures", "array of object", "procedures of NFS", _ROW),
+            **objects("operations", "array of object", "operations of NFSv4 that were carried out", _ROW),
+        },
+    ),
+}
+
 
 MILLISECOND = 1_000_000
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ..arrays import Rows
 from ..frames import FrameBatch
 from ..layers import opcodes
 from ..layers.transports import TRANSPORTS
 from ..link.locate import locate
-from ..link.packets import decode
+from ..link.packets import PACKET, decode
 from ..measure.file_names import PathLearner
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.outcome import named
 from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import Rpc
+from ..transport.operations import Operation
+from ..transport.retransmissions import DUPLICATE
 from .packet_info import (
     BEGINS_SEND,
     HAS_DETH,
@@ -26,17 +31,102 @@ from .packet_info import (
     PROTOCOLS,
     InfoTemplate,
     alone_shown,
+    call_shown,
     info_of,
     info_template,
     packet_info,
+    reply_shown,
 )
-from .packet_rpcs import PacketRpcs, ends, headers, outstanding_calls
-from .packet_wording import MARK, retransmitted
 from .schema import Record, record
 
 if TYPE_CHECKING:
     from ..transport.iwarp.segments import IwarpSegment
     from .segment_lines import SegmentLines
+
+MARK = "[retransmission] "
+"""What their info columns begin with."""
+_PSNS = (1 << 24) - 1
+
+
+def retransmitted(rows: Rows, analyzer: Analyzer) -> NDArray[np.bool_]:
+    """Of PACKET rows in the order of frames: those that the connection's health counts."""
+    found = np.zeros(len(rows), np.bool_)
+    if not len(rows):
+        return found
+    frames = rows["frame"].astype(np.int64)
+    for conversation in analyzer.conversations:
+        ends = conversation.connection.endpoints
+        for initiator, ledger in enumerate(conversation.connection.ledgers):
+            for one in ledger:
+                if not one.frame or one.cause == DUPLICATE:
+                    continue
+                asked = (one.frame, one.last_frame, one.start, one.end)
+                runs = [(1 - initiator, opcodes.IS_REQUEST, asked)]
+                runs += [(initiator, opcodes.IS_READ_RESPONSE, answer) for answer in one.answers]
+                for end, kind, (first_frame, last_frame, psn, behind) in runs:
+                    low, high = frames.searchsorted((first_frame, last_frame + 1)).tolist()
+                    if low < high:
+                        part = rows[low:high]
+                        numbers = _numbers(part, analyzer, ends[end].address)
+                        there = np.isin(part["destination"], numbers) & (part["dest_qp"] == ends[end].qpn)
+                        within = (part["psn"].astype(np.int64) - psn) & _PSNS < behind - psn
+                        found[low:high] |= there & within & kind[part["opcode"]]
+    return found
+
+
+def _numbers(rows: Rows, analyzer: Analyzer, address: str) -> list[int]:
+    return [one for one in set(rows["destination"].tolist()) if analyzer.addresses.name(one) == address]
+
+
+class PacketRpcs:
+    """Is given the RPCs as they end."""
+
+    def __init__(self) -> None:
+        self.sends: dict[int, tuple[str, str, int]] = {}
+        """Frame that begins a Send -> protocol, info column, and number of the RPC."""
+        self.uses: dict[int, tuple[str, int]] = {}
+        """Frame that begins an RDMA Read or Write -> what it transfers, and number of the RPC."""
+
+    def note(self, rpc: Rpc, path: str | None = None) -> None:
+        """Remember which packets the RPC is in; ``path``: of what it names."""
+        if rpc.call is not None:
+            self.sends[rpc.call.frame] = (*call_shown(rpc, path), rpc.number)
+        if rpc.reply is not None:
+            self.sends[rpc.reply.frame] = (*reply_shown(rpc, path), rpc.number)
+        for chunk in rpc.chunks:
+            self.use(rpc.number, chunk.kind, (one for segment in chunk.segments for one in segment.operations))
+
+    def use(self, number: int, kind: str, operations: Iterable[Operation]) -> None:
+        """Remember that the operations transferred a chunk of RPC ``number``."""
+        for operation in operations:
+            self.uses[operation.first_frame] = f"RPC {number} {kind} chunk", number
+
+    def forget(self, frame: int) -> None:
+        """Frames up to this one are listed."""
+        for known in (self.sends, self.uses):
+            for one in [one for one in known if one <= frame]:
+                del known[one]
+
+
+def outstanding_calls(analyzer: Analyzer, learner: PathLearner, first: int, last: int) -> list[tuple[Rpc, str | None]]:
+    """The calls in frames ``first`` to ``last`` that have no reply so far, with the paths of what they name."""
+    calls = [named(rpc) for rpc in analyzer.outstanding() if rpc.call is not None and first <= rpc.call.frame <= last]
+    return [(rpc, learner.path_of_call(rpc)) for rpc in calls]
+
+
+def ends(analyzer: Analyzer) -> dict[tuple[str, int], Conversation]:
+    """(address, queue pair) -> the conversation on the latest connection that ends there."""
+    return {(end.address, end.qpn): one for one in analyzer.conversations for end in one.connection.endpoints}
+
+
+def headers(rows: Rows) -> Iterator[SimpleNamespace]:
+    """The fields of PACKET rows, one by one."""
+    names = PACKET.names or ()
+    for values in rows.tolist():
+        header = SimpleNamespace()
+        header.__dict__.update(zip(names, values, strict=True))
+        yield header
+
 
 SLICE = 4096
 """Packets made into nouns at a time."""

@@ -2,14 +2,387 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import coded_keys
 from ..layers.characteristics_codes import option_name
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, procedure_name
+from ..onc.hashes import handle_hash
 from ..onc.programs import program_name
+from ..onc.shapes.decode import Node
 from ..onc.shapes.rpc_summary_fields import NO_FIELDS, FlatFields
+from ..onc.shapes.types import (
+    ADDRESS,
+    BOOL,
+    DATA,
+    TEXT,
+    XdrArray,
+    XdrBitmap,
+    XdrInteger,
+    XdrList,
+    XdrOpaque,
+    XdrOptional,
+    XdrSelected,
+)
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import ChunkUse, Latency, Reassembled, Rpc, SegmentUse
-from .rpc_values import value_fields
-from .schema import Record, record, wide
+from ..text_columns import Decimal, Piece, Texts
+from .schema import LATENCY, RPC_NAMES, Record, RecordType, below, common, objects, record, wide
+from .table import column_of
+
+if TYPE_CHECKING:
+    from numpy.ma import MaskedArray
+
+    from ..rpcrdma.message_trees import DecodedMessage
+
+
+def _user(fields: FlatFields) -> str | None:
+    if fields.uid is not None:
+        return str(fields.uid)
+    return f"gss:{fields.context.hex()}" if fields.context else None
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "backslashreplace")
+
+
+class RpcValue(NamedTuple):
+    """A value."""
+
+    name: str
+    type: str
+    """As of a ``TableColumn``."""
+    meaning: str
+    of: tuple[str, ...]
+    """The names of what it is made of."""
+    value: Callable[[FlatFields], Any]
+    """None is: there is none."""
+    number: bool = False
+    """It is the integer that it is made of."""
+
+
+_HANDLE, _STATEID, _CALLER = ("handle",), ("stateid",), ("client", "uid", "gid", "machine_name", "context")
+
+RPC_VALUES: tuple[RpcValue, ...] = (
+    RpcValue("file_handle", "text", "first file handle of the call, hexadecimal", _HANDLE,
+           lambda fields: fields.handle and fields.handle.hex()),
+    RpcValue("file_handle_hash", "int", "its CRC-32, as Wireshark shows it", _HANDLE,
+           lambda fields: None if fields.handle is None else handle_hash(fields.handle)),
+    RpcValue("file_name", "text", "first name of a file in the call", ("name",), lambda fields: _text(fields.name)),
+    RpcValue("offset_bytes", "uint", "first offset in a file: where a READ, WRITE or its like begins", ("offset",),
+           lambda fields: fields.offset, number=True),
+    RpcValue("count_bytes", "uint",
+           "first count or length of bytes that the call asks for or brings; 2^64 - 1 is to the end of the file",
+           ("count",), lambda fields: fields.count, number=True),
+    RpcValue("eof", "bool", "the reply says that the file or directory ends here", ("eof",), lambda fields: fields.eof),
+    RpcValue("stateid_seqid", "int", "seqid of the first stateid, of the call or else of the reply", _STATEID,
+           lambda fields: fields.stateid and int.from_bytes(fields.stateid[:4])),
+    RpcValue("stateid_other", "text", "the rest of that stateid, hexadecimal", _STATEID,
+           lambda fields: fields.stateid and fields.stateid[4:].hex()),
+    RpcValue("slot", "int", "slot of SEQUENCE or CB_SEQUENCE", ("slot",), lambda fields: fields.slot, number=True),
+    RpcValue("sequence_id", "int", "sequence ID of SEQUENCE, CB_SEQUENCE or CREATE_SESSION", ("sequence",),
+           lambda fields: fields.sequence, number=True),
+    RpcValue("session", "text", "session, hexadecimal", ("session",),
+           lambda fields: fields.session and fields.session.hex()),
+    RpcValue("client_id", "text", "client ID, of the call or else of the reply, hexadecimal", _CALLER,
+           lambda fields: None if fields.client is None else f"{fields.client:016x}"),
+    RpcValue("user", "text", "who calls: the user ID of AUTH_SYS, or gss: and the context handle of RPCSEC_GSS",
+           _CALLER, _user),
+    RpcValue("uid", "int", "user ID of an AUTH_SYS credential", _CALLER, lambda fields: fields.uid),
+    RpcValue("gid", "int", "group ID of an AUTH_SYS credential", _CALLER, lambda fields: fields.gid),
+    RpcValue("machine_name", "text", "machine name of an AUTH_SYS credential", _CALLER,
+           lambda fields: _text(fields.machine_name)),
+    RpcValue("linux_operation", "text",
+             "what Linux's client calls a COMPOUND with these operations, that asks for these attributes: OPEN_NOATTR, "
+             "FSINFO; none where they do not tell it",
+             ("linux",), lambda fields: fields.linux),
+)  # fmt: skip
+"""Their values are of ``FlatFields``."""
+
+
+MAX_TEXTS = 1 << 15
+"""That are remembered of one kind."""
+
+
+def value_column(value: RpcValue, columns: Mapping[str, NDArray[np.object_]]) -> MaskedArray:
+    """A value of many RPCs; ``columns`` have the names of ``FlatFields``."""
+    names = value.of
+    found: dict[Any, Any] = {}
+    keys = list(zip(*(columns[name].tolist() for name in names), strict=True))
+    for key in set(keys):
+        found[key] = value.value(NO_FIELDS._replace(**dict(zip(names, key, strict=True))))
+    return column_of(value.type, [found[key] for key in keys])
+
+
+class ValueTexts:
+    """The values of RPCs as the inside of JSON objects, from columns; what was written once is not written again.
+
+    Args:
+        encode: gives the JSON text of a value.
+    """
+
+    def __init__(self, encode: Callable[[Any], str]) -> None:
+        self._encode = encode
+        self._texts: dict[tuple[str, ...], dict[Any, str]] = {one.of: {} for one in RPC_VALUES}
+
+    def of(self, columns: Mapping[str, NDArray[np.object_]]) -> Iterator[Piece]:
+        """What stands in each row of columns with the names of ``FlatFields``, each value after a comma."""
+        for names, texts in self._texts.items():
+            values = [one for one in RPC_VALUES if one.of == names]
+            if values[0].number:
+                yield from self._numbers(values[0].name, columns[names[0]])
+                continue
+            if len(texts) > MAX_TEXTS:
+                texts.clear()
+            lists = [columns[name].tolist() for name in names]
+            keys: Iterable[Any] = lists[0] if len(lists) == 1 else zip(*lists, strict=True)
+            distinct, which = coded_keys(keys, len(lists[0]))
+            at = FlatFields._fields.index(names[0])
+            before, behind = NO_FIELDS[:at], NO_FIELDS[at + 1 :]
+            for key in distinct:
+                if key in texts:
+                    continue
+                if len(names) == 1:  # The same in less time: most of these are asked for.
+                    fields = FlatFields._make((*before, key, *behind))
+                else:
+                    fields = NO_FIELDS._replace(**dict(zip(names, key, strict=True)))
+                texts[key] = "".join([f',"{one.name}":{self._encode(one.value(fields))}' for one in values])
+            found = [texts[key] for key in distinct]
+            yield found[0] if len(found) == 1 else Texts(found, which)
+
+    def _numbers(self, name: str, column: NDArray[np.object_]) -> Iterator[Piece]:
+        null = (column == _NONE).astype(np.bool_)
+        if null.all():
+            yield f',"{name}":null'
+            return
+        yield f',"{name}":'
+        some = bool(null.any())
+        yield Decimal(np.where(null, 0, column).astype(np.uint64), null=null if some else None)
+
+
+_NONE = np.array(None, object)
+
+
+def value_fields(fields: FlatFields) -> Record:
+    """As JSON."""
+    return {one.name: one.value(fields) for one in RPC_VALUES}
+
+
+_LAYERS = "headers from the outside in: each an object with its name in layer, and fields under Scapy's names"
+MESSAGE = {
+    **common("first_frame", "last_frame", "first_time_ns", "last_time_ns"),
+    "rdma_version": ("integer", "version of RPC-over-RDMA"),
+    "rdma_procedure": ("string|null", "RDMA_MSG, RDMA_NOMSG, RDMA_ERROR, RDMA2_OPTIONAL, …"),
+    "direction": ("string|null", "CALL or REPLY, as the version 2 header says; null in version 1"),
+    "option": ("string|null", "name of the version 2 option; null where it has none"),
+    "credits": ("integer", "credits requested by a call, granted by a reply"),
+    "header_length": ("integer", "bytes of the transport header"),
+    "inline_length": ("integer", "bytes of the RPC message inside the Send"),
+    "send_length": ("integer", "bytes of the whole Send"),
+    "invalidate": ("integer|null", "handle that a Send With Invalidate revokes"),
+    "problem": ("string|null", "what is wrong with the header"),
+}
+
+SEGMENT = {
+    "handle": ("integer", "memory handle, R_key or STag (unsigned, 32 bits)"),
+    "offset": ("integer", "offset in that memory (unsigned, 64 bits)"),
+    "offset_hex": ("string", "the same in hexadecimal, 0x and 16 digits"),
+    "advertised": ("integer", "bytes advertised"),
+    "returned": ("integer|null", "length that the reply returned; null for Read chunks or without a reply"),
+    "transferred": ("integer", "bytes that RDMA Reads or Writes transferred"),
+    "operations": ("integer", "RDMA Reads or Writes that used it"),
+    "late_operations": ("integer", "RDMA Writes on it that followed the reply, and do not count as transferred"),
+}
+
+CHUNK = {
+    "kind": ("string", "read, write or reply"),
+    "position": ("integer|null", "XDR position of a Read chunk"),
+    "advertised": ("integer", "bytes advertised"),
+    "returned": ("integer|null", "bytes that the reply says were written; null for Read chunks or without a reply"),
+    "transferred": ("integer", "bytes that RDMA Reads or Writes transferred"),
+    **objects("segments", "array of object", "its RDMA segments", SEGMENT),
+}
+
+REASSEMBLED = {
+    "length": ("integer", "bytes of the RPC message"),
+    "complete": ("boolean", "all its bytes are known"),
+    "data": ("string|null", "the message in hexadecimal; null where bytes are missing"),
+    "captured": ("array of object|null", "what is there of an incomplete message; null for a complete one"),
+    "captured[].offset": ("integer", "offset in the message"),
+    "captured[].data": ("string", "bytes in hexadecimal"),
+    "extents": ("array of object", "where each range of bytes came from"),
+    "extents[].start": ("integer", "offset in the message"),
+    "extents[].length": ("integer", "bytes"),
+    "extents[].origin": ("string", "inline, a chunk (read chunk 1), or round-up"),
+    "extents[].frame": ("integer", "frame that carried it; 0 where none did"),
+    "extents[].missing": ("string|null", "why the bytes are missing; null where they are there"),
+}
+
+_JSON_TYPES = {"text": "string|null", "int": "integer|null", "uint": "integer|null", "bool": "boolean|null"}
+FLAT = {one.name: (_JSON_TYPES[one.type], one.meaning) for one in RPC_VALUES}
+
+FPDU = {
+    "offset": ("integer", "where it starts in the segment's payload"),
+    "length": ("integer", "bytes of it in this segment"),
+    "before": ("integer", "bytes of it in earlier segments"),
+    "after": ("integer", "bytes of it in later segments"),
+    "what": (
+        "string",
+        "mpa (setup frame), fpdu, ready (RTR), wrong_crc, wrong_markers, wrong_headers, rejected (an FPDU in doubt)"
+        " or unknown",
+    ),
+    "request": ("boolean|absent", "mpa: a request, not a reply"),
+    "revision": ("integer|absent", "mpa: revision"),
+    "markers": ("boolean|absent", "mpa: markers wanted"),
+    "crc": ("boolean|absent", "mpa: CRC wanted"),
+    "reject": ("boolean|absent", "mpa: the connection is rejected"),
+    "ird": ("integer|null|absent", "mpa: inbound RDMA Read depth"),
+    "ord": ("integer|null|absent", "mpa: outbound RDMA Read depth"),
+    "private_data": ("string|absent", "mpa: private data in hexadecimal"),
+    "opcode": ("integer|absent", "fpdu: RDMAP opcode"),
+    "opcode_name": ("string|absent", "fpdu: name of the opcode"),
+    "last": ("boolean|absent", "fpdu: the last of its message"),
+    "ulpdu_length": ("integer|absent", "fpdu: bytes of the ULPDU"),
+    "payload_length": ("integer|absent", "fpdu: bytes of payload"),
+    "stag": ("integer|null|absent", "fpdu: STag of a tagged one (unsigned, 32 bits)"),
+    "tagged_offset": ("integer|null|absent", "fpdu: offset of a tagged one (unsigned, 64 bits)"),
+    "tagged_offset_hex": ("string|null|absent", "fpdu: the same in hexadecimal"),
+    "queue": ("integer|null|absent", "fpdu: queue number of an untagged one"),
+    "msn": ("integer|null|absent", "fpdu: message sequence number of an untagged one"),
+    "message_offset": ("integer|null|absent", "fpdu: message offset of an untagged one"),
+    "invalidate": ("integer|null|absent", "fpdu: STag that the Send revokes"),
+    "read": ("object|null|absent", "fpdu: an RDMA Read request"),
+    "read.sink_stag": ("integer", "STag that receives the data"),
+    "read.sink_to": ("integer", "offset in it (unsigned, 64 bits)"),
+    "read.sink_to_hex": ("string", "the same in hexadecimal"),
+    "read.length": ("integer", "bytes requested"),
+    "read.source_stag": ("integer", "STag that is read"),
+    "read.source_to": ("integer", "offset in it (unsigned, 64 bits)"),
+    "read.source_to_hex": ("string", "the same in hexadecimal"),
+    "first_frame": ("integer|absent", "fpdu: frame with its first byte"),
+    "last_frame": ("integer|absent", "fpdu: frame with its last byte"),
+}
+
+TYPES = {
+    "rpc": RecordType(
+        "A call and its reply, with their chunks.",
+        "`rpcs`, `show --rpc`, `show --xid`, `live`",
+        {
+            "number": (
+                "integer",
+                "number of the RPC, from 1 in the order of calls, and of replies without one",
+            ),
+            **common("connection"),
+            "direction": RPC_NAMES["direction"],
+            **common("xid"),
+            **{name: field for name, field in RPC_NAMES.items() if name != "direction"},
+            "state": (
+                "string",
+                "complete; error (the reply says so); damaged (bytes are missing); undecidable (nothing is missing, "
+                "but which call a reply answers, or which bytes are right); no reply; no call; duplicate reply (to "
+                "an RPC that has one: counted apart from RPCs)",
+            ),
+            "status": ("string|null", "OK, or the name of the failure"),
+            "failed": ("boolean", "the reply reports an error"),
+            "contents": (
+                "string",
+                "whole; truncated where the capture truncated frames; missing where bytes are not in it; undecidable"
+                " where all are there, but which of them the receiver took is not known",
+            ),
+            "call_frame": ("integer|null", "first frame of the call"),
+            "reply_frame": ("integer|null", "last frame of the reply"),
+            "call_bytes": ("integer", "bytes of the RPC call: inline, and transferred by Read chunks"),
+            "reply_bytes": ("integer", "bytes of the RPC reply: inline, and transferred by Write and Reply chunks"),
+            **objects("call", "object|null", "the message with the call; null: not captured", MESSAGE),
+            **objects("reply", "object|null", "the message with the reply; null: not captured", MESSAGE),
+            **objects("latency", "object|null", "its time and the parts of it", LATENCY),
+            "waiting_ns": (
+                "integer|null",
+                "from the call to the reply; without one, to the end of the connection or of the capture, which is a"
+                " lower bound; null where a reply may be missing from the capture",
+            ),
+            **objects("chunks", "array of object", "chunks, in the order of the headers", CHUNK),
+            "retransmitted_packets": ("integer", "packets (iWARP: segments) retransmitted for it"),
+            "retransmission_delay_ns": ("integer", "time it waited for retransmissions"),
+            "damage": ("array of string", "what is missing or malformed"),
+            "notes": ("array of string", "what else is worth knowing"),
+            "path": ("string|null", "path of the file that the call names, as it was called then"),
+            **FLAT,
+            "credential": (
+                "any|absent",
+                "only from show: flavor and body of the call's credential; null without a call",
+            ),
+            "arguments": ("any|absent", "only from show: the arguments, see above; null where there are none"),
+            "arguments_problem": (
+                "string|null|absent",
+                "only from show: why not all of the call is in arguments; null where all is",
+            ),
+            "results": ("any|absent", "only from show: the results, see above; null where there are none"),
+            "results_problem": (
+                "string|null|absent",
+                "only from show: why not all of the reply is in results; null where all is",
+            ),
+            **objects("call_message", "object|null|absent", "only with --full: the RPC call's bytes", REASSEMBLED),
+            **objects("reply_message", "object|null|absent", "only with --full: the RPC reply's bytes", REASSEMBLED),
+        },
+    ),
+    "packet": RecordType(
+        "An RDMA packet, or a TCP segment of iWARP.",
+        "`packets`",
+        {
+            **common("frame", "time_ns"),
+            "source": ("string", "address of the sender"),
+            "destination": ("string", "address of the receiver"),
+            "length": ("integer", "bytes of the whole frame on the wire"),
+            "protocol": ("string", "uppermost protocol, as Wireshark calls it"),
+            "info": ("string", "one line about it"),
+            "rpc": ("integer|null", "number of the RPC it belongs to"),
+            **common("transport"),
+            "opcode": ("integer|null", "BTH opcode; null with iWARP"),
+            "opcode_name": ("string|null", "name of the opcode; null with iWARP"),
+            "dest_qp": ("integer|null", "destination queue pair; null with iWARP"),
+            "psn": ("integer|null", "packet sequence number (24 bits); null with iWARP"),
+            "payload_length": ("integer", "bytes of payload"),
+            "payload_captured": ("integer", "bytes of payload in the capture"),
+            "segment": ("object|null", "the TCP segment; null without iWARP"),
+            **below(
+                "segment",
+                {
+                    "connection": ("integer|null", "number of the connection"),
+                    "source_port": ("integer", "TCP source port"),
+                    "destination_port": ("integer", "TCP destination port"),
+                    "seq": ("integer", "TCP sequence number (32 bits)"),
+                    "ack": ("integer", "TCP acknowledgement number (32 bits)"),
+                    "flags": ("array of string", "TCP flags that are set"),
+                    "window": ("integer", "receive window in bytes, scaled where window_scaled"),
+                    "window_scaled": ("boolean", "the window scale is known and applied"),
+                    "mark": ("string|null", "retransmission, gap before it, …"),
+                    "rpcs": ("array of integer", "numbers of all RPCs it belongs to"),
+                    **objects("parts", "array of object", "setup frames and FPDUs in its payload", FPDU),
+                },
+            ),
+            "comment": ("string|absent", "comment on the frame in the capture"),
+            "layers": ("array of any|absent", f"only with -V: {_LAYERS}"),
+        },
+    ),
+    "frame": RecordType(
+        "A frame with the fields of its headers.",
+        "`show --frame`",
+        {
+            "number": ("integer", "number of the frame, from 1"),
+            **common("time_ns"),
+            "captured": ("integer", "bytes in the capture"),
+            "original": ("integer", "bytes on the wire"),
+            "rpc": ("integer|null", "number of the RPC it belongs to"),
+            "rpcs": ("array of integer", "numbers of all RPCs it belongs to"),
+            "layers": ("array of any", _LAYERS),
+        },
+    ),
+}
 
 
 def latency_fields(latency: Latency | None) -> Record | None:
@@ -120,3 +493,67 @@ def _segment(use: SegmentUse) -> Record:
         "operations": len(use.operations),
         "late_operations": len(use.late),
     }
+
+
+def contents_fields(rpc: Rpc) -> Record:
+    """What `show` adds to an rpc record."""
+    from ..rpcrdma.message_trees import decoded_call, decoded_reply  # Only here: lines do without.
+
+    call, reply = decoded_call(rpc), decoded_reply(rpc)
+    header = call.tree.header if call is not None else None
+    credential = header.child("cred") if header is not None else None
+    return {
+        "credential": None if credential is None else node_json(credential),
+        "arguments": _body(call),
+        "arguments_problem": _problem(call),
+        "results": _body(reply),
+        "results_problem": _problem(reply),
+    }
+
+
+def _body(message: DecodedMessage | None) -> Any:
+    return node_json(message.tree.body) if message is not None and message.tree.body is not None else None
+
+
+def _problem(message: DecodedMessage | None) -> str | None:
+    return (message.tree.problem or None) if message is not None else "not captured"
+
+
+def node_json(node: Node) -> Any:
+    """A value and all below it; see docs/records.md for how types become JSON."""
+    type, value = node.type, node.value
+    match type:
+        case XdrInteger():
+            return _integer(type, value) if isinstance(value, int) else None
+        case XdrOpaque() | XdrSelected():
+            return _opaque(node, type if isinstance(type, XdrOpaque) else type.otherwise)
+        case XdrBitmap():
+            return [type.bits.get(bit, bit) for bit in value] if isinstance(value, tuple) else None
+        case XdrArray() | XdrList():
+            return [node_json(child) for child in node.children]
+        case XdrOptional():
+            return None
+        case None:
+            return _bytes(node)
+    return {child.name: node_json(child) for child in node.children}
+
+
+def _integer(type: XdrInteger, value: int) -> int | bool | str:
+    if type is BOOL and value in type.values:
+        return bool(value)
+    return type.values.get(value, value)
+
+
+def _opaque(node: Node, type: XdrOpaque) -> Any:
+    if node.children:
+        inside = [node_json(child) for child in node.children]
+        return inside[0] if len(inside) == 1 else {child.name: node_json(child) for child in node.children}
+    if not isinstance(node.value, memoryview) or type.form == DATA:
+        return _bytes(node)
+    return bytes(node.value).decode("utf-8", "backslashreplace") if type.form in (TEXT, ADDRESS) else node.value.hex()
+
+
+def _bytes(node: Node) -> Record:
+    """Where bytes stand that are not repeated here."""
+    length = len(node.value) if isinstance(node.value, memoryview) else node.length
+    return {"offset": node.offset, "length": length, "note": node.note or None}

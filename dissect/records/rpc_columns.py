@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.ma import MaskedArray
+from numpy.typing import NDArray
 
 from ..arrays import Int64s
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
@@ -19,9 +20,10 @@ from .table import DTYPES, column_of, masked
 
 if TYPE_CHECKING:
     from ..measure.file_names import PathLearner
-    from ..measure.files import File  # Only contents take it, and what follows.
+    from ..measure.files import File, FileTable  # Only contents take it, and what follows.
     from ..onc.file_operations import FileOperation
     from ..rpcrdma.rpc_fields import FieldColumns, FieldReader
+
 
 FileUse = tuple["File", "FileOperation"]
 """A file, and what an RPC did with it."""
@@ -191,3 +193,64 @@ class RpcBatch:
 
 def _taken(column: MaskedArray, index: Any) -> MaskedArray:
     return masked(column.data[index], np.ma.getmaskarray(column)[index])
+
+
+class RpcSource(Protocol):
+    """Where RPCs come from."""
+
+    @property
+    def first_time(self) -> int:
+        """Nanoseconds; of the first frame, 0 before there is one."""
+
+    @property
+    def path(self) -> str:
+        """What it is called."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Of the files; '' for none."""
+
+    def path_learner(self) -> PathLearner:
+        """Learns the paths of files from RPCs."""
+
+
+class RpcBatches:
+    """Give it every table of a capture, in order."""
+
+    def __init__(
+        self,
+        names_files: bool,
+        names_paths: bool,
+        session: RpcSource,
+        counts: Callable[[RpcTable], NDArray[np.bool_]] | None = None,
+    ) -> None:
+        """``names_files``, ``names_paths``: such columns are wanted, which takes the contents of messages.
+
+        ``counts``: which RPCs of a table are counted in ``file_table``; all by default.
+        """
+        self.names_files, self.names_paths = names_files, names_paths
+        self._session = session
+        self._ended = 0
+        self._counts = counts
+
+    @cached_property
+    def _learner(self) -> PathLearner:
+        return self._session.path_learner()
+
+    @cached_property
+    def file_table(self) -> FileTable:
+        """The files that RPCs used, where such columns are wanted."""
+        from ..measure.files import FileTable
+
+        return FileTable(self._learner.mounts)
+
+    def batch(self, table: RpcTable) -> RpcBatch:
+        """The RPCs that ended in a batch."""
+        used = []
+        if self.names_files:
+            counts = None if self._counts is None else self._counts(table).tolist()
+            for _ in self.file_table.add_table(table, counts):
+                used.append(self.file_table.used)
+        before, self._ended = self._ended, self._ended + len(table)
+        learner = self._learner if self.names_paths else None
+        return RpcBatch(table, before, used, lambda: self._learner.reader, learner)

@@ -27,8 +27,7 @@ from ..rpcrdma.rpcs import Latency, Rpc
 from ..text_columns import Decimal, Encoded, EncodedLines, Hexadecimal, Page, Piece, Texts, joined, page_of
 from ..transport.connection import Connection, Endpoint
 from ..transport.operations import SEND, WRITE, Operation, Payload
-from .rpc import message_record
-from .rpc_values import ValueTexts
+from .rpc import ValueTexts, message_record
 
 Encode = Callable[[Any], str]
 """Gives the JSON text of a value."""

@@ -16,8 +16,7 @@ from ..transport.iwarp.checks import DOUBTED, WRONG_CRC, WRONG_HEADERS, WRONG_MA
 from ..transport.iwarp.decoding import ReadRequest
 from ..transport.iwarp.segments import Fpdu, IwarpSegment, IwarpSegments, Part
 from ..transport.operations import Kind
-from . import segment_info as views
-from .packet_info import Shown, alone_shown, call_shown, reply_shown
+from .packet_info import FLAGS, Shown, alone_shown, call_shown, reply_shown, segment_shown
 from .schema import Record, wide
 
 MAX_KEPT = 1 << 16
@@ -93,7 +92,7 @@ class SegmentLines:
             ) -> tuple[Shown | None, str]:
                 return self._owner_of(fpdu, segment, rpcs)
 
-            protocol, info = views.segment_shown(segment, owner)
+            protocol, info = segment_shown(segment, owner)
             yield segment, protocol, info, tuple(rpcs)
 
     def _owner_of(self, fpdu: Fpdu, segment: IwarpSegment, rpcs: dict[int, None]) -> tuple[Shown | None, str]:
@@ -146,7 +145,7 @@ def segment_fields(segment: IwarpSegment, rpcs: tuple[int, ...]) -> Record:
         "destination_port": segment.destination_port,
         "seq": segment.seq,
         "ack": segment.ack,
-        "flags": [name for flag, name in views.FLAGS.items() if segment.flags & flag],
+        "flags": [name for flag, name in FLAGS.items() if segment.flags & flag],
         "window": segment.window,
         "window_scaled": segment.scaled,
         "mark": segment.mark or None,

@@ -66,6 +66,17 @@ DTYPES: dict[str, tuple[Any, Any]] = {
 """Type -> dtype, and what stands under the mask."""
 
 
+SQL_TYPES = {
+    "int": "BIGINT",
+    "uint": "UBIGINT",
+    "float": "DOUBLE",
+    "bool": "BOOLEAN",
+    "time": "TIMESTAMP_NS",
+    "text": "VARCHAR",
+}
+"""Type of a column -> that of DuckDB."""
+
+
 Find = Callable[[int], Place | None]
 """Gives the place of the frame of a number."""
 
@@ -177,3 +188,18 @@ def column_of(type: str, values: list[Any]) -> MaskedArray:
     return np.ma.MaskedArray(
         np.array([filler if value is None else value for value in values], dtype), mask=np.array(mask, bool)
     )
+
+
+def quoted(text: str) -> str:
+    """A text as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def named(name: str) -> str:
+    """The name of a table or column as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def encodable(text: str) -> str:
+    """With what no UTF-8 can say written out: bytes of a file name, for instance."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

@@ -2,14 +2,597 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+from numpy.ma import MaskedArray, getmaskarray
+
+from ..layers.oncrpc_codes import GSS_PROCEDURE_NAMES, GSS_SERVICE_NAMES
+from ..layers.opcodes import opcode_name
+from ..layers.rpcrdma_codes import DIRECTION_NAMES, procedure_name
+from ..layers.transports import TRANSPORTS
 from ..onc.file_operations import TYPE_NAMES
+from ..onc.programs import program_name
+from ..onc.rpc_header import GssCredential
 from ..rpcrdma.conversation import Conversation
-from .table import Table, TableColumn, place_columns
-from .table_packets import PACKETS
-from .table_results import RESULT_TABLES
-from .table_rpcs import RPC_TABLES
+from ..rpcrdma.messages import Message
+from ..rpcrdma.rpc_table import STATES, ProcedureNames
+from ..rpcrdma.rpcs import ChunkUse, Rpc, SegmentUse
+from ..text_columns import lines
+from .rpc import RPC_VALUES, RpcValue, value_column
+from .rpc_columns import RpcBatch
+from .table import Table, TableColumn, column_of, masked, place_columns
+
+if TYPE_CHECKING:
+    from ..audit.auditor import RuleTally, TallyKey  # Tables of RPCs do without, and it takes long to load.
+    from ..audit.rule import Rule
+    from ..measure.credits import CreditDirection, CreditInterval
+    from ..measure.files import File
+    from ..onc.file_operations import FileOperation
+    from .packet_columns import ListedPackets  # Tables of RPCs do without, and it takes long to load.
+    from .packets import Packet
+
+
+class _ChunkRow(NamedTuple):
+    rpc: Rpc
+    number: int
+    chunk: ChunkUse
+
+
+class _SegmentRow(NamedTuple):
+    rpc: Rpc
+    chunk: int
+    number: int
+    use: SegmentUse
+
+
+def _chunk_rows(batch: RpcBatch) -> Iterator[_ChunkRow]:
+    for rpc in batch.with_chunks:
+        yield from (_ChunkRow(rpc, number, chunk) for number, chunk in enumerate(rpc.chunks, 1))
+
+
+def _segment_rows(batch: RpcBatch) -> Iterator[_SegmentRow]:
+    for row in _chunk_rows(batch):
+        yield from (_SegmentRow(row.rpc, row.number, index, use) for index, use in enumerate(row.chunk.segments, 1))
+
+
+def _segment(name: str, type: str, meaning: str, value: Callable[[SegmentUse], Any]) -> TableColumn:
+    return TableColumn(name, type, meaning, lambda row: value(row.use))
+
+
+RPC_NUMBER = TableColumn("rpc", "int", "number of the RPC", lambda row: row.rpc.number)
+
+CHUNKS = Table(
+    "chunks",
+    "rpc",
+    "a chunk that a call advertises",
+    (
+        RPC_NUMBER,
+        TableColumn("chunk", "int", "counted from 1 in the RPC", lambda row: row.number),
+        TableColumn("kind", "text", "read, write or reply", lambda row: row.chunk.kind),
+        TableColumn("position", "int", "Position of a Read chunk", lambda row: row.chunk.position),
+        TableColumn("segments", "int", "its segments", lambda row: len(row.chunk.segments)),
+        TableColumn("advertised_bytes", "int", "advertised by the call", lambda row: row.chunk.advertised),
+        TableColumn("returned_bytes", "int", "written, by the reply", lambda row: row.chunk.returned),
+        TableColumn("transferred_bytes", "int", "moved by RDMA Reads and Writes, each byte once",
+               lambda row: row.chunk.transferred),
+    ),
+    _chunk_rows,
+)  # fmt: skip
+
+SEGMENTS = Table(
+    "segments",
+    "rpc",
+    "a segment of a chunk",
+    (
+        RPC_NUMBER,
+        TableColumn("chunk", "int", "number of its chunk in the RPC", lambda row: row.chunk),
+        TableColumn("segment", "int", "counted from 1 in the chunk", lambda row: row.number),
+        _segment("handle", "int", "R_key or STag", lambda use: use.advertised.handle),
+        _segment("offset_bytes", "uint", "address of its first byte", lambda use: use.advertised.offset),
+        _segment("advertised_bytes", "int", "advertised by the call", lambda use: use.advertised.length),
+        _segment("returned_bytes", "int", "written, by the reply", lambda use: use.returned),
+        _segment("transferred_bytes", "int", "moved by RDMA Reads and Writes, each byte once",
+             lambda use: use.transferred),
+        _segment("operations", "int", "RDMA Reads or Writes that used it", lambda use: len(use.operations)),
+        _segment("late_operations", "int", "RDMA Writes on it that followed the reply", lambda use: len(use.late)),
+    ),
+    _segment_rows,
+)  # fmt: skip
+
+
+class PacketTableBatch:
+    """The packets of a batch, in the order of frames: the noun of the table of packets."""
+
+    def __init__(self, packets: ListedPackets) -> None:
+        self.rows = packets.rows
+        self._packets = packets
+        # Rows are in that order; only segments of iWARP may lie between them.
+        self._order = packets.frames.argsort(kind="stable") if packets.segments else None
+
+    def column(self, type: str, rows: MaskedArray, segment: Callable[[Packet], Any]) -> MaskedArray:
+        """A column of which ``rows`` has the packets of InfiniBand; ``segment``: gives it of a segment of iWARP."""
+        if self._order is None:
+            return rows
+        others = column_of(type, [segment(one) for one in self._packets.segments])
+        values = np.concatenate((rows.data, others.data))
+        missing = np.concatenate((getmaskarray(rows), getmaskarray(others)))
+        return masked(values[self._order], missing[self._order])
+
+    def number(self, name: str, segment: Callable[[Packet], int | None]) -> MaskedArray:
+        """A column of PACKET rows, as integers of 64 bits."""
+        return self.column("int", masked(self.rows[name].astype(np.int64)), segment)
+
+    def coded(
+        self, name: str, word: Callable[[int], str | None], segment: Callable[[Packet], str | None]
+    ) -> MaskedArray:
+        """What the values of a column of PACKET rows stand for."""
+        codes, inverse = np.unique(self.rows[name], return_inverse=True)
+        found = column_of("text", [word(code) for code in codes.tolist()])
+        return self.column("text", masked(found.data[inverse], getmaskarray(found)[inverse]), segment)
+
+    def address(self, name: str, segment: Callable[[Packet], str]) -> MaskedArray:
+        """Of the source or the destination."""
+        return self.coded(name, self._packets.addresses.name, segment)
+
+    @cached_property
+    def protocols(self) -> MaskedArray:
+        found = np.empty(len(self.rows), object)
+        for one in self._packets.worded:
+            texts = np.array([*one.protocol.texts], object)
+            found[one.rows] = texts if one.protocol.which is None else texts[one.protocol.which]
+        return self.column("text", masked(found), lambda packet: packet.protocol)
+
+    @cached_property
+    def infos(self) -> MaskedArray:
+        found = np.empty(len(self.rows), object)
+        for one in self._packets.worded:
+            found[one.rows] = [
+                line.decode(errors="surrogateescape") for line in lines(one.info, len(one.rows), _encoded)
+            ]
+        return self.column("text", masked(found), lambda packet: packet.info)
+
+    @cached_property
+    def rpcs(self) -> MaskedArray:
+        found = np.zeros(len(self.rows), np.int64)
+        for one in self._packets.worded:
+            found[one.rows] = one.rpcs
+        return self.column("int", masked(found, found == 0), lambda packet: packet.rpc)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")
+
+
+def _column(name: str, type: str, meaning: str, values: Callable[[Any], MaskedArray], needs: str = "") -> TableColumn:
+    return TableColumn(name, type, meaning, None, values, needs)
+
+
+def _bth(name: str, meaning: str, column: str) -> TableColumn:
+    """A field of InfiniBand."""
+    return _column(name, "int", meaning, lambda batch: batch.number(column, lambda packet: None))
+
+
+PACKETS = Table(
+    "packets",
+    "packet",
+    "an RDMA packet, or a TCP segment of iWARP",
+    (
+        _column("frame", "int", "number of its frame",
+                lambda batch: batch.number("frame", lambda packet: packet.frame)),
+        _column("time", "time", "when it was captured; UTC",
+                lambda batch: batch.number("time", lambda packet: packet.time).view("M8[ns]")),
+        _column("time_ns", "int", "the same, in nanoseconds since the Unix epoch",
+                lambda batch: batch.number("time", lambda packet: packet.time)),
+        _column("source", "text", "address of the sender",
+                lambda batch: batch.address("source", lambda packet: packet.source)),
+        _column("destination", "text", "address of the receiver",
+                lambda batch: batch.address("destination", lambda packet: packet.destination)),
+        _column("length_bytes", "int", "of the whole frame on the wire",
+                lambda batch: batch.number("wire", lambda packet: packet.wire)),
+        _column("protocol", "text", "uppermost protocol, as Wireshark calls it",
+                lambda batch: batch.protocols, "contents"),
+        _column("transport", "text", "RoCEv1, RoCEv2, InfiniBand or iWARP",
+                lambda batch: batch.coded("transport", lambda code: TRANSPORTS[code], lambda packet: "iWARP")),
+        _bth("opcode", "BTH opcode; InfiniBand transport only", "opcode"),
+        _column("opcode_name", "text", "its name",
+                lambda batch: batch.coded("opcode", opcode_name, lambda packet: None)),
+        _bth("dest_qp", "destination queue pair; InfiniBand transport only", "dest_qp"),
+        _bth("psn", "packet sequence number; InfiniBand transport only", "psn"),
+        _column("payload_bytes", "int", "bytes of payload",
+                lambda batch: batch.number("length", lambda one: one.segment.length if one.segment else None)),
+        _column("payload_captured_bytes", "int", "bytes of payload in the capture",
+                lambda batch: batch.number("captured", lambda one: one.segment.captured if one.segment else None)),
+        _column("rpc", "int", "number of the RPC it belongs to", lambda batch: batch.rpcs, "contents"),
+        _column("info", "text", "one line about it", lambda batch: batch.infos, "contents"),
+        *place_columns("", "frame", "the frame"),
+    ),
+)  # fmt: skip
+
+
+SIDES = ("active", "passive")
+FILTER = "filter"
+"""Kind of the row of details that says which RPCs the tables were saved of, where it was not all."""
+RECOGNITION = "recognition"
+"""Kind of the one that has the options by which RPCs were recognised, where there were any."""
+
+FINDINGS = Table(
+    "findings",
+    "finding",
+    "a violation that the audit finds, or a note",
+    (
+        TableColumn("rule", "text", "id of the rule", lambda finding: finding.rule.id),
+        TableColumn("level", "text", "MUST, SHOULD or STATED", lambda finding: finding.rule.level.value),
+        TableColumn("severity", "text", "error, warning, notice or note", lambda finding: finding.severity),
+        TableColumn("connection", "int", "number of the connection", lambda finding: finding.connection.number),
+        TableColumn("endpoint", "text", "active or passive", lambda finding: SIDES[finding.endpoint]),
+        TableColumn("role", "text", "requester, responder or either", lambda finding: finding.role),
+        TableColumn("frame", "int", "its first frame", lambda finding: finding.frames[0] if finding.frames else None),
+        TableColumn("time", "time", "when; UTC", lambda finding: finding.time or None),
+        TableColumn("time_ns", "int", "the same, in nanoseconds since the Unix epoch",
+               lambda finding: finding.time or None),
+        TableColumn("rpc", "int", "number of the RPC", lambda finding: finding.rpc),
+        TableColumn("xid", "int", "its XID", lambda finding: finding.xid),
+        TableColumn("observed", "text", "what was found", lambda finding: finding.observed),
+        TableColumn("required", "text", "what the rule requires", lambda finding: finding.required),
+        TableColumn("frames", "text", "all its frames, with blanks between",
+               lambda finding: " ".join(map(str, finding.frames)) or None),
+        *place_columns("", "frame", "its first frame"),
+    ),
+    order=("frame", "connection", "rule", "endpoint", "rpc"),
+)  # fmt: skip
+
+
+class Verdict(NamedTuple):
+    """What a rule found at one end of a connection: the noun of ``verdicts``."""
+
+    place: TallyKey
+    rule: Rule
+    tally: RuleTally
+
+
+def _tally(value: Callable[[RuleTally], Any]) -> Callable[[Verdict], Any]:
+    return lambda verdict: value(verdict.tally)
+
+
+VERDICTS = Table(
+    "verdicts",
+    "verdict",
+    "what a rule of the audit found at one end of a connection, where there was something to judge",
+    (
+        TableColumn("rule", "text", "id of the rule", lambda verdict: verdict.rule.id),
+        TableColumn("level", "text", "MUST, SHOULD or STATED", lambda verdict: verdict.rule.level.value),
+        TableColumn("connection", "int", "number of the connection; NULL for the sum of evicted ones",
+               lambda verdict: verdict.place.connection or None),
+        TableColumn("endpoint", "text", "active or passive", lambda verdict: SIDES[verdict.place.endpoint]),
+        TableColumn("verdict", "text", "pass, violation or undecidable", _tally(lambda tally: tally.verdict)),
+        TableColumn("passed", "int", "how often it passed", _tally(lambda tally: tally.passed)),
+        TableColumn("violated", "int", "how often it was violated, notes included",
+               _tally(lambda tally: tally.violated)),
+        TableColumn("notes", "int", "how many of these are notes, not faults", _tally(lambda tally: tally.notes)),
+        TableColumn("undecidable", "int", "how often that could not be decided",
+               _tally(lambda tally: tally.undecidable)),
+        TableColumn("reasons", "text", "why, and how often, as a JSON object",
+               _tally(lambda tally: json.dumps(dict(tally.reasons)) if tally.reasons else None)),
+    ),
+)  # fmt: skip
+
+
+EARLIEST = 1 - (1 << 63)
+"""Nanoseconds: the first time that a column can hold."""
+
+
+class _CreditRow(NamedTuple):
+    direction: CreditDirection
+    time: int
+    interval: CreditInterval
+
+
+def _credit_rows(one: CreditDirection) -> Iterator[_CreditRow]:
+    for at, interval in sorted(one.bins.items()):
+        yield _CreditRow(one, max(at * one.width, EARLIEST), interval)
+
+
+CREDITS = Table(
+    "credits",
+    "credits",
+    "an interval of time in which a connection had calls or replies, or was at the limit of its credits",
+    (
+        TableColumn("connection", "int", "number of the connection", lambda row: row.direction.connection.number),
+        TableColumn("direction", "text", "forward (called by the client) or backward",
+               lambda row: "backward" if row.direction.backward else "forward"),
+        TableColumn("time", "time", "its begin; UTC", lambda row: row.time),
+        TableColumn("time_ns", "int", "the same, in nanoseconds since the Unix epoch", lambda row: row.time),
+        TableColumn("interval_ns", "int", "its length", lambda row: row.direction.width),
+        TableColumn("requested", "int", "highest credit value of calls", lambda row: row.interval.requested),
+        TableColumn("granted", "int", "lowest credit value of replies", lambda row: row.interval.granted),
+        TableColumn("outstanding", "int", "most calls without a reply at one time",
+               lambda row: row.interval.outstanding),
+        TableColumn("at_limit_ns", "int", "time with as many calls outstanding as the credits allow",
+               lambda row: row.interval.blocked),
+    ),
+    _credit_rows,
+)  # fmt: skip
+
+
+PLACES = Table(
+    "places",
+    "place",
+    "consecutive frames of one of several files that were read as one capture",
+    (
+        TableColumn("first_frame", "int", "number of the first, counted over all files", lambda run: run.first),
+        TableColumn("last_frame", "int", "number of the last", lambda run: run.last),
+        TableColumn("place_file", "text", "path of their file", lambda run: run.file),
+        TableColumn("place_frame", "int", "number of the first in that file", lambda run: run.frame),
+    ),
+)
+
+
+class Detail(NamedTuple):
+    """The noun of ``details``."""
+
+    kind: str
+    number: int | None
+    noun: object
+
+
+def _json(noun: object) -> str:
+    from .details import to_json  # Only here: few tables take it.
+
+    return to_json(noun)
+
+
+DETAILS = Table(
+    "details",
+    "detail",
+    "a connection, the health of its transport or another noun in full, for commands that read saved tables",
+    (
+        TableColumn("kind", "text", "what it is", lambda detail: detail.kind),
+        TableColumn("number", "int", "its number", lambda detail: detail.number),
+        TableColumn("content", "text", "JSON; its names change from version to version of the program",
+               lambda detail: _json(detail.noun)),
+    ),
+)  # fmt: skip
+
+
+def _sum(name: str, meaning: str, *columns: str) -> TableColumn:
+    """Of columns of ``RpcTable.rows``."""
+    return _column(name, "int", meaning, lambda batch: batch.number(*columns))
+
+
+def _known(name: str, meaning: str, column: str, missing: int) -> TableColumn:
+    """A column of ``RpcTable.rows``, in which ``missing`` stands for what is not known."""
+    return _column(name, "int", meaning, lambda batch: batch.number(column, missing=batch.rows[column] == missing))
+
+
+def _call(name: str, meaning: str, column: str) -> TableColumn:
+    """A column of ``RpcTable.rows`` about the call."""
+    return _column(name, "int", meaning, lambda batch: batch.number(column, missing=~batch.called))
+
+
+def _reply(name: str, meaning: str, column: str) -> TableColumn:
+    return _column(name, "int", meaning, lambda batch: batch.number(column, missing=~batch.replied))
+
+
+def _part(name: str, meaning: str) -> TableColumn:
+    """Of the latency."""
+    return _column(
+        f"{name}_ns",
+        "int",
+        f"part of the latency: {meaning}",
+        lambda batch: batch.number(f"latency_{name}", missing=batch.rows["latency"] < 0),
+    )
+
+
+def _procedure(name: str, type: str, meaning: str, value: Callable[[ProcedureNames], Any]) -> TableColumn:
+    return _column(name, type, meaning, lambda batch: batch.procedure(type, value))
+
+
+def _header(
+    name: str, type: str, meaning: str, side: str, value: Callable[[Message], Any], plain: Any = None
+) -> TableColumn:
+    """Of a message; ``plain`` of those of plain RPCs."""
+    return _column(name, type, meaning, lambda batch: batch.message(type, side, value, plain, plain))
+
+
+def _use(name: str, type: str, meaning: str, value: Callable[[File, FileOperation], Any]) -> TableColumn:
+    return _column(name, type, meaning, lambda batch: batch.use(type, value), "files")
+
+
+def _value(value: RpcValue) -> TableColumn:
+    return _column(
+        value.name, value.type, value.meaning, lambda batch: value_column(value, batch.fields.columns), "contents"
+    )
+
+
+def _gss(name: str, type: str, meaning: str, value: Callable[[GssCredential], Any]) -> TableColumn:
+    """Of the RPCSEC_GSS credential of a call."""
+    return _column(
+        name, type, meaning, lambda batch: batch.objects(type, lambda rpc: None if rpc.gss is None else value(rpc.gss))
+    )
+
+
+def _direction(message: Message) -> str | None:
+    found = message.header.direction
+    return None if found is None else DIRECTION_NAMES[found]
+
+
+_RPCS = Table(
+    "rpcs",
+    "rpc",
+    "a call, its reply, or both",
+    (
+        _sum("number", "counted from 1 in the order of calls, and of replies without one", "number"),
+        _sum("connection", "number of the connection", "connection"),
+        _column("direction", "text", "forward (called by the client) or backward",
+                lambda batch: batch.coded("text", "caller", lambda caller: "backward" if caller else "forward")),
+        _sum("xid", "RPC transaction ID", "xid"),
+        _column("time", "time", "first packet of the call, or of the reply where no call was seen; UTC",
+                lambda batch: batch.times.view("M8[ns]")),
+        _column("time_ns", "int", "the same, in nanoseconds since the Unix epoch", lambda batch: batch.times),
+        _reply("end_time_ns", "last packet of the reply, in nanoseconds since the Unix epoch", "reply_end"),
+        _column("client", "text", "address of the client",
+                lambda batch: batch.connection("text", lambda one: one.endpoints[0].address)),
+        _column("server", "text", "address of the server",
+                lambda batch: batch.connection("text", lambda one: one.endpoints[1].address)),
+        _procedure("program", "text", "name of the RPC program",
+                   lambda one: None if one.program is None else program_name(one.program)),
+        _procedure("program_number", "int", "its number", lambda one: one.program),
+        _procedure("version", "int", "version of the program", lambda one: one.version),
+        _procedure("minor_version", "int", "of an NFSv4 COMPOUND", lambda one: one.minor_version),
+        _procedure("procedure", "text", "name of the procedure", lambda one: one.name or None),
+        _procedure("procedure_number", "int", "its number", lambda one: one.procedure),
+        _procedure("operations", "text", "operations of a COMPOUND, in order, with blanks between",
+                   lambda one: " ".join(one.operations) or None),
+        _column(
+            "state",
+            "text",
+            "complete, error, damaged, undecidable, no reply, no call or duplicate reply (which is no RPC of its own)",
+            lambda batch: batch.coded("text", "state", lambda state: STATES[state]),
+        ),
+        _column("status", "text", "OK, or the name of the failure",
+                lambda batch: batch.coded("text", "status", lambda code: batch.table.names.statuses[code][0] or None)),
+        _column("failed", "bool", "the reply reports an error",
+                lambda batch: batch.coded("bool", "status", lambda code: batch.table.names.statuses[code][1])),
+        _column("contents", "text", "whole, truncated, missing or undecidable",
+                lambda batch: batch.objects("text", lambda rpc: rpc.contents, "whole")),
+        _call("call_frame", "first frame of the call", "call_frame"),
+        _reply("reply_frame", "last frame of the reply", "reply_frame"),
+        _column("latency_us", "float", "first packet of the call to last packet of the reply",
+                lambda batch: masked(batch.rows["latency"] / 1000, batch.rows["latency"] < 0)),
+        _known("latency_ns", "the same, in nanoseconds", "latency", -1),
+        _column("waiting_ns", "int", "the same; of a call without a reply, the time to the end of its connection or of"
+                " the capture, a lower bound; NULL where a reply may be missing from the capture",
+                lambda batch: masked(batch.table.waiting, batch.table.waiting < 0)),
+        _part("call", "the call's Send"),
+        _part("reads", "RDMA Reads"),
+        _part("server", "nothing of it on the wire"),
+        _part("writes", "RDMA Writes"),
+        _part("reply", "the reply's Send"),
+        _sum("call_bytes", "of the RPC call, inline and by Read chunk", "call_inline", "read_bytes"),
+        _call("call_inline_bytes", "of the RPC call, inside the Send", "call_inline"),
+        _sum("call_chunk_bytes", "of the RPC call, transferred by Read chunks", "read_bytes"),
+        _sum("reply_bytes", "of the RPC reply, inline and by Write and Reply chunk",
+             "reply_inline", "write_bytes", "reply_chunk_bytes"),
+        _reply("reply_inline_bytes", "of the RPC reply, inside the Send", "reply_inline"),
+        _sum("reply_chunk_bytes", "of the RPC reply, transferred by Write and Reply chunks",
+             "write_bytes", "reply_chunk_bytes"),
+        _sum("chunks", "chunks that the call advertises", "read_chunks", "write_chunks", "reply_chunks"),
+        _sum("read_chunks", "Read chunks among them", "read_chunks"),
+        _sum("write_chunks", "Write chunks among them", "write_chunks"),
+        _sum("reply_chunks", "Reply chunks among them: 0 or 1", "reply_chunks"),
+        _sum("read_segments", "segments of Read chunks", "read_segments"),
+        _sum("write_segments", "segments of Write chunks", "write_segments"),
+        _sum("reply_segments", "segments of the Reply chunk", "reply_segments"),
+        _column("rdma_version", "int", "version of RPC-over-RDMA, of the call or else the reply",
+                lambda batch: batch.objects("int", lambda rpc: next(
+                    (one.header.version for one in (rpc.call, rpc.reply) if one is not None), None), 1)),
+        _column("call_rdma_procedure", "text", "RDMA_MSG, RDMA_NOMSG, …, of the call",
+                lambda batch: batch.rdma_procedure("text", "call", lambda *one: procedure_name(*one) or None)),
+        _column("reply_rdma_procedure", "text", "RDMA_MSG, RDMA_NOMSG, RDMA_ERROR, …, of the reply",
+                lambda batch: batch.rdma_procedure("text", "reply", lambda *one: procedure_name(*one) or None)),
+        _known("credits_requested", "by the call", "credits_requested", -1),
+        _known("credits_granted", "by the reply", "credits_granted", -1),
+        _known("invalidated_handle", "handle that the reply's Send With Invalidate revokes", "invalidated", -1),
+        _sum("retransmitted_packets", "packets (iWARP: segments) retransmitted for it", "retransmissions"),
+        _sum("retransmission_delay_ns", "part of the latency: waiting for retransmissions", "latency_retransmission"),
+        _use("file", "int",
+             "number in the table files, of the file that it read, wrote or committed, else of the last that it used",
+             lambda file, done: file.number),
+        _column("path", "text", "path of the file that the call names, as it was called then",
+                lambda batch: column_of("text", batch.paths), "paths"),
+        *(_value(one) for one in RPC_VALUES),
+        _gss("gss_version", "int", "version of the call's RPCSEC_GSS credential", lambda gss: gss.version),
+        _gss("gss_procedure", "text", "RPCSEC_GSS_DATA, RPCSEC_GSS_INIT, …, or a number",
+             lambda gss: GSS_PROCEDURE_NAMES.get(gss.procedure, str(gss.procedure))),
+        _gss("gss_sequence", "int", "its sequence number", lambda gss: gss.sequence),
+        _gss("gss_service", "text", "its service: none, integrity, privacy, or a number",
+             lambda gss: GSS_SERVICE_NAMES.get(gss.service, str(gss.service))),
+        _column("damage", "text", "what is missing or contradictory, with semicolons between",
+                lambda batch: batch.objects("text", lambda rpc: "; ".join(rpc.damage) or None)),
+        _column("notes", "text", "what is inferred or unusual, with semicolons between",
+                lambda batch: batch.objects("text", lambda rpc: "; ".join(rpc.notes) or None)),
+        _column("ended", "int", "counted from 1 in the order in which RPCs ended",
+                lambda batch: masked(np.arange(len(batch)) + batch.before + 1)),
+        *place_columns("call_", "call_frame", "the first frame of the call"),
+        *place_columns("reply_", "reply_frame", "the last frame of the reply"),
+        _call("call_last_frame", "last frame of the call", "call_last_frame"),
+        _call("call_end_time_ns", "last packet of the call, in nanoseconds since the Unix epoch", "call_end"),
+        _reply("reply_first_frame", "first frame of the reply", "reply_first_frame"),
+        _reply("reply_time_ns", "first packet of the reply, in nanoseconds since the Unix epoch", "reply_time"),
+        _call("call_send_bytes", "of the call's Send", "call_send"),
+        _reply("reply_send_bytes", "of the reply's Send", "reply_send"),
+        _column("call_header_bytes", "int", "of the call's transport header",
+                lambda batch: batch.header_length("call")),
+        _column("reply_header_bytes", "int", "of the reply's transport header",
+                lambda batch: batch.header_length("reply")),
+        _header("call_rdma_version", "int", "version of RPC-over-RDMA, of the call", "call",
+                lambda message: message.header.version, 1),
+        _header("reply_rdma_version", "int", "version of RPC-over-RDMA, of the reply", "reply",
+                lambda message: message.header.version, 1),
+        _column("call_rdma_procedure_number", "int", "rdma_proc of the call",
+                lambda batch: batch.rdma_procedure("int", "call", lambda version, number: number)),
+        _column("reply_rdma_procedure_number", "int", "rdma_proc of the reply",
+                lambda batch: batch.rdma_procedure("int", "reply", lambda version, number: number)),
+        _header("call_rdma_direction", "text", "CALL or REPLY, as the call's header says; version 2", "call",
+                _direction),
+        _header("reply_rdma_direction", "text", "CALL or REPLY, as the reply's header says; version 2", "reply",
+                _direction),
+        _header("call_option", "int", "rdma_opttype of the call; version 2", "call",
+                lambda message: message.header.option),
+        _header("reply_option", "int", "rdma_opttype of the reply; version 2", "reply",
+                lambda message: message.header.option),
+        _header("call_header_problem", "text", "why the call's header could not be read to its end", "call",
+                lambda message: message.header.problem or None),
+        _header("reply_header_problem", "text", "why the reply's header could not be read to its end", "reply",
+                lambda message: message.header.problem or None),
+        _header("call_invalidated_handle", "int", "handle that the call's Send With Invalidate revokes", "call",
+                lambda message: message.operation.invalidate),
+        _column("psn_reused", "bool", "a sender reused a PSN for one of its packets",
+                lambda batch: batch.objects("bool", lambda rpc: bool(rpc.psn_errors), False)),
+    ),
+)  # fmt: skip
+
+
+def _step(name: str, type: str, meaning: str, value: Callable[[File, FileOperation], Any]) -> TableColumn:
+    return _column(name, type, meaning, lambda batch: batch.step_use(type, value), "files")
+
+
+def _steps(batch: RpcBatch) -> MaskedArray:
+    found = np.empty(int(batch.step_counts.sum()), object)
+    found[:] = [*chain.from_iterable(batch.steps)]
+    return masked(found)
+
+
+def _step_numbers(batch: RpcBatch) -> MaskedArray:
+    ends = batch.step_counts.cumsum()
+    return masked(
+        np.arange(1, len(ends) and int(ends[-1]) + 1) - np.repeat(ends - batch.step_counts, batch.step_counts)
+    )
+
+
+_OPERATIONS = Table(
+    "operations",
+    "rpc",
+    "an operation of an NFSv4 COMPOUND",
+    (
+        _column("rpc", "int", "number of the RPC",
+                lambda batch: masked(np.repeat(batch.rows["number"], batch.step_counts))),
+        _column("operation", "int", "counted from 1 in the COMPOUND", _step_numbers),
+        _column("name", "text", "its name", _steps),
+        _step("file", "int", "number in the table files, of the file that it was for, where that is known",
+              lambda file, done: file.number),
+        _step("succeeded", "bool", "the reply says that it did", lambda file, done: done.succeeded),
+        _step("offset_bytes", "uint", "where in the file a READ, WRITE or its like begins, as the call says",
+              lambda file, done: done.offset),
+        _step("count_bytes", "uint", "how much it asks for or brings, as the call says",
+              lambda file, done: done.count),
+    ),
+)  # fmt: skip
 
 
 def _qp(end: int) -> Callable[[Conversation], int | None]:
@@ -124,7 +707,9 @@ def _within_64_bits(value: int | None) -> int | None:
     return None if value is None or value >= 1 << 63 else value
 
 
-TABLES = {table.name: table for table in (*RPC_TABLES, PACKETS, _CONNECTIONS, _FILES, *RESULT_TABLES)}
+TABLES = {table.name: table for table in (
+    _RPCS, _OPERATIONS, CHUNKS, SEGMENTS, PACKETS, _CONNECTIONS, _FILES, FINDINGS, VERDICTS, CREDITS, PLACES, DETAILS
+)}  # fmt: skip
 """The tables by name."""
 
 VERSION = 1

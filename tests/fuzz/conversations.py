@@ -19,8 +19,8 @@ from rdmascope.dissect.audit.result import Result
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.layers.fpdus import fpdu_bytes
 from rdmascope.dissect.records.audit import audit_records
+from rdmascope.dissect.records.connection import transport_record
 from rdmascope.dissect.records.rpc import message_record, rpc_record
-from rdmascope.dissect.records.transport import transport_record
 from rdmascope.dissect.rpcrdma import plain
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply

@@ -36,7 +36,7 @@ from rdmascope.dissect.onc.shapes.skips import skip_of
 from rdmascope.dissect.onc.shapes.types import XdrType
 from rdmascope.dissect.onc.summary import message_summary
 from rdmascope.dissect.records.frame_layers import frame_fields
-from rdmascope.dissect.records.rpc_contents import node_json
+from rdmascope.dissect.records.rpc import node_json
 from rdmascope.dissect.rpcrdma.transport_header import decode_header
 
 from .target import SampleMessage, Target, sample_messages, sends

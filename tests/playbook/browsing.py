@@ -12,8 +12,8 @@ from textual import events
 from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
-from rdmascope.captures.tables.browsed_columns import LATER
-from rdmascope.captures.tables.data_set_folder import is_data_set
+from rdmascope.captures.tables.browsed_tables import LATER
+from rdmascope.captures.tables.saved import is_data_set
 from rdmascope.cli.browse.app import BrowseApp
 from rdmascope.cli.browse.feed import BrowseFeed
 from rdmascope.cli.browse.filling import BrowsedCapture

@@ -20,7 +20,7 @@ from playbook.samples import MANIFEST, SAMPLES
 from playbook.stores import Files, served
 from rdmascope.captures.fleet.cluster import on_cluster
 from rdmascope.captures.fleet.units import units
-from rdmascope.captures.tables.data_set import entries
+from rdmascope.captures.tables.saved_tables import entries
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 COPIES = 6

@@ -16,7 +16,7 @@ from rdmascope.captures.fleet.analysis import analyse
 from rdmascope.captures.fleet.batch import BatchCapture, divided, prepare
 from rdmascope.captures.fleet.stored import batch_to_url, copy_of
 from rdmascope.captures.fleet.units import units
-from rdmascope.captures.tables.data_set import entries
+from rdmascope.captures.tables.saved_tables import entries
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 HOSTS = {"web": "longcall-rxe", "db": "v2-settles"}

@@ -20,7 +20,7 @@ from rdmascope.captures.fleet.analysis import analyse
 from rdmascope.captures.fleet.batch import divided, prepare
 from rdmascope.captures.fleet.units import units
 from rdmascope.captures.read.remote import BLOCK, FileStamp, same_contents, stamp
-from rdmascope.captures.tables.data_set import entries
+from rdmascope.captures.tables.saved_tables import entries
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 Store = tuple[str, list[tuple[str, str]]]

@@ -13,8 +13,7 @@ import pytest
 from playbook.commands import EVERYTHING, run
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.session.session import Session
-from rdmascope.captures.tables.browsed_columns import LATER
-from rdmascope.captures.tables.browsed_tables import BrowsedTables, Narrowing, checked, completions, follows
+from rdmascope.captures.tables.browsed_tables import LATER, BrowsedTables, Narrowing, checked, completions, follows
 from rdmascope.captures.tables.database import Database
 from rdmascope.captures.tables.table_pass import table_batches
 from rdmascope.dissect.arrays import Int64s

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from rdmascope.captures.tables.database import Database, statements_of
-from rdmascope.captures.tables.query_columns import named_columns
+from rdmascope.captures.tables.database import Database, named_columns, statements_of
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from playbook.commands import BOTH_WAYS, EVERYTHING, LOSS
 from rdmascope import Place
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables import table_pass
-from rdmascope.captures.tables.browsed_columns import first_columns
+from rdmascope.captures.tables.browsed_tables import first_columns
 from rdmascope.captures.tables.table_pass import table_batches
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options

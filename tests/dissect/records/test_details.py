@@ -6,9 +6,8 @@ import pytest
 
 from playbook.commands import BOTH_WAYS, LOSS
 from rdmascope.captures.session.session import Session
-from rdmascope.dissect.records.connection import connection_record
+from rdmascope.dissect.records.connection import connection_record, transport_record
 from rdmascope.dissect.records.details import CaptureSums, DetailError, FileDetails, from_json, to_json
-from rdmascope.dissect.records.transport import transport_record
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.transport.health import TransportHealth
 

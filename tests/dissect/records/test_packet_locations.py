@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from playbook.samples import SAMPLES
 from rdmascope.cli.main import main
 from rdmascope.dissect.frames import Place
-from rdmascope.dissect.records.packet_locations import placed
+from rdmascope.dissect.records.schema import placed
 
 
 def test_each_frame_number_gets_its_place() -> None:

@@ -12,10 +12,9 @@ import pytest
 from rdmascope.captures import open_capture
 from rdmascope.dissect.diagnosis.diagnose import diagnose
 from rdmascope.dissect.diagnosis.facts import Gathered
-from rdmascope.dissect.records.connection import connection_record
+from rdmascope.dissect.records.connection import connection_record, transport_record
 from rdmascope.dissect.records.report import report_records
 from rdmascope.dissect.records.rpc import rpc_record
-from rdmascope.dissect.records.transport import transport_record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 SAMPLES = Path(__file__).parents[3] / "captures" / "samples"

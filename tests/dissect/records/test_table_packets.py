@@ -13,7 +13,7 @@ from rdmascope.dissect.layers.opcodes import opcode_name
 from rdmascope.dissect.layers.transports import TRANSPORTS
 from rdmascope.dissect.records.packets import Packet
 from rdmascope.dissect.records.table import TableBuilder
-from rdmascope.dissect.records.table_packets import PACKETS, PacketTableBatch
+from rdmascope.dissect.records.tables import PACKETS, PacketTableBatch
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 

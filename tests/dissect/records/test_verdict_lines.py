@@ -10,7 +10,7 @@ from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.result import Result
-from rdmascope.dissect.records.verdict_lines import verdict_lines, verdict_records
+from rdmascope.dissect.records.audit import verdict_lines, verdict_records
 
 
 @pytest.mark.parametrize("name", ["rxe-nfs-all", "siw-nfs-all", "v2-settles"])

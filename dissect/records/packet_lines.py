@@ -1,4 +1,4 @@
-"""Packet records of many packets as JSON, from columns: what ``packet_record`` gives of one packet."""
+"""Packets as lines of JSON."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from ..frames import Place
 from ..layers import opcodes
 from ..layers.transports import TRANSPORTS
 from ..text_columns import Decimal, Encoder, Piece, Texts, lines, words_of
-from .packet_columns import ListedPackets
-from .packet_locations import placed
-from .packet_wording import Worded
+from .packet_columns import ListedPackets, Worded
 from .packets import packet_record
-from .schema import schema
+from .schema import placed, schema
 
 Find = Callable[[int], Place | None]
 """Where a frame is, when several files are read as one."""
