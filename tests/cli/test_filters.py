@@ -30,7 +30,7 @@ FILTERS: list[tuple[tuple[str, ...], str]] = [
      " SIMILAR TO '.* (WRITE|GETA[A-Z]*) .*' OR procedure LIKE 'GETA%'"
      " OR operations SIMILAR TO '(.* )?GETA[A-Z]*( .*)?'"),
     (("--connection", "2"), "connection = 2"),
-    (("--slower-than", "40ms"), "latency_ns > 40000000"),
+    (("--slower-than", "40ms"), "waiting_ns > 40000000"),
     (("--errors",), "state <> 'complete'"),
     (("--where", "number % 3 = 1"), "number % 3 = 1"),
     (("--where", "LATENCY_MS < 45.5 or status <> 'OK'"), "latency_us < 45500 OR status <> 'OK'"),
