@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -21,7 +22,6 @@ from .finding import Finding
 from .judgement import PASS, PASSED, UNDECIDABLE, VIOLATION, Judgement, undecidable
 from .listener import AuditListener
 from .rule import Level, Rule, all_rules
-from .traits import INVALIDATE
 from .transaction import Transaction
 
 SEVERITIES = {Level.MUST: "error", Level.SHOULD: "warning", Level.STATED: "notice"}
@@ -46,7 +46,7 @@ class RuleTally:
     reasons: Mapping[str, int] = field(default_factory=lambda: NO_REASONS)
     """Why it was undecidable."""
     examples: Sequence[Finding] = ()
-    """The first violations."""
+    """The first violations, by their frames."""
 
     worst: int = 4
     """0 an error, 1 a warning, 2 a notice, 3 a note; 4 where nothing was violated."""
@@ -118,16 +118,24 @@ class RuleSlot:
         self.tallies: Sequence[RuleTally] = ()
 
 
+class Broken(NamedTuple):
+    """What a rule says of each noun of a class that breaks it."""
+
+    rule: Rule
+    judgement: Judgement
+
+
 class SubjectClass:
-    """Nouns of a connection of which most rules say the same: either that they pass, or nothing."""
+    """Nouns of a connection of which most rules say the same: that they pass, that they are wrong, or nothing."""
 
-    __slots__ = ("count", "others", "tallies")
+    __slots__ = ("broken", "count", "others", "tallies")
 
-    def __init__(self, tallies: list[RuleTally], others: list[RuleSlot]) -> None:
+    def __init__(self, tallies: list[RuleTally], broken: list[Broken], others: list[RuleSlot]) -> None:
         self.tallies = tallies
         """Of the rules by which they pass."""
+        self.broken = broken
         self.others = others
-        """The rules that judge each of them: they found something, could not decide, or look at handles."""
+        """The rules that judge each of them: they could not decide, or are not ours."""
         self.count = 0
         """How many are not in the tallies yet."""
 
@@ -291,31 +299,61 @@ class Auditor:
         if classes is None:
             classes = self._classes[connection] = {}
         found = classes.get(key)
-        if found is not None and not found.others:
+        if found is not None and not found.others and not found.broken:
             found.count += count
             return
         made = subjects()
         if found is None:
             first = next(made)
             found = classes[key] = self._class_of(first)
-            self._judge_by(found.others, first)
+            made = chain((first,), made)
         found.count += count
-        if found.others:
-            for subject in made:
-                self._judge_by(found.others, subject)
+        left = count
+        for subject in made:
+            if not found.others and not self._wanted(found, subject):
+                break
+            self._judge_by(found.others, subject)
+            for rule, judgement in found.broken:
+                self._count(rule, subject, judgement)
+            left -= 1
+        else:
+            return
+        for rule, judgement in found.broken:
+            note = judgement.note
+            for end in self._ends(rule, subject, judgement.by):
+                tally = self._tally(TallyKey(rule.id, connection, end))
+                tally.violated += left
+                tally.notes += left * note
+
+    def _wanted(self, found: SubjectClass, subject: Subject) -> bool:
+        """Whether a noun, or a later one, may be an example of what it breaks."""
+        return any(
+            self._wants(self._tally(TallyKey(rule.id, subject.connection.number, end)), subject.frames)
+            for rule, judgement in found.broken
+            for end in self._ends(rule, subject, judgement.by)
+        )
+
+    def _wants(self, tally: RuleTally, frames: tuple[int, ...]) -> bool:
+        examples = tally.examples
+        return len(examples) < self.examples or (bool(examples) and frames[:1] < examples[-1].frames[:1])
 
     def _class_of(self, subject: Subject) -> SubjectClass:
         """The class that a noun is the first of."""
-        passed: list[RuleTally] = []
-        others: list[RuleSlot] = []
+        found = SubjectClass([], [], [])
+        each = self.keep is not None or self.on_finding is not None
         for seat in self._seats_for(subject):
             judgement = seat.judge(subject)
-            alike = not (seat.rule.needs & INVALIDATE or seat.rule.plugin)  # What a plug-in looks at is not known.
-            if not alike or (judgement is not None and judgement is not PASSED):
-                others.append(seat)
-            elif judgement is PASSED:
-                passed += seat.tallies or self._open(seat, subject)
-        return SubjectClass(passed, others)
+            if judgement is PASSED and not seat.rule.plugin:
+                found.tallies += seat.tallies or self._open(seat, subject)
+            elif (
+                judgement is not None
+                and judgement.verdict == VIOLATION
+                and not (each or seat.rule.plugin or self._doubt(seat.rule, subject))
+            ):
+                found.broken.append(Broken(seat.rule, judgement))
+            elif judgement is not None or seat.rule.plugin:  # What a plug-in looks at is not known.
+                found.others.append(seat)
+        return found
 
     def _count_classes(self, connection: int | None = None) -> None:
         """Add what was counted by class to the tallies, of one connection or all."""
@@ -413,8 +451,11 @@ class Auditor:
         tally.violated += 1
         tally.notes += finding.severity == "note"
         tally.worst = min(tally.worst, RANKS.index(finding.severity))
-        if len(tally.examples) < self.examples:
+        if self._wants(tally, finding.frames):
             tally.add_examples([finding])
+            assert isinstance(tally.examples, list)
+            tally.examples.sort(key=lambda one: one.frames[:1])
+            del tally.examples[self.examples :]
         if self.on_finding is not None:
             self._count_classes(finding.connection.number)
             self.on_finding(finding, tally)

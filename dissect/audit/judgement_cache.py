@@ -22,7 +22,7 @@ from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import ChunkUse, Rpc
 from .audit_event import Subject
 from .events import RdmaOperation, SentMessage
-from .memory import PERSISTENT, PREDICTABLE
+from .memory import PREDICTABLE, Offer
 from .transaction import CreditState, Transaction
 
 
@@ -129,8 +129,11 @@ def _return_class(sent: SentMessage) -> Hashable:
     rpc = sent.rpc
     if sent.is_call is not False or rpc is None or rpc.call is None or rpc.backward or not _plain_return(sent.message):
         return None
-    key = message_class(sent.conversation, False)
-    return None if key is None else ("returned", sent.message.operation.invalidate is None, key)
+    key, invalidated = message_class(sent.conversation, False), sent.message.operation.invalidate
+    offered = [use.advertised.handle for chunk in rpc.chunks for use in chunk.segments]
+    if key is None or invalidated not in (None, *offered):
+        return None
+    return "returned", invalidated is not None, key
 
 
 def _long_class(transaction: Transaction) -> Hashable:
@@ -143,8 +146,7 @@ def _long_class(transaction: Transaction) -> Hashable:
         or transaction.late
         or step is None
         or persistent is None
-        or persistent[1] >= PERSISTENT
-        or step.run >= PREDICTABLE > step.before
+        or Offer(step, persistent).remarkable
         or len(rpc.chunks) != 1
         or not plain_call(call)
         or not _plain_return(reply)

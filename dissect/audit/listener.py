@@ -23,6 +23,7 @@ from ..onc import binding
 from ..onc.nfs3 import holds_arguments, nfs3_procedure
 from ..onc.programs import NFS, NFS_CALLBACK
 from ..rpcrdma.characteristics import RespXch, decode_option
+from ..rpcrdma.chunk_columns import PlainChunks
 from ..rpcrdma.conversation import DEFAULT_INLINE, Conversation
 from ..rpcrdma.listeners import PlainPairs
 from ..rpcrdma.memory import REORDERED
@@ -38,7 +39,7 @@ from .events import MessageOrder, RdmaOperation, RefusableMessage, SentMessage, 
 from .grants import CreditGrants
 from .judgement_cache import message_class, plain_call, plain_message, plain_procedure, rpc_class, settled_class
 from .lru import REMEMBERED, LastXids, remember
-from .memory import AdvertisedHistory
+from .memory import PREDICTABLE, AdvertisedHistory, Offer
 from .transaction import CreditState, Transaction
 
 MAX_VERSIONS = 16
@@ -289,8 +290,8 @@ class VersionTwoState:
 
 OFFERING = frozenset(("CREATE_SESSION", "BIND_CONN_TO_SESSION"))
 """Operations by which a client may offer its connection for callbacks."""
-FEW = 64
-"""Messages that are looked at one by one where that is needed."""
+WITHIN = CreditState(1, 1, 1, 1)
+"""Of a call within its credits."""
 
 
 def accepted(pairs: PlainPairs, names: RpcNames) -> NDArray[np.bool_]:
@@ -302,7 +303,7 @@ def accepted(pairs: PlainPairs, names: RpcNames) -> NDArray[np.bool_]:
         & (pairs.credits_requested > 0)
         & (pairs.credits_granted > 0)
         & ~pairs.invalidates
-        & ~pairs.chunked
+        & (pairs.long | ~pairs.chunked)
     )
     for procedure in unique(pairs.procedure[rows]).tolist():
         one = names.procedures[procedure]
@@ -342,8 +343,15 @@ class PlainState(Protocol):
 class PlainRows:
     """The plain RPCs of a batch on one connection, all forward."""
 
-    def __init__(self, state: PlainState, calls: Rows, replies: Rows) -> None:
+    def __init__(self, state: PlainState, calls: Rows, replies: Rows, chunks: PlainChunks | None) -> None:
         self._state = state
+        self.handles = np.full(len(calls), -1)
+        """Of the Reply chunk that each call offers; -1 for none."""
+        if chunks is not None:
+            through = calls["transfer"] >= 0
+            self.handles[through] = chunks.segments["handle"][chunks.firsts[calls["transfer"][through]]]
+        self.offers: dict[int, Offer] = {}
+        """By place among the calls."""
         self.call_frames: list[int] = calls["call_frame"].tolist()
         self.call_times: list[int] = calls["call_time"].tolist()
         self.requested: list[int] = calls["credits_requested"].tolist()
@@ -469,13 +477,13 @@ class AuditListener:
         self._judge = judge
         self._by_class = by_class
         self.settling = Settling(self.connection, self._settled, self._place, self._settled_plain)
-        self.memory = AdvertisedHistory(self.connection)
         self.grants = CreditGrants(conversation)
         self.terms = VersionTwoState(conversation, refusals)
         self.answers = Answers(conversation, self.settling, self._give_up)
         self.back_channel = BackChannel()
         self.open: tuple[dict[Rpc, Transaction], ...] = ({}, {})
         """Calls without a reply, by caller."""
+        self.memory = AdvertisedHistory(self.connection, self.open)
         self.answered: OrderedDict[Rpc, Transaction] = OrderedDict()
         """Answered, and not judged yet."""
         self.xids = LastXids(), LastXids()
@@ -509,7 +517,7 @@ class AuditListener:
         if message.header.problem:
             self._unread(caller, UnreadCall(rpc.xid, message.frame))
         if rpc.chunks:
-            self.memory.advertise(transaction, caller, self.open[caller])
+            self.memory.advertise(transaction, caller)
         self.xids[caller].add((rpc.xid,))
         self.errored[caller].pop(rpc.xid, None)
         if self._plain(message, plain_call) and not rpc.backward and not rpc.notes:
@@ -641,7 +649,7 @@ class AuditListener:
         if not self.connection.ended_by or quiet < SILENCE:
             return False
         self.settling.idle(quiet)
-        self.memory = AdvertisedHistory(self.connection)
+        self.memory = AdvertisedHistory(self.connection, self.open)
         self.xids = LastXids(), LastXids()
         return True
 
@@ -670,14 +678,17 @@ class AuditListener:
             return np.zeros(len(pairs.caller), np.bool_)
         return accepted(pairs, names)
 
-    def plain_begins(self, calls: Rows, replies: Rows) -> None:
-        self.plain = PlainRows(self, calls, replies)
+    def plain_begins(self, calls: Rows, replies: Rows, chunks: PlainChunks | None) -> None:
+        self.plain = PlainRows(self, calls, replies, chunks)
 
     def plain_advanced(self, called: int, answered: int) -> None:
         rows = self.plain
         assert rows is not None
         calls, replies = range(rows.called, called), range(rows.answered, answered)
         rows.advance(called, answered)
+        for place, handle in enumerate(rows.handles[calls.start : calls.stop].tolist(), calls.start):
+            if handle >= 0:
+                rows.offers[place] = self.memory.offer(0, [handle])
         self.xids[0].add(rows.call_xids[calls.start : calls.stop])
         self.xids[1].add(rows.reply_xids[replies.start : replies.stop])
         if self.errored[0]:
@@ -690,42 +701,100 @@ class AuditListener:
         self.answers.versions[1].add(1)
 
     def plain_ended(self, rows: Rows, rpcs: PlainRpcs) -> None:
-        assert self._by_class is not None and self.plain is not None
-        number, exceeding = self.connection.number, self.plain.exceeding
-        for is_call in (True, False):
-            key = message_class(self.conversation, is_call)
-            messages = partial(self._made_messages, rpcs, rows, is_call)
-            if key is not None:
-                self._by_class(key, messages, number, len(rows))
-            else:
-                for sent in messages():
-                    self._judge(sent)
-        within = np.ones(len(rows), np.bool_)
-        within[list(exceeding)] = False
-        procedures, counts = np.unique(rows["procedure"][within], return_counts=True)
-        for procedure, count in zip(procedures.tolist(), counts.tolist(), strict=True):
-            names = rpcs.names.procedures[procedure]
-            if names.program == NFS:
-                self.sides_known.add(number)
-            mine = rows[within & (rows["procedure"] == procedure)]
-            self._by_class(names[:2] + names[3:5], partial(self._made_transactions, rpcs, mine), number, count)
-        for place, flow in exceeding.items():
-            (rpc,) = made(rpcs, rows[place : place + 1])
-            transaction = Transaction(self.conversation, rpc, flow)
-            assert rpc.call is not None
-            answer = bisect_right(self.plain.reply_frames, rpc.call.frame)
-            transaction.relieved = self.plain.reply_times[answer] - rpc.call.time
-            self.settling.add(transaction)
+        plain, long = self.plain, rows["transfer"] >= 0
+        assert plain is not None
+        answers = rows["reply_frame"].argsort()
+        self._judge_messages(rpcs, rows, True)
+        self._judge_messages(rpcs, rows[answers[~long[answers]]], False)
+        alone = self._alone(plain, rows)
+        if long.any():
+            invalidates = rows["invalidated"] >= 0
+            for one in (False, True):
+                mine = answers[(long & (invalidates == one))[answers]]
+                self._judge_messages(rpcs, rows[mine], False, "returned", one)
+            self._judge_all(("inside",), partial(self._made_transfers, rpcs), rows[long])
+            by_itself = np.zeros(len(rows), np.bool_)
+            by_itself[[*alone]] = True
+            self.memory.keep(rpcs.apart(rows[long & ~by_itself]))
+        self._judge_transactions(plain, rpcs, rows, [place not in alone for place in range(len(rows))])
+        for place in sorted(alone):
+            self._add_alone(plain, place, made(rpcs, rows[place : place + 1])[0])
         self.plain = None  # It holds all rows of the batch.
 
-    def _made_messages(self, rpcs: PlainRpcs, rows: Rows, is_call: bool) -> Iterator[SentMessage]:
+    def _alone(self, plain: PlainRows, rows: Rows) -> set[int]:
+        """Places of calls whose RPCs are judged by themselves, and of those that a late RDMA Write may still touch."""
+        recent = rows["reply_frame"] > self.settling.frame - REORDERED
+        return {
+            *plain.exceeding,
+            *(place for place, offer in plain.offers.items() if offer.remarkable or recent[place]),
+        }
+
+    def _add_alone(self, plain: PlainRows, place: int, rpc: Rpc) -> None:
+        flow = plain.exceeding.get(place)
+        transaction = Transaction(self.conversation, rpc, flow or WITHIN)
+        assert rpc.call is not None
+        if flow is not None:
+            answer = bisect_right(plain.reply_frames, rpc.call.frame)
+            transaction.relieved = plain.reply_times[answer] - rpc.call.time
+        if place in plain.offers:
+            transaction.handle_step, transaction.persistent = plain.offers[place]
+            self.memory.remember(rpc, 0)
+            self.answered[rpc] = transaction
+        self.settling.add(transaction)
+
+    def _judge_transactions(self, plain: PlainRows, rpcs: PlainRpcs, rows: Rows, within: list[bool]) -> None:
+        number = self.connection.number
+        step = np.zeros(len(rows), np.int64)
+        for place, offer in plain.offers.items():
+            step[place] = 1 if offer.step.run < PREDICTABLE else 2
+        codes = np.where(within, rows["procedure"].astype(np.int64) * 3 + step, -1)
+        for code in unique(codes[codes >= 0]).tolist():
+            names = rpcs.names.procedures[code // 3]
+            if names.program == NFS:
+                self.sides_known.add(number)
+            mine = (codes == code).nonzero()[0]
+            key: tuple[Hashable, ...] = names[:2] + names[3:5]
+            if code % 3:
+                key = "long", code % 3 == 1, *key
+            self._judge_all(
+                key,
+                partial(self._made_transactions, rpcs, [plain.offers.get(one) for one in mine.tolist()]),
+                rows[mine],
+            )
+
+    def _judge_messages(self, rpcs: PlainRpcs, rows: Rows, is_call: bool, *more: Hashable) -> None:
+        key = message_class(self.conversation, is_call)
+        messages = partial(self._made_messages, rpcs, is_call)
+        if key is not None:
+            self._judge_all((*more, key) if more else key, messages, rows)
+        else:
+            for sent in messages(rows):
+                self._judge(sent)
+
+    def _judge_all(self, key: Hashable, subjects: Callable[[Rows], Iterator[Subject]], rows: Rows) -> None:
+        assert self._by_class is not None
+        if len(rows):
+            self._by_class(key, partial(subjects, rows), self.connection.number, len(rows))
+
+    def _made_messages(self, rpcs: PlainRpcs, is_call: bool, rows: Rows) -> Iterator[SentMessage]:
         for first in range(len(rows)):
             yield from self._messages(made(rpcs, rows[first : first + 1]), is_call)
 
-    def _made_transactions(self, rpcs: PlainRpcs, rows: Rows) -> Iterator[Transaction]:
+    def _made_transfers(self, rpcs: PlainRpcs, rows: Rows) -> Iterator[RdmaOperation]:
         for first in range(len(rows)):
             (rpc,) = made(rpcs, rows[first : first + 1])
-            yield Transaction(self.conversation, rpc, CreditState(1, 1, 1, 1))
+            (operation,) = rpc.chunks[0].segments[0].operations
+            moved = RdmaOperation(self.conversation, operation, (True, bool(self.last_answered[1])), "inside", rpc)
+            self.settling.follow(moved, operation.first_frame)
+            yield moved
+
+    def _made_transactions(self, rpcs: PlainRpcs, offers: list[Offer | None], rows: Rows) -> Iterator[Transaction]:
+        for first, offer in enumerate(offers):
+            (rpc,) = made(rpcs, rows[first : first + 1])
+            transaction = Transaction(self.conversation, rpc, WITHIN)
+            if offer is not None:
+                transaction.handle_step, transaction.persistent = offer
+            yield transaction
 
     # Before and after a judgement
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..arrays import Rows
 from ..layers.rpcrdma_codes import RDMA_ERROR
+from ..rpcrdma.chunk_columns import PlainChunks
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.listeners import PlainPairs
 from ..rpcrdma.messages import Message
@@ -232,7 +233,7 @@ class CreditHistory:
         forward: NDArray[np.bool_] = pairs.caller == 0
         return forward
 
-    def plain_begins(self, calls: Rows, replies: Rows) -> None:
+    def plain_begins(self, calls: Rows, replies: Rows, chunks: PlainChunks | None) -> None:
         frames = np.concatenate((calls["call_frame"], replies["reply_frame"]))
         times = np.concatenate((calls["call_time"], replies["reply_time"]))
         credits = np.concatenate((calls["credits_requested"], replies["credits_granted"]))

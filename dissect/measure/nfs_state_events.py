@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Rows
+from ..rpcrdma.chunk_columns import PlainChunks
 from ..rpcrdma.listeners import PlainPairs
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpc_table import PlainRpcs, RpcNames
@@ -67,7 +68,7 @@ class StateListener:
     def plain_accepted(self, pairs: PlainPairs, names: RpcNames) -> NDArray[np.bool_]:
         return np.ones(len(pairs.caller), np.bool_)
 
-    def plain_begins(self, calls: Rows, replies: Rows) -> None:
+    def plain_begins(self, calls: Rows, replies: Rows, chunks: PlainChunks | None) -> None:
         """They are taken when the batch is over."""
 
     def plain_advanced(self, called: int, answered: int) -> None:

@@ -118,6 +118,12 @@ class PlainChunks:
             ),
         )
 
+    def transfers(self, rpcs: Int64s) -> NDArray[np.bool_]:
+        """Of which the reply came by one RDMA Write through a Reply chunk of one segment, the only chunk."""
+        alone = (self.counts()[rpcs] == (0, 0, 1)).all(axis=1) & (self.results[rpcs] >= 0)
+        found: NDArray[np.bool_] = alone & (np.diff(self.used)[self.firsts[rpcs]] == 1)
+        return found
+
     def places(self, rpcs: Int64s, data: Bytes) -> tuple[Int64s, Int64s]:
         """Of the same where in ``data`` the replies begin and end; -1: elsewhere, or in more than one packet."""
         segments = self.firsts[rpcs]
@@ -251,6 +257,4 @@ def note_chunks(rows: Rows, chunks: PlainChunks) -> None:
     rows["latency_writes"][through] = chunks.writes[mine]
     rows["latency_server"][through] -= chunks.reads[mine] + chunks.writes[mine]
     rows["retransmissions"][through] = chunks.retransmissions[mine]
-    long = (segments == (0, 0, 1)).all(axis=1) & (chunks.results[mine] >= 0)
-    long &= np.diff(chunks.used)[chunks.firsts[mine]] == 1
-    rows["transfer"][through] = np.where(long, mine, -1)
+    rows["transfer"][through] = np.where(chunks.transfers(mine), mine, -1)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows
 from ..transport.operations import Operation
+from .chunk_columns import PlainChunks
 from .messages import Message
 from .rpc_table import PlainRpcs, RpcNames
 from .rpcs import Rpc
@@ -45,7 +46,7 @@ class PlainPairs(NamedTuple):
     credits_requested: Int64s
     credits_granted: Int64s
     invalidates: NDArray[np.bool_]
-    """Call or reply is a Send With Invalidate."""
+    """The reply is a Send With Invalidate, of no handle that its call advertised in ``long``."""
     data: Bytes
     arguments: Int64s
     """Offset of the call's arguments in ``data``."""
@@ -53,6 +54,8 @@ class PlainPairs(NamedTuple):
     """Offset of the call's end."""
     chunked: NDArray[np.bool_]
     """Call or reply has chunks: who takes it in columns is not called for its RDMA Reads and Writes either."""
+    long: NDArray[np.bool_]
+    """Its row has a ``transfer``."""
 
 
 @runtime_checkable
@@ -66,7 +69,7 @@ class ColumnListener(Listener, Protocol):
     def plain_accepted(self, pairs: PlainPairs, names: RpcNames) -> NDArray[np.bool_]:
         """Which rows it takes in columns; the others happen one after the other."""
 
-    def plain_begins(self, calls: Rows, replies: Rows) -> None:
+    def plain_begins(self, calls: Rows, replies: Rows, chunks: PlainChunks | None) -> None:
         """A batch: RPC rows of one direction in the order of calls, and in that of replies."""
 
     def plain_advanced(self, called: int, answered: int) -> None:
@@ -116,9 +119,9 @@ class ColumnListeners(Listeners):
             accepted &= listener.plain_accepted(pairs, names)
         return accepted
 
-    def plain_begins(self, calls: Rows, replies: Rows) -> None:
+    def plain_begins(self, calls: Rows, replies: Rows, chunks: PlainChunks | None) -> None:
         for listener in self.columns:
-            listener.plain_begins(calls, replies)
+            listener.plain_begins(calls, replies, chunks)
 
     def plain_advanced(self, called: int, answered: int) -> None:
         for listener in self.columns:

@@ -160,8 +160,8 @@ class PlainWay:
         following, xids = in_turn(columns.link, columns.sender, rows["frame"], read, self._others(links, sends))
         pairs = self._pairs(data, columns, read, usable, following)
         pairs = _chosen(pairs, ~beside_gap(links, columns.link, columns.sender, rows, *pairs[:2]))
-        pairs = self._accepted(data, links, columns, read, pairs)
         pairs, chunks = self._chunked(data, columns, read, pairs, links, sends, events, transfers)
+        pairs = self._accepted(data, links, columns, read, pairs, chunks)
         pairs = self._answered(read, pairs, rows["captured"], chunks)
         # Where its call may be missing a reply that returns memory waits, and the open call of its XID stays open.
         gaps = [
@@ -389,10 +389,26 @@ class PlainWay:
         more = [(link << 1 | sender) << 32 | handle for link, sender, handle in named]
         return np.concatenate((keys, np.array(more, np.int64))), unknown
 
-    def _accepted(self, data: Bytes, links: list[Link], columns: _Sends, read: PlainSends, pairs: _Pairs) -> _Pairs:
+    def _accepted(
+        self,
+        data: Bytes,
+        links: list[Link],
+        columns: _Sends,
+        read: PlainSends,
+        pairs: _Pairs,
+        chunks: PlainChunks | None,
+    ) -> _Pairs:
         """The pairs that the listeners take in columns."""
         accepted = np.ones(len(pairs.call), np.bool_)
+        if all(self._dispatcher(link).matching.columns is None for link in links):
+            return pairs
         rows = columns.rows
+        long = pairs.chunks >= 0
+        invalidates = EXTRA[rows["opcode"][pairs.reply]] == INVALIDATE
+        if chunks is not None:
+            long[long] = chunks.transfers(pairs.chunks[long])
+            offered = chunks.segments["handle"][chunks.firsts[pairs.chunks[long]]]
+            invalidates[long] &= rows["immediate"][pairs.reply[long]] != offered
         for place, link in enumerate(links):
             listener = self._dispatcher(link).matching.columns
             if listener is None:
@@ -406,11 +422,12 @@ class PlainWay:
                 rows["length"][reply].astype(np.int64),
                 read.credits[call],
                 read.credits[reply],
-                (EXTRA[rows["opcode"][call]] == INVALIDATE) | (EXTRA[rows["opcode"][reply]] == INVALIDATE),
+                invalidates[mine],
                 data,
                 read.arguments[call],
                 rows["payload"][call].astype(np.int64) + rows["captured"][call],
                 read.listed[call] | read.listed[reply],
+                long[mine],
             )
             accepted[mine] = listener.plain_accepted(found, self._names.names)
         return _chosen(pairs, accepted)

@@ -12,6 +12,7 @@ from ..arrays import Int64s, Rows
 from ..transport.connection import Link
 from ..transport.operations import SEND, Operation
 from ..transport.send_runs import Run
+from .chunk_columns import PlainChunks
 from .dispatch import Dispatcher
 from .matching import Matching
 from .rpc_numbers import RpcNumbers
@@ -55,7 +56,7 @@ class PlainBatch:
         self._beside: dict[int, list[PlainDirection]] = {}
         """Of the busy connections, by number."""
         for (first, behind), (link, matching) in zip(pairwise([*starts.tolist(), len(rows)]), links, strict=True):
-            direction = PlainDirection(matching, rows[first:behind])
+            direction = PlainDirection(matching, rows[first:behind], plain.chunks)
             self._all.append(direction)
             if (number := connection_number(link)) in busy:
                 self._beside.setdefault(number, []).append(direction)
@@ -152,7 +153,7 @@ def connection_number(link: Link) -> int:
 class PlainDirection:
     """The plain RPCs of one direction of a connection, and what ``Matching`` knows of them."""
 
-    def __init__(self, matching: Matching, rows: Rows) -> None:
+    def __init__(self, matching: Matching, rows: Rows, chunks: PlainChunks | None) -> None:
         """``rows``: RPC rows in the order of calls."""
         self._matching = matching
         self._direction = matching.direction(int(rows["caller"][0]))
@@ -173,7 +174,7 @@ class PlainDirection:
         """Places of the direction's other calls in the order of events."""
         self._direction.answered.begin(self._answers, answers["xid"].astype(np.int64))
         if matching.columns is not None:
-            matching.columns.plain_begins(rows, answers)
+            matching.columns.plain_begins(rows, answers, chunks)
 
     def __len__(self) -> int:
         return len(self._calls)

@@ -186,6 +186,25 @@ class PlainRpcs:
     dropped: bool = False
     """The bytes are not held any more."""
 
+    def apart(self, rows: Rows) -> PlainRpcs:
+        """Those of some of the rows, with the rows of their Sends alone, by sender, and without bytes."""
+        rows = rows.copy()
+        runs: list[SendRun] = []
+        sides = [(side, rows[f"{side}_run"].copy(), rows[f"{side}_row"].copy()) for side in ("call", "reply")]
+        for side, run, row in sides:
+            for number in unique(run).tolist():
+                mine = run == number
+                rows[f"{side}_run"][mine], rows[f"{side}_row"][mine] = len(runs), np.arange(np.count_nonzero(mine))
+                runs.append(self.runs[number].apart(row[mine]))
+        chunks = self.chunks
+        if chunks is not None:
+            through = rows["chunks"] >= 0
+            chunks = chunks.chosen(rows["chunks"][through])
+            chunks.operations = chunks.found.bare()
+            rows["chunks"][through] = np.arange(np.count_nonzero(through))
+            rows["transfer"] = np.where(rows["transfer"] >= 0, rows["chunks"], -1)
+        return PlainRpcs(rows, np.empty(0, np.uint8), runs, self.conversations, self.names, chunks, True)
+
     def drop_contents(self) -> None:
         """Let go of the bytes."""
         self.dropped = True

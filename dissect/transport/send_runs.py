@@ -33,12 +33,12 @@ class SendRun:
 
     __slots__ = ("__weakref__", "_made", "data", "positions", "rows", "sender", "unusual")
 
-    def __init__(self, data: Bytes, rows: Rows, sender: int, positions: Int64s | None = None) -> None:
+    def __init__(self, data: Bytes | None, rows: Rows, sender: int, positions: Int64s | None = None) -> None:
         """``rows``: PACKET rows, each a Send Only with all of its bytes and headers in ``data``.
 
         ``positions``: of iWARP, in the stream; with FPDUs written as packets of a queue pair that say the same.
         """
-        self.data: Bytes | None = data
+        self.data = data
         self.rows = rows
         self.sender = sender
         self.positions = positions
@@ -111,6 +111,11 @@ class SendRun:
         left = self.delivered(np.arange(first, len(self.rows)))
         self.rows = self.rows[:first]
         return left
+
+    def apart(self, indices: Int64s) -> SendRun:
+        """Some rows alone, without the bytes."""
+        positions = None if self.positions is None else self.positions[indices]
+        return SendRun(None, self.rows.take(indices), self.sender, positions)
 
     def drop(self) -> None:
         """Let go of the bytes."""

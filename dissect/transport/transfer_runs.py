@@ -234,6 +234,15 @@ class TransferOperations(Sequence[Operation]):
         rows[single] = np.arange(np.count_nonzero(single))
         return TransferOperations(kept, self.single, self.run, rows)
 
+    def bare(self) -> TransferOperations:
+        """The rows of these alone, without the bytes."""
+        row, runs = self.row.copy(), []
+        for number, one in enumerate(self.runs):
+            mine = places(self.run == number)
+            runs.append(TransferRun(None, None, None, take(one.rows, row[mine]), one.sender))
+            row[mine] = np.arange(len(mine))
+        return TransferOperations(runs, self.objects, self.run, row)
+
     def drop(self) -> None:
         """Let go of the bytes; of the runs all that is wanted of other rows has to be made by now."""
         for one in self.runs:

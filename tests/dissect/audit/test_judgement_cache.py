@@ -200,7 +200,7 @@ def test_plain_rpcs_are_taken_in_columns(monkeypatch: pytest.MonkeyPatch) -> Non
     wire = Wire()
     connection = wire.connect()
     for number in range(100):
-        rpc = call(connection, nfs3.getattr_(), reply_chunk=None if number % 9 else connection.register(256))
+        rpc = call(connection, nfs3.getattr_(), reply_chunk=None if number % 9 else connection.register(64, 192))
         reply(rpc, nfs3.getattr_reply(), credits=8)
     compare(frame_batches(Capture(wire).frames, []))
     assert len(taken) > 10 and max(taken) > 80
