@@ -16,12 +16,11 @@ from rdmascope.dissect.rpcrdma.analyzer import Options
 from .reading import Reading
 
 if TYPE_CHECKING:
-    from rdmascope.captures.extract.choice import Choice
-    from rdmascope.captures.extract.cut import Extracted
+    from rdmascope.captures.extract.cut import Choice, Extracted
     from rdmascope.captures.fleet.captures_behind import CaptureBehind, CapturesBehind
     from rdmascope.captures.session.session import Session
     from rdmascope.captures.tables.condition import ChosenRpcs, Condition
-    from rdmascope.captures.write.tcp_export import Exported
+    from rdmascope.captures.write.export import Exported
 
 MAX_NAMED = 5
 """Captures of a data set that were not read, in a sentence."""
@@ -146,8 +145,7 @@ class GivenCaptures:
 
     def extract(self, output: Path, choice: Choice, snaplen: int = 0, anonymize: bool = False) -> Extracted:
         """Write what is chosen of all of them into one capture; ``check`` says what was wrong with some."""
-        from rdmascope.captures.extract.choice import Choice
-        from rdmascope.captures.extract.cut import ExtractSource, extract_of_each
+        from rdmascope.captures.extract.cut import Choice, ExtractSource, extract_of_each
         from rdmascope.captures.tables.condition import ChosenRpcs
 
         if self.behind is None:
@@ -186,7 +184,7 @@ class GivenCaptures:
         jobs: int | None = None,
     ) -> Exported:
         """``export_tcp`` of all of them, into one file; ``refuse_nothing`` and ``check`` say what was wrong."""
-        from rdmascope.captures.write.tcp_export import export_tcp_of_each
+        from rdmascope.captures.write.export import export_tcp_of_each
 
         meant = self.chosen(condition)
 

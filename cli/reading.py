@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rdmascope.captures import CaptureError, Follow
-from rdmascope.captures.read.decoded_ahead import Source
-from rdmascope.captures.read.seekable import stays
-from rdmascope.captures.read.urls import is_url, local
+from rdmascope.captures.read.read_ahead import Source
+from rdmascope.captures.read.urls import is_url, local, stays
 from rdmascope.captures.session.session import Made, Paths, Session
 from rdmascope.captures.tables.saved import holds_tables, is_data_set
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
@@ -26,7 +25,7 @@ from .terminal import complain, meter
 
 if TYPE_CHECKING:
     from rdmascope.captures.live.session import Ending
-    from rdmascope.captures.read.number_offset import NumbersBefore
+    from rdmascope.captures.read.frame_origin import NumbersBefore
 
 MAX_JOBS = 256
 OUTPUTS = ("output", "save", "directory", "junit_file", "sarif_file")

@@ -18,8 +18,7 @@ from click.testing import CliRunner
 
 from rdmascope.captures.probe import ping
 from rdmascope.captures.probe import records as probe
-from rdmascope.captures.probe.suite import SuiteResult
-from rdmascope.captures.probe.verdicts import CHECKS, CheckVerdict, VerdictKind
+from rdmascope.captures.probe.checks import CHECKS, CheckVerdict, SuiteResult, VerdictKind
 from rdmascope.captures.verbs.interface import Depths, PeerAddress
 from rdmascope.cli.main import main as rdmascope
 from rdmascope.dissect.layers.private_data_codes import PrivateData

@@ -25,9 +25,8 @@ from playbook.nfs4_client import Client
 from playbook.rpc import Call, Reply
 from playbook.xdr_encode import callback_done, callback_op, done, op
 from rdmascope.captures.session.session import Session
-from rdmascope.captures.synth.xdr_values import encoded
-from rdmascope.captures.wireshark.message_fields import MessageFields
-from rdmascope.captures.wireshark.tshark import find_tshark
+from rdmascope.captures.synth.rpc import encoded
+from rdmascope.captures.wireshark.second_opinion import MessageFields, find_tshark
 from rdmascope.cli.main import main
 from rdmascope.dissect.onc.shapes import layouts
 from rdmascope.dissect.onc.shapes.attributes4 import NUMBERED

@@ -11,11 +11,10 @@ from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import plural
 
 from ..errors import CaptureError
-from ..read.frame_origin import short_names
-from ..read.number_offset import NumbersBefore
+from ..read.frame_origin import NumbersBefore, short_names
 from ..tables.saved import copies
 from ..tables.saved_tables import ManifestEntry, Numbering, entries, open_saved
-from .analysis import changed, options_of
+from .batch import changed, options_of
 
 
 @dataclass(frozen=True, slots=True)

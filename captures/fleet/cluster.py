@@ -17,10 +17,8 @@ from ..extras import need
 from ..plugins import FILES
 from ..tables.saved_tables import ManifestEntry
 from ..write.stale_tempdirs import FolderOfProcess
-from .analysis import analyse, failed, note
-from .batch import ATTEMPTS, BatchCapture, divided, load_quietly, prepare
+from .batch import ATTEMPTS, BatchCapture, CaptureUnit, analyse, divided, failed, load_quietly, note, prepare
 from .stored import analyse_to_url
-from .units import CaptureUnit
 
 PATIENCE = 30
 """Seconds in which a scheduler has to answer."""

@@ -16,9 +16,7 @@ from ..read.urls import HTTP, is_url, refuse_url, scheme
 from ..tables.saved import MANIFEST, copies
 from ..tables.saved_tables import ManifestEntry, entries, entry_path, partition
 from ..write.stale_tempdirs import FolderOfProcess
-from .analysis import analyse
-from .batch import BatchCapture
-from .units import CaptureUnit
+from .batch import BatchCapture, CaptureUnit, analyse
 
 
 def copy_of(path: str) -> str:

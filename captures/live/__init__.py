@@ -1,10 +1,8 @@
 """Frames from the network as they pass.
 
-``device.py`` finds out what a name stands for, ``filter.py`` says to the kernel which frames to keep, ``source.py``
-has what every source offers, ``ring.py`` takes frames from an interface, ``sniffer.py`` from an adapter whose RDMA
-bypasses the kernel, ``stream.py`` from what another program captures, ``remote.py`` from another host, ``keep.py``
-writes them into a bounded set of files, ``window.py`` those around a moment, for which ``trigger.py`` waits;
-``memory.py`` gives memory back.
+``device.py`` finds out what a name stands for; ``sources.py`` has what every source offers, and streams; ``ring.py``
+takes frames from interfaces and adapters, here and on other hosts; ``keep.py`` writes packets into a bounded set of
+files or around a moment, for which ``trigger.py`` waits; ``session.py`` is one capture, ``metrics.py`` its figures.
 """
 
 from __future__ import annotations
@@ -13,13 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .device import Device, find_device
-from .filter import Filter
 from .keep import Keep, Keeper
-from .remote import RemoteSource
-from .ring import PacketRing
-from .sniffer import Sniffer
-from .source import Drops, Live
-from .stream import StreamSource, is_stream
+from .ring import Filter, PacketRing, RemoteSource, Sniffer
+from .sources import Drops, Live, StreamSource, is_stream
 
 __all__ = [
     "CaptureSettings",

@@ -1,9 +1,17 @@
-"""Frames from a network interface, through a ring of memory that is shared with the kernel.
+"""Frames from interfaces and adapters: the kernel's ring and filter, libpcap's RDMA sniffer, and tcpdump over ssh.
+
+Linux, Documentation/networking/filter.rst.  Kept are RoCEv1 by its EtherType, RoCEv2 by its UDP port, over IPv4 and
+IPv6, with up to two VLAN tags that the kernel left in the frame (it takes the first one out of what it receives), and
+TCP on the ports of iWARP.  A later fragment of an IP packet names no port, so only the first ones are kept; nothing
+that carries RDMA sends fragments.
 
 Linux, Documentation/networking/packet_mmap.rst, TPACKET_V3; structures from linux/if_packet.h, in the machine's
 byte order.  The kernel fills block after block; a block is given over when it is full, and, if it has a frame, at every
 tick of a clock.  While nothing reads, the clock alone uses up the ring, however few frames come: so blocks are small,
 and the clock is slow.
+
+libpcap takes them from a queue pair with a sniffer flow rule (pcap-rdmasniff.c; mlx5 alone offers that), under the
+name of the RDMA device.  A thread reads what tcpdump writes; its counters come on standard error.
 """
 
 from __future__ import annotations
@@ -12,10 +20,18 @@ import ctypes
 import errno
 import mmap
 import os
+import re
 import select
+import shlex
+import signal
 import socket
 import struct
+import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from shutil import which
@@ -24,12 +40,166 @@ import numpy as np
 
 from rdmascope.dissect.arrays import Bytes, Int64s, Rows
 from rdmascope.dissect.frames import FRAME, FrameBatch
-from rdmascope.dissect.link.numbers import ETHERNET, LINUX_SLL2
+from rdmascope.dissect.link.numbers import (
+    ETHERNET,
+    GENEVE_PORT,
+    GRE,
+    IPV4,
+    IPV4_INSIDE,
+    IPV6,
+    IPV6_INSIDE,
+    LINUX_SLL2,
+    MPLS,
+    MPLS_INSIDE,
+    MPLS_PORT,
+    ROCE_ETHERTYPE,
+    ROCE_PORT,
+    TAGS,
+    TCP,
+    UDP,
+    VXLAN_PORTS,
+)
 
 from ..errors import CaptureError
+from ..read.open import open_capture
 from ..read.streams import gather
 from .device import EVERY, Device
-from .filter import RETURN, SO_ATTACH, Filter
+from .sources import STREAM, Handover, StreamEnded, StreamSource
+
+SO_ATTACH = 26
+"""Socket option SO_ATTACH_FILTER (asm-generic/socket.h)."""
+MAX_PORTS = 64
+"""A conditional jump reaches 255 instructions."""
+TUNNEL_PORTS = (*VXLAN_PORTS, GENEVE_PORT, MPLS_PORT)
+TUNNELS = (GRE, IPV4_INSIDE, IPV6_INSIDE, MPLS_INSIDE)
+SEVERAL_TAGS = 2
+EXTENSIONS = (0, 43, 60)
+"""IPv6 headers that begin with the next header and their length: hop-by-hop, routing, destination (RFC 8200, 4)."""
+FRAGMENT = 44
+
+LDB_ABS, LDH_ABS, LDW_ABS = 0x30, 0x28, 0x20
+LDH_IND, LDX_IHL, LDX_IMM = 0x48, 0xB1, 0x01
+ADD, SHIFT_LEFT, TAX, RETURN = 0x04, 0x64, 0x07, 0x06
+JUMP, EQUAL, ANY_BIT = 0x05, 0x15, 0x45
+
+PROTOCOL, PACKET_TYPE = 0xFFFFF000, 0xFFFFF004
+"""Where the kernel answers with what it knows of a packet (linux/filter.h, SKF_AD_OFF)."""
+OUTGOING = 4
+
+Step = tuple[int, int, str, str]
+"""Code, operand, where to go on if the condition holds and if not; '' is the next instruction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What to keep."""
+
+    ports: tuple[int, ...]
+    """TCP ports of iWARP."""
+    all_tcp: bool = False
+    tunnels: bool = False
+    """VXLAN, GENEVE, GRE, MPLS and IP in IP, whatever is inside."""
+
+    @property
+    def words(self) -> str:
+        """As tcpdump takes it, so that a reader of the capture knows what cannot be in it."""
+        parts = [f"udp dst port {ROCE_PORT}", f"ether proto {ROCE_ETHERTYPE:#x}"]
+        parts += ["tcp"] if self.all_tcp else [f"tcp port {port}" for port in self.ports]
+        if self.tunnels:
+            parts += [f"udp dst port {port}" for port in TUNNEL_PORTS]
+            parts += [f"{ip} proto {kind}" for kind in TUNNELS for ip in ("ip", "ip6")] + ["mpls"]
+        return " or ".join(parts)
+
+    def program(self, snaplen: int, cooked: bool, incoming_only: bool = False) -> bytes:
+        """The instructions, 8 bytes each in the machine's byte order; they return ``snaplen`` or 0.
+
+        ``cooked``: frames come without link header.  ``incoming_only``: what the loopback interface sends it also
+        receives.
+        """
+        if len(self.ports) > MAX_PORTS:
+            raise CaptureError(f"{len(self.ports)} ports are more than the {MAX_PORTS} that a filter has room for")
+        return assemble(list(self._steps(snaplen, cooked, incoming_only)))
+
+    def _steps(self, snaplen: int, cooked: bool, incoming_only: bool) -> Iterator[Step | str]:
+        if incoming_only:
+            yield from ((LDW_ABS, PACKET_TYPE, "", ""), (EQUAL, OUTGOING, "drop", ""))
+        if cooked:
+            yield (LDW_ABS, PROTOCOL, "", "")
+            yield from self._network(0, "drop")
+        else:
+            for tags in range(SEVERAL_TAGS + 1):
+                yield f"tag{tags}"
+                yield (LDH_ABS, 12 + 4 * tags, "", "")
+                further = f"tag{tags + 1}" if tags < SEVERAL_TAGS else "drop"
+                yield from self._network(14 + 4 * tags, further)
+                # Each part has its own ends: jumps are short.
+                yield from (f"keep@{14 + 4 * tags}", (RETURN, snaplen, "", ""))
+                yield from (f"drop@{14 + 4 * tags}", (RETURN, 0, "", ""))
+        yield from ("drop", (RETURN, 0, "", ""))
+        if cooked:
+            yield from ("keep@0", (RETURN, snaplen, "", ""), "drop@0", (RETURN, 0, "", ""))
+
+    def _network(self, ip: int, further: str) -> Iterator[Step | str]:
+        """The EtherType is loaded; the IP header would begin at ``ip``."""
+        keep, drop, four, six, further_here = (f"{name}@{ip}" for name in ("keep", "drop", "four", "six", "tag"))
+        transport = f"transport@{ip}"
+        yield (EQUAL, IPV4, four, "")
+        yield (EQUAL, IPV6, six, "")
+        yield (EQUAL, ROCE_ETHERTYPE, keep, "")
+        if self.tunnels:
+            yield from ((EQUAL, kind, keep, "") for kind in MPLS)
+        if further != "drop":
+            yield from ((EQUAL, kind, further_here, "") for kind in TAGS)
+        yield (JUMP, 0, drop, "")
+        if further != "drop":
+            yield from (further_here, (JUMP, 0, further, ""))
+
+        yield four  # RFC 791, 3.1
+        yield from ((LDH_ABS, ip + 6, "", ""), (ANY_BIT, 0x1FFF, drop, ""))
+        yield from ((LDX_IHL, ip, "", ""), (LDB_ABS, ip + 9, "", ""), (JUMP, 0, transport, ""))
+
+        yield six  # RFC 8200, 3 and 4; one extension header is looked behind
+        yield from ((LDX_IMM, 40, "", ""), (LDB_ABS, ip + 6, "", ""))
+        yield from ((EQUAL, kind, f"extension@{ip}", "") for kind in EXTENSIONS)
+        yield from ((EQUAL, FRAGMENT, "", transport), (LDH_ABS, ip + 42, "", ""), (ANY_BIT, 0xFFF8, drop, ""))
+        yield from ((LDX_IMM, 48, "", ""), (LDB_ABS, ip + 40, "", ""), (JUMP, 0, transport, ""))
+        yield f"extension@{ip}"
+        yield from ((LDB_ABS, ip + 41, "", ""), (SHIFT_LEFT, 3, "", ""), (ADD, 48, "", ""), (TAX, 0, "", ""))
+        yield (LDB_ABS, ip + 40, "", "")
+
+        yield transport  # A is the protocol, X the length of the IP header
+        yield (EQUAL, UDP, f"udp@{ip}", "")
+        if self.tunnels:
+            yield from ((EQUAL, kind, keep, "") for kind in TUNNELS)
+        yield (EQUAL, TCP, keep if self.all_tcp else "", drop)
+        if not self.all_tcp:
+            for at in (ip, ip + 2):
+                yield (LDH_IND, at, "", "")
+                yield from ((EQUAL, port, keep, "") for port in self.ports)
+        yield (JUMP, 0, drop, "")
+        yield from (f"udp@{ip}", (LDH_IND, ip + 2, "", ""))
+        if self.tunnels:
+            yield from ((EQUAL, port, keep, "") for port in TUNNEL_PORTS)
+        yield (EQUAL, ROCE_PORT, keep, drop)
+
+
+def assemble(steps: list[Step | str]) -> bytes:
+    """The program, with labels (strings among the steps) replaced by distances."""
+    places: dict[str, int] = {}
+    program: list[Step] = []
+    for step in steps:
+        if isinstance(step, str):
+            places[step] = len(program)
+        else:
+            program.append(step)
+    code = bytearray()
+    for at, (operation, operand, yes, no) in enumerate(program):
+        near, far = (places[label] - at - 1 if label else 0 for label in (yes, no))
+        if operation == JUMP:
+            operand, near = near, 0
+        code += struct.pack("=HBBI", operation, near, far, operand)
+    return bytes(code)
+
 
 BLOCK = 1 << 18
 """Bytes; a frame never crosses a block: longer ones, super-frames of segmentation offload at most, are truncated."""
@@ -282,3 +452,202 @@ def no_permission(device: Device) -> str:
     if which(tool, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin") is None:
         advice += f" (after: apt install {package})"
     return f"{device}: no permission to capture; run it as root, or {advice}"
+
+
+PATIENCE = 5
+"""Seconds for tcpdump to end."""
+COUNTERS = re.compile(r"(\d+) packets? (received by filter|dropped by kernel)")
+
+
+class Sniffer:
+    """An open capture on an adapter."""
+
+    def __init__(self, device: Device, filter: Filter, snaplen: int, program: str = "tcpdump") -> None:
+        self.device = device
+        self.snaplen = snaplen
+        self.words = filter.words
+        self.link_type = ETHERNET
+        self.received = self.dropped = 0
+        self._handover = Handover()
+        self._said = ""
+        command = [program, "-i", device.name, "-U", "--immediate-mode", "--time-stamp-precision=nano", "-w", "-"]
+        try:
+            self._process = subprocess.Popen(
+                [*command, "-s", str(snaplen), self.words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=False
+            )
+        except OSError as error:
+            self._handover.close()
+            why = "is not installed" if isinstance(error, FileNotFoundError) else error.strerror
+            raise CaptureError(
+                f"{device}: RDMA of an adapter is captured by {program}, which {why}: apt install tcpdump"
+            ) from None
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._taker = threading.Thread(target=self._take, daemon=True)
+        self._listener.start()
+        self._taker.start()
+
+    def fileno(self) -> int:
+        return self._handover.fileno()
+
+    def read(self) -> FrameBatch | None:
+        return self._handover.take()
+
+    def refuse(self) -> None:
+        """tcpdump goes on until it is closed."""
+
+    def count(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGUSR1)
+
+    def close(self) -> None:
+        self._handover.stop()
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._taker.join(PATIENCE)
+        self._listener.join(PATIENCE)
+        self._handover.close()
+
+    def _take(self) -> None:
+        """Reads what tcpdump captures, in a thread."""
+        assert self._process.stdout is not None
+        try:
+            with open_capture(f"/dev/fd/{self._process.stdout.fileno()}") as capture:
+                for batch in capture.batches():
+                    self._handover.put(batch)
+        except CaptureError:
+            pass  # tcpdump ended; it says why itself
+        self._process.wait()
+        self._listener.join(PATIENCE)
+        reason = self._said or f"tcpdump ended with status {self._process.returncode}"
+        self._handover.put(CaptureError(f"{self.device}: {reason}"))
+
+    def _listen(self) -> None:
+        """Reads what tcpdump says, in a thread."""
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            text = line.decode(errors="replace").strip()
+            for number, what in COUNTERS.findall(text):
+                if what.startswith("received"):
+                    self.received = int(number)
+                else:
+                    self.dropped = int(number)
+            if text and not COUNTERS.search(text) and "listening on" not in text:
+                self._said = text.removeprefix(f"tcpdump: {self.device.name}: ").removeprefix("tcpdump: ")
+
+
+PATIENCE = 5
+"""Seconds for ssh to end."""
+THERE = (
+    "{{ {tcpdump} </dev/null 3<&- & p=$!;"
+    " {{ while read l <&3; do kill -USR1 $p; done; kill $p; }} >/dev/null 2>&1 & w=$!;"
+    " wait $p; s=$?; while kill -0 $p; do wait $p; s=$?; done 2>/dev/null; kill $w 2>/dev/null; exit $s; }} 3<&0"
+)
+"""What a shell does on the other host: for each line on its standard input tcpdump says what it counted, and with the
+end of that tcpdump ends, also where ssh or this process was killed."""
+
+
+class RemoteSource:
+    """tcpdump on HOST, captured on DEVICE there; its clock is that host's."""
+
+    def __init__(self, host: str, name: str, filter: Filter, snaplen: int, buffer: int, program: str = "ssh") -> None:
+        """Waits for the first bytes; ``buffer``: bytes that the kernel there may keep before it drops.
+
+        Raises CaptureError with what ssh or tcpdump says.
+        """
+        if host.startswith("-"):
+            raise CaptureError(f"{host}: is no host")
+        self.words = filter.words
+        self.received = 0
+        self.dropped: int | None = None
+        """Until the tcpdump there says so."""
+        self._counted = self._closed = False
+        self._said: list[str] = []
+        # Not in immediate mode, in which the kernel wakes tcpdump for every frame, and drops under load.
+        tcpdump = ["tcpdump", "-i", name, "-U", "-B", str(max(1, buffer >> 10)), "-s", str(snaplen), "-w", "-"]
+        there = THERE.format(tcpdump=shlex.join([*tcpdump, self.words]))
+        # What runs there is one line for a shell, whichever it is.
+        line = shlex.join(["sh", "-c", there])
+        command = [program, "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10", host, line]
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+            )
+        except OSError as error:
+            why = "is not installed" if isinstance(error, FileNotFoundError) else error.strerror
+            raise CaptureError(f"{host}: {program} {why}") from None
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        assert self._process.stdout is not None
+        try:
+            self._stream = StreamSource(f"/dev/fd/{self._process.stdout.fileno()}")
+        except CaptureError as error:
+            self._end()
+            raise CaptureError(f"{host}: {self._reason() or error}") from None
+        self.device = Device(f"{host}:{name}", STREAM)
+        self.link_type, self.snaplen = self._stream.link_type, self._stream.snaplen
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def read(self) -> FrameBatch | None:
+        try:
+            found = self._stream.read()
+        except StreamEnded:
+            self._end()
+            status = self._process.returncode
+            if status and not self._closed:
+                raise CaptureError(f"{self.device}: {self._reason() or f'ssh ended with status {status}'}") from None
+            raise StreamEnded(f"{self.device}: the capture there ended") from None
+
+        if not self._counted:
+            self.received = self._stream.received
+        return found
+
+    def refuse(self) -> None:
+        """End the tcpdump there; what it says last is how many frames were dropped."""
+        self._closed = True
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+
+    def count(self) -> None:
+        """Have the tcpdump there say what it counted; that comes later."""
+        assert self._process.stdin is not None
+        if not self._closed:
+            with suppress(OSError):
+                self._process.stdin.write(b"\n")
+                self._process.stdin.flush()
+
+    def close(self) -> None:
+        self._stream.close()
+        self._end()
+
+    def _reason(self) -> str:
+        return next((line for line in reversed(self._said) if line), "")
+
+    def _end(self) -> None:
+        self.refuse()
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._listener.join(PATIENCE)
+
+    def _listen(self) -> None:
+        """Reads what ssh and tcpdump say, in a thread."""
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            text = line.decode(errors="replace").strip()
+            for number, what in COUNTERS.findall(text):
+                if what.startswith("received"):
+                    self._counted, self.received = True, int(number)
+                else:
+                    self.dropped = int(number)
+            if text and "listening on" not in text and "packets " not in text:
+                self._said = [*self._said[-3:], text.removeprefix("tcpdump: ")]

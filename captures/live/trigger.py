@@ -23,7 +23,7 @@ from rdmascope.dissect.units import duration
 
 from ..errors import CaptureError
 from ..tables.condition import Condition
-from .window import WindowKeeper
+from .keep import WindowKeeper
 
 FINDING = "finding"
 SLOW = "slower-than"

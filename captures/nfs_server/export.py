@@ -18,11 +18,10 @@ from rdmascope.dissect.onc.shapes.rfc1813 import MOUNT3
 
 from ..errors import CaptureError
 from ..synth.endpoint import Parts, service, whole
-from .file_system import FileAttributes, FileSystem, FileType
+from ..synth.rpc import Caller, Programs, RpcProcedure, RpcProgram, answer
+from .file_system import FileAttributes, FileSystem, FileType, NfsError, NfsStatus
 from .nfs3 import Nfs3
 from .nfs4 import Nfs4
-from .rpc_programs import Caller, Programs, RpcProcedure, RpcProgram, answer
-from .status import NfsError, NfsStatus
 
 MOUNT_PORT = 20048
 """Of mountd, as IANA has it."""

@@ -11,7 +11,7 @@ from rdmascope.dissect.onc.shapes.rfc1813 import ENTRY3, ENTRYPLUS3, NFS3
 from rdmascope.dissect.onc.statuses import NFS3_STATUS
 
 from ..synth.endpoint import DdpItem, Parts
-from ..synth.xdr_values import decoded, encoded, encoded_parts
+from ..synth.rpc import Caller, RpcProgram, decoded, encoded, encoded_parts
 from .file_system import (
     MAX_FILE,
     MAX_LINKS,
@@ -20,10 +20,10 @@ from .file_system import (
     FileSystem,
     FileType,
     Inode,
+    NfsError,
+    NfsStatus,
     meaningful_access,
 )
-from .rpc_programs import Caller, RpcProgram
-from .status import NfsError, NfsStatus
 
 Values = dict[str, Any]
 SECOND = 1_000_000_000

@@ -1,4 +1,4 @@
-"""Deals out what was decoded: all that two hosts say to each other goes to one worker.
+"""Deals out what was decoded, all that two hosts say to each other to one worker; and what cannot be divided.
 
 A connection, its CM exchange, and the flows among which its partner is looked for are of one pair of hosts.  TCP, in
 which iWARP is looked for, is dealt out likewise, by itself.
@@ -13,8 +13,30 @@ import numpy as np
 from rdmascope.dissect.arrays import Int64s, Rows, take
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.frame_decoder import DecodedFrames
+from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.packets import IcrcCheck
 from rdmascope.dissect.link.tcp import locate_tcp
+from rdmascope.dissect.transport.connection import Registry
+from rdmascope.dissect.transport.iwarp.observer import IwarpObserver
+
+from ..errors import CaptureError
+from ..read.open import open_capture
+
+
+def carries_iwarp(path: str, ports: frozenset[int]) -> bool:
+    """Whether one of the TCP connections in a capture is iWARP, in a pass of its own; ``ports``: of the service."""
+    addresses, observer = AddressTable(), IwarpObserver(Registry([]), ports)
+    try:
+        with open_capture(path) as capture:
+            for batch in capture.batches():
+                if tcp := locate(batch, addresses).tcp:
+                    observer.feed(batch, tcp)
+                    if observer.connections:
+                        return True
+    except CaptureError:  # Which the other pass comes to, too.
+        pass
+    observer.finish()
+    return bool(observer.connections)
 
 
 class Dealer:

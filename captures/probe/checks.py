@@ -1,31 +1,159 @@
-"""What any requester may send, and what a responder has to answer."""
+"""The conformance suite: what a requester may and may not send, what a responder has to answer, and how that is run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
 from struct import pack
 from typing import NamedTuple
 
+from rdmascope.dissect.audit.rule import Rule, all_rules
 from rdmascope.dissect.layers.characteristics_codes import EXPERIMENTAL, ROPT_INITXCH
 from rdmascope.dissect.layers.rpcrdma_codes import (
+    ERR_CHUNK,
     ERR_INVAL_OPTION,
     ERR_VERS,
+    RDMA_DONE,
     RDMA_ERROR,
     RDMA_MSG,
+    RDMA_MSGP,
     RDMA_NOMSG,
     RDMA_OPTIONAL,
+    error_name,
+    procedure_name,
 )
 from rdmascope.dissect.onc.programs import NFS
 from rdmascope.dissect.onc.rpc_header import reply_header
 from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, TransportHeader, WriteChunk
 
+from ..synth import rpc
 from ..synth.endpoint import DdpItem, Parts, service, whole
 from ..synth.endpoint.build_header import encode_option, xcharval
-from ..synth.endpoint.payload import reduce
-from ..verbs.interface import RegisteredMemory
-from .raw_connection import CREDITS, Answer, Outcome, RawConnection
-from .serve import OP_GETATTR, OP_PUTROOTFH, SUPPORTED_ATTRS
-from .verdicts import CheckVerdict, VerdictKind, absent, check, named, passed, refusal, violation
+from ..synth.rpc import reduce
+from ..verbs.interface import PeerAddress, RegisteredMemory, Verbs, VerbsError
+from .client import CREDITS, Answer, Outcome, RawConnection
+from .serve import OP_GETATTR, OP_PUTROOTFH, OP_WRITE, SUPPORTED_ATTRS
+
+
+class VerdictKind(Enum):
+    """A verdict in a word."""
+
+    PASS = "pass"
+    VIOLATION = "violation"
+    NO_ANSWER = "no answer"
+    LOST = "connection lost"
+    SKIPPED = "not applicable"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckVerdict:
+    kind: VerdictKind
+    observed: str
+    rule: str = ""
+    """The rule that was broken, where it is another than the check's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Something to send for which the specification defines an answer."""
+
+    name: str
+    rule: str
+    """The rule of the audit that the answer is held against; it has the section."""
+    sends: str
+    """What is sent, and what has to come back."""
+    run: Callable[[RawConnection], CheckVerdict]
+    fault: bool = False
+    """It sends what no requester may send."""
+    remote_invalidation: bool = False
+    """It needs a connection that allows remote invalidation."""
+    receive_size: int = 4096
+
+    def cited(self) -> Rule:
+        return all_rules()[self.rule]
+
+
+CHECKS: dict[str, Check] = {}
+"""By name, in the order in which they are run."""
+
+Function = Callable[[RawConnection], CheckVerdict]
+
+
+def check(
+    name: str,
+    rule: str,
+    *,
+    fault: bool = False,
+    remote_invalidation: bool = False,
+    receive_size: int = 4096,
+) -> Callable[[Function], Function]:
+    """Enter the function into the table; its docstring says what is sent and what has to come back."""
+
+    def enter(function: Function) -> Function:
+        sends = " ".join((function.__doc__ or "").split())
+        CHECKS[name] = Check(name, rule, sends, function, fault, remote_invalidation, receive_size)
+        return function
+
+    return enter
+
+
+def passed(observed: str) -> CheckVerdict:
+    return CheckVerdict(VerdictKind.PASS, observed)
+
+
+def violation(observed: str, rule: str = "") -> CheckVerdict:
+    """``rule``: that was broken, where it is not the one that the check is for."""
+    return CheckVerdict(VerdictKind.VIOLATION, observed, rule)
+
+
+def absent(answer: Answer) -> CheckVerdict | None:
+    """The verdict on a message that drew no answer; None where there is one."""
+    if answer.outcome is Outcome.SILENCE:
+        return CheckVerdict(VerdictKind.NO_ANSWER, "no answer")
+    if answer.outcome is Outcome.LOST:
+        return CheckVerdict(VerdictKind.LOST, answer.reason)
+    return None
+
+
+def named(answer: Answer) -> str:
+    """The answer in words: 'RDMA_ERROR, RDMA_ERR_VERS 1 to 1'."""
+    header = answer.header
+    if header is None:
+        return "nothing"
+    text = procedure_name(header.version, header.procedure)
+    if header.procedure == RDMA_ERROR:
+        text += ", " + error_name(header.version, header.error).partition(" (")[0]
+        if header.supported:
+            text += f" {header.supported[0]} to {header.supported[1]}"
+    return text + (f" ({header.problem})" if header.problem else "")
+
+
+def refusal(answer: Answer, xid: int, version: int, error: int = ERR_CHUNK) -> CheckVerdict:
+    """The answer has to be an RDMA_ERROR for the message of that XID and version (RFC 8166, 4.5)."""
+    if verdict := absent(answer):
+        return verdict
+    header = answer.header
+    assert header is not None
+    observed = named(answer)
+    if header.procedure != RDMA_ERROR:
+        return violation(f"{observed}: the message was accepted")
+    if header.error != error:
+        return violation(observed)
+    if header.version != version:
+        return violation(
+            f"{observed} with version {header.version}, of a message of version {version}", "V1-ERROR-VERSION"
+        )
+    if answer.payload:
+        return violation(f"{observed}, and {len(answer.payload)} bytes behind it", "V1-ERROR-PAYLOAD")
+    if error == ERR_VERS:
+        if header.supported is None:
+            return violation(f"{observed} without a range", "V1-ERROR-RANGE")
+        low, high = header.supported
+        if low > high or low <= version <= high:
+            return violation(observed, "V1-ERROR-RANGE")
+    return passed(observed)
+
 
 OP_LOOKUP, OP_READ = 15, 25
 UNKNOWN_OPTION = 0x7FFFFFFF
@@ -52,26 +180,26 @@ def null(xid: int) -> bytes:
 def verbose(xid: int) -> bytes:
     """An NFSv4.0 COMPOUND whose reply is longer than 1024 bytes: which attributes the root has, again and again."""
     ask = pack(">III", OP_GETATTR, 1, 1 << SUPPORTED_ATTRS) * _QUESTIONS
-    head = service.call_head(xid, NFS, 4, service.COMPOUND) + service.opaque(b"")
+    head = rpc.call_head(xid, NFS, 4, service.COMPOUND) + rpc.opaque(b"")
     return head + pack(">III", 0, 1 + _QUESTIONS, OP_PUTROOTFH) + ask
 
 
 def write(xid: int, data: bytes) -> Parts:
     """An NFSv3 WRITE into no file."""
-    head = service.call_head(xid, NFS, 3, service.WRITE) + _UNKNOWN_HANDLE + pack(">QII", 0, len(data), 2)
+    head = rpc.call_head(xid, NFS, 3, service.WRITE) + _UNKNOWN_HANDLE + pack(">QII", 0, len(data), 2)
     return head + pack(">I", len(data)), DdpItem(data)
 
 
 def read(xid: int, count: int) -> bytes:
     """An NFSv3 READ of no file."""
-    return service.call_head(xid, NFS, 3, service.READ) + _UNKNOWN_HANDLE + pack(">QI", 0, count)
+    return rpc.call_head(xid, NFS, 3, service.READ) + _UNKNOWN_HANDLE + pack(">QI", 0, count)
 
 
 def read_path(xid: int, path: str, count: int) -> bytes:
     """An NFSv4.0 READ of a file by its path, with the anonymous stateid (RFC 7530, 9.1.4.3 and 16.25)."""
     names = [part.encode() for part in path.split("/") if part]
-    lookups = b"".join(pack(">I", OP_LOOKUP) + service.opaque(name) for name in names)
-    head = service.call_head(xid, NFS, 4, service.COMPOUND) + service.opaque(b"")
+    lookups = b"".join(pack(">I", OP_LOOKUP) + rpc.opaque(name) for name in names)
+    head = rpc.call_head(xid, NFS, 4, service.COMPOUND) + rpc.opaque(b"")
     anonymous = pack(">I16xQI", OP_READ, 0, count)
     return head + pack(">III", 0, 2 + len(names), OP_PUTROOTFH) + lookups + anonymous
 
@@ -455,3 +583,327 @@ def nfs_status(answer: Answer) -> int | None:
     if reply is None or reply.error or reply.body < 0 or reply.body + 4 > len(answer.payload):
         return None
     return int.from_bytes(answer.payload[reply.body : reply.body + 4], "big")
+
+
+LENGTHS = (1, 2, 3, 5, 1023, 2999)
+UNTOUCHED = 0xA5
+"""What the memory of a Write chunk holds before the call."""
+ODD = 5
+EXACT = 256
+"""Bytes that fill a segment, and fit inline, too."""
+
+
+class _Written(NamedTuple):
+    """What came of a READ with a Write chunk."""
+
+    pieces: list[RegisteredMemory]
+    """The memory of its segments."""
+    given: WriteChunk
+    """As the reply returns it."""
+    payload: bytes
+    """Of the reply."""
+
+
+def _reading(on: RawConnection, xid: int, count: int) -> bytes:
+    return read_path(xid, on.file, count) if on.file else read(xid, count)
+
+
+def _read_by_chunk(on: RawConnection, count: int, segments: list[int]) -> _Written | CheckVerdict:
+    """A READ with a Write chunk of untouched segments; a verdict where it fails, or its chunk does not come back."""
+    xid = on.xid()
+    pieces, chunk = on.chunk(segments, bytes([UNTOUCHED]) * sum(segments))
+    header = message(xid)
+    header.writes = (chunk,)
+    answer = on.ask(header, _reading(on, xid, count))
+    verdict = replied(answer)
+    if verdict.kind is not VerdictKind.PASS or answer.header is None:
+        return verdict
+    if nothing := unread(on, answer):
+        return nothing
+    given = answer.header.writes[0] if answer.header.writes else None
+    if problem := returned(chunk, given, "the Write chunk"):
+        return problem
+    assert given is not None
+    return _Written(pieces, given, answer.payload)
+
+
+@check("write-chunk-odd", "V1-WRITE-NO-PAD")
+def write_chunk_odd(on: RawConnection) -> CheckVerdict:
+    """READs of 1, 2, 3, 5, 1,023 and 2,999 bytes, each with a Write chunk; exactly so many bytes are written and
+    returned, and the count in the reply is the same."""
+    lengths = []
+    for wanted in LENGTHS:
+        written = _read_by_chunk(on, wanted, [1000, 3000])
+        if isinstance(written, CheckVerdict):
+            return written
+        pieces, given, payload = written
+        count = int.from_bytes(payload[-4:], "big")
+        length = len(contents(pieces, given))
+        if length != count:
+            return violation(f"a READ of {wanted} bytes returns {length} in its Write chunk, and counts {count}")
+        memory = b"".join(piece.fetch(0, piece.length) for piece in pieces)
+        behind = memory[count : count + 4]
+        if behind != bytes([UNTOUCHED]) * len(behind):
+            return violation(f"a READ of {count} bytes, and pad bytes are written behind them")
+        lengths.append(count)
+    return passed(f"{', '.join(map(str, lengths))} bytes, and no pad")
+
+
+@check("write-chunk-exact", "V1-WRITE-LENGTH-TRUE")
+def write_chunk_exact(on: RawConnection) -> CheckVerdict:
+    """A READ of 256 bytes of a file, with a Write chunk of one segment as long; as many are returned as were written,
+    and a READ without chunks brings the same, to the last byte."""
+    written = _read_by_chunk(on, EXACT, [EXACT])
+    if isinstance(written, CheckVerdict):
+        return written
+    pieces, given, _ = written
+    data = contents(pieces, given)
+    xid = on.xid()
+    again = on.ask(message(xid), _reading(on, xid, EXACT))
+    if again.payload.endswith(pack(">I", len(data)) + data + bytes(-len(data) % 4)):
+        return passed(f"{len(data)} bytes in one segment, the same inline")
+    lacking = bytes([UNTOUCHED]) * 8
+    if lacking in data and lacking not in again.payload:
+        return violation(f"{len(data)} bytes returned, of which {data.index(lacking)} were written")
+    return violation(f"other bytes in the Write chunk than inline ({named(again)})")
+
+
+@check("inline-write-odd", "V1-READ-ROUNDUP")
+def inline_write_odd(on: RawConnection) -> CheckVerdict:
+    """An NFSv4.0 COMPOUND with five bytes of WRITE data inline, their pad, and a GETATTR behind; both succeed.  With
+    --file the five bytes are those that the file begins with."""
+    data = bytes(ODD)
+    if on.file:
+        xid = on.xid()
+        answer = on.ask(message(xid), read_path(xid, on.file, ODD))
+        size = answer.payload.find(pack(">I", ODD), max(0, len(answer.payload) - 12))
+        if nfs_status(answer) != 0 or size < 0:
+            return CheckVerdict(VerdictKind.SKIPPED, f"{on.file} has no {ODD} bytes that can be read")
+        data = answer.payload[size + 4 : size + 4 + ODD]
+    xid = on.xid()
+    answer = on.ask(message(xid), write_path(xid, on.file, data))
+    verdict = replied(answer, parsed=True)
+    if verdict.kind is not VerdictKind.PASS:
+        return verdict
+    if error := rpc_error(answer):
+        return CheckVerdict(VerdictKind.SKIPPED, f"no COMPOUND is to be had: {error}")
+    status = nfs_status(answer)
+    if status == 0:
+        return passed(f"{len(data)} bytes inline, and the GETATTR behind them")
+    results = int.from_bytes(answer.payload[-8:-4], "big")
+    if results == OP_WRITE:
+        return CheckVerdict(VerdictKind.SKIPPED, f"{on.file or 'no file'}: not writable, status {status}")
+    return violation(f"{named(answer)}: status {status} of the operation behind {len(data)} bytes of WRITE data")
+
+
+def write_path(xid: int, path: str, data: bytes) -> bytes:
+    """An NFSv4.0 WRITE of a file by its path, with the anonymous stateid, and a GETATTR (RFC 7530, 16.36 and 16.7)."""
+    names = [part.encode() for part in path.split("/") if part]
+    lookups = b"".join(pack(">I", OP_LOOKUP) + rpc.opaque(name) for name in names)
+    head = rpc.call_head(xid, NFS, 4, service.COMPOUND) + rpc.opaque(b"")
+    write = pack(">I16xQI", OP_WRITE, 0, 0) + rpc.opaque(data)
+    ask = pack(">III", OP_GETATTR, 1, 1 << SUPPORTED_ATTRS)
+    return head + pack(">III", 0, 3 + len(names), OP_PUTROOTFH) + lookups + write + ask
+
+
+UNDEFINED = 77
+"""An rdma_proc that no version defines."""
+_NO_HANDLE = 0xDEAD0000
+
+
+def words(xid: int, procedure: int, *more: int) -> bytes:
+    """A header of version 1, word by word."""
+    return pack(f">{4 + len(more)}I", xid, 1, CREDITS, procedure, *more)
+
+
+def refused(on: RawConnection, header: bytes, payload: bytes = b"") -> CheckVerdict:
+    """RDMA_ERR_CHUNK has to come back."""
+    xid = int.from_bytes(header[:4], "big")
+    on.send(header, payload)
+    return refusal(on.receive(xid), xid, 1)
+
+
+@check("msgp", "V1-ERROR-FOR-RESERVED", fault=True)
+def msgp(on: RawConnection) -> CheckVerdict:
+    """An RDMA_MSGP, which is no longer supported; RDMA_ERR_CHUNK comes back."""
+    xid = on.xid()
+    return refused(on, words(xid, RDMA_MSGP, 0, 0, 0, 0, 0), null(xid))
+
+
+@check("done", "V1-ERROR-FOR-RESERVED", fault=True)
+def done(on: RawConnection) -> CheckVerdict:
+    """An RDMA_DONE, which is no longer supported; RDMA_ERR_CHUNK comes back."""
+    return refused(on, words(on.xid(), RDMA_DONE))
+
+
+@check("undefined-procedure", "V1-ERROR-FOR-HEADER", fault=True)
+def undefined_procedure(on: RawConnection) -> CheckVerdict:
+    """rdma_proc 77; RDMA_ERR_CHUNK comes back."""
+    xid = on.xid()
+    return refused(on, words(xid, UNDEFINED, 0, 0, 0), null(xid))
+
+
+@check("nomsg-without-chunks", "V1-ERROR-FOR-HEADER", fault=True)
+def nomsg_without_chunks(on: RawConnection) -> CheckVerdict:
+    """An RDMA_NOMSG without a chunk, so without an RPC message; RDMA_ERR_CHUNK comes back."""
+    return refused(on, words(on.xid(), RDMA_NOMSG, 0, 0, 0))
+
+
+@check("truncated-header", "V1-ERROR-FOR-HEADER", fault=True)
+def truncated_header(on: RawConnection) -> CheckVerdict:
+    """An RDMA_MSG that ends before its chunk lists; RDMA_ERR_CHUNK comes back."""
+    return refused(on, words(on.xid(), RDMA_MSG))
+
+
+@check("truncated-read-list", "V1-ERROR-FOR-HEADER", fault=True)
+def truncated_read_list(on: RawConnection) -> CheckVerdict:
+    """A Read list that ends in the middle of a segment; RDMA_ERR_CHUNK comes back."""
+    return refused(on, words(on.xid(), RDMA_MSG, 1, 0, _NO_HANDLE))
+
+
+@check("endless-read-list", "V1-ERROR-FOR-HEADER", fault=True)
+def endless_read_list(on: RawConnection) -> CheckVerdict:
+    """A Read list in which each entry announces another, up to the end of the message; RDMA_ERR_CHUNK comes back."""
+    entry = pack(">IIIIQ", 1, 0, _NO_HANDLE, 4, 0)
+    return refused(on, words(on.xid(), RDMA_NOMSG) + entry * ((on.to_server - 16) // len(entry)))
+
+
+@check("segment-count", "V1-ERROR-FOR-HEADER", fault=True)
+def segment_count(on: RawConnection) -> CheckVerdict:
+    """A Write chunk that counts 4,294,967,295 segments; RDMA_ERR_CHUNK comes back."""
+    xid = on.xid()
+    return refused(on, words(xid, RDMA_MSG, 0, 1, 0xFFFFFFFF, _NO_HANDLE, 4, 0, 0, 0, 0), null(xid))
+
+
+@check("position-odd", "V1-ERROR-FOR-HEADER", fault=True)
+def position_odd(on: RawConnection) -> CheckVerdict:
+    """A Read chunk whose Position is not a multiple of four; RDMA_ERR_CHUNK comes back."""
+    xid = on.xid()
+    data = bytes(64)
+    stream, ((position, _),) = reduce(write(xid, data), (0,))
+    _, chunk = on.chunk([len(data)], data)
+    header = message(xid)
+    header.reads = (ReadChunk(position - 2, chunk.segments),)
+    on.send(header, stream)
+    return refusal(on.receive(xid), xid, 1)
+
+
+@check("xid-mismatch", "V1-XID-MATCH", fault=True)
+def xid_mismatch(on: RawConnection) -> CheckVerdict:
+    """A header with another XID than the RPC message behind it; RDMA_ERR_CHUNK comes back, under the header's XID, or
+    the call is accepted: the rule binds the requester alone."""
+    xid = on.xid()
+    inside = xid ^ 0x5A5A0000
+    on.send(words(xid, RDMA_MSG, 0, 0, 0), null(inside))
+    answer = on.receive(xid, inside)
+    header = answer.header
+    if header is None or header.procedure == RDMA_ERROR:
+        return refusal(answer, xid, 1)
+    under = "the header's XID" if header.xid == xid else "the RPC message's XID"
+    return passed(f"{named(answer)} under {under}: accepted, which no rule forbids")
+
+
+@check("read-handle", "V1-RDMA-OUTSIDE", fault=True)
+def read_handle(on: RawConnection) -> CheckVerdict:
+    """A Read chunk with a handle that does not exist; the connection ends by the Remote Access Error, or RDMA_ERR_CHUNK
+    comes back."""
+    xid = on.xid()
+    stream, ((position, data),) = reduce(write(xid, bytes(64)), (0,))
+    header = message(xid)
+    header.reads = (ReadChunk(position, (Segment(_NO_HANDLE, len(data), 0x1000),)),)
+    on.send(header, stream)
+    return _stopped(on.receive(xid))
+
+
+@check("write-handle", "V1-RDMA-OUTSIDE", fault=True, receive_size=1024)
+def write_handle(on: RawConnection) -> CheckVerdict:
+    """A Reply chunk with a handle that does not exist, and a reply that is too long without; the connection ends by the
+    Remote Access Error, or RDMA_ERR_CHUNK comes back."""
+    answer = ask_for_long_reply(on, WriteChunk((Segment(_NO_HANDLE, 4096, 0x1000),)))
+    if answer.header is not None and answer.header.procedure == RDMA_MSG:
+        return passed(f"{named(answer)}, inline")
+    return _stopped(answer)
+
+
+@check("afterwards", "V1-XID-MATCH", fault=True)
+def afterwards(on: RawConnection) -> CheckVerdict:
+    """A NULL call after all faults; the server still answers."""
+    return short_call(on)
+
+
+def _stopped(answer: Answer) -> CheckVerdict:
+    """RDMA operational errors are fatal to the connection, or are answered (RFC 8166, 4.5.3)."""
+    if answer.outcome is Outcome.LOST:
+        return passed(f"connection lost: {answer.reason}")
+    if verdict := absent(answer):
+        return verdict
+    header = answer.header
+    if header is not None and header.procedure == RDMA_ERROR:
+        return refusal(answer, header.xid, 1)
+    return violation(f"{named(answer)}, though the memory does not exist")
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteResult:
+    check: Check
+    verdict: CheckVerdict
+    time: int
+    """Nanoseconds, with connecting."""
+
+    @property
+    def rule(self) -> Rule:
+        """That was broken; else the one that the check is for."""
+        return all_rules()[self.verdict.rule or self.check.rule]
+
+    @property
+    def failed(self) -> bool:
+        return self.verdict.kind not in (VerdictKind.PASS, VerdictKind.SKIPPED)
+
+
+def chosen(with_faults: bool) -> list[Check]:
+    return [one for one in CHECKS.values() if with_faults or not one.fault]
+
+
+def run(
+    devices: Verbs, target: PeerAddress, timeout: int, wanted: Iterable[Check], file: str = ""
+) -> Iterator[SuiteResult]:
+    """Verdicts as they come; raises VerbsError where not even the first connection comes about.
+
+    ``timeout`` in nanoseconds bounds each wait; ``file`` is a path on the server that may be read.
+    """
+    for number, one in enumerate(wanted):
+        started = devices.now()
+        try:
+            verdict = _judge(devices, target, timeout, one, file)
+            if verdict.kind is VerdictKind.NO_ANSWER:
+                verdict = _once_more(_judge(devices, target, timeout, one, file))
+        except VerbsError as error:
+            if not number:
+                raise
+            verdict = CheckVerdict(VerdictKind.LOST, f"no connection: {error}")
+        yield SuiteResult(one, verdict, devices.now() - started)
+
+
+def _judge(devices: Verbs, target: PeerAddress, timeout: int, one: Check, file: str) -> CheckVerdict:
+    """One check on a connection of its own; raises VerbsError where that does not come about."""
+    on = RawConnection(
+        devices,
+        target,
+        timeout,
+        remote_invalidation=one.remote_invalidation,
+        receive_size=one.receive_size,
+        file=file,
+    )
+    try:
+        return one.run(on)
+    except VerbsError as error:
+        return CheckVerdict(VerdictKind.LOST, str(error))
+    finally:
+        on.close()
+
+
+def _once_more(verdict: CheckVerdict) -> CheckVerdict:
+    """What a second try found, which silence deserves: siw sometimes loses the first message of a connection."""
+    if verdict.kind is VerdictKind.NO_ANSWER:
+        return CheckVerdict(verdict.kind, f"{verdict.observed}, twice")
+    return CheckVerdict(verdict.kind, f"{verdict.observed}, at the second try")

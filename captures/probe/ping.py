@@ -16,7 +16,7 @@ from rdmascope.dissect.percentiles import Distribution, Samples
 from ..synth.endpoint import Answered, Call, Chunks, EndpointSettings, Failed, service
 from ..synth.endpoint.build_header import Value
 from ..verbs.interface import Depths, PeerAddress, Verbs, VerbsError
-from .driver import Client
+from .client import Client
 from .serve import echo
 
 NO_SUCH_VERSION = 0xFFFFFFFF

@@ -10,10 +10,9 @@ from rdmascope.dissect.onc.programs import program_name
 from rdmascope.dissect.records.schema import Record, record
 
 from ..verbs.interface import PeerAddress
+from .checks import SuiteResult, VerdictKind
 from .ping import Echoed, PingResult, Program, Reached, Round, VersionTwoProbe, times
 from .serve import ServerEvent
-from .suite import SuiteResult
-from .verdicts import VerdictKind
 
 
 def finding(one: PingResult, target: PeerAddress) -> Record:

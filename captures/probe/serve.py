@@ -9,9 +9,10 @@ from struct import pack, unpack_from
 from rdmascope.dissect.onc.summary import call_summary
 
 from ..nfs_server.export import Export
-from ..nfs_server.rpc_programs import Caller, RpcProgram
-from ..synth.endpoint import Called, DdpItem, EndpointSettings, Parts, Role, RpcRdmaEndpoint, Settled, service
-from ..synth.endpoint.fault import Fault
+from ..synth import rpc
+from ..synth.endpoint import Called, DdpItem, EndpointSettings, Parts, Role, RpcRdmaEndpoint, Settled
+from ..synth.endpoint.endpoint import Fault
+from ..synth.rpc import Caller, RpcProgram
 from ..verbs.interface import (
     ConnectionLost,
     ConnectRequested,
@@ -23,7 +24,7 @@ from ..verbs.interface import (
     VerbsConnection,
     VerbsError,
 )
-from .driver import Driver, terms_of
+from .client import Driver, terms_of
 
 ECHO = 0x20AF2004
 """Program number, of those free for use (RFC 5531, 8.3)."""
@@ -57,7 +58,7 @@ ECHO_PROGRAM = {ECHO: {1: RpcProgram({}, {ECHO_DATA: _echoed})}}
 
 def echo(xid: int, data: bytes) -> Parts:
     """A call of the echo program."""
-    return service.call_head(xid, ECHO, 1, ECHO_DATA) + pack(">I", len(data)), DdpItem(data)
+    return rpc.call_head(xid, ECHO, 1, ECHO_DATA) + pack(">I", len(data)), DdpItem(data)
 
 
 MAX_CLIENTS = 256

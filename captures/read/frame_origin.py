@@ -1,10 +1,11 @@
-"""Which file a frame of several is from, and its number there."""
+"""Which file a frame of several is from, and its number there; what is numbered over several captures."""
 
 from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -116,3 +117,19 @@ class Places:
             self._index[path] = len(self._paths)
             self._paths.append(path)
         return self._index[path]
+
+
+@dataclass(frozen=True, slots=True)
+class NumbersBefore:
+    """How much came before a capture; its own numbers continue that."""
+
+    frames: int = 0
+    connections: int = 0
+    rpcs: int = 0
+    files: int = 0
+    """Of NFS; a pass numbers its own from 1."""
+    first_time: int | None = None
+    """Nanoseconds since the Unix epoch, of the first frame of all captures; None: of that of this one."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Of the files of all captures, by path, as they are shown: frames are shown with file and number there.  Empty:
+    they have only the one number."""

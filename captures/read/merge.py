@@ -1,10 +1,10 @@
-"""Several files as one capture in the order of time: the files of a ring buffer, or of several capture points."""
+"""Several files as one capture in the order of time, and which of them show the same traffic at another point."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
@@ -12,6 +12,9 @@ import numpy as np
 
 from rdmascope.dissect.arrays import Int64s, Rows, take
 from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.link.addresses import AddressTable
+from rdmascope.dissect.link.capture_points import CommonTraffic, Sightings, common_traffic
+from rdmascope.dissect.units import duration, plural
 
 from ..errors import CaptureError
 from .frame_origin import Places
@@ -21,6 +24,77 @@ from .streams import Limits
 
 if TYPE_CHECKING:
     from rdmascope.dissect.link.capture_points import Hosts
+
+
+MAX_POINTS = 8
+"""More files or rings of files are not compared."""
+MAX_FRAMES = 1 << 19
+"""Of each: those at its beginning."""
+LOOK = Limits(frames=1 << 15, bytes=16 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPoint:
+    """A file, or ring of files, with traffic that another one shows, too."""
+
+    path: str
+    """Of its first file."""
+    first: str
+    """The file at the capture point that counts."""
+    common: CommonTraffic
+    whole: bool
+    """Both were compared to their ends."""
+
+    def __str__(self) -> str:
+        common = self.common
+        clock = f"{abs(common.offset) / 1e6:,.3f} ms {'ahead' if common.offset >= 0 else 'behind'}"
+        clock += "" if common.error is None else f" (± {duration(common.error)})"
+        seen = f"{plural(common.both, 'packet')} at both, {common.only_other:,} only here, "
+        seen += f"{common.only_first:,} only there"
+        seen += "" if self.whole else f", in the first {MAX_FRAMES:,} frames"
+        return (
+            f"{self.path}: the traffic of {self.first} at another capture point, by a clock that is {clock}: {seen}; "
+            f"it is read from {self.first} alone"
+        )
+
+
+def other_points(rings: Mapping[str, str]) -> list[OtherPoint]:
+    """``rings``: the first file of each ring, in the order they were named.  What cannot be read is no such file."""
+    if not 2 <= len(rings) <= MAX_POINTS:
+        return []
+    addresses = AddressTable()
+    seen: list[tuple[str, Sightings, bool]] = []
+    found: list[OtherPoint] = []
+    for path in rings.values():
+        sightings, whole = look((path,), addresses)
+        for first, there, all_there in seen:
+            if common := common_traffic(there, sightings):
+                found.append(OtherPoint(path, first, common, whole and all_there))
+                break
+        else:
+            seen.append((path, sightings, whole))
+    return found
+
+
+def look(paths: Sequence[str], addresses: AddressTable) -> tuple[Sightings, bool]:
+    """The packets at the beginning of files of one ring, in order, and whether that is all of them.
+
+    Frames are numbered through all of these files.
+    """
+    sightings, frames = Sightings(addresses), 0
+    for path in paths:
+        before = frames
+        try:
+            with open_capture(path, LOOK) as capture:
+                for batch in capture.batches():
+                    sightings.add(batch, before)
+                    frames += len(batch)
+                    if frames >= MAX_FRAMES:
+                        return sightings, False
+        except CaptureError:
+            pass  # it is reported where the frames are read
+    return sightings, True
+
 
 FIRST = Limits(frames=1, bytes=1 << 16, window=1 << 16)
 """Enough to see the first frame of a file."""
@@ -123,7 +197,6 @@ class MergedCaptures:
         rings: dict[str, str] = {}
         for name in self.files:
             rings.setdefault(ring_of(name), name)
-        from .capture_points import other_points  # Only here: a single file would wait for it.
 
         self.other_points = other_points(rings)
         """Files whose traffic another file shows, too."""
@@ -208,7 +281,7 @@ class MergedCaptures:
             return
         ring = ring_of(path)
         used = {file.place: file.ring for file in self._open}
-        from rdmascope.dissect.link.capture_points import OTHER_POINT  # As above.
+        from rdmascope.dissect.link.capture_points import OTHER_POINT
 
         begin = OTHER_POINT // PLACES if ring in self._offsets else 0
         free = range(begin, begin + OTHER_POINT // PLACES)

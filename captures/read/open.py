@@ -17,11 +17,9 @@ from rdmascope.dissect.link.numbers import ERF
 
 from ..errors import CaptureError
 from . import erf, pcap, pcapng
-from .blocks import SectionInfo
-from .compression import compression_of, decompress
 from .convert import MAX_UNPACKED, convert, format_of
-from .pcapng import Interface
-from .streams import Feed, Limits
+from .pcapng import Interface, SectionInfo
+from .streams import Feed, Limits, compression_of, decompress
 from .urls import is_url, local
 
 if TYPE_CHECKING:

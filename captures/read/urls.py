@@ -1,4 +1,4 @@
-"""Which paths are URLs; what reads them is in ``remote``, loaded where there is one."""
+"""Which paths are URLs, and which can be read again; what reads URLs is in ``remote``, loaded where there is one."""
 
 from __future__ import annotations
 
@@ -41,3 +41,8 @@ def refuse_url(output: str | os.PathLike[str]) -> None:
     """Raise CaptureError for an output: what is written goes into files of this machine."""
     if _OUTPUT.match(os.fspath(output)):
         raise CaptureError(f"{os.fspath(output)}: cannot write to a URL; write to a file or folder, and copy it there")
+
+
+def stays(path: str) -> bool:
+    """It can be read again."""
+    return path != "-" and (is_url(path) or os.path.isfile(path) or os.path.isdir(path))

@@ -21,7 +21,7 @@ from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.conversation import ENDS
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
-from ..read.capture_points import look
+from ..read.merge import look
 from ..tables.saved import holds_tables
 from .diagnosis_pass import facts_of
 from .session import Session

@@ -27,14 +27,12 @@ from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
 from rdmascope.dissect.units import plural
 
 from ..errors import CaptureError
-from ..read.decoded_ahead import Source, decoded
-from ..read.frame_origin import Places, short_names
+from ..read.frame_origin import NumbersBefore, Places, short_names
 from ..read.merge import MergedCaptures, first_of, open_captures, ring_of
-from ..read.number_offset import NumbersBefore
 from ..read.open import Follow
-from ..read.seekable import stays
+from ..read.read_ahead import Source, decoded
 from ..read.streams import Limits
-from ..read.urls import local
+from ..read.urls import local, stays
 from ..tables.saved import holds_tables
 from .listeners import WatchedAudit, WatchedCredits, Watching, listener_of
 from .process_memory import Heap, keep_freed, uncollected
@@ -52,7 +50,7 @@ if TYPE_CHECKING:
 
     from ..parallel.combine import DividedBatch
     from ..parallel.processes import Division
-    from ..read.capture_points import OtherPoint
+    from ..read.merge import OtherPoint
 
 Made = TypeVar("Made", FrameBatch, DecodedFrames, "DecodedFrames | DividedBatch")
 
@@ -166,7 +164,7 @@ class Session:
         if self.analyzer.listener is not None and not (self._watching and all(one.divisible for one in self._watching)):
             return self._decoded(capture)
         from ..parallel.combine import MergedAnalyzer
-        from ..parallel.divisible import carries_iwarp
+        from ..parallel.partition import carries_iwarp
         from ..parallel.processes import Division
 
         if lists and carries_iwarp(self.paths[0], self.analyzer.options.ports):

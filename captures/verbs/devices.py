@@ -1,9 +1,13 @@
-"""The RDMA devices of this machine, and one line of advice where something is missing."""
+"""The RDMA devices of this machine, the file descriptors of their queues, and advice where something is missing."""
 
 from __future__ import annotations
 
+import os
+import select
 import socket
 import struct
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
@@ -114,3 +118,29 @@ def require() -> None:
         raise VerbsError("no RDMA device: 'modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0', or type siw")
     if not _RDMA_CM.exists():
         raise VerbsError(f"no {_RDMA_CM}: 'modprobe rdma_ucm'")
+
+
+def readable(descriptors: Iterable[int], nanoseconds: int) -> list[int]:
+    """Those that can be read, as soon as there are any; of any number and value, which ``select`` does not take."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(-(-nanoseconds // 1_000_000))]
+
+
+@contextmanager
+def new_descriptor(kind: str) -> Iterator[list[int]]:
+    """The descriptor of a ``kind`` of file that was opened inside."""
+    found: list[int] = []
+    before = set(_descriptors(kind))
+    yield found
+    found += sorted(set(_descriptors(kind)) - before)
+    if not found:
+        raise VerbsError(f"no descriptor of a new {kind} channel in /proc/self/fd")
+
+
+def _descriptors(kind: str) -> Iterator[int]:
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the one that lists them is gone again
+            if kind in os.readlink(f"/proc/self/fd/{name}"):
+                yield int(name)

@@ -17,20 +17,22 @@ from pyverbs.pyverbs_error import PyverbsError
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
-from .descriptors import new_descriptor
-from .devices import is_iwarp
+from .devices import is_iwarp, new_descriptor
 from .interface import (
+    MAX_SENDS,
+    SEND_BUFFERS,
+    SEND_SIZE,
     ConnectionLost,
     ConnectionParameters,
     Depths,
     Event,
     LinkLost,
     MessageReceived,
+    OutgoingWork,
     RdmaFinished,
     RegisteredMemory,
     VerbsError,
 )
-from .outgoing_work import MAX_SENDS, SEND_BUFFERS, SEND_SIZE, OutgoingWork
 
 _FIRST_WORK = 1 << 20
 """Work request numbers below it are Receives."""

@@ -19,8 +19,7 @@ import pyverbs.cm_enums as cm
 from pyverbs.cmid import CMID, AddrInfo, CMEvent, CMEventChannel, ConnParam
 from pyverbs.pyverbs_error import PyverbsError
 
-from .descriptors import new_descriptor, readable
-from .devices import addresses, devices, local_address, resolve, source_of
+from .devices import addresses, devices, local_address, new_descriptor, readable, resolve, source_of
 from .interface import ConnectionParameters, ConnectRequested, Event, PeerAddress, VerbsError
 from .queuepair import QueuePair, refused
 

@@ -18,9 +18,8 @@ from ..live import CaptureSettings, open_live
 from ..live.session import Ending, LiveSession, bounded
 from ..session.session import Session
 from ..tables.condition import Condition
-from ..write.export import LAST_FRAGMENT, LINKTYPE_RAW, TcpPackets, Written, ranges
+from ..write.export import LAST_FRAGMENT, LINKTYPE_RAW, TcpPackets, Written, messages_of, ranges, stream_pair
 from ..write.packet_comments import FindingNotes, message_comments
-from ..write.tcp_export import messages_of, stream_pair
 from ..write.writer import PcapngWriter
 
 MAX_CONNECTIONS = 1 << 14

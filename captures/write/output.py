@@ -1,13 +1,15 @@
-"""The one door to files that are written: it refuses to overwrite what is read, and leaves nothing half written."""
+"""The one door to files that are written: it refuses to overwrite an input, and leaves nothing half written."""
 
 from __future__ import annotations
 
 import errno
 import io
 import os
+import shutil
 import stat
+import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +19,7 @@ from rdmascope.dissect.units import size
 
 from ..errors import CaptureError
 from ..read.merge import expand
-from ..read.urls import local, refuse_url
+from ..read.urls import HTTP, is_url, local, refuse_url, scheme
 from .stale_tempdirs import PREFIX, FolderOfProcess
 
 if TYPE_CHECKING:
@@ -248,3 +250,45 @@ def write_output(output: str | os.PathLike[str], text: str, inputs: Iterable[str
     """Write a text file that is not read in the same run.  Raises CaptureError."""
     with open_output(output, inputs, mode) as file:
         file.write(text.encode())
+
+
+@contextmanager
+def written_to(output: str, inputs: Iterable[str]) -> Iterator[Path]:
+    """Where to write a file or folder on this machine: the output itself; or, of a URL, a temporary one.
+
+    The latter is put into the store at the end, where nothing was raised.  Raises CaptureError for a URL that is read,
+    or that cannot be written.
+    """
+    if not is_url(output):
+        yield Path(output)
+        return
+    if scheme(output) in HTTP:
+        refuse_url(output)
+    if output in inputs:
+        raise CaptureError(f"{output}: would overwrite what is read; write to another file")
+    from ..read.remote import RemoteFolder
+
+    folder, _, name = output.rstrip("/").rpartition("/")
+    if is_url(f"{folder}/"):
+        store = RemoteFolder(folder)
+    else:
+        raise CaptureError(f"{output}: names no file")
+    with FolderOfProcess() as made:
+        path = made / name
+        yield path
+        files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
+        for file in files:
+            store.put(file, str(file.relative_to(made)))
+
+
+@contextmanager
+def rereadable(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+    """What can be read twice: standard input is copied to a temporary file."""
+    if "-" not in paths:
+        yield paths
+        return
+    with FolderOfProcess() as folder:
+        copy = str(folder / "copy")
+        with open_output(copy, ()) as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield [copy if path == "-" else path for path in paths]

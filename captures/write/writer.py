@@ -13,18 +13,20 @@ import numpy as np
 from rdmascope.dissect.arrays import Bytes, Rows
 from rdmascope.dissect.frames import FrameBatch
 
-from ..read.blocks import (
+from ..read.pcapng import (
     COMMENT,
     END_OF_OPTIONS,
+    ENHANCED,
     IF_FILTER,
     IF_NAME,
     IF_TSRESOL,
+    INTERFACE,
     ISB_OS_DROPPED,
     ISB_RECEIVED,
+    SECTION,
     SHB_APPLICATION,
     STATISTICS,
 )
-from ..read.pcapng import ENHANCED, INTERFACE, SECTION
 from ..read.streams import gather
 
 BYTE_ORDER_MAGIC = 0x1A2B3C4D

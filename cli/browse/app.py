@@ -18,14 +18,10 @@ from rdmascope.captures.tables.browsed_tables import NOUNS, checked, completions
 from rdmascope.dissect.arrays import Int64s
 from rdmascope.dissect.units import plural
 
-from .dialogs import ChoiceDialog, HelpPage, PromptDialog
-from .keys import bindings, help_text
-from .lines_pane import LinesPane
-from .listings import LISTINGS, column_at
+from .keys import ChoiceDialog, HelpPage, PromptDialog, bindings, help_text
+from .lines_pane import BytesPane, LadderPane, LinesPane, TreePane
+from .listings import LISTINGS, column_at, copied_values
 from .panes import PANES, PanesApp
-from .row_nodes import copied_values
-from .text_panes import BytesPane, LadderPane
-from .tree_pane import TreePane
 
 
 class BrowseApp(PanesApp):

@@ -39,8 +39,7 @@ def asked() -> Jobs:
 
 def looking() -> Jobs:
     """Jobs of the process that looks closer at what is chosen."""
-    from .jobs import looking_jobs
-    from .noun_jobs import NOUN_JOBS
+    from .jobs import NOUN_JOBS, looking_jobs
 
     return looking_jobs() | NOUN_JOBS
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.read.number_offset import NumbersBefore
+from rdmascope.captures.read.frame_origin import NumbersBefore
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Progress, Session
 from rdmascope.captures.tables.browsed_tables import LATER, first_columns

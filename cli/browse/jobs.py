@@ -1,4 +1,4 @@
-"""What the process does that looks closer: at one RPC or frame; and writes."""
+"""What the process does that looks closer: at one RPC, frame, connection or file; and writes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import RenderableType
 from rich.text import Text
 
 from rdmascope.captures.session.sequence_diagram import steps_of
 from rdmascope.captures.session.session import Session
+from rdmascope.dissect.diagnosis.facts import Gathered
+from rdmascope.dissect.measure.files import FileTable
+from rdmascope.dissect.rpcrdma.eviction import Evicted
 from rdmascope.dissect.rpcrdma.reassembly import header_bytes
 from rdmascope.dissect.rpcrdma.rpcs import Extent, Reassembled, Rpc
 
+from ..views import files as file_views
+from ..views.report import connections_view
 from ..views.rpc_page import Section, decoded_messages, message_sections, packets_section, summary_section
+from ..views.transport import connection_view
 from .filling import BrowsedCapture
 from .nodes import Details, RpcPlace, TreeNode, nodes_of, rendered, shown_bytes
 
@@ -125,8 +132,7 @@ def written(capture: BrowsedCapture, output: str, rpcs: frozenset[int], where: s
 
     Raises CaptureError behind that for what could not be read.
     """
-    from rdmascope.captures.extract.choice import Choice
-    from rdmascope.captures.extract.cut import ExtractSource, extract_of_each
+    from rdmascope.captures.extract.cut import Choice, ExtractSource, extract_of_each
     from rdmascope.captures.tables.condition import Condition
     from rdmascope.dissect.rpcrdma.analyzer import Options
     from rdmascope.dissect.units import plural, size
@@ -155,7 +161,7 @@ def exported(capture: BrowsedCapture, output: str, where: str) -> Iterator[str |
     """Write RPCs as NFS over TCP, for Wireshark; gives the path.  Raises CaptureError behind that for captures of a
     data set that could not be read."""
     from rdmascope.captures.tables.condition import Condition
-    from rdmascope.captures.write.tcp_export import export_tcp
+    from rdmascope.captures.write.export import export_tcp
     from rdmascope.dissect.rpcrdma.analyzer import Options
 
     from ..each_capture import GivenCaptures
@@ -178,3 +184,47 @@ def exported(capture: BrowsedCapture, output: str, where: str) -> Iterator[str |
 def looking_jobs() -> dict[str, Callable[..., Iterator[Any]]]:
     """Those of the process that answers what is chosen."""
     return {"rpc": LookedAt().details, "frame": frame_details, "write": written, "export": exported}
+
+
+def connection_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[Details | None]:
+    """What its ends agreed on, what they sent, and how the transport did; nothing where it was evicted."""
+    capture = capture.holding("connections", number)
+    session = capture.session()
+    gathered = Gathered()
+    for table in session.tables():
+        gathered.add_table(table)
+        del table
+        yield None
+    found = [one for one in session.analyzer.conversations if one.connection.number == number]
+    if found and capture.numbered:
+        health = session.analyzer.health(number)
+        parts = (
+            connections_view(found, gathered.statistics, Evicted()),
+            connection_view(found[0].connection, health, (), width),
+        )
+        yield Details("connections", number, [*nodes_of(parts, width)], [], [])
+
+
+def file_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[Details | None]:
+    """Its line of ``files``, what there is to remark, and its earlier names."""
+    capture = capture.holding("files", number)
+    before = 0 if capture.behind is None else capture.behind.before.files
+    session = capture.session()
+    files = FileTable(session.mounts)
+    for table in session.tables():
+        for _ in files.add_table(table, None):
+            pass
+        del table
+        yield None
+    for file in files:
+        if before + file.number == number:
+            parts: tuple[RenderableType, ...] = (
+                file_views.grid(files, [file], width),
+                *file_views.notes(files, file),
+                *file_views.earlier(files, [file], session.first_time),
+            )
+            yield Details("files", number, [*nodes_of(parts, width)], [], [])
+
+
+NOUN_JOBS: dict[str, Callable[..., Iterator[Any]]] = {"connection": connection_details, "file": file_details}
+"""By the name under which they are asked for."""

@@ -1,9 +1,13 @@
-"""A pane of lines with a cursor: only those on the screen are ever made."""
+"""Panes of lines with a cursor, of which only those on the screen are ever made: lists, trees, packets and bytes."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any, ClassVar
 
+import numpy as np
 from rich.style import Style
 from rich.text import Span, Text
 from textual import events
@@ -13,8 +17,15 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from rdmascope.captures.tables.browsed_tables import BrowsedTables
+from rdmascope.dissect.arrays import Int64s
+from rdmascope.dissect.rpcrdma.rpcs import Extent
+from rdmascope.dissect.units import count
+
+from ..views.rpc import ROW, hex_row
 from .keys import pane_bindings
-from .nodes import harmless_text
+from .listings import LISTINGS, ListingLayout
+from .nodes import ShownBytes, TreeNode, harmless_text
 
 MAX_WIDTH = 1000
 """Columns of a line that can be scrolled to."""
@@ -172,3 +183,290 @@ class LinesPane(ScrollView, can_focus=True):
         if index == self.cursor:
             self.action_choose()
         self.move_to(index)
+
+
+class TreePane(LinesPane):
+    """Nodes, a line each; Enter folds, or goes where a node leads."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left,h", "fold", show=False),
+        Binding("right,l", "unfold", show=False),
+    ]
+
+    def __init__(self, id: str, title: str, empty: str) -> None:
+        super().__init__(id)
+        self.border_title = title
+        self._empty = empty
+        self._roots: Sequence[TreeNode] = ()
+        self._visible: list[tuple[int, TreeNode]] = []
+        """With their depth."""
+
+    @property
+    def count(self) -> int:
+        return len(self._visible) or 1
+
+    @property
+    def node(self) -> TreeNode | None:
+        """The one with the cursor."""
+        return self._visible[self.cursor][1] if self.cursor < len(self._visible) else None
+
+    def show(self, nodes: Sequence[TreeNode], keep: bool = False) -> None:
+        """Other nodes; ``keep``: with the cursor where it is."""
+        self._roots = nodes
+        self._lay_out()
+        if not keep:
+            self.cursor = self.left = 0
+            self.scroll_to(y=0, animate=False, force=True, immediate=True)
+        self.renew()
+
+    def say(self, text: str) -> None:
+        """In place of nodes."""
+        self._empty = text
+        self.show(())
+
+    def _lay_out(self) -> None:
+        self._visible = [*_visible(self._roots, 0)]
+
+    def line(self, index: int) -> Text:
+        if not self._visible:
+            return Text(self._empty, "dim")
+        depth, node = self._visible[index]
+        mark = ("▾ " if node.opened else "▸ ") if node.children else ("→ " if node.goes_to else "  ")
+        text = Text("  " * depth)
+        text.append(mark, "dim")
+        return text.append_text(node.label)
+
+    def action_choose(self) -> None:
+        node = self.node
+        if node is not None and node.children and node.goes_to is None:
+            self._set(node, not node.opened)
+        elif node is not None:
+            super().action_choose()
+
+    def action_fold(self) -> None:
+        node = self.node
+        if node is None:
+            return
+        if self.left:
+            self.action_sideways(-1)
+            return
+        if node.children and node.opened:
+            self._set(node, False)
+            return
+        depth = self._visible[self.cursor][0]
+        above = [at for at, (other, _) in enumerate(self._visible[: self.cursor]) if other < depth]
+        if above:
+            self.move_to(above[-1])
+
+    def action_unfold(self) -> None:
+        node = self.node
+        if node is not None and node.children:
+            if node.opened:
+                self.move_to(self.cursor + 1)
+            else:
+                self._set(node, True)
+        elif node is not None and self.line(self.cursor).cell_len > self.left + self.scrollable_content_region.width:
+            self.action_sideways(1)
+
+    def _set(self, node: TreeNode, opened: bool) -> None:
+        node.opened = opened
+        self._lay_out()
+        self.renew()
+
+
+def _visible(nodes: Sequence[TreeNode], depth: int) -> Iterator[tuple[int, TreeNode]]:
+    for node in nodes:
+        yield depth, node
+        if node.opened:
+            yield from _visible(node.children, depth + 1)
+
+
+class LadderPane(LinesPane):
+    """The packets between the two ends."""
+
+    def __init__(self) -> None:
+        super().__init__("ladder")
+        self.border_title = "packets"
+        self.lines: Sequence[Text] = ()
+        self.empty = ""
+
+    @property
+    def count(self) -> int:
+        return len(self.lines) or 1
+
+    def show(self, lines: Sequence[Text], empty: str = "") -> None:
+        """``empty``: what is said where there are no lines."""
+        self.lines, self.empty = lines, empty
+        self.renew()
+
+    def line(self, index: int) -> Text:
+        return self.lines[index] if self.lines else Text(self.empty, "dim")
+
+
+class BytesPane(LinesPane):
+    """Messages as hexdumps, one below the other; a line is made when it is shown."""
+
+    def __init__(self) -> None:
+        super().__init__("bytes")
+        self.border_title = "bytes"
+        self._parts: Sequence[ShownBytes] = ()
+        self._rows: list[tuple[ShownBytes, Extent | None]] = []
+        """What follows each other: an extent with its rows, or the title above a message."""
+        self._starts: list[int] = []
+        """The first line of each."""
+        self._lines = 0
+        self.field = "", 0, 0
+        """What is marked: the title of the bytes, and from where to where."""
+
+    @property
+    def count(self) -> int:
+        return self._lines or 1
+
+    def show(self, parts: Sequence[ShownBytes]) -> None:
+        self._parts = parts
+        self._rows = [
+            row for part in parts for row in ((part, None), *((part, extent) for extent in part.data.extents))
+        ]
+        heights = [1 if extent is None else _height(extent) for _, extent in self._rows]
+        self._starts = [0, *accumulate(heights)][:-1]
+        self._lines = sum(heights)
+        self.field = "", 0, 0
+        self.cursor = 0
+        self.scroll_to(y=0, animate=False, force=True, immediate=True)
+        self.renew()
+
+    def mark(self, title: str, start: int, end: int) -> None:
+        """Show and mark a field."""
+        self.field = title, start, end
+        for (part, extent), first in zip(self._rows, self._starts, strict=True):
+            if part.title == title and extent is not None and extent.start <= start < extent.start + extent.length:
+                self.move_to(first + (0 if extent.missing else (start - extent.start) // ROW))
+                break
+        self.refresh()
+
+    def line(self, index: int) -> Text:
+        if not self._rows:
+            return Text("no bytes of it are in the capture", "dim")
+        at = bisect_right(self._starts, index) - 1
+        part, extent = self._rows[at]
+        if extent is None:
+            left_out = f", the last {count(part.left_out)} are left out" if part.left_out else ""
+            return Text(f"{part.title}: {count(part.data.length + part.left_out)} bytes{left_out}", "bold")
+        first = extent.start + (index - self._starts[at]) * ROW
+        last = min(first + ROW, extent.start + extent.length)
+        where = f"frame {extent.frame}" if extent.frame else ""
+        if extent.origin not in ("inline", "frame"):
+            where += f"{', ' if where else ''}{extent.origin}"
+        if extent.missing:
+            words = f"{extent.origin}: {extent.missing}, {count(extent.length)} bytes"
+            return hex_row(extent.start, bytes(min(ROW, extent.length)), True, words)
+        line = hex_row(first, part.data.captured(first, last).tobytes(), False, where if first == extent.start else "")
+        title, start, end = self.field
+        if title == part.title and start < last and first < end:
+            for byte in range(max(start, first) - first, min(end, last) - first):
+                digit = 9 + 2 * byte + byte // 2
+                line.stylize("reverse", digit, digit + 2)
+                line.stylize("reverse", 49 + byte, 50 + byte)
+        return line
+
+
+def _height(extent: Extent) -> int:
+    return 1 if extent.missing else -(-extent.length // ROW)
+
+
+MARK = "◆"
+
+
+class TablePane(LinesPane):
+    """A list of any noun."""
+
+    def __init__(self, tables: BrowsedTables) -> None:
+        super().__init__("list")
+        self.tables = tables
+        self.noun = "rpcs"
+        self.ids: Int64s = np.empty(0, np.int64)
+        self.tails = False
+        """A cursor at the end stays there when the list grows."""
+        self.marked: set[int] = set()
+        """Numbers of RPCs."""
+        self.layout_of_lines = ListingLayout(0, 80)
+        self._window: dict[int, dict[str, Any]] = {}
+        """Rows by their place in the list."""
+
+    @property
+    def count(self) -> int:
+        return len(self.ids)
+
+    def show(self, noun: str, ids: Int64s, keep: bool) -> None:
+        """Other rows; ``keep``: with the cursor on the same one, where it is still there."""
+        before = int(self.ids[self.cursor]) if keep and self.noun == noun and self.cursor < len(self.ids) else None
+        offset = self.cursor - self.top
+        at_end = self.tails and self.noun == noun and self.cursor >= len(self.ids) - 1
+        self.noun, self.ids = noun, ids
+        self._window.clear()
+        place = None if before is None else self.place_of(before)
+        self.renew()
+        if at_end:
+            self.move_to(len(ids) - 1)
+        elif place is not None:
+            self.move_to(place, place - offset)
+        elif not keep:
+            self.cursor = 0
+            self.scroll_to(y=0, animate=False, force=True, immediate=True)
+
+    def place_of(self, id: int) -> int | None:
+        """Where in the list a row is."""
+        if self.cursor < len(self.ids) and self.ids[self.cursor] == id:
+            return self.cursor
+        found = np.flatnonzero(self.ids == id)
+        return int(found[0]) if len(found) else None
+
+    def next_of(self, wanted: Int64s, step: int) -> int | None:
+        """Where the next of some rows is, from the cursor on downwards (1) or upwards (-1), round the end."""
+        places = np.flatnonzero(np.isin(self.ids, wanted))
+        if not len(places):
+            return None
+        if step > 0:
+            behind = places[places > self.cursor]
+            return int(behind[0] if len(behind) else places[0])
+        before = places[places < self.cursor]
+        return int(before[-1] if len(before) else places[-1])
+
+    def row(self, index: int) -> dict[str, Any] | None:
+        if index not in self._window:
+            if not 0 <= index < len(self.ids):
+                return None
+            self._fetch(index)
+        return self._window.get(index)
+
+    @property
+    def chosen(self) -> dict[str, Any] | None:
+        """The row with the cursor."""
+        return self.row(self.cursor)
+
+    @property
+    def around(self) -> list[dict[str, Any]]:
+        """The rows on the screen, and a few beyond."""
+        first = max(0, self.top - self.rows_shown // 2)
+        rows = (self.row(index) for index in range(first, min(self.count, self.top + 2 * self.rows_shown)))
+        return [row for row in rows if row is not None]
+
+    def _fetch(self, index: int) -> None:
+        """The screen around a row and one above and below."""
+        shown = self.rows_shown
+        first = max(0, min(index, self.top) - shown if abs(index - self.top) <= 2 * shown else index - shown)
+        ids = self.ids[first : first + 3 * shown + 1]
+        if len(self._window) > 50 * shown:
+            self._window.clear()
+        self._window.update(enumerate(self.tables.rows(self.noun, ids), first))
+
+    def heading(self) -> Text | None:
+        return Text(" " + LISTINGS[self.noun].heading(self.layout_of_lines), "dim")
+
+    def line(self, index: int) -> Text:
+        row = self.row(index)
+        if row is None:
+            return Text("")
+        marked = self.noun == "rpcs" and row["number"] in self.marked
+        text = Text(MARK if marked else " ", "bold yellow" if marked else "")
+        return text.append_text(LISTINGS[self.noun].line(row, self.layout_of_lines))

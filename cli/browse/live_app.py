@@ -15,10 +15,9 @@ from rdmascope.dissect.units import count
 from .app import BrowseApp
 from .filling import ReadToEnd
 from .keys import KEYS, KeyBinding, bindings
-from .live_feed import LiveFeed
-from .live_jobs import WatchStatus
+from .lines_pane import TreePane
+from .live_feed import LiveFeed, WatchStatus
 from .panes import Came
-from .tree_pane import TreePane
 
 PAUSE = KeyBinding("p", "p", "pause", "pause", "hold the lists still, or go on")
 AGAIN = 2.0

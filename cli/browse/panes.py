@@ -23,18 +23,13 @@ from rdmascope.captures.tables.browsed_tables import LATER, BrowsedTables, CallT
 from rdmascope.dissect.arrays import Int64s
 from rdmascope.dissect.units import count, percent, seconds
 
-from .dialogs import shown
 from .feed import BrowseFeed
 from .filling import ReadProgress, ReadToEnd, TablePart
-from .keys import KEYS, KeyBinding
-from .lines_pane import LinesPane
-from .listings import LISTINGS, ListingLayout
+from .keys import KEYS, KeyBinding, shown
+from .lines_pane import BytesPane, LadderPane, LinesPane, TablePane, TreePane
+from .listings import LISTINGS, ListingLayout, row_nodes
 from .nodes import Details, Diagnosed, RpcPlace, TreeNode
-from .row_nodes import row_nodes
 from .strip import TimeStrip
-from .table_pane import TablePane
-from .text_panes import BytesPane, LadderPane
-from .tree_pane import TreePane
 
 PALETTE = KeyBinding("ctrl+p", "^P", "command_palette", "palette", "all of them by their names")
 

@@ -73,8 +73,7 @@ def walk_live(
 ) -> int:
     """The same of a device, until the panes are left; ``keep``: the packets that can be looked at."""
     need_terminal("rdmascope live --json does")
-    from .live_feed import LiveFeed
-    from .live_jobs import WatchedDevice
+    from .live_feed import LiveFeed, WatchedDevice
 
     feed = LiveFeed(WatchedDevice(device, settings, options, keep, duration))
 

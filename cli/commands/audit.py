@@ -10,10 +10,9 @@ import click
 from rich.text import Text
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.read.seekable import rereadable
 from rdmascope.captures.session.audit_settings import read_settings
 from rdmascope.captures.tables.saved import copies
-from rdmascope.captures.write.output import check_outputs, write_output
+from rdmascope.captures.write.output import check_outputs, rereadable, write_output
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.result import Result
 from rdmascope.dissect.audit.rule import LEVELS, ROLES

@@ -67,8 +67,7 @@ def command(
 
     Exit status: 0 all captures are in the data set, 2 some could not be read.
     """
-    from rdmascope.captures.fleet.batch import BatchCapture, batch
-    from rdmascope.captures.fleet.units import units
+    from rdmascope.captures.fleet.batch import BatchCapture, batch, units
 
     try:
         found = units(patterns)

@@ -10,10 +10,8 @@ import click
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import chosen
 from rdmascope.captures.tables.saved import holds_tables
-from rdmascope.captures.write.exporters import EXPORTERS
-from rdmascope.captures.write.output import open_output
-from rdmascope.captures.write.stored_output import written_to
-from rdmascope.captures.write.tcp_export import export_record
+from rdmascope.captures.write.export import EXPORTERS, export_record
+from rdmascope.captures.write.output import open_output, written_to
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count, plural
 

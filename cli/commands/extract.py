@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rdmascope.captures.extract.choice import Choice, places_of_findings
-from rdmascope.captures.extract.cut import extract_record
-from rdmascope.captures.read.seekable import rereadable
+from rdmascope.captures.extract.cut import Choice, extract_record, places_of_findings
 from rdmascope.captures.read.urls import is_url
 from rdmascope.captures.session.session import Session
-from rdmascope.captures.write.output import check_outputs
-from rdmascope.captures.write.stored_output import written_to
+from rdmascope.captures.write.output import check_outputs, rereadable, written_to
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import plural, size
 

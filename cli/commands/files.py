@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from rdmascope.captures.write.file_copies import MANIFEST, Spool, Target
-from rdmascope.captures.write.manifest import extract_files
+from rdmascope.captures.write.file_copies import MANIFEST, Spool, Target, extract_files
 from rdmascope.dissect.measure.files import File, FileTable, FileTransfer
 from rdmascope.dissect.records.files import file_record
 from rdmascope.dissect.records.schema import Record, schema

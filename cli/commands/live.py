@@ -16,12 +16,21 @@ from click.core import ParameterSource
 
 from rdmascope.captures import CaptureError
 from rdmascope.captures.live import CaptureSettings, Keep, Keeper, is_stream, open_live
-from rdmascope.captures.live.memory_bound import MAX_BUFFER, MAX_FILES, MemoryBound, MemoryParts, divided
+from rdmascope.captures.live.keep import Surroundings, WindowKeeper
 from rdmascope.captures.live.metrics import LOCAL, CaptureMetrics, Metrics
-from rdmascope.captures.live.session import Ending, LiveSession, bounded, run_together
-from rdmascope.captures.live.stream import STREAM
+from rdmascope.captures.live.session import (
+    MAX_BUFFER,
+    MAX_FILES,
+    Ending,
+    LiveSession,
+    MemoryBound,
+    MemoryParts,
+    bounded,
+    divided,
+    run_together,
+)
+from rdmascope.captures.live.sources import STREAM
 from rdmascope.captures.live.trigger import HANGS, Trigger, Wanted
-from rdmascope.captures.live.window import Surroundings, WindowKeeper
 from rdmascope.captures.session.kernel_counters import RunningCounters
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.selection import matching_rules

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from rdmascope.captures.read.seekable import rereadable
-from rdmascope.captures.write.output import check_outputs
+from rdmascope.captures.write.output import check_outputs, rereadable
 from rdmascope.dissect.measure.filters import MAX_FRAME, FrameRange, includes, unknown_frames
 from rdmascope.dissect.records.packet_columns import ListedPackets
 from rdmascope.dissect.records.packet_lines import packet_json
@@ -222,7 +221,7 @@ def command(
 
 def _write(files: tuple[str, ...], output: str, options: Options, condition: Condition | None) -> None:
     """Write the frames of the RPCs that pass, or of all."""
-    from rdmascope.captures.extract.choice import Choice
+    from rdmascope.captures.extract.cut import Choice
     from rdmascope.captures.tables.condition import Condition
 
     check_outputs([output], files)

@@ -15,8 +15,8 @@ from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
 from ..terminal import complain, console, print_json, show
 
 if TYPE_CHECKING:
+    from rdmascope.captures.probe.checks import Check
     from rdmascope.captures.probe.ping import PingPlan
-    from rdmascope.captures.probe.verdicts import Check
     from rdmascope.captures.verbs.interface import PeerAddress, Verbs
 
 SECOND = 1_000_000_000
@@ -236,8 +236,7 @@ def _devices() -> Verbs:
 
 
 def _wanted(faults: bool, names: tuple[str, ...]) -> list[Check]:
-    from rdmascope.captures.probe.suite import chosen
-    from rdmascope.captures.probe.verdicts import CHECKS
+    from rdmascope.captures.probe.checks import CHECKS, chosen
 
     every = chosen(with_faults=True)
     unknown = [name for name in names if name not in CHECKS]
@@ -302,7 +301,7 @@ def _suite(
     junit_file: str | None,
 ) -> int:
     from rdmascope.captures.probe import records as records
-    from rdmascope.captures.probe.suite import SuiteResult, run
+    from rdmascope.captures.probe.checks import SuiteResult, run
 
     from ..views import probe as views
 

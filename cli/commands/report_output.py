@@ -20,7 +20,7 @@ from ..terminal import console, paged, print_json, show
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from rdmascope.captures.read.capture_points import OtherPoint
+    from rdmascope.captures.read.merge import OtherPoint
     from rdmascope.captures.session.comparison import PointsCompared
     from rdmascope.captures.session.kernel_counters import KernelCounters
     from rdmascope.captures.tables.condition import Condition

@@ -6,9 +6,9 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from rdmascope.captures.read.seekable import rereadable
 from rdmascope.captures.session.find import find_frame, find_rpcs, no_frame
 from rdmascope.captures.session.sequence_diagram import steps_of
+from rdmascope.captures.write.output import rereadable
 from rdmascope.dissect.measure.filters import FrameRange, unknown_rpcs, unknown_xids
 from rdmascope.dissect.records.rpc import contents_fields, reassembled_fields, rpc_record
 from rdmascope.dissect.records.schema import record

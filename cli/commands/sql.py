@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from rdmascope.captures.extras import need
-from rdmascope.captures.read.seekable import rereadable
 from rdmascope.captures.read.urls import scheme
 from rdmascope.captures.session.rpc_frames import chosen_frames
 from rdmascope.captures.session.session import Session
@@ -24,7 +23,7 @@ from rdmascope.captures.tables.saved import holds_tables
 from rdmascope.captures.tables.saved_tables import check_target, open_saved, origin
 from rdmascope.captures.tables.saved_tables import save as save_tables
 from rdmascope.captures.tables.table_pass import needs_contents, table_batches
-from rdmascope.captures.write.output import open_output, refuse_inputs
+from rdmascope.captures.write.output import open_output, refuse_inputs, rereadable
 from rdmascope.dissect.records.table import Columns, Wanted
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import click
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.read.seekable import rereadable
-from rdmascope.captures.wireshark.second_opinion import compare
-from rdmascope.captures.wireshark.tshark import Tshark, TsharkInput, find_tshark, in_words
+from rdmascope.captures.wireshark.second_opinion import Tshark, TsharkInput, compare, find_tshark, in_words
+from rdmascope.captures.write.output import rereadable
 from rdmascope.dissect.records.comparison import difference_record, verification_record
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.verify.second_opinion import FIELD, Difference

@@ -9,12 +9,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from rdmascope.captures.probe.checks import Check, SuiteResult, VerdictKind
 from rdmascope.captures.probe.ping import Echoed, PingPlan, PingResult, Program, Reached, Round, VersionTwoProbe, times
 from rdmascope.captures.probe.serve import ServerEvent
-from rdmascope.captures.probe.suite import SuiteResult
-from rdmascope.captures.probe.verdicts import Check, VerdictKind
 from rdmascope.captures.synth.endpoint.build_header import Value
-from rdmascope.captures.synth.endpoint.fault import Fault
+from rdmascope.captures.synth.endpoint.endpoint import Fault
 from rdmascope.captures.verbs.interface import Depths, PeerAddress
 from rdmascope.dissect.layers.characteristics_codes import CHARACTERISTICS, characteristic_name
 from rdmascope.dissect.onc.programs import program_name

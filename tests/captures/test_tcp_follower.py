@@ -20,7 +20,7 @@ from rdmascope.captures.tables.condition import Condition
 from rdmascope.captures.wireshark import tcp_feed
 from rdmascope.captures.wireshark import tcp_feed as tcp_follower
 from rdmascope.captures.wireshark.tcp_feed import CLOSED, feed, replay
-from rdmascope.captures.write.tcp_export import export_tcp
+from rdmascope.captures.write.export import export_tcp
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Options
 

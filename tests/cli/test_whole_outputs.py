@@ -17,7 +17,7 @@ from playbook.commands import LONG_CALLS, PROGRAM, run
 from playbook.samples import SAMPLES
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.read.open import open_capture
-from rdmascope.captures.wireshark.tshark import TsharkInput
+from rdmascope.captures.wireshark.second_opinion import TsharkInput
 from rdmascope.captures.write.output import OutputFolder, named_spool, open_growing, open_output, write_output
 
 BULK = str(SAMPLES / "loss-siw.pcap.zst")

@@ -7,7 +7,7 @@ from pathlib import Path
 from rdmascope.captures import PcapngWriter
 from rdmascope.captures.probe.serve import Server
 from rdmascope.captures.synth.endpoint import EndpointSettings
-from rdmascope.captures.synth.endpoint.fault import Fault
+from rdmascope.captures.synth.endpoint.endpoint import Fault
 from rdmascope.captures.verbs.interface import PeerAddress
 from rdmascope.captures.verbs.memory import Fabric, MemoryVerbs
 

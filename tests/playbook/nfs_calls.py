@@ -7,9 +7,10 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from rdmascope.captures.nfs_server.export import Export
-from rdmascope.captures.nfs_server.status import NfsStatus
+from rdmascope.captures.nfs_server.file_system import NfsStatus
+from rdmascope.captures.synth import rpc
 from rdmascope.captures.synth.endpoint import service, whole
-from rdmascope.captures.synth.xdr_values import decoded, encoded
+from rdmascope.captures.synth.rpc import decoded, encoded
 from rdmascope.dissect.onc.programs import NFS
 from rdmascope.dissect.onc.rpc_header import reply_header
 from rdmascope.dissect.onc.shapes.nfs4 import COMPOUND4ARGS, COMPOUND4RES
@@ -67,7 +68,7 @@ class FileClient:
         arguments = {one.rstrip("_"): value for one, value in arguments.items()}
         number = PROCEDURES[procedure]
         shape = NFS3[number]
-        head = service.call_head(next(self.xids) if xid is None else xid, NFS, 3, number)
+        head = rpc.call_head(next(self.xids) if xid is None else xid, NFS, 3, number)
         error, data = self.reply(head + (encoded(shape.arguments, arguments) if shape.arguments else b""))
         assert error == ""
         assert shape.results is not None
@@ -84,7 +85,7 @@ class FileClient:
             "minorversion": minor,
             "argarray": [{"argop": NUMBERS[name], **args} for name, args in operations],
         }
-        head = service.call_head(next(self.xids) if xid is None else xid, NFS, 4, service.COMPOUND)
+        head = rpc.call_head(next(self.xids) if xid is None else xid, NFS, 4, service.COMPOUND)
         error, data = self.reply(head + encoded(COMPOUND4ARGS, arguments))
         assert error == ""
         return self.results(data, tag)

@@ -49,6 +49,7 @@ What the documents leave open, and what is done here:
 * Version 2 takes its thresholds from version-two-01 and Receive Buffer Size, version 1 from RFC 8797 private data.
 """
 
+from ..rpc import DdpItem, Parts, whole
 from .build_header import encode_header
 from .endpoint import RpcRdmaEndpoint
 from .nouns import (
@@ -76,7 +77,6 @@ from .nouns import (
     SendReceived,
     Settled,
 )
-from .payload import DdpItem, Parts, whole
 
 __all__ = [
     "Answered",

@@ -1,129 +1,81 @@
-"""One end of a connection: takes events, returns actions."""
+"""One end of a connection: takes events, returns actions.
+
+``Requester`` and ``Responder`` are its halves (RFC 8166, 3 and 4; version-two-01); ``Characteristics`` are those of
+both ends, with the four options that announce them (xcharext-02).
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from enum import Enum
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from rdmascope.dissect.layers.characteristics_codes import (
     BKREQSUP_GENL,
     BKREQSUP_NONE,
+    CHARACTERISTICS,
+    ROPT_INITXCH,
+    ROPT_REQXCH,
+    ROPT_RESPXCH,
+    ROPT_UPDXCH,
     XCHAR_BRS,
     XCHAR_RBSIZ,
     XCHAR_REQREMINV,
+    Characteristic,
 )
 from rdmascope.dissect.layers.private_data import RPCRDMAPrivateData
 from rdmascope.dissect.layers.private_data_codes import SIZE_UNIT, find_private_data
-from rdmascope.dissect.layers.rpcrdma_codes import ERR_CHUNK, ERR_VERS, RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL
+from rdmascope.dissect.layers.rpcrdma_codes import (
+    ERR_CHUNK,
+    ERR_INVAL_OPTION,
+    ERR_VERS,
+    RDMA_ERROR,
+    RDMA_MSG,
+    RDMA_NOMSG,
+    RDMA_OPTIONAL,
+)
+from rdmascope.dissect.onc import binding
+from rdmascope.dissect.onc.rpc_header import call_header
+from rdmascope.dissect.rpcrdma.characteristics import InitXch, OptionNoun, ReqXch, RespXch, UpdXch, decode_option
 from rdmascope.dissect.rpcrdma.conversation import DEFAULT_INLINE
-from rdmascope.dissect.rpcrdma.messages import TransportHeader
+from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, TransportHeader, WriteChunk
 from rdmascope.dissect.rpcrdma.transport_header import decode_header
 
-from .build_header import Value
-from .characteristics import Characteristics
-from .fault import Fault
+from ..rpc import Parts, cut, items, pad, reduce, restore, whole
+from .build_header import Value, encode_option, xcharsubset, xcharval
 from .nouns import (
+    STAGES,
+    TRANSITIONS,
+    Action,
+    Answered,
     Call,
+    Called,
+    Changed,
     Completed,
     Connected,
     ConnectionEnded,
     Disconnect,
     EndpointSettings,
     Event,
+    Failed,
+    Input,
     Output,
+    PlannedSend,
+    RdmaRead,
+    RdmaWrite,
+    Register,
     Registered,
+    Release,
     Released,
     Role,
     SendReceived,
     Settled,
+    Stage,
+    State,
+    choose,
+    with_lengths,
 )
-from .payload import Parts
-from .plan import PlannedSend
-from .requester import Requester
-from .responder import Responder
-
-HIGHEST = 2
-"""The highest version of this endpoint."""
-
-
-class State(Enum):
-    """What is known about the version of a connection."""
-
-    FRESH = "nothing was sent or received"
-    ASKED = "one message of the highest version was sent, and stands alone until it is answered"
-    SETTLED = "both ends use one version"
-    HOPELESS = "the two ends have no version in common"
-
-
-class Input(Enum):
-    SENT = "the first message of a requester"
-    RECEIVED = "a valid message of a version that this end supports"
-    IN_RANGE = "RDMA_ERR_VERS, with a range that holds a version this end supports"
-    OUT_OF_RANGE = "RDMA_ERR_VERS, with a range that holds none"
-
-
-TRANSITIONS: dict[tuple[State, Input], State] = {
-    (State.FRESH, Input.SENT): State.ASKED,  # version-two-01, 5
-    (State.FRESH, Input.RECEIVED): State.SETTLED,  # 5.3: a responder uses the requester's version
-    (State.ASKED, Input.RECEIVED): State.SETTLED,  # 5.1
-    (State.ASKED, Input.IN_RANGE): State.SETTLED,  # 5.2
-    (State.ASKED, Input.OUT_OF_RANGE): State.HOPELESS,  # 5.2
-    # Whatever comes later, or uncalled for, changes nothing: a refusal is about the message that drew it.
-    (State.FRESH, Input.IN_RANGE): State.FRESH,
-    (State.FRESH, Input.OUT_OF_RANGE): State.FRESH,
-    (State.ASKED, Input.SENT): State.ASKED,
-    (State.SETTLED, Input.SENT): State.SETTLED,
-    (State.SETTLED, Input.RECEIVED): State.SETTLED,
-    (State.SETTLED, Input.IN_RANGE): State.SETTLED,
-    (State.SETTLED, Input.OUT_OF_RANGE): State.SETTLED,
-    (State.HOPELESS, Input.SENT): State.HOPELESS,
-    (State.HOPELESS, Input.RECEIVED): State.HOPELESS,
-    (State.HOPELESS, Input.IN_RANGE): State.HOPELESS,
-    (State.HOPELESS, Input.OUT_OF_RANGE): State.HOPELESS,
-}
-
-
-def choose(lowest: int, highest: int, supported: tuple[int, int]) -> int | None:
-    """The highest version in both ranges; None where there is none.  What was refused is above ``highest``."""
-    version = min(highest, supported[1])
-    return version if version >= max(lowest, supported[0]) else None
-
-
-CALL, REPLY = 0, 1
-
-
-class Stage(Enum):
-    """Where in its life a connection is."""
-
-    CONNECTING = "connecting"
-    OPEN = "open"
-    CLOSED = "closed"
-
-
-STAGES: dict[tuple[Stage, type[Event]], Stage | None] = {
-    (Stage.CONNECTING, Connected): Stage.OPEN,
-    (Stage.CONNECTING, SendReceived): None,
-    (Stage.CONNECTING, Registered): None,
-    (Stage.CONNECTING, Released): None,
-    (Stage.CONNECTING, Completed): None,
-    (Stage.CONNECTING, ConnectionEnded): Stage.CLOSED,
-    (Stage.OPEN, Connected): None,
-    (Stage.OPEN, SendReceived): Stage.OPEN,
-    (Stage.OPEN, Registered): Stage.OPEN,
-    (Stage.OPEN, Released): Stage.OPEN,
-    (Stage.OPEN, Completed): Stage.OPEN,
-    (Stage.OPEN, ConnectionEnded): Stage.CLOSED,
-    (Stage.CLOSED, Connected): None,
-    (Stage.CLOSED, SendReceived): None,
-    (Stage.CLOSED, Registered): None,
-    (Stage.CLOSED, Released): None,
-    (Stage.CLOSED, Completed): None,
-    (Stage.CLOSED, ConnectionEnded): None,
-}
-"""What each event leads to; None: it means nothing there, and nothing is done."""
-
 
 LASTING = ("fresh memory", "fallback", "random handles")
 """Duties whose breach is only wrong when it is done again."""
@@ -295,13 +247,6 @@ class RpcRdmaEndpoint:
     def disconnect(self) -> list[Output]:
         return [Disconnect("done")] if self.stage is Stage.OPEN else []
 
-    @property
-    def next_settings(self) -> EndpointSettings:
-        """For the next connection to the same peer: without a version it refused, or fell silent at (5.2)."""
-        if self.state in (State.SETTLED, State.FRESH):
-            return replace(self.settings, version=self.version)
-        return replace(self.settings, version=self.settings.lowest)
-
     # What the halves need to know
 
     def number(self) -> int:
@@ -382,9 +327,10 @@ class RpcRdmaEndpoint:
         return TransportHeader(xid, chosen, credits, procedure, direction=direction if chosen > 1 else None)
 
     def new_error(
-        self, xid: int, version: int, credits: int, error: int, supported: tuple[int, int] | None
+        self, header: TransportHeader, credits: int, error: int, supported: tuple[int, int] | None = None
     ) -> TransportHeader:
-        return TransportHeader(xid, version, credits, RDMA_ERROR, error=error, supported=supported)
+        """An RDMA_ERROR with the XID and the version of the header that it answers (RFC 8166, 4.5)."""
+        return TransportHeader(header.xid, header.version, credits, RDMA_ERROR, error=error, supported=supported)
 
     def issue(self, plan: PlannedSend) -> list[Output]:
         """A message goes out, changed by the fault where it has an occasion."""
@@ -399,13 +345,646 @@ class RpcRdmaEndpoint:
     def bends(self, duty: str, size: int = 0) -> bool:
         """The fault suspends this duty, here and now; once, but for what is only wrong when it is done again."""
         fault = self.fault
-        if (
-            fault is None
-            or fault.bends != duty
-            or (self.committed and duty not in ("fresh memory", "fallback", "random handles"))
-        ):
+        if fault is None or fault.bends != duty or (self.committed and duty not in LASTING):
             return False
         if fault.fits is not None and not fault.fits(self, size):
             return False
         self.committed += 1
         return True
+
+
+@dataclass(slots=True)
+class ChunkMemory:
+    """Memory of ours that a call advertises."""
+
+    number: int
+    length: int
+    data: bytes = b""
+    handle: int | None = None
+    offset: int = 0
+    contents: bytes | None = None
+    """What was in it when it was released."""
+
+    @property
+    def segment(self) -> Segment:
+        return Segment(self.handle or 0, self.length, self.offset)
+
+
+@dataclass(slots=True, eq=False)
+class PendingCall:
+    """A call under way."""
+
+    call: Call
+    stream: bytes = b""
+    reads: list[tuple[int, list[ChunkMemory]]] = field(default_factory=list)
+    """By Position."""
+    writes: list[list[ChunkMemory]] = field(default_factory=list)
+    reply_chunk: list[ChunkMemory] | None = None
+    header: TransportHeader | None = None
+    """As sent; None before that."""
+    reply: TransportHeader | None = None
+    payload: bytes = b""
+    """Inline, behind ``reply``."""
+
+    @property
+    def memories(self) -> list[ChunkMemory]:
+        chunks = [*(chunk for _, chunk in self.reads), *self.writes, self.reply_chunk or []]
+        return [memory for chunk in chunks for memory in chunk]
+
+
+class Requester:
+    """Keeps calls back until there are credits, sends them, and takes replies."""
+
+    def __init__(self, endpoint: RpcRdmaEndpoint, backward: bool) -> None:
+        self.endpoint = endpoint
+        self.backward = backward
+        self.waiting: deque[Call] = deque()
+        self.outstanding: dict[int, PendingCall] = {}
+        """By XID; from the moment that memory is registered to that when the reply is there."""
+        self.granted: int | None = None
+        """None before the first reply."""
+        self._closing: list[PendingCall] = []
+        self._kept: dict[bytes, list[ChunkMemory]] = {}
+        """Contents -> memory that stays registered; only a fault keeps any."""
+
+    @property
+    def credits(self) -> int:
+        """What calls ask for."""
+        settings = self.endpoint.settings
+        return settings.backward_credits if self.backward else settings.credits
+
+    @property
+    def limit(self) -> int:
+        """Calls that may be outstanding (RFC 8166, 3.3.1 and 3.3.3)."""
+        if self.granted is None:
+            return 1
+        return max(1, min(self.credits, self.granted))
+
+    def call(self, call: Call) -> list[Output]:
+        self.waiting.append(call)
+        return self.proceed()
+
+    def proceed(self) -> list[Output]:
+        """Start what may be started."""
+        endpoint = self.endpoint
+        outputs = endpoint.characteristics.proceed() if endpoint.extended else []
+        while self.waiting and endpoint.may_ask(self.backward):
+            duty = "first call" if self.granted is None else "credits"
+            if len(self.outstanding) + len(endpoint.characteristics.asked) >= self.limit and not endpoint.bends(duty):
+                break
+            call = self.waiting[0]
+            if call.xid in self.outstanding:
+                break
+            self.waiting.popleft()
+            outputs += self._start(call)
+        return outputs
+
+    def _start(self, call: Call) -> list[Output]:
+        asked = PendingCall(call)
+        if problem := self._lay_out(asked):
+            return [Failed(call.xid, problem)]
+        self.outstanding[call.xid] = asked
+        fresh = [one for one in asked.memories if one.handle is None]
+        registers: list[Output] = [Register(one.number, one.length, one.data) for one in fresh]
+        return registers or self._send(asked)
+
+    def _lay_out(self, asked: PendingCall) -> str:
+        """Choose the chunks of a call; '' or why it cannot be sent."""
+        call, wish, endpoint = asked.call, asked.call.chunks, self.endpoint
+        if problem := endpoint.forbidden(self.backward):
+            return problem
+        header = endpoint.header_bytes
+        limit, found = endpoint.send_limit, items(call.parts)
+        stream, _ = reduce(call.parts, ())
+        chunks_allowed = endpoint.chunks_allowed(self.backward)
+        if not chunks_allowed:
+            asked.stream = stream
+            fits = header + len(stream) <= limit or endpoint.bends("inline", header + len(stream))
+            return "" if fits else "it does not fit inline, and chunks are not allowed"
+        if header + len(stream) > limit and endpoint.bends("inline", header + len(stream)):
+            asked.stream = stream
+            return ""
+        results = sum(call.results)
+        reply = 0
+        if wish.write or (
+            wish.write is None and results and header + call.largest_reply + results > endpoint.receive_limit
+        ):
+            asked.writes = [self._memory(size, wish.segments) for size in call.results]
+            if results % 4 and endpoint.bends("pad segment"):
+                asked.writes[-1] += self._memory(-results % 4, 1)
+            reply = 8 * len(asked.writes) + 16 * sum(map(len, asked.writes))
+        else:
+            reply = results + 4 * len(call.results)
+        room = call.largest_reply + reply
+        if wish.reply or (wish.reply is None and header + room > endpoint.receive_limit):
+            asked.reply_chunk = self._memory(room, wish.segments)
+        advertised = 8 * len(asked.writes) + 16 * len(asked.memories) + 4
+        length = header + advertised + len(stream)
+        taken: list[tuple[int, bytes]] = []
+        if found and (wish.read or (wish.read is None and length > limit)):
+            chosen = [number for number, item in enumerate(found) if item.data]
+            stream, taken = reduce(call.parts, chosen)
+            asked.reads = [(position, self._source(data, wish.segments)) for position, data in taken]
+        length = header + advertised + 24 * sum(len(chunk) for _, chunk in asked.reads) + len(stream)
+        if wish.zero or length > limit:
+            asked.reads.insert(0, (0, self._source(stream, wish.segments)))
+            stream = b""
+        asked.stream = stream
+        return ""
+
+    def _memory(self, length: int, segments: int) -> list[ChunkMemory]:
+        return [ChunkMemory(self.endpoint.number(), size) for size in cut(length, segments)]
+
+    def _source(self, data: bytes, segments: int) -> list[ChunkMemory]:
+        if data in self._kept:
+            return self._kept[data]
+        found = []
+        at = 0
+        for size in cut(len(data), segments):
+            found.append(ChunkMemory(self.endpoint.number(), size, data[at : at + size]))
+            at += size
+        if self.endpoint.bends("fresh memory"):
+            self._kept[data] = found
+        return found
+
+    def registered(self, event: Registered) -> list[Output]:
+        for asked in list(self.outstanding.values()):
+            for memory in asked.memories:
+                if memory.number == event.memory and memory.handle is None:
+                    memory.handle, memory.offset = event.handle, event.offset
+                    if all(one.handle is not None for one in asked.memories):
+                        return self._send(asked)
+        return []
+
+    def _send(self, asked: PendingCall) -> list[Output]:
+        header = self.endpoint.new_header(asked.call.xid, self.credits, RDMA_MSG if asked.stream else RDMA_NOMSG, 0)
+        header.reads = tuple(ReadChunk(at, tuple(one.segment for one in chunk)) for at, chunk in asked.reads)
+        header.writes = tuple(WriteChunk(tuple(one.segment for one in chunk)) for chunk in asked.writes)
+        if asked.reply_chunk is not None:
+            header.reply = WriteChunk(tuple(one.segment for one in asked.reply_chunk))
+        asked.header = header
+        return self.endpoint.issue(PlannedSend("call", header, asked.stream, backward=self.backward))
+
+    # Replies
+
+    def reply(self, header: TransportHeader, payload: bytes, invalidated: int | None) -> list[Output]:
+        """A reply's header and Payload stream."""
+        asked = self.outstanding.get(header.xid)
+        if asked is None or asked.header is None:
+            return []  # RFC 8166, 3.3.1: nothing waits for it
+        self.granted = header.credits or 1
+        return self._close(asked, header, payload, invalidated)
+
+    def refused(self, header: TransportHeader) -> list[Output]:
+        """An RDMA_ERROR: the call is over (RFC 8166, 4.5)."""
+        asked = self.outstanding.get(header.xid)
+        return [] if asked is None or asked.header is None else self._close(asked, header, b"", None)
+
+    def again(self, header: TransportHeader) -> list[Output]:
+        """The version was refused: the call that drew the refusal is sent anew, in the version settled on."""
+        asked = self.outstanding.get(header.xid)
+        if asked is not None and asked.header is not None:
+            return self._send(asked) + self.proceed()
+        return self.proceed()
+
+    def _close(
+        self, asked: PendingCall, header: TransportHeader, payload: bytes, invalidated: int | None
+    ) -> list[Output]:
+        """The memory is taken back before the reply is reported (RFC 8166, 4.4)."""
+        del self.outstanding[asked.call.xid]
+        asked.reply, asked.payload = header, payload
+        self._closing.append(asked)
+        kept = [memory.number for memories in self._kept.values() for memory in memories]
+        for memory in asked.memories:
+            memory.contents = b"" if memory.number in kept else None
+        outputs: list[Output] = [
+            Release(one.number, one.handle == invalidated) for one in asked.memories if one.number not in kept
+        ]
+        if not outputs:
+            outputs = self._finish(asked)
+        return outputs + self.proceed()
+
+    def released(self, event: Released) -> list[Output]:
+        for asked in self._closing:
+            for memory in asked.memories:
+                if memory.number == event.memory and memory.contents is None:
+                    memory.contents = event.data
+                    if all(one.contents is not None for one in asked.memories):
+                        return self._finish(asked)
+        return []
+
+    def _finish(self, asked: PendingCall) -> list[Output]:
+        self._closing.remove(asked)
+        header, xid = asked.reply, asked.call.xid
+        assert header is not None
+        if header.error is not None or header.problem:
+            return [Failed(xid, header.problem or "the peer refused it", header)]
+        if [len(chunk.segments) for chunk in header.writes] != [len(chunk) for chunk in asked.writes]:
+            return [Failed(xid, "the reply returns other Write chunks than the call gave")]
+        results = tuple(_taken(mine, chunk) for mine, chunk in zip(asked.writes, header.writes, strict=True))
+        stream = asked.payload
+        if header.procedure == RDMA_NOMSG:
+            if asked.reply_chunk is None or header.reply is None:
+                return [Failed(xid, "a reply in a Reply chunk that the call did not give")]
+            stream = _taken(asked.reply_chunk, header.reply)
+        message = join(asked.call, stream, results)
+        if message is None:
+            return [Failed(xid, "a returned Write chunk has no place in the reply")]
+        if message[:4] != xid.to_bytes(4, "big"):
+            return [Failed(xid, "the reply has another XID than its header")]
+        return [Answered(xid, message, results)]
+
+    def lost(self) -> list[Output]:
+        """The connection is gone, and with it every call."""
+        calls = [*(asked.call for asked in self.outstanding.values()), *self.waiting]
+        closing = [asked.call for asked in self._closing]
+        self.outstanding.clear()
+        self.waiting.clear()
+        self._closing.clear()
+        return [Failed(call.xid, "the connection was lost") for call in [*closing, *calls]]
+
+
+def _taken(chunk: list[ChunkMemory], returned: WriteChunk) -> bytes:
+    """What the peer wrote, by the lengths that it returned."""
+    pairs = zip(chunk, returned.segments, strict=False)
+    return b"".join((memory.contents or b"")[: segment.length] for memory, segment in pairs)
+
+
+def join(call: Call, stream: bytes, results: tuple[bytes, ...]) -> bytes | None:
+    """The whole reply: results at their places by the upper-layer binding; None where one has none."""
+    if not any(results):
+        return stream
+    first = call.parts[0]
+    assert isinstance(first, bytes)
+    head = call_header(first, 0, len(first))
+    if head is None:
+        return None
+    lengths = [len(result) for result in results]
+    found = binding.reply_items(head.program, head.version, head.procedure, stream, 0, len(stream), lengths)
+    message, taken, placed = bytearray(), 0, set()
+    for item in found.items:
+        if item.reduced and item.chunk is not None:
+            data = results[item.chunk]
+            message += stream[taken : item.position] + data + pad(len(data))
+            taken = item.position
+            placed.add(item.chunk)
+    if placed != {number for number, result in enumerate(results) if result}:
+        return None
+    return bytes(message) + stream[taken:]
+
+
+@dataclass(slots=True)
+class ServedCall:
+    """A call of the peer under way."""
+
+    number: int
+    header: TransportHeader
+    stream: bytes
+    """What came inline."""
+    fetching: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """RDMA Read -> which segment of which Read chunk it brings."""
+    fetched: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    message: bytes = b""
+
+
+class Responder:
+    """Fetches what a call left in chunks, and puts replies where the call wants them."""
+
+    def __init__(self, endpoint: RpcRdmaEndpoint, backward: bool) -> None:
+        self.endpoint = endpoint
+        self.backward = backward
+        self.calls: dict[int, ServedCall] = {}
+
+    @property
+    def grant(self) -> int:
+        settings = self.endpoint.settings
+        return settings.backward_credits if self.backward else settings.credits
+
+    def call(self, header: TransportHeader, payload: bytes) -> list[Output]:
+        """A call's header and Payload stream: the rest is RDMA Read first."""
+        call = ServedCall(self.endpoint.number(), header, payload)
+        if not sound(header, payload):
+            return self.refuse(header, ERR_CHUNK)
+        if (header.reads or header.writes or header.reply) and not self.endpoint.serves_chunks(self.backward):
+            return self.refuse(header, ERR_CHUNK)
+        self.calls[call.number] = call
+        outputs: list[Output] = []
+        for number, chunk in enumerate(header.reads):
+            for at, segment in enumerate(chunk.segments):
+                if not segment.length:
+                    call.fetched[number, at] = b""
+                    continue
+                operation = self.endpoint.number()
+                call.fetching[operation] = number, at
+                outputs.append(RdmaRead(operation, segment))
+        return outputs or self._called(call)
+
+    def completed(self, event: Completed) -> list[Output]:
+        for call in self.calls.values():
+            place = call.fetching.pop(event.operation, None)
+            if place is not None:
+                call.fetched[place] = event.data
+                return [] if call.fetching else self._called(call)
+        return []
+
+    def _called(self, call: ServedCall) -> list[Output]:
+        header, stream = call.header, call.stream
+        positions: dict[int, bytes] = {}
+        for number, chunk in enumerate(header.reads):
+            data = b"".join(call.fetched[number, at] for at in range(len(chunk.segments)))
+            positions[chunk.position] = positions.get(chunk.position, b"") + data
+        if header.procedure == RDMA_NOMSG:
+            stream = positions.pop(0)
+        message = restore(stream, positions.items())
+        if message is None or message[:4] != header.xid.to_bytes(4, "big"):
+            del self.calls[call.number]
+            return self.refuse(header, ERR_CHUNK)
+        call.message = message
+        return [Called(call.number, message)]
+
+    def reply(self, number: int, parts: Parts) -> list[Output]:
+        """The reply to a call: eligible results into Write chunks, and what is too long into the Reply chunk."""
+        call = self.calls.pop(number)
+        header = call.header
+        found, taken = items(parts), {}
+        size = self.endpoint.header_bytes + sum(8 + 16 * len(chunk.segments) for chunk in header.writes)
+        size += len(whole(parts))
+        for index, item in enumerate(found[: len(header.writes)]):
+            if item.data and len(item.data) <= header.writes[index].length and not self.endpoint.bends("reduce", size):
+                taken[index] = item.data
+        stream, _ = reduce(parts, taken)
+        before: list[Action] = []
+        returned = []
+        for index, chunk in enumerate(header.writes):
+            lengths, actions = fill(chunk, taken.get(index, b""))
+            returned.append(with_lengths(chunk, lengths))
+            before += actions
+        procedure, payload = RDMA_MSG, stream
+        chunk_lengths = [0] * len(header.reply.segments) if header.reply else []
+        size = self.endpoint.header_bytes + sum(8 + 16 * len(chunk.segments) for chunk in header.writes)
+        size += 4 + 16 * len(chunk_lengths) if header.reply else 0
+        if size + len(stream) > self.endpoint.send_limit and not (header.reply and self.endpoint.bends("reply chunk")):
+            if header.reply is None or header.reply.length < len(stream):
+                return self.refuse(header, ERR_CHUNK)
+            chunk_lengths, actions = fill(header.reply, stream)
+            procedure, payload = RDMA_NOMSG, b""
+            before += actions
+        answer = self.endpoint.new_header(header.xid, self.grant, procedure, 1, header.version)
+        answer.writes = tuple(returned)
+        answer.reply = with_lengths(header.reply, chunk_lengths) if header.reply else None
+        invalidate = None
+        if header.chunks and self.endpoint.may_invalidate(header.version):
+            invalidate = next(one.handle for chunk in _chunks(header) for one in chunk)
+        plan = PlannedSend("reply", answer, payload, before, [], invalidate, None, header, self.backward)
+        return self.endpoint.issue(plan)
+
+    def refuse(self, header: TransportHeader, error: int, supported: tuple[int, int] | None = None) -> list[Output]:
+        """An RDMA_ERROR with the XID and the version of what it answers (RFC 8166, 4.5)."""
+        answer = self.endpoint.new_error(header, self.grant, error, supported)
+        return self.endpoint.issue(PlannedSend("error", answer, asked=header, backward=self.backward))
+
+
+def sound(header: TransportHeader, payload: bytes) -> bool:
+    """Whether the Read list and what is inline can make a message (RFC 8166, 3.4.5 and 3.5.3)."""
+    zero = sum(chunk.length for chunk in header.reads if chunk.position == 0)
+    if header.procedure == RDMA_NOMSG and not zero:
+        return False
+    length = zero if header.procedure == RDMA_NOMSG else len(payload)
+    for chunk in sorted(header.reads, key=lambda chunk: chunk.position):
+        if chunk.position % 4 or chunk.position > length:
+            return False
+        if chunk.position or header.procedure == RDMA_MSG:
+            length += chunk.length + -chunk.length % 4
+    return length >= 8
+
+
+def _chunks(header: TransportHeader) -> list[tuple[Segment, ...]]:
+    found = [*(chunk.segments for chunk in header.reads), *(chunk.segments for chunk in header.writes)]
+    return [segments for segments in [*found, header.reply.segments if header.reply else ()] if segments]
+
+
+def fill(chunk: WriteChunk, data: bytes) -> tuple[list[int], list[Action]]:
+    """``data`` into the segments of a chunk, in order: the length of each, and the RDMA Writes (RFC 8166, 3.4.6)."""
+    lengths: list[int] = []
+    writes: list[Action] = []
+    at = 0
+    for segment in chunk.segments:
+        piece = data[at : at + segment.length]
+        lengths.append(len(piece))
+        if piece:
+            writes.append(RdmaWrite(segment._replace(length=len(piece)), piece))
+        at += len(piece)
+    return lengths, writes
+
+
+CALL, REPLY = 0, 1
+FIRST_XID = 0xF0000001
+"""XIDs of options that answer none: from here on, so that they are not those of calls."""
+
+
+class Characteristics:
+    """The characteristics of this end, those of the peer, and the changes under way."""
+
+    def __init__(self, endpoint: RpcRdmaEndpoint) -> None:
+        self.endpoint = endpoint
+        settings = endpoint.settings
+        self.own: dict[int, Value] = {
+            XCHAR_RBSIZ: settings.receive_buffer,
+            XCHAR_REQREMINV: settings.remote_invalidation,
+            XCHAR_BRS: settings.backward_support,
+            **settings.more,
+        }
+        self.peer: dict[int, Value] = {code: kind.default for code, kind in CHARACTERISTICS.items()}
+        self.introduced = False
+        """This end has sent its ROPT_INITXCH."""
+        self.known = False
+        """The peer has sent an option, so it knows the extension."""
+        self.asked: dict[int, list[tuple[int, Value]]] = {}
+        """XID -> what a ROPT_REQXCH of this end wants, until its answer is there."""
+        self.wishes: deque[dict[int, Value]] = deque()
+        """What shall be wanted next."""
+        self.pending: dict[int, Value] = {}
+        """Requested changes that ROPT_UPDXCH will announce."""
+        self._xid = FIRST_XID - 1
+
+    # What holds
+
+    @property
+    def send_size(self) -> int:
+        """Bytes of a Send to the peer at most; a lower size that was asked for counts at once (3.1)."""
+        wanted = [value for values in self.asked.values() for which, value in values if which == XCHAR_RBSIZ]
+        wanted += [value for which, value in self.pending.items() if which == XCHAR_RBSIZ]
+        return min(int(value) for value in [self.peer[XCHAR_RBSIZ], *wanted])
+
+    @property
+    def receive_size(self) -> int:
+        """Bytes that the peer knows it may send."""
+        announced = self.own if self.known and self.introduced else self._defaults()
+        return int(announced[XCHAR_RBSIZ])
+
+    def _defaults(self) -> Mapping[int, Value]:
+        return {code: kind.default for code, kind in CHARACTERISTICS.items()}
+
+    # What this end sends
+
+    def introduce(self, xid: int | None = None) -> list[Output]:
+        """ROPT_INITXCH (4.1), once."""
+        if self.introduced:
+            return []
+        self.introduced = True
+        start = [xcharval(which, value) for which, value in self.own.items()]
+        fixed = [place for place, which in enumerate(self.own) if which in self.endpoint.settings.unchanging]
+        return self._send(ROPT_INITXCH, xid, self._side, start, xcharsubset(fixed))
+
+    def request(self, want: Mapping[int, Value]) -> None:
+        """ROPT_REQXCH (4.2), as soon as there is a credit for it."""
+        self.wishes.append(dict(want))
+
+    def proceed(self) -> list[Output]:
+        """Send the wishes there are credits for."""
+        outputs: list[Output] = []
+        requester = self.endpoint.requester
+        while self.wishes and len(requester.outstanding) + len(self.asked) < requester.limit:
+            want, xid = self.wishes.popleft(), self._next_xid()
+            self.asked[xid] = list(want.items())
+            values = [xcharval(which, value) for which, value in want.items()]
+            outputs += self._send(ROPT_REQXCH, xid, CALL, values)
+        return outputs
+
+    def update(self, which: int, value: Value, clears: bool = False) -> list[Output]:
+        """ROPT_UPDXCH (4.4)."""
+        self.own[which] = value
+        return self._send(ROPT_UPDXCH, None, self._side, xcharval(which, value), int(clears))
+
+    @property
+    def _side(self) -> int:
+        return CALL if self.endpoint.role is Role.CLIENT else REPLY
+
+    def _next_xid(self) -> int:
+        self._xid += 1
+        return self._xid
+
+    def _send(self, option: int, xid: int | None, direction: int, *fields: Any) -> list[Output]:
+        credits = self.endpoint.responder.grant if direction == REPLY else self.endpoint.requester.credits
+        number = self._next_xid() if xid is None else xid
+        header = self.endpoint.new_header(number, credits, RDMA_OPTIONAL, direction, 2)
+        header.option, header.optinfo = option, encode_option(option, *fields)
+        return self.endpoint.issue(PlannedSend("option", header))
+
+    # What the peer sends
+
+    def take(self, header: TransportHeader) -> list[Output]:
+        """An RDMA2_OPTIONAL; one that is not supported is refused (version-two-01, 3.1)."""
+        assert header.option is not None
+        handle = self._HANDLERS.get(header.option)
+        if handle is None or not self.endpoint.settings.extension:
+            return self.endpoint.responder.refuse(header, ERR_INVAL_OPTION)
+        noun = decode_option(header.option, header.optinfo)
+        if noun.problem or any(value.problem for value in _values(noun)):
+            return self.endpoint.responder.refuse(header, ERR_CHUNK)  # 2.1: an XDR error
+        unknown = any(value.kind is None for value in _values(noun))
+        if unknown and self.endpoint.bends("unknown characteristic"):
+            return self.endpoint.responder.refuse(header, ERR_CHUNK)
+        if isinstance(noun, RespXch) and self.endpoint.bends("support"):
+            return self.endpoint.responder.refuse(header, ERR_INVAL_OPTION)
+        self.known = True
+        return handle(self, header, noun)
+
+    def _initxch(self, header: TransportHeader, noun: InitXch) -> list[Output]:
+        outputs: list[Output] = []
+        for value in noun.start:
+            outputs += self._changed(value.which, value.data if value.value is None else value.value)
+        if self.endpoint.role is Role.SERVER:
+            outputs += self.introduce(header.xid)
+        return outputs
+
+    def _changed(self, which: int, value: Value) -> list[Output]:
+        if self.peer.get(which) == value:
+            return []
+        self.peer[which] = value
+        return [Changed(which, value)]
+
+    def _reqxch(self, header: TransportHeader, noun: ReqXch) -> list[Output]:
+        if self.endpoint.bends("response"):
+            return []
+        fates: dict[str, list[int]] = {"done": [], "reject": [], "pending": []}
+        updates: list[tuple[int, Value]] = []
+        for place, wish in enumerate(noun.want):
+            fixed = wish.value is None or wish.which in self.endpoint.settings.unchanging or not self._possible(wish)
+            fate = "reject" if fixed else self.endpoint.settings.on_request.get(wish.which, "done")
+            fates[fate].append(place)
+            if fate == "done":
+                self.own[wish.which] = wish.value or 0
+            elif fate == "pending":
+                updates.append((wish.which, wish.value or 0))
+        subsets = [xcharsubset(fates[fate]) for fate in ("done", "reject", "pending")]
+        outputs = self._send(ROPT_RESPXCH, header.xid, REPLY, *subsets)
+        for which, value in updates:
+            outputs += self.update(which, value, clears=True)
+        return outputs
+
+    def _possible(self, wish: Any) -> bool:
+        """Receive buffers of fewer than 4096 bytes are no version 2 (version-two-01, 2.3)."""
+        return wish.which != XCHAR_RBSIZ or int(wish.value) >= CHARACTERISTICS[XCHAR_RBSIZ].default
+
+    def _respxch(self, header: TransportHeader, noun: RespXch) -> list[Output]:
+        outputs: list[Output] = []
+        for place, (which, value) in enumerate(self.asked.pop(header.xid, ())):
+            if place in noun.done:
+                outputs += self._changed(which, value)
+            elif place in noun.pending:
+                self.pending[which] = value
+        return outputs + self.endpoint.requester.proceed()
+
+    def _updxch(self, header: TransportHeader, noun: UpdXch) -> list[Output]:
+        assert noun.now is not None
+        if noun.pending_clear:
+            self.pending.pop(noun.now.which, None)
+        return self._changed(noun.now.which, noun.now.data if noun.now.value is None else noun.now.value)
+
+    def refused(self, header: TransportHeader) -> list[Output]:
+        """An error instead of an answer: as if every wish was rejected (3)."""
+        self.asked.pop(header.xid, None)
+        return []
+
+    _HANDLERS: dict[int, Callable[[Any, TransportHeader, Any], list[Output]]] = {  # noqa: RUF012, a table
+        ROPT_INITXCH: _initxch,
+        ROPT_REQXCH: _reqxch,
+        ROPT_RESPXCH: _respxch,
+        ROPT_UPDXCH: _updxch,
+    }
+
+
+def _values(noun: OptionNoun) -> tuple[Characteristic, ...]:
+    match noun:
+        case InitXch(start):
+            return start
+        case ReqXch(want):
+            return want
+        case UpdXch(Characteristic() as now):
+            return (now,)
+        case _:
+            return ()
+
+
+class Fault(NamedTuple):
+    """A row of the table of faults."""
+
+    rule: str
+    """The rule of the audit that it breaks."""
+    by: Role
+    """The end that can commit it."""
+    says: str
+    """What the endpoint does."""
+    spoil: Callable[[RpcRdmaEndpoint, PlannedSend], bool] | None = None
+    """Changes a message in place; False where it gives no occasion, and was left alone."""
+    private: Callable[[bytes], bytes] | None = None
+    """Changes the private data."""
+    bends: str = ""
+    """Suspends a duty of the endpoint, by the name it is asked for in ``RpcRdmaEndpoint.bends``."""
+    fits: Callable[[RpcRdmaEndpoint, int], bool] | None = None
+    """Of a bent duty about sizes: whether a Send of so many bytes is the occasion."""
+    cause: str = ""
+    """A fault of the peer that gives the occasion."""
+    version: int = 0
+    """The protocol version in which there is an occasion; 0 for any."""

@@ -1,14 +1,15 @@
-"""Settings, events and actions of an endpoint."""
+"""Settings, states, events and actions of an endpoint, and a message at the moment before it is sent."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import Enum, IntEnum
 
-from rdmascope.dissect.rpcrdma.messages import Segment, TransportHeader
+from rdmascope.dissect.rpcrdma.messages import Segment, TransportHeader, WriteChunk
 
-from .payload import Parts
+from ..rpc import Parts
+from .build_header import encode_header
 
 
 class Role(IntEnum):
@@ -225,3 +226,114 @@ class Call:
         first = self.parts[0]
         assert isinstance(first, bytes), "an RPC message begins with its XID"
         return int.from_bytes(first[:4], "big")
+
+
+# Where a connection is
+
+
+class State(Enum):
+    """What is known about the version of a connection."""
+
+    FRESH = "nothing was sent or received"
+    ASKED = "one message of the highest version was sent, and stands alone until it is answered"
+    SETTLED = "both ends use one version"
+    HOPELESS = "the two ends have no version in common"
+
+
+class Input(Enum):
+    SENT = "the first message of a requester"
+    RECEIVED = "a valid message of a version that this end supports"
+    IN_RANGE = "RDMA_ERR_VERS, with a range that holds a version this end supports"
+    OUT_OF_RANGE = "RDMA_ERR_VERS, with a range that holds none"
+
+
+TRANSITIONS: dict[tuple[State, Input], State] = {
+    (State.FRESH, Input.SENT): State.ASKED,  # version-two-01, 5
+    (State.FRESH, Input.RECEIVED): State.SETTLED,  # 5.3: a responder uses the requester's version
+    (State.ASKED, Input.RECEIVED): State.SETTLED,  # 5.1
+    (State.ASKED, Input.IN_RANGE): State.SETTLED,  # 5.2
+    (State.ASKED, Input.OUT_OF_RANGE): State.HOPELESS,  # 5.2
+    # Whatever comes later, or uncalled for, changes nothing: a refusal is about the message that drew it.
+    (State.FRESH, Input.IN_RANGE): State.FRESH,
+    (State.FRESH, Input.OUT_OF_RANGE): State.FRESH,
+    (State.ASKED, Input.SENT): State.ASKED,
+    (State.SETTLED, Input.SENT): State.SETTLED,
+    (State.SETTLED, Input.RECEIVED): State.SETTLED,
+    (State.SETTLED, Input.IN_RANGE): State.SETTLED,
+    (State.SETTLED, Input.OUT_OF_RANGE): State.SETTLED,
+    (State.HOPELESS, Input.SENT): State.HOPELESS,
+    (State.HOPELESS, Input.RECEIVED): State.HOPELESS,
+    (State.HOPELESS, Input.IN_RANGE): State.HOPELESS,
+    (State.HOPELESS, Input.OUT_OF_RANGE): State.HOPELESS,
+}
+
+
+def choose(lowest: int, highest: int, supported: tuple[int, int]) -> int | None:
+    """The highest version in both ranges; None where there is none.  What was refused is above ``highest``."""
+    version = min(highest, supported[1])
+    return version if version >= max(lowest, supported[0]) else None
+
+
+CALL, REPLY = 0, 1
+
+
+class Stage(Enum):
+    """Where in its life a connection is."""
+
+    CONNECTING = "connecting"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+STAGES: dict[tuple[Stage, type[Event]], Stage | None] = {
+    (Stage.CONNECTING, Connected): Stage.OPEN,
+    (Stage.CONNECTING, SendReceived): None,
+    (Stage.CONNECTING, Registered): None,
+    (Stage.CONNECTING, Released): None,
+    (Stage.CONNECTING, Completed): None,
+    (Stage.CONNECTING, ConnectionEnded): Stage.CLOSED,
+    (Stage.OPEN, Connected): None,
+    (Stage.OPEN, SendReceived): Stage.OPEN,
+    (Stage.OPEN, Registered): Stage.OPEN,
+    (Stage.OPEN, Released): Stage.OPEN,
+    (Stage.OPEN, Completed): Stage.OPEN,
+    (Stage.OPEN, ConnectionEnded): Stage.CLOSED,
+    (Stage.CLOSED, Connected): None,
+    (Stage.CLOSED, SendReceived): None,
+    (Stage.CLOSED, Registered): None,
+    (Stage.CLOSED, Released): None,
+    (Stage.CLOSED, Completed): None,
+    (Stage.CLOSED, ConnectionEnded): None,
+}
+"""What each event leads to; None: it means nothing there, and nothing is done."""
+
+
+# A message before it is sent
+
+
+@dataclass(slots=True)
+class PlannedSend:
+    """A Send, the RDMA Writes before it, and (for faults alone) what comes behind it."""
+
+    kind: str
+    """'call', 'reply', 'error' or 'option'."""
+    header: TransportHeader
+    payload: bytes = b""
+    before: list[Action] = field(default_factory=list)
+    after: list[Action] = field(default_factory=list)
+    invalidate: int | None = None
+    raw: bytes | None = None
+    """The header as it goes out, where it is not what ``header`` says."""
+    asked: TransportHeader | None = None
+    """Of a reply or an error: the header of the message that it answers."""
+    backward: bool = False
+
+    def actions(self) -> list[Action]:
+        head = encode_header(self.header) if self.raw is None else self.raw
+        return [*self.before, Send(head + self.payload, self.invalidate), *self.after]
+
+
+def with_lengths(chunk: WriteChunk, lengths: list[int]) -> WriteChunk:
+    """The chunk, its segments with other lengths."""
+    pairs = zip(chunk.segments, lengths, strict=True)
+    return WriteChunk(tuple(segment._replace(length=length) for segment, length in pairs))

@@ -6,7 +6,6 @@ callbacks RFC 8881; eligible items are those of RFC 8267.
 
 from __future__ import annotations
 
-from functools import cache
 from struct import error as StructError
 from struct import pack, unpack_from
 
@@ -14,19 +13,14 @@ from scapy.packet import Raw
 
 from rdmascope.dissect.layers.oncrpc import (
     ONCRPC,
-    RPCSEC_GSS,
-    AuthSys,
     Credential,
     GSSCredential,
     ONCRPCCall,
-    ONCRPCReply,
     OpaqueAuth,
 )
-from rdmascope.dissect.layers.oncrpc_codes import GARBAGE_ARGS, PROC_UNAVAIL, PROG_UNAVAIL, SUCCESS
 from rdmascope.dissect.onc.programs import NFS, NFS_CALLBACK
-from rdmascope.dissect.onc.rpc_header import call_header
 
-from .payload import DdpItem, Parts, pad
+from ..rpc import Caller, DdpItem, Parts, Programs, RpcProgram, answer, call_head, opaque, pad, reply_head
 
 HANDLE = bytes(range(32))
 SESSION = bytes(range(16))
@@ -47,25 +41,7 @@ def pattern(offset: int, count: int) -> bytes:
     return (_SQUARES * (count // len(_SQUARES) + 2))[start : start + count]
 
 
-def opaque(data: bytes) -> bytes:
-    return pack(">I", len(data)) + data + pad(len(data))
-
-
 # Calls
-
-
-def call_head(xid: int, program: int, version: int, procedure: int) -> bytes:
-    """The RPC header of a call (RFC 5531, 9), with AUTH_SYS save for NULL."""
-    return pack(">I", xid) + _call_head(program, version, procedure)
-
-
-@cache
-def _call_head(program: int, version: int, procedure: int) -> bytes:
-    """Behind the XID."""
-    body = ONCRPCCall(prog=program, vers=version, proc=procedure)
-    if procedure:
-        body.cred = Credential(flavor=1, body=AuthSys(machinename=b"client.example", uid=1000, gid=100, gids=[100, 27]))
-    return bytes(ONCRPC() / body)[4:]
 
 
 def null(xid: int, program: int = NFS, version: int = 3) -> Parts:
@@ -122,21 +98,6 @@ def sealed_call(xid: int, gss_procedure: int) -> bytes:
 # Replies
 
 
-def reply_head(xid: int, status: int = SUCCESS) -> bytes:
-    return pack(">I", xid) + _reply_head(status)
-
-
-@cache
-def _reply_head(status: int) -> bytes:
-    """Behind the XID."""
-    return bytes(ONCRPC() / ONCRPCReply(accept_stat=status))[4:]
-
-
-def denied(xid: int) -> Parts:
-    """AUTH_REJECTEDCRED (RFC 5531, 9)."""
-    return (bytes(ONCRPC(xid=xid) / ONCRPCReply(reply_stat=1, reject_stat=1, auth_stat=2)),)
-
-
 def read_failed(reply: bytes) -> bytes:
     """The reply to a READ, which is the last of its COMPOUND, with NFS3ERR_IO or NFS4ERR_IO for its result, of which
     the data are in a chunk (RFC 1813, 3.3.6; RFC 7530, 16.25).
@@ -160,56 +121,30 @@ def _attributes() -> bytes:
     return pack(">5I2Q2I2Q6I", 1, 0o644, 1, 1000, 100, 1 << 30, 1 << 30, 0, 0, 7, 99, *range(6))
 
 
-def serve(message: bytes) -> Parts:
-    """The reply to a whole RPC call; one that cannot be read is answered GARBAGE_ARGS."""
-    xid = int.from_bytes(message[:4], "big")
-    head = call_header(message, 0, len(message))
-    if head is None:
-        return (reply_head(xid, GARBAGE_ARGS),)
-    if head.flavor == RPCSEC_GSS:
-        return denied(xid)
-    if head.body < 0:
-        return (reply_head(xid, GARBAGE_ARGS),)
-    found = (head.program, head.version, head.procedure)
-    if head.procedure == NULL and head.program in (NFS, NFS_CALLBACK):
-        return (reply_head(xid),)
-    if head.program not in (NFS, NFS_CALLBACK):
-        return (reply_head(xid, PROG_UNAVAIL),)
-    answer = _ANSWERS.get(found)
-    if answer is None:
-        return (reply_head(xid, PROC_UNAVAIL),)
-    try:
-        first, *rest = answer(message, head.body)
-    except StructError:
-        return (reply_head(xid, GARBAGE_ARGS),)
-    assert isinstance(first, bytes)
-    return reply_head(xid) + first, *rest
-
-
 def _behind_handle(message: bytes, at: int) -> int:
     (size,) = unpack_from(">I", message, at)
     return at + 4 + int(size) + len(pad(size))
 
 
-def _getattr(message: bytes, at: int) -> Parts:
+def _getattr(message: bytes, at: int, caller: Caller) -> Parts:
     unpack_from(">x", message, _behind_handle(message, at) - 1)
     return (pack(">I", 0) + _attributes(),)
 
 
-def _read(message: bytes, at: int) -> Parts:
+def _read(message: bytes, at: int, caller: Caller) -> Parts:
     offset, count = unpack_from(">QI", message, _behind_handle(message, at))
     data = pattern(offset, min(count, LARGEST))
     return pack(">II", 0, 1) + _attributes() + pack(">III", len(data), 0, len(data)), DdpItem(data)
 
 
-def _write(message: bytes, at: int) -> Parts:
+def _write(message: bytes, at: int, caller: Caller) -> Parts:
     at = _behind_handle(message, at)
     _, count, _, size = unpack_from(">QIII", message, at)
     unpack_from(f">{size}x", message, at + 20)
     return (_written(count),)
 
 
-def _readdirplus(message: bytes, at: int) -> Parts:
+def _readdirplus(message: bytes, at: int, caller: Caller) -> Parts:
     (wanted,) = unpack_from(">I", message, _behind_handle(message, at) + 20)
     room = min(wanted, LARGEST) - 200
     text = bytearray()
@@ -222,7 +157,7 @@ def _readdirplus(message: bytes, at: int) -> Parts:
     return (pack(">II", 0, 1) + _attributes() + bytes(8) + bytes(text) + pack(">II", 0, 1),)
 
 
-def _compound_reply(message: bytes, at: int) -> Parts:
+def _compound_reply(message: bytes, at: int, caller: Caller) -> Parts:
     at = _behind_handle(message, at)
     _, count, operation = unpack_from(">III", message, at)
     if (count, operation) != (1, OP_CREATE_SESSION):
@@ -232,7 +167,7 @@ def _compound_reply(message: bytes, at: int) -> Parts:
     return (pack(">I", 0) + opaque(b"") + pack(">III", 1, OP_CREATE_SESSION, 0) + result,)
 
 
-def _callback_reply(message: bytes, at: int) -> Parts:
+def _callback_reply(message: bytes, at: int, caller: Caller) -> Parts:
     end = _behind_handle(message, at)
     unpack_from(">IIII", message, end)
     tag = message[at:end]
@@ -240,11 +175,15 @@ def _callback_reply(message: bytes, at: int) -> Parts:
     return (pack(">I", 0) + tag + pack(">I", 2) + sequence + pack(">II", CB_RECALL, 0),)
 
 
-_ANSWERS = {
-    (NFS, 3, GETATTR): _getattr,
-    (NFS, 3, READ): _read,
-    (NFS, 3, WRITE): _write,
-    (NFS, 3, READDIRPLUS): _readdirplus,
-    (NFS, 4, COMPOUND): _compound_reply,
-    (NFS_CALLBACK, 1, COMPOUND): _callback_reply,
+PROGRAMS: Programs = {
+    NFS: {
+        3: RpcProgram({}, {GETATTR: _getattr, READ: _read, WRITE: _write, READDIRPLUS: _readdirplus}),
+        4: RpcProgram({}, {COMPOUND: _compound_reply}),
+    },
+    NFS_CALLBACK: {1: RpcProgram({}, {COMPOUND: _callback_reply})},
 }
+
+
+def serve(message: bytes) -> Parts:
+    """The reply to a whole RPC call; one that cannot be read is answered GARBAGE_ARGS."""
+    return answer(PROGRAMS, message)

@@ -14,7 +14,7 @@ from rdmascope.dissect.layers.characteristics_codes import XCHAR_BRS, XCHAR_RBSI
 from rdmascope.dissect.layers.opcodes import PATH_MTU
 
 from ..endpoint import Chunks, EndpointSettings, Role
-from ..endpoint.fault import Fault
+from ..endpoint.endpoint import Fault
 from ..faults import FAULTS, find_fault
 from .network import EPOCH, Path
 

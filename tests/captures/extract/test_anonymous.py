@@ -15,9 +15,8 @@ from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.packets import Frame
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures import open_capture
-from rdmascope.captures.extract.choice import Choice
-from rdmascope.captures.extract.cut import Extracted, extract
-from rdmascope.captures.extract.pseudonyms import Pseudonyms
+from rdmascope.captures.extract.anonymize import Pseudonyms
+from rdmascope.captures.extract.cut import Choice, Extracted, extract
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.layers import icrc
 from rdmascope.dissect.link.addresses import AddressTable

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmascope.captures.extract.carriers import NumberRanges
+from rdmascope.captures.extract.frames import NumberRanges
 from rdmascope.dissect.serial import SerialNumbers
 
 BITS = SerialNumbers(12)

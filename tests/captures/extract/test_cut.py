@@ -20,8 +20,7 @@ from playbook.packets import Frame, encode_frames
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.troubles import TROUBLES
 from rdmascope.captures import CaptureError, open_capture
-from rdmascope.captures.extract.choice import Choice, places_of_findings
-from rdmascope.captures.extract.cut import Extracted, extract
+from rdmascope.captures.extract.cut import Choice, Extracted, extract, places_of_findings
 from rdmascope.captures.session.diagnosis_pass import diagnosis_of
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import Condition

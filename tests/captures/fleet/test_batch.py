@@ -18,7 +18,7 @@ from playbook.commands import PROGRAM, objects, run, unpacked
 from playbook.fleets import halves
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.fleet import batch
-from rdmascope.captures.fleet.units import units
+from rdmascope.captures.fleet.batch import units
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.saved_session import open_saved_session
 from rdmascope.captures.tables.saved_tables import ManifestEntry, entries

@@ -18,8 +18,8 @@ from distributed import LocalCluster
 from playbook.commands import PROGRAM, objects, run
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.stores import Files, served
+from rdmascope.captures.fleet.batch import units
 from rdmascope.captures.fleet.cluster import on_cluster
-from rdmascope.captures.fleet.units import units
 from rdmascope.captures.tables.saved_tables import entries
 from rdmascope.dissect.rpcrdma.analyzer import Options
 

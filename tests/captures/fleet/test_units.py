@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.fleet.units import CaptureUnit, rotated_name, units
+from rdmascope.captures.fleet.batch import CaptureUnit, rotated_name, units
 
 
 def files(folder: Path, *names: str) -> None:

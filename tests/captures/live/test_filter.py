@@ -15,7 +15,7 @@ from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.shapes import read
 from playbook.wrap import Raw
 from rdmascope.captures import CaptureError
-from rdmascope.captures.live.filter import MAX_PORTS, SO_ATTACH, Filter
+from rdmascope.captures.live.ring import MAX_PORTS, SO_ATTACH, Filter
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.locate import locate
 

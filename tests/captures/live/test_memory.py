@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from rdmascope.captures.live.memory_bound import release, resident
+from rdmascope.captures.live.session import release, resident
 
 
 def test_gaps_are_given_back() -> None:

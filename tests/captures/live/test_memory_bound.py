@@ -15,8 +15,7 @@ from playbook import Capture, Wire, nfs3
 from playbook.capture import frame_batches
 from playbook.rpcrdma import call, reply
 from rdmascope import CaptureError
-from rdmascope.captures.live.memory_bound import SMALLEST, MemoryBound, divided
-from rdmascope.captures.live.session import LiveSession
+from rdmascope.captures.live.session import SMALLEST, LiveSession, MemoryBound, divided
 from rdmascope.dissect.diagnosis import rpc_facts
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options

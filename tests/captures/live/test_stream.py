@@ -20,7 +20,7 @@ from playbook.commands import BOTH_WAYS, LOSS, PROGRAM, objects, rest_of, run, u
 from playbook.rpcrdma import call, reply
 from rdmascope.captures import CaptureError
 from rdmascope.captures.live.session import LiveSession, bounded
-from rdmascope.captures.live.stream import STREAM, StreamEnded, StreamSource, is_stream
+from rdmascope.captures.live.sources import STREAM, StreamEnded, StreamSource, is_stream
 from rdmascope.captures.write.writer import PcapngWriter
 from rdmascope.dissect.link.numbers import ETHERNET
 from rdmascope.dissect.rpcrdma.analyzer import Options

@@ -10,8 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from rdmascope.captures.nfs_server.file_system import ENTRY_SIZE, FileAttributes, FileSystem, FileType
-from rdmascope.captures.nfs_server.status import NfsError, NfsStatus
+from rdmascope.captures.nfs_server.file_system import (
+    ENTRY_SIZE,
+    FileAttributes,
+    FileSystem,
+    FileType,
+    NfsError,
+    NfsStatus,
+)
 from rdmascope.dissect.onc.statuses import NFS3_STATUS, NFS4_STATUS
 
 PLAIN = FileAttributes()

@@ -11,8 +11,8 @@ import pytest
 
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.nfs_server.export import MAX_CALL, MAX_CONNECTIONS, Export
-from rdmascope.captures.synth.endpoint import service
-from rdmascope.captures.synth.xdr_values import decoded, encoded
+from rdmascope.captures.synth import rpc
+from rdmascope.captures.synth.rpc import decoded, encoded
 from rdmascope.dissect.onc.programs import MOUNT
 from rdmascope.dissect.onc.rpc_header import reply_header
 from rdmascope.dissect.onc.shapes.rfc1813 import MOUNT3
@@ -36,7 +36,7 @@ def connection(export: Export) -> Iterator[socket.socket]:
 def ask(connection: socket.socket, procedure: str, path: bytes = b"") -> Any:
     """In two fragments."""
     shape = MOUNT3[NUMBERS[procedure]]
-    call = service.call_head(5, MOUNT, 3, NUMBERS[procedure])
+    call = rpc.call_head(5, MOUNT, 3, NUMBERS[procedure])
     call += encoded(shape.arguments, {"dirpath": path}) if shape.arguments else b""
     connection.sendall(pack(">I", 10) + call[:10] + pack(">I", 1 << 31 | len(call) - 10) + call[10:])
     (mark,) = unpack(">I", connection.recv(4, socket.MSG_WAITALL))

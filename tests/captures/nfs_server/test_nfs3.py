@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from playbook.nfs_calls import PROCEDURES, FileClient
 from playbook.xdr_values import values
 from rdmascope.captures.nfs_server.export import Export
+from rdmascope.captures.synth import rpc
 from rdmascope.captures.synth.endpoint import DdpItem, service
 from rdmascope.dissect.onc.programs import NFS
 from rdmascope.dissect.onc.shapes.rfc1813 import NFS3
@@ -53,7 +54,7 @@ def test_a_file_copied_there_and_back(client: FileClient) -> None:
 
 
 def test_data_that_are_read_can_travel_in_a_chunk(client: FileClient) -> None:
-    head = service.call_head(7, NFS, 3, PROCEDURES["READ"]) + service.opaque(service.HANDLE) + pack(">QI", 5, 20)
+    head = rpc.call_head(7, NFS, 3, PROCEDURES["READ"]) + rpc.opaque(service.HANDLE) + pack(">QI", 5, 20)
     parts = client.export.answer(head)
     assert parts[-1] == DdpItem(service.pattern(5, 20))
 
@@ -169,12 +170,12 @@ def test_what_is_refused(client: FileClient) -> None:
     )
     bad = client.v3("CREATE", where={"dir": client.root, "name": b"a/b"}, how={"mode": UNCHECKED})
     assert name(bad["status"]) == "NFS3ERR_ACCES"
-    call = service.call_head(1, NFS, 3, PROCEDURES["GETATTR"])
+    call = rpc.call_head(1, NFS, 3, PROCEDURES["GETATTR"])
     assert client.reply(call + pack(">I", 65) + bytes(68))[0] == "GARBAGE_ARGS"  # a handle too long
     assert client.reply(call)[0] == "GARBAGE_ARGS"
-    assert client.reply(service.call_head(1, NFS, 3, 22))[0] == "PROC_UNAVAIL"
-    assert client.reply(service.call_head(1, NFS, 9, 1))[0] == "PROG_MISMATCH"
-    assert client.reply(service.call_head(1, 100_099, 1, 1))[0] == "PROG_UNAVAIL"
+    assert client.reply(rpc.call_head(1, NFS, 3, 22))[0] == "PROC_UNAVAIL"
+    assert client.reply(rpc.call_head(1, NFS, 9, 1))[0] == "PROG_MISMATCH"
+    assert client.reply(rpc.call_head(1, 100_099, 1, 1))[0] == "PROG_UNAVAIL"
     assert client.reply(service.sealed_call(1, 1))[0] == "AUTH_TOOWEAK"
     assert client.reply(call[:8] + pack(">I", 3) + call[12:])[0] == "RPC_MISMATCH"
 
@@ -187,6 +188,6 @@ def test_no_arguments_whatever_are_answered_with_silence(data: st.DataObject) ->
     assert arguments is not None
     _, text = data.draw(values(arguments))
     text = text.replace(bytes.fromhex("00000010"), b"") if data.draw(st.booleans()) else text
-    client.reply(service.call_head(1, NFS, 3, number) + text)
-    client.reply(service.call_head(1, NFS, 3, number) + data.draw(st.binary(max_size=100)).ljust(100, b"\0"))
+    client.reply(rpc.call_head(1, NFS, 3, number) + text)
+    client.reply(rpc.call_head(1, NFS, 3, number) + data.draw(st.binary(max_size=100)).ljust(100, b"\0"))
     client.export.answer(data.draw(st.binary(min_size=8, max_size=60)))

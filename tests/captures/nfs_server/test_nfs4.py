@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from playbook.nfs_calls import FileClient, op
 from playbook.xdr_encode import NUMBERS
 from playbook.xdr_values import values
-from rdmascope.captures.nfs_server import clients4
+from rdmascope.captures.nfs_server import state4
 from rdmascope.captures.nfs_server.export import Export
-from rdmascope.captures.nfs_server.opens4 import ANONYMOUS, BYPASS, CURRENT
-from rdmascope.captures.nfs_server.status import NfsStatus
+from rdmascope.captures.nfs_server.file_system import NfsStatus
+from rdmascope.captures.nfs_server.state4 import ANONYMOUS, BYPASS, CURRENT
+from rdmascope.captures.synth import rpc
 from rdmascope.captures.synth.endpoint import DdpItem, service, whole
-from rdmascope.captures.synth.xdr_values import encoded
+from rdmascope.captures.synth.rpc import encoded
 from rdmascope.dissect.onc.programs import NFS
 from rdmascope.dissect.onc.shapes.attributes4 import NUMBERED
 from rdmascope.dissect.onc.shapes.nfs4 import COMPOUND4ARGS, OPERATIONS
@@ -70,7 +71,7 @@ def test_data_that_are_read_can_travel_in_chunks(client: FileClient) -> None:
     one = {"argop": NUMBERS["READ"], "stateid": BYPASS, "offset": 5, "count": 20}
     ops = [{"argop": NUMBERS[name], **args} for name, args in [client.sequence(), op("PUTFH", object=service.HANDLE)]]
     arguments = {"minorversion": 1, "argarray": [*ops, one, {**one, "offset": 7}]}
-    parts = client.export.answer(service.call_head(7, NFS, 4, 1) + encoded(COMPOUND4ARGS, arguments))
+    parts = client.export.answer(rpc.call_head(7, NFS, 4, 1) + encoded(COMPOUND4ARGS, arguments))
     assert [part for part in parts if isinstance(part, DdpItem)] == [
         DdpItem(service.pattern(5, 20)),
         DdpItem(service.pattern(7, 20)),
@@ -336,7 +337,7 @@ def test_exchange_id_of_a_client_that_is_known(client: FileClient) -> None:
 
 
 def test_clients_beyond_the_maximum_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients4, "MAX_CLIENTS", 2)
+    monkeypatch.setattr(state4, "MAX_CLIENTS", 2)
     export = Export(4 << 20)
     every = [FileClient(export) for _ in range(3)]
     every[0].begin(b"one")
@@ -383,7 +384,7 @@ def test_the_replies_kept_for_a_client_are_bounded(client: FileClient) -> None:
 
 
 def call(arguments: bytes) -> bytes:
-    return service.call_head(1, NFS, 4, 1) + arguments
+    return rpc.call_head(1, NFS, 4, 1) + arguments
 
 
 def test_arguments_that_end_too_early(client: FileClient) -> None:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from playbook.hosts import CLIENT, SECOND, TARGET, hosts, save
-from rdmascope.captures.probe.driver import Client
+from rdmascope.captures.probe.client import Client
 from rdmascope.captures.probe.ping import PingPlan, PingResult, Program, Reached, Round, VersionTwoProbe, ping
 from rdmascope.captures.probe.serve import ECHO, ServerEvent, echo
 from rdmascope.captures.synth.endpoint import Answered, Call, Chunks, EndpointSettings, Failed, service

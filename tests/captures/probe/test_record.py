@@ -13,11 +13,10 @@ from playbook.hosts import SECOND, TARGET, hosts, save
 from rdmascope.captures import CaptureError, PcapngWriter, open_capture
 from rdmascope.captures.live import Device, Live
 from rdmascope.captures.probe import record as recording
-from rdmascope.captures.probe.driver import Client
+from rdmascope.captures.probe.checks import CHECKS, run
+from rdmascope.captures.probe.client import Client
 from rdmascope.captures.probe.record import ASSUMED, BUILT, WRITTEN, Built
 from rdmascope.captures.probe.serve import Server, echo
-from rdmascope.captures.probe.suite import run
-from rdmascope.captures.probe.verdicts import CHECKS
 from rdmascope.captures.synth.endpoint import Call, Chunks, EndpointSettings, service
 from rdmascope.captures.verbs.interface import PeerAddress
 from rdmascope.captures.verbs.memory import Fabric, MemoryVerbs

@@ -14,17 +14,24 @@ from rich.console import Console
 from playbook.hosts import SECOND, TARGET, hosts, save
 from rdmascope.captures.nfs_server.export import Export
 from rdmascope.captures.probe import records
-from rdmascope.captures.probe.driver import terms_of
+from rdmascope.captures.probe.checks import CHECKS, SuiteResult, VerdictKind, chosen, run
+from rdmascope.captures.probe.client import terms_of
 from rdmascope.captures.probe.serve import Server, ServerEvent
-from rdmascope.captures.probe.suite import SuiteResult, chosen, run
-from rdmascope.captures.probe.verdicts import CHECKS, VerdictKind
-from rdmascope.captures.synth.endpoint import EndpointSettings, Parts, Role, RpcRdmaEndpoint, service
-from rdmascope.captures.synth.endpoint.fault import Fault
-from rdmascope.captures.synth.endpoint.plan import PlannedSend
+from rdmascope.captures.synth import rpc
+from rdmascope.captures.synth.endpoint import EndpointSettings, Parts, Role, RpcRdmaEndpoint
+from rdmascope.captures.synth.endpoint.endpoint import Fault
+from rdmascope.captures.synth.endpoint.nouns import PlannedSend
 from rdmascope.captures.synth.faults import FAULTS
-from rdmascope.captures.verbs.interface import ConnectionParameters, Event, MessageReceived, PeerAddress, VerbsError
+from rdmascope.captures.verbs.interface import (
+    SEND_BUFFERS,
+    SEND_SIZE,
+    ConnectionParameters,
+    Event,
+    MessageReceived,
+    PeerAddress,
+    VerbsError,
+)
 from rdmascope.captures.verbs.memory import Fabric, MemoryLink, MemoryVerbs
-from rdmascope.captures.verbs.outgoing_work import SEND_BUFFERS, SEND_SIZE
 from rdmascope.cli.main import main
 from rdmascope.cli.views import probe as views
 from rdmascope.dissect.audit.rule import all_rules
@@ -272,7 +279,7 @@ def test_a_server_that_does_not_perform_the_call_breaks_no_rule_of_chunks(name: 
 def _accept(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> bool:
     """Instead of an RDMA_ERR_CHUNK a reply under the header's XID."""
     plan.header.procedure, plan.header.error = RDMA_MSG, None
-    plan.payload = service.reply_head(plan.header.xid ^ 0x5A5A0000)
+    plan.payload = rpc.reply_head(plan.header.xid ^ 0x5A5A0000)
     return True
 
 
@@ -310,7 +317,7 @@ def _loses_its_place(message: bytes) -> Parts:
     if message[12:24] != pack(">III", 100003, 4, 1) or len(message) < 120:
         return Export().answer(message)
     results = pack(">IIIIIIII", 24, 0, 38, 0, 5, 2, 0, 0) + pack(">II", 10044, 10044)
-    return (service.reply_head(int.from_bytes(message[:4], "big")) + pack(">III", 10044, 0, 3) + results,)
+    return (rpc.reply_head(int.from_bytes(message[:4], "big")) + pack(">III", 10044, 0, 3) + results,)
 
 
 def test_a_server_that_forgets_the_pad_of_inline_data_is_found() -> None:

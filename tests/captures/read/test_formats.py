@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from playbook.wrap import erf
 from rdmascope.captures import CaptureError, Follow, Limits, PcapngWriter, open_capture, open_captures
-from rdmascope.captures.read.blocks import InterfaceStatistics
-from rdmascope.captures.read.compression import compression_of, decompress
+from rdmascope.captures.read.pcapng import InterfaceStatistics
+from rdmascope.captures.read.streams import compression_of, decompress
 
 from .test_open import Frame, block, enhanced, interface, option, pcap, section
 

@@ -12,7 +12,7 @@ import zstandard
 from click.testing import CliRunner, Result
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.read import decoded_ahead
+from rdmascope.captures.read import read_ahead
 from rdmascope.captures.read.read_ahead import ahead
 from rdmascope.cli.main import main
 
@@ -102,10 +102,10 @@ def reported(path: Path, *arguments: str) -> Result:
 @pytest.fixture
 def reads_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """However small file and machine are.  Were it this process that reads, it would get nothing."""
-    here, sent = os.getpid(), decoded_ahead._sent
-    monkeypatch.setattr(decoded_ahead, "AHEAD_FROM", 0)
-    monkeypatch.setattr(decoded_ahead, "processors", lambda: 2)
-    monkeypatch.setattr(decoded_ahead, "_sent", lambda *who: iter(()) if os.getpid() == here else sent(*who))
+    here, sent = os.getpid(), read_ahead._sent
+    monkeypatch.setattr(read_ahead, "AHEAD_FROM", 0)
+    monkeypatch.setattr(read_ahead, "processors", lambda: 2)
+    monkeypatch.setattr(read_ahead, "_sent", lambda *who: iter(()) if os.getpid() == here else sent(*who))
 
 
 def plain(sample: str) -> bytes:

@@ -16,9 +16,7 @@ from zstandard import ZstdDecompressor
 from playbook.commands import EVERYTHING, LONG_CALLS, objects, run
 from playbook.stores import Bucket, Files, s3_bucket, served
 from rdmascope.captures import CaptureError, open_capture
-from rdmascope.captures.fleet.analysis import analyse
-from rdmascope.captures.fleet.batch import divided, prepare
-from rdmascope.captures.fleet.units import units
+from rdmascope.captures.fleet.batch import analyse, divided, prepare, units
 from rdmascope.captures.read.remote import BLOCK, FileStamp, same_contents, stamp
 from rdmascope.captures.tables.saved_tables import entries
 from rdmascope.dissect.rpcrdma.analyzer import Options
@@ -148,7 +146,7 @@ def test_what_a_server_says_nothing_of_is_known_by_its_contents(
     web: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, _ = web
-    monkeypatch.setattr("rdmascope.captures.fleet.analysis.stamp", lambda *_, **__: FileStamp(None, None))
+    monkeypatch.setattr("rdmascope.captures.fleet.batch.stamp", lambda *_, **__: FileStamp(None, None))
     data_set = str(tmp_path / "set")
     prepare(data_set)
     first, second = units([f"{url}/**/*.zst"])
@@ -162,7 +160,7 @@ def test_a_capture_that_changes_while_it_is_read_is_tried_again_the_next_time(
     web: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stamps = iter([FileStamp(1, 2), FileStamp(2, 3)])
-    monkeypatch.setattr("rdmascope.captures.fleet.analysis.stamp", lambda *_, **__: next(stamps))
+    monkeypatch.setattr("rdmascope.captures.fleet.batch.stamp", lambda *_, **__: next(stamps))
     data_set = str(tmp_path / "set")
     prepare(data_set)
     (unit,) = units([f"{web[0]}/db.pcap.zst"])

@@ -9,8 +9,7 @@ import pytest
 
 from playbook.commands import objects, run
 from rdmascope.captures import CaptureError
-from rdmascope.captures.fleet.analysis import analyse
-from rdmascope.captures.fleet.units import units
+from rdmascope.captures.fleet.batch import analyse, units
 from rdmascope.captures.session.kernel_counters import MOUNTS, MOUNTSTATS, NFSD, RunningCounters, saved_counters
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.measure.kernel_comparison import LATER

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from playbook.xdr_values import values
 from rdmascope.captures.synth.endpoint import DdpItem
-from rdmascope.captures.synth.xdr_values import NoValue, decoded, encoded, encoded_parts
+from rdmascope.captures.synth.rpc import NoValue, decoded, encoded, encoded_parts
 from rdmascope.dissect.onc.shapes.attributes4 import FATTR4
 from rdmascope.dissect.onc.shapes.nfs4 import OPERATIONS
 from rdmascope.dissect.onc.shapes.rfc1813 import MOUNT3, NFS3, READ3RESOK

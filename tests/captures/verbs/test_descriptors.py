@@ -7,7 +7,7 @@ import resource
 
 import pytest
 
-from rdmascope.captures.verbs.descriptors import readable
+from rdmascope.captures.verbs.devices import readable
 
 
 def test_more_descriptors_than_select_takes() -> None:

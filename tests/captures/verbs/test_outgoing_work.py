@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rdmascope.captures.verbs.interface import LinkLost, VerbsError
-from rdmascope.captures.verbs.outgoing_work import OutgoingWork
+from rdmascope.captures.verbs.interface import LinkLost, OutgoingWork, VerbsError
 
 KIB = 1024
 

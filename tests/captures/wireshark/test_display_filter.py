@@ -14,7 +14,7 @@ from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import Condition
 from rdmascope.captures.wireshark.display_filter import FRAME, KNOWN, DisplayFilter, display_filter
-from rdmascope.captures.wireshark.tshark import find_tshark
+from rdmascope.captures.wireshark.second_opinion import find_tshark
 from rdmascope.dissect.measure.filters import FrameRange
 
 FIRST_XID = "0x28a82abb"

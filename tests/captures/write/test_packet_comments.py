@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from playbook.commands import LOSS, objects, run
 from rdmascope import read
-from rdmascope.captures.wireshark.tshark import find_tshark
+from rdmascope.captures.wireshark.second_opinion import find_tshark
 from rdmascope.captures.write import packet_comments
 from rdmascope.captures.write.export import SEGMENT, ranges
 from rdmascope.captures.write.packet_comments import MAX_NOTED, FindingNotes, printable

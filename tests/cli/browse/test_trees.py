@@ -8,7 +8,7 @@ import pytest
 
 from playbook.browsing import Browsing, browse
 from playbook.commands import run
-from rdmascope.cli.browse.text_panes import BytesPane
+from rdmascope.cli.browse.lines_pane import BytesPane
 
 SAMPLE = "captures/samples/rxe-nfs-all.pcap.zst"
 

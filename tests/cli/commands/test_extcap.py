@@ -14,7 +14,7 @@ import pytest
 from playbook.commands import BOTH_WAYS, EVERYTHING, objects, run
 from rdmascope.captures import CaptureError
 from rdmascope.captures.wireshark import extcap
-from rdmascope.captures.wireshark.tshark import find_tshark
+from rdmascope.captures.wireshark.second_opinion import find_tshark
 from rdmascope.cli.commands.extcap import command
 
 SENTENCE = re.compile(r"\{(\w+)=([^}]*)\}")

@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from playbook.commands import rest_of
 from playbook.terminal import Terminal
 from rdmascope.captures import open_capture
-from rdmascope.captures.wireshark.tshark import find_tshark
+from rdmascope.captures.wireshark.second_opinion import find_tshark
 from rdmascope.cli.main import main
 
 SAMPLES = Path(__file__).parents[3] / "captures" / "samples"
@@ -30,7 +30,7 @@ PROGRAM = "from rdmascope.cli.main import main; main()"
 REPLAY = """
 import socket, sys
 from rdmascope.captures import open_capture
-from rdmascope.captures.wireshark.tshark import find_tshark
+from rdmascope.captures.wireshark.second_opinion import find_tshark
 out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
 out.bind((sys.argv[1], 0))
 tag = bytes.fromhex(sys.argv[3])

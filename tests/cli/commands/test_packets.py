@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from playbook.commands import BOTH_WAYS, LOSS, PROGRAM, objects, run, unpacked
-from rdmascope.captures.wireshark.tshark import find_tshark
+from rdmascope.captures.wireshark.second_opinion import find_tshark
 from rdmascope.cli.views.time_column import FORMATS
 
 

@@ -15,7 +15,8 @@ from playbook.hosts import hosts
 from rdmascope.captures.live import Device
 from rdmascope.captures.probe import record as recording
 from rdmascope.captures.probe.serve import ECHO, Server
-from rdmascope.captures.synth.endpoint import EndpointSettings, service
+from rdmascope.captures.synth import rpc
+from rdmascope.captures.synth.endpoint import EndpointSettings
 from rdmascope.captures.synth.faults import FAULTS
 from rdmascope.captures.verbs import devices as host_devices
 from rdmascope.captures.verbs.interface import ConnectionLost, PeerAddress, VerbsError
@@ -92,7 +93,7 @@ class TestPing:
 
     def test_a_server_without_nfs(self, monkeypatch: pytest.MonkeyPatch) -> None:
         server = served(monkeypatch)
-        server.program = lambda message: (service.reply_head(int.from_bytes(message[:4], "big"), PROG_UNAVAIL),)
+        server.program = lambda message: (rpc.reply_head(int.from_bytes(message[:4], "big"), PROG_UNAVAIL),)
         result = run("192.0.2.1", "-c", "1")
         assert (result.exit_code, "PROG_UNAVAIL" in result.stdout, "NFS (100003)  not there" in result.stdout) == (
             0,

@@ -23,7 +23,7 @@ from click.testing import CliRunner, Result
 from playbook import Capture, Wire, call, cm, faults, nfs3, reply, write_pcap
 from playbook.iwarp import IwarpCapture, IwarpConnection, IwarpWire
 from playbook.shapes import read, write
-from rdmascope.captures.wireshark import tshark as wireshark
+from rdmascope.captures.wireshark import second_opinion as wireshark
 from rdmascope.cli.main import main
 
 SAMPLES = Path(__file__).parents[3] / "captures" / "samples"

@@ -26,7 +26,7 @@ from rdmascope.captures.synth.endpoint import (
     service,
     whole,
 )
-from rdmascope.captures.synth.endpoint.endpoint import STAGES, TRANSITIONS, Input, Stage, State, choose
+from rdmascope.captures.synth.endpoint.nouns import STAGES, TRANSITIONS, Input, Stage, State, choose
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_ERROR
 from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, TransportHeader, WriteChunk
 from rdmascope.dissect.rpcrdma.transport_header import decode_header
@@ -124,21 +124,6 @@ def test_an_error_is_never_answered_by_an_error(endpoint: RpcRdmaEndpoint, event
         for output in endpoint.take(event):
             if refuses and isinstance(output, Send):
                 assert output.data[12:16] != b"\0\0\0\4"
-
-
-def settled(client: EndpointSettings, refusal: tuple[int, int] | None) -> RpcRdmaEndpoint:
-    """A client that has heard nothing but a refusal, if anything."""
-    endpoint = RpcRdmaEndpoint(Role.CLIENT, client)
-    (first,) = (one for one in endpoint.take(Connected(b"")) if isinstance(one, Send))
-    if refusal is not None:
-        xid = int.from_bytes(first.data[:4])
-        endpoint.take(SendReceived(encode_header(TransportHeader(xid, 2, 1, RDMA_ERROR, error=1, supported=refusal))))
-    return endpoint
-
-
-def test_who_was_refused_or_not_heard_does_not_ask_for_version_2_again() -> None:
-    assert settled(EndpointSettings(version=2), (1, 1)).next_settings.version == 1
-    assert settled(EndpointSettings(version=2), None).next_settings.version == 1
 
 
 def test_a_client_gives_up_where_there_is_no_common_version() -> None:

@@ -7,9 +7,9 @@ import pytest
 from rdmascope.captures.nfs_server.export import Export
 from rdmascope.captures.probe.checks import read_path
 from rdmascope.captures.synth.endpoint import EndpointSettings, Role, RpcRdmaEndpoint, service, whole
-from rdmascope.captures.synth.endpoint.plan import PlannedSend
+from rdmascope.captures.synth.endpoint.nouns import PlannedSend
 from rdmascope.captures.synth.faults import FAULTS
-from rdmascope.captures.synth.xdr_values import decoded
+from rdmascope.captures.synth.rpc import decoded
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG
 from rdmascope.dissect.onc.rpc_header import reply_header
 from rdmascope.dissect.onc.shapes.nfs4 import COMPOUND4RES

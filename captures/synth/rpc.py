@@ -1,0 +1,358 @@
+"""RPC messages of our own making: their parts, their values as bytes, calls, and programs that answer them.
+
+Some parts may travel in chunks (RFC 8166, 3.4 and 4.3); values are of declared XDR types (RFC 4506).
+
+A value is an int, bytes, None (an optional that is absent), a list (an array, a linked list), a tuple of bit numbers (a
+bitmap), or a dictionary from field names to values (a structure, a union with its discriminant, attributes by name).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from struct import error as StructError
+from struct import pack
+from typing import Any
+
+from rdmascope.dissect.layers.oncrpc import ONCRPC, AuthSys, Credential, ONCRPCCall, ONCRPCReply
+from rdmascope.dissect.layers.oncrpc_codes import (
+    AUTH_ERROR,
+    AUTH_NONE,
+    AUTH_SYS,
+    CALL,
+    GARBAGE_ARGS,
+    MSG_DENIED,
+    PROC_UNAVAIL,
+    PROG_MISMATCH,
+    PROG_UNAVAIL,
+    RPC_MISMATCH,
+    RPC_VERSION,
+    SUCCESS,
+)
+from rdmascope.dissect.onc.shapes.decode import MAX_NODES, Node, SparseBytes, decode
+from rdmascope.dissect.onc.shapes.nfs4_types import AUTHSYS_PARMS
+from rdmascope.dissect.onc.shapes.procedures import ProcedureShape
+from rdmascope.dissect.onc.shapes.rfc5531 import RPC_CALL
+from rdmascope.dissect.onc.shapes.types import (
+    XdrArm,
+    XdrArray,
+    XdrAttributes,
+    XdrBitmap,
+    XdrInteger,
+    XdrList,
+    XdrOpaque,
+    XdrOptional,
+    XdrSelected,
+    XdrStruct,
+    XdrType,
+    XdrUnion,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DdpItem:
+    """The contents of a DDP-eligible opaque; its length word belongs to the part before it, its pad to neither."""
+
+    data: bytes
+
+
+Parts = tuple[bytes | DdpItem, ...]
+"""An RPC message from its XID on, in order."""
+
+
+def pad(length: int) -> bytes:
+    """What rounds ``length`` bytes up to a multiple of four (RFC 4506, 4.10)."""
+    return bytes(-length % 4)
+
+
+def _wire(part: bytes | DdpItem) -> bytes:
+    return part.data + pad(len(part.data)) if isinstance(part, DdpItem) else part
+
+
+def whole(parts: Parts) -> bytes:
+    """The message as TCP would carry it, without record mark."""
+    return b"".join(map(_wire, parts))
+
+
+def items(parts: Parts) -> list[DdpItem]:
+    return [part for part in parts if isinstance(part, DdpItem)]
+
+
+def reduce(parts: Parts, taken: Collection[int]) -> tuple[bytes, list[tuple[int, bytes]]]:
+    """The stream without the items (by index) in ``taken``, and these, each with its Position.
+
+    A Position counts from the start of the whole message; pads of taken items are left out (RFC 8166, 3.4.5).
+    """
+    stream = bytearray()
+    chunks: list[tuple[int, bytes]] = []
+    at = number = 0
+    for part in parts:
+        text = _wire(part)
+        if isinstance(part, DdpItem):
+            number += 1
+            if number - 1 in taken:
+                chunks.append((at, part.data))
+                at += len(text)
+                continue
+        stream += text
+        at += len(text)
+    return bytes(stream), chunks
+
+
+def restore(stream: bytes, chunks: Iterable[tuple[int, bytes]]) -> bytes | None:
+    """The whole message: each chunk at its Position, rounded up; None where a Position is not in the message."""
+    message = bytearray()
+    taken = 0
+    for position, data in sorted(chunks, key=lambda chunk: chunk[0]):
+        wanted = position - len(message)
+        if position % 4 or wanted < 0 or taken + wanted > len(stream):
+            return None
+        message += stream[taken : taken + wanted] + data + pad(len(data))
+        taken += wanted
+    return bytes(message) + stream[taken:]
+
+
+def cut(length: int, count: int) -> list[int]:
+    """``length`` bytes in ``count`` segments, or fewer where there are not as many bytes; the last may be shorter."""
+    size = max(1, -(-length // max(1, count)))
+    return [min(size, length - at) for at in range(0, length, size)] or [0]
+
+
+XdrValue = Any
+
+
+class NoValue(Exception):
+    """The bytes are no value of the type."""
+
+
+def encoded(type: XdrType, value: XdrValue = None) -> bytes:
+    """The bytes of a value; what is left out of a structure is zero, empty or absent."""
+    return whole(encoded_parts(type, value))
+
+
+def encoded_parts(type: XdrType, value: XdrValue = None) -> Parts:
+    """The bytes of a value; an opaque given as ``DdpItem`` is a part of its own."""
+    encoder = _ValueEncoder()
+    encoder.add(type, value)
+    return encoder.parts()
+
+
+class _ValueEncoder:
+    def __init__(self) -> None:
+        self.done: list[bytes | DdpItem] = []
+        self.text = bytearray()
+
+    def parts(self) -> Parts:
+        return (*self.done, bytes(self.text)) if self.text or not self.done else tuple(self.done)
+
+    def add(self, type: XdrType, value: XdrValue) -> None:
+        match type:
+            case XdrInteger():
+                self.text += (int(value or 0) % (1 << 8 * type.size)).to_bytes(type.size, "big")
+            case XdrOpaque():
+                self._opaque(value or bytes(type.size or 0), type.size)
+            case XdrSelected():
+                self._opaque(value or b"")
+            case XdrStruct():
+                for name, one in type.fields:
+                    self.add(one, (value or {}).get(name))
+            case XdrUnion():
+                number = (value or {}).get(type.discriminant, 0 if type.has_default else min(type.arms))
+                self.add(type.type, number)
+                self._arm(type.arms.get(number, type.default), value)
+            case XdrArray():
+                if type.size is None:
+                    self.text += pack(">I", len(value or ()))
+                for one in value or ():
+                    self.add(type.element, one)
+            case XdrOptional():
+                self.text += pack(">I", value is not None)
+                if value is not None:
+                    self.add(type.element, value)
+            case XdrList():
+                for one in value or ():
+                    self.text += pack(">I", 1)
+                    self.add(type.element, one)
+                self.text += bytes(4)
+            case XdrBitmap():
+                self._bitmap(value or ())
+            case XdrAttributes():
+                self._attributes(type, value or {})
+
+    def _opaque(self, data: bytes | DdpItem, size: int | None = None) -> None:
+        content = data.data if isinstance(data, DdpItem) else data
+        assert size in (None, len(content)), f"{len(content)} bytes of {size}"
+        if size is None:
+            self.text += pack(">I", len(content))
+        if isinstance(data, DdpItem):
+            self.done += [bytes(self.text), data]
+            self.text.clear()
+        else:
+            self.text += content + pad(len(content))
+
+    def _arm(self, arm: XdrArm, value: XdrValue) -> None:
+        if isinstance(arm, XdrStruct | XdrUnion):
+            self.add(arm, value)
+        elif arm is not None:
+            self.add(arm[1], (value or {}).get(arm[0]))
+
+    def _bitmap(self, bits: Any) -> None:
+        count = max(bits, default=-1) // 32 + 1
+        words = (sum(1 << bit % 32 for bit in bits if bit // 32 == index) for index in range(count))
+        self.text += pack(f">{count + 1}I", count, *words)
+
+    def _attributes(self, type: XdrAttributes, value: dict[str, XdrValue]) -> None:
+        numbers = {name: number for number, (name, _) in type.attributes.items()}
+        bits = sorted(numbers[name] for name in value)
+        self._bitmap(bits)
+        self._opaque(b"".join(encoded(type.attributes[bit][1], value[type.attributes[bit][0]]) for bit in bits))
+
+
+def decoded(type: XdrType, data: bytes, start: int = 0, max_nodes: int = MAX_NODES) -> tuple[XdrValue, int]:
+    """The value at ``start``, and the offset behind it; raises NoValue."""
+    found = decode(type, type.name, SparseBytes([(0, data)], len(data)), start, len(data), max_nodes)
+    if found.problem:
+        raise NoValue(found.problem)
+    return plain(found.root), found.end
+
+
+def plain(node: Node) -> XdrValue:
+    """The value of a decoded tree; raises NoValue where a part of it is none."""
+    if node.note or node.type is None:
+        raise NoValue(f"{node.name}: {node.note}")
+    match node.type:
+        case XdrInteger() | XdrBitmap():
+            return node.value
+        case XdrOpaque() | XdrSelected():
+            return bytes(node.value) if isinstance(node.value, memoryview) else b""
+        case XdrStruct() | XdrUnion():
+            return {one.name: plain(one) for one in node.children}
+        case XdrArray() | XdrList():
+            return [plain(one) for one in node.children]
+        case XdrOptional():
+            return None
+        case XdrAttributes():
+            held = node.child("attr_vals") or node
+            if held.note:
+                raise NoValue(f"{held.name}: {held.note}")
+            return {one.name: plain(one) for one in held.children}
+
+
+AUTH_TOOWEAK = 5
+UNNAMED = 65534
+"""User and group of a caller who gives none."""
+
+
+def opaque(data: bytes) -> bytes:
+    return pack(">I", len(data)) + data + pad(len(data))
+
+
+def call_head(xid: int, program: int, version: int, procedure: int) -> bytes:
+    """The RPC header of a call (RFC 5531, 9), with AUTH_SYS save for NULL."""
+    return pack(">I", xid) + _call_head(program, version, procedure)
+
+
+@cache
+def _call_head(program: int, version: int, procedure: int) -> bytes:
+    """Behind the XID."""
+    body = ONCRPCCall(prog=program, vers=version, proc=procedure)
+    if procedure:
+        body.cred = Credential(flavor=1, body=AuthSys(machinename=b"client.example", uid=1000, gid=100, gids=[100, 27]))
+    return bytes(ONCRPC() / body)[4:]
+
+
+def reply_head(xid: int, status: int = SUCCESS) -> bytes:
+    return pack(">I", xid) + _reply_head(status)
+
+
+@cache
+def _reply_head(status: int) -> bytes:
+    """Behind the XID."""
+    return bytes(ONCRPC() / ONCRPCReply(accept_stat=status))[4:]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls, as AUTH_SYS has it."""
+
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, slots=True)
+class RpcProcedure:
+    """``run`` makes results of arguments; it raises NoValue where the arguments are none."""
+
+    shape: ProcedureShape
+    run: Callable[[XdrValue, Caller], XdrValue]
+
+
+@dataclass(frozen=True, slots=True)
+class RpcProgram:
+    """One version of a program."""
+
+    procedures: Mapping[int, RpcProcedure]
+    whole: Mapping[int, Callable[[bytes, int, Caller], Parts]]
+    """Procedures that decode their arguments themselves: the message, the offset of the arguments."""
+
+
+Programs = Mapping[int, Mapping[int, RpcProgram]]
+"""By number, then by version."""
+
+
+def answer(programs: Programs, message: bytes) -> Parts:
+    """The reply to a call; what cannot be read is answered as RFC 5531 says."""
+    xid = int.from_bytes(message[:4], "big")
+    try:
+        call, at = decoded(RPC_CALL, message)
+    except NoValue:
+        return (reply_head(xid, GARBAGE_ARGS),)
+    if call["rpcvers"] != RPC_VERSION or call["mtype"] != CALL:
+        return _denied(xid, reject_stat=RPC_MISMATCH, low=RPC_VERSION, high=RPC_VERSION)
+    versions = programs.get(call["prog"])
+    if versions is None:
+        return (reply_head(xid, PROG_UNAVAIL),)
+    program = versions.get(call["vers"])
+    if program is None:
+        low, high = min(versions), max(versions)
+        return (bytes(ONCRPC(xid=xid) / ONCRPCReply(accept_stat=PROG_MISMATCH, low=low, high=high)),)
+    if not call["proc"]:
+        return (reply_head(xid),)
+    flavor = call["cred"]["flavor"]
+    if flavor not in (AUTH_NONE, AUTH_SYS):
+        return _denied(xid, reject_stat=AUTH_ERROR, auth_stat=AUTH_TOOWEAK)
+    try:
+        return _run(program, call["proc"], xid, message, at, _caller(flavor, call["cred"]["body"]))
+    except (NoValue, StructError):
+        return (reply_head(xid, GARBAGE_ARGS),)
+
+
+def _denied(xid: int, **fields: int) -> Parts:
+    return (bytes(ONCRPC(xid=xid) / ONCRPCReply(reply_stat=MSG_DENIED, **fields)),)
+
+
+def _run(program: RpcProgram, number: int, xid: int, message: bytes, at: int, caller: Caller) -> Parts:
+    if number in program.whole:
+        return behind(reply_head(xid), program.whole[number](message, at, caller))
+    procedure = program.procedures.get(number)
+    if procedure is None:
+        return (reply_head(xid, PROC_UNAVAIL),)
+    arguments = decoded(procedure.shape.arguments, message, at)[0] if procedure.shape.arguments else None
+    results = procedure.run(arguments, caller)
+    if procedure.shape.results is None:
+        return (reply_head(xid),)
+    return behind(reply_head(xid), encoded_parts(procedure.shape.results, results))
+
+
+def behind(head: bytes, parts: Parts) -> Parts:
+    first, *rest = parts
+    assert isinstance(first, bytes), "results begin with a word"
+    return head + first, *rest
+
+
+def _caller(flavor: int, body: bytes) -> Caller:
+    if flavor == AUTH_NONE:
+        return Caller(UNNAMED, UNNAMED)
+    parameters, _ = decoded(AUTHSYS_PARMS, body)
+    return Caller(parameters["uid"], parameters["gid"])
