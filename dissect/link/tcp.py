@@ -6,12 +6,10 @@ All multi-byte header fields are big-endian.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, take
+from ..arrays import Bytes, Int64s, Rows, gathered, places, take, unique
 from ..frames import FrameBatch
 from .addresses import AddressTable
 from .numbers import TCP
@@ -36,6 +34,8 @@ SEGMENT = np.dtype(
         ("checksum", "u2"),
         ("flags", "u1"),
         ("version", "u1"),  # of IP
+        ("verdict", "u1"),  # RIGHT or WRONG of the checksum, UNKNOWN before ``verify_checksums``
+        ("sum", "i4"),  # of the payload's 16-bit words, padded with zero, modulo 65,535; -1 for not known
     ]
 )
 
@@ -45,8 +45,13 @@ FIN, SYN, RST, PSH, ACK, URG, ECE, CWR = 1, 2, 4, 8, 16, 32, 64, 128
 HEADER = 20
 END_OF_OPTIONS, NO_OPERATION, WINDOW_SCALE, SACK = 0, 1, 3, 5
 """RFC 9293, 3.2; RFC 7323, 2; RFC 2018, 3."""
-SHORT = 512
-"""Bytes up to which NumPy takes longer to start than to add."""
+UNKNOWN, RIGHT, WRONG = range(3)
+"""Neither right nor wrong is the checksum of a segment without payload or truncated by the capture, nor one that is left
+for a network card to complete."""
+MODULUS = 0xFFFF
+TOGETHER = 256
+"""Segments whose payload is added at a time: what is written for that stays in the processor's cache."""
+_ALL_ONES, _LOW_HALF, _HALF = np.uint64((1 << 64) - 1), np.uint64((1 << 32) - 1), np.uint64(32)
 LARGEST = 1 << 20
 """Payload bytes that a segment can have; network cards send and receive up to half of it in one piece."""
 
@@ -83,6 +88,7 @@ def locate_tcp(batch: FrameBatch, walks: list[Rows], addresses: AddressTable) ->
     good = (header >= HEADER) & (payload <= announced)
     length = announced - payload
     rows = np.zeros(len(walk), SEGMENT)
+    rows["sum"] = -1
     frames = batch.rows if len(walk) == len(batch.rows) else take(batch.rows, walk["row"])
     rows["frame"], rows["time"] = frames["number"], frames["time"]
     rows["payload"], rows["length"] = payload, np.clip(length, 0, LARGEST)
@@ -115,54 +121,60 @@ def sack_blocks(data: Bytes, header: int, payload: int) -> list[tuple[int, int]]
     return []
 
 
-class Checksums(NamedTuple):
-    """What the checksums of segments say (RFC 9293, 3.1).
-
-    Neither right nor wrong: those without payload or truncated by the capture, and those whose checksum is left for a
-    network card to complete.
-    """
-
-    right: NDArray[np.bool_]
-    wrong: NDArray[np.bool_]
-    payload: Int64s
-    """The sum of the payload's 16-bit words, padded with zero, modulo 65,535; -1 where it was not captured whole."""
-
-
-def checksums(data: Bytes, rows: Rows) -> Checksums:
-    """Verify those of SEGMENT rows."""
-    right, wrong = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
-    sums = np.full(len(rows), -1, np.int64)
-    whole = np.flatnonzero((rows["captured"] == rows["length"]) & (rows["length"] > 0))
-    view = data.data
-    ends = rows["payload"][whole] + rows["length"][whole]
-    for index, ip, start, payload, end, version in zip(
-        whole.tolist(),
-        rows["ip"][whole].tolist(),
-        rows["header"][whole].tolist(),
-        rows["payload"][whole].tolist(),
-        ends.tolist(),
-        rows["version"][whole].tolist(),
-        strict=True,
-    ):
-        addresses = view[ip + 8 : ip + 40] if version == 6 else view[ip + 12 : ip + 20]
-        pseudo = int.from_bytes(addresses, "big") + end - start + TCP
-        body = sums[index] = _sum(view, payload, end) % 0xFFFF
-        # A header is a multiple of 32 bits, so that the words of the payload are those of the segment.
-        if (pseudo + int.from_bytes(view[start:payload], "big") + body) % 0xFFFF == 0:
-            right[index] = True
-        else:
-            wrong[index] = (pseudo - (view[start + 16] << 8 | view[start + 17])) % 0xFFFF != 0
-    return Checksums(right, wrong, sums)
+def verify_checksums(data: Bytes, rows: Rows, chosen: Int64s) -> None:
+    """Set ``verdict`` and ``sum`` of some SEGMENT rows, those with all of their payload (RFC 9293, 3.1)."""
+    one = take(rows, chosen)
+    whole = (one["captured"] == one["length"]) & (one["length"] > 0)
+    one, chosen = take(one, whole), chosen[whole]
+    if not len(one):
+        return
+    # A header is a multiple of 32 bits, so that the words of the payload are those of the segment.
+    ends = one["payload"] + one["length"]
+    payload = _payload_sums(data, one["payload"], ends)
+    old = one["version"] == 4
+    pseudo = ends - one["header"] + TCP
+    pseudo += _header_sums(data, one["ip"] + np.where(old, 12, 8), np.where(old, 8, 32))
+    total = pseudo + _header_sums(data, one["header"], one["payload"] - one["header"]) + payload
+    right, unfinished = total % MODULUS == 0, (pseudo - one["checksum"]) % MODULUS == 0
+    rows["sum"][chosen] = payload
+    rows["verdict"][chosen] = np.where(right, RIGHT, np.where(unfinished, UNKNOWN, WRONG))
 
 
-def _sum(view: memoryview, start: int, end: int) -> int:
-    """What is modulo 65,535 the sum of the 16-bit words of a range, padded with zero.
+def _header_sums(data: Bytes, starts: Int64s, sizes: Int64s) -> Int64s:
+    """The sums of the 16-bit words of headers, of few different and even sizes."""
+    found = np.zeros(len(starts), np.int64)
+    for size in unique(sizes).tolist():
+        mine = places(sizes == size)
+        found[mine] = gathered(data, size, starts[mine]).view(">u2").sum(axis=1, dtype=np.int64)
+    return found
+
+
+def _payload_sums(data: Bytes, starts: Int64s, ends: Int64s) -> Int64s:
+    """Modulo 65,535 the sums of the 16-bit words of ranges, none of them empty, padded with zero.
 
     65,536 is 1, so wider words add up to the same, and words read with their bytes exchanged to 256 times that.
     """
-    length = end - start
-    if length < SHORT:
-        return int.from_bytes(view[start:end], "big") << 8 * (length % 2)
-    words = np.frombuffer(view, "<u4", length // 4, start)
-    rest = int.from_bytes(view[end - length % 4 : end], "little")
-    return (int(np.add.reduce(words, dtype=np.uint64)) + rest) * 256
+    words: Rows = data[: len(data) // 8 * 8].view("<u8")
+    rest = np.uint64(int.from_bytes(data[len(words) * 8 :].tobytes(), "little"))
+    first, last = starts // 8, (ends - 1) // 8
+    front = _ALL_ONES << (starts % 8 * 8).astype(np.uint64)
+    back = _ALL_ONES >> ((7 - (ends - 1) % 8) * 8).astype(np.uint64)
+    begin, end = (np.where(at < len(words), words.take(at, mode="clip"), rest) for at in (first, last))
+    found = np.where(first == last, begin & front & back, begin & front) % MODULUS
+    found += np.where(first == last, 0, end & back) % MODULUS
+    order = starts.argsort(kind="stable")
+    for at in range(0, len(order), TOGETHER):
+        mine = order[at : at + TOGETHER]
+        low, high = int(first[mine].min()) + 1, int(last[mine].max())
+        if low >= high:
+            continue
+        inner, bounds = words[low:high], np.stack((first[mine] + 1, last[mine]), axis=1) - low
+        # Halves of words, which do not overflow, and one more for a range that ends with the last of them.
+        halves = np.zeros(len(inner) + 1, np.uint64)
+        sums = np.zeros(len(mine), np.uint64)
+        for take_half in (np.bitwise_and, _LOW_HALF), (np.right_shift, _HALF):
+            take_half[0](inner, take_half[1], out=halves[:-1])
+            sums += np.add.reduceat(halves, bounds.clip(0, len(inner)).ravel())[::2]
+        found[mine] += np.where(bounds[:, 0] < bounds[:, 1], sums, 0) % MODULUS
+    sums = found.astype(np.int64)
+    return np.where(starts % 2 == 0, sums * 256, sums) % MODULUS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...arrays import Bytes, Rows, take
-from ...link.tcp import ACK, RST, Checksums, checksums
+from ...link.tcp import ACK, RIGHT, RST, WRONG
 from ...serial import TCP_SEQUENCE
 from .assembly import MessageAssembly
 from .fragments import SEND
@@ -61,14 +61,12 @@ class IwarpDirection:
         """Take SEGMENT rows in capture order; ``segments``: of the connection, so far."""
         if not len(rows):
             return
-        found = checksums(data, rows)
-        sums = found.payload
         # A reset may carry any sequence number.
-        unusable = (rows["flags"] & RST != 0) | self._damaged(rows, found)
+        unusable = (rows["flags"] & RST != 0) | self._damaged(rows)
         if unusable.any():
-            rows, sums = take(rows, ~unusable), sums[~unusable]
+            rows = take(rows, ~unusable)
         if len(rows):
-            self.framing.feed(self.stream.feed(data, rows, segments, sums))
+            self.framing.feed(self.stream.feed(data, rows, segments))
 
     def settle(self, segments: int, now: int | None) -> None:
         """Give up gaps that will not be filled any more; ``now``: nanoseconds, None where nothing more will come."""
@@ -88,14 +86,14 @@ class IwarpDirection:
         marks = (self.stream.waiting_since, self.framing.waiting_since)
         return min((mark for mark in marks if mark is not None), default=None)
 
-    def _damaged(self, rows: Rows, found: Checksums) -> Rows:
+    def _damaged(self, rows: Rows) -> Rows:
         """Which segments arrived damaged: the receiver drops them, and they are retransmitted.
 
         A wrong checksum means something only where nearly all are right: a network card may compute or check them
         elsewhere, and then the capture holds what is no checksum yet.
         """
-        right, wrong = found.right, found.wrong
-        self._right_checksums += int(np.count_nonzero(right))
+        wrong: Rows = rows["verdict"] == WRONG
+        self._right_checksums += int(np.count_nonzero(rows["verdict"] == RIGHT))
         self._wrong_checksums += int(np.count_nonzero(wrong))
         if not wrong.any() or self._wrong_checksums * RARE > self._right_checksums:
             return np.zeros(len(rows), np.bool_)

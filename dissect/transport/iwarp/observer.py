@@ -13,7 +13,7 @@ from ...arrays import Bytes, Int64s, Rows, take
 from ...frames import FrameBatch
 from ...layers.iwarp_codes import REQUEST_KEY
 from ...link.addresses import AddressTable
-from ...link.tcp import ACK, RST, SYN, locate_tcp
+from ...link.tcp import ACK, RST, SYN, locate_tcp, verify_checksums
 from ...serial import TCP_SEQUENCE
 from ..connection import BY_TCP, Registry
 from ..operations import Operation
@@ -112,14 +112,22 @@ class IwarpObserver:
             return []
         segments = _Segments.of(data, rows)
         events: list[Event] = []
-        for group, part in segments.by_connection():
+        groups = segments.by_connection()
+        looked_at = {group.key for group, _ in groups if not self._passed_over(group)}
+        members = [part for group, part in groups if group.key in looked_at]
+        if members:
+            verify_checksums(data, rows, np.sort(np.concatenate(members)))
+        for group, part in groups:
             self._place = int(rows["frame"][part[0]])
-            undecided = self.undecided.get(group.key) if group.key not in self.open else None
-            if undecided is not None and undecided.tried > TRIED and not (group.starts_up or group.opens):
-                continue
-            events += self._take(group.key, segments, part, group.likely, runs)
+            if group.key in looked_at and not self._passed_over(group):
+                events += self._take(group.key, segments, part, group.likely, runs)
         events.sort(key=itemgetter(0))
         return events
+
+    def _passed_over(self, group: _Group) -> bool:
+        """It was found not to be iWARP, and does not begin anew."""
+        undecided = self.undecided.get(group.key) if group.key not in self.open else None
+        return undecided is not None and undecided.tried > TRIED and not (group.starts_up or group.opens)
 
     def uncounted(self) -> tuple[int, int]:
         """MPA Requests and Replies and FPDUs, and TCP segments, of connections that are iWARP, since the last call."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import Bytes, Int64s, places
+from ...arrays import Bytes, Int64s, Rows, places
 
 MAX_COMPARED = 1 << 14
 """Segments of one batch among which an earlier transmission is looked for."""
@@ -29,8 +29,8 @@ class SentSegments(NamedTuple):
     payload: Int64s
     """Offset of the first byte in ``data``."""
     captured: Int64s
-    sums: Int64s
-    """``Checksums.payload``."""
+    sums: Rows
+    """``sum`` of their SEGMENT rows."""
     data: Bytes | None
     """None for those of earlier batches whose bytes are gone."""
 

@@ -184,14 +184,11 @@ class TcpRetransmissions:
             self._damaged.append((at, at + length, frame, time))
             self._mark(frame, SPOILED)
 
-    def feed(self, rows: Rows, at: Int64s, end: Int64s, data: Bytes, sums: Int64s) -> None:
-        """Take segments with payload, in capture order, and the positions they begin and end at.
-
-        ``sums``: ``Checksums.payload`` of them.
-        """
+    def feed(self, rows: Rows, at: Int64s, end: Int64s, data: Bytes) -> None:
+        """Take segments with payload, in capture order, and the positions they begin and end at."""
         self.segments += len(rows)
-        time, frame, checksum, payload, captured = (
-            np.ascontiguousarray(rows[name]) for name in ("time", "frame", "checksum", "payload", "captured")
+        time, frame, checksum, payload, captured, sums = (
+            np.ascontiguousarray(rows[name]) for name in ("time", "frame", "checksum", "payload", "captured", "sum")
         )
         columns = SentSegments(at, end, time, frame, checksum, payload, captured, sums, data)
         self._recent.begin(columns)

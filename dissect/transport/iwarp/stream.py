@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows
+from ...arrays import Bytes, Int64s, Rows, take
 from ...intervals import IntervalSet
 from ...link.tcp import SYN
 from ...serial import TCP_SEQUENCE
@@ -94,10 +94,10 @@ class ByteStream:
         """The first byte has sequence number ``seq``."""
         self.next = self.reference = self.first = self.retransmissions.head = seq
 
-    def feed(self, data: Bytes, rows: Rows, segments: int, sums: Int64s) -> list[Chunk]:
+    def feed(self, data: Bytes, rows: Rows, segments: int) -> list[Chunk]:
         """Take SEGMENT rows in capture order; give what is now in order.
 
-        ``segments``: of the connection, so far; ``sums``: ``Checksums.payload`` of the rows.
+        ``segments``: of the connection, so far.
         """
         seq = rows["seq"].astype(np.int64) + (rows["flags"] & SYN != 0)
         if self.next is None:
@@ -105,7 +105,7 @@ class ByteStream:
         position = TCP_SEQUENCE.unwrap_series(self.reference, seq)
         self.reference = int(position[-1])
         if not (carrying := rows["length"] > 0).all():
-            rows, position, sums = rows[carrying], position[carrying], sums[carrying]
+            rows, position = take(rows, carrying), position[carrying]
         if not len(rows):
             return []
         stretches = np.zeros(len(rows), STRETCH)
@@ -114,7 +114,7 @@ class ByteStream:
         stretches["at"] = position
         ends = position + rows["length"]
         self.largest = max(self.largest, int(rows["length"].max()))
-        self.retransmissions.feed(rows, position, ends, data, sums)
+        self.retransmissions.feed(rows, position, ends, data)
         joined = bool((position[1:] == ends[:-1]).all())
         if joined and not self._held and int(position[0]) == self.next:
             self.next = int(ends[-1])
