@@ -17,78 +17,49 @@ _SPAN_BITS = 25
 """More than the PSNs that one Read may take: 2^24 of 256 bytes."""
 _SPAN = (1 << _SPAN_BITS) - 1
 
+Tables = tuple[Int64s, ...]
+"""Of one batch after the other what ``table_of`` gives."""
+
+
+def table_of(packets: PacketColumns) -> Int64s:
+    """24 bytes of each packet, (3, packets): they are kept on every connection, and hardly ever looked at."""
+    table = np.empty((3, len(packets)), np.int64)
+    psns = packets.psns
+    table[0] = psns << 1 | opcodes.IS_READ_RESPONSE[packets.opcodes]
+    table[1] = packets.frames << _SPAN_BITS | (packets.ends - psns)
+    table[2] = packets.times
+    return table
+
+
+def trimmed(tables: Tables) -> Tables:
+    """What is looked at later, in no more memory than that needs."""
+    counts = [table.shape[1] for table in tables]
+    count, first = sum(counts), 0
+    while first < len(counts) and count - counts[first] >= KEPT:
+        count -= counts[first]
+        first += 1
+    tables = tables[first:]
+    if count > 2 * KEPT:
+        tables = tables[0][:, count - 2 * KEPT :].copy(), *tables[1:]
+    return joined(tables) if len(tables) > MAX_PARTS else tables
+
+
+def joined(tables: Tables) -> Tables:
+    """The same as one table; none of none."""
+    return (np.concatenate(tables, axis=1),) if len(tables) > 1 else tables
+
 
 class EarlierPackets:
-    """Some of them in capture order, 24 bytes each: they are kept on every connection, and hardly ever looked at."""
+    """The packets of a table, in capture order."""
 
-    __slots__ = ("_table",)
+    __slots__ = ("ends", "frames", "is_read_response", "psns", "times")
 
     def __init__(self, table: Int64s) -> None:
-        """``table``: (3, packets)."""
-        self._table = table
-
-    @classmethod
-    def of(cls, packets: PacketColumns) -> EarlierPackets:
-        """A copy."""
-        table = np.empty((3, len(packets)), np.int64)
-        psns = packets.psns
-        table[0] = psns << 1 | opcodes.IS_READ_RESPONSE[packets.opcodes]
-        table[1] = packets.frames << _SPAN_BITS | (packets.ends - psns)
-        table[2] = packets.times
-        return cls(table)
-
-    @property
-    def psns(self) -> Int64s:
+        self.psns: Int64s = table[0] >> 1
         """Unwrapped."""
-        found: Int64s = self._table[0] >> 1
-        return found
-
-    @property
-    def ends(self) -> Int64s:
+        self.ends: Int64s = self.psns + (table[1] & _SPAN)
         """PSN behind what the packet takes, see ``PacketColumns``."""
-        found: Int64s = self.psns + (self._table[1] & _SPAN)
-        return found
-
-    @property
-    def frames(self) -> Int64s:
-        found: Int64s = self._table[1] >> _SPAN_BITS
-        return found
-
-    @property
-    def times(self) -> Int64s:
+        self.frames: Int64s = table[1] >> _SPAN_BITS
+        self.times: Int64s = table[2]
         """Nanoseconds."""
-        found: Int64s = self._table[2]
-        return found
-
-    @property
-    def is_read_response(self) -> Rows:
-        found: Rows = self._table[0] & 1 != 0
-        return found
-
-    def __len__(self) -> int:
-        return len(self._table[2])
-
-    def part(self, first: int, end: int) -> EarlierPackets:
-        """A copy of some of them."""
-        return EarlierPackets(self._table[:, first:end].copy())
-
-
-Parts = tuple[EarlierPackets, ...]
-"""One behind the other."""
-
-
-def trimmed(parts: Parts) -> Parts:
-    """What is looked at later, in no more memory than that needs."""
-    counts = [len(part) for part in parts]
-    count = sum(counts)
-    while counts and count - counts[0] >= KEPT:
-        count -= counts.pop(0)
-    parts = parts[len(parts) - len(counts) :]
-    if count > 2 * KEPT:
-        parts = (parts[0].part(count - 2 * KEPT, len(parts[0])), *parts[1:])
-    return joined(parts) if len(counts) > MAX_PARTS else parts
-
-
-def joined(parts: Parts) -> Parts:
-    """The same as one part; none of none."""
-    return (EarlierPackets(np.concatenate([part._table for part in parts], axis=1)),) if len(parts) > 1 else parts
+        self.is_read_response: Rows = table[0] & 1 != 0

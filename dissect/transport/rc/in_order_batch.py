@@ -20,7 +20,7 @@ from ..acknowledgements import AnsweredBatch, PacketColumns
 from ..operations import Operation
 from ..send_runs import Run
 from .assembly import SEND_ONLY, WRITE_ONLY
-from .earlier_packets import EarlierPackets
+from .earlier_packets import table_of
 from .health import CONGESTION_EXPERIENCED, PAUSE
 from .link import RcLink
 from .seen_psns import KEPT, sent_rows
@@ -142,7 +142,7 @@ class _Passing:
             )
             for one in (requests, answers)
         )
-        self._earlier = EarlierPackets.of(self._asked), EarlierPackets.of(self._answered)
+        self._earlier = table_of(self._asked), table_of(self._answered)
 
     def feed(self, chosen: Sequence[int], runs: list[tuple[RcLink, Run]] | None) -> list[tuple[int, RcLink, Operation]]:
         self._note_packets(chosen)
@@ -241,9 +241,11 @@ class _Passing:
                 head = queue.head
                 queue.passed(int(psns[end - 1]) + 1 if first < end else None, low < high)
                 if remember:
+                    if first < end:
+                        queue.silences.note(self._asked.frames[first:end], self._asked.times[first:end])
                     queue.remember(
-                        self._earlier[0].part(first, end) if first < end else None,
-                        self._earlier[1].part(low, high) if low < high else None,
+                        self._earlier[0][:, first:end].copy() if first < end else None,
+                        self._earlier[1][:, low:high].copy() if low < high else None,
                     )
                 if answers.unanswered:
                     answers.feed(

@@ -21,7 +21,7 @@ from ..gaps import Gap, fill_gaps, overlapping, with_gap
 from ..health import NegativeAcknowledgement
 from ..inferred_losses import Silences
 from ..retransmissions import DUPLICATE, LATE, NONE, OpenRetransmission, Retransmission, SenderLedger, Tally
-from .earlier_packets import EarlierPackets, Parts, joined, trimmed
+from .earlier_packets import EarlierPackets, Tables, joined, table_of, trimmed
 
 MAX_NAKS = 64
 MAX_LISTED_NAKS = 256
@@ -99,8 +99,8 @@ class RcRetransmissions:
         self._expected: int | None = None
         """Where the open retransmission goes on."""
         self._stray: int | None = None
-        self._sent: Parts = ()
-        self._answers: Parts = ()
+        self._sent: Tables = ()
+        self._answers: Tables = ()
         self._answered = False
         """A response was captured; without any, no NAK can be expected to be."""
 
@@ -126,7 +126,7 @@ class RcRetransmissions:
             new = np.isin(requests.frames, list(reused)) if reused else None
             if new is not None:
                 breaks = np.union1d(breaks, places(np.diff(new)) + 1)
-            self._sent += (EarlierPackets.of(requests),)
+            self._sent += (table_of(requests),)
             self.silences.note(requests.frames, requests.times)
             if len(breaks) or start is None or int(requests.psns[0]) != start:
                 for run in np.split(np.arange(len(requests)), breaks):
@@ -136,7 +136,7 @@ class RcRetransmissions:
                 events.append((int(requests.frames[0]), 0, np.array([0, len(requests) - 1])))
         if responses is not None and syndromes is not None:
             self._answered = True
-            self._answers += (EarlierPackets.of(responses),)
+            self._answers += (table_of(responses),)
             for index in places(syndromes >> 5 & 3).tolist():
                 events.append((int(responses.frames[index]), 1, np.array([index])))
             for run in self._old_responses(responses, requests):
@@ -166,11 +166,10 @@ class RcRetransmissions:
             self.head = head
         self._answered = self._answered or answered
 
-    def remember(self, requests: EarlierPackets | None, responses: EarlierPackets | None) -> None:
-        """Retransmissions are looked for among these."""
+    def remember(self, requests: Int64s | None, responses: Int64s | None) -> None:
+        """Retransmissions are looked for among these, see ``table_of``."""
         if requests is not None:
             self._sent = trimmed((*self._sent, requests))
-            self.silences.note(requests.frames, requests.times)
         if responses is not None:
             self._answers = trimmed((*self._answers, responses))
 
@@ -313,7 +312,7 @@ class RcRetransmissions:
         if not self._sent:
             return None
         self._sent = joined(self._sent)
-        sent = self._sent[0]
+        sent = EarlierPackets(self._sent[0])
         where = places((sent.psns <= psn) & (sent.ends > psn) & (sent.frames < frame))
         if not len(where):
             return None
@@ -325,7 +324,7 @@ class RcRetransmissions:
         if not self._answers:
             return None, None
         self._answers = joined(self._answers)
-        answers = self._answers[0]
+        answers = EarlierPackets(self._answers[0])
         between = (answers.frames > after) & (answers.frames < before)
         found = []
         for matching in (answers.psns == psn, answers.psns > psn):
@@ -375,7 +374,7 @@ class RcRetransmissions:
         psns, lengths = rows.psns[run], rows.lengths[run]
         first, frame = int(psns[0]), int(rows.frames[run[0]])
         self._answers = joined(self._answers)
-        answers = self._answers[0]
+        answers = EarlierPackets(self._answers[0])
         reading = answers.is_read_response & (answers.frames < frame)
         known = np.isin(psns, answers.psns[reading])
         asked = next(

@@ -33,7 +33,7 @@ def kept(link: RcLink) -> list[object]:
     for one in link.health.retransmissions:
         found += [one.head, one.started, one._answered, one.untroubled]
         for history in () if link.closing else (one._sent, one._answers):
-            found.append([part._table.tolist() for part in joined(history)])
+            found.append([table.tolist() for table in joined(history)])
     return found
 
 
