@@ -46,8 +46,8 @@ HEADER = 20
 END_OF_OPTIONS, NO_OPERATION, WINDOW_SCALE, SACK = 0, 1, 3, 5
 """RFC 9293, 3.2; RFC 7323, 2; RFC 2018, 3."""
 UNKNOWN, RIGHT, WRONG = range(3)
-"""Neither right nor wrong is the checksum of a segment without payload or truncated by the capture, nor one that is left
-for a network card to complete."""
+"""Neither right nor wrong is the checksum of a segment without payload or truncated by the capture, nor one that a
+network card has yet to complete."""
 MODULUS = 0xFFFF
 TOGETHER = 256
 """Segments whose payload is added at a time: what is written for that stays in the processor's cache."""

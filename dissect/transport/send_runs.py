@@ -131,17 +131,17 @@ Run = SendRun | TransferRun
 
 
 class Tail:
-    """The last rows of a run: of Sends without the rest of it; what transfers carried is compared with repetitions."""
+    """The last rows of a run, without the rest of it; but what transfers carried may be compared with repetitions."""
 
     __slots__ = ("first", "made", "orders", "packets", "psns", "reads", "run")
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, compared: bool = True) -> None:
         self.first = max(0, len(run) - RECENT)
         rows = run.rows[self.first :]
         self.psns: Int64s = rows["psn"].astype(np.int64)
-        self.run: TransferRun | weakref.ref[SendRun]
+        self.run: TransferRun | weakref.ref[Run]
         if isinstance(run, TransferRun):
-            self.run, self.made = run, run.made
+            self.run, self.made = run if compared else weakref.ref(run), run.made
             self.orders: Int64s = rows["place"]
             self.packets: Int64s | None = rows["packets"]
             self.reads: Int64s | None = np.where(rows["kind"] == _READ, rows["length"], 0)

@@ -32,12 +32,15 @@ TRANSFER = np.dtype(
         ("behind", "i4"),
         ("offset", "i8"),  # of the first of its bytes, in the bytes of the batch
         ("begins", "i4"),  # bytes from there on in one packet
+        ("position", "i8"),  # iWARP: in the stream of the initiator
     ]
 )
 _FIELDS = (
-    "kind", "first_frame", "last_frame", "first_time", "last_time", "length", "handle", "address", "psn", "packets",
-    "first", "behind",
-)  # fmt: skip
+    ("first_frame", "last_frame", "first_time", "last_time", "length"),
+    ("handle", "address", "psn", "packets"),
+    ("kind", "first", "behind", "position"),
+)
+"""Those that follow each other in an Operation."""
 _KINDS = tuple(Kind)
 _READ = int(READ)
 
@@ -48,7 +51,7 @@ class TransferRun:
     Once an Operation is made it is always the same object, and it, not its row, tells what became of it.
     """
 
-    __slots__ = ("data", "made", "requests", "responses", "rows", "sender")
+    __slots__ = ("__weakref__", "data", "made", "requests", "responses", "rows", "sender")
 
     def __init__(
         self, data: Bytes | None, requests: Rows | None, responses: Rows | None, rows: Rows, sender: int
@@ -94,29 +97,15 @@ class TransferRun:
         part = take(self.rows, chosen)
         known, data, sender = self.made, self.data, self.sender
         found: list[Operation] = []
-        for index, kind, first_frame, frame, first_time, time, length, handle, address, psn, packets, a, b in zip(
-            chosen.tolist(), *(part[name].tolist() for name in _FIELDS), strict=True
-        ):
+        moments, carried, ends = (zip(*(part[name].tolist() for name in names), strict=True) for names in _FIELDS)
+        for index, when, where, (kind, a, b, position) in zip(chosen.tolist(), moments, carried, ends, strict=True):
             operation = known.get(index)
             if operation is None:
-                carriers = self.responses if kind == _READ else self.requests
+                length, carriers = when[-1], self.responses if kind == _READ else self.requests
                 payload = Payload(length, length if a < b else 0)
                 if a < b and data is not None and carriers is not None:
                     payload.stretch = data, carriers, a, b
-                operation = known[index] = Operation(
-                    _KINDS[kind],
-                    sender,
-                    first_frame,
-                    frame,
-                    first_time,
-                    time,
-                    length,
-                    payload,
-                    handle,
-                    address,
-                    psn,
-                    packets,
-                )
+                operation = known[index] = Operation(_KINDS[kind], sender, *when, payload, *where, position=position)
             found.append(operation)
         return found
 

@@ -103,7 +103,7 @@ class MessageAssembly:
         send = fragment.group == SEND
         data, low, high = fpdus.datas[fragment.chunk], fragment.low, fragment.high
         payload = Payload(fragment.length, fragment.seen, fragment.truncated, (data, fpdus.pieces, low, high))
-        if high - low == 1:
+        if send and high - low == 1:
             payload.only = data, fragment.offset, fragment.offset + fragment.captured
         operation = Operation(
             Kind.SEND if send else Kind.WRITE,

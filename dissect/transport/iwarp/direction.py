@@ -75,10 +75,8 @@ class IwarpDirection:
 
     @property
     def quiet(self) -> bool:
-        """Nothing was lost or retransmitted, and no Send is open."""
-        assembly = self.assembly
-        waiting = self.stream.waits or self.stream.retransmissions.fresh or self.waiting_since is not None
-        return assembly is not None and not (waiting or assembly.skip_first or SEND in assembly.partial)
+        """No Send is open, and each counts."""
+        return self.assembly is not None and not (self.assembly.skip_first or SEND in self.assembly.partial)
 
     @property
     def waiting_since(self) -> int | None:

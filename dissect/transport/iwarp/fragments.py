@@ -10,8 +10,10 @@ import numpy as np
 from ...arrays import Bytes, Rows, places, some
 from ...layers.iwarp_codes import INVALIDATING
 from ...link.packets import PACKET
+from .. import operations
 from ..operations import Payload
-from ..send_runs import SendRun
+from ..send_runs import Run, SendRun
+from ..transfer_runs import TRANSFER, TransferRun
 from .decoding import Fpdus
 
 Runs = list[tuple[int, Bytes, Rows]]
@@ -28,6 +30,14 @@ GROUP = np.array(
 _TAGGED = np.array([group in (WRITE, RESPONSE) for group in GROUP.tolist()])
 
 
+FEWEST_WRITES = 4
+"""From which on columns take less time than objects."""
+_OF_WRITES = {
+    "place": "order", "first_frame": "first_frame", "last_frame": "last_frame", "first_time": "first_time",
+    "last_time": "last_time", "length": "length", "handle": "key", "address": "place", "packets": "packets",
+    "first": "low", "behind": "high", "offset": "offset", "begins": "captured", "position": "start",
+}  # fmt: skip
+"""TRANSFER columns, by those of fragments."""
 SEND_ONLY, SEND_ONLY_INVALIDATE = 0x04, 0x17
 """Opcodes of InfiniBand that say what a Send says, and one with Invalidate."""
 
@@ -127,37 +137,49 @@ def fragments(fpdus: Fpdus) -> FragmentColumns:
     }
 
 
-def plain_sends(data: Bytes, sender: int, fpdus: Fpdus, columns: FragmentColumns) -> tuple[SendRun, Rows] | None:
-    """The Sends of one FPDU in a segment of its own, as a run, and which of the fragments in ``columns`` they are."""
-    order, length = columns["order"], columns["length"]
-    sends = columns["group"] == SEND
-    if some(columns["broken"]) or some(sends & ~columns["last"]):
+def plain_runs(
+    data: Bytes, sender: int, fpdus: Fpdus, columns: FragmentColumns, before: int | None, write_open: bool
+) -> list[tuple[Run, Rows]] | None:
+    """The Sends of one FPDU in a segment of its own, and the RDMA Writes that are whole, as runs; and which of the
+    fragments in ``columns`` each of them has.  None where anything else is unusual.
+
+    ``before``: the frame up to which nothing waits, None for all; ``write_open``: the first Write began earlier.
+    """
+    order, length, group = columns["order"], columns["length"], columns["group"]
+    sends, writes = group == SEND, group == WRITE
+    if some(columns["broken"]) or some((sends | writes)[:-1] & ~columns["last"][:-1]):
         return None
     number = {id(known): index for index, known in enumerate(fpdus.datas)}.get(id(data), -2)
     _, index, counts = np.unique(order, return_inverse=True, return_counts=True)
-    chosen = (
-        sends
-        & (columns["chunk"] == number)
-        & (columns["packets"] == 1)
-        & (columns["high"] - columns["low"] == 1)
-        & (columns["place"] == 0)
-    )
-    chosen &= ~columns["truncated"] & (length > 0) & (counts[index] == 1)
-    chosen &= (columns["first_frame"] == order) & (columns["last_frame"] == order)
+    chosen = columns["last"] & (columns["chunk"] == number) & (counts[index] == 1)
+    chosen &= ~columns["truncated"] & (length > 0)
     # In the order of frames, as they are in that of the stream.
     chosen[1:] &= order[1:] > np.maximum.accumulate(order)[:-1]
-    where = places(chosen)
-    if not len(where):
-        return None
-    rows = np.zeros(len(where), PACKET)
-    rows["frame"], rows["time"], rows["payload"] = order[where], columns["last_time"][where], columns["offset"][where]
-    rows["length"] = rows["captured"] = length[where]
-    rows["psn"] = columns["key"][where] & 0xFFFFFF
-    invalidating = np.isin(columns["opcode"][where], list(INVALIDATING))
-    rows["opcode"] = np.where(invalidating, SEND_ONLY_INVALIDATE, SEND_ONLY)
-    rows["immediate"] = np.where(invalidating, fpdus.rows["stag"][columns["first"][where]], 0)
-    rows["headers"] = 1
-    return SendRun(data, rows, sender, columns["start"][where]), chosen
+    if before is not None:
+        chosen &= order < before
+    sends &= chosen & (columns["packets"] == 1) & (columns["high"] - columns["low"] == 1) & (columns["place"] == 0)
+    sends &= (columns["first_frame"] == order) & (columns["last_frame"] == order)
+    if write_open:
+        writes[places(writes)[:1]] = False
+    writes &= chosen & (columns["last_frame"] == order)
+    found: list[tuple[Run, Rows]] = []
+    if len(where := places(sends)):
+        rows = np.zeros(len(where), PACKET)
+        rows["frame"], rows["time"] = order[where], columns["last_time"][where]
+        rows["payload"], rows["length"] = columns["offset"][where], length[where]
+        rows["captured"], rows["psn"] = length[where], columns["key"][where] & 0xFFFFFF
+        invalidating = np.isin(columns["opcode"][where], list(INVALIDATING))
+        rows["opcode"] = np.where(invalidating, SEND_ONLY_INVALIDATE, SEND_ONLY)
+        rows["immediate"] = np.where(invalidating, fpdus.rows["stag"][columns["first"][where]], 0)
+        rows["headers"] = 1
+        found.append((SendRun(data, rows, sender, columns["start"][where]), sends))
+    if len(where := places(writes)) >= FEWEST_WRITES:
+        transfers = np.zeros(len(where), TRANSFER)
+        transfers["kind"] = operations.WRITE
+        for name, column in _OF_WRITES.items():
+            transfers[name] = columns[column][where]
+        found.append((TransferRun(data, fpdus.pieces, None, transfers, sender), writes))
+    return found
 
 
 def payload_runs(fpdus: Fpdus, fragment: Fragment) -> Runs:

@@ -23,7 +23,7 @@ from ..inferred_losses import Silences, Timer
 from ..operations import Operation
 from ..recoveries import Recoveries
 from ..retransmissions import Retransmission
-from ..send_runs import SendRun, Tail
+from ..send_runs import Run, Tail
 from .decoding import Fpdus
 from .direction import IwarpDirection
 from .fragments import Fragment
@@ -144,15 +144,11 @@ class IwarpHealth:
         if len(recent) > 2 * RECENT:
             del recent[:RECENT]
 
-    @property
-    def settled(self) -> bool:
-        """No retransmitted bytes wait for their Operations."""
-        return not any(self._pending)
-
-    def carried_by(self, direction: int, run: SendRun, fpdus: Fpdus, first: Int64s) -> None:
-        """A run's Sends were carried by these FPDUs of a direction."""
-        tail, rows = Tail(run), fpdus.rows[first]
-        parts = zip(rows["start"][tail.first :].tolist(), rows["stop"][tail.first :].tolist(), strict=True)
+    def carried_by(self, direction: int, run: Run, fpdus: Fpdus, first: Int64s, packets: Int64s) -> None:
+        """Operations of a run were each carried by so many FPDUs of a direction from the ``first`` on."""
+        tail = Tail(run, compared=False)
+        first, last = first[tail.first :], (first + packets - 1)[tail.first :]
+        parts = zip(fpdus.rows["start"][first].tolist(), fpdus.rows["stop"][last].tolist(), strict=True)
         self._runs[direction].extend(_Sent(*part, None, tail, row) for row, part in enumerate(parts))
 
     def settle(self, final: bool) -> None:

@@ -18,7 +18,7 @@ from ...serial import TCP_SEQUENCE
 from ..connection import BY_TCP, Registry
 from ..operations import Operation
 from ..rc.pairing import NO_READER, SendReader
-from ..send_runs import SendRun
+from ..send_runs import Run
 from .decoding import Fpdus
 from .mpa import is_mpa
 from .rdmap import LEGAL
@@ -39,7 +39,7 @@ Key = tuple[int, int]
 
 Event = tuple[int, TcpConnection, Operation]
 """Frame number in whose place it stands, where, what."""
-TcpRun = tuple[TcpConnection, SendRun]
+TcpRun = tuple[TcpConnection, Run]
 
 _STARTUP = int.from_bytes(REQUEST_KEY[:8], "big")
 """Begins both a Request and a Reply."""
@@ -189,7 +189,7 @@ class IwarpObserver:
         if tcp is None:
             tcp, members = self._judge(key, segments, members, likely)
         if tcp is not None and len(members):
-            made: list[SendRun] | None = None if runs is None else []
+            made: list[Run] | None = None if runs is None else []
             delivered = tcp.feed(segments.data, take(rows, members), segments.forward[members], made)
             if runs is not None and made:
                 runs += [(tcp, run) for run in made]

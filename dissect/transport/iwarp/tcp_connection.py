@@ -9,17 +9,17 @@ from operator import itemgetter
 import numpy as np
 
 from ...arrays import Bytes, Rows, places, take
-from ...layers.iwarp_codes import READ_REQUEST, WRITE
+from ...layers import iwarp_codes
 from ...link.tcp import ACK, FIN, RST
 from ...serial import TCP_SEQUENCE
 from ..connection import ENDS, REFUSED, Connection, Endpoint, with_count
 from ..health import TransportHealth
 from ..rc.pairing import NO_READER, SendReader
-from ..send_runs import SendRun
+from ..send_runs import Run
 from .assembly import Delivered, MessageAssembly
 from .decoding import Fpdus
 from .direction import IwarpDirection
-from .fragments import GROUP, SEND, Fragment, fragments, plain_sends
+from .fragments import GROUP, SEND, WRITE, Fragment, fragments, plain_runs
 from .framing import Framing, Startup
 from .health import IwarpHealth
 
@@ -106,7 +106,7 @@ def infer_active(
         return int(requests[1] > requests[0]), "the client sends the requests, the server callbacks"
     transfers = [0, 0]
     for direction, block in fpdus:
-        transfers[direction] += int(np.isin(block.rows["opcode"], (READ_REQUEST, WRITE)).sum())
+        transfers[direction] += int(np.isin(block.rows["opcode"], (iwarp_codes.READ_REQUEST, iwarp_codes.WRITE)).sum())
     if transfers[0] != transfers[1]:
         return int(transfers[0] > transfers[1]), "the server issues the RDMA Reads and Writes"
     if final or sum(len(block) for _, block in fpdus) >= UNDECIDED:
@@ -239,7 +239,7 @@ class TcpConnection:
         assert self.connection is not None
         return self.health.result(self.connection)
 
-    def feed(self, data: Bytes, rows: Rows, forward: Rows, runs: list[SendRun] | None = None) -> Delivered:
+    def feed(self, data: Bytes, rows: Rows, forward: Rows, runs: list[Run] | None = None) -> Delivered:
         """Take SEGMENT rows of one batch in capture order, and which of them are of direction 0.
 
         Where ``runs`` is given, plain Sends are put there as long as nothing is lost or retransmitted.
@@ -279,7 +279,7 @@ class TcpConnection:
         ready.sort(key=itemgetter(0))
         return ready
 
-    def _advance(self, final: bool, data: Bytes | None = None, runs: list[SendRun] | None = None) -> Delivered:
+    def _advance(self, final: bool, data: Bytes | None = None, runs: list[Run] | None = None) -> Delivered:
         for number, direction in enumerate(self.directions):
             if direction.framing.take_startup():
                 self._started(number)
@@ -391,32 +391,45 @@ class TcpConnection:
                     marks += [operation.first_frame for _, operation in direction.assembly.partial.values()]
         return min(marks, default=None)
 
-    def _divide(self, data: Bytes | None, runs: list[SendRun] | None) -> None:
-        """Divide what is fresh into messages; the plain Sends go to ``runs``, where nothing unusual is under way."""
+    @property
+    def _waiting_since(self) -> int | None:
+        """The first frame that waits behind a gap in either stream."""
+        return min((since for one in self.directions if (since := one.waiting_since) is not None), default=None)
+
+    def _divide(self, data: Bytes | None, runs: list[Run] | None) -> None:
+        """Divide what is fresh into messages; those that are plain go to ``runs``, but for what waits behind a gap."""
         fresh, self._fresh = self._fresh, []
-        quiet = runs is not None and data is not None and not self._unassembled
-        quiet &= all(one.quiet for one in self.directions) and self.health.settled
+        waiting = self._waiting_since
         for number, fpdus in fresh:
-            columns, assembly = fragments(fpdus), self.directions[number].assembly
+            columns, direction = fragments(fpdus), self.directions[number]
+            assembly = direction.assembly
             assert assembly is not None
             found = None
-            if quiet and runs is not None and data is not None:
-                found = plain_sends(data, assembly.sender, fpdus, columns)
-                quiet = found is not None or not len(fpdus)
-            if found is not None and runs is not None:
-                run, chosen = found
-                runs.append(run)
-                self.health.carried_by(number, run, fpdus, columns["first"][chosen])
-                columns = {name: column[~chosen] for name, column in columns.items()}
+            if runs is not None and data is not None and direction.quiet:
+                found = plain_runs(data, assembly.sender, fpdus, columns, waiting, self._write_open(number))
+            if found and runs is not None:
+                left = np.ones(len(columns["order"]), np.bool_)
+                for run, chosen in found:
+                    runs.append(run)
+                    self.health.carried_by(number, run, fpdus, columns["first"][chosen], columns["packets"][chosen])
+                    left &= ~chosen
+                columns = {name: column[left] for name, column in columns.items()}
             self._unassembled += [
                 (fragment.order, number, fpdus, fragment)
                 for fragment in map(Fragment, *(column.tolist() for column in columns.values()))
             ]
 
+    def _write_open(self, number: int) -> bool:
+        """Whether the next RDMA Write of a direction may go on with one that has begun."""
+        assembly = self.directions[number].assembly
+        fragments_of = (one for _, direction, _, one in reversed(self._unassembled) if direction == number)
+        before = next((one for one in fragments_of if one.group == WRITE), None)
+        return not before.last if before is not None else assembly is not None and WRITE in assembly.partial
+
     def _assemble(self, final: bool) -> Delivered:
         """Messages of both directions, in order, up to the first frame that waits behind a gap in either stream."""
         self._unassembled.sort(key=itemgetter(0))
-        waiting = min((since for one in self.directions if (since := one.waiting_since) is not None), default=None)
+        waiting = self._waiting_since
         stop = len(self._unassembled)
         if waiting is not None and not final:
             stop = next((index for index, one in enumerate(self._unassembled) if one[0] >= waiting), stop)

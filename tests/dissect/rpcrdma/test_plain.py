@@ -29,6 +29,7 @@ from rdmascope.dissect.rpcrdma.matching import Matching
 from rdmascope.dissect.rpcrdma.messages import Message
 from rdmascope.dissect.rpcrdma.rpc_table import COLUMNS, PLACES, RPC, RpcNames, RpcTable, rpc_row
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Rpc
+from rdmascope.dissect.transport.iwarp import fragments
 from rdmascope.dissect.transport.operations import Operation
 from rdmascope.dissect.transport.rc import assembly
 
@@ -46,6 +47,7 @@ def columns_from_the_first_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assembly, "MIN_RUN", 1)
     monkeypatch.setattr(assembly, "MIN_TRANSFERS", 1)
     monkeypatch.setattr(assembly, "PLAIN_SHARE", 1 << 30)
+    monkeypatch.setattr(fragments, "FEWEST_WRITES", 1)
 
 
 @cache
