@@ -176,5 +176,5 @@ def _payload_sums(data: Bytes, starts: Int64s, ends: Int64s) -> Int64s:
             take_half[0](inner, take_half[1], out=halves[:-1])
             sums += np.add.reduceat(halves, bounds.clip(0, len(inner)).ravel())[::2]
         found[mine] += np.where(bounds[:, 0] < bounds[:, 1], sums, 0) % MODULUS
-    sums = found.astype(np.int64)
-    return np.where(starts % 2 == 0, sums * 256, sums) % MODULUS
+    weighted: Int64s = found.astype(np.int64) * np.where(starts % 2 == 0, 256, 1) % MODULUS
+    return weighted

@@ -19,6 +19,8 @@ from .transfer_runs import TransferRun
 
 RECENT = 256
 """Operations of a send queue among which a retransmitted packet is looked for."""
+BEHIND = 128
+"""PSNs before what was acknowledged, of which earlier batches are remembered: that is hardly ever retransmitted."""
 
 _READ = int(READ)
 INVALIDATE, IMMEDIATE = 1, 2
@@ -215,14 +217,15 @@ class RecentOperations:
     __slots__ = "_parts"
 
     def __init__(self) -> None:
-        self._parts: Sequence[tuple[Sequence[RecentOperation | tuple[int, Operation]], Sequence[Tail], int]] = ()
-        """What one batch delivered after the other: Operations, ends of runs, and how many these are together.
+        self._parts: Sequence[tuple[Sequence[RecentOperation | tuple[int, Operation]], Sequence[Tail], int, int]] = ()
+        """What one batch delivered after the other: Operations, ends of runs, how many these are together, and the
+        unwrapped PSN behind them.
 
         An RDMA Write stays as it was delivered: what is asked of it does not change.
         """
 
-    def add(self, delivered: Delivered, runs: Sequence[Run]) -> None:
-        """They were delivered after all others."""
+    def add(self, delivered: Delivered, runs: Sequence[Run], head: int = 0, acked: int = -1) -> None:
+        """They were delivered after all others, before the PSN ``head``; ``acked``: behind what was acknowledged."""
         if not delivered and not runs:
             return
         fresh = tuple([one if one[1].kind is WRITE else RecentOperation.of(*one) for one in delivered[-RECENT:]])
@@ -237,9 +240,9 @@ class RecentOperations:
             count += known
         if not count:
             return
-        parts = [*self._parts, (fresh, tails or (), count)]
+        parts = [*self._parts, (fresh, tails or (), count, head)]
         known = sum([part[2] for part in parts])
-        while known - parts[0][2] >= RECENT:
+        while known - parts[0][2] >= RECENT or (len(parts) > 1 and parts[0][3] < acked - BEHIND):
             known -= parts.pop(0)[2]
         self._parts = tuple(parts)
 
@@ -254,7 +257,7 @@ class RecentOperations:
 
     def _all(self) -> list[RecentOperation]:
         found: list[RecentOperation] = []
-        for fresh, tails, _ in self._parts:
+        for fresh, tails, *_ in self._parts:
             part = [one for tail in tails for one in tail.operations()]
             part += [one if isinstance(one, RecentOperation) else RecentOperation.of(*one) for one in fresh]
             if tails:

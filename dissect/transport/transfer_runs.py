@@ -40,7 +40,6 @@ _FIELDS = (
     ("handle", "address", "psn", "packets"),
     ("kind", "first", "behind", "position"),
 )
-"""Those that follow each other in an Operation."""
 _KINDS = tuple(Kind)
 _READ = int(READ)
 
@@ -98,14 +97,20 @@ class TransferRun:
         known, data, sender = self.made, self.data, self.sender
         found: list[Operation] = []
         moments, carried, ends = (zip(*(part[name].tolist() for name in names), strict=True) for names in _FIELDS)
-        for index, when, where, (kind, a, b, position) in zip(chosen.tolist(), moments, carried, ends, strict=True):
+        for index, (first_frame, frame, first_time, time, length), where, (kind, a, b, position) in zip(
+            chosen.tolist(), moments, carried, ends, strict=True
+        ):
             operation = known.get(index)
             if operation is None:
-                length, carriers = when[-1], self.responses if kind == _READ else self.requests
+                carriers = self.responses if kind == _READ else self.requests
                 payload = Payload(length, length if a < b else 0)
                 if a < b and data is not None and carriers is not None:
                     payload.stretch = data, carriers, a, b
-                operation = known[index] = Operation(_KINDS[kind], sender, *when, payload, *where, position=position)
+                handle, address, psn, packets = where
+                operation = known[index] = Operation(
+                    _KINDS[kind], sender, first_frame, frame, first_time, time, length, payload, handle, address, psn,
+                    packets, position=position,
+                )  # fmt: skip
             found.append(operation)
         return found
 

@@ -121,10 +121,10 @@ class RequestAssembly:
             self._emit_all(data, others, psns, places, places)
         self.order = order
 
-    def take(self, remember: bool = True) -> tuple[Delivered, list[Run]]:
-        """What became complete since the last call; the Operations of each of the two are in order.
+    def take(self, head: int | None = None, acked: int = -1, remember: bool = True) -> tuple[Delivered, list[Run]]:
+        """What became complete since the last call, before the PSN ``head``; the Operations of each are in order.
 
-        Without ``remember``, no repetition of it is expected.
+        ``acked``: the PSN behind what was acknowledged.  Without ``remember``, no repetition is expected.
         """
         self._taken = self.delivered
         out, self._out = self._out or [], None
@@ -133,7 +133,7 @@ class RequestAssembly:
             for _, operation in out:
                 operation.reused = self.reused.pop(operation.psn, 0)
         if remember:
-            self.recent.add(out, runs)
+            self.recent.add(out, runs, head or 0, acked)
         return out, runs
 
     def gap(self, start: int, end: int, opcode: int) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from ...arrays import Int64s, Rows
 from ...layers import opcodes
 from ..acknowledgements import PacketColumns
+from ..send_runs import BEHIND
 
 KEPT = 2048
 """Packets behind the last one among which an earlier transmission is looked for."""
@@ -31,11 +32,13 @@ def table_of(packets: PacketColumns) -> Int64s:
     return table
 
 
-def trimmed(tables: Tables) -> Tables:
-    """What is looked at later, in no more memory than that needs."""
+def trimmed(tables: Tables, acked: int) -> Tables:
+    """What is looked at later, in no more memory than that needs; ``acked``: the highest PSN that was acknowledged."""
     counts = [table.shape[1] for table in tables]
     count, first = sum(counts), 0
-    while first < len(counts) and count - counts[first] >= KEPT:
+    while first < len(counts) and (
+        count - counts[first] >= KEPT or (first + 1 < len(counts) and tables[first][0, -1] >> 1 < acked - BEHIND)
+    ):
         count -= counts[first]
         first += 1
     tables = tables[first:]

@@ -204,8 +204,8 @@ class _Passing:
                 frame = int(rows["frame"][end - 1])
                 queue.messages.singles(self._data, take(rows, sends), take(rows, others), psns[others], frame)
                 if not link.closing:
-                    queue.sent.keep(sent[slice(*kept_sections[section])][-KEPT:])
-                delivered, made = queue.messages.take(remember=not link.closing)
+                    queue.sent.keep(sent[slice(*kept_sections[section])][-KEPT:], queue.acked)
+                delivered, made = queue.messages.take(queue.head, queue.acked, not link.closing)
                 events += [(order, link, operation) for order, operation in delivered]
                 if runs is not None:
                     runs += [(link, run) for run in made]

@@ -58,6 +58,7 @@ class RcRetransmissions:
     """The retransmissions of one send queue.  ``head``: the PSN expected first, where it is known."""
 
     __slots__ = (
+        "_acked",
         "_answered",
         "_answers",
         "_expected",
@@ -101,6 +102,8 @@ class RcRetransmissions:
         self._stray: int | None = None
         self._sent: Tables = ()
         self._answers: Tables = ()
+        self._acked = -1
+        """The highest PSN that was acknowledged."""
         self._answered = False
         """A response was captured; without any, no NAK can be expected to be."""
 
@@ -137,6 +140,8 @@ class RcRetransmissions:
         if responses is not None and syndromes is not None:
             self._answered = True
             self._answers += (table_of(responses),)
+            acknowledging = responses.psns[responses.ends > responses.psns]
+            self._acked = max(self._acked, int(acknowledging.max(initial=-1)))
             for index in places(syndromes >> 5 & 3).tolist():
                 events.append((int(responses.frames[index]), 1, np.array([index])))
             for run in self._old_responses(responses, requests):
@@ -156,7 +161,7 @@ class RcRetransmissions:
                 self._negative(responses, int(run[0]), int(syndromes[run[0]]))
             elif responses is not None:
                 self._late_responses(responses, run)
-        self._sent, self._answers = trimmed(self._sent), trimmed(self._answers)
+        self._sent, self._answers = trimmed(self._sent, self._acked), trimmed(self._answers, self._acked)
 
     def passed(self, head: int | None, answered: bool) -> None:
         """Requests came in order, up to the PSN ``head``; ``answered``: and acknowledgements."""
@@ -168,10 +173,11 @@ class RcRetransmissions:
 
     def remember(self, requests: Int64s | None, responses: Int64s | None) -> None:
         """Retransmissions are looked for among these, see ``table_of``."""
-        if requests is not None:
-            self._sent = trimmed((*self._sent, requests))
         if responses is not None:
-            self._answers = trimmed((*self._answers, responses))
+            self._acked = max(self._acked, int(responses[0, -1]) >> 1)
+            self._answers = trimmed((*self._answers, responses), self._acked)
+        if requests is not None:
+            self._sent = trimmed((*self._sent, requests), self._acked)
 
     def _old_responses(self, responses: PacketColumns, requests: PacketColumns | None) -> list[Int64s]:
         """Read responses that are not beyond all before them, in runs without a request between."""

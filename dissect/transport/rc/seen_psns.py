@@ -10,6 +10,7 @@ import numpy as np
 
 from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...layers import opcodes
+from ..send_runs import BEHIND
 from .reads import READ_REQUEST
 
 KEPT = 512
@@ -140,19 +141,19 @@ class SentRequests:
         """Take the requests of a batch, in capture order; PSNs [psn, end) are unwrapped."""
         self._batch = _LatestRequests(data, rows, psns, ends)
 
-    def settle(self) -> None:
-        """Keep the last of the batch."""
+    def settle(self, acked: int) -> None:
+        """Keep the last of the batch; ``acked``: the PSN behind what was acknowledged."""
         if self._batch is None:
             return
         last = self._batch.last(KEPT)
         self._batch = None
-        self.keep(last)
+        self.keep(last, acked)
 
-    def keep(self, last: Rows) -> None:
+    def keep(self, last: Rows, acked: int) -> None:
         """``last``: at most ``KEPT`` SENT rows, which came last."""
         self._kept_by_psn = None
         room = KEPT - len(last)
-        if not room or not len(self._kept):
+        if not room or not len(self._kept) or (len(last) and self._kept["psn"][-1] < acked - BEHIND):
             self._kept = last
             return
         parts = self._kept[-room:].view(_WHOLE), last.view(_WHOLE)

@@ -274,7 +274,7 @@ class SendQueue:
 
     def settle(self) -> None:
         """The batch is over: keep of its requests what those of later ones are compared with."""
-        self.sent.settle()
+        self.sent.settle(self.acked)
 
     def forget(self) -> None:
         """No packet will be retransmitted."""
@@ -295,7 +295,7 @@ class SendQueue:
 
     def _take(self) -> Delivered:
         """What became complete."""
-        delivered = self.messages.take()[0]
+        delivered = self.messages.take(self.head, self.acked)[0]
         return delivered if self._detached is None else delivered + self._detached.assembly.take()[0]
 
     def open_since(self) -> int | None:
