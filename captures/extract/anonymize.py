@@ -37,7 +37,7 @@ from rdmascope.dissect.rpcrdma.messages import Message
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Reassembled, Rpc
 from rdmascope.dissect.serial import TCP_SEQUENCE
 from rdmascope.dissect.transport.connection import Connection
-from rdmascope.dissect.transport.iwarp.rdmap import TAGGED_HEADER, UNTAGGED_HEADER
+from rdmascope.dissect.transport.iwarp.fpdus import TAGGED_HEADER, UNTAGGED_HEADER
 from rdmascope.dissect.transport.operations import Operation
 
 from ..write.output import spool

@@ -23,7 +23,7 @@ from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.connection import Connection, Registry
 from rdmascope.dissect.transport.health import TransportHealth
 from rdmascope.dissect.transport.operations import Kind, Operation, Payload
-from rdmascope.dissect.transport.send_runs import SendRun
+from rdmascope.dissect.transport.runs import SendRun
 
 from ..session.listeners import Watching, listener_of
 

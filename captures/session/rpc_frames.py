@@ -20,7 +20,7 @@ from rdmascope.dissect.link.tcp import ACK, FIN, RST, SYN, locate_tcp
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.serial import PSN, TCP_SEQUENCE, SerialNumbers
 from rdmascope.dissect.transport.connection import Connection
-from rdmascope.dissect.transport.iwarp.decoding import Fpdus
+from rdmascope.dissect.transport.iwarp.fpdus import Fpdus
 from rdmascope.dissect.transport.iwarp.tcp_connection import TcpConnection
 from rdmascope.dissect.transport.operations import Operation
 

@@ -13,8 +13,7 @@ from rich.text import Text
 from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.transport.connection import ENDS, Connection, ending_words
 from rdmascope.dissect.transport.health import DirectionHealth, TransportHealth
-from rdmascope.dissect.transport.inferred_losses import InferredLoss
-from rdmascope.dissect.transport.retransmissions import CAUSES, Retransmission, Tally
+from rdmascope.dissect.transport.retransmissions import CAUSES, InferredLoss, Retransmission, Tally
 from rdmascope.dissect.units import count, duration, plural, share, size
 
 from .tables import Cell, Grid

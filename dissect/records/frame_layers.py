@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..link.numbers import COOKED, ERF, ETHERNET, INFINIBAND, LINUX_SLL2, RAW_IP
-from ..transport.iwarp.checks import WRONG_CRC
+from ..transport.iwarp.fpdus import WRONG_CRC
 from ..transport.iwarp.segments import IwarpSegment, Part
 from ..units import count, plural
 from .packet_info import fault_info, fpdu_info

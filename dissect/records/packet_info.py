@@ -33,8 +33,8 @@ from ..rpcrdma.reassembly import reassembled_reply
 from ..rpcrdma.rpc_table import ProcedureNames
 from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.transport_header import decode_header
-from ..transport.iwarp.checks import DOUBTED, WRONG_CRC
-from ..transport.iwarp.mpa import MPAFrame
+from ..transport.iwarp.fpdus import DOUBTED, WRONG_CRC
+from ..transport.iwarp.framing import MPAFrame
 from ..transport.iwarp.segments import Fpdu, IwarpSegment, Part
 from ..transport.rc.cm import ManagementMessage, read_cm
 from ..units import count, plural, size

@@ -12,8 +12,7 @@ from ..link.locate import AddressTable, locate
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import Rpc
-from ..transport.iwarp.checks import DOUBTED, WRONG_CRC, WRONG_HEADERS, WRONG_MARKERS
-from ..transport.iwarp.decoding import ReadRequest
+from ..transport.iwarp.fpdus import DOUBTED, WRONG_CRC, WRONG_HEADERS, WRONG_MARKERS, ReadRequest
 from ..transport.iwarp.segments import Fpdu, IwarpSegment, IwarpSegments, Part
 from ..transport.operations import Kind
 from .packet_info import FLAGS, Shown, alone_shown, call_shown, reply_shown, segment_shown

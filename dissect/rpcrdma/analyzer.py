@@ -40,7 +40,7 @@ from .transport_header import decode_header
 from .unanswered import note_outstanding, reply_may_be_missing
 
 if TYPE_CHECKING:
-    from ..transport.iwarp.decoding import Fpdus
+    from ..transport.iwarp.fpdus import Fpdus
     from ..transport.iwarp.observer import IwarpObserver, TcpRun
     from ..transport.iwarp.tcp_connection import TcpConnection
 

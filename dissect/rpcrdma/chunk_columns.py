@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..arrays import Bytes, Int64s, Rows, take
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..transport.operations import Operation
-from ..transport.transfer_runs import TransferOperations, first_bytes
+from ..transport.runs import TransferOperations, first_bytes
 from .chunk_lists import READ_LIST, REPLY_CHUNK, SEGMENT, WRITE_LIST
 from .messages import ReadChunk, Segment, WriteChunk
 from .rpcs import ChunkUse, Rpc, SegmentUse

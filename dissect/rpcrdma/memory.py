@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from ..intervals import IntervalSet
 from ..layers.rpcrdma_codes import RDMA_ERROR
 from ..serial import PSN
-from ..transport.connection import Connection
-from ..transport.gaps import MAX_GAPS
+from ..transport.connection import MAX_GAPS, Connection
 from ..transport.operations import READ, WRITE, Kind, Operation
 from .messages import Message, TransportHeader
 from .rpcs import ChunkUse, Rpc, SegmentUse

@@ -22,8 +22,7 @@ from ..layers.rpcrdma_codes import RDMA_MSG
 from ..onc.xdr import words2
 from ..transport.connection import Link
 from ..transport.operations import SEND, Operation
-from ..transport.send_runs import EXTRA, IMMEDIATE, INVALIDATE, Run, SendRun
-from ..transport.transfer_runs import TransferRun
+from ..transport.runs import EXTRA, IMMEDIATE, INVALIDATE, Run, SendRun, TransferRun
 from .chunk_columns import PlainChunks, note_chunks
 from .chunk_lists import READ_LIST
 from .dispatch import Dispatcher

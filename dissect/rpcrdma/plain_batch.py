@@ -11,7 +11,7 @@ import numpy as np
 from ..arrays import Int64s, Rows
 from ..transport.connection import Link
 from ..transport.operations import SEND, Operation
-from ..transport.send_runs import Run
+from ..transport.runs import Run
 from .chunk_columns import PlainChunks
 from .dispatch import Dispatcher
 from .matching import Matching

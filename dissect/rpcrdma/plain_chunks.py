@@ -20,7 +20,7 @@ from ..layers.oncrpc_codes import MSG_ACCEPTED, REPLY
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..onc import binding
 from ..transport.operations import READ, SEND, WRITE, Operation
-from ..transport.transfer_runs import TRANSFER, TransferOperations, TransferRun
+from ..transport.runs import TRANSFER, TransferOperations, TransferRun
 from .chunk_columns import PlainChunks, ranges
 from .chunk_lists import READ_LIST, REPLY_CHUNK, WRITE_LIST
 from .memory import AdvertisedMemory

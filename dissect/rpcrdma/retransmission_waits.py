@@ -15,14 +15,16 @@ import numpy as np
 
 from ..arrays import Int64s, Rows, places, some
 from ..transport.connection import Connection
-from ..transport.inferred_losses import InferredLoss, Silences, Timer
 from ..transport.operations import READ
-from ..transport.recoveries import (
+from ..transport.retransmissions import (
     ANY_TIME,
     NO_WAITS,
     RESPONSES,
+    InferredLoss,
     Recoveries,
+    Silences,
     Spans,
+    Timer,
     Waits,
     merged,
     spans_of,

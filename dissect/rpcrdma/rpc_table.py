@@ -62,7 +62,7 @@ from numpy.typing import NDArray
 from ..arrays import Bytes, Int64s, Rows, put, some, take, unique
 from ..layers.rpcrdma_codes import RDMA_MSG
 from ..transport.operations import Operation
-from ..transport.send_runs import SendRun
+from ..transport.runs import SendRun
 from .chunk_columns import LongReply, PlainChunks
 from .conversation import Conversation
 from .messages import Message, TransportHeader

@@ -16,9 +16,8 @@ from ..layers.iwarp_codes import DDP_LAYER, INVALIDATING, LLP_LAYER, OPCODES, RD
 from ..layers.rpcrdma_codes import RDMA_DONE, RDMA_ERROR
 from ..link.packets import PacketBatch
 from ..rpcrdma.messages import TransportHeader
-from ..transport.iwarp.decoding import Fpdus
-from ..transport.iwarp.mpa import MPAFrame
-from ..transport.iwarp.rdmap import TAGGED_HEADER, UNTAGGED_HEADER
+from ..transport.iwarp.fpdus import TAGGED_HEADER, UNTAGGED_HEADER, Fpdus
+from ..transport.iwarp.framing import MPAFrame
 from ..transport.rc.cm import MAD_SIZE, mad_values
 
 Values = tuple[int, ...]

@@ -25,7 +25,7 @@ from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG, 
 from ..link.packets import PacketBatch
 from ..rpcrdma.messages import Message, Segment
 from ..rpcrdma.rpcs import Rpc
-from ..transport.iwarp.decoding import Fpdus
+from ..transport.iwarp.fpdus import Fpdus
 from ..transport.iwarp.tcp_connection import TcpConnection
 from ..transport.operations import Operation
 from .frame_fields import (

@@ -8,9 +8,7 @@ from typing import NamedTuple
 
 from ...rpcrdma.conversation import ENDS
 from ...transport.health import DirectionHealth, TransportHealth
-from ...transport.inferred_losses import InferredLoss
-from ...transport.recoveries import delays
-from ...transport.retransmissions import DUPLICATE, Retransmission
+from ...transport.retransmissions import DUPLICATE, InferredLoss, Retransmission, delays
 from ...units import count, duration, plural
 from ..detector import Limits, detector
 from ..facts import Facts

@@ -2,12 +2,376 @@
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from ...arrays import Bytes, Rows, places, some
+from ...intervals import IntervalSet
 from ...layers import iwarp_codes as codes
+from ...layers.iwarp_codes import INVALIDATING
+from ...link.packets import PACKET
+from ...percentiles import Samples
+from ...serial import TCP_SEQUENCE
+from .. import operations
 from ..operations import Kind, Operation, Payload
-from .decoding import Fpdus
-from .fragments import ATOMIC, IMMEDIATE, READ, RESPONSE, SEND, TERMINATE, WRITE, Fragment, captured_bytes, payload_runs
-from .reads import OutstandingReads
-from .terminate import TerminateMessage, decode_terminate
+from ..runs import TRANSFER, Run, SendRun, TransferRun
+from .fpdus import Fpdus
+
+Runs = list[tuple[int, Bytes, Rows]]
+"""``(place, data, STRETCH rows)``."""
+
+SEND, WRITE, RESPONSE, READ, TERMINATE, ATOMIC, IMMEDIATE, ATOMIC_RESPONSE = range(1, 9)
+"""Groups of RDMAP opcodes."""
+GROUP = np.array(
+    [WRITE, READ, RESPONSE, SEND, SEND, SEND, SEND, TERMINATE, IMMEDIATE, IMMEDIATE, ATOMIC,
+     ATOMIC_RESPONSE, 0, 0, 0, 0],
+    np.uint8,
+)  # fmt: skip
+"""By RDMAP opcode."""
+_TAGGED = np.array([group in (WRITE, RESPONSE) for group in GROUP.tolist()])
+
+
+FEWEST_WRITES = 4
+"""From which on columns take less time than objects."""
+_OF_WRITES = {
+    "place": "order", "first_frame": "first_frame", "last_frame": "last_frame", "first_time": "first_time",
+    "last_time": "last_time", "length": "length", "handle": "key", "address": "place", "packets": "packets",
+    "first": "low", "behind": "high", "offset": "offset", "begins": "captured", "position": "start",
+}  # fmt: skip
+"""TRANSFER columns, by those of fragments."""
+SEND_ONLY, SEND_ONLY_INVALIDATE = 0x04, 0x17
+"""Opcodes of InfiniBand that say what a Send says, and one with Invalidate."""
+
+
+class Fragment(NamedTuple):
+    """FPDUs of one message that follow each other, none missing between them."""
+
+    group: int
+    opcode: int
+    key: int
+    """STag or MSN."""
+    place: int
+    """TO or MO of the first byte."""
+    length: int
+    last: bool
+    broken: bool
+    """Bytes are missing, or what they are is not known, before it."""
+    first: int
+    """Index of the first FPDU."""
+    low: int
+    high: int
+    """``pieces[low:high]`` is the payload."""
+    packets: int
+    first_frame: int
+    last_frame: int
+    first_time: int
+    last_time: int
+    order: int
+    ack: int
+    seen: int
+    """Bytes that are not missing."""
+    truncated: bool
+    chunk: int
+    """Index in ``Fpdus.datas``, where all is there and in one of them; else -1."""
+    offset: int
+    """Of the first piece, in that."""
+    captured: int
+    """Bytes of the first piece."""
+    start: int
+    """Position in the stream."""
+
+
+FragmentColumns = dict[str, Rows]
+"""A column for each field of ``Fragment``, in their order."""
+
+
+def fragments(fpdus: Fpdus) -> FragmentColumns:
+    """The messages, or parts of messages, that consecutive FPDUs make."""
+    rows, edges, pieces = fpdus.rows, fpdus.edges, fpdus.pieces
+    opcode = rows["opcode"]
+    group = GROUP[opcode]
+    key = np.where(_TAGGED[opcode], rows["stag"], rows["msn"])
+    place, length = rows["place"], rows["length"]
+    goes_on = (
+        (group[1:] == group[:-1])
+        & (key[1:] == key[:-1])
+        & (place[1:] == place[:-1] + length[:-1].astype(np.uint64))
+        & ~rows["last"][:-1]
+        & ~rows["broken"][1:]
+    )
+    starts = np.concatenate(([0], np.flatnonzero(~goes_on) + 1))
+    ends = np.concatenate((starts[1:], [len(rows)]))
+    final = ends - 1
+    low, high = edges[starts], edges[ends]
+    sums = np.add.reduceat(length, starts, dtype=np.int64)
+    totals = np.concatenate(([0], np.cumsum(pieces["length"], dtype=np.int64)))
+    seen = totals[high] - totals[low]
+    shorts = np.concatenate(([0], np.cumsum(pieces["captured"] < pieces["length"])))
+    # One row more than there are pieces, for messages without any.
+    chunk, offset, captured = (np.concatenate((pieces[name], [0])) for name in ("chunk", "payload", "captured"))
+    changes = np.concatenate(([0], np.cumsum(chunk[1:] != chunk[:-1])))
+    plain = (seen == sums) & (high > low) & (changes[np.maximum(high - 1, 0)] == changes[low])
+    return {
+        "group": group[starts],
+        "opcode": opcode[final],
+        "key": key[starts],
+        "place": place[starts],
+        "length": sums,
+        "last": rows["last"][final],
+        "broken": rows["broken"][starts],
+        "first": starts,
+        "low": low,
+        "high": high,
+        "packets": ends - starts,
+        "first_frame": rows["first_frame"][starts],
+        "last_frame": np.maximum.reduceat(rows["last_frame"], starts),
+        "first_time": rows["first_time"][starts],
+        "last_time": np.maximum.reduceat(rows["last_time"], starts),
+        "order": rows["order"][final],
+        "ack": rows["ack"][final],
+        "seen": seen,
+        "truncated": shorts[high] > shorts[low],
+        "chunk": np.where(plain, chunk[low], -1),
+        "offset": offset[low],
+        "captured": captured[low],
+        "start": rows["start"][starts],
+    }
+
+
+def plain_runs(
+    data: Bytes, sender: int, fpdus: Fpdus, columns: FragmentColumns, before: int | None, write_open: bool
+) -> list[tuple[Run, Rows]] | None:
+    """The Sends of one FPDU in a segment of its own, and the RDMA Writes that are whole, as runs; and which of the
+    fragments in ``columns`` each of them has.  None where anything else is unusual.
+
+    ``before``: the frame up to which nothing waits, None for all; ``write_open``: the first Write began earlier.
+    """
+    order, length, group = columns["order"], columns["length"], columns["group"]
+    sends, writes = group == SEND, group == WRITE
+    if some(columns["broken"]) or some((sends | writes)[:-1] & ~columns["last"][:-1]):
+        return None
+    number = {id(known): index for index, known in enumerate(fpdus.datas)}.get(id(data), -2)
+    _, index, counts = np.unique(order, return_inverse=True, return_counts=True)
+    chosen = columns["last"] & (columns["chunk"] == number) & (counts[index] == 1)
+    chosen &= ~columns["truncated"] & (length > 0)
+    # In the order of frames, as they are in that of the stream.
+    chosen[1:] &= order[1:] > np.maximum.accumulate(order)[:-1]
+    if before is not None:
+        chosen &= order < before
+    sends &= chosen & (columns["packets"] == 1) & (columns["high"] - columns["low"] == 1) & (columns["place"] == 0)
+    sends &= (columns["first_frame"] == order) & (columns["last_frame"] == order)
+    if write_open:
+        writes[places(writes)[:1]] = False
+    writes &= chosen & (columns["last_frame"] == order)
+    found: list[tuple[Run, Rows]] = []
+    if len(where := places(sends)):
+        rows = np.zeros(len(where), PACKET)
+        rows["frame"], rows["time"] = order[where], columns["last_time"][where]
+        rows["payload"], rows["length"] = columns["offset"][where], length[where]
+        rows["captured"], rows["psn"] = length[where], columns["key"][where] & 0xFFFFFF
+        invalidating = np.isin(columns["opcode"][where], list(INVALIDATING))
+        rows["opcode"] = np.where(invalidating, SEND_ONLY_INVALIDATE, SEND_ONLY)
+        rows["immediate"] = np.where(invalidating, fpdus.rows["stag"][columns["first"][where]], 0)
+        rows["headers"] = 1
+        found.append((SendRun(data, rows, sender, columns["start"][where]), sends))
+    if len(where := places(writes)) >= FEWEST_WRITES:
+        transfers = np.zeros(len(where), TRANSFER)
+        transfers["kind"] = operations.WRITE
+        for name, column in _OF_WRITES.items():
+            transfers[name] = columns[column][where]
+        found.append((TransferRun(data, fpdus.pieces, None, transfers, sender), writes))
+    return found
+
+
+def payload_runs(fpdus: Fpdus, fragment: Fragment) -> Runs:
+    """The payload of a fragment: ``(place in the fragment, data, STRETCH rows)``, split at gaps."""
+    low, high = fragment.low, fragment.high
+    if low == high:
+        return []
+    rows = fpdus.pieces[low:high]
+    if fragment.chunk >= 0:
+        return [(0, fpdus.datas[fragment.chunk], rows)]
+    # Places in the payload of an FPDU become places in the fragment.
+    owner = np.searchsorted(fpdus.edges, np.arange(low, high), side="right") - 1
+    lengths = fpdus.rows["length"][fragment.first : fragment.first + fragment.packets].astype(np.int64)
+    before = np.concatenate(([0], np.cumsum(lengths)))
+    places = rows["at"] + before[owner - fragment.first]
+    split = (places[1:] != places[:-1] + rows["length"][:-1]) | (rows["chunk"][1:] != rows["chunk"][:-1])
+    edges = [0, *(np.flatnonzero(split) + 1).tolist(), len(rows)]
+    return [(int(places[a]), fpdus.datas[int(rows["chunk"][a])], rows[a:b]) for a, b in pairwise(edges)]
+
+
+def captured_bytes(fpdus: Fpdus, fragment: Fragment) -> bytes:
+    """The captured bytes of a fragment, up to the first that is missing."""
+    payload = Payload(fragment.length)
+    payload.runs.extend(payload_runs(fpdus, fragment))
+    data, start, end = payload.prefix()
+    return bytes(data[start:end])
+
+
+CONTROL_BYTES = 4
+LENGTH_VALID, DDP_HEADER = 4, 2
+"""Flags M and D; R, the lowest, says that the RDMAP header is quoted, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class TerminateMessage:
+    """What a Terminate message says."""
+
+    frame: int
+    time: int
+    sender: int
+    layer: int
+    kind: int
+    code: int
+    segment_length: int | None
+    """Of the DDP Segment that is quoted."""
+    header: bytes
+    """The DDP header that is quoted, and behind it the RDMA Read Request header where the message quotes that."""
+
+    def __str__(self) -> str:
+        return codes.terminate_name(self.layer, self.kind, self.code)
+
+
+def decode_terminate(body: bytes, fragment: Fragment, sender: int) -> TerminateMessage | None:
+    """The message whose captured bytes are ``body``; None where its control word is not among them."""
+    if len(body) < CONTROL_BYTES:
+        return None
+    length, header = None, b""
+    flags = body[2] >> 5
+    if flags & LENGTH_VALID and len(body) >= 6:
+        length = int.from_bytes(body[4:6], "big")
+    if flags & DDP_HEADER:
+        header = body[6:]
+    return TerminateMessage(
+        fragment.last_frame,
+        fragment.last_time,
+        sender,
+        body[0] >> 4,
+        body[0] & 15,
+        body[1],
+        length,
+        header,
+    )
+
+
+MAX_OPEN = 4096
+"""More RDMA Reads than this cannot be outstanding; the oldest are given up."""
+MAX_EARLY = 64
+"""Responses that wait for a request which a capture may show behind them."""
+
+
+class _OutstandingRead:
+    """An RDMA Read whose responses are not all there."""
+
+    __slots__ = ("end", "operation", "reached", "seen", "sink_stag", "sink_to")
+
+    def __init__(self, operation: Operation, end: int, sink_stag: int, sink_to: int) -> None:
+        """``end``: sequence number behind the request."""
+        self.operation, self.end, self.sink_stag, self.sink_to = operation, end, sink_stag, sink_to
+        self.seen = IntervalSet()
+        self.reached = 0
+
+
+class OutstandingReads:
+    """The RDMA Reads that one end issued, in order, and the responses of the other end."""
+
+    def __init__(self) -> None:
+        self.open: deque[_OutstandingRead] = deque()
+        self._by_sink: dict[int, deque[_OutstandingRead]] = {}
+        """The same by STag of the sink."""
+        self.gap = False
+        """Bytes of the responses were not captured since the last that fitted."""
+        self.early: deque[tuple[Fragment, Runs]] = deque(maxlen=MAX_EARLY)
+        """Responses to no Read that was seen so far."""
+        self.stray = 0
+        """Response bytes of no Read that was seen."""
+        self.max_open = 0
+        """Most Reads that were open at one time."""
+        self.delay = Samples()
+        """From a request to the first of its response."""
+
+    def issue(self, operation: Operation, end: int, sink_stag: int, sink_to: int) -> None:
+        """Add a Read whose request ends at position ``end``."""
+        operation.closed = False
+        read = _OutstandingRead(operation, end, sink_stag, sink_to)
+        self.open.append(read)
+        self._by_sink.setdefault(sink_stag, deque()).append(read)
+        self.max_open = max(self.max_open, len(self.open))
+        if len(self.open) > MAX_OPEN:
+            self._close_oldest()
+        for _ in range(len(self.early)):
+            fragment, runs = self.early.popleft()
+            if fragment.key == sink_stag:
+                self.stray -= fragment.length
+                self.answer(fragment, runs)
+            else:
+                self.early.append((fragment, runs))
+
+    def _close_oldest(self) -> None:
+        read = self.open.popleft()
+        read.operation.closed = True
+        same = self._by_sink[read.sink_stag]
+        same.popleft()
+        if not same:
+            del self._by_sink[read.sink_stag]
+
+    def answer(self, fragment: Fragment, runs: Runs) -> Operation | None:
+        """Place response bytes: in the order of the Reads, by sink STag and Tagged Offset (RFC 5040, 5.2).
+
+        Gives the Read that they are of, None where it is not known.  A responder has received the request, and
+        acknowledges it in the same segment at the latest.
+        """
+        self.gap = self.gap or fragment.broken
+        fitting = [
+            read
+            for read in self._by_sink.get(fragment.key, ())
+            if read.sink_to <= fragment.place
+            and fragment.place + fragment.length <= read.sink_to + read.operation.length
+            and TCP_SEQUENCE.unwrap(read.end, fragment.ack) >= read.end
+        ]
+        if not fitting:
+            self.stray += fragment.length
+            self.early.append((fragment, runs))
+            return None
+        # A sink is reused only when it has been filled: behind a gap the latest Read is meant.
+        read = fitting[-1] if self.gap else fitting[0]
+        while self.open[0] is not read:
+            self._close_oldest()
+        if self.gap and fragment.place > read.sink_to + read.reached and len(fitting) > 1:
+            self.stray += fragment.length
+            return None
+        self.gap = False
+        operation = read.operation
+        if not read.reached:
+            self.delay.add(np.array([max(0, fragment.first_time - operation.first_time)]))
+        at = fragment.place - read.sink_to
+        for shift, data, rows in runs:
+            place = at + shift
+            end = place + int(rows["length"].sum())
+            if read.seen.add(place, end) == [(place, end)]:
+                operation.payload.runs.append((place, data, rows))
+                operation.payload.seen += end - place
+        operation.payload.truncated |= fragment.truncated
+        read.reached = at + fragment.length
+        operation.packets += fragment.packets
+        operation.last_frame = max(operation.last_frame, fragment.last_frame)
+        operation.last_time = max(operation.last_time, fragment.last_time)
+        if fragment.last or read.reached >= operation.length:
+            self._close_oldest()
+        return operation
+
+    def give_up(self) -> None:
+        """No more responses will come."""
+        for read in self.open:
+            read.operation.closed = True
+        self.open.clear()
+        self._by_sink.clear()
+
 
 Delivered = list[tuple[int, Operation]]
 """Operations with the frame in whose place they stand in the order of events."""

@@ -18,10 +18,9 @@ from ...serial import TCP_SEQUENCE
 from ..connection import BY_TCP, Registry
 from ..operations import Operation
 from ..rc.pairing import NO_READER, SendReader
-from ..send_runs import Run
-from .decoding import Fpdus
-from .mpa import is_mpa
-from .rdmap import LEGAL
+from ..runs import Run
+from .fpdus import LEGAL, Fpdus
+from .framing import is_mpa
 from .tcp_connection import TcpConnection
 
 TRIED = 64

@@ -16,10 +16,9 @@ from ...layers.iwarp_codes import OPCODES
 from ...link.tcp import ACK, SYN, WINDOW_SCALE, locate_tcp, options
 from ...serial import TCP_SEQUENCE
 from ..connection import Connection
-from .decoding import Fpdus, ReadRequest
-from .mpa import MPAFrame
+from .fpdus import TAGGED_HEADER, UNTAGGED_HEADER, Fpdus, ReadRequest
+from .framing import MPAFrame
 from .observer import IwarpObserver
-from .rdmap import TAGGED_HEADER, UNTAGGED_HEADER
 from .tcp_connection import TcpConnection
 
 READY = "ready"

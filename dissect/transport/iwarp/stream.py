@@ -5,8 +5,9 @@ Positions are unwrapped sequence numbers: they grow beyond 32 bits and do not wr
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
+from functools import cached_property
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import NamedTuple
@@ -15,9 +16,10 @@ import numpy as np
 
 from ...arrays import Bytes, Int64s, Rows, take
 from ...intervals import IntervalSet
+from ...layers.fpdus import MarkerGrid, fpdu_bytes
 from ...link.tcp import SYN
 from ...serial import TCP_SEQUENCE
-from ..gaps import Gap, with_gap
+from ..connection import Gap, with_gap
 from .retransmissions import TcpRetransmissions
 
 STRETCH = np.dtype(
@@ -246,3 +248,227 @@ def trim(rows: Rows, low: int, high: int) -> None:
     if back > 0:
         rows["length"][-1] -= back
         rows["captured"][-1] = min(int(rows["captured"][-1]), int(rows["length"][-1]))
+
+
+class Window:
+    """STRETCH rows that do not overlap, ascending by position, and the data they refer to."""
+
+    def __init__(self, rows: Rows, datas: list[Bytes]) -> None:
+        self.rows = rows
+        self.datas = datas
+        at = np.ascontiguousarray(rows["at"])
+        self.at: Int64s = at
+        self.end: Int64s = at + rows["length"]
+        self.starts: list[int] = at.tolist()
+        self.ends: list[int] = self.end.tolist()
+        self.readable: list[int] = (at + rows["captured"]).tolist()
+        self.shifts: list[int] = (rows["payload"] - at).tolist()
+        """From a position to an offset in the data."""
+        self.chunks: list[int] = rows["chunk"].tolist()
+        self.views = [data.data for data in datas]
+        self.limit = self.ends[-1] if self.ends else 0
+
+    @cached_property
+    def edges(self) -> set[int]:
+        """Positions where a stretch begins or ends."""
+        return {*self.starts, *self.ends}
+
+    @cached_property
+    def last_frames(self) -> Int64s:
+        """The highest frame number of each stretch and those before it."""
+        return np.maximum.accumulate(self.rows["frame"])
+
+    @cached_property
+    def _seen(self) -> Int64s | None:
+        """Bytes in front of each stretch; None where there is no gap between them."""
+        if bool((self.at[1:] == self.end[:-1]).all()):
+            return None
+        return np.concatenate(([0], np.cumsum(self.end - self.at)))
+
+    def index(self, at: int) -> int:
+        """The first stretch that ends behind a position."""
+        return bisect_right(self.ends, at)
+
+    def read(self, at: int, length: int) -> bytes:
+        """The bytes from ``at`` on, ``length`` or as many as were captured in one piece."""
+        index = self.index(at)
+        out = b""
+        while length > 0 and index < len(self.starts) and self.starts[index] <= at:
+            stop = min(at + length, self.readable[index])
+            if stop > at:
+                shift = self.shifts[index]
+                out += self.views[self.chunks[index]][at + shift : stop + shift]
+                length -= stop - at
+                at = stop
+            if stop < self.ends[index]:
+                break
+            index += 1
+        return out
+
+    def heads(self, at: Int64s, width: int) -> tuple[Bytes, Int64s]:
+        """The bytes at many positions, ascending, ``width`` each and zero where not captured; and how many were."""
+        out = np.zeros((len(at), width), np.uint8)
+        index = np.minimum(np.searchsorted(self.end, at, side="right"), len(self.at) - 1)
+        inside = at - self.at[index]
+        there = np.clip(self.rows["captured"][index] - inside, 0, width)
+        there[inside < 0] = 0
+        straddling = (there < width) & (at + there == self.end[index])
+        offsets = self.rows["payload"][index] + inside
+        chunk = self.rows["chunk"][index]
+        columns = np.arange(width)
+        for number in np.unique(chunk).tolist():
+            data = self.datas[number]
+            mine = np.flatnonzero((chunk == number) & ~straddling & (there > 0))
+            if len(mine):
+                wanted = offsets[mine, None] + columns
+                np.minimum(wanted, len(data) - 1, out=wanted)
+                out[mine] = data[wanted]
+        short = np.flatnonzero(there < width)
+        for one in short.tolist():
+            if straddling[one]:
+                head = self.read(int(at[one]), width)
+                out[one, : len(head)] = np.frombuffer(head, np.uint8)
+                there[one] = len(head)
+            else:
+                out[one, int(there[one]) :] = 0
+        return out, there
+
+    def covers(self, starts: Int64s, ends: Int64s) -> Rows:
+        """Which of the ranges [start, end) have no gap."""
+        before = self._seen
+        if before is None:
+            inside: Rows = (starts >= self.at[0]) & (ends <= self.end[-1])
+            return inside
+        reached = [
+            before[index] + np.clip(one - self.at[index], 0, self.end[index] - self.at[index])
+            for one in (starts, ends)
+            for index in [np.maximum(np.searchsorted(self.at, one, side="right") - 1, 0)]
+        ]
+        covered: Rows = reached[1] - reached[0] == ends - starts
+        return covered
+
+    def pieces(self, starts: Int64s, ends: Int64s) -> tuple[Rows, Int64s]:
+        """The stretches inside each of the ranges [start, end), ascending, and the index of the first of each range.
+
+        Gaps are left out.  The second result has one more entry than there are ranges.
+        """
+        low = np.searchsorted(self.end, starts, side="right")
+        high = np.searchsorted(self.at, ends, side="left")
+        counts = np.where(ends > starts, np.maximum(high - low, 0), 0)
+        edges = np.concatenate(([0], np.cumsum(counts)))
+        owner = np.repeat(np.arange(len(starts)), counts)
+        index = np.arange(int(edges[-1])) - edges[:-1][owner] + low[owner]
+        out = self.rows[index]
+        begin = np.maximum(out["at"], starts[owner])
+        end = np.minimum(self.end[index], ends[owner])
+        front = begin - out["at"]
+        out["at"] = begin
+        out["payload"] += front
+        out["length"] = end - begin
+        out["captured"] = np.clip(out["captured"] - front, 0, end - begin)
+        return out, edges
+
+
+class PendingBytes:
+    """Stretches in order.  Places are positions in the stream that do not count markers (see ``MarkerGrid``)."""
+
+    def __init__(self) -> None:
+        self.grid: MarkerGrid | None = None
+        """Where markers stand; None: there are none, as far as known."""
+        self._incoming: list[Rows] = []
+        self._wire = np.zeros(0, STRETCH)
+        """As they were in the stream, where it has markers."""
+        self._rows = np.zeros(0, STRETCH)
+        self._datas: list[Bytes] = []
+        self._windows: tuple[Window, Window] | None = None
+
+    def __len__(self) -> int:
+        """Stretches that are pending; 0 where nothing is."""
+        return len(self._incoming) or len(self._rows)
+
+    def take(self, chunks: list[Chunk]) -> None:
+        """Take what follows in the stream."""
+        for data, rows in chunks:
+            if not self._datas or self._datas[-1] is not data:
+                self._datas.append(data)
+            rows["chunk"] = len(self._datas) - 1
+            self._incoming.append(rows)
+
+    @property
+    def window(self) -> Window:
+        """Without markers."""
+        return self._gathered()[0]
+
+    @property
+    def wire(self) -> Window:
+        """As sent."""
+        return self._gathered()[1]
+
+    @property
+    def datas(self) -> list[Bytes]:
+        """What the rows of both windows refer to; never changed in place."""
+        return self._datas.copy()
+
+    def _gathered(self) -> tuple[Window, Window]:
+        if self._incoming:
+            fresh = np.concatenate(self._incoming)
+            self._incoming.clear()
+            self._windows = None
+            if self.grid is not None:
+                self._wire = np.concatenate((self._wire, fresh))
+                fresh = without_markers(fresh, self.grid)
+            self._rows = np.concatenate((self._rows, fresh)) if len(self._rows) else fresh
+        if self._windows is None:
+            datas = self.datas
+            window = Window(self._rows, datas)
+            self._windows = window, window if self.grid is None else Window(self._wire, datas)
+        return self._windows
+
+    def set_grid(self, grid: MarkerGrid) -> None:
+        """There are markers in all that is pending and in what follows; what lies before the first is dropped."""
+        self._wire = self.window.rows
+        self._rows = without_markers(self._wire, grid)
+        self.grid = grid
+        self._windows = None
+
+    def in_stream(self, places: Int64s) -> Int64s:
+        """Positions in the stream of places where FPDUs begin or end."""
+        return places if self.grid is None else self.grid.start(places)
+
+    def read_fpdu(self, place: int, ulpdu_length: int) -> bytes | None:
+        """A whole FPDU as sent; None where some of it was not captured."""
+        end = place + fpdu_bytes(ulpdu_length)
+        if self.grid is not None:
+            place, end = self.grid.start(place), self.grid.start(end)
+        data = self.wire.read(place, end - place)
+        return data if len(data) == end - place else None
+
+    def forget(self, place: int) -> None:
+        """Let go of what lies before a place."""
+        window, wire = self._gathered()
+        self._rows = window.rows[int(np.searchsorted(window.end, place, side="right")) :].copy()
+        used = np.unique(self._rows["chunk"])
+        if self.grid is not None:
+            start = self.grid.start(place)
+            self._wire = wire.rows[int(np.searchsorted(wire.end, start, side="right")) :].copy()
+            used = np.union1d(used, self._wire["chunk"])
+            self._wire["chunk"] = np.searchsorted(used, self._wire["chunk"])
+        self._datas = [self._datas[number] for number in used.tolist()]
+        self._rows["chunk"] = np.searchsorted(used, self._rows["chunk"])
+        self._windows = None
+
+
+def without_markers(rows: Rows, grid: MarkerGrid) -> Rows:
+    """STRETCH rows without the markers in them, at places instead of positions.
+
+    What lies before ``grid.base`` is dropped.
+    """
+    start = rows["at"]
+    owner, low, high = grid.data(np.maximum(start, grid.base), start + rows["length"])
+    out: Rows = rows[owner]
+    skipped = low - start[owner]
+    out["at"] = grid.place(low)
+    out["payload"] += skipped
+    out["length"] = high - low
+    out["captured"] = np.clip(out["captured"] - skipped, 0, high - low)
+    return out

@@ -15,13 +15,11 @@ from ...serial import TCP_SEQUENCE
 from ..connection import ENDS, REFUSED, Connection, Endpoint, with_count
 from ..health import TransportHealth
 from ..rc.pairing import NO_READER, SendReader
-from ..send_runs import Run
-from .assembly import Delivered, MessageAssembly
-from .decoding import Fpdus
-from .direction import IwarpDirection
-from .fragments import GROUP, SEND, WRITE, Fragment, fragments, plain_runs
+from ..runs import Run
+from .assembly import GROUP, SEND, WRITE, Delivered, Fragment, MessageAssembly, fragments, plain_runs
+from .fpdus import Fpdus
 from .framing import Framing, Startup
-from .health import IwarpHealth
+from .health import IwarpDirection, IwarpHealth
 
 UNDECIDED = 64
 """FPDUs after which it is settled which side is the active one."""

@@ -16,10 +16,8 @@ from ...layers import opcodes
 from ...serial import PSN
 from ..connection import Connection, raised
 from ..operations import Delivered, Kind, Operation, Payload
-from ..send_runs import EXTRA, IMMEDIATE, INVALIDATE, RecentOperations, Run, SendRun
-from ..transfer_runs import TRANSFER, TransferRun
-from .payload_compare import contradictions
-from .reads import DEFAULT_MTU, READ_REQUEST, RcReads
+from ..runs import EXTRA, IMMEDIATE, INVALIDATE, TRANSFER, RecentOperations, Run, SendRun, TransferRun
+from .reads import DEFAULT_MTU, READ_REQUEST, RcReads, contradictions
 
 _STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
 _ENDS = opcodes.IS_LAST | opcodes.IS_ONLY

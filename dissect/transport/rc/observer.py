@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter, itemgetter
+from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, places, some, take
+from ...arrays import Bytes, Int64s, Rows, places, some, take, unique
 from ...layers import opcodes
 from ...layers.transports import TRANSPORTS
 from ...link.addresses import AddressTable
@@ -18,16 +19,141 @@ from ...link.packets import PacketBatch, is_management
 from ...serial import PSN
 from ..connection import BY_CM, BY_ONE_DIRECTION, BY_PAIRING, Connection, Endpoint, PathMigration, Registry
 from ..operations import Operation
-from ..send_runs import Run
-from .cm import read_cm
-from .flow_keys import flow_key, flow_keys
-from .flow_notes import FlowNotes
-from .flow_table import Binding, Bindings
-from .in_order_batch import feed_together
-from .link import RcLink
+from ..runs import Run
+from .cm import TELLING, ConnectionRequest, DisconnectRequested, Established, Management, Refused, read_cm
+from .link import RcLink, feed_together
 from .lost_packets import COPIES_FOLLOW
-from .management import TELLING, ConnectionRequest, DisconnectRequested, Established, Management, Refused
-from .pairing import NO_READER, Flow, Pair, SendReader, UnpairedFlows
+from .pairing import NO_READER, Flow, Pair, SendReader, UnpairedFlows, flow_key, flow_keys
+
+
+class Binding(NamedTuple):
+    """Of a flow."""
+
+    link: RcLink
+    sender: int
+
+
+class _Change(NamedTuple):
+    """From this row of the batch on."""
+
+    row: int
+    binding: Binding
+
+
+class Bindings:
+    """By flow key."""
+
+    def __init__(self) -> None:
+        self.bound: dict[int, Binding] = {}
+        """At the start of the batch."""
+        self._changes: dict[int, list[_Change]] = {}
+        """In the batch."""
+
+    def current(self, key: int) -> Binding | None:
+        """After the changes so far."""
+        changes = self._changes.get(key)
+        return changes[-1].binding if changes else self.bound.get(key)
+
+    def since(self, key: int) -> int:
+        """The row of the batch from which on the flow has been what it is after the changes so far."""
+        changes = self._changes.get(key)
+        return changes[-1].row if changes else 0
+
+    def change(self, key: int, row: int, binding: Binding) -> None:
+        """From ``row`` of the batch on, a flow belongs to another connection."""
+        self._changes.setdefault(key, []).append(_Change(row, binding))
+
+    def sort(self, rows: Rows, indices: Int64s) -> Iterator[tuple[int, Binding | None, Int64s]]:
+        """Key, binding and rows of each flow in ``rows[indices]``; then the changes hold for what follows."""
+        keys = flow_keys(rows["source"], rows["destination"], rows["dest_qp"])[indices]
+        order = np.argsort(keys, kind="stable")
+        keys, indices = keys[order], indices[order]
+        starts = places(np.diff(keys, prepend=~keys[:1]))
+        ends = [*starts[1:].tolist(), len(keys)]
+        for key, start, end in zip(keys[starts].tolist(), starts.tolist(), ends, strict=False):
+            for binding, part in self._split(key, indices[start:end]):
+                yield key, binding, part
+        for key, changes in self._changes.items():
+            self.bound[key] = changes[-1].binding
+        self._changes = {}
+
+    def _split(self, key: int, members: Int64s) -> Iterator[tuple[Binding | None, Int64s]]:
+        binding = self.bound.get(key)
+        for row, changed in self._changes.get(key, ()):
+            before = int(members.searchsorted(row))
+            if before:
+                yield binding, members[:before]
+            members = members[before:]
+            binding = changed
+        if len(members):
+            yield binding, members
+
+    def drop(self, numbers: set[int]) -> None:
+        """No packet of the connections with these numbers is expected."""
+        for key in [key for key, binding in self.bound.items() if binding.link.connection.number in numbers]:
+            del self.bound[key]
+
+
+NOTICE, DAMAGED, WRONG = "CNP", "damaged", "wrong ICRC"
+MAX_NOTED = 4096
+MAX_PACKETS = 4096
+"""Per flow, while their connection is not known."""
+
+Bound = Mapping[int, Binding]
+"""By flow key."""
+
+
+class FlowNotes:
+    """Hands packets to the health of the connection they belong to, as soon as that is known."""
+
+    def __init__(self, every_wrong: bool) -> None:
+        self.every_wrong = every_wrong
+        """Count wrong invariant CRCs also where none of the host's packets has a right one."""
+        self.verified = 0
+        """Packets whose ICRC was verified."""
+        self._waiting: dict[int, list[tuple[Rows, str]]] = {}
+        self.unknown = 0
+        """Packets that were not kept."""
+
+    def look(self, batch: PacketBatch, bound: Bound) -> None:
+        """Find them in a batch."""
+        rows, icrc = batch.rows, batch.icrc
+        self.verified += icrc.verified
+        self._take(rows[rows["opcode"] == opcodes.CNP], bound, NOTICE)
+        self._take(rows[icrc.damaged[opcodes.IS_RC[rows["opcode"][icrc.damaged]]]], bound, DAMAGED)
+        if self.every_wrong and len(icrc.wrong) != len(icrc.damaged):
+            self._take(rows[np.setdiff1d(icrc.wrong, icrc.damaged)], bound, WRONG)
+
+    def _take(self, rows: Rows, bound: Bound, what: str) -> None:
+        if not len(rows):
+            return
+        keys = flow_keys(rows["source"], rows["destination"], rows["dest_qp"])
+        for key in unique(keys).tolist():
+            part = rows[keys == key]
+            owner = bound.get(key)
+            if owner is not None:
+                _count(owner, part, what)
+                continue
+            waiting = self._waiting.setdefault(key, []) if len(self._waiting) < MAX_NOTED else []
+            if sum(len(one) for one, _ in waiting) < MAX_PACKETS:
+                waiting.append((part, what))
+            else:
+                self.unknown += len(part)
+
+    def settle(self, bound: Bound) -> None:
+        """Hand over what belongs to connections that are known by now."""
+        for key in [key for key in self._waiting if key in bound]:
+            for rows, what in self._waiting.pop(key):
+                _count(bound[key], rows, what)
+
+
+def _count(binding: Binding, rows: Rows, what: str) -> None:
+    health = binding.link.health
+    if what == NOTICE:
+        health.notified(binding.sender, rows["time"].copy())
+    else:
+        health.corrupt(binding.sender, rows, dropped=what == DAMAGED)
+
 
 UNPAIRED = 30_000_000_000
 """Nanoseconds without a packet, after which a flow finds its partner as well as it can, or none."""

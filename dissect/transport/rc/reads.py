@@ -11,10 +11,47 @@ from numpy.typing import NDArray
 
 from ...arrays import Bytes, Int64s, Rows, among, places, some, take
 from ...intervals import IntervalSet
+from ...layers import opcodes
+from ...serial import PSN
 from ..connection import Connection, raised
 from ..operations import Operation
-from ..transfer_runs import TransferRun
-from .payload_compare import contradictions
+from ..runs import TransferRun
+
+MAX_RUNS = 16
+"""Runs of packets among which the first transmission is looked for."""
+
+
+def contradictions(runs: Sequence[tuple[int, Bytes, Rows]], data: Bytes, rows: Rows) -> dict[int, int]:
+    """Which of ``rows`` have another payload than their first transmission: the frame of that, and theirs.
+
+    ``rows`` retransmit packets of ``runs``, of which each is in PSN order without a gap.  Damaged packets are not
+    among them: their receiver drops them.
+    """
+    found: dict[int, int] = {}
+    if len(runs) > MAX_RUNS:
+        return found
+    firsts = [int(run["psn"][0]) for _, _, run in runs]
+    for psn, frame, length, captured, start in zip(
+        rows["psn"].tolist(),
+        rows["frame"].tolist(),
+        rows["length"].tolist(),
+        rows["captured"].tolist(),
+        rows["payload"].tolist(),
+        strict=True,
+    ):
+        for first, (_, where, run) in zip(firsts, runs, strict=True):
+            index = PSN.distance(first, psn)
+            if index >= len(run):
+                continue
+            one = run[index]
+            known = min(captured, int(one["captured"]))
+            place = int(one["payload"])
+            same = data[start : start + known].tobytes() == where[place : place + known].tobytes()
+            if int(one["psn"]) == psn and int(one["frame"]) != frame and (length != int(one["length"]) or not same):
+                found.setdefault(int(one["frame"]), frame)
+            break
+    return found
+
 
 READ_REQUEST = 0x0C
 DEFAULT_MTU = 4096
@@ -347,3 +384,45 @@ def _last(complete: list[_ReadsOfRun]) -> list[_ReadsOfRun]:
         kept.insert(0, one if len(one.rows) <= room else one.part(slice(-room, None)))
         room -= len(one.rows)
     return kept
+
+
+PATH_MTUS = tuple(opcodes.PATH_MTU.values())
+_FULL = opcodes.IS_FIRST | opcodes.IS_MIDDLE
+
+
+def learn_mtu(connection: Connection, requests: Rows, responses: Rows) -> None:
+    """First and Middle packets are exactly as long as the path MTU (IBA 9.7.2.1)."""
+    for rows in (requests, responses):
+        full = rows["length"][_FULL[rows["opcode"]]]
+        if len(full):
+            longest = int(full.max())
+            if longest in PATH_MTUS:
+                connection.path_mtu = longest
+                return
+    if connection.path_mtu is None and len(requests):
+        _guess_mtu(connection, requests)
+
+
+def mtu_change(sent: Sequence[Rows]) -> int | None:
+    """The frame from which on the packets of either sender tell another path MTU, where it changes once."""
+    full = [rows[_FULL[rows["opcode"]]] for rows in sent]
+    lengths = np.concatenate([rows["length"] for rows in full])
+    if not len(lengths) or not some(lengths != lengths[0]):
+        return None
+    frames = np.concatenate([rows["frame"] for rows in full])
+    order = frames.argsort()
+    changes = places(np.diff(lengths[order]))
+    if len(changes) != 1 or not among(lengths[order[changes + (0, 1)]], np.array(PATH_MTUS)).all():
+        return None
+    return int(frames[order[changes[0] + 1]])
+
+
+def _guess_mtu(connection: Connection, requests: Rows) -> None:
+    """A Read takes as many PSNs as its response has packets: the step to the next request tells."""
+    for index in places(requests["opcode"][:-1] == READ_REQUEST).tolist():
+        length = int(requests["dma_length"][index])
+        step = PSN.distance(int(requests["psn"][index]), int(requests["psn"][index + 1]))
+        for mtu in PATH_MTUS:
+            if length > mtu and -(-length // mtu) == step:
+                connection.path_mtu = mtu
+                return

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...layers import opcodes
-from ..send_runs import BEHIND
+from ..runs import BEHIND
 from .reads import READ_REQUEST
 
 KEPT = 512

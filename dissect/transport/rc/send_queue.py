@@ -19,16 +19,31 @@ from ...arrays import Bytes, Int64s, Rows, places, take
 from ...intervals import IntervalSet
 from ...layers import opcodes
 from ...serial import PSN
-from ..connection import Connection, ReusedPsn, raised
-from ..gaps import Gap
+from ..connection import Connection, Gap, ReusedPsn, raised
 from ..operations import Delivered
-from ..send_runs import Run
+from ..runs import Run
 from .assembly import RequestAssembly
-from .lost_packets import COPIES_FOLLOW, GRACE_PACKETS, HELD_PACKETS, MAX_GIVEN_UP, MissingRequests
-from .path_mtu import learn_mtu
-from .psn_ranges import RESTART, WIDEST, first_inside, first_psn, fresh_before, reusing, stretches
-from .reads import READ_REQUEST, RcReads, spans
-from .responses import AckHistory, Jump, PacketClock, completions, packets_between, split_early
+from .lost_packets import (
+    COPIES_FOLLOW,
+    GRACE_PACKETS,
+    HELD_PACKETS,
+    MAX_GIVEN_UP,
+    RESTART,
+    WIDEST,
+    AckHistory,
+    Jump,
+    MissingRequests,
+    PacketClock,
+    completions,
+    first_inside,
+    first_psn,
+    fresh_before,
+    packets_between,
+    reusing,
+    split_early,
+    stretches,
+)
+from .reads import READ_REQUEST, RcReads, learn_mtu, spans
 from .seen_psns import SentRequests, Taken
 
 MAX_REUSED = 1000

@@ -29,7 +29,7 @@ from rdmascope.dissect.rpcrdma.matching import Matching
 from rdmascope.dissect.rpcrdma.messages import Message
 from rdmascope.dissect.rpcrdma.rpc_table import COLUMNS, PLACES, RPC, RpcNames, RpcTable, rpc_row
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Rpc
-from rdmascope.dissect.transport.iwarp import fragments
+from rdmascope.dissect.transport.iwarp import assembly as fragments
 from rdmascope.dissect.transport.operations import Operation
 from rdmascope.dissect.transport.rc import assembly
 

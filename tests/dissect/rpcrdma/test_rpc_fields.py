@@ -16,7 +16,7 @@ from rdmascope.captures.session.session import Session
 from rdmascope.dissect.rpcrdma import plain
 from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader, rpc_fields
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
-from rdmascope.dissect.transport.send_runs import SendRun
+from rdmascope.dissect.transport.runs import SendRun
 
 from ..onc.test_compound import QUICK
 

@@ -16,7 +16,7 @@ from rdmascope.captures.session.session import Session
 from rdmascope.dissect.rpcrdma import plain
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.slot_targets import NOT_KNOWN, slots_allowed, slots_allowed_by
-from rdmascope.dissect.transport.send_runs import SendRun
+from rdmascope.dissect.transport.runs import SendRun
 
 from ..onc.test_compound import QUICK
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rdmascope.dissect.percentiles import Samples
-from rdmascope.dissect.transport.capture_point import FEWEST, MANY, capture_point
+from rdmascope.dissect.transport.health import FEWEST, MANY, capture_point
 
 
 def samples(delay: int, count: int = MANY) -> Samples:

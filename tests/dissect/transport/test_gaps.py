@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmascope.dissect.transport.gaps import MAX_GAPS, Gap, fill_gaps, overlapping, with_gap
+from rdmascope.dissect.transport.connection import MAX_GAPS, Gap, fill_gaps, overlapping, with_gap
 
 RANGE = st.tuples(st.integers(0, 60), st.integers(1, 20)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 

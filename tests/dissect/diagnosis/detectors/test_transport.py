@@ -23,8 +23,7 @@ from playbook.facts import (
 )
 from rdmascope.dissect.diagnosis.statement import Severity
 from rdmascope.dissect.transport.health import NegativeAcknowledgement, TransportHealth
-from rdmascope.dissect.transport.inferred_losses import InferredLoss
-from rdmascope.dissect.transport.retransmissions import Tally
+from rdmascope.dissect.transport.retransmissions import InferredLoss, Tally
 
 WAITED = [*many(90), *(rpc(number, delay=5 * MILLISECOND, takes=6 * MILLISECOND) for number in range(91, 101))]
 

@@ -13,7 +13,7 @@ from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.judge import analyze
 from playbook.shapes import DATA, read, write
 from playbook.tcp import TcpSegment
-from rdmascope.dissect.transport.iwarp.payload_compare import (
+from rdmascope.dissect.transport.iwarp.retransmissions import (
     KEPT,
     MAX_HELD,
     RecentSegments,

@@ -10,7 +10,7 @@ import pytest
 
 from playbook.segments import Talk, pattern, read_request, response, send, untagged, write
 from playbook.streams import Seen, observe, seen
-from rdmascope.dissect.transport.iwarp.checks import DOUBTED, WRONG_HEADERS, WRONG_MARKERS
+from rdmascope.dissect.transport.iwarp.fpdus import DOUBTED, WRONG_HEADERS, WRONG_MARKERS
 from rdmascope.dissect.transport.operations import Kind
 
 

@@ -16,9 +16,9 @@ from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conve
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.transport.connection import Connection
-from rdmascope.dissect.transport.rc import in_order_batch as together
-from rdmascope.dissect.transport.rc.earlier_packets import joined
+from rdmascope.dissect.transport.rc import link as together
 from rdmascope.dissect.transport.rc.link import RcLink
+from rdmascope.dissect.transport.rc.retransmissions import joined
 
 QUICK = settings(max_examples=80, suppress_health_check=list(HealthCheck), deadline=None)
 

@@ -1,0 +1,756 @@
+"""FPDUs: their headers in columns, where they begin after boundaries were lost, and what their CRCs say.
+
+RFC 5044 (MPA), RFC 5041 (DDP), RFC 5040 (RDMAP).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...arrays import Bytes, Int64s, Rows
+from ...layers import fpdus
+from ...layers.columns import compiled
+from ...layers.fpdus import (
+    BETWEEN_MARKERS,
+    LENGTH_BYTES,
+    MARKER_BYTES,
+    MARKER_INTERVAL,
+    MarkerGrid,
+    fpdu_bytes,
+    verify_crc,
+)
+from ...layers.iwarp_codes import HEADER_BYTES, OPCODES, READ_REQUEST
+from ...serial import DDP_MSN
+from .stream import PendingBytes, Window, without_markers
+
+TAGGED, LAST = 0x80, 0x40
+"""Bits of the DDP control octet (RFC 5041, 4.1)."""
+DDP_VERSION = 1
+RDMAP_VERSION = 1
+
+TAGGED_HEADER, UNTAGGED_HEADER = HEADER_BYTES["DDPTagged"], HEADER_BYTES["DDPUntagged"]
+READ_REQUEST_HEADER = HEADER_BYTES["RDMAPReadRequest"]
+
+_FIXED = {"RDMAPReadRequest", "RDMAPImmediateData", "RDMAPAtomicRequest", "RDMAPAtomicResponse"}
+"""Nothing follows these headers."""
+
+QUEUES = {  # opcode of an untagged message: (queue number, ULPDU bytes where they are fixed)
+    row.value: (row.queue, UNTAGGED_HEADER + HEADER_BYTES[row.header] if row.header in _FIXED else None)
+    for row in OPCODES.values()
+    if row.queue is not None
+}
+
+LEGAL = np.zeros(1 << 16, np.bool_)
+"""By DDP and RDMAP control octets as one number."""
+for _last in (0, LAST):
+    for _opcode in range(12):
+        _control = (0 if _opcode in QUEUES else TAGGED) | _last | DDP_VERSION
+        LEGAL[_control << 8 | RDMAP_VERSION << 6 | _opcode] = True
+
+QUEUE = np.zeros(16, np.uint32)
+FIXED = np.zeros(16, np.int32)
+"""ULPDU bytes; 0 where they vary."""
+for _opcode, (_queue, _size) in QUEUES.items():
+    QUEUE[_opcode], FIXED[_opcode] = _queue, _size or 0
+
+
+HEAD = LENGTH_BYTES + UNTAGGED_HEADER + READ_REQUEST_HEADER
+"""Bytes of an FPDU that are looked at."""
+CONTROL = 4
+"""Bytes of the length field and the control octets."""
+TO_QUEUE = 12
+"""Bytes up to the queue number's end."""
+
+FPDU = np.dtype(
+    [
+        ("opcode", "u1"),
+        ("last", "?"),
+        ("broken", "?"),  # bytes are missing, or what they are is not known, between the FPDU before and this one
+        ("stag", "u4"),  # tagged: the STag; untagged: what is to be invalidated
+        ("msn", "u4"),  # untagged
+        ("place", "u8"),  # the TO or MO
+        ("length", "i4"),  # payload bytes
+        ("start", "i8"),  # positions in the stream, markers counted: of its first byte, a marker before it included
+        ("stop", "i8"),  # behind it
+        ("ack", "u4"),  # acknowledgement number beside its last byte
+        ("first_frame", "i8"),
+        ("last_frame", "i8"),
+        ("order", "i8"),  # the frame in whose place it stands in the order of events
+        ("first_time", "i8"),
+        ("last_time", "i8"),
+    ]
+)
+
+
+class ReadRequest(NamedTuple):
+    """RFC 5040, 4.4."""
+
+    sink_stag: int
+    sink_to: int
+    length: int
+    source_stag: int
+    source_to: int
+
+
+@dataclass(slots=True)
+class Fpdus:
+    """Consecutive FPDUs."""
+
+    rows: Rows
+    """FPDU rows."""
+    requests: dict[int, ReadRequest]
+    """The RDMA Read Requests, by the index of the FPDU."""
+    pieces: Rows
+    """STRETCH rows of all payloads; ``at`` is the place in the payload of its FPDU."""
+    edges: Int64s
+    """``pieces[edges[i]:edges[i + 1]]`` is the payload of FPDU ``i``."""
+    datas: list[Bytes]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def payload(self, index: int) -> bytes:
+        """What of the payload of an FPDU was captured, up to the first byte that was not."""
+        pieces = self.pieces[int(self.edges[index]) : int(self.edges[index + 1])]
+        parts: list[bytes] = []
+        reached = 0
+        columns = (pieces[name].tolist() for name in ("at", "payload", "length", "captured", "chunk"))
+        for at, offset, length, captured, chunk in zip(*columns, strict=True):
+            if at != reached:
+                break
+            parts.append(self.datas[chunk][offset : offset + captured].tobytes())
+            reached += captured
+            if captured < length:
+                break
+        return b"".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class FpduHeaders:
+    """The headers of FPDUs that follow each other, a column for each field; all of the same length."""
+
+    starts: Int64s
+    """Places in the stream, without markers."""
+    ends: Int64s
+    lengths: Int64s
+    """ULPDU lengths."""
+    opcode: Rows
+    last: Rows
+    tagged: Rows
+    size: Rows
+    """Bytes of the DDP and RDMAP header."""
+    stag: Rows
+    """Untagged: what is to be invalidated."""
+    msn: Rows
+    place: Rows
+    """The TO or MO."""
+    empty: Rows
+    """A ULPDU of no bytes: its sender says that it is ready (RFC 6581, 9.2)."""
+    captured: Rows
+    """The header is there."""
+    illegal: Rows
+    """No FPDU begins so."""
+    head: Bytes
+    """The first HEAD bytes of each, zero where not captured."""
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, which: slice | Rows) -> FpduHeaders:
+        return FpduHeaders(*(getattr(self, one.name)[which] for one in fields(self)))
+
+    @property
+    def payload_starts(self) -> Int64s:
+        return self.starts + LENGTH_BYTES + self.size
+
+    def reads(self) -> Int64s:
+        """Indices of the RDMA Read Requests."""
+        return np.flatnonzero(self.opcode == READ_REQUEST)
+
+    def read_columns(self, index: Int64s, *names: str) -> dict[str, Any]:
+        """Header fields of the RDMA Read Requests at indices, by their names in the Scapy layer."""
+        head = np.ascontiguousarray(self.head[index])
+        places = np.arange(len(index)) * HEAD + LENGTH_BYTES + UNTAGGED_HEADER
+        return compiled("RDMAPReadRequest")(head.reshape(-1), places, names)
+
+    def requests(self) -> dict[int, ReadRequest]:
+        index = self.reads()
+        if not len(index):
+            return {}
+        names = ("sinkstag", "sinkto", "rdmardsz", "srcstag", "srcto")
+        columns = self.read_columns(index, *names)
+        found = zip(*(columns[name].tolist() for name in names), strict=True)
+        return dict(zip(index.tolist(), map(ReadRequest._make, found), strict=True))
+
+
+def decode_headers(window: Window, starts: Int64s, lengths: Int64s) -> FpduHeaders:
+    """What stands at places, ascending, where FPDUs with these ULPDU lengths begin."""
+    head, there = window.heads(starts, HEAD)
+    flat, places = head.reshape(-1), np.arange(len(starts)) * HEAD + LENGTH_BYTES
+    tag = compiled("DDPTagged")(flat, places, ("stag", "tagged_offset"))
+    untag = compiled("DDPUntagged")(flat, places, ("inval_stag", "qn", "msn", "mo"))
+    control = head[:, 2].astype(np.int64) << 8 | head[:, 3]
+    opcode = (control & 15).astype(np.uint8)
+    tagged = control & TAGGED << 8 != 0
+    size = np.where(tagged, TAGGED_HEADER, UNTAGGED_HEADER)
+    fixed = np.where(tagged, 0, FIXED[opcode])
+    legal = LEGAL[control] & (lengths >= size) & ((fixed == 0) | (lengths == fixed))
+    legal &= tagged | (there < TO_QUEUE) | (untag["qn"] == QUEUE[opcode])
+    empty = lengths == 0
+    return FpduHeaders(
+        starts,
+        starts + fpdu_bytes(lengths),
+        lengths,
+        opcode,
+        control & LAST << 8 != 0,
+        tagged,
+        size,
+        np.where(tagged, tag["stag"], untag["inval_stag"]),
+        untag["msn"],
+        np.where(tagged, tag["tagged_offset"], untag["mo"]),
+        empty,
+        there >= np.where(opcode == READ_REQUEST, HEAD, LENGTH_BYTES + size),
+        ~legal & (there >= CONTROL) & ~empty,
+        head,
+    )
+
+
+def fpdu_rows(headers: FpduHeaders, window: Window, order: int) -> Rows:
+    """FPDU rows without ``broken``, ``start`` and ``stop``; ``order``: that of the FPDU before the first."""
+    rows = np.zeros(len(headers), FPDU)
+    for name in ("opcode", "last", "stag", "msn", "place"):
+        rows[name] = getattr(headers, name)
+    rows["length"] = np.maximum(headers.lengths - headers.size, 0)
+    first = np.minimum(np.searchsorted(window.end, headers.starts, side="right"), len(window.at) - 1)
+    final = np.maximum(np.searchsorted(window.at, headers.ends, side="left") - 1, first)
+    for name, of_first, of_last in (
+        ("frame", "first_frame", "last_frame"),
+        ("time", "first_time", "last_time"),
+    ):
+        values = window.rows[name]
+        rows[of_first] = np.minimum(values[first], values[final])
+        rows[of_last] = np.maximum(values[first], values[final])
+    rows["order"] = np.maximum(window.last_frames[final], order)
+    rows["ack"] = window.rows["ack"][final]
+    return rows
+
+
+ENOUGH = 44
+"""Bits of evidence, where the stream is known to be iWARP."""
+ENOUGH_UNKNOWN = 56
+
+LEGAL_CONTROL = 11
+"""Bits: 24 of 65,536 values of the control octets are legal."""
+RIGHT_QUEUE = 30
+RIGHT_LENGTH = 14
+ALIGNED = 8
+CONTINUED = 24
+RIGHT_CRC = 32
+
+NEAR = 64
+"""Messages that may be missing in front of one that continues a queue."""
+SEARCHED = 20
+"""A length field and an untagged header."""
+SHOWN = MARKER_INTERVAL + SEARCHED
+"""Bytes in which a marker must have shown."""
+
+ENDLESS = 1 << 62
+
+MAX_CANDIDATES = 512
+MAX_SCANNED = 1 << 18
+"""Bytes."""
+MAX_HEADERS = 256
+MAX_MARKERS = 8
+
+YES, MAYBE, NO = range(3)
+
+
+class Found(NamedTuple):
+    """Where to go on."""
+
+    at: int
+    """Where an FPDU begins; where not confirmed, what lies before it needs no second look."""
+    confirmed: bool
+    grid: MarkerGrid | None = None
+    """Where markers stand that were not known of; ``at`` is then a place without them."""
+
+
+class Evidence:
+    """What is known from before."""
+
+    def __init__(self) -> None:
+        self.msn: dict[int, int] = {}
+        """Last message sequence number by queue."""
+
+    def add(self, rows: Rows, tagged: Rows) -> None:
+        """FPDU rows that were decoded."""
+        queue = QUEUE[rows["opcode"]]
+        for number in range(4):
+            mine = np.flatnonzero(~tagged & (queue == number))
+            if len(mine):
+                self.msn[number] = int(rows["msn"][mine[-1]])
+
+    def continued(self, queue: int, msn: int) -> bool:
+        last = self.msn.get(queue)
+        return last is not None and DDP_MSN.distance(last, msn) <= NEAR
+
+
+class _Header(NamedTuple):
+    length: int
+    bits: int
+    queue: int
+    """-1: tagged."""
+    key: int
+    """STag or MSN."""
+    place: int
+    """TO or MO."""
+    payload: int
+
+
+def _header(head: bytes) -> _Header | None:
+    """What looks like a length field and a DDP header; None where it does not."""
+    length = head[0] << 8 | head[1]
+    control = head[2] << 8 | head[3]
+    if not LEGAL[control]:
+        return None
+    if head[2] & TAGGED:
+        if length < TAGGED_HEADER:
+            return None
+        key, place = int.from_bytes(head[4:8], "big"), int.from_bytes(head[8:16], "big")
+        return _Header(length, LEGAL_CONTROL, -1, key, place, length - TAGGED_HEADER)
+    queue, size = QUEUES[head[3] & 15]
+    if length < UNTAGGED_HEADER or int.from_bytes(head[8:12], "big") != queue or (size or length) != length:
+        return None
+    bits = LEGAL_CONTROL + RIGHT_QUEUE + (RIGHT_LENGTH if size else 0)
+    msn, place = int.from_bytes(head[12:16], "big"), int.from_bytes(head[16:20], "big")
+    return _Header(length, bits, queue, msn, place, length - UNTAGGED_HEADER)
+
+
+class Search:
+    """One look at what is pending."""
+
+    def __init__(
+        self,
+        window: Window,
+        base: int | None,
+        crc: bool | None,
+        evidence: Evidence,
+        known: bool,
+        verify: Callable[[int, int], bool | None],
+    ) -> None:
+        """``base``: position of any FPDU.  ``verify``: the CRC of the FPDU at a position, with an ULPDU length."""
+        self.window = window
+        self.base = base
+        self.crc = crc
+        self.evidence = evidence
+        self.known = known
+        self.verify = verify
+        self.edges = window.edges
+
+    def find(self, at: int, markers_unknown: bool, expected: bool, final: bool) -> Found:
+        """The first position from ``at`` on where an FPDU begins.
+
+        ``expected``: there are markers, somewhere; ``final``: nothing more will come.
+        """
+        maybe: int | None = None
+        span = ENDLESS if expected else SHOWN if markers_unknown and not final else 0
+        for candidate in self._candidates(at):
+            verdict, broken = self._chain(candidate, span, exact=markers_unknown and final and not expected)
+            if verdict == YES:
+                return Found(candidate, True)
+            if verdict == MAYBE and maybe is None:
+                maybe = candidate
+            if (verdict == NO or final) and markers_unknown and broken is not None:
+                found = self._with_markers(candidate, broken, final)
+                if found is not None and found.confirmed:
+                    return found
+                maybe = candidate if found is not None and maybe is None else maybe
+        return Found(self.window.limit if maybe is None else maybe, False)
+
+    def _candidates(self, at: int) -> Iterator[int]:
+        """Where a frame's payload begins, and where control octets are legal."""
+        window = self.window
+        count = scanned = 0
+        for index in range(int(np.searchsorted(window.end, at, side="right")), len(window.starts)):
+            low, high = max(at, window.starts[index]), window.readable[index]
+            if high - low < 4:
+                continue
+            offset = low + window.shifts[index]
+            data = window.datas[window.chunks[index]][offset : offset + high - low]
+            control = data[2:-1].astype(np.uint16) << 8 | data[3:]
+            hits = np.flatnonzero(LEGAL[control])
+            if self.base is not None:
+                hits = hits[(hits + low - self.base) % 4 == 0]
+            for hit in hits.tolist():
+                yield low + hit
+                count += 1
+                if count >= MAX_CANDIDATES:
+                    return
+            scanned += high - low
+            if scanned >= MAX_SCANNED:
+                return
+
+    def _chain(self, at: int, span: int, exact: bool = False) -> tuple[int, int | None]:
+        """Whether FPDUs follow each other from ``at`` on, one of them ``span`` bytes later, with ``exact`` up to the
+        last byte there is; and the last that may be one.
+        """
+        window, evidence = self.window, self.evidence
+        begin, bits, linked = at, ALIGNED if at in self.edges else 0, False
+        verified = unverified = headers = 0
+        sure = False
+        before: _Header | None = None
+        last: int | None = None
+        while headers < MAX_HEADERS:
+            if at + SEARCHED > window.limit:
+                if exact and at == window.limit and sure:
+                    return YES, last
+                return MAYBE, last
+            head = window.read(at, SEARCHED)
+            header = _header(head) if len(head) == SEARCHED else None
+            if header is None:
+                return NO, last
+            headers += 1
+            bits += header.bits
+            if header.queue >= 0 and evidence.continued(header.queue, header.key):
+                bits += CONTINUED
+                linked = True
+            if before is not None and before.queue == header.queue and _continues(before, header):
+                bits += CONTINUED
+            before, last = header, at
+            end = at + fpdu_bytes(header.length)
+            alone = header.queue >= 0 and begin == at and at in self.edges and end in self.edges
+            if end in self.edges:
+                bits += ALIGNED
+            if end <= window.limit and self.crc is not False:
+                right = self.verify(at, header.length)
+                if right:
+                    verified += 1
+                    bits += RIGHT_CRC
+                elif right is None:
+                    unverified += 1
+                elif self.crc:
+                    return NO, last
+            if self.crc and not unverified:
+                confirmed = verified > 0
+            else:
+                # A message that fills its segments confirms itself, where the stream is known to be iWARP.
+                confirmed = headers > 1 or verified > 0 or ((linked or alone) and self.known)
+            sure = confirmed and bits >= (ENOUGH if self.known else ENOUGH_UNKNOWN)
+            if sure and at - begin >= span and not exact:
+                return YES, last
+            at = end
+        return NO, last
+
+    # Markers that were not agreed on in this capture
+
+    def _with_markers(self, at: int, broken: int, final: bool) -> Found | None:
+        """Whether markers explain why what follows from ``at`` on breaks off behind the header at ``broken``.
+
+        Two of them tell by their pointers.  With ``final`` one does, where the CRCs fit with it.  One alone is not
+        confirmed before.  None is where payload looks like a marker, too: CRCs cover both.
+        """
+        likely: Found | None = None
+        fitting: dict[int, Found] = {}
+        window = self.window
+        first = window.starts[0]
+        for marker in self._marker_candidates(broken):
+            grid = MarkerGrid(marker - -(-(marker - first) // MARKER_INTERVAL) * MARKER_INTERVAL)
+            bare = Window(without_markers(window.rows, grid), window.datas)
+            begin = grid.place(at)
+            search = Search(bare, None, False, self.evidence, self.known, self.verify)
+            verdict, _ = search._chain(begin, 2 * MARKER_INTERVAL)
+            two = verdict == YES and self._pointers_fit(bare, begin, grid) > 1
+            if two or (final and self._crcs_fit(bare, begin, grid)):
+                fitting[grid.base % MARKER_INTERVAL] = Found(begin, True, grid)
+            elif verdict == MAYBE and not final and self._pointers_fit(bare, begin, grid):
+                likely = Found(at, False)
+        if len(fitting) > 1:
+            return Found(at, False)
+        return next(iter(fitting.values()), likely)
+
+    def _crcs_fit(self, bare: Window, at: int, grid: MarkerGrid) -> bool:
+        """Whether FPDUs with right CRCs follow each other from ``at`` on, one of them with a marker in it."""
+        if self.crc is False or not self._pointers_fit(bare, at, grid):
+            return False
+        marked = False
+        for _ in range(MAX_HEADERS):
+            if at + SEARCHED > bare.limit:
+                break
+            head = bare.read(at, SEARCHED)
+            header = _header(head) if len(head) == SEARCHED else None
+            if header is None:
+                return False
+            end = at + fpdu_bytes(header.length)
+            if end > bare.limit:
+                break
+            start, stop = grid.start(at), grid.start(end)
+            fpdu = self.window.read(start, stop - start)
+            if len(fpdu) < stop - start or not verify_crc(fpdu):
+                return False
+            marked = marked or len(grid.between(start, stop)) > 0
+            at = end
+        return marked
+
+    def _marker_candidates(self, at: int) -> list[int]:
+        """Where a marker may be that points back to the FPDU at ``at``, or stands before or behind it.
+
+        RFC 5044, 4.3.
+        """
+        head = self.window.read(at, MARKER_INTERVAL + MARKER_BYTES)
+        words = np.frombuffer(head[: len(head) & ~3], ">u4")
+        found = [at + 4 * index for index in np.flatnonzero(words == 4 * np.arange(len(words))).tolist() if index]
+        end = at + fpdu_bytes(head[0] << 8 | head[1])
+        for marker in (end, at - MARKER_BYTES):
+            if self.window.read(marker, MARKER_BYTES) == bytes(MARKER_BYTES):
+                found.append(marker)
+        return found[:MAX_MARKERS]
+
+    def _pointers_fit(self, bare: Window, at: int, grid: MarkerGrid) -> int:
+        """How many markers point at the FPDUs they stand in; 0 where one points elsewhere."""
+        right = 0
+        while right < MAX_MARKERS:
+            head = bare.read(at, 2)
+            if len(head) < 2:
+                break
+            end = at + fpdu_bytes(head[0] << 8 | head[1])
+            if end > bare.limit:
+                break
+            for marker in grid.between(grid.start(at), grid.start(end))[: MAX_MARKERS - right]:
+                word = self.window.read(marker, MARKER_BYTES)
+                if len(word) == MARKER_BYTES:
+                    if int.from_bytes(word, "big") != max(0, marker - grid.position(at)):
+                        return 0
+                    right += 1
+            at = end
+        return right
+
+
+def _continues(before: _Header, header: _Header) -> bool:
+    """Of the same queue, or both tagged."""
+    if header.queue < 0:
+        return header.key == before.key and header.place == before.place + before.payload
+    same = header.key == before.key and header.place == before.place + before.payload
+    return same or (header.key == before.key + 1 and header.place == 0)
+
+
+SURE = 4
+"""Right markers in a row after which a direction is trusted again."""
+
+
+class Doubt:
+    """What was seen of one direction."""
+
+    def __init__(self) -> None:
+        self.right = SURE
+        """Right markers since the last contradiction; a stream is trusted until there is one."""
+        self.msn: dict[int, int] = {}
+        """Last message sequence number by queue, where nothing is missing since."""
+        self.spread = False
+        """An FPDU lay in several frames: the sender does not align frames with FPDUs (RFC 5044, 5)."""
+        self.count = 0
+        """FPDUs that hold no wrong marker and are not trusted all the same."""
+
+    def contradict(self) -> None:
+        """Bytes are there, and no FPDU begins where one should."""
+        self.right = 0
+
+    def lost(self) -> None:
+        """Messages may be missing now."""
+        self.msn.clear()
+
+    def trusted(self, contradiction: Rows, markers: Int64s) -> Rows:
+        """Which FPDUs are trusted; ``contradiction``: which of them cannot be right; ``markers``: how many right ones
+        each holds.
+        """
+        seen = self.right + np.cumsum(markers)
+        last = np.maximum.accumulate(np.where(contradiction, np.arange(len(seen)), -1))
+        run = np.where(last < 0, seen, seen - seen[last])
+        if len(run):
+            self.right = min(SURE, int(run[-1]))
+        trusted: Rows = ~contradiction & (run >= SURE)
+        return trusted
+
+    def out_of_sequence(self, queue: Rows, msn: Rows, offset: Rows, known: Rows) -> Rows:
+        """Which untagged FPDUs (``known``) do not follow the ones before on their queue (RFC 5041, 5.2.2).
+
+        A message begins at offset 0 and has a number of its own; some may be missing between.
+        """
+        wrong: Rows = known & (queue == QUEUE[READ_REQUEST]) & (offset != 0)
+        for number in range(4):
+            mine = np.flatnonzero(known & (queue == number))
+            if not len(mine):
+                continue
+            numbers = msn[mine].astype(np.int64)
+            before = self.msn.get(number, int(numbers[0]) - 1)
+            step = np.diff(numbers, prepend=before) % DDP_MSN.modulus
+            unusual = (step > NEAR) | ((step == 0) & (offset[mine] == 0))
+            unusual[0] &= number in self.msn
+            wrong[mine] |= unusual
+            self.msn[number] = int(numbers[-1])
+        return wrong
+
+    def lone_markers(self, window: Window, wire: Window, grid: MarkerGrid, starts: Int64s, ends: Int64s) -> Rows:
+        """Which FPDUs have behind them in their frame a marker and nothing else.
+
+        A sender that aligns frames with FPDUs sends a marker with what follows it.  So these four bytes are the last of
+        an FPDU that a marker off the grid made longer.
+        """
+        low = np.searchsorted(window.end, starts, side="right")
+        high = np.minimum(np.searchsorted(window.end, ends - 1, side="right"), len(window.at) - 1)
+        spread = window.rows["frame"][low] != window.rows["frame"][high]
+        lone = np.zeros(len(starts), np.bool_)
+        for index in np.flatnonzero((ends - grid.base) % BETWEEN_MARKERS == 0).tolist():
+            marker = grid.start(int(ends[index]))
+            before, inside, after = _frames(wire, marker - 1, marker + MARKER_BYTES - 1, marker + MARKER_BYTES)
+            lone[index] = before == inside != after and not (self.spread or spread[:index].any())
+        self.spread = self.spread or bool(spread.any())
+        return lone
+
+
+def wraps(offset: Rows, length: Rows) -> Rows:
+    """Which stretches of memory pass the end of the address space (RFC 5041, 4.2)."""
+    found: Rows = np.maximum(length.astype(np.int64), 1).astype(np.uint64) - np.uint64(1) > ~offset.astype(np.uint64)
+    return found
+
+
+def torn(window: Window, end: int) -> bool:
+    """Whether the frame that holds the last byte before ``end`` goes on there with what begins no FPDU."""
+    head = window.read(end, CONTROL)
+    if len(head) < CONTROL:
+        return False
+    before, after = _frames(window, end - 1, end + CONTROL - 1)
+    nothing = (head[0] << 8 | head[1]) < TAGGED_HEADER
+    return before == after and bool(nothing or not LEGAL[head[2] << 8 | head[3]])
+
+
+def _frames(window: Window, *places: int) -> list[int | None]:
+    """The frames that hold bytes; None where there is none yet."""
+    rows = np.searchsorted(window.end, places, side="right").tolist()
+    return [int(window.rows["frame"][row]) if row < len(window.rows) else None for row in rows]
+
+
+def judge_markers(wire: Window, grid: MarkerGrid, starts: Int64s, ends: Int64s) -> tuple[Rows, Int64s]:
+    """Which FPDUs hold a marker that points elsewhere, and how many right ones each holds (RFC 5044, 4.3).
+
+    Where one points elsewhere, what was taken for payload is not: a sender that puts its markers elsewhere.
+    ``wire``: the stream with its markers.
+    """
+    markers = grid.between(grid.start(int(starts[0])), grid.start(int(ends[-1])))
+    positions = np.arange(markers.start, markers.stop, MARKER_INTERVAL)
+    values, there = wire.heads(positions, MARKER_BYTES)
+    owner = np.searchsorted(starts, grid.place(positions), side="right") - 1
+    distance = positions - grid.position(starts[owner])
+    pointer = values.view(">u4").ravel() & 0xFFFF
+    right = pointer == np.maximum(distance, 0) & 0xFFFF
+    wrong = np.zeros(len(starts), np.bool_)
+    wrong[owner[(there == MARKER_BYTES) & ~right]] = True
+    return wrong, np.bincount(owner[(there == MARKER_BYTES) & right], minlength=len(starts)).astype(np.int64)
+
+
+MAX_FAILURES = 1000
+WRONG_CRC, WRONG_MARKERS, WRONG_HEADERS = (
+    "wrong CRC32C",
+    "markers that point elsewhere",
+    "headers or a length that cannot be right",
+)
+DOUBTED = "no CRC, behind markers or headers that are wrong"
+"""Why an FPDU is not trusted."""
+TRIED = 8
+"""FPDUs among which one with a right CRC is looked for, where Request and Reply were not seen."""
+
+
+class FpduChecks:
+    """The checks of one direction, and what failed them."""
+
+    def __init__(self) -> None:
+        self.crc: bool | None = None
+        """CRCs are in use; None: not known."""
+        self.doubt = Doubt()
+        self.crc_checked = self.crc_failure_count = self.marker_failure_count = 0
+        self.crc_failures: list[int] = []
+        """Frames; the first of them."""
+        self.faults: list[tuple[int, int, str]] = []
+        """Where the FPDUs that cannot be trusted begin and end in the stream, and why; the first of them."""
+
+    def trusted(self, pending: PendingBytes, headers: FpduHeaders) -> Rows:
+        """Which FPDUs can be trusted, of those whose headers were captured and are not empty."""
+        good: Rows = headers.captured & ~headers.empty
+        if not len(headers):
+            return good
+        if self.crc is None:
+            tried = zip(headers.starts[:TRIED].tolist(), headers.lengths[:TRIED].tolist(), strict=True)
+            if any(verify(pending, start, length) for start, length in tried):
+                self.crc = True
+        if pending.grid is not None:
+            good = self._marked(pending, headers, good)
+        elif not self.crc and good[-1] and torn(pending.window, int(headers.ends[-1])):
+            # A sender that inserts markers although none were agreed, for one.
+            self._add_faults(pending, headers[-1:], good[-1:], WRONG_HEADERS)
+            self.doubt.count += 1
+            good[-1] = False
+        if self.crc:
+            # What cannot be verified because some of it is missing may be as wrong as its length.
+            good &= self._verified(pending, headers) & pending.window.covers(headers.starts, headers.ends)
+        return good
+
+    def _marked(self, pending: PendingBytes, headers: FpduHeaders, good: Rows) -> Rows:
+        """Which of the ``good`` remain in a stream with markers."""
+        grid, window = pending.grid, pending.window
+        assert grid is not None
+        wrong, right = judge_markers(pending.wire, grid, headers.starts, headers.ends)
+        self.marker_failure_count += int(np.count_nonzero(wrong))
+        self._add_faults(pending, headers, wrong, WRONG_MARKERS)
+        good = good & ~wrong
+        if self.crc:
+            return good
+        queue = np.where(headers.tagged, -1, QUEUE[headers.opcode].astype(np.int64))
+        odd = headers.captured & headers.tagged & wraps(headers.place, headers.lengths - headers.size)
+        odd |= self.doubt.out_of_sequence(queue, headers.msn, headers.place, good)
+        reads = headers.reads()
+        reads = reads[headers.captured[reads]]
+        odd[reads] |= _requests_wrap(headers, reads)
+        odd[-1] |= torn(window, int(headers.ends[-1]))
+        odd |= self.doubt.lone_markers(window, pending.wire, grid, headers.starts, headers.ends)
+        odd &= good
+        trusted = self.doubt.trusted(wrong | odd, right)
+        self._add_faults(pending, headers, odd, WRONG_HEADERS)
+        self._add_faults(pending, headers, good & ~odd & ~trusted, DOUBTED)
+        self.doubt.count += int(np.count_nonzero(good & ~trusted))
+        return good & trusted
+
+    def _verified(self, pending: PendingBytes, headers: FpduHeaders) -> Rows:
+        """Which FPDUs do not have a wrong CRC."""
+        good = np.ones(len(headers), np.bool_)
+        for index, (start, length) in enumerate(zip(headers.starts.tolist(), headers.lengths.tolist(), strict=True)):
+            verdict = verify(pending, start, length)
+            good[index] = verdict is not False
+            self.crc_checked += verdict is not None
+        wrong = np.flatnonzero(~good)
+        self.crc_failure_count += len(wrong)
+        self._add_faults(pending, headers, ~good, WRONG_CRC)
+        window = pending.window
+        for index in wrong[: MAX_FAILURES - len(self.crc_failures)].tolist():
+            row = int(np.searchsorted(window.end, int(headers.starts[index]), side="right"))
+            self.crc_failures.append(int(window.rows["frame"][min(row, len(window.rows) - 1)]))
+        return good
+
+    def _add_faults(self, pending: PendingBytes, headers: FpduHeaders, which: Rows, why: str) -> None:
+        index = np.flatnonzero(which)[: MAX_FAILURES - len(self.faults)]
+        first, stop = (pending.in_stream(places[index]).tolist() for places in (headers.starts, headers.ends))
+        self.faults += [(left, right, why) for left, right in zip(first, stop, strict=True)]
+
+
+def verify(pending: PendingBytes, place: int, ulpdu_length: int) -> bool | None:
+    """Whether an FPDU has the right CRC; None where it was not captured whole."""
+    fpdu = pending.read_fpdu(place, ulpdu_length)
+    return None if fpdu is None else fpdus.verify_crc(fpdu)
+
+
+def _requests_wrap(headers: FpduHeaders, index: Int64s) -> Rows:
+    """Which RDMA Read Requests ask for what cannot be there."""
+    columns = headers.read_columns(index, "sinkto", "rdmardsz", "srcto")
+    return wraps(columns["sinkto"], columns["rdmardsz"]) | wraps(columns["srcto"], columns["rdmardsz"])
