@@ -1,10 +1,11 @@
-"""The exceptions of this folder, and what others say that are no fault of this program."""
+"""The exceptions of this folder, what others say that are no fault of this program, and what is not installed."""
 
 from __future__ import annotations
 
 import errno
 import os
 import sys
+from importlib.util import find_spec
 
 
 class CaptureError(Exception):
@@ -30,3 +31,29 @@ def words_of(error: BaseException) -> str | None:
     words = " ".join(str(error).split("\n\n")[0].split()).rpartition("Failed to commit: ")[2].removeprefix("IO Error: ")
     full = any(os.strerror(number) in words for number in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT))
     return words + ("; TMPDIR may name a folder with more room" if full else "")
+
+
+EXTRAS = {
+    "bokeh": ("a page takes Bokeh", "html"),
+    "distributed": ("--scheduler takes Dask", "cluster"),
+    "duckdb": ("conditions, SQL and saved tables take DuckDB", "sql"),
+    "pandas": ("a DataFrame takes pandas", ""),
+    "prompt_toolkit": ("the prompt of sql takes prompt_toolkit", "sql"),
+    "pyarrow": ("Arrow takes pyarrow", "arrow"),
+    "pyshark": ("a second opinion takes pyshark", "verify"),
+    "scapy": ("frames in full, synth and probe take Scapy", "layers"),
+    "textual": ("browse takes Textual", "browse"),
+}
+"""Module -> what takes it, and the extra of rdmascope that brings it; '' where none does."""
+
+
+def need(name: str) -> None:
+    """Before a module is imported: raise CaptureError, with what to install, where it is not there."""
+    if sys.modules.get(name, name) is None or find_spec(name) is None:
+        raise CaptureError(not_installed(name))
+
+
+def not_installed(name: str) -> str:
+    words, extra = EXTRAS[name]
+    wanted = f"'rdmascope[{extra}]'" if extra else name
+    return f"{words}, which is not installed: pip install {wanted}"

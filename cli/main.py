@@ -244,8 +244,7 @@ class Commands(click.Group):
             complain(error.format_message())
             sys.exit(EXIT_BAD_INPUT)
         except Exception as error:
-            from rdmascope.captures.errors import words_of
-            from rdmascope.captures.extras import EXTRAS, not_installed
+            from rdmascope.captures.errors import EXTRAS, not_installed, words_of
             from rdmascope.dissect.audit.selection import UnknownRule
 
             if signals:

@@ -1,4 +1,4 @@
-"""Where output goes: the console, the progress bar, and JSON Lines.  All of it passes ``plain.harmless``."""
+"""Where output goes: the console, the progress bar and JSON Lines, all of it harmless; and single key presses."""
 
 from __future__ import annotations
 
@@ -15,6 +15,30 @@ from .sanitize import harmless, harmless_line, is_unicode, json_escaped, take_an
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+
+@contextmanager
+def keyboard() -> Iterator[int | None]:
+    """The descriptor to read keys from, each as it is pressed; None where there is no keyboard."""
+    if not sys.stdin.isatty():
+        yield None
+        return
+    import termios
+    import tty
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    tty.setcbreak(descriptor)
+    try:
+        yield descriptor
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def pressed(descriptor: int) -> str:
+    """The keys that wait to be read."""
+    return os.read(descriptor, 64).decode(errors="replace")
+
 
 NO_TERMINAL = 80
 """Columns where there is no terminal at all."""

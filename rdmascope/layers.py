@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from rdmascope.captures.extras import need
+from rdmascope.captures.errors import need
 from rdmascope.captures.library import Capture, read
 from rdmascope.dissect.layers.opcodes import OPCODES
 

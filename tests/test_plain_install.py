@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from playbook.commands import SAMPLES
-from rdmascope.captures.extras import EXTRAS
+from rdmascope.captures.errors import EXTRAS
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

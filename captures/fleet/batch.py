@@ -23,8 +23,7 @@ from rdmascope.dissect import plugged
 from rdmascope.dissect.records.tables import TABLES, VERSION
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
-from ..errors import CaptureError, words_of
-from ..extras import need
+from ..errors import CaptureError, need, words_of
 from ..plugins import load_plugins
 from ..read.merge import RING
 from ..read.remote import FileStamp, RemoteFile, same_contents, stamp

@@ -12,8 +12,7 @@ from pathlib import Path
 from rdmascope.dissect import plugged
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
-from ..errors import CaptureError
-from ..extras import need
+from ..errors import CaptureError, need
 from ..plugins import FILES
 from ..tables.saved_tables import ManifestEntry
 from ..write.stale_tempdirs import FolderOfProcess

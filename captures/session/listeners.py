@@ -1,4 +1,4 @@
-"""What listens to connections wherever they are analysed, and is put together where the results are.
+"""What listens to connections wherever they are analysed, and is put together again.
 
 Workers of a divided capture are forks of the process that takes the results: what watches is there and in each worker.
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from rdmascope.dissect.measure.credits import CreditDirection
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.listeners import ColumnListener, ColumnListeners, Listener
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
@@ -17,7 +18,6 @@ from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 if TYPE_CHECKING:
     from rdmascope.dissect.audit.auditor import Auditor, RuleTally, TallyKey
     from rdmascope.dissect.audit.finding import Finding
-    from rdmascope.dissect.measure.credits import CreditDirection
     from rdmascope.dissect.measure.nfs_state_events import SentCall
     from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
     from rdmascope.dissect.transport.connection import Connection

@@ -6,9 +6,11 @@ What every command and the library's ``read`` stand on.
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -27,6 +29,7 @@ from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
 from rdmascope.dissect.units import plural
 
 from ..errors import CaptureError
+from ..parallel.ipc import unchanging
 from ..read.frame_origin import NumbersBefore, Places, short_names
 from ..read.merge import MergedCaptures, first_of, open_captures, ring_of
 from ..read.open import Follow
@@ -34,6 +37,7 @@ from ..read.read_ahead import Source, decoded
 from ..read.streams import Limits
 from ..read.urls import local, stays
 from ..tables.saved import holds_tables
+from ..write.output import spool
 from .listeners import WatchedAudit, WatchedCredits, Watching, listener_of
 from .process_memory import Heap, keep_freed, uncollected
 
@@ -504,3 +508,44 @@ def _analyzer(options: Options | None, jobs: int | None) -> Analyzer:
     from ..parallel.combine import MergedAnalyzer  # Only here: every report would wait for it.
 
     return MergedAnalyzer(options)
+
+
+def each_credit_direction(
+    session: Session, on_rpcs: Callable[[RpcTable], None], on_end: Callable[[], None]
+) -> Iterator[CreditDirection]:
+    """As ``Session.credit_directions``, one by one in the order of connections.
+
+    ``on_end`` is called between the pass and the first of them.
+    """
+    if holds_tables(session.paths[0]):
+        found = session.credit_directions(on_rpcs)
+        on_end()
+        yield from found
+        return
+    credits = WatchedCredits()
+    session.watch(credits)
+    places: dict[int, int] = {}
+    """Where in the file what is over is, by connection."""
+    with spool() as file:
+
+        def evict(gone: list[Conversation]) -> None:
+            for one in gone:
+                number = one.connection.number
+                directions = credits.directions.pop(number, ())
+                if any(direction.calls or direction.replies for direction in directions):
+                    places[number] = file.tell()
+                    pickler = pickle.Pickler(file, pickle.HIGHEST_PROTOCOL)
+                    pickler.dispatch_table = {MappingProxyType: lambda mapping: (unchanging, (dict(mapping),))}
+                    pickler.dump(directions)
+
+        for table in session.tables(evict):
+            on_rpcs(table)
+            del table
+        on_end()
+        for number in sorted(places.keys() | credits.directions.keys()):
+            if number in places:
+                file.seek(places[number])
+                directions = pickle.load(file)
+            else:
+                directions = credits.directions[number]
+            yield from (one for one in directions if one.calls or one.replies)

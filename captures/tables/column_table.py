@@ -12,7 +12,7 @@ from numpy.ma import MaskedArray, getmaskarray
 
 from rdmascope.dissect.units import count, plural
 
-from ..extras import need
+from ..errors import need
 
 if TYPE_CHECKING:
     import pandas

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from rdmascope.dissect.records.table import SQL_TYPES, Columns, Wanted, encodable, named, quoted
 from rdmascope.dissect.records.tables import TABLES
 
-from ..errors import CaptureError
-from ..extras import need
+from ..errors import CaptureError, need
 from ..read.read_ahead import processors
 from ..write.stale_tempdirs import FolderOfProcess
 

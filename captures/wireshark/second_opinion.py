@@ -33,8 +33,7 @@ from rdmascope.dissect.verify.frame_fields import ASKED, DISPLAY_FILTER, FRAME, 
 from rdmascope.dissect.verify.rpc_fields import PROTOCOLS, FieldDifference, ShownField, ShownMessage, compared_fields
 from rdmascope.dissect.verify.second_opinion import FIELD, Comparison, ComparisonTally, Difference, OtherMessages, Ours
 
-from ..errors import CaptureError
-from ..extras import need
+from ..errors import CaptureError, need
 from ..read.open import open_capture
 from ..session.session import Session
 from ..write.export import TcpExport, messages_of, stream_pair

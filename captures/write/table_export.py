@@ -15,7 +15,7 @@ from typing import BinaryIO, NamedTuple
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.records.tables import TABLES
 
-from ..extras import need
+from ..errors import need
 from ..session.session import Session
 from ..tables.condition import Condition
 from ..tables.database import FILLING, Database, write_arrow

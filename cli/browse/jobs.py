@@ -21,7 +21,7 @@ from rdmascope.dissect.rpcrdma.rpcs import Extent, Reassembled, Rpc
 
 from ..views import files as file_views
 from ..views.report import connections_view
-from ..views.rpc_page import Section, decoded_messages, message_sections, packets_section, summary_section
+from ..views.rpc import Section, decoded_messages, message_sections, packets_section, summary_section
 from ..views.transport import connection_view
 from .filling import BrowsedCapture
 from .nodes import Details, RpcPlace, TreeNode, nodes_of, rendered, shown_bytes

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.extras import need
+from rdmascope.captures.errors import need
 
 from ..exit_status import EXIT_SIGNAL
 from .feed import BACKGROUND, BrowseFeed

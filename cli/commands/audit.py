@@ -26,8 +26,7 @@ from ..options import connection_filter_options, pager_option
 from ..reading import CAPTURE, behind, jobs_option, opened, recognition_options
 from ..terminal import complain, console, encoded_json, paged, print_json, print_page, show
 from ..views import audit as views
-from ..views.capture_limits import limit_lines
-from ..views.filtered import filter_field, filter_line
+from ..views.tables import filter_field, filter_line, limit_lines
 
 if TYPE_CHECKING:
     from rdmascope.captures.tables.condition import Condition

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from rdmascope.captures.session.credit_spool import each_credit_direction
+from rdmascope.captures.session.session import each_credit_direction
 from rdmascope.dissect.measure.filters import unknown_connections
 from rdmascope.dissect.records.connection import credits_record
 from rdmascope.dissect.records.schema import schema
@@ -16,7 +16,7 @@ from ..options import connection_filter_options
 from ..reading import file_argument, jobs_option, opened, recognition_options
 from ..terminal import console, print_json, show
 from ..views.credits import credits_view
-from ..views.filtered import filter_field, filter_line
+from ..views.tables import filter_field, filter_line
 
 if TYPE_CHECKING:
     from rdmascope.captures.tables.condition import Condition

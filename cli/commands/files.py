@@ -17,7 +17,7 @@ from ..options import filter_options
 from ..reading import captures_of, file_argument, jobs_option, opened, recognition_options
 from ..terminal import console, print_json, show
 from ..views import files as views
-from ..views.filtered import filter_line
+from ..views.tables import filter_line
 
 if TYPE_CHECKING:
     from rdmascope.captures.tables.condition import Condition

@@ -46,9 +46,8 @@ from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
 from ..options import BYTES, DURATION
 from ..reading import analyzer_options, recognition_options, stoppable
 from ..terminal import complain, console, json_value, print_json, print_page, show
-from ..views.dashboard import Dashboard
 from ..views.kernel_counters import counters_view
-from ..views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Look, capture_view
+from ..views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Dashboard, Look, capture_view
 from .report_output import print_page as print_report
 from .report_output import print_records
 

@@ -46,7 +46,7 @@ from ..terminal import (
     terminal,
 )
 from ..views import packets as views
-from ..views.time_column import FORMATS, RELATIVE, TimeColumn
+from ..views.packets import FORMATS, RELATIVE, TimeColumn
 
 if TYPE_CHECKING:
     from rdmascope.captures.session.rpc_frames import ChosenFrames

@@ -404,8 +404,7 @@ def _print_answers(
     from rich.text import Text
 
     from ..views import questions as views
-    from ..views.filtered import filter_line
-    from ..views.tables import heading
+    from ..views.tables import filter_line, heading
 
     out = console()
     with paged(out, pager):
@@ -431,8 +430,8 @@ def _print_answer_records(reading: Read, asked: Questions, sort: str | None, con
     """The same for scripts."""
     from rdmascope.dissect.records.report import INTERVALS, group_record, interval_record, service_level_record
 
-    from ..views.filtered import filter_field
     from ..views.questions import sorted_groups
+    from ..views.tables import filter_field
 
     common = {"file": reading.path, **filter_field(condition)}
     for level in asked.levels:

@@ -73,10 +73,9 @@ def _print_sections(
     from rich.text import Text
 
     from ..views import report as views
-    from ..views.clients import clients_view, unanswered_view
     from ..views.diagnosis import headline_view, note_lines, summary_view
-    from ..views.filtered import filter_line
-    from ..views.tables import heading
+    from ..views.report import clients_view, unanswered_view
+    from ..views.tables import filter_line, heading
     from ..views.transport import troubles_view
 
     analyzer, statistics = reading.analyzer, facts.statistics

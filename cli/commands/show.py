@@ -21,8 +21,8 @@ from ..each_capture import EachCapture, GivenCaptures
 from ..options import FRAMES, XID, pager_option
 from ..reading import Reading, analyzer_options, packets_argument, recognition_options
 from ..terminal import console, paged, print_json, show
-from ..views import rpc_page as views
-from ..views.rpc_contents import field_bytes
+from ..views import rpc as views
+from ..views.rpc import field_bytes
 from ..views.rpcs import frames, title
 from ..views.tables import heading
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from rdmascope.captures.extras import need
+from rdmascope.captures.errors import need
 from rdmascope.captures.read.urls import scheme
 from rdmascope.captures.session.rpc_frames import chosen_frames
 from rdmascope.captures.session.session import Session

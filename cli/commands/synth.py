@@ -255,6 +255,6 @@ def _list_keys(as_json: bool) -> None:
 
 
 def _show(rows: list[tuple[str, str]]) -> None:
-    from ..views.synth import listing
+    from ..views.tables import listing
 
     show(console(), listing(rows))

@@ -24,9 +24,8 @@ from ..views import report as report_views
 from ..views.diagnosis import CERTAIN, NOTHING, counted, headline_view, note_lines, shared_words
 from .charts import Charts, library
 from .examples import ShownRpc, example_html, reference_html, waterfall_html
-from .gathered import PageFacts
 from .markup import data_script, details, listed, of_rich, shortened, tag, text
-from .over_time import peak_series, retransmissions, series
+from .over_time import PageFacts, peak_series, retransmissions, series
 from .tables import Breaking, breakings, cell_data, same_width, table_html
 
 MAX_RULES = 40

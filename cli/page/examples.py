@@ -25,8 +25,7 @@ from rdmascope.dissect.transport.operations import Kind, Operation
 from rdmascope.dissect.transport.retransmissions import DUPLICATE
 from rdmascope.dissect.units import at_least, count, duration, plural, size
 
-from ..views.rpc import header_tree, rpc_summary
-from ..views.rpc_contents import message_tree
+from ..views.rpc import header_tree, message_tree, rpc_summary
 from ..views.rpcs import title
 from .markup import details, of_rich, shortened, tag, text
 

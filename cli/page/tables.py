@@ -1,4 +1,4 @@
-"""The tables by procedure, client, file and connection, and the cells that a selected span of time sums anew."""
+"""The tables by procedure, client, file and connection, and pieces of HTML, in which nothing from the wire acts."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
-from rdmascope.captures.extras import need
+from rdmascope.captures.errors import need
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.write.output import check_outputs, write_output
 
@@ -67,7 +67,7 @@ def write_page_of(
     """Read a session that was not read yet, and write its page; returns the page's bytes, and the verdicts on service
     levels.  Raises CaptureError."""
     from .document import page_html
-    from .gathered import PageFacts
+    from .over_time import PageFacts
 
     page = PageFacts(session, top, condition, audit, levels)
     if condition is not None:

@@ -12,7 +12,7 @@ from rdmascope.dissect.frames import Frame
 from rdmascope.dissect.records.frame_layers import Words, all_layers, fields_of, layers_of
 from rdmascope.dissect.units import count, seconds
 
-from .rpc_contents import inline_tree
+from .rpc import inline_tree
 
 if TYPE_CHECKING:
     from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure

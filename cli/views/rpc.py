@@ -1,11 +1,13 @@
-"""One RPC in full: ladder, transport headers, chunk map, contents."""
+"""One RPC in full, section by section: ladder, transport headers, chunk map, contents."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.style import Style
 from rich.text import Text
 from rich.tree import Tree
@@ -13,14 +15,23 @@ from rich.tree import Tree
 from rdmascope.captures.session.sequence_diagram import ACKNOWLEDGEMENT, OTHER, OWN, TCP_ACK, Step
 from rdmascope.dissect.layers.rpcrdma_codes import error_name, procedure_name
 from rdmascope.dissect.measure.statistics import PARTS
+from rdmascope.dissect.onc.programs import procedure_name as rpc_procedure_name
+from rdmascope.dissect.onc.programs import program_name
+from rdmascope.dissect.onc.shapes.decode import MAX_NODES as ALL_NODES
+from rdmascope.dissect.onc.shapes.decode import Node, SparseBytes
+from rdmascope.dissect.onc.shapes.messages import call_tree, reply_tree
+from rdmascope.dissect.onc.shapes.text import is_line, value_text
+from rdmascope.dissect.onc.shapes.types import DATA, XdrArray, XdrList, XdrOpaque
+from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure, DecodedMessage, decoded_call, decoded_reply
 from rdmascope.dissect.rpcrdma.messages import Message, Segment, TransportHeader
+from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Extent, Reassembled, Rpc, SegmentUse
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import count, duration, moment, plural, seconds, share, size
 
 from .negotiation import add_option, direction_words
 from .rpcs import frames, outcome, title
-from .tables import PART_NAMES, Cell, Grid, bar
+from .tables import PART_NAMES, Cell, Grid, bar, heading
 
 WORD, SEGMENT, READ_SEGMENT = 4, 16, 24
 """Bytes of a word, and of segments in a transport header of version 1 (RFC 8166, 4)."""
@@ -164,13 +175,13 @@ def header_tree(message: Message) -> Tree:
     if operation.last_frame != operation.first_frame:
         frames = f"frames {operation.first_frame} to {operation.last_frame}"
     tree = Tree(Text(f"RPC-over-RDMA version {header.version}, {frames}"), guide_style="dim")
-    tree.add(_placed(f"rdma_xid {header.xid:#010x}", 0, WORD))
-    tree.add(_placed(f"rdma_vers {header.version}", WORD, WORD))
+    tree.add(_header_field(f"rdma_xid {header.xid:#010x}", 0, WORD))
+    tree.add(_header_field(f"rdma_vers {header.version}", WORD, WORD))
     if header.credits is not None:
-        tree.add(_placed(f"rdma_credit {header.credits}", 2 * WORD, WORD))
+        tree.add(_header_field(f"rdma_credit {header.credits}", 2 * WORD, WORD))
     if header.procedure is not None:
         name = procedure_name(header.version, header.procedure)
-        tree.add(_placed(f"rdma_proc {header.procedure} ({name})", 3 * WORD, WORD))
+        tree.add(_header_field(f"rdma_proc {header.procedure} ({name})", 3 * WORD, WORD))
     if header.direction is not None:
         name = "rdma_direction" if header.option is None else "rdma_optdir"
         tree.add(Text(f"{name} {direction_words(header)}"))
@@ -212,14 +223,14 @@ def _add_chunks(tree: Tree, header: TransportHeader) -> None:
         whole = before + each * len(segments) if known else 0
         separator = ", " if each == READ_SEGMENT else ": "
         total = size(sum(segment.length for segment in segments))
-        branch = tree.add(_placed(f"{words}{separator}{total}", start, whole))
+        branch = tree.add(_header_field(f"{words}{separator}{total}", start, whole))
         _add_segments(branch, segments, start + before, each if known else 0)
 
 
 MAX_SEGMENTS = 16
 
 
-def _placed(words: str, start: int, length: int) -> Text:
+def _header_field(words: str, start: int, length: int) -> Text:
     """What stands at a place of the header; ``length`` 0: where is not known."""
     label = Text(words)
     if length:
@@ -230,7 +241,7 @@ def _placed(words: str, start: int, length: int) -> Text:
 def _add_segments(branch: Tree, listed: Sequence[Segment], start: int, each: int) -> None:
     for number, segment in enumerate(listed[:MAX_SEGMENTS]):
         words = f"handle {segment.handle:#010x}  offset {segment.offset:#018x}  length {count(segment.length)}"
-        branch.add(_placed(words, start + number * each, each))
+        branch.add(_header_field(words, start + number * each, each))
     if len(listed) > MAX_SEGMENTS:
         branch.add(Text(f"… {len(listed) - MAX_SEGMENTS} more segments", "dim"))
 
@@ -316,3 +327,261 @@ def hex_row(at: int, row: bytes, missing: bool, mark: str, width: int = ROW) -> 
     line.append(f"{'' if missing else printable:<{width}} ", "cyan")
     line.append(mark, "dim")
     return line
+
+
+class Section(NamedTuple):
+    """A part of the page."""
+
+    title: str
+    """'' for the first, which needs none."""
+    remark: str
+    body: tuple[RenderableType, ...]
+    message: str = ""
+    """Of which bytes it is: 'call', 'reply', "call's transport header" or "reply's transport header"."""
+
+    @property
+    def heading(self) -> Text:
+        return heading(self.title, self.remark)
+
+
+def decoded_messages(rpc: Rpc, full: bool) -> tuple[DecodedMessage | None, DecodedMessage | None]:
+    """The call and the reply; ``full``: with every element of every list."""
+    nodes = ALL_NODES if full else MAX_NODES
+    return decoded_call(rpc, nodes), decoded_reply(rpc, nodes)
+
+
+def summary_section(rpc: Rpc, first_time: int, place: str, path: str | None) -> Section:
+    parts: list[RenderableType] = [rpc_summary(rpc, first_time, place)]
+    if path is not None:
+        parts.append(Text(f"path {path}"))
+    linux = rpc_fields(rpc).linux
+    if linux is not None:
+        parts.append(Text(f"Linux client operation: {linux}"))
+    return Section("", "", tuple(parts))
+
+
+def packets_section(rpc: Rpc, steps: Sequence[Step], width: int, full: bool) -> Section:
+    return Section("Packets", "", (ladder(steps, rpc.connection, width, full),))
+
+
+def message_sections(rpc: Rpc, width: int, full: bool) -> Iterator[Section]:
+    """Both transport headers, the use of every chunk, and every field of the call and the reply."""
+    for message, name in ((rpc.call, "call"), (rpc.reply, "reply")):
+        title = f"The {name}'s transport header"
+        if message is None:
+            yield Section(title, "not seen", ())
+        else:
+            yield Section(title, "", (header_tree(message),), title.removeprefix("The "))
+    if rpc.chunks:
+        remark = "bytes advertised, transferred, and returned in the reply"
+        yield Section("Chunks", remark, (chunk_map(rpc.chunks, width, full),))
+    for decoded, name in zip(decoded_messages(rpc, full), ("call", "reply"), strict=True):
+        if decoded is None:
+            yield Section(f"The {name}", "no RPC message", ())
+            continue
+        whole = "whole" if decoded.bytes.complete else "with bytes missing"
+        origin = decoded.origin(decoded.tree.header)
+        carrier = f", in {origin}" if origin else ""
+        body = [message_tree(decoded, full)] + ([contents(decoded.bytes, full)] if full else [])
+        yield Section(f"The {name}", f"{decoded.bytes.length:,} bytes, {whole}{carrier}", tuple(body), name)
+
+
+MAX_NODES = 400
+"""Elements beyond are counted only, unless all of them are asked for."""
+DATA_ROWS = 2
+ROW_WIDTH = 80
+"""Columns that a row of a hexdump takes, with the number of a frame."""
+MAX_FIELD_BYTES = 4096
+
+
+def message_tree(message: DecodedMessage, full: bool = False) -> RenderableType:
+    """The header on a line for each of its parts, then the arguments or results to the last field."""
+    header, body, rest, problem = message.tree
+    parts: list[RenderableType] = [*_header_lines(header)]
+    if body is not None:
+        parts.append(_body(message, full))
+    elif not problem:
+        parts.append(Text("no arguments or results", "dim"))
+    if problem:
+        parts.append(Text(f"not decoded any further: {problem}", "red"))
+    if rest is not None:
+        parts += list(_rows(message, rest.offset, rest.offset + rest.length, 4 * ROW))
+    return Group(*parts)
+
+
+def inline_tree(data: bytes, frame: int, called: CalledProcedure | None) -> Tree | None:
+    """Arguments or results of the RPC message in one frame; what moved by chunks is not in it.  None where they are not
+    known, as those of a reply without its call."""
+    bytes_ = SparseBytes([(0, data)], len(data))
+    tree = call_tree(bytes_, MAX_NODES)
+    if tree.header.note or _is_reply(data):
+        if called is None or called.program is None:
+            return None
+        tree = reply_tree(bytes_, *called, MAX_NODES)
+    if tree.body is None:
+        return None
+    message = DecodedMessage(Reassembled((Extent(0, len(data), "inline", frame, ""),), ((0, data),)), tree)
+    return _body(message, False)
+
+
+def _is_reply(data: bytes) -> bool:
+    return data[4:8] == b"\0\0\0\1"
+
+
+def _body(message: DecodedMessage, full: bool) -> Tree:
+    body = message.tree.body
+    assert body is not None
+    tree = Tree(Text(f"{body.name}{_type_name(body)}", "bold"), guide_style="dim")
+    for child in body.children:
+        _add(tree, child, message, full)
+    return tree
+
+
+def field_bytes(message: DecodedMessage, name: str) -> list[RenderableType]:
+    """The bytes of every field of this name, each with its place in the message; empty without such a field."""
+    roots = [root for root in (message.tree.header, message.tree.body) if root is not None]
+    found = [node for root in roots for node in root.walk() if node.name == name]
+    parts: list[RenderableType] = []
+    for node in found:
+        end = node.offset + node.length
+        where = f"{name}: bytes {node.offset:,} to {end:,}{_carrier(message, node)}"
+        parts.append(Text.assemble((where, "yellow"), f"  {value_text(node)}"))
+        parts += list(_rows(message, node.offset, end, MAX_FIELD_BYTES))
+    return parts
+
+
+def _header_lines(header: Node) -> Iterator[Text]:
+    """Of the RPC header: xid to procedure, then credential and verifier."""
+    words = [child for child in header.children if not child.children]
+    yield _field_label(_line("", ", ".join(_word(child, header) for child in words), header.note), header)
+    for child in header.children:
+        if child.children:
+            yield _field_label(_line(child.name, _inline(child), child.note), child)
+
+
+def _word(node: Node, header: Node) -> str:
+    named = {child.name: child.value for child in header.children}
+    text = f"{node.name} {value_text(node)}"
+    program, version, procedure = (named.get(name) for name in ("prog", "vers", "proc"))
+    if node.name == "prog" and isinstance(program, int):
+        return f"{text} ({program_name(program)})"
+    if node.name == "proc" and isinstance(program, int) and isinstance(version, int) and isinstance(procedure, int):
+        return f"{text} ({rpc_procedure_name(program, version, procedure)})"
+    return text
+
+
+def _inline(node: Node) -> str:
+    """A value and all below it on one line."""
+    ends = [one for one in node.walk(lambda one: not _is_row(one)) if one.name and (not one.children or _is_row(one))]
+    return ", ".join(
+        f"{one.name} [{', '.join(map(value_text, one.children))}]" if _is_row(one) else f"{one.name} {value_text(one)}"
+        for one in ends
+    )
+
+
+def _is_row(node: Node) -> bool:
+    """An array of values that are not made of others, such as gids."""
+    return isinstance(node.type, XdrArray) and not any(child.children for child in node.children)
+
+
+def _line(name: str, text: str, note: str) -> Text:
+    line = Text.assemble((f"{name}: " if name else "", "cyan"), text)
+    if note:
+        line.append(f"  [{note}]", "red")
+    return line
+
+
+def _type_name(node: Node) -> str:
+    return f" ({node.type.name})" if node.type is not None else ""
+
+
+def _field_label(label: Text, node: Node) -> Text:
+    """The label, with where in the message the field is; it looks the same."""
+    label.stylize(Style(meta={BYTES: (node.offset, node.offset + node.length)}))
+    return label
+
+
+def _add(parent: Tree, node: Node, message: DecodedMessage, full: bool) -> None:
+    label = _field_label(_label(node, message), node)
+    branch = parent.add(label)
+    if isinstance(node.type, XdrOpaque) and node.type.form == DATA:
+        start = node.offset + 4 if node.type.size is None else node.offset
+        size = len(node.value) if isinstance(node.value, memoryview) else 0
+        if size:
+            branch.add(_Dump(message, start, start + size, size if full else DATA_ROWS * ROW))
+        return
+    if is_line(node):
+        return
+    if isinstance(node.type, XdrArray | XdrList):
+        for child in node.children:
+            _add_element(branch, child, message, full)
+        return
+    for child in node.children:
+        _add(branch, child, message, full)
+
+
+def _add_element(parent: Tree, node: Node, message: DecodedMessage, full: bool) -> None:
+    """An element of an array; of a COMPOUND's under the name of its operation."""
+    first = node.children[0] if node.children else None
+    if first is None or first.name not in ("argop", "resop"):
+        _add(parent, node, message, full)
+        return
+    label = Text(value_text(first), "bold")
+    rest = node.children[1:]
+    if rest and rest[0].name == "status":
+        label.append(f"  {value_text(rest[0])}", "red" if rest[0].value else "green")
+        rest = rest[1:]
+    if first.note:
+        label.append(f"  [{first.note}]", "red")
+    branch = parent.add(_field_label(label, node))
+    for child in rest:
+        _add(branch, child, message, full)
+
+
+def _label(node: Node, message: DecodedMessage) -> Text:
+    text = value_text(node)
+    line = Text.assemble((node.name, "cyan"), f": {text}" if text else "")
+    data = isinstance(node.type, XdrOpaque) and node.type.form == DATA
+    if data or not node.children:
+        line.append(_carrier(message, node), "dim")
+    if node.note:
+        line.append(f"  [{node.note}]", "red")
+    return line
+
+
+def _carrier(message: DecodedMessage, node: Node) -> str:
+    """What carried it, where that is not what carried the whole message."""
+    origin = message.origin(node)
+    return f"  in {origin}" if origin and origin != message.origin(message.tree.header) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Dump:
+    """A hexdump of bytes [start, end), of at most ``limit`` of them, in rows that fit."""
+
+    message: DecodedMessage
+    start: int
+    end: int
+    limit: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        row = ROW if options.max_width >= ROW_WIDTH else ROW // 2
+        yield from _rows(self.message, self.start, self.end, self.limit, row)
+
+
+def _rows(message: DecodedMessage, start: int, end: int, limit: int, row: int = ROW) -> Iterator[Text]:
+    """A hexdump of bytes [start, end), of at most ``limit`` of them; with gaps where bytes are missing."""
+    stop = min(end, start + limit)
+    for extent in message.bytes.extents:
+        first, last = max(start, extent.start), min(stop, extent.start + extent.length)
+        if first >= last:
+            continue
+        mark = f"frame {extent.frame}" if extent.frame else ""
+        if extent.missing:
+            yield hex_row(first, bytes(min(row, last - first)), True, extent.missing, row)
+            continue
+        for at in range(first, last, row):
+            yield hex_row(at, message.bytes.captured(at, min(at + row, last)).tobytes(), False, mark, row)
+            mark = ""
+    if stop < end:
+        yield Text(f"  … {count(end - stop)} more bytes (--full shows all)", "dim")

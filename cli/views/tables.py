@@ -1,15 +1,23 @@
-"""What the tables of all views have in common."""
+"""What views have in common: tables, bars, and the lines that several of them have."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+
+from rdmascope.dissect.transport.connection import Connection
+from rdmascope.dissect.units import plural
+
+if TYPE_CHECKING:
+    from rdmascope.captures.tables.condition import Condition
+
 
 STATE_STYLES = {
     "complete": "green",
@@ -131,3 +139,32 @@ def sparkline(values: Sequence[float]) -> str:
     if not highest:
         return " " * len(values)
     return "".join(LEVELS[min(7, int(8 * value / highest))] if value else " " for value in values)
+
+
+def limit_lines(connections: Iterable[Connection], truncated_frames: int = 0) -> list[Text]:
+    """Frames that a snap length truncated, and connections of which it has one direction."""
+    half = sum(one.paired_by == "one direction only" and any(one.bytes) for one in connections)
+    lines = [f"{plural(truncated_frames, 'frame')} truncated by the capture"] if truncated_frames else []
+    lines += [f"{plural(half, 'connection')} with packets of one end only"] if half else []
+    return [Text(line, "red") for line in lines]
+
+
+def filter_line(condition: Condition, shown: str = "") -> Text:
+    """How many RPCs passed, and by what filter; ``shown``: what is there of them."""
+    what = f"; {shown}" if shown else ""
+    return Text(f"only {condition.passed:,} of {condition.tried:,} RPCs: {condition}{what}", "yellow")
+
+
+def filter_field(condition: Condition | None) -> dict[str, str]:
+    """The filter of a record, where there is one."""
+    return {} if condition is None else {"filter": str(condition)}
+
+
+def listing(rows: Iterable[tuple[str, str]]) -> RenderableType:
+    """Names, and what they are about in as many lines as that needs."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table

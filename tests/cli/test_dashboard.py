@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console, ConsoleDimensions
 
-from rdmascope.cli.views import dashboard
+from rdmascope.cli.views import live
 from rdmascope.cli.views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Breach, Look, Row, Snapshot, page
 from rdmascope.dissect.measure.live_window import BusyProcedure, LiveWindow, Rate, RecentRpc
 from rdmascope.dissect.measure.statistics import ProcedureKey
@@ -150,10 +150,10 @@ def test_what_ended_stands_behind_and_what_was_evicted_is_reported() -> None:
 def test_after_a_resize_nothing_of_the_old_picture_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, width=80, height=24, legacy_windows=False)
-    monkeypatch.setattr(dashboard, "console", lambda: terminal)
-    monkeypatch.setattr(dashboard, "take_snapshot", lambda session: FULL)
-    monkeypatch.setattr(dashboard, "REFRESH", 1e9)
-    shown = dashboard.Dashboard(SimpleNamespace(recent=LiveWindow()), Look(), None)  # type: ignore[arg-type]
+    monkeypatch.setattr(live, "console", lambda: terminal)
+    monkeypatch.setattr(live, "take_snapshot", lambda session: FULL)
+    monkeypatch.setattr(live, "REFRESH", 1e9)
+    shown = live.Dashboard(SimpleNamespace(recent=LiveWindow()), Look(), None)  # type: ignore[arg-type]
     clear, home = "\x1b[2J", "\x1b[H"
     with shown._screen:
         shown.look(False)

@@ -19,8 +19,7 @@ from playbook.wire import Wire
 from rdmascope.captures.live import Device
 from rdmascope.captures.live.session import LiveSession, bounded
 from rdmascope.captures.live.trigger import HANGS, Trigger, Wanted
-from rdmascope.cli.views.dashboard import take_snapshot
-from rdmascope.cli.views.live import Look, page
+from rdmascope.cli.views.live import Look, page, take_snapshot
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 from .test_session import Replay

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from playbook.extremes import EXTREMES
 from rdmascope.captures import Limits
-from rdmascope.captures.session.credit_spool import each_credit_direction
-from rdmascope.captures.session.session import Session
+from rdmascope.captures.session.session import Session, each_credit_direction
 from rdmascope.dissect.records.connection import credits_record
 from rdmascope.dissect.rpcrdma.analyzer import Options
 

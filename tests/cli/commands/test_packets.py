@@ -9,7 +9,7 @@ import pytest
 
 from playbook.commands import BOTH_WAYS, LOSS, PROGRAM, objects, run, unpacked
 from rdmascope.captures.wireshark.second_opinion import find_tshark
-from rdmascope.cli.views.time_column import FORMATS
+from rdmascope.cli.views.packets import FORMATS
 
 
 def times(*arguments: str) -> dict[int, str]:

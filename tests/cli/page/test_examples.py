@@ -9,7 +9,7 @@ from playbook import Wire, call, fetch, nfs3, reply, write_pcap
 from playbook.facts import START, retransmitted
 from rdmascope.captures.library import read
 from rdmascope.cli.page.examples import MAX_STEPS, example_html
-from rdmascope.cli.page.gathered import PageFacts
+from rdmascope.cli.page.over_time import PageFacts
 from rdmascope.dissect.transport.retransmissions import CAUSES
 
 

@@ -18,7 +18,7 @@ from playbook.rpc import Call, opaque
 from rdmascope.captures.library import read
 from rdmascope.cli.page import charts
 from rdmascope.cli.page.document import page_html
-from rdmascope.cli.page.gathered import PageFacts
+from rdmascope.cli.page.over_time import PageFacts
 
 HOSTILE = (
     b"<script>alert(1)</script>",
