@@ -192,7 +192,7 @@ class Capture:
     def where(self, *conditions: str) -> Iterator[Rpc]:
         """The RPCs of which these are all true: conditions in SQL over the columns of the table ``rpcs``.
 
-        As with ``--where``: 'latency_ms > 10'.  Where one is no condition, the first RPC raises CaptureError.
+        As with ``--where``: 'latency > 10ms'.  Where one is no condition, the first RPC raises CaptureError.
         """
         from .tables.condition import Condition, chosen
 

@@ -12,6 +12,8 @@ import click
 from rdmascope.dissect.measure.filters import FrameRange, parse_frames, parse_xid, procedure_names
 from rdmascope.dissect.units import parse_size
 
+from .terminal import complain
+
 if TYPE_CHECKING:
     from rdmascope.dissect.measure.time_options import Moment
 
@@ -68,7 +70,7 @@ FILTERS = (
         "conditions",
         multiple=True,
         metavar="SQL",
-        help="Filter: only RPCs that match a condition over the columns of the table rpcs, such as 'latency_ms > 10'"
+        help="Filter: only RPCs that match a condition over the columns of the table rpcs, such as 'latency > 10ms'"
         " (rdmascope help questions).",
     ),
     click.option("--client", "clients", multiple=True, metavar="ADDRESS", help="Only of this client."),
@@ -128,9 +130,11 @@ def _with_filters(command: Callable[..., Any], beside: tuple[str, ...]) -> Calla
         conditions = given.pop("conditions")
         if not conditions and not any(given[name] not in (None, (), False) for name in given.keys() - {*beside}):
             return command(*arguments, condition=None, **options)
-        from rdmascope.captures.tables.condition import Condition, Sugar
+        from rdmascope.captures.tables.condition import Condition, Filters
 
-        with closing(Condition(conditions, Sugar(**given))) as condition:
+        with closing(Condition(conditions, Filters(**given))) as condition:
+            for remark in condition.remarks:
+                complain(remark)
             return command(*arguments, condition=condition, **options)
 
     for option in reversed(FILTERS):

@@ -251,7 +251,7 @@ def test_groups_are_those_of_the_command() -> None:
     with pytest.raises(rdmascope.CaptureError, match="nothing is grouped by"):
         capture.groups("colour")
     with pytest.raises(rdmascope.CaptureError, match="passes the filter"):
-        capture.groups("client", where=["latency_ms > 1e9"])
+        capture.groups("client", where=["latency_ns > 1e15"])
 
 
 def test_times_are_those_of_the_command() -> None:

@@ -115,7 +115,7 @@ them.
 `rdmascope sql` asks these tables ([questions.md](questions.md)), and `Capture.table` of the library gives their columns
 as NumPy arrays. A column has the name of the same thing in [the records of --json](records.md), with its unit:
 
-- `_ns` is nanoseconds, `_us` microseconds, `_bytes` bytes. `time` is a timestamp in UTC, `time_ns` the same moment in
+- `_ns` is nanoseconds, `_bytes` bytes. `time` is a timestamp in UTC, `time_ns` the same moment in
   nanoseconds since the Unix epoch.
 - What is not known, or does not apply, is NULL; in NumPy it is masked.
 - `rpc` is the `number` of a row of `rpcs`, `connection` that of `connections`, `file` that of `files`.
@@ -128,6 +128,7 @@ as NumPy arrays. A column has the name of the same thing in [the records of --js
 | bool | BOOLEAN | bool |
 | time | TIMESTAMP_NS | datetime64[ns] |
 | text | VARCHAR | object (str) |
+| texts | VARCHAR[] | object (tuple of str) |
 """
 
 
@@ -140,13 +141,16 @@ def tables() -> str:
             f"A row is {table.meaning}.",
             f"| column | type | what |\n| --- | --- | --- |\n{rows}",
         ]
+        if table.headings:
+            shown = ", ".join(f"`{name}` {column}" for name, column in table.headings.items() if name != column)
+            parts.append(f"On the screen: {shown}.")
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
 def test_the_tables_are_those_of_the_declarations() -> None:
     assert tables() == TABLES.read_text()
     for name, (dtype, _) in DTYPES.items():
-        kind = "object (str)" if name == "text" else np.dtype(dtype).name
+        kind = {"text": "object (str)", "texts": "object (tuple of str)"}.get(name, np.dtype(dtype).name)
         assert f"| {name} | {SQL_TYPES[name]} | {kind} |\n" in TABLES_HEAD
 
 

@@ -50,7 +50,7 @@ def test_a_plain_installation_reads_reports_diagnoses_audits_shows(words: str) -
 @pytest.mark.parametrize(
     ("extra", "words"),
     [
-        ("sql", ["rpcs", CAPTURE, "--where", "latency_ms > 1"]),
+        ("sql", ["rpcs", CAPTURE, "--where", "latency_ns > 1e6"]),
         ("sql", ["sql", CAPTURE, "SELECT 1"]),
         ("sql", ["batch", CAPTURE, "--out", "{folder}/set"]),
         ("sql", ["packets", CAPTURE, "-Y", "nfs"]),

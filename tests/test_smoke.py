@@ -16,7 +16,7 @@ COMMANDS = [
     f"info {CAPTURE}",
     f"report {CAPTURE}",
     f"diagnose {CAPTURE}",
-    f"rpcs {CAPTURE} --where latency_ms>1",
+    f"rpcs {CAPTURE} --where latency_ns>1e6",
     f"show {CAPTURE} --rpc 3",
     f"show {CAPTURE} --frame 100",
     f"packets {CAPTURE}",

@@ -11,10 +11,9 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.ma import MaskedArray
 
 from rdmascope.dissect.arrays import Int64s
-from rdmascope.dissect.records.table import SQL_TYPES, Columns, encodable, named, quoted
+from rdmascope.dissect.records.table import Columns, encodable, named, quoted, tuples
 from rdmascope.dissect.records.tables import TABLES
 
 from ..errors import CaptureError
@@ -464,7 +463,7 @@ class BrowsedTables:
         query = "SELECT DISTINCT procedure, operations FROM rpcs"
         names: set[str] = set()
         for procedure, operations in self.connection.execute(query).fetchall():
-            names.update((procedure or "").split(), (operations or "").split())
+            names.update((procedure or "").split(), operations or ())
         return sorted(names)
 
 
@@ -488,7 +487,7 @@ def checked(text: str, first_time: int, live: bool = False) -> str:
 _WORD = re.compile(r"[\w./:*'-]*$")
 
 
-OFTEN = ("procedure", "operations", "path", "client", "status", "latency_ms", "waiting_ns", "user")
+OFTEN = ("procedure", "operations", "path", "client", "status", "latency", "waiting_ns", "user")
 """Names that conditions mostly begin with: they are proposed first."""
 
 
@@ -527,8 +526,7 @@ def _meant(tables: BrowsedTables, word: str, limit: int) -> Iterable[str]:
     """Conditions that a bare value stands for: an operation, a client, a path."""
     if limit <= 0 or not tables.ready:
         return []
-    found = [f"operations GLOB '*{one}*' OR procedure = '{one}'" for one in tables.operations()
-             if one.lower().startswith(word.lower())]  # fmt: skip
+    found = [f"procedure = '{one}'" for one in tables.operations() if one.lower().startswith(word.lower())]
     found += [f"client = {quoted(one)}" for one in tables.distinct("client", word, limit)]
     found += [f"path = {quoted(one)}" for one in tables.distinct("path", word, limit)]
     return found[:limit]
@@ -567,8 +565,8 @@ def _columns(name: str, found: dict[str, object]) -> Columns:
     """As those of a ``TableBuilder``: texts that are not known are '', and masked."""
     columns: Columns = {}
     for column in TABLES[name].columns:
-        values: MaskedArray = np.ma.asarray(found[column.name])
-        if SQL_TYPES[column.type] == "VARCHAR":
+        values = tuples(np.ma.asarray(found[column.name]))
+        if column.type == "text":
             unknown = np.ma.getmaskarray(values)
             values = np.ma.MaskedArray(np.where(unknown, "", values.data).astype(object), unknown)
         columns[column.name] = values

@@ -1,42 +1,134 @@
 """Conditions in SQL over the columns of the table rpcs, judged for RPCs as they end.
 
-DuckDB judges them, without access to files, extensions or other tables.
+DuckDB judges them, without access to files, extensions or other tables; what has an option of its own NumPy does.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.ma import getmaskarray
 from numpy.typing import NDArray
 
+from rdmascope.dissect.arrays import coded_keys
 from rdmascope.dissect.audit.audit_event import Subject
 from rdmascope.dissect.measure.filters import KNOWN_NAMES, empty_span, near, unknown_connections
-from rdmascope.dissect.measure.time_options import Moment
-from rdmascope.dissect.records.rpc_columns import RpcBatches, RpcSource
-from rdmascope.dissect.records.table import TableBuilder
+from rdmascope.dissect.measure.time_options import Moment, parse_duration
+from rdmascope.dissect.onc.programs import program_name
+from rdmascope.dissect.records.rpc_columns import RpcBatch, RpcBatches, RpcSource
+from rdmascope.dissect.records.table import Columns, TableBuilder, named, quoted
 from rdmascope.dissect.records.tables import TABLES
-from rdmascope.dissect.rpcrdma.rpc_table import RpcNames, RpcTable
+from rdmascope.dissect.rpcrdma.rpc_table import STATES, ProcedureNames, RpcNames, RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.units import duration
+from rdmascope.dissect.units import duration, parse_size
 
 from ..errors import CaptureError
 from ..session.session import Session
 from .saved import holds_tables
 
-PARTS = re.compile(r"('(?:[^']|'')*'|\"(?:[^\"]|\"\")*\")")
-"""Texts and names in quotes."""
-ABBREVIATIONS = {"latency_ms": "(latency_us / 1000)"}
-"""Names that stand for more."""
+if TYPE_CHECKING:
+    from .database import Database
+
 _OTHER = re.compile(r"\b(?:select|from|pragma|attach|install|load|copy)\b|;", re.IGNORECASE)
+_QUOTED = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\""
+_UNITS = r"ns|us|µs|ms|s|m|h|[kKMGT](?:i?B)?|B"
+_TOKEN = re.compile(
+    rf"""(?<![\w.])(?P<listed>"procedure"|procedure|operations)\s*
+        (?P<operator><>|!=|==?|(?P<not>NOT\s+)?(?:I?LIKE|GLOB|SIMILAR\s+TO|IN)\b)\s*
+        (?P<value>'(?:[^']|'')*'|\(\s*'[^()]*\))
+    | (?P<quoted>{_QUOTED})
+    | (?P<hexadecimal>\b0[xX][0-9a-fA-F]+\b)
+    | (?P<quantity>\b\d+(?:\.\d+)?)\s?(?P<unit>{_UNITS})\b
+    | (?<![\w.])(?P<word>[A-Za-z_]\w*)\b(?!\s*[(.])""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_UNIT_OF = {one.name: one.name.rpartition("_")[2] for one in TABLES["rpcs"].columns}
+"""Column of rpcs -> the last part of its name, which of many is a unit."""
+_SEVERAL = {"how": "read_chunks, write_chunks and reply_chunks", "frames": "call_frame and reply_frame"}
+"""What is on the screen, and the columns that it is made of."""
+_WORDS = {
+    name.lower().replace(" ", "_"): column
+    for name, column in TABLES["rpcs"].headings.items()
+    if name not in _UNIT_OF and name not in _SEVERAL
+} | {"user": "user"}
+"""Names on the screen -> columns of rpcs; in quotes, as ``user`` is a word of SQL."""
+OLD_NAMES = {"latency_ms": ("(latency_ns / 1e6)", "latency > 10ms"), "latency_us": ("(latency_ns / 1e3)", "latency_ns")}
+"""Names that columns had: what they stand for, and what to write."""
+
+
+class Typed(NamedTuple):
+    """SQL as people type it, in DuckDB's."""
+
+    sql: str
+    remarks: tuple[str, ...]
+    """What will not be understood for long, and what to write."""
+
+
+def typed(text: str, condition: bool = True) -> Typed:
+    """Numbers with ``0x``; of a condition over the columns of rpcs also durations, sizes, and names on the screen.
+
+    There ``procedure = 'WRITE'`` means an operation of a COMPOUND, too, as in ``--procedure``.  Raises CaptureError for
+    a duration or size that is compared with something else.
+    """
+    column = ""
+    remarks: list[str] = []
+
+    def translated(token: re.Match[str]) -> str:
+        nonlocal column
+        if token["listed"] is not None:
+            return _compared(token, condition)
+        if token["hexadecimal"] is not None:
+            return str(int(token[0], 16))
+        if token["quantity"] is not None:
+            return _amount(token, column) if condition else token[0]
+        word = (token["word"] or "").lower()
+        if word in OLD_NAMES:
+            column = word
+            remarks.append(f"{word} goes with the next version: write {OLD_NAMES[word][1]}")
+            return OLD_NAMES[word][0]
+        if condition and word in _WORDS:
+            column = _WORDS[word]
+            return named(column)
+        column = word if word in _UNIT_OF else column
+        return token[0]
+
+    return Typed(_TOKEN.sub(translated, text), tuple(dict.fromkeys(remarks)))
+
+
+def _compared(token: re.Match[str], condition: bool) -> str:
+    """A comparison of names with a text: those of a COMPOUND are several."""
+    operator, value = token["operator"], token["value"]
+    if token["listed"].lower() == "operations":
+        return f"array_to_string(operations, ' ') {operator} {value}"
+    if not condition:
+        return token[0]
+    unlike = token["not"] or operator in ("<>", "!=")
+    alike = "=" if operator in ("<>", "!=") else operator.removeprefix(token["not"] or "")
+    among = f"len(list_filter(operations, lambda name: name {alike} {value})) > 0"
+    return f"{'NOT ' if unlike else ''}(procedure {alike} {value} OR coalesce({among}, false))"
+
+
+def _amount(token: re.Match[str], column: str) -> str:
+    """A duration in nanoseconds, or a size in bytes."""
+    try:
+        amount, unit = parse_duration(token[0]), "ns"
+    except ValueError:
+        try:
+            amount, unit = parse_size(token[0].replace(" ", "")), "bytes"
+        except ValueError as error:
+            raise CaptureError(str(error)) from None
+    if column and _UNIT_OF.get(column) != unit:
+        raise CaptureError(f"{token[0]}: {column} is not in {unit}")
+    return str(amount)
 
 
 @dataclass(frozen=True, slots=True)
-class Sugar:
+class Filters:
     """Conditions that have options of their own; those that are given add up."""
 
     procedures: Sequence[str] = ()
@@ -56,16 +148,47 @@ class Sugar:
         found = [
             any_of(_procedure(name) for name in self.procedures),
             any_of(f"connection = {number}" for number in self.connections),
-            any_of(f"client = {text(address)}" for address in self.clients),
-            any_of(f"server = {text(address)}" for address in self.servers),
-            any_of(f"path GLOB {text(path)} OR path LIKE {text(path.rstrip('/') + '/%')}" for path in self.paths),
-            any_of(f'"user" = {text(user)}' for user in self.users),
+            any_of(f"client = {quoted(address)}" for address in self.clients),
+            any_of(f"server = {quoted(address)}" for address in self.servers),
+            any_of(f"path GLOB {quoted(path)} OR starts_with(path, {quoted(_folder(path))})" for path in self.paths),
+            any_of(f'"user" = {quoted(user)}' for user in self.users),
             "" if self.slower_than is None else f"waiting_ns > {self.slower_than}",
             "state <> 'complete'" if self.errors else "",
             "" if self.since is None else f"time_ns >= {self.since.absolute(first_time)}",
             "" if self.until is None else f"time_ns < {self.until.absolute(first_time)}",
         ]
         return [one for one in found if one]
+
+    def mask(self, batch: RpcBatch, first_time: int) -> NDArray[np.bool_]:
+        """Which RPCs pass: the same as ``conditions`` without DuckDB, which takes long to load."""
+        table, rows = batch.table, batch.rows
+        passes = np.ones(len(table), np.bool_)
+
+        def only(column: Any, judged: Callable[[Any], bool]) -> None:
+            values, which = coded_keys(column, len(table))
+            np.logical_and(passes, np.array([judged(value) for value in values], np.bool_)[which], passes)
+
+        if self.procedures:
+            called = [any(_is_called(name, one) for name in self.procedures) for one in table.names.procedures]
+            passes &= np.array(called, np.bool_)[rows["procedure"]]
+        if self.connections:
+            passes &= np.isin(rows["connection"], self.connections)
+        for which, addresses in ((batch.clients, self.clients), (batch.servers, self.servers)):
+            if addresses:
+                only(which().tolist(), addresses.__contains__)
+        if self.paths:
+            only(batch.paths, lambda path: path is not None and any(_below(path, one) for one in self.paths))
+        if self.users:
+            only(batch.users.tolist(), lambda user: user in self.users)
+        if self.slower_than is not None:
+            passes &= table.waiting > self.slower_than
+        if self.errors:
+            passes &= rows["state"] != STATES.index("complete")
+        for moment, sign in ((self.since, 1), (self.until, -1)):
+            if moment is not None:
+                late = batch.times.data >= moment.absolute(first_time)
+                passes &= (late if sign > 0 else ~late) & ~getmaskarray(batch.times)
+        return passes
 
     def __str__(self) -> str:
         """'procedure READ or WRITE and client 10.0.0.5 and slower than 10.0 ms'."""
@@ -88,26 +211,36 @@ class Sugar:
         return " and ".join(found)
 
 
-def text(value: str) -> str:
-    """As a text of SQL."""
-    return "'" + value.replace("'", "''") + "'"
-
-
 def any_of(conditions: Iterable[str]) -> str:
     return " OR ".join(f"({one})" for one in conditions)
+
+
+def _folder(path: str) -> str:
+    return path.rstrip("/") + "/"
 
 
 def _procedure(name: str) -> str:
     """The procedure, an operation of the COMPOUND, or either after a program; ``*`` and ``?`` stand for others."""
     program, _, procedure = name.upper().rpartition(".")
-    called = (
-        f"upper(\"procedure\") GLOB {text(procedure)} OR (' ' || operations || ' ') GLOB {text(f'* {procedure} *')}"
-    )
+    called = typed(f"procedure GLOB {quoted(procedure)}").sql
     if not program:
         return called
     version, minor = "upper(program) || 'V' || version", "upper(program) || 'V' || version || '.' || minor_version"
-    labels = any_of(f"{one} GLOB {text(program)}" for one in ("upper(program)", version, minor))
-    return f"({labels}) AND ({called})"
+    labels = any_of(f"{one} GLOB {quoted(program)}" for one in ("upper(program)", version, minor))
+    return f"({labels}) AND {called}"
+
+
+def _is_called(name: str, called: ProcedureNames) -> bool:
+    """The same of names."""
+    program, _, procedure = name.upper().rpartition(".")
+    if program:
+        if called.program is None:
+            return False
+        label = program_name(called.program).upper()
+        labels = [label, f"{label}V{called.version}", f"{label}V{called.version}.{called.minor_version}"]
+        if not any(fnmatchcase(one, program) for one in labels):
+            return False
+    return any(fnmatchcase(one, procedure) for one in (called.name, *called.operations))
 
 
 class ChosenRpcs(NamedTuple):
@@ -138,58 +271,76 @@ class ChosenRpcs(NamedTuple):
 class Condition:
     """Which RPCs are meant: a condition in SQL, and what options add to it.  Close it after its use."""
 
-    def __init__(self, conditions: Sequence[str] = (), sugar: Sugar | None = None) -> None:
+    def __init__(self, conditions: Sequence[str] = (), filters: Filters | None = None) -> None:
         """Raises CaptureError for a condition that cannot be judged."""
-        from .database import Database, QueryError, named_columns
-
-        self.sugar = sugar or Sugar()
+        self.filters = filters or Filters()
         self.written = tuple(conditions)
-        self.given = [_full(one) for one in conditions]
-        for one, written in zip(self.given, conditions, strict=True):
-            if _OTHER.search(PARTS.sub("", one)):
-                raise CaptureError(f"--where {written!r}: a condition over the columns of rpcs, and no query")
-        self._database = Database(described=False)
-        self._text = self.sql(0)
-        try:
-            for one, written in zip(self.given, conditions, strict=True):
-                try:
-                    self._database.check("rpcs", one)
-                except QueryError as error:
-                    raise CaptureError(f"--where {written!r}: {_in_words(error)}") from None
-            query = f"SELECT number FROM rpcs WHERE {self._text}"
-            columns = named_columns(self._database.connection, query, True).get("rpcs")
-        except BaseException:
-            self.close()
-            raise
-        self._builder = TableBuilder(TABLES["rpcs"], columns)
+        self.remarks: list[str] = []
+        """About names that go."""
+        self.given = [self._typed(one) for one in conditions]
+        self._database: Database | None = None
+        self._builder: TableBuilder | None = None
+        if conditions:
+            self._judge_in_database()
         self._batches: RpcBatches | None = None
         self._session: RpcSource | None = None
         self._names: RpcNames | None = None
         self.passed = self.tried = 0
         """RPCs."""
-        self._compared = [(match[1] or match[2], match[3]) for one in self.given for match in _COMPARED.finditer(one)]
+        self._compared = [(match[1] or match[2], match[3]) for one in self.written for match in _COMPARED.finditer(one)]
         """Columns, and the texts in quotes that they are compared with."""
         self._values: dict[str, set[str]] = {name: set() for name, _ in (*self._compared, *self._named_texts())}
         """Values of these columns that are there, at most ``MAX_VALUES``."""
 
+    def _typed(self, written: str) -> str:
+        if _OTHER.search(re.sub(_QUOTED, "", written)):
+            raise CaptureError(f"--where {written!r}: a condition over the columns of rpcs, and no query")
+        try:
+            found = typed(written)
+        except CaptureError as error:
+            raise CaptureError(f"--where {written!r}: {error}") from None
+        self.remarks += found.remarks
+        return found.sql
+
+    def _judge_in_database(self) -> None:
+        """Have DuckDB judge what is given in SQL."""
+        from .database import Database, QueryError, named_columns
+
+        self._database = Database(described=False)
+        try:
+            for one, written in zip(self.given, self.written, strict=True):
+                try:
+                    self._database.check("rpcs", one)
+                except QueryError as error:
+                    raise CaptureError(f"--where {written!r}: {_in_words(error)}") from None
+            query = f"SELECT number FROM rpcs WHERE {_all_of(self.given)}"
+            columns = named_columns(self._database.connection, query, True).get("rpcs")
+        except BaseException:
+            self.close()
+            raise
+        self._builder = TableBuilder(TABLES["rpcs"], columns)
+
+    def _needs(self, *what: str) -> bool:
+        return self._builder is not None and self._builder.needs(*what)
+
     @property
     def needs_contents(self) -> bool:
         """It names columns that are made of the bytes of messages: the option of the analyzer."""
-        return self._builder.needs("contents", "files", "paths")
+        return bool(self.filters.paths or self.filters.users) or self._needs("contents", "files", "paths")
 
     @property
     def names(self) -> set[str]:
-        """The columns that it names, those that it may name among them."""
-        return {column.name for column in self._builder.columns[1:]}
+        """The columns that it names in SQL, those that it may name among them."""
+        return set() if self._builder is None else {column.name for column in self._builder.columns[1:]}
 
     @property
     def only_connections(self) -> bool:
         """Nothing is asked but connections."""
-        return not self.written and self.sugar == Sugar(connections=self.sugar.connections)
+        return not self.written and self.filters == Filters(connections=self.filters.connections)
 
     def __str__(self) -> str:
         """As given."""
-        return " and ".join(one for one in (*self.written, str(self.sugar)) if one)
+        return " and ".join(one for one in (*self.written, str(self.filters)) if one)
 
     def mask(self, table: RpcTable, session: RpcSource) -> NDArray[np.bool_]:
         """Which rows of a table pass.  Raises CaptureError for one that cannot be judged."""
@@ -197,21 +348,31 @@ class Condition:
             return np.zeros(0, np.bool_)
         if self._batches is None or self._session is not session:
             self._session, self.passed, self.tried = session, 0, 0
-            self._text = self.sql(session.first_time)
-            self._builder.find = getattr(session, "place", None)  # Of files; running traffic has none.
-            self._batches = RpcBatches(self._builder.needs("files"), self._builder.needs("paths"), session)
-            if holds_tables(session.paths[0]) and self._builder.needs("files"):
+            if self._builder is not None:
+                self._builder.find = getattr(session, "place", None)  # Of files; running traffic has none.
+            paths = bool(self.filters.paths) or self._needs("paths")
+            self._batches = RpcBatches(self._needs("files"), paths, session)
+            if self._needs("files") and holds_tables(session.paths[0]):
                 raise CaptureError(f"{session.path}: holds tables, which 'rdmascope sql' can ask about files")
         self._names = table.names
-        self._builder.add(self._batches.batch(table))
-        columns = self._builder.take()
+        batch = self._batches.batch(table)
+        passes = self.filters.mask(batch, session.first_time)
+        columns: Columns = {}
+        if self._builder is not None and self._database is not None:
+            self._builder.add(batch)
+            columns = self._builder.take()
+            passes &= self._database.judged("rpcs", columns, _all_of(self.given))
         for name, values in self._values.items():
-            if name in columns and columns[name].dtype == object and len(values) < MAX_VALUES:
-                values.update(columns[name].compressed().tolist())
-        passes = self._database.judged("rpcs", columns, self._text)
+            if len(values) < MAX_VALUES:
+                values.update(self._texts(name, batch, columns))
         self.tried += len(passes)
         self.passed += int(np.count_nonzero(passes))
         return passes
+
+    def _texts(self, name: str, batch: RpcBatch, columns: Columns) -> Iterable[str]:
+        if name in columns:
+            return columns[name].compressed().tolist() if columns[name].dtype == object else ()
+        return (one for one in (batch.paths if name == "path" else batch.users.tolist()) if one is not None)
 
     def chosen_rpcs(self, session: Session) -> ChosenRpcs:
         """The RPCs that pass; reads a session to its end.  Raises CaptureError where none does."""
@@ -229,11 +390,12 @@ class Condition:
         return table.selected(self.mask(table, session))
 
     def close(self) -> None:
-        self._database.close()
+        if self._database is not None:
+            self._database.close()
 
     def sql(self, first_time: int) -> str:
         """The whole of it, over the columns of rpcs; ``first_time``: of the capture, nanoseconds since the epoch."""
-        return " AND ".join(f"({one}\n)" for one in (*self.given, *self.sugar.conditions(first_time))) or "true"
+        return _all_of([*self.given, *self.filters.conditions(first_time)])
 
     def problem(self, session: Session) -> str:
         """Why nothing passed, after all RPCs of a session were judged; '' where something did, or none were there."""
@@ -245,28 +407,28 @@ class Condition:
 
     def impossible(self, session: Session) -> str:
         """Which filter nothing can pass, after all RPCs of a session were judged; '' where each can be passed."""
-        sugar, extent = self.sugar, session.extent()
-        for name in sugar.procedures:
+        filters, extent = self.filters, session.extent()
+        for name in filters.procedures:
             bare = name.upper().rpartition(".")[2]
             if not any(fnmatchcase(known, bare) for known in (*KNOWN_NAMES, *self._called())):
                 return f"no procedure or operation {name!r}{near(bare, KNOWN_NAMES)}"
         ends = [one.endpoints for one in session.analyzer.connections]
-        for what, addresses, end in (("client", sugar.clients, 0), ("server", sugar.servers, 1)):
+        for what, addresses, end in (("client", filters.clients, 0), ("server", filters.servers, 1)):
             known = sorted({one[end].address for one in ends})
             for address in addresses:
                 if address not in known and known and not extent.evicted:
                     more = f" and {len(known) - MAX_LISTED:,} more" if len(known) > MAX_LISTED else ""
                     return f"no {what} {address!r}; there is {', '.join(known[:MAX_LISTED])}{more}"
         return (
-            unknown_connections(sugar.connections, extent)
-            or empty_span(sugar.since, sugar.until, extent)
+            unknown_connections(filters.connections, extent)
+            or empty_span(filters.since, filters.until, extent)
             or ("" if self.passed else self._unknown_text())
         )
 
     def _named_texts(self) -> Iterator[tuple[str, str]]:
         """Columns of text, and what options compare them with."""
-        yield from (("user", user) for user in self.sugar.users)
-        yield from (("path", path) for path in self.sugar.paths)
+        yield from (("user", user) for user in self.filters.users)
+        yield from (("path", path) for path in self.filters.paths)
 
     def _unknown_text(self) -> str:
         """Which text no RPC has; '' where each is there."""
@@ -290,9 +452,13 @@ class Condition:
             yield from (one.name.upper(), *one.operations)
 
 
+def _all_of(conditions: Sequence[str]) -> str:
+    return " AND ".join(f"({one}\n)" for one in conditions) or "true"
+
+
 def _below(path: str, wanted: str) -> bool:
     """As ``--path`` has it."""
-    return fnmatchcase(path, wanted) or path.startswith(wanted.rstrip("/") + "/")
+    return fnmatchcase(path, wanted) or path.startswith(_folder(wanted))
 
 
 MAX_LISTED = 5
@@ -314,8 +480,9 @@ def _in_words(error: CaptureError) -> str:
             r"\(line (\d+), (column \d+)\)$", lambda at: f"({at[2] if at[1] == '1' else 'at its end'})", words
         )
     name = unknown[1] or unknown[2]
-    names = [column.name for column in TABLES["rpcs"].columns]
-    return f"no column {name!r} in the table rpcs{near(name.lower(), names)}"
+    if name.lower() in _SEVERAL:
+        return f"no column {name!r} in the table rpcs: it is made of {_SEVERAL[name.lower()]}"
+    return f"no column {name!r} in the table rpcs{near(name.lower(), [*_WORDS, *_UNIT_OF])}"
 
 
 def chosen(session: Session, condition: Condition | ChosenRpcs | None) -> Iterator[Rpc]:
@@ -323,12 +490,3 @@ def chosen(session: Session, condition: Condition | ChosenRpcs | None) -> Iterat
     for table in session.tables():
         yield from table if condition is None else condition.selected(table, session)
         del table
-
-
-def _full(condition: str) -> str:
-    """With what abbreviations outside of quotes stand for."""
-    parts = PARTS.split(condition)
-    for at in range(0, len(parts), 2):
-        for short, long in ABBREVIATIONS.items():
-            parts[at] = re.sub(rf"\b{short}\b", long, parts[at], flags=re.IGNORECASE)
-    return "".join(parts)

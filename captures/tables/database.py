@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmascope.dissect.records.table import SQL_TYPES, Columns, Wanted, encodable, named, quoted
+from rdmascope.dissect.records.table import SQL_TYPES, Columns, Wanted, encodable, masked, named, quoted, tuples
 from rdmascope.dissect.records.tables import TABLES
 
 from ..errors import CaptureError, need
@@ -120,6 +120,8 @@ FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".arrow": "arr
 """Suffix of a file that a result is written to -> its format."""
 FETCHED = 1000
 """Rows of a result that are held at a time."""
+SEPARATOR = "\x1f"
+"""Between the texts of a list: DuckDB splits one text sooner than it takes a list from Python."""
 COPIED = "copied"
 """File in the temporary folder that DuckDB writes before it is copied to where it belongs."""
 
@@ -169,6 +171,8 @@ class Database:
         ``saved``, by default a table of each; gives the paths that the views read."""
         self._files = files
         self._fill = fill
+        self.remarks: tuple[str, ...] = ()
+        """About names in the last query that go."""
         self.also: Callable[[Wanted], Wanted] = lambda wanted: wanted
         """What is read beside that which a query names."""
         self._filled: dict[str, set[str]] = {}
@@ -279,6 +283,9 @@ class Database:
 
         The first statement is tried on empty tables before anything is read.  Raises QueryError.
         """
+        from .condition import typed  # Only here: it is about RPCs.
+
+        query, self.remarks = typed(query, condition=False)
         statements = statements_of(query)
         if not self._files:
             for statement in statements:
@@ -317,7 +324,7 @@ class Database:
 
     def _columns(self) -> Columns:
         self._run(f"SELECT {self._listed('DOUBLE')} FROM temp.result_of_query")
-        return {name: np.ma.asarray(values) for name, values in self.connection.fetchnumpy().items()}
+        return {name: tuples(np.ma.asarray(values)) for name, values in self.connection.fetchnumpy().items()}
 
     def _fetched(self, statement: SqlStatement) -> QueryResult | None:
         self._run(statement.text)
@@ -465,12 +472,17 @@ def _as_columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Column
 @contextmanager
 def registered(connection: duckdb.DuckDBPyConnection, table: str, columns: Columns) -> Iterator[str]:
     """Rows of a table of ``TABLES``, as a table that queries can name so."""
+    lists: Columns = {}
     for column in TABLES[table].columns:
         if column.type == "text" and column.name in columns:
             _make_encodable(columns[column.name].data)
-    connection.register("batch_of_rows", columns)
+        elif column.type == "texts" and column.name in columns:
+            values = columns[column.name]
+            lists[column.name] = masked(np.fromiter(map(SEPARATOR.join, values.data), object, len(values)), values.mask)
+    connection.register("batch_of_rows", {**columns, **lists})
+    split = ", ".join(f"string_split({named(name)}, {quoted(SEPARATOR)}) AS {named(name)}" for name in lists)
     try:
-        yield "batch_of_rows"
+        yield f"(SELECT * REPLACE ({split}) FROM batch_of_rows)" if lists else "batch_of_rows"
     finally:
         connection.unregister("batch_of_rows")
 

@@ -18,6 +18,7 @@ from rdmascope.dissect.measure.pending_names import KnownPaths, PathedRows
 from rdmascope.dissect.onc.rpc_header import GssCredential
 from rdmascope.dissect.onc.shapes.rpc_summary_fields import FlatFields
 from rdmascope.dissect.records.rpc import RPC_VALUES
+from rdmascope.dissect.records.table import tuples
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.messages import HEADER, Message, Segment, TransportHeader
 from rdmascope.dissect.rpcrdma.rpc_fields import FieldColumns, FieldReader
@@ -276,14 +277,14 @@ class SavedRpcs(RpcTable):
             procedure=row["procedure_number"],
             minor_version=row["minor_version"],
             gss=_credential(row),
-            operations=tuple((row["operations"] or "").split()),
+            operations=row["operations"] or (),
             name=row["procedure"] or "",
             status=row["status"] or "",
             failed=row["failed"],
             state=row["state"],
             contents=row["contents"],
-            damage=tuple(row["damage"].split("; ")) if row["damage"] else (),
-            notes=tuple(row["notes"].split("; ")) if row["notes"] else (),
+            damage=row["damage"] or (),
+            notes=row["notes"] or (),
             chunks=[*self._chunks.get(row["number"], ())] if row["chunks"] else [],
             latency=None if row["latency_ns"] is None else Latency(*parts),
             outstanding=row["waiting_ns"] if row["latency_ns"] is None else None,
@@ -337,7 +338,7 @@ def _read(connection: duckdb.DuckDBPyConnection, names: Sequence[str], first: in
     """Columns of so many RPCs that ended behind the ``first`` ones."""
     query = f"SELECT {', '.join(names)} FROM rpcs{behind} WHERE ended > ? AND ended <= ? ORDER BY ended"
     found = connection.execute(query, [first, first + rows]).fetchnumpy()
-    return {name: np.ma.asarray(values) for name, values in found.items()}
+    return {name: tuples(np.ma.asarray(values)) for name, values in found.items()}
 
 
 def _chunks(connection: duckdb.DuckDBPyConnection, columns: Columns, behind: str) -> dict[int, list[ChunkUse]]:
@@ -438,9 +439,7 @@ def _rows(columns: Columns, plain: np.ndarray[Any, np.dtype[np.bool_]], names: R
     called = zip(*(columns[name][places].tolist() for name in _PROCEDURE), strict=True)
     rows["procedure"] = _codes(
         called,
-        lambda one: names.procedure(
-            ProcedureNames(one[0], one[1], one[2], one[3], tuple((one[4] or "").split()), one[5] or "")
-        ),
+        lambda one: names.procedure(ProcedureNames(one[0], one[1], one[2], one[3], one[4] or (), one[5] or "")),
         len(places),
     )
     results = zip(columns["status"][places].tolist(), columns["failed"][places].tolist(), strict=True)

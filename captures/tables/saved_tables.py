@@ -321,8 +321,9 @@ def _check_tables(database: Database, path: str) -> None:
         if name in (*TABLES, "metadata", "sources"):
             raise CaptureError(f"{path}: {name} is a view, not a table that rdmascope saved")
     found = origin(database).schema_version
-    if found > VERSION:
-        raise CaptureError(f"{path}: tables of version {found}; this program reads up to version {VERSION}")
+    if found != VERSION:
+        more = "" if found > VERSION else ": save them again"
+        raise CaptureError(f"{path}: tables of version {found}; this program reads version {VERSION}{more}")
     columns = "FROM information_schema.columns WHERE table_catalog = current_catalog()"
     query = f"SELECT table_catalog, table_name, list(column_name), list(data_type) {columns} GROUP BY ALL"
     tables = connection.execute(query).fetchall()

@@ -10,10 +10,11 @@ from typing import NamedTuple, NoReturn
 
 from rdmascope.dissect.measure.filters import MAX_FRAME, FrameRange
 from rdmascope.dissect.onc.compound import OPERATION_NAMES
+from rdmascope.dissect.records.table import quoted
 from rdmascope.dissect.records.tables import TABLES
 
 from ..errors import CaptureError
-from ..tables.condition import ABBREVIATIONS, text
+from ..tables.condition import OLD_NAMES
 
 PROTOCOLS = {"rpcordma": "true", "rpc": "true", "nfs": "program = 'NFS'"}
 """Bare names, and the RPCs that they mean."""
@@ -24,7 +25,7 @@ FIELDS = {
     "rpc.program": "program_number",
     "rpc.programversion": "version",
     "rpc.procedure": "procedure_number",
-    "rpc.time": "(latency_us / 1e6)",
+    "rpc.time": "(latency_ns / 1e9)",
     "rpc.auth.uid": '"user"',
 }
 """Name of a field -> what is compared."""
@@ -43,7 +44,7 @@ AND, OR, NOT = ("&&", "and"), ("||", "or"), ("!", "not")
 _TOKEN = re.compile(r"\s*(?:(&&|\|\||==|!=|<=|>=|[()<>!])|(\"[^\"]*\"|'[^']*')|([\w.:+-]+)|(\S))")
 _ADDRESS = re.compile(r"[0-9a-fA-F.:]+")
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]{1,16}|\d{1,20}(?:\.\d{1,9})?")
-_COLUMNS = {column.name for column in TABLES["rpcs"].columns} | set(ABBREVIATIONS)
+_COLUMNS = {column.name for column in TABLES["rpcs"].columns} | {*OLD_NAMES, *TABLES["rpcs"].headings}
 
 
 class DisplayFilter(NamedTuple):
@@ -156,7 +157,7 @@ class _FilterReader:
             self._expect(_ADDRESS, value, "an address")
             if operator not in ("=", "<>"):
                 raise _NotTranslatedError(f"{name} takes == and !=", True)
-            found = f"client = {text(value)} OR server = {text(value)}"
+            found = f"client = {quoted(value)} OR server = {quoted(value)}"
             return found if operator == "=" else f"NOT ({found})"
         if known in OPCODES:
             return _operation(operator, self._number(value))
@@ -165,8 +166,8 @@ class _FilterReader:
             return f"program = 'NFS' AND version = {NFS_PROCEDURES[known]} AND {compared}"
         if known in FIELDS:
             return f"{FIELDS[known]} {operator} {self._number(value)}"
-        quoted = value[:1] in ("'", '"')
-        return f"{known} {operator} {text(value[1:-1]) if quoted else self._number(value)}"
+        is_text = value[:1] in ("'", '"')
+        return f"{known} {operator} {quoted(value[1:-1]) if is_text else self._number(value)}"
 
     def _frame(self, operator: str, value: str) -> str:
         number = self._number(value)
@@ -204,5 +205,5 @@ def _operation(operator: str, number: str) -> str:
     name = OPERATION_NAMES.get(int(number)) if number.isdigit() else None
     if operator not in ("=", "<>") or name is None:
         raise _NotTranslatedError(f"nfs.opcode takes the number of an operation, and == or !=, not {number}", True)
-    found = f"(' ' || coalesce(operations, '') || ' ') LIKE {text(f'% {name} %')}"
+    found = f"coalesce(list_contains(operations, {quoted(name)}), false)"
     return found if operator == "=" else f"NOT ({found})"

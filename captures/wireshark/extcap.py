@@ -82,8 +82,8 @@ def option_lines(name: str) -> Iterator[str]:
             yield f"value {{arg=0}}{{value={one}}}{{display={escaped(one)}}}{{default={default}}}"
     tooltip = "Service port of NFS over RDMA, beside 20049"
     yield option("--port", "Service port", "integer", tooltip, "range=1,65535", "default=20049")
-    tooltip = "Only RPCs that match: SQL over the columns of the table rpcs, such as latency_ms > 10"
-    yield option("--where", "Filter", "string", tooltip, "placeholder=latency_ms > 10")
+    tooltip = "Only RPCs that match: SQL over the columns of the table rpcs, such as latency > 10ms"
+    yield option("--where", "Filter", "string", tooltip, "placeholder=latency > 10ms")
 
 
 def escaped(text: str) -> str:

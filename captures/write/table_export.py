@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from rdmascope.dissect.records.schema import Record, record
+from rdmascope.dissect.records.table import quoted
 from rdmascope.dissect.records.tables import TABLES
 
 from ..errors import need
@@ -39,8 +40,11 @@ DATA_TYPES = {
     "bool": "boolean",
     "time": "dateTime",
     "text": "string",
+    "texts": "string",
 }
 """Type of a column -> that of CSV on the Web."""
+SEPARATOR = ";"
+"""Between the texts of a list in CSV."""
 
 
 class ExportedTable(NamedTuple):
@@ -134,7 +138,9 @@ def _meanings(name: str) -> dict[str, str]:
 
 
 def _write_csv(database: Database, name: str, query: str, file: BinaryIO) -> int:
-    return database.copy(f"({query})", file, "FORMAT csv, HEADER")
+    lists = [column.name for column in TABLES[name].columns if column.type == "texts"]
+    texts = ", ".join(f"array_to_string({one}, {quoted(SEPARATOR)}) AS {one}" for one in lists)
+    return database.copy(f"(SELECT * REPLACE ({texts}) {query})" if lists else f"({query})", file, "FORMAT csv, HEADER")
 
 
 def _description(names: list[str]) -> object:
@@ -145,6 +151,7 @@ def _description(names: list[str]) -> object:
             "tableSchema": {
                 "columns": [
                     {"name": column.name, "datatype": DATA_TYPES[column.type], "dc:description": column.meaning}
+                    | ({"separator": SEPARATOR} if column.type == "texts" else {})
                     for column in TABLES[name].columns
                 ]
             },

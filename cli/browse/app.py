@@ -16,6 +16,7 @@ from textual.screen import Screen
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.tables.browsed_tables import NOUNS, checked, completions, follows
 from rdmascope.dissect.arrays import Int64s
+from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.units import plural
 
 from .keys import ChoiceDialog, HelpPage, PromptDialog, bindings, help_text
@@ -94,7 +95,7 @@ class BrowseApp(PanesApp):
             return ""
 
         self._make_ready()
-        hint = "latency_ms > 10, operations LIKE '%READ%', path LIKE '/home/%'; empty: all"
+        hint = "latency > 10ms, procedure = 'READ', path LIKE '/home/%'; empty: all"
         prompt = PromptDialog("Filter", self.written_filter, lambda text: completions(tables, text), problem, hint)
         self.push_screen(prompt, self.filter_by)
 
@@ -112,7 +113,7 @@ class BrowseApp(PanesApp):
 
     def action_sort(self) -> None:
         noun = self.listed.noun
-        names = [*LISTINGS[noun].sorts]
+        names = [*TABLES[noun].headings]
         now, down = self.sorts.get(noun, ("", False))
         lines = [f"{name}{(' ↓' if down else ' ↑') if name == now else ''}" for name in names]
 

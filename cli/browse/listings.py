@@ -12,6 +12,7 @@ from rich.text import Text
 
 from rdmascope.dissect.audit.rule import all_rules
 from rdmascope.dissect.onc.file_operations import DIRECTORY, TYPE_NAMES
+from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.units import duration, seconds, size
 
 from ..views.audit import FindingCells, finding_view, rule_view
@@ -51,8 +52,6 @@ class Listing(NamedTuple):
     singular: str
     heading: Callable[[ListingLayout], str]
     line: Callable[[Row, ListingLayout], Text]
-    sorts: Mapping[str, str]
-    """Name in the heading, or what it stands for -> column of the table."""
 
 
 def _rpc(row: Row, layout: ListingLayout) -> Text:
@@ -168,37 +167,12 @@ def _finding(row: Row, layout: ListingLayout) -> Text:
 
 
 LISTINGS = {
-    "rpcs": Listing(
-        "RPCs", "RPC", lambda layout: rpc_header(RpcLine(layout.first_time, layout.width)).plain, _rpc,
-        {
-            "latency": "latency_ns", "time": "time_ns", "RPC": "number", "to server": "call_bytes",
-            "to client": "reply_bytes", "procedure": "procedure", "path": "path", "status": "status",
-            "conn": "connection", "xid": "xid", "frames": "call_frame", "user": "uid", "offset": "offset_bytes",
-            "count": "count_bytes", "server time": "server_ns", "retransmitted": "retransmitted_packets",
-        },
-    ),
-    "packets": Listing(
-        "packets", "packet", _packets, _packet,
-        {"No.": "frame", "Time": "time_ns", "Source": "source", "Destination": "destination", "Protocol": "protocol",
-         "Length": "length_bytes", "Info": "info", "RPC": "rpc"},
-    ),
-    "connections": Listing(
-        "connections", "connection", _connections, _connection,
-        {"conn": "number", "transport": "transport", "protocol": "protocol", "client": "client", "server": "server",
-         "to server": "client_bytes", "to client": "server_bytes", "retrans": "client_retransmitted_packets",
-         "missing": "client_missing_packets"},
-    ),
-    "files": Listing(
-        "files", "file", _files, _file,
-        {"path": "path", "size": "size_bytes", "reads": "reads", "read": "read_bytes", "writes": "writes",
-         "written": "written_bytes", "median": "median_latency_ns", "p99": "p99_latency_ns", "handle": "handle_hash"},
-    ),
-    "findings": Listing(
-        "findings", "finding", _findings, _finding,
-        {"time": "time_ns", "level": "level", "rule": "rule", "conn": "connection", "RPC": "rpc",
-         "frame": "frame", "observed": "observed"},
-    ),
-}  # fmt: skip
+    "rpcs": Listing("RPCs", "RPC", lambda layout: rpc_header(RpcLine(layout.first_time, layout.width)).plain, _rpc),
+    "packets": Listing("packets", "packet", _packets, _packet),
+    "connections": Listing("connections", "connection", _connections, _connection),
+    "files": Listing("files", "file", _files, _file),
+    "findings": Listing("findings", "finding", _findings, _finding),
+}
 """By the name of the table."""
 
 
@@ -206,9 +180,9 @@ def column_at(noun: str, layout: ListingLayout, x: int) -> str | None:
     """The name of the column of the heading that stands at ``x``, or ends behind it."""
     heading = LISTINGS[noun].heading(layout)
     for found in re.finditer(r"\S+(?: by)?", heading):
-        if x < found.end() and found[0] in LISTINGS[noun].sorts:
+        if x < found.end() and found[0] in TABLES[noun].headings:
             return found[0]
-    last = [found[0] for found in re.finditer(r"\S+", heading) if found[0] in LISTINGS[noun].sorts]
+    last = [found[0] for found in re.finditer(r"\S+", heading) if found[0] in TABLES[noun].headings]
     return last[-1] if last else None
 
 

@@ -21,6 +21,7 @@ from textual.worker import get_current_worker
 from rdmascope.captures.parallel.background_worker import Reply
 from rdmascope.captures.tables.browsed_tables import LATER, BrowsedTables, CallTimeline, Narrowing, checked
 from rdmascope.dissect.arrays import Int64s
+from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.units import count, percent, seconds
 
 from .feed import BrowseFeed
@@ -290,7 +291,7 @@ class PanesApp(App[None]):
         """
         noun = self.listed.noun
         name, down = self.sorts.get(noun, ("", False))
-        column = LISTINGS[noun].sorts.get(name, "")
+        column = TABLES[noun].headings.get(name, "")
         shown = keep, grown, noun in self.finished
         held = self.tables.held_order(noun, self.narrowing, column)
         if held is None:

@@ -38,7 +38,7 @@ def command(ctx: click.Context, files: tuple[str, ...], where: str, ports: tuple
     Example: look at the calls that took long
 
     \b
-      $ rdmascope browse nfs.pcap --where 'latency_ms > 10'
+      $ rdmascope browse nfs.pcap --where 'latency > 10ms'
     """
     if "-" in files:
         raise click.UsageError("standard input is the keyboard: browse takes files", ctx)

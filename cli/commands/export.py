@@ -109,8 +109,8 @@ def command(
       $ rdmascope export rxe-nfs-all.pcap.zst --to parquet -o tables
       tables: 229 rpcs, 580 operations, 83 chunks, 147 segments, ...
       $ python3 -c "import pandas as pd;
-        print(pd.read_parquet('tables/rpcs.parquet').latency_us.median())"
-      43299.0
+        print(pd.read_parquet('tables/rpcs.parquet').latency_ns.median())"
+      43299000.0
     """
     if target != TCP:
         if skip_incomplete or no_comments:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @click.option("--file", metavar="FILE", help=f"The capture that {FILE} replays.")
 @click.option("--device", metavar="DEVICE", help="The network interface of nfs-rdma-interface.")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="Another service port besides 20049.")
-@click.option("--where", metavar="SQL", help="Filter: only RPCs that match, such as 'latency_ms > 10'.")
+@click.option("--where", metavar="SQL", help="Filter: only RPCs that match, such as 'latency > 10ms'.")
 def command(
     installs: bool,
     list_interfaces: bool,

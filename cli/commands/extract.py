@@ -93,7 +93,7 @@ def command(
     check_outputs([None if is_url(output) else output], files)
     connections: frozenset[int] = frozenset()
     if condition is not None and condition.only_connections:
-        connections, condition = frozenset(condition.sugar.connections), None
+        connections, condition = frozenset(condition.filters.connections), None
     if condition is None and not (rpcs or findings or connections):
         raise click.UsageError("what is to be extracted? give --where or another filter, --rpc or --finding", ctx)
     with rereadable(files) as paths:

@@ -32,7 +32,7 @@ from rdmascope.dissect.units import plural
 from ..options import filter_options
 from ..reading import CAPTURE, Reading, analyzer_options, jobs_option, read_anew, recognition_options
 from ..sanitize import harmless
-from ..terminal import console, print_json, say
+from ..terminal import complain, console, print_json, say
 from ..views import rows as views
 
 if TYPE_CHECKING:
@@ -73,15 +73,15 @@ def command(
     """Ask a capture in SQL: RPCs, operations, chunks, segments, packets, connections, findings and files as tables.
 
     The last argument is the query unless it is an existing file. Only the tables that it names are made, in one pass
-    over the capture; DuckDB answers. Unknown values are NULL. Times are nanoseconds (_ns), microseconds (_us) or
-    timestamps in UTC (time), sizes bytes (_bytes). DESCRIBE rpcs lists the columns of a table.
+    over the capture; DuckDB answers. Unknown values are NULL. Times are nanoseconds (_ns) or timestamps in UTC (time),
+    sizes bytes (_bytes). DESCRIBE rpcs lists the columns of a table.
 
     Example: how long did calls that transferred data take, by procedure?
 
     \b
       $ rdmascope sql rxe-nfs-all.pcap.zst "
           SELECT procedure, count(*) AS calls,
-                 quantile_cont(latency_us, 0.99) AS p99_us
+                 quantile_cont(latency_ns, 0.99) / 1e3 AS p99_us
           FROM rpcs WHERE chunks > 0 GROUP BY ALL ORDER BY p99_us"
       procedure    calls    p99_us
       READ             5  42525.24
@@ -176,7 +176,7 @@ def _ask(
 
 def _first_time(session: Session, condition: Condition) -> int:
     """Of the first frame, where the condition has to know it; else 0."""
-    if condition.sugar.since is None and condition.sugar.until is None:
+    if condition.filters.since is None and condition.filters.until is None:
         return 0
     for batch in session.batches():
         return int(batch.rows["time"][0])
@@ -210,6 +210,8 @@ class _Printer(NamedTuple):
             if number and not self.as_json:
                 say("")
             _print(result, self.as_json, self.as_csv)
+        for remark in database.remarks:
+            complain(remark)
 
 
 def _format(output: str, text: str) -> str:

@@ -167,7 +167,7 @@ class RpcCells(NamedTuple):
     def of_row(cls, row: Mapping[str, Any], full: bool) -> RpcCells:
         """Of a row of the table rpcs, which does not know what is encrypted."""
         label = program_label(row["program_number"], row["version"], row["minor_version"])
-        operations = (row["operations"] or "").split()
+        operations = row["operations"] or ()
         name = procedure_label(row["procedure"] or "", operations, full=full)
         asked = _asked(row["count_bytes"], operations or (row["procedure"],))
         return cls(

@@ -16,6 +16,7 @@ from ..rpcrdma.messages import Message
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import Rpc
 from ..transport.connection import Connection
+from .rpc import RPC_VALUES, value_column
 from .table import DTYPES, column_of, masked
 
 if TYPE_CHECKING:
@@ -69,6 +70,19 @@ class RpcBatch:
         assert self._learned is not None and self._learner is not None
         return self._learner.listed(self._learned[1]).listed()
 
+    def clients(self) -> MaskedArray:
+        """Their addresses."""
+        return self.connection("text", lambda one: one.endpoints[0].address)
+
+    def servers(self) -> MaskedArray:
+        """Theirs."""
+        return self.connection("text", lambda one: one.endpoints[1].address)
+
+    @cached_property
+    def users(self) -> MaskedArray:
+        """Who calls."""
+        return value_column(next(one for one in RPC_VALUES if one.name == "user"), self.fields.columns)
+
     @cached_property
     def called(self) -> Any:
         """Whether the call is in the capture."""
@@ -118,7 +132,8 @@ class RpcBatch:
         """Of the RPCs that are objects; ``plain`` of all others."""
         objects, places = self.table.objects, self.table.places
         dtype, filler = DTYPES[type]
-        values = np.full(len(self), filler if plain is None else plain, dtype)
+        values = np.empty(len(self), dtype)
+        values.fill(filler if plain is None else plain)
         mask = np.full(len(self), plain is None)
         if objects:
             found = column_of(type, [value(rpc) for rpc in objects])

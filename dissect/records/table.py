@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,8 +27,8 @@ class TableColumn(NamedTuple):
     """With its unit: ``_ns`` nanoseconds, ``_us`` microseconds, ``_bytes`` bytes; ``time_ns`` counts from the Unix
     epoch."""
     type: str
-    """'int' (64 bits), 'uint' (64 bits), 'float' (64 bits), 'bool', 'time' (nanoseconds, UTC) or 'text' (Python's str,
-    in an array of objects)."""
+    """'int' (64 bits), 'uint' (64 bits), 'float' (64 bits), 'bool', 'time' (nanoseconds, UTC), 'text' (Python's str, in
+    an array of objects) or 'texts' (tuples of these)."""
     meaning: str
     value: Callable[[Any], Any] | None
     """Of a row; None is: not known, and becomes masked."""
@@ -53,6 +53,8 @@ class Table:
     rows: Callable[[Any], Iterable[Any]] = lambda noun: (noun,)
     order: tuple[str, ...] = ()
     """Columns that tell the order of all rows, unknown values last, where batches have them in another."""
+    headings: Mapping[str, str] = field(default_factory=dict)
+    """What stands above a column on the screen -> its name: also in ``--where``, ``--sort`` and browse."""
 
 
 DTYPES: dict[str, tuple[Any, Any]] = {
@@ -62,8 +64,16 @@ DTYPES: dict[str, tuple[Any, Any]] = {
     "bool": (np.bool_, False),
     "time": (np.dtype("datetime64[ns]"), 0),
     "text": (np.object_, ""),
+    "texts": (np.object_, ()),
 }
 """Type -> dtype, and what stands under the mask."""
+
+
+def tuples(column: MaskedArray) -> MaskedArray:
+    """A column of DuckDB's; of lists, which are arrays there, one of tuples."""
+    if column.dtype != object or not any(isinstance(value, np.ndarray) for value in column.compressed()[:1]):
+        return column
+    return column_of("texts", [None if value is None else tuple(value) for value in column.tolist()])
 
 
 SQL_TYPES = {
@@ -73,6 +83,7 @@ SQL_TYPES = {
     "bool": "BOOLEAN",
     "time": "TIMESTAMP_NS",
     "text": "VARCHAR",
+    "texts": "VARCHAR[]",
 }
 """Type of a column -> that of DuckDB."""
 
@@ -185,9 +196,8 @@ def column_of(type: str, values: list[Any]) -> MaskedArray:
     """A column of Python values; None is: not known."""
     mask = [value is None for value in values]
     dtype, filler = DTYPES[type]
-    return np.ma.MaskedArray(
-        np.array([filler if value is None else value for value in values], dtype), mask=np.array(mask, bool)
-    )
+    given = (filler if value is None else value for value in values)
+    return np.ma.MaskedArray(np.fromiter(given, dtype, len(values)), mask=np.array(mask, bool))
 
 
 def quoted(text: str) -> str:

@@ -211,6 +211,10 @@ PACKETS = Table(
         _column("info", "text", "one line about it", lambda batch: batch.infos, "contents"),
         *place_columns("", "frame", "the frame"),
     ),
+    headings={
+        "No.": "frame", "Time": "time_ns", "Source": "source", "Destination": "destination", "Protocol": "protocol",
+        "Length": "length_bytes", "Info": "info", "RPC": "rpc",
+    },
 )  # fmt: skip
 
 
@@ -244,6 +248,10 @@ FINDINGS = Table(
         *place_columns("", "frame", "its first frame"),
     ),
     order=("frame", "connection", "rule", "endpoint", "rpc"),
+    headings={
+        "time": "time_ns", "level": "level", "rule": "rule", "conn": "connection", "RPC": "rpc", "frame": "frame",
+        "observed": "observed",
+    },
 )  # fmt: skip
 
 
@@ -435,10 +443,8 @@ _RPCS = Table(
                 lambda batch: batch.times.view("M8[ns]")),
         _column("time_ns", "int", "the same, in nanoseconds since the Unix epoch", lambda batch: batch.times),
         _reply("end_time_ns", "last packet of the reply, in nanoseconds since the Unix epoch", "reply_end"),
-        _column("client", "text", "address of the client",
-                lambda batch: batch.connection("text", lambda one: one.endpoints[0].address)),
-        _column("server", "text", "address of the server",
-                lambda batch: batch.connection("text", lambda one: one.endpoints[1].address)),
+        _column("client", "text", "address of the client", RpcBatch.clients),
+        _column("server", "text", "address of the server", RpcBatch.servers),
         _procedure("program", "text", "name of the RPC program",
                    lambda one: None if one.program is None else program_name(one.program)),
         _procedure("program_number", "int", "its number", lambda one: one.program),
@@ -446,8 +452,7 @@ _RPCS = Table(
         _procedure("minor_version", "int", "of an NFSv4 COMPOUND", lambda one: one.minor_version),
         _procedure("procedure", "text", "name of the procedure", lambda one: one.name or None),
         _procedure("procedure_number", "int", "its number", lambda one: one.procedure),
-        _procedure("operations", "text", "operations of a COMPOUND, in order, with blanks between",
-                   lambda one: " ".join(one.operations) or None),
+        _procedure("operations", "texts", "operations of a COMPOUND, in order", lambda one: one.operations or None),
         _column(
             "state",
             "text",
@@ -462,9 +467,7 @@ _RPCS = Table(
                 lambda batch: batch.objects("text", lambda rpc: rpc.contents, "whole")),
         _call("call_frame", "first frame of the call", "call_frame"),
         _reply("reply_frame", "last frame of the reply", "reply_frame"),
-        _column("latency_us", "float", "first packet of the call to last packet of the reply",
-                lambda batch: masked(batch.rows["latency"] / 1000, batch.rows["latency"] < 0)),
-        _known("latency_ns", "the same, in nanoseconds", "latency", -1),
+        _known("latency_ns", "first packet of the call to last packet of the reply", "latency", -1),
         _column("waiting_ns", "int", "the same; of a call without a reply, the time to the end of its connection or of"
                 " the capture, a lower bound; NULL where a reply may be missing from the capture",
                 lambda batch: masked(batch.table.waiting, batch.table.waiting < 0)),
@@ -512,10 +515,10 @@ _RPCS = Table(
         _gss("gss_sequence", "int", "its sequence number", lambda gss: gss.sequence),
         _gss("gss_service", "text", "its service: none, integrity, privacy, or a number",
              lambda gss: GSS_SERVICE_NAMES.get(gss.service, str(gss.service))),
-        _column("damage", "text", "what is missing or contradictory, with semicolons between",
-                lambda batch: batch.objects("text", lambda rpc: "; ".join(rpc.damage) or None)),
-        _column("notes", "text", "what is inferred or unusual, with semicolons between",
-                lambda batch: batch.objects("text", lambda rpc: "; ".join(rpc.notes) or None)),
+        _column("damage", "texts", "what is missing or contradictory",
+                lambda batch: batch.objects("texts", lambda rpc: rpc.damage or None)),
+        _column("notes", "texts", "what is inferred or unusual",
+                lambda batch: batch.objects("texts", lambda rpc: rpc.notes or None)),
         _column("ended", "int", "counted from 1 in the order in which RPCs ended",
                 lambda batch: masked(np.arange(len(batch)) + batch.before + 1)),
         *place_columns("call_", "call_frame", "the first frame of the call"),
@@ -555,6 +558,12 @@ _RPCS = Table(
         _column("psn_reused", "bool", "a sender reused a PSN for one of its packets",
                 lambda batch: batch.objects("bool", lambda rpc: bool(rpc.psn_errors), False)),
     ),
+    headings={
+        "latency": "waiting_ns", "time": "time_ns", "RPC": "number", "to server": "call_bytes",
+        "to client": "reply_bytes", "procedure": "procedure", "path": "path", "status": "status", "conn": "connection",
+        "xid": "xid", "frames": "call_frame", "user": "user", "offset": "offset_bytes", "count": "count_bytes",
+        "server time": "server_ns", "retransmitted": "retransmitted_packets",
+    },
 )  # fmt: skip
 
 
@@ -658,6 +667,11 @@ _CONNECTIONS = Table(
         *place_columns("first_", "first_frame", "its first frame"),
         *place_columns("last_", "last_frame", "its last frame"),
     ),
+    headings={
+        "conn": "number", "transport": "transport", "protocol": "protocol", "client": "client", "server": "server",
+        "to server": "client_bytes", "to client": "server_bytes", "retrans": "client_retransmitted_packets",
+        "missing": "client_missing_packets",
+    },
 )  # fmt: skip
 
 _FILES = Table(
@@ -699,6 +713,10 @@ _FILES = Table(
         TableColumn("transfers", "int", "reads and writes of it", lambda row: row[1].transfers),
         TableColumn("calls", "int", "procedures and operations on it", lambda row: row[1].calls.total()),
     ),
+    headings={
+        "path": "path", "size": "size_bytes", "reads": "reads", "read": "read_bytes", "writes": "writes",
+        "written": "written_bytes", "median": "median_latency_ns", "p99": "p99_latency_ns", "handle": "handle_hash",
+    },
 )  # fmt: skip
 
 
@@ -712,5 +730,5 @@ TABLES = {table.name: table for table in (
 )}  # fmt: skip
 """The tables by name."""
 
-VERSION = 1
+VERSION = 2
 """Rises when a column goes away or changes its meaning, not when one is added."""

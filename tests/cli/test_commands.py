@@ -167,12 +167,12 @@ class TestReport:
         assert not any(line.startswith("Clients") for line in run("report", LOSS).stdout.splitlines())
 
     def test_a_filter_is_named_with_what_it_leaves_out(self) -> None:
-        filtered = ("--where", "latency_ms > 100", "--procedure", "WRITE")
+        filtered = ("--where", "latency_ns > 100e6", "--procedure", "WRITE")
         shown = run("report", EVERYTHING, *filtered).stdout.splitlines()
-        (line,) = [line for line in shown if line.startswith("only 2 of 229 RPCs: latency_ms > 100 and")]
+        (line,) = [line for line in shown if line.startswith("only 2 of 229 RPCs: latency_ns > 100e6 and")]
         assert "WRITE" in line and any(line.startswith("2 RPCs on 4") for line in shown)
         capture = objects("report", EVERYTHING, *filtered)[0]
-        assert capture["rpcs"] == 2 and "latency_ms > 100" in capture["filter"]
+        assert capture["rpcs"] == 2 and "latency_ns > 100e6" in capture["filter"]
         listed = [each["number"] for each in objects("rpcs", EVERYTHING, *filtered)]
         assert len(listed) == 2 and listed == sorted(listed)
         assert run("diagnose", LOSS, "--where", "connection = 2", "--only", "calls-hung").exit_code == 0

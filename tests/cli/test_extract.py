@@ -25,7 +25,7 @@ def numbers(*filters: str) -> list[int]:
 @pytest.mark.parametrize(
     "filters",
     [
-        ("--where", "latency_ms > 30", "--procedure", "READ"),
+        ("--where", "latency_ns > 30e6", "--procedure", "READ"),
         ("--procedure", "WRITE", "--client", "10.77.0.2"),
         ("--errors",),
         ("--connection", "2", "--slower-than", "41ms"),
@@ -41,8 +41,8 @@ def test_the_filters_are_those_of_rpcs(filters: tuple[str, ...], tmp_path: Path)
 
 def test_numbers_add_to_the_filters(tmp_path: Path) -> None:
     out = str(tmp_path / "out.pcapng")
-    run("extract", EVERYTHING, "--where", "latency_ms > 200", "--rpc", "1", "--rpc", "2", "-o", out)
-    wanted = {*numbers("--where", "latency_ms > 200"), *numbers()[:2]}
+    run("extract", EVERYTHING, "--where", "latency_ns > 200e6", "--rpc", "1", "--rpc", "2", "-o", out)
+    wanted = {*numbers("--where", "latency_ns > 200e6"), *numbers()[:2]}
     assert {record["xid"] for record in objects("rpcs", out)} == wanted
 
 
@@ -68,7 +68,7 @@ def test_standard_input(tmp_path: Path) -> None:
         ((), "what is to be extracted?"),
         (("--rpc", "1000"), "no RPC 1000"),
         (("--connection", "9"), "no connection 9"),
-        (("--where", "latency_ms > 1e9"), "passes the filter"),
+        (("--where", "latency_ns > 1e15"), "passes the filter"),
         (("--where", "nonsense = 1"), "nonsense"),
         (("--finding", "no-such-thing"), "no rule and no detector"),
         (("--finding", "V1-CREDIT-EXCEEDED"), "nothing is found by"),

@@ -58,7 +58,7 @@ def test_control_c_drops_the_line() -> None:
 
 @pytest.mark.parametrize(
     ("text", "completed"),
-    [("SELECT latency_u", ["latency_us"]), ("FROM rp", ["rpcs"]), ("\\d seg", ["segments"]), ("sel", ["SELECT"])],
+    [("SELECT latency_n", ["latency_ns"]), ("FROM rp", ["rpcs"]), ("\\d seg", ["segments"]), ("sel", ["SELECT"])],
 )
 def test_tab_completes_tables_and_columns(text: str, completed: list[str]) -> None:
     found = list(SqlCompleter().get_completions(Document(text), CompleteEvent(completion_requested=True)))

@@ -202,7 +202,7 @@ class TestTheFile:
 class TestChoices:
     def test_a_condition(self, tmp_path: Path) -> None:
         sample = SAMPLES / MANIFEST["rxe-nfs-all"]["file"]
-        with closing(Condition(["procedure = 'WRITE' AND latency_ms > 40"])) as condition:
+        with closing(Condition(["procedure = 'WRITE' AND latency_ns > 40e6"])) as condition:
             extracted = extract(lambda: Session(str(sample)), tmp_path / "out.pcapng", Choice(condition))
         writes = [one for one in rpcs(sample) if one["procedure"] == "WRITE"]
         wanted = [one for one in writes if one["latency"]["total_ns"] > 40_000_000]

@@ -49,14 +49,14 @@ def test_nothing_slow_is_status_0() -> None:
 
 
 def test_a_condition() -> None:
-    (found,) = triggers(watched("--until", "latency_ms > 300 AND \"procedure\" = 'COMPOUND'"))
-    assert (found["trigger"], found["words"]) == ("condition", "latency_ms > 300 AND \"procedure\" = 'COMPOUND'")
+    (found,) = triggers(watched("--until", "latency_ns > 300e6 AND \"procedure\" = 'COMPOUND'"))
+    assert (found["trigger"], found["words"]) == ("condition", "latency_ns > 300e6 AND \"procedure\" = 'COMPOUND'")
     assert found["rpc"] in {one["number"] for one in slow(300_000_000)}
 
 
 def test_the_packets_around_it_are_kept(tmp_path: Path) -> None:
     kept = tmp_path / "slow.pcapng"
-    (found,) = triggers(watched("--until", "latency_ms > 300", "--before", "2s", "--after", "1s", "--write", kept))
+    (found,) = triggers(watched("--until", "latency_ns > 300e6", "--before", "2s", "--after", "1s", "--write", kept))
     assert found["file"] == str(kept)
     (info,) = objects("info", str(kept))
     first, last = info["first_time_ns"], info["last_time_ns"]

@@ -31,7 +31,7 @@ def test_what_no_rpc_has(command: str, condition: tuple[str, ...], words: str) -
     [
         ("--where", "state = 'no call'"),
         ("--where", "status = 'NFS4ERR_DELAY'"),
-        ("--where", "procedure = 'COMPOUND' AND latency_ms > 1e9"),
+        ("--where", "procedure = 'COMPOUND' AND latency_ns > 1e15"),
         ("--path", "/*", "--slower-than", "1h"),
         ("--user", "0", "--slower-than", "1h"),
     ],

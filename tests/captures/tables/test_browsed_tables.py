@@ -158,7 +158,7 @@ def test_completions_can_be_checked(tables: BrowsedTables) -> None:
         "10.77",
         "/",
         "state <> 'comp",
-        "latency_ms > 1 and proc",
+        "latency > 1ms and proc",
         "operations = 'GET",
     ):
         found = completions(tables, text)

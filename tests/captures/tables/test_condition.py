@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from fnmatch import fnmatchcase
@@ -15,7 +16,7 @@ import rdmascope
 from playbook.samples import SAMPLES
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.session.session import Session
-from rdmascope.captures.tables.condition import Condition, Sugar
+from rdmascope.captures.tables.condition import Condition, Filters, typed
 from rdmascope.cli.main import main
 from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.measure.time_options import parse_moment
@@ -41,9 +42,9 @@ def tables(name: str = NAME) -> Iterator[tuple[RpcTable, Session]]:
         yield table, session
 
 
-def passed(*conditions: str, sugar: Sugar | None = None, name: str = NAME) -> set[int]:
+def passed(*conditions: str, filters: Filters | None = None, name: str = NAME) -> set[int]:
     """Numbers of the RPCs that pass."""
-    with closing(Condition(conditions, sugar)) as condition:
+    with closing(Condition(conditions, filters)) as condition:
         return {rpc.number for table, session in tables(name) for rpc in condition.selected(table, session)}
 
 
@@ -67,21 +68,84 @@ def test_a_condition_in_sql(condition: str, wanted: Callable[[Rpc], bool]) -> No
 
 
 @pytest.mark.parametrize(
-    ("sugar", "wanted"),
+    ("filters", "wanted"),
     [
-        (Sugar(procedures=("READ",)), lambda rpc: is_procedure(rpc, "READ")),
-        (Sugar(procedures=("open*", "NFSv3.LOOKUP")), lambda rpc: is_procedure(rpc, "OPEN*") or (
+        (Filters(procedures=("READ",)), lambda rpc: is_procedure(rpc, "READ")),
+        (Filters(procedures=("open*", "NFSv3.LOOKUP")), lambda rpc: is_procedure(rpc, "OPEN*") or (
             is_procedure(rpc, "NFSv3.LOOKUP"))),
-        (Sugar(procedures=("NFSv4.1.READ",)), lambda rpc: is_procedure(rpc, "NFSv4.1.READ")),
-        (Sugar(connections=(1, 3)), lambda rpc: rpc.connection.number in (1, 3)),
-        (Sugar(clients=("10.77.0.2",)), lambda rpc: True),
-        (Sugar(servers=("10.77.0.2",)), lambda rpc: False),
-        (Sugar(slower_than=100_000_000), lambda rpc: rpc.latency is not None and rpc.latency.total > 100_000_000),
-        (Sugar(errors=True), lambda rpc: rpc.state != "complete"),
+        (Filters(procedures=("NFSv4.1.READ",)), lambda rpc: is_procedure(rpc, "NFSv4.1.READ")),
+        (Filters(connections=(1, 3)), lambda rpc: rpc.connection.number in (1, 3)),
+        (Filters(clients=("10.77.0.2",)), lambda rpc: True),
+        (Filters(servers=("10.77.0.2",)), lambda rpc: False),
+        (Filters(slower_than=100_000_000), lambda rpc: rpc.latency is not None and rpc.latency.total > 100_000_000),
+        (Filters(errors=True), lambda rpc: rpc.state != "complete"),
     ],
 )  # fmt: skip
-def test_options_mean_what_the_filters_of_rpcs_do(sugar: Sugar, wanted: Callable[[Rpc], bool]) -> None:
-    assert passed(sugar=sugar) == meant(wanted)
+def test_options_mean_what_the_filters_of_rpcs_do(filters: Filters, wanted: Callable[[Rpc], bool]) -> None:
+    assert passed(filters=filters) == meant(wanted)
+
+
+@pytest.mark.parametrize("name", [NAME, "meta-rxe", "loss-siw"])
+@pytest.mark.parametrize(
+    "filters",
+    [
+        Filters(procedures=("*A*", "NFSv3.WRITE", "nope")),
+        Filters(clients=("10.77.0.2", "10.0.0.1"), connections=(1, 2)),
+        Filters(servers=("10.77.0.1",), slower_than=50_000_000),
+        Filters(paths=("/export", "/*1*"), errors=True),
+        Filters(users=("0", "1000"), since=parse_moment("5s"), until=parse_moment("60s")),
+    ],
+)
+def test_options_in_numpy_are_those_in_sql(filters: Filters, name: str) -> None:
+    assert passed(filters=filters, name=name) == passed(*filters.conditions(first_time(name)), name=name)
+
+
+def first_time(name: str) -> int:
+    session = Session(str(SAMPLES / f"{name}.pcap.zst"))
+    next(session.tables())
+    return session.first_time
+
+
+@pytest.mark.parametrize(
+    ("written", "same"),
+    [
+        ("count > 65536", "count_bytes > 65536"),
+        ("count > 64KiB AND offset = 0", "count_bytes > 65536 AND offset_bytes = 0"),
+        ("xid = 0x9bc24159", "xid = 2613199193"),
+        ("latency > 100ms", "waiting_ns > 100000000"),
+        ("conn = 2 AND rpc < 127", "connection = 2 AND number < 127"),
+        ("procedure = 'READ'", "upper(procedure) = 'READ' OR list_contains(operations, 'READ')"),
+        ("procedure IN ('READ', 'WRITE') and latency_ns > 1.5ms",
+         "latency_ns > 1500000 AND (list_has_any(operations, ['READ', 'WRITE']) OR"
+         " upper(procedure) IN ('READ', 'WRITE'))"),
+        ("procedure != 'READ'", "NOT coalesce(list_contains(operations, 'READ') OR upper(procedure) = 'READ', false)"),
+        ("operations LIKE '%PUTFH READ%'", "array_to_string(operations, ' ') LIKE '%PUTFH READ%'"),
+        ("user = '0' and to_client > 1k", "\"user\" = '0' AND reply_bytes > 1000"),
+    ],
+)  # fmt: skip
+def test_what_is_on_the_screen_is_understood(written: str, same: str) -> None:
+    assert passed(written) == passed(same) != set()
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("count > 10ms", "10ms: count_bytes is not in ns"),
+        ("latency > 4KiB", "4KiB: waiting_ns is not in bytes"),
+        ("latency_ms > 10ms", "10ms: latency_ms is not in ns"),
+        ("frames = 27", "no column 'frames' in the table rpcs: it is made of call_frame and reply_frame"),
+        ("conns = 1", "no column 'conns' in the table rpcs; did you mean conn"),
+    ],
+)
+def test_an_error_names_the_column(written: str, words: str) -> None:
+    with pytest.raises(CaptureError, match=re.escape(words)):
+        Condition([written])
+
+
+def test_names_that_go_are_said() -> None:
+    assert typed("latency_ms > 1 OR latency_ms < 0").remarks == (
+        "latency_ms goes with the next version: write latency > 10ms",
+    )
 
 
 def test_spans_of_time_add_up() -> None:
@@ -94,11 +158,11 @@ def test_spans_of_time_add_up() -> None:
         assert rpc.call is not None
         return begin + 10_000_000_000 <= rpc.call.operation.first_time < begin + 20_000_000_000
 
-    assert passed(sugar=Sugar(since=since, until=until)) == meant(wanted) != set()
+    assert passed(filters=Filters(since=since, until=until)) == meant(wanted) != set()
 
 
 def test_paths() -> None:
-    below, exact = passed(sugar=Sugar(paths=("/",))), passed(sugar=Sugar(paths=("/*r1m",)))
+    below, exact = passed(filters=Filters(paths=("/",))), passed(filters=Filters(paths=("/*r1m",)))
     assert exact and exact < below < meant(lambda rpc: True)
 
 
@@ -144,11 +208,11 @@ def summed(one: object) -> Sequence[object]:
 
 
 def test_a_filter_that_nothing_passes_says_so() -> None:
-    with closing(Condition(sugar=Sugar(users=("nobody",)))) as condition:
+    with closing(Condition(filters=Filters(users=("nobody",)))) as condition:
         for table, session in tables():
             condition.selected(table, session)
         assert condition.problem(session) == "no RPC has the user 'nobody'; there is 0"
-    with closing(Condition(sugar=Sugar(procedures=("RAED",)))) as condition:
+    with closing(Condition(filters=Filters(procedures=("RAED",)))) as condition:
         for table, session in tables():
             condition.selected(table, session)
         assert condition.problem(session).startswith("no procedure or operation 'RAED'; did you mean READ")

@@ -74,7 +74,7 @@ def test_columns_keep_their_meanings(saved: str) -> None:
 
 
 def test_sql_takes_them_in_place_of_a_capture(saved: str) -> None:
-    query = "SELECT state, count(*) AS n, max(latency_us) AS longest FROM rpcs GROUP BY ALL ORDER BY 1"
+    query = "SELECT state, count(*) AS n, max(latency_ns) AS longest FROM rpcs GROUP BY ALL ORDER BY 1"
     for option in ((), ("--json",), ("--csv",)):
         assert run("sql", saved, query, *option).stdout == run("sql", BOTH_WAYS, query, *option).stdout != ""
     refused = run("sql", saved, BOTH_WAYS, query)
@@ -157,7 +157,7 @@ def test_tables_of_others_and_of_later_versions(tmp_path: Path) -> None:
             " 0 frames, 0 first_time_ns, 0 last_time_ns"
         )
         connection.execute("CREATE TABLE sources AS SELECT 'x.pcap' AS path")
-    with pytest.raises(CaptureError, match=f"version {VERSION + 1}; this program reads up to version {VERSION}"):
+    with pytest.raises(CaptureError, match=f"version {VERSION + 1}; this program reads version {VERSION}"):
         open_saved(str(path))
 
 

@@ -91,8 +91,8 @@ def test_long_lists_of_frames_say_how_many_and_the_last(tmp_path: Path) -> None:
 
 def test_a_filter_leaves_the_others_out(tmp_path: Path) -> None:
     path = tmp_path / "out.pcapng"
-    assert run("export", LOSS, "-o", str(path), "--where", "latency_ms > 100").exit_code == 0
-    chosen = {one["number"] for one in objects("rpcs", LOSS, "--where", "latency_ms > 100")}
+    assert run("export", LOSS, "-o", str(path), "--where", "latency_ns > 100e6").exit_code == 0
+    chosen = {one["number"] for one in objects("rpcs", LOSS, "--where", "latency_ns > 100e6")}
     found = {int(comment.split(",")[0][4:]) for comment in comments(path) if comment.startswith("RPC ")}
     assert found == chosen
 

@@ -39,9 +39,9 @@ def test_lists_are_of_all_captures_and_the_rest_of_the_one_that_has_it(tmp_path:
         b.app.go_to("files", files[-1]["number"])
         await b.until(lambda: any(files[-1]["path"] in line for line in b.lines("tree")))
         output = tmp_path / "slow.pcapng"
-        b.app.feed.look("write", str(output), frozenset(), "latency_ms > 50", latest=False)
+        b.app.feed.look("write", str(output), frozenset(), "latency_ns > 50e6", latest=False)
         await b.until(lambda: any("slow.pcapng" in words and "RPC" in words for words in b.said))
-        slow = objects("rpcs", fleet.data_set, "--where", "latency_ms > 50")
+        slow = objects("rpcs", fleet.data_set, "--where", "latency_ns > 50e6")
         assert len(objects("rpcs", str(output))) >= len({one["xid"] for one in slow}) > 0
 
     browse(fleet.data_set, steps)

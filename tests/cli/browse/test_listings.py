@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rdmascope.cli.browse.listings import LISTINGS, ListingLayout, Row
+from rdmascope.dissect.records.tables import TABLES
 
 FILE: Row = {
     "handle_hash": 0x62D40C52, "path": "/export/a", "removed_path": None, "file_type": "file", "size_bytes": 2048,
@@ -54,7 +55,7 @@ def test_few_columns_have_what_says_most(noun: str, row: Row, last: str) -> None
         line, heading = LISTINGS[noun].line(row, layout).plain, LISTINGS[noun].heading(layout)
         assert line.endswith(last) and len(line) < most
         named = heading.split()[-1]
-        assert line.index(last) == heading.index(named) and named in LISTINGS[noun].sorts
+        assert line.index(last) == heading.index(named) and named in TABLES[noun].headings
 
 
 def test_40_columns_have_the_procedure_of_rpcs() -> None:

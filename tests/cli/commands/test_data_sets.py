@@ -97,7 +97,7 @@ def test_one_frame_is_that_of_its_capture(fleet: Fleet) -> None:
 def test_packets_are_those_of_the_captures_one_after_the_other(fleet: Fleet) -> None:
     wanted = [moved(one, before) for _, paths, before in fleet.captures for one in objects("packets", *paths)]
     assert [moved(one, NOWHERE) for one in objects("packets", fleet.data_set)] == wanted
-    slow = ("--where", "latency_ms > 10")
+    slow = ("--where", "latency_ns > 10e6")
     some = [moved(one, before) for _, paths, before in fleet.captures for one in objects("packets", *paths, *slow)]
     assert [moved(one, NOWHERE) for one in objects("packets", fleet.data_set, *slow)] == some != wanted
     first = fleet.captures[1][2].frames
@@ -141,7 +141,7 @@ def test_frames_of_several_captures_are_one_capture_in_the_order_of_time(fleet: 
     assert cut == {whole[number]["xid"]: whole[number]["status"] for number in numbers}
     comments = {text.split(", host ")[-1] for batch in batches for text in batch.comments.values()}
     assert comments == {host for host, *_ in fleet.captures}
-    found = run("extract", fleet.data_set, "-o", str(output), "--where", "latency_ms > 10", "--anonymize")
+    found = run("extract", fleet.data_set, "-o", str(output), "--where", "latency_ns > 10e6", "--anonymize")
     assert found.exit_code == 0
     with open_capture(output) as capture:
         assert not any(text for batch in capture.batches() for text in batch.comments.values() if "host" in text)

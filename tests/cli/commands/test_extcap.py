@@ -62,7 +62,7 @@ def test_options_are_those_of_the_command(interface: str, calls: list[str]) -> N
 
 
 @pytest.mark.parametrize(
-    ("filter", "said"), [("latency_ms > 1", ""), ("latncy > 1", "latncy"), ("tcp.port ==", "syntax error")]
+    ("filter", "said"), [("latency_ns > 1e6", ""), ("latncy > 1", "latncy"), ("tcp.port ==", "syntax error")]
 )
 def test_a_filter_is_judged_while_it_is_typed(filter: str, said: str) -> None:
     result = run("extcap", "--extcap-interface", "nfs-rdma-file", "--extcap-capture-filter", filter)
@@ -133,7 +133,7 @@ def test_tshark_lists_the_interfaces(personal: str) -> None:
     assert "nfs-rdma-file (NFS over RDMA: a capture file)" in done.stdout
 
 
-@pytest.mark.parametrize("where", ["", "latency_ms > 45"])
+@pytest.mark.parametrize("where", ["", "latency_ns > 45e6"])
 def test_tshark_captures_as_many_calls_as_there_are(where: str, personal: str) -> None:
     chosen = objects("rpcs", EVERYTHING, *(("--where", where) if where else ()))
     arguments = [personal, "-i", "nfs-rdma-file", "-o", f"extcap.nfs_rdma_file.file:{EVERYTHING}"]

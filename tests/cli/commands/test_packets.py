@@ -54,8 +54,8 @@ def test_with_trees_times_are_the_same() -> None:
 def test_r_lists_packets() -> None:
     assert run("-r", LOSS).stdout == run("packets", LOSS).stdout
     assert run("-n", "-c", "3", f"-r{LOSS}", "-V").stdout == run("packets", LOSS, "-c", "3", "-V").stdout
-    wanted = run("packets", LOSS, "--where", "program = 'NFS' AND latency_ms > 100", "-t", "e")
-    assert run("-t", "e", "-r", LOSS, "-Y", "nfs && latency_ms > 100").stdout == wanted.stdout
+    wanted = run("packets", LOSS, "--where", "program = 'NFS' AND latency_ns > 100e6", "-t", "e")
+    assert run("-t", "e", "-r", LOSS, "-Y", "nfs && latency_ns > 100000000").stdout == wanted.stdout
     assert run("-r", LOSS, "-Y", "frame.number >= 100 && frame.number < 103").stdout == (
         run("packets", LOSS, "--frame", "100-102").stdout
     )
@@ -70,9 +70,9 @@ def test_options_without_a_file_and_unknown_ones_are_one_line(arguments: list[st
 
 def test_w_writes_the_frames_of_the_rpcs(tmp_path: Path) -> None:
     path = tmp_path / "out.pcapng"
-    result = run("-r", LOSS, "-Y", "latency_ms > 100", "-w", str(path))
+    result = run("-r", LOSS, "-Y", "latency_ns > 100000000", "-w", str(path))
     assert (result.exit_code, result.output) == (0, "")
-    wanted = {one["xid"] for one in objects("rpcs", LOSS, "--where", "latency_ms > 100")}
+    wanted = {one["xid"] for one in objects("rpcs", LOSS, "--where", "latency_ns > 100e6")}
     assert {one["xid"] for one in objects("rpcs", str(path))} == wanted != set()
     everything = tmp_path / "all.pcapng"
     assert run("-r", LOSS, "-w", str(everything)).exit_code == 0
@@ -99,5 +99,5 @@ def test_a_file_alone_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_filter_leaves_nothing_on_standard_error() -> None:
-    done = subprocess.run([*PROGRAM, "rpcs", LOSS, "--where", "latency_ms > 100"], capture_output=True, text=True)
+    done = subprocess.run([*PROGRAM, "rpcs", LOSS, "--where", "latency_ns > 100e6"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -12,12 +12,12 @@ import pytest
 
 from playbook.commands import BOTH_WAYS, EVERYTHING, PROGRAM, objects, run, unpacked
 
-QUESTION = "SELECT procedure, count(*), quantile_cont(latency_us, 0.99) FROM rpcs GROUP BY ALL ORDER BY 1"
+QUESTION = "SELECT procedure, count(*), quantile_cont(latency_ns, 0.99) FROM rpcs GROUP BY ALL ORDER BY 1"
 
 
 def test_procedures_by_name() -> None:
     printed = run("sql", EVERYTHING, QUESTION).stdout.splitlines()
-    assert printed[0].split() == ["procedure", "count_star()", "quantile_cont(latency_us,", "0.99)"]
+    assert printed[0].split() == ["procedure", "count_star()", "quantile_cont(latency_ns,", "0.99)"]
     assert {line.split()[0]: int(line.split()[1]) for line in printed[1:]}["COMPOUND"] == 178
 
 

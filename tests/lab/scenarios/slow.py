@@ -62,7 +62,7 @@ def slow_connection(outcome: Outcome, part: Path, found: dict[str, Record]) -> I
     named = found["slow-connection"]["connections"]
     rows = command(
         RDMASCOPE, "sql", "--csv", part,
-        "SELECT connection, avg(latency_us) / 1000 FROM rpcs WHERE procedure = 'READ' GROUP BY ALL ORDER BY 2",
+        "SELECT connection, avg(latency_ns) / 1e6 FROM rpcs WHERE procedure = 'READ' GROUP BY ALL ORDER BY 2",
     ).splitlines()[1:]  # fmt: skip
     *others, (slowest, mean) = ((int(number), float(time)) for number, time in (row.split(",") for row in rows))
     yield Check("the slowest is named, and only it", f"{named}", named == [slowest])
