@@ -68,7 +68,9 @@ def labels(columns: RpcColumns) -> Labels:
     keys = list(
         zip(
             *(columns[name].filled(-1).tolist() for name in ("program_number", "version", "minor_version")),
-            *(columns[name].filled("").tolist() for name in ("procedure", "operations", "direction")),
+            columns["procedure"].filled("").tolist(),
+            columns["operations"].data.tolist(),
+            columns["direction"].filled("").tolist(),
             strict=True,
         )
     )
@@ -77,10 +79,10 @@ def labels(columns: RpcColumns) -> Labels:
     return Labels(list(known), np.array([codes[key] for key in keys], np.int64))
 
 
-def _label(program: int, version: int, minor: int, procedure: str, operations: str, direction: str) -> str:
+def _label(program: int, version: int, minor: int, procedure: str, operations: tuple[str, ...], direction: str) -> str:
     of = program_label(None if program < 0 else program, None if version < 0 else version, None if minor < 0 else minor)
     back = " (backward)" if direction == "backward" else ""
-    return f"{of} {procedure_label(procedure, operations.split())}{back}"
+    return f"{of} {procedure_label(procedure, operations)}{back}"
 
 
 @dataclass(frozen=True, slots=True)
