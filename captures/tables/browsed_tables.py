@@ -501,11 +501,11 @@ def completions(tables: BrowsedTables, text: str, limit: int = 8) -> list[str]:
     if (
         quote is not None
         and text.count("'") % 2 == ("'" in quote[0])
-        and ((column := columns.get(quote[1].lower())) is not None and column.type == "text")
+        and ((column := columns.get(quote[1].lower())) is not None and column.type in ("text", "texts"))
     ):
         if not tables.ready:
             return []
-        if column.name == "operations":
+        if column.name in ("operations", "procedure"):
             values = [one for one in tables.operations() if one.lower().startswith(quote[2].lower())][:limit]
         else:
             values = tables.distinct(column.name, quote[2], limit)

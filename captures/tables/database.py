@@ -25,6 +25,7 @@ from rdmascope.dissect.records.tables import TABLES
 from ..errors import CaptureError, need
 from ..read.read_ahead import processors
 from ..write.stale_tempdirs import FolderOfProcess
+from .typed_sql import typed
 
 try:
     import duckdb as duckdb
@@ -283,8 +284,6 @@ class Database:
 
         The first statement is tried on empty tables before anything is read.  Raises QueryError.
         """
-        from .condition import typed  # Only here: it is about RPCs.
-
         query, self.remarks = typed(query, condition=False)
         statements = statements_of(query)
         if not self._files:

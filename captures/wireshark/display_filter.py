@@ -14,7 +14,7 @@ from rdmascope.dissect.records.table import quoted
 from rdmascope.dissect.records.tables import TABLES
 
 from ..errors import CaptureError
-from ..tables.condition import OLD_NAMES
+from ..tables.typed_sql import OLD_NAMES
 
 PROTOCOLS = {"rpcordma": "true", "rpc": "true", "nfs": "program = 'NFS'"}
 """Bare names, and the RPCs that they mean."""

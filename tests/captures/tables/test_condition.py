@@ -16,7 +16,8 @@ import rdmascope
 from playbook.samples import SAMPLES
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.session.session import Session
-from rdmascope.captures.tables.condition import Condition, Filters, typed
+from rdmascope.captures.tables.condition import Condition, Filters
+from rdmascope.captures.tables.typed_sql import typed
 from rdmascope.cli.main import main
 from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.measure.time_options import parse_moment

@@ -191,7 +191,9 @@ def test_times_at_both_ends_of_what_64_bits_hold(tmp_path: Path) -> None:
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_filter_takes_what_belongs_to_its_rpcs(format: str, tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    chosen = {one["number"] for one in objects("rpcs", LOSS, "--where", "procedure = 'COMPOUND' AND latency_ns > 100e6")}
+    chosen = {
+        one["number"] for one in objects("rpcs", LOSS, "--where", "procedure = 'COMPOUND' AND latency_ns > 100e6")
+    }
     result = run("export", LOSS, "--to", format, "-o", str(folder), "--where", "latency_ns > 100e6")
     assert (result.exit_code, result.stderr) == (0, "")
     assert {row["number"] for row in by_duckdb_in(folder, format, "rpcs")} == chosen != set()

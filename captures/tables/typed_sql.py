@@ -1,0 +1,104 @@
+"""SQL as people type it: with the names that are on the screen, units, and names that columns had."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from rdmascope.dissect.measure.time_options import parse_duration
+from rdmascope.dissect.records.table import named
+from rdmascope.dissect.records.tables import TABLES
+from rdmascope.dissect.units import parse_size
+
+from ..errors import CaptureError
+
+QUOTED = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\""
+_UNITS = r"ns|us|µs|ms|s|m|h|[kKMGT](?:i?B)?|B"
+_TOKEN = re.compile(
+    rf"""(?<![\w.])(?P<listed>"procedure"|procedure|operations)\s*
+        (?P<operator><>|!=|==?|(?P<not>NOT\s+)?(?:I?LIKE|GLOB|SIMILAR\s+TO|IN)\b)\s*
+        (?P<value>'(?:[^']|'')*'|\(\s*'[^()]*\))
+    | (?P<quoted>{QUOTED})
+    | (?P<hexadecimal>\b0[xX][0-9a-fA-F]+\b)
+    | (?P<quantity>\b\d+(?:\.\d+)?)\s?(?P<unit>{_UNITS})\b
+    | (?<![\w.])(?P<word>[A-Za-z_]\w*)\b(?!\s*[(.])""",
+    re.IGNORECASE | re.VERBOSE,
+)
+UNIT_OF = {one.name: one.name.rpartition("_")[2] for one in TABLES["rpcs"].columns}
+"""Column of rpcs -> the last part of its name, which of many is a unit."""
+SEVERAL = {"how": "read_chunks, write_chunks and reply_chunks", "frames": "call_frame and reply_frame"}
+"""What is on the screen, and the columns that it is made of."""
+WORDS = {
+    name.lower().replace(" ", "_"): column
+    for name, column in TABLES["rpcs"].headings.items()
+    if name not in UNIT_OF and name not in SEVERAL
+} | {"user": "user"}
+"""Names on the screen -> columns of rpcs; in quotes, as ``user`` is a word of SQL."""
+OLD_NAMES = {"latency_ms": ("(latency_ns / 1e6)", "latency > 10ms"), "latency_us": ("(latency_ns / 1e3)", "latency_ns")}
+"""Names that columns had: what they stand for, and what to write."""
+
+
+class Typed(NamedTuple):
+    """SQL as people type it, in DuckDB's."""
+
+    sql: str
+    remarks: tuple[str, ...]
+    """What will not be understood for long, and what to write."""
+
+
+def typed(text: str, condition: bool = True) -> Typed:
+    """Numbers with ``0x``; of a condition over the columns of rpcs also durations, sizes, and names on the screen.
+
+    There ``procedure = 'WRITE'`` means an operation of a COMPOUND, too, as in ``--procedure``.  Raises CaptureError for
+    a duration or size that is compared with something else.
+    """
+    column = ""
+    remarks: list[str] = []
+
+    def translated(token: re.Match[str]) -> str:
+        nonlocal column
+        if token["listed"] is not None:
+            return _compared(token, condition)
+        if token["hexadecimal"] is not None:
+            return str(int(token[0], 16))
+        if token["quantity"] is not None:
+            return _amount(token, column) if condition else token[0]
+        word = (token["word"] or "").lower()
+        if word in OLD_NAMES:
+            column = word
+            remarks.append(f"{word} goes with the next version: write {OLD_NAMES[word][1]}")
+            return OLD_NAMES[word][0]
+        if condition and word in WORDS:
+            column = WORDS[word]
+            return named(column)
+        column = word if word in UNIT_OF else column
+        return token[0]
+
+    return Typed(_TOKEN.sub(translated, text), tuple(dict.fromkeys(remarks)))
+
+
+def _compared(token: re.Match[str], condition: bool) -> str:
+    """A comparison of names with a text: those of a COMPOUND are several."""
+    operator, value = token["operator"], token["value"]
+    if token["listed"].lower() == "operations":
+        return f"array_to_string(operations, ' ') {operator} {value}"
+    if not condition:
+        return token[0]
+    unlike = token["not"] or operator in ("<>", "!=")
+    alike = "=" if operator in ("<>", "!=") else operator.removeprefix(token["not"] or "")
+    among = f"len(list_filter(operations, lambda name: name {alike} {value})) > 0"
+    return f"{'NOT ' if unlike else ''}(procedure {alike} {value} OR coalesce({among}, false))"
+
+
+def _amount(token: re.Match[str], column: str) -> str:
+    """A duration in nanoseconds, or a size in bytes."""
+    try:
+        amount, unit = parse_duration(token[0]), "ns"
+    except ValueError:
+        try:
+            amount, unit = parse_size(token[0].replace(" ", "")), "bytes"
+        except ValueError as error:
+            raise CaptureError(str(error)) from None
+    if column and UNIT_OF.get(column) != unit:
+        raise CaptureError(f"{token[0]}: {column} is not in {unit}")
+    return str(amount)
