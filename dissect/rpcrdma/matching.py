@@ -13,8 +13,8 @@ from ..transport.connection import raised
 from .conversation import Conversation
 from .listeners import ColumnListener, Listener
 from .memory import REORDERED, AdvertisedMemory, reads_closed, unwritten
-from .messages import Message
-from .missing_calls import TWO_REPLIES, call_may_be_missing
+from .messages import Message, TransportHeader
+from .missing_calls import TWO_REPLIES, USED_BEFORE, call_is_missing, call_may_be_missing
 from .outcome import conclude, finish_state, note_version_2
 from .pending import LINGER, MAX_BESIDE_GAP, MAX_DOUBTFUL, MAX_REPLIES, MAX_UNWRITTEN, Unsettled, WaitingReply
 from .rpc_numbers import MAX_ANSWERED
@@ -26,6 +26,7 @@ from .xid_reuse import (
     XID_USED_AGAIN,
     CallDirection,
     choose_call,
+    returned_memory,
     returns_other_memory,
     returns_own_memory,
 )
@@ -237,6 +238,8 @@ class Matching:
 
     def call(self, sender: int, message: Message) -> None:
         header = message.header
+        if self._unsettled is not None and (header.writes or header.reply):
+            self._end_early(self._unsettled, 1 - sender, header)
         early = self._early_reply(1 - sender, message)
         number = next(self.numbers) if early is None else early.number
         rpc = Rpc(number, self.conversation, sender == 1, header.xid, message)
@@ -258,13 +261,17 @@ class Matching:
             self._evict(sender, next(iter(direction.calls.values()))[0])
         if self.listener is not None:
             self.listener.call_sent(rpc)
-        if early is not None:
+        if early is not None and early.message.time >= message.time:
             self.unsettled.replies.remove(early)
-            self._forget_reply(1 - sender, early.message)
-            self._count_unmatched(1 - sender, -1)
-            if self._memory is not None:
-                self._memory.found_call(early.message, early.claimed)
-            self.reply(1 - sender, early.message)
+            self._take_early(early)
+
+    def _take_early(self, early: WaitingReply) -> None:
+        """It is the reply to a call that the capture shows behind it."""
+        self._forget_reply(early.sender, early.message)
+        self._count_unmatched(early.sender, -1)
+        if self._memory is not None:
+            self._memory.found_call(early.message, early.claimed)
+        self.reply(early.sender, early.message)
 
     def _use_again(self, sender: int, rpc: Rpc, same: list[Rpc]) -> None:
         """The XID is that of open calls."""
@@ -300,11 +307,27 @@ class Matching:
     def _early_reply(self, sender: int, call: Message) -> WaitingReply | None:
         """A capture may show a reply just before its call; a second reply to an earlier call is none of this one."""
         unsettled, key = self._unsettled, (sender, call.header.xid)
-        if unsettled is None or key not in unsettled.reply_xids or key[1] in self.directions[1 - sender].answered:
+        if unsettled is None or key not in unsettled.reply_xids:
             return None
-        since = call.operation.first_frame - REORDERED
-        mine = (one for one in unsettled.replies if (one.sender, one.message.header.xid) == key)
-        return next((one for one in mine if one.message.frame >= since), None)
+        since, answered = call.operation.first_frame - REORDERED, key[1] in self.directions[1 - sender].answered
+        for index, one in enumerate(unsettled.replies):
+            if (one.sender, one.message.header.xid) == key and not one.has_call and one.message.frame >= since:
+                # Where its time is earlier, too, it may answer a missing call with this XID: another reply tells.
+                before = one.message.time < call.time
+                if before and answered:
+                    continue
+                unsettled.replies[index] = early = one._replace(has_call=before)
+                return early
+        return None
+
+    def _end_early(self, unsettled: Unsettled, sender: int, header: TransportHeader) -> None:
+        """A call offers memory: replies that return the same wait no longer for others with their XIDs."""
+        for one in [one for one in unsettled.replies if one.has_call and one.sender == sender]:
+            if one.message.header.xid != header.xid and not returned_memory(header).isdisjoint(
+                returned_memory(one.message.header)
+            ):
+                unsettled.replies.remove(one)
+                self._end_wait(one)
 
     def reply(self, sender: int, message: Message) -> None:
         header = message.header
@@ -370,6 +393,10 @@ class Matching:
         if rpc.chunks:
             self.memory.returned(rpc, header)
         self._close(1 - sender, rpc)
+        reused = len(candidates) > 1 or rpc.xid in direction.answered
+        if reused and call_is_missing(self.conversation.connection, rpc) and not returns_own_memory(rpc):
+            rpc.ambiguous, doubtful = True, False
+            rpc.notes += (USED_BEFORE,)
         direction.answered.add(rpc.xid, rpc.number)
         if self.listener is not None:
             self.listener.reply_sent(rpc)
@@ -451,6 +478,12 @@ class Matching:
     def _end_wait(self, reply: WaitingReply) -> None:
         """The call was sent before the capture began, or is missing from it."""
         sender, message = reply.sender, reply.message
+        if reply.has_call:
+            same = self.directions[1 - sender].calls.get(message.header.xid, ())
+            if [(one.number, one.notes) for one in same] == [(reply.number, ())] and self._is_early(same[0], message):
+                self._take_early(reply)
+                return
+            reply = reply._replace(number=next(self.numbers))
         self._forget_reply(sender, message)
         if not reply.other_memory:
             self._no_call(reply)
@@ -469,9 +502,17 @@ class Matching:
         note = f"RPC {number} has this XID, but did not offer the memory that this reply returns: its call is missing"
         self._no_call(reply, () if number is None else (note,))
 
+    def _is_early(self, rpc: Rpc, reply: Message) -> bool:
+        """Nothing speaks against that the reply, which is before this call by frame and time, answers it."""
+        assert rpc.call is not None
+        connection, call = self.conversation.connection, rpc.call.operation
+        missing = call_may_be_missing(connection, call.initiator, reply.frame, call.first_frame)
+        return not missing and not returns_other_memory(rpc, reply)
+
     def _no_call(self, reply: WaitingReply, notes: tuple[str, ...] = ()) -> None:
-        number, sender, message, earlier, *_ = reply
-        rpc = Rpc(number, self.conversation, sender == 0, message.header.xid, reply=message, claimed=reply.claimed)
+        sender, earlier, message = reply.sender, reply.earlier, reply.message
+        rpc = Rpc(reply.number, self.conversation, sender == 0, message.header.xid, reply=message)
+        rpc.claimed = reply.claimed
         rpc.notes += notes
         missing = sum(self.conversation.connection.missing_packets) or self.conversation.connection.gaps[1 - sender]
         if earlier is not None and not missing:

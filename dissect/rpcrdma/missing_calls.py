@@ -16,8 +16,17 @@ from ..arrays import Int64s, Rows
 from ..transport.connection import Connection, Link
 from .memory import REORDERED
 from .pending import LINGER, MAX_BESIDE_GAP
+from .rpcs import Rpc
 
 TWO_REPLIES = "two replies have its XID while requests of the caller are missing: which answers it is undecidable"
+USED_BEFORE = "its XID is used again and again, and a request of the caller is missing: the reply may be to that"
+
+
+def call_is_missing(connection: Connection, rpc: Rpc) -> bool:
+    """A request of the caller that is not in the capture was sent between the call and the reply."""
+    assert rpc.call is not None and rpc.reply is not None
+    first, last = sorted((rpc.call.frame, rpc.reply.frame))
+    return any(first < gap.frame <= last for gap in connection.gaps[rpc.call.operation.initiator])
 
 
 def call_may_be_missing(connection: Connection, caller: int, call_frame: int, reply_frame: int) -> bool:

@@ -32,6 +32,8 @@ class WaitingReply(NamedTuple):
     """The open calls with its XID did not offer the memory that it returns."""
     claimed: tuple[Operation, ...] = ()
     """RDMA Writes before it on the memory that it returns."""
+    has_call: bool = False
+    """An open call behind it has its number, and is its own unless another reply to that comes."""
 
 
 class Unsettled:

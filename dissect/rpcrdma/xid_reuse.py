@@ -1,8 +1,9 @@
 """Which of several open calls with one XID a reply answers.
 
 An XID is not used again while its call is outstanding (RFC 8166, 3.3.3; RFC 5531, 9), so mostly the reply to the
-earlier call is missing from the capture.  What tells the calls apart, the surest first: the handles that the reply
-returns or invalidates, the calls whose Read chunks were read, the grant, the time, the order of earlier replies.
+earlier call is missing from the capture.  What tells the calls apart, the surest first: which of them are behind the
+reply, the handles that the reply returns or invalidates, the calls whose Read chunks were read, the grant, the time,
+the order of earlier replies.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ NOT_EXPECTED = "no reply to it was expected when one with its XID came"
 
 GIVEN_UP = 60_000_000_000
 """Nanoseconds after which no reply to a call is expected where a later one has its XID."""
+LATER = 1_000_000_000
+"""Nanoseconds up to which a call is later than a reply; what is beyond may be a clock that was set back."""
 MANY_ANSWERED = 16
 """Later calls answered, in order, after which the reply to an earlier one is not expected."""
 
@@ -96,7 +99,7 @@ def _returns_handles(rpc: Rpc, reply: Message) -> bool:
 
 def returns_own_memory(rpc: Rpc) -> bool:
     """Its reply returns memory that the call offered for it, which hardly another call did."""
-    return rpc.reply is not None and bool(_memory(rpc.reply.header)) and _returns_handles(rpc, rpc.reply)
+    return rpc.reply is not None and bool(returned_memory(rpc.reply.header)) and _returns_handles(rpc, rpc.reply)
 
 
 def returns_other_memory(rpc: Rpc, reply: Message) -> bool:
@@ -104,11 +107,11 @@ def returns_other_memory(rpc: Rpc, reply: Message) -> bool:
     asked, answered = rpc.call, reply.header
     if asked is None or asked.header.problem or answered.problem or answered.procedure == RDMA_ERROR:
         return False
-    returned = _memory(answered)
-    return bool(returned) and returned.isdisjoint(_memory(asked.header))
+    returned = returned_memory(answered)
+    return bool(returned) and returned.isdisjoint(returned_memory(asked.header))
 
 
-def _memory(header: TransportHeader) -> set[tuple[int, int]]:
+def returned_memory(header: TransportHeader) -> set[tuple[int, int]]:
     """Of its Write list and Reply chunk."""
     chunks = [*header.writes, header.reply] if header.reply is not None else header.writes
     return {place for chunk in chunks for place in _places(chunk)}
@@ -129,7 +132,15 @@ def _was_read(rpc: Rpc, reply: Message) -> bool:
     return all(use.operations for use in reads)
 
 
+def _before(rpc: Rpc, reply: Message) -> bool:
+    """By frame and time the call is before the reply: of two streams, or interfaces, one may be read ahead."""
+    assert rpc.call is not None
+    call, answer = rpc.call.operation, reply.operation
+    return call.last_frame < answer.first_frame and not 0 < call.first_time - answer.first_time < LATER
+
+
 _EVIDENCE: tuple[tuple[str, Callable[[Rpc, Message], bool]], ...] = (
+    ("its place, before the reply", _before),
     ("the handles that the reply returns", _returns_handles),
     ("the handle that the reply invalidates", _invalidates),
     ("RDMA Reads of its Read chunks", _was_read),

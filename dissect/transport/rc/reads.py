@@ -273,7 +273,8 @@ class RcReads:
             if owner < 0 or low >= read.end:
                 self.unplaced(seen)
                 continue
-            if regular and low == read.start and high == read.end and read.seen is None and not read.complete:
+            fits = low == read.start and high == read.end and seen == read.operation.length
+            if regular and fits and read.seen is None and not read.complete:
                 operation = read.operation
                 operation.payload.stretch = data, rows, a, b
                 operation.payload.seen = seen
@@ -308,12 +309,15 @@ class RcReads:
         for start, end in fresh:
             part = rows[start - low : end - low]
             lengths = part["length"]
-            if bool((lengths[:-1] == mtu).all()):
-                payload.runs.append(((start - read.start) * mtu, data, part))
-            else:
-                for index in range(len(part)):
-                    payload.runs.append(((start + index - read.start) * mtu, data, part[index : index + 1]))
-            payload.seen += int(lengths.sum())
+            offsets = (np.arange(start, end) - read.start) * mtu
+            fits = lengths == np.minimum(mtu, operation.length - offsets)
+            if fits.all():
+                payload.runs.append((int(offsets[0]), data, part))
+            else:  # One of another size is one to a request that is missing, or the path MTU is not known.
+                self.unplaced(int(lengths[~fits].sum()))
+                for index in places(fits).tolist():
+                    payload.runs.append((int(offsets[index]), data, part[index : index + 1]))
+            payload.seen += int(lengths[fits].sum())
             payload.truncated = payload.truncated or bool((part["captured"] < lengths).any())
             operation.last_frame = max(operation.last_frame, int(part["frame"][-1]))
             operation.last_time = max(operation.last_time, int(part["time"][-1]))
@@ -399,8 +403,11 @@ def learn_mtu(connection: Connection, requests: Rows, responses: Rows) -> None:
             if longest in PATH_MTUS:
                 connection.path_mtu = longest
                 return
+    longest = max((int(rows["length"].max()) for rows in (requests, responses) if len(rows)), default=0)
+    if connection.path_mtu is not None and connection.path_mtu < longest <= PATH_MTUS[-1]:
+        connection.path_mtu = None  # It was guessed where requests are missing.
     if connection.path_mtu is None and len(requests):
-        _guess_mtu(connection, requests)
+        _guess_mtu(connection, requests, longest)
 
 
 def mtu_change(sent: Sequence[Rows]) -> int | None:
@@ -417,12 +424,15 @@ def mtu_change(sent: Sequence[Rows]) -> int | None:
     return int(frames[order[changes[0] + 1]])
 
 
-def _guess_mtu(connection: Connection, requests: Rows) -> None:
-    """A Read takes as many PSNs as its response has packets: the step to the next request tells."""
+def _guess_mtu(connection: Connection, requests: Rows, longest: int) -> None:
+    """A Read takes as many PSNs as its response has packets: the step to the next request tells.
+
+    ``longest``: octets of the longest packet.
+    """
     for index in places(requests["opcode"][:-1] == READ_REQUEST).tolist():
         length = int(requests["dma_length"][index])
         step = PSN.distance(int(requests["psn"][index]), int(requests["psn"][index + 1]))
         for mtu in PATH_MTUS:
-            if length > mtu and -(-length // mtu) == step:
+            if length > mtu >= longest and -(-length // mtu) == step:
                 connection.path_mtu = mtu
                 return

@@ -1,0 +1,117 @@
+"""One XID for every call: whatever the capture lacks, no reply is given to the call of another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from playbook import Capture, Wire, call, faults, nfs3, reply
+from playbook.iwarp import IwarpCapture, IwarpWire
+from playbook.judge import analyze
+from playbook.packets import Packet
+from playbook.shapes import read, write
+from playbook.tcp import TcpSegment
+from playbook.wire import Connection
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+
+
+def getattr_(connection: Connection, xid: int = 7) -> None:
+    reply(call(connection, nfs3.getattr_(), xid=xid), nfs3.getattr_reply())
+
+
+def in_turn(transport: str) -> Wire:
+    wire = Wire(seed=3) if transport == "RoCE" else IwarpWire(seed=3)
+    connection = wire.connect()
+    for _ in range(5):
+        getattr_(connection)
+    return wire
+
+
+def recorded(wire: Wire, chosen: Sequence[int]) -> Capture:
+    if isinstance(wire, IwarpWire):
+        segments: list[TcpSegment] = wire.sent()
+        return IwarpCapture(wire, [segments[index] for index in chosen])
+    return Capture(wire, [wire.packets[index] for index in chosen])
+
+
+def sent(wire: Wire) -> int:
+    return len(wire.sent()) if isinstance(wire, IwarpWire) else len(wire.packets)
+
+
+def foreign(capture: Capture, rpcs: Sequence[Rpc]) -> list[tuple[int, int]]:
+    """Frames of calls and replies that are given to each other, and of which that is not said to be a guess."""
+    owners = {one.call_operation: one.index for one in capture.wire.truth}
+    owners |= {one.reply_operation: one.index for one in capture.wire.truth}
+    wrong = []
+    for rpc in rpcs:
+        if rpc.call is not None and rpc.reply is not None and not rpc.ambiguous:
+            sides = [{owners[one] for one in capture.operations(side.frame)} for side in (rpc.call, rpc.reply)]
+            wrong += [] if sides[0] & sides[1] else [(rpc.call.frame, rpc.reply.frame)]
+    return wrong
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+@pytest.mark.parametrize("transport", ["RoCE", "iWARP"])
+def test_wherever_the_capture_begins(transport: str, step: int) -> None:
+    wire = in_turn(transport)
+    for first in range(sent(wire)):
+        capture = recorded(wire, range(first, sent(wire)))
+        rpcs = analyze(capture, range(step, len(capture.frames), step))
+        assert foreign(capture, rpcs) == [], first
+        whole = [
+            true for true in wire.truth
+            if not capture.missing(true, "call") and not capture.missing(true, "reply") and capture.header(true, "call")
+        ]  # fmt: skip
+        assert sum(rpc.state == "complete" for rpc in rpcs) == len(whole), first
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+def test_whichever_reply_and_next_call_are_missing(step: int) -> None:
+    wire = in_turn("RoCE")
+    for one, other in list(pairwise(wire.truth))[1:]:  # The first shows that the XID is used again.
+        gone = {one.reply_operation, other.call_operation}
+        kept = [index for index, packet in enumerate(wire.packets) if packet.operation not in gone]
+        capture = recorded(wire, kept)
+        rpcs = analyze(capture, range(step, len(kept), step))
+        assert foreign(capture, rpcs) == [], one.index
+        assert [rpc.state for rpc in rpcs].count("complete") == 3
+
+
+def shown_late(packets: list[Packet], sender: int, by: int) -> list[Packet]:
+    """The frames of one interface stand that many places behind, with right times."""
+    places = {one.uid: index + by * (one.sender == sender) for index, one in enumerate(packets)}
+    return sorted(packets, key=lambda one: places[one.uid])
+
+
+@pytest.mark.parametrize("sender", [0, 1])
+@pytest.mark.parametrize("by", [2, 5, 9])
+def test_interfaces_of_which_one_is_behind_are_told_apart_by_their_times(by: int, sender: int) -> None:
+    wire = Wire(seed=5)
+    connection = wire.connect()
+    for shape in (read, write, read, write):
+        getattr_(connection)
+        shape(connection, bytes(range(200)))
+        getattr_(connection, 8)
+    packets = shown_late(wire.packets, sender, by)
+    capture = Capture(wire, packets)
+    capture.frames = [replace(frame, time=one.time) for frame, one in zip(capture.frames, packets, strict=True)]
+    rpcs = analyze(capture)
+    assert foreign(capture, rpcs) == []
+    assert {rpc.state for rpc in rpcs} == {"complete"}
+
+
+def test_a_reply_shown_before_its_call_is_that_calls_where_no_other_comes() -> None:
+    wire = Wire(seed=3)
+    connection = wire.connect()
+    for xid in (7, 8, 9):
+        getattr_(connection, xid)
+    late = faults.where(wire.packets, kind="send", sender=0)[1]
+    rpcs = analyze(Capture(wire, faults.swap(wire.packets, late, 3)))
+    assert [(rpc.xid, rpc.state, rpc.latency is None) for rpc in sorted(rpcs, key=lambda one: one.number)] == [
+        (7, "complete", False),
+        (8, "complete", True),
+        (9, "complete", False),
+    ]
