@@ -352,11 +352,12 @@ class PlainRows:
             self.handles[through] = chunks.segments["handle"][chunks.firsts[calls["transfer"][through]]]
         self.offers: dict[int, Offer] = {}
         """By place among the calls."""
-        self.call_frames: list[int] = calls["call_frame"].tolist()
+        self._frames: tuple[Int64s, Int64s] = calls["call_frame"].copy(), replies["reply_frame"].copy()
+        self.call_frames: list[int] = self._frames[0].tolist()
         self.call_times: list[int] = calls["call_time"].tolist()
         self.requested: list[int] = calls["credits_requested"].tolist()
         self.call_xids: list[int] = calls["xid"].tolist()
-        self.reply_frames: list[int] = replies["reply_frame"].tolist()
+        self.reply_frames: list[int] = self._frames[1].tolist()
         self.reply_times: list[int] = replies["reply_time"].tolist()
         self.granted: list[int] = replies["credits_granted"].tolist()
         self.reply_xids: list[int] = replies["xid"].tolist()
@@ -376,7 +377,11 @@ class PlainRows:
         grant = grants.granted[0]
         uniform = grant is not None and (not granted or min(granted) == grant == max(granted))
         uniform = uniform and not grants.unmatched(0)
-        if not uniform or (requested and grant is not None and base + len(requested) > min(grant, min(requested))):
+        limit = min(grant or 0, *requested) if requested else 0
+        most = base + len(requested)
+        if uniform and requested and most > limit:
+            most = base + self._most(called, answered)
+        if not uniform or (requested and most > limit):
             self._step(called, answered, base)
         elif requested:
             grants.requested[0] = requested[-1]
@@ -388,6 +393,11 @@ class PlainRows:
             grants.unrelieved[0].clear()
         self._pass(called, answered)
         self.called, self.answered = called, answered
+
+    def _most(self, called: int, answered: int) -> int:
+        """Calls that are outstanding at a time, of those that happen."""
+        calls, replies = self._frames[0][self.called : called], self._frames[1][self.answered : answered]
+        return int((np.arange(1, len(calls) + 1) - replies.searchsorted(calls)).max())
 
     def _step(self, called: int, answered: int, outstanding: int) -> None:
         """Take credits and give them back, message by message."""

@@ -30,6 +30,12 @@ class Examples:
         if len(self._worst) < 3 * MAX_EXAMPLES or weight >= self._worst[0]:
             self._keep([(weight, -number, frame)])
 
+    def add_each(self, rpcs: Sequence[tuple[int, int, int]]) -> None:
+        """Weight, number and first frame of some RPCs."""
+        self.count += len(rpcs)
+        self.total += sum([weight for weight, _, _ in rpcs])
+        self._keep([(weight, -number, frame) for weight, number, frame in rpcs])
+
     def add_all(self, weights: Int64s, numbers: Int64s, frames: Int64s) -> None:
         """Many RPCs."""
         if len(weights) > MAX_EXAMPLES:
@@ -37,8 +43,7 @@ class Examples:
             self.count += len(weights) - MAX_EXAMPLES
             self.total += int(weights.sum()) - int(weights[worst].sum())
             weights, numbers, frames = weights[worst], numbers[worst], frames[worst]
-        for one in zip(weights.tolist(), numbers.tolist(), frames.tolist(), strict=True):
-            self.add(*one)
+        self.add_each([*zip(weights.tolist(), numbers.tolist(), frames.tolist(), strict=True)])
 
     def join(self, other: Examples) -> None:
         """Take over those of another one."""

@@ -53,23 +53,37 @@ class FileFacts:
     def add_table(self, table: RpcTable) -> None:
         """Take the RPCs of a batch."""
         self.used = []
+        users: dict[File, list[FileCall]] = {}
         for transfers in self.table.add_table(table):
             call, used = self.table.call, self.table.used
             self.used.append(used)
-            if call is None or not (transfers or used):
+            if call is None:
                 continue
-            self.take(call, transfers, [file for file, _ in used])
-            for _, done in used:
-                if done.operation == "WRITE" and done.succeeded and done.stable not in (None, UNSTABLE) and done.count:
+            for file, done in used:
+                calls = users.get(file)
+                if calls is None:
+                    users[file] = [call]
+                elif calls[-1] is not call:
+                    calls.append(call)
+                if done.stable not in (None, UNSTABLE) and done.succeeded and done.count:
                     self.note_synchronous(call, done.count)
+            if transfers:
+                self.transferred(call, transfers)
+        for file, calls in users.items():
+            self.use(file, calls)
 
-    def take(self, call: FileCall, transfers: Iterable[FileTransfer], used: Iterable[File]) -> None:
-        """What an RPC did to which files."""
+    def use(self, file: File, calls: Sequence[FileCall]) -> None:
+        """RPCs that used a file."""
+        number = file.number
+        self.files[number] = file
+        if number not in self.costs:
+            self.costs[number], self.clients[number] = Examples(), set()
+        self.costs[number].add_each([(one.latency or 0, one.number, one.first_frame) for one in calls])
+        self.clients[number].update([one.client for one in calls])
+
+    def transferred(self, call: FileCall, transfers: Iterable[FileTransfer]) -> None:
+        """What an RPC did to the contents of files."""
         latency = call.latency or 0
-        for file in dict.fromkeys(used):
-            self.files[file.number] = file
-            self.costs.setdefault(file.number, Examples()).add(latency, call.number, call.first_frame)
-            self.clients.setdefault(file.number, set()).add(call.client)
         counted: set[str] = set()
         for transfer in transfers:
             if transfer.kind not in (READ, WRITE) or not transfer.count:

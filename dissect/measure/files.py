@@ -333,7 +333,7 @@ class FileTable:
             return []
         if messages.problem:
             self._note_undecoded(messages.problem)
-        return _FileUpdate(self, file_call(rpc), messages, counts).transfers
+        return self._take(file_call(rpc), messages, counts)
 
     def add_table(self, table: RpcTable, counts: Sequence[bool] | None = None) -> Iterator[list[FileTransfer]]:
         """Take all RPCs of a table, one after the other, as ``add`` does; ``counts`` for each."""
@@ -346,8 +346,29 @@ class FileTable:
             if known is None:
                 yield self.add(table.rpc(row), one)
                 continue
-            self.used = []
-            yield _FileUpdate(self, next(calls), known, one).transfers
+            yield self._take(next(calls), known, one)
+
+    def _take(self, call: FileCall, messages: NfsMessages, counts: bool) -> list[FileTransfer]:
+        self.call, self.used, server, file_of = call, [], call.server, self.names.file
+        update = _FileUpdate(self, call, messages, counts) if messages.events else None
+        protocol = call.version, call.minor_version if call.version == 4 else None
+        # Attributes that a WRITE returns hold after it.
+        for done in messages.operations:
+            file = file_of(server, done.handle)
+            if counts:
+                self.used.append((file, done))
+                file.calls[done.operation] += 1
+                file.protocols.add(protocol)
+            if done.type is not None:
+                file.type = done.type
+            if call.end is None:
+                continue
+            if done.verifier or (done.size is not None and file.reach):
+                update = update or _FileUpdate(self, call, messages, counts)
+                update.operation(file, done, call.end)
+            elif done.size is not None and file.type != DIRECTORY:
+                file.size = done.size
+        return [] if update is None else update.transfers
 
     def _mount(self) -> None:
         """Note the roots that became known since the last time."""
@@ -410,7 +431,6 @@ class _FileUpdate:
 
     def __init__(self, table: FileTable, call: FileCall, messages: NfsMessages, counts: bool) -> None:
         self.counts = counts
-        table.call = call
         self.table, self.call, self.server, self.messages = table, call, call.server, messages
         self.begin, self.end = call.begin, call.end
         self.transfers: list[FileTransfer] = []
@@ -427,25 +447,14 @@ class _FileUpdate:
                 if file.latencies is None:
                     file.latencies = Samples(EXACT_LATENCIES)
                 file.latencies.append(call.latency)
-        # Attributes that a WRITE returns hold after it.
-        for operation in messages.operations:
-            self.operation(operation)
 
     def file(self, handle: bytes) -> File:
         return self.table.file(self.server, handle)
 
-    def operation(self, done: FileOperation) -> None:
-        file = self.file(done.handle)
-        if self.counts:
-            self.table.used.append((file, done))
-            file.calls[done.operation] += 1
-            file.protocols.add((self.call.version, self.call.minor_version if self.call.version == 4 else None))
-        if done.type is not None:
-            file.type = done.type
-        if self.end is None:
-            return
+    def operation(self, file: File, done: FileOperation, end: int) -> None:
+        """What it says of the contents."""
         if done.size is not None and file.type != DIRECTORY:
-            self.size(file, done.size, self.end)
+            self.size(file, done.size, end)
         if done.operation == "COMMIT" and done.succeeded:
             start, end, time = file._unstable
             known = done.offset is not None and done.offset <= start

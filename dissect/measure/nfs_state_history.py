@@ -127,6 +127,8 @@ class NfsStateHistory:
         """RPC rows of a batch, of one direction of a connection."""
         self._layouts = CompoundLayouts()
         self._connections: dict[int, Connection] = {}
+        self._hosts: dict[tuple[int, int], tuple[str, str]] = {}
+        """Server and client, by connection and whether the passive end is the client."""
         self._asked: dict[int, _Asked] = {}
         """By number of the RPC."""
         self._recalls: list[tuple[str, HeldState]] = []
@@ -183,6 +185,8 @@ class NfsStateHistory:
         for conversation in gone:
             number = conversation.connection.number
             self._connections.pop(number, None)
+            for backward in (0, 1):
+                self._hosts.pop((number, backward), None)
             history = self._histories.pop(number, None)
             if history is not None and history.directions[0].blocked:
                 self._blocked.append(history.directions[0])
@@ -240,11 +244,14 @@ class NfsStateHistory:
     # Plain COMPOUNDs
 
     def _plain_place(self, one: PlainCompound) -> AtReply:
-        client, server = (1 - one.caller, one.caller) if one.kind.callback else (one.caller, 1 - one.caller)
-        ends = self._connections[one.connection].endpoints
-        address = self.table.server(ends[server].address)
-        minor, frame = one.kind.minor_version, one.reply_frame
-        return AtReply(address, ends[client].address, one.connection, minor, frame, one.reply_end)
+        backward = one.caller ^ one.kind.callback
+        key = one.connection, backward
+        hosts = self._hosts.get(key)
+        if hosts is None:
+            ends = self._connections[one.connection].endpoints
+            hosts = self._hosts[key] = ends[1 - backward].address, ends[backward].address
+        server = self.table.server(hosts[0])
+        return AtReply(server, hosts[1], one.connection, one.kind.minor_version, one.reply_frame, one.reply_end)
 
     def _plain_called(self, one: PlainCompound) -> _Asked | None:
         if one.request is None:

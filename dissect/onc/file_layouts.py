@@ -8,6 +8,7 @@ where it stands; so they tell from which bytes each of their values comes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
 
@@ -63,11 +64,12 @@ class FileLayout(NamedTuple):
                 known[source] = _values(source, data, results if source.of_reply else arguments)
             return known[source]
 
-        events = _rows((map(FileEvent, *map(values, one)) for one in self.events), len(arguments))
-        operations = _rows((map(FileOperation, *map(values, one)) for one in self.operations), len(arguments))
+        events = _rows((map(_EVENT, zip(*map(values, one))) for one in self.events), len(arguments))
+        operations = _rows((map(_OPERATION, zip(*map(values, one))) for one in self.operations), len(arguments))
         return [*zip(events, operations, strict=True)]
 
 
+_EVENT, _OPERATION = partial(tuple.__new__, FileEvent), partial(tuple.__new__, FileOperation)
 Row = TypeVar("Row")
 
 

@@ -235,7 +235,8 @@ class Accesses(FileFacts):
         made = rpc(len(self.rpcs) + 1, kind.upper(), takes=takes)
         noun = self.files.setdefault(file, File("10.0.0.1", bytes([file % 256, file >> 8]), number=file))
         call = file_call(made)
-        self.take(call, [FileTransfer(kind, noun, 0, 1, offset, count, made.number, 1, 2)], [noun])
+        self.use(noun, [call])
+        self.transferred(call, [FileTransfer(kind, noun, 0, 1, offset, count, made.number, 1, 2)])
         if stable:
             self.note_synchronous(call, count)
         self.rpcs.append(made)
