@@ -64,8 +64,10 @@ class FileLayout(NamedTuple):
                 known[source] = _values(source, data, results if source.of_reply else arguments)
             return known[source]
 
-        events = _rows((map(_EVENT, zip(*map(values, one))) for one in self.events), len(arguments))
-        operations = _rows((map(_OPERATION, zip(*map(values, one))) for one in self.operations), len(arguments))
+        events = _rows((map(_EVENT, zip(*map(values, one), strict=True)) for one in self.events), len(arguments))
+        operations = _rows(
+            (map(_OPERATION, zip(*map(values, one), strict=True)) for one in self.operations), len(arguments)
+        )
         return [*zip(events, operations, strict=True)]
 
 
