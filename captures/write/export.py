@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from struct import Struct
 from typing import BinaryIO, NamedTuple
@@ -45,6 +46,8 @@ MAX_GAP = 1 << 20
 
 FIN, SYN, PSH, ACK = 0x01, 0x02, 0x08, 0x10
 LAST_FRAGMENT = 1 << 31
+WINDOW = 1 << 18
+"""Bytes of what waits that are read at a time."""
 INITIAL_SEQUENCE = 1_000_000_000, 2_000_000_000
 
 _IPV4 = Struct(">BBHHHBBH4s4s")  # RFC 791, 3.1
@@ -84,7 +87,7 @@ class TcpExport:
         self._comments = spool(directory)
         self._comment_ends = array("q")
         self._rpcs = array("q")
-        self._end = 0
+        self._end = self._position = 0
         self._times = array("q")
         self._starts = array("q")
         self._conversations = array("q")
@@ -114,15 +117,20 @@ class TcpExport:
         self._starts.append(self._end)
         self._conversations.append(conversation)
         self._senders.append(sender)
-        self._spool.seek(self._end)
-        self._spool.write((LAST_FRAGMENT | length).to_bytes(4, "big"))
+        self._put(self._end, (LAST_FRAGMENT | length).to_bytes(4, "big"))
         for offset, data in pieces:
-            self._spool.seek(self._end + 4 + offset)
-            self._spool.write(data)
+            self._put(self._end + 4 + offset, data)
         self._end += 4 + length
-        self._comments.write("\0".join(comments).encode())
-        self._comment_ends.append(self._comments.tell())
+        said = "\0".join(comments).encode()
+        self._comments.write(said)
+        self._comment_ends.append((self._comment_ends[-1] if self._comment_ends else 0) + len(said))
         self._rpcs.append(rpc)
+
+    def _put(self, at: int, data: bytes) -> None:
+        if at != self._position:  # Each seek empties the buffer.
+            self._spool.seek(at)
+        self._spool.write(data)
+        self._position = at + len(data)
 
     def write(
         self,
@@ -139,6 +147,7 @@ class TcpExport:
         self._spool.truncate(self._end)  # also where the last message ends in missing bytes
         self._spool.flush()
         self._comments.flush()
+        messages, comments = ReadWindow(self._spool), ReadWindow(self._comments)
         packets = 0
         writer = PcapngWriter(file, LINKTYPE_RAW)
         for time, what, which in self._events(streams):
@@ -147,9 +156,9 @@ class TcpExport:
                 start = self._starts[which]
                 end = self._starts[which + 1] if which + 1 < len(self) else self._end
                 gaps = [(4 + low, 4 + high) for low, high in self._missing.get(which, ())]
-                written = stream.message(
-                    self._senders[which], self._bytes_at(start), end - start, gaps, self._comments_of(which, remark)
-                )
+                said = self._comments_of(comments, which, remark)
+                read = partial(messages.read, start)
+                written = stream.message(self._senders[which], read, end - start, gaps, said)
             else:
                 written = streams[which].handshake() if what == _OPEN else streams[which].finish()
             for packet, length, comment in written:
@@ -172,14 +181,10 @@ class TcpExport:
         self._spool.close()
         self._comments.close()
 
-    def _bytes_at(self, start: int) -> Callable[[int, int], bytes]:
-        """Reads bytes [low, high) of what begins at ``start`` in the file; zeros in place of unknown ones."""
-        return lambda low, high: os.pread(self._spool.fileno(), high - low, start + low)
-
-    def _comments_of(self, which: int, remark: Callable[[int], str] | None) -> list[str]:
+    def _comments_of(self, written: ReadWindow, which: int, remark: Callable[[int], str] | None) -> list[str]:
         start = self._comment_ends[which - 1] if which else 0
         length = self._comment_ends[which] - start
-        comments = os.pread(self._comments.fileno(), length, start).decode().split("\0") if length else []
+        comments = written.read(start, 0, length).decode().split("\0") if length else []
         if remark is not None and comments:
             comments[0] += remark(self._rpcs[which])
         return comments
@@ -202,6 +207,24 @@ class TcpExport:
         which = np.concatenate((np.arange(len(times)), extra[:, 2]))
         for at in np.lexsort((what, every)).tolist():
             yield int(every[at]), int(what[at]), int(which[at])
+
+
+class ReadWindow:
+    """Reads a file mostly from one end to the other."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._start, self._window = file.fileno(), 0, b""
+
+    def read(self, base: int, low: int, high: int) -> bytes:
+        """Bytes [base + low, base + high)."""
+        start, size = base + low, high - low
+        at = start - self._start
+        if at < 0 or at + size > len(self._window):
+            if size > WINDOW // 4:
+                return os.pread(self._file, size, start)
+            self._start, at = max(start - WINDOW // 2, 0), min(start, WINDOW // 2)
+            self._window = os.pread(self._file, WINDOW, self._start)
+        return self._window[at : at + size]
 
 
 Written = Iterator[tuple[bytes, int, str | None]]
@@ -302,12 +325,9 @@ def ranges(length: int) -> list[tuple[int, int]]:
 
 def checksum(data: bytes) -> int:
     """The Internet checksum (RFC 1071)."""
-    if len(data) % 2:
-        data += b"\0"
-    total = int(np.frombuffer(data, ">u2").sum(dtype=np.uint64))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
+    number = int.from_bytes(data) << 8 * (len(data) % 2)
+    # Words of 16 bits add up as their number does modulo 0xFFFF, but that zero is said by all ones.
+    return 0xFFFF if not number else 0xFFFF - (number % 0xFFFF or 0xFFFF)
 
 
 NFS_TCP_PORT = 2049

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.onc.names import procedure_label, program_label
@@ -19,15 +20,8 @@ MAX_NOTED = 4
 """Findings that an RPC, or a connection, has in comments."""
 MAX_ABOUT = 1 << 16
 """RPCs and connections with findings that are remembered."""
-PARTS = {
-    "call": "call",
-    "reads": "Reads",
-    "server": "server",
-    "writes": "Writes",
-    "reply": "reply",
-    "retransmission": "waiting for retransmissions",
-}
-"""Part of a latency -> what it is called."""
+PARTS = "call", "Reads", "server", "Writes", "reply", "waiting for retransmissions"
+"""What the parts of a latency are called."""
 
 
 def message_comments(rpc: Rpc, is_call: bool, message: Reassembled, ranges: Iterable[tuple[int, int]]) -> list[str]:
@@ -49,7 +43,7 @@ def message_comments(rpc: Rpc, is_call: bool, message: Reassembled, ranges: Iter
 
 
 def _about(rpc: Rpc, is_call: bool) -> list[str]:
-    label = f"{program_label(rpc.program, rpc.version, rpc.minor_version)} {procedure_label(rpc.name, rpc.operations)}"
+    label = _label(rpc.program, rpc.version, rpc.minor_version, rpc.name, rpc.operations)
     outcome = rpc.state if rpc.status in ("", "OK") else f"{rpc.state}, {rpc.status}"
     lines = [f"{label}: {outcome}"]
     chunks = [chunk for chunk in rpc.chunks if (chunk.kind == "read") == is_call]
@@ -57,14 +51,21 @@ def _about(rpc: Rpc, is_call: bool) -> list[str]:
     if len(chunks) > MAX_CHUNKS:
         lines.append(f"{len(chunks) - MAX_CHUNKS:,} more chunks")
     if not is_call and rpc.latency is not None:
-        times = rpc.latency._asdict()
-        parts = ", ".join(f"{name} {duration(times[part])}" for part, name in PARTS.items() if times[part])
-        lines.append(f"latency {duration(rpc.latency.total)}{': ' if parts else ''}{parts}")
-    if rpc.retransmissions:
+        total, *times = rpc.latency
+        parts = ", ".join([f"{name} {duration(time)}" for name, time in zip(PARTS, times, strict=True) if time])
+        lines.append(f"latency {duration(total)}{': ' if parts else ''}{parts}")
+    if retransmissions := rpc.retransmissions:
         unit = "segment" if rpc.connection.transport == "iWARP" else "packet"
-        lines.append(f"{plural(rpc.retransmissions, unit)} of this RPC retransmitted")
+        lines.append(f"{plural(retransmissions, unit)} of this RPC retransmitted")
     lines += [f"damage: {one}" for one in rpc.damage[:MAX_NOTED]]
     return lines
+
+
+@lru_cache(maxsize=1024)
+def _label(
+    program: int | None, version: int | None, minor_version: int | None, name: str, operations: tuple[str, ...]
+) -> str:
+    return f"{program_label(program, version, minor_version)} {procedure_label(name, operations)}"
 
 
 def _chunk(chunk: ChunkUse) -> str:
@@ -85,6 +86,8 @@ def _chunk(chunk: ChunkUse) -> str:
 
 def _frames(extents: Sequence[Extent], start: int) -> str:
     """' 120' or 's 120-134, 140': those that carried the extents from ``start`` on."""
+    if len(extents) == 1 and extents[0].frame and extents[0].start + extents[0].length > start:
+        return f" {extents[0].frame}"
     numbers = sorted({one.frame for one in extents if one.frame and one.start + one.length > start})
     if not numbers:
         return ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -28,7 +28,7 @@ from ..rpcrdma.conversation import DEFAULT_INLINE, Conversation
 from ..rpcrdma.listeners import PlainPairs
 from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message
-from ..rpcrdma.rpc_table import PlainRpcs, RpcNames, made
+from ..rpcrdma.rpc_table import PlainRpcs, RpcNames, each_made, made
 from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.version_loops import VersionRefusals
 from ..transport.operations import Operation
@@ -378,10 +378,10 @@ class PlainRows:
         uniform = grant is not None and (not granted or min(granted) == grant == max(granted))
         uniform = uniform and not grants.unmatched(0)
         limit = min(grant or 0, *requested) if requested else 0
-        most = base + len(requested)
-        if uniform and requested and most > limit:
-            most = base + self._most(called, answered)
-        if not uniform or (requested and most > limit):
+        highest = base + len(requested)
+        if uniform and requested and highest > limit:
+            highest = base + self._outstanding_within(called, answered)
+        if not uniform or (requested and highest > limit):
             self._step(called, answered, base)
         elif requested:
             grants.requested[0] = requested[-1]
@@ -394,8 +394,8 @@ class PlainRows:
         self._pass(called, answered)
         self.called, self.answered = called, answered
 
-    def _most(self, called: int, answered: int) -> int:
-        """Calls that are outstanding at a time, of those that happen."""
+    def _outstanding_within(self, called: int, answered: int) -> int:
+        """The highest number of calls outstanding at a time, of those that happen."""
         calls, replies = self._frames[0][self.called : called], self._frames[1][self.answered : answered]
         return int((np.arange(1, len(calls) + 1) - replies.searchsorted(calls)).max())
 
@@ -787,20 +787,17 @@ class AuditListener:
             self._by_class(key, partial(subjects, rows), self.connection.number, len(rows))
 
     def _made_messages(self, rpcs: PlainRpcs, is_call: bool, rows: Rows) -> Iterator[SentMessage]:
-        for first in range(len(rows)):
-            yield from self._messages(made(rpcs, rows[first : first + 1]), is_call)
+        return self._messages(each_made(rpcs, rows), is_call)
 
     def _made_transfers(self, rpcs: PlainRpcs, rows: Rows) -> Iterator[RdmaOperation]:
-        for first in range(len(rows)):
-            (rpc,) = made(rpcs, rows[first : first + 1])
+        for rpc in each_made(rpcs, rows):
             (operation,) = rpc.chunks[0].segments[0].operations
             moved = RdmaOperation(self.conversation, operation, (True, bool(self.last_answered[1])), "inside", rpc)
             self.settling.follow(moved, operation.first_frame)
             yield moved
 
     def _made_transactions(self, rpcs: PlainRpcs, offers: list[Offer | None], rows: Rows) -> Iterator[Transaction]:
-        for first, offer in enumerate(offers):
-            (rpc,) = made(rpcs, rows[first : first + 1])
+        for offer, rpc in zip(offers, each_made(rpcs, rows), strict=True):
             transaction = Transaction(self.conversation, rpc, WITHIN)
             if offer is not None:
                 transaction.handle_step, transaction.persistent = offer
@@ -819,7 +816,7 @@ class AuditListener:
             else:
                 self._by_class(key, partial(self._messages, [rpc], is_call), self.connection.number)
 
-    def _messages(self, rpcs: list[Rpc], is_call: bool) -> Iterator[SentMessage]:
+    def _messages(self, rpcs: Iterable[Rpc], is_call: bool) -> Iterator[SentMessage]:
         """Plain messages."""
         for rpc in rpcs:
             message = rpc.call if is_call else rpc.reply

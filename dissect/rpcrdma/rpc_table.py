@@ -392,6 +392,14 @@ _MADE_OF = (
 )  # fmt: skip
 
 
+def each_made(plain: PlainRpcs, rows: Rows) -> Iterator[Rpc]:
+    """The same, more and more at once: often the first few are enough."""
+    first, count = 0, 1
+    while first < len(rows):
+        yield from made(plain, rows[first : first + count])
+        first, count = first + count, min(2 * count, TOGETHER)
+
+
 def made(plain: PlainRpcs, rows: Rows) -> list[Rpc]:
     """The Rpcs of plain rows."""
     data = _EMPTY if plain.dropped else plain.data.data
