@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rdmascope.captures import CaptureError, Follow
-from rdmascope.captures.read.read_ahead import Source
+from rdmascope.captures.read.decoded import Source
 from rdmascope.captures.read.urls import is_url, local, stays
 from rdmascope.captures.session.session import Made, Paths, Session
 from rdmascope.captures.tables.saved import holds_tables, is_data_set

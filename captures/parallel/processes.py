@@ -21,8 +21,8 @@ from rdmascope.dissect.measure.tcp_mounts import TcpMounts
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 from ..errors import CaptureError
+from ..read.decoded import FIRST_BATCH
 from ..read.open import CaptureFile
-from ..read.read_ahead import FIRST_BATCH
 from ..session.process_memory import uncollected
 from .combine import DividedBatch, FrameCounts, MergedAnalyzer
 from .ipc import Inbox, Outbox, packed, unpacked

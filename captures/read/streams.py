@@ -175,7 +175,7 @@ class Limits:
     """A batch ends at whichever is reached first."""
 
     frames: int = 3 << 13
-    bytes: int = 64 << 20
+    bytes: int = 32 << 20
     window: int = 8 << 20
     """Bytes read at once from what cannot be mapped."""
     max_frames: int = 0

@@ -30,10 +30,10 @@ from rdmascope.dissect.units import plural
 
 from ..errors import CaptureError
 from ..parallel.ipc import unchanging
+from ..read.decoded import Source, decoded
 from ..read.frame_origin import NumbersBefore, Places, short_names
 from ..read.merge import MergedCaptures, first_of, open_captures, ring_of
 from ..read.open import Follow
-from ..read.read_ahead import Source, decoded
 from ..read.streams import Limits
 from ..read.urls import local, stays
 from ..tables.saved import holds_tables

@@ -23,7 +23,7 @@ from rdmascope.dissect.records.table import SQL_TYPES, Columns, Wanted, encodabl
 from rdmascope.dissect.records.tables import TABLES
 
 from ..errors import CaptureError, need
-from ..read.read_ahead import processors
+from ..read.decoded import processors
 from ..write.stale_tempdirs import FolderOfProcess
 from .typed_sql import typed
 

@@ -28,9 +28,9 @@ from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.transport.health import TransportHealth
 
 from ..errors import CaptureError
+from ..read.decoded import Source
 from ..read.frame_origin import Places, short_names
 from ..read.merge import OtherPoint
-from ..read.read_ahead import Source
 from ..session.session import Made, Session
 from .database import Database
 from .saved import copies, is_data_set

@@ -25,7 +25,7 @@ FIRST_PART, ADDED_PART, LAST_PART = 0.3, 0.2, 2.0
 follow soon, so that few are left at the end, and columns of rows that are there take longer and longer."""
 PART_ROWS = 1 << 13
 """About so many rows are sent at once, so that the process that takes them in can draw between them."""
-FIRST_BATCH, BATCH = 64 << 20, 16 << 20
+FIRST_BATCH, BATCH = 32 << 20, 16 << 20
 """Bytes of a capture that are in memory at a time: in the first pass, and in those beside which others hold some."""
 ADDED, COMPLETING, PREPARED, REPLACING = "added", "completing", "prepared", "replacing"
 """What becomes of rows: they are new; columns of rows that are there; nothing yet; and with this part they and those
@@ -55,8 +55,8 @@ class BrowsedCapture(NamedTuple):
             raise CaptureError(problem)
         return BrowsedCapture(one.paths, one.options, behind=one)
 
-    def session(self, options: Options | None = None, progress: Progress | None = None, ahead: bool = False) -> Session:
-        """A pass over it; ``ahead``: a second process may decode for it, which is faster and takes more memory."""
+    def session(self, options: Options | None = None, progress: Progress | None = None, alone: bool = False) -> Session:
+        """A pass over it; ``alone``: in larger batches, which is faster, as no other pass holds some beside it."""
         if self.data_set:
             from rdmascope.captures.tables.saved_session import open_saved_session
 
@@ -66,8 +66,8 @@ class BrowsedCapture(NamedTuple):
             options or self.options,
             progress=progress,
             before=NumbersBefore(frames=self.frames_before or 0) if self.behind is None else self.behind.before,
-            jobs=None if ahead else 1,
-            limits=Limits(bytes=FIRST_BATCH if ahead else BATCH),
+            jobs=None if alone else 1,
+            limits=Limits(bytes=FIRST_BATCH if alone else BATCH),
         )
 
     @property
@@ -168,7 +168,7 @@ def fill(
     def progress(position: int, size: int | None, frames: int) -> None:
         at[:] = [ReadProgress(position, size, frames, session.first_time)]
 
-    session = capture.session(replace(capture.options, contents=needs_contents(wanted)), progress, ahead=not later)
+    session = capture.session(replace(capture.options, contents=needs_contents(wanted)), progress, alone=not later)
     gathered = RowsToSend(purposes)
     for name, columns in table_batches(session, wanted, rows=1):
         gathered.add(name, columns)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.read.read_ahead import processors
+from rdmascope.captures.read.decoded import processors
 from rdmascope.captures.read.urls import is_url
 from rdmascope.dissect.records.batch import batch_capture_record, batch_record
 from rdmascope.dissect.units import plural

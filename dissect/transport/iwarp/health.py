@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from operator import attrgetter
@@ -148,14 +149,13 @@ class _Sent(NamedTuple):
 
     start: int
     stop: int
-    operation: Operation | None
-    tail: Tail | None = None
+    of: weakref.ref[Operation] | Tail
     row: int = 0
-    """In the tail of a run, where it is no object."""
+    """In the tail of a run."""
 
     def charged(self) -> Operation | None:
         """It, to note in it what was seen again; None where nothing holds it any more."""
-        return self.operation if self.tail is None else self.tail.charged(self.row)
+        return self.of.charged(self.row) if isinstance(self.of, Tail) else self.of()
 
 
 _start, _stop = attrgetter("start"), attrgetter("stop")
@@ -231,7 +231,7 @@ class IwarpHealth:
         rows = fpdus.rows
         start, stop = int(rows["start"][fragment.first]), int(rows["stop"][fragment.first + fragment.packets - 1])
         recent = self._recent[direction]
-        recent.append(_Sent(start, stop, operation))
+        recent.append(_Sent(start, stop, weakref.ref(operation)))
         if len(recent) > 2 * RECENT:
             del recent[:RECENT]
 
@@ -240,7 +240,7 @@ class IwarpHealth:
         tail = Tail(run, compared=False)
         first, last = first[tail.first :], (first + packets - 1)[tail.first :]
         parts = zip(fpdus.rows["start"][first].tolist(), fpdus.rows["stop"][last].tolist(), strict=True)
-        self._runs[direction].extend(_Sent(*part, None, tail, row) for row, part in enumerate(parts))
+        self._runs[direction].extend(_Sent(*part, tail, row) for row, part in enumerate(parts))
 
     def settle(self, final: bool) -> None:
         """Charge retransmitted bytes to the Operations they belong to, once those were reassembled."""

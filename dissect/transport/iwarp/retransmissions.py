@@ -246,7 +246,7 @@ class TcpRetransmissions:
         if reference is None:
             return
         acks = TCP_SEQUENCE.unwrap_near(reference, rows["ack"])
-        frames, windows = rows["frame"], rows["window"]
+        frames, windows = rows["frame"].copy(), rows["window"]  # Not a view, which would hold all of the batch.
         self._acks.append((np.maximum.accumulate(acks), frames))
         before, window = self._last_ack or (-1, -1)
         self._last_ack = int(acks[-1]), int(windows[-1])

@@ -152,12 +152,12 @@ class SentRequests:
     def keep(self, last: Rows, acked: int) -> None:
         """``last``: at most ``KEPT`` SENT rows, which came last."""
         self._kept_by_psn = None
-        room = KEPT - len(last)
-        if not room or not len(self._kept) or (len(last) and self._kept["psn"][-1] < acked - BEHIND):
+        known = self._kept
+        first = max(len(known) + len(last) - KEPT, int(known["psn"].searchsorted(acked - BEHIND)))
+        if first >= len(known):
             self._kept = last
             return
-        parts = self._kept[-room:].view(_WHOLE), last.view(_WHOLE)
-        self._kept = np.concatenate(parts).view(SENT)
+        self._kept = np.concatenate((known[first:].view(_WHOLE), last.view(_WHOLE))).view(SENT)
 
     def recognise(self, data: Bytes, rows: Rows, psns: Int64s, acked: Callable[[Rows], Int64s]) -> Recognised:
         """Which of ``rows`` are retransmissions, and which are new although an earlier request has their PSN.
