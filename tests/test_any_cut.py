@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from playbook import Capture, Wire, call, faults, nfs3, reply
 from playbook.capture import frame_batches, write_pcap
+from playbook.iwarp_strategies import IwarpConversation, iwarp_conversations, iwarp_faulty
 from playbook.packets import Frame
 from playbook.shapes import DATA, read, write
 from playbook.strategies import Conversation, conversations, faulty
@@ -34,7 +35,10 @@ QUICK = settings(
 )
 BEGUN = conversations(max_connections=4, cm=st.just(True))
 """Of connections that begin in the capture: of others it shows only after a while who talks with whom."""
+IWARP_BEGUN = iwarp_conversations(cm=st.just(True), strangers=False)
+IWARP_ALONE = iwarp_conversations(max_connections=1, cm=st.just(True), strangers=False)
 FAULTS = "drop", "drop ack", "swap", "nak", "timeout", "rnr", "response"
+IWARP_FAULTS = "lost", "lost and more", "reorder", "repeat", "ghost", "keepalive", "duplicate", "drop", "swap"
 CUTS = st.lists(st.integers(0, 300), max_size=5)
 
 
@@ -70,6 +74,18 @@ def test_any_batches(conversation: Conversation, cuts: list[int]) -> None:
 @QUICK
 @given(faulty(FAULTS, conversations(max_connections=1, cm=st.just(True), strangers=False)), CUTS)
 def test_any_batches_of_a_connection_with_faults(conversation: Conversation, cuts: list[int]) -> None:
+    in_any_batches(conversation.capture.frames, cuts)
+
+
+@QUICK
+@given(IWARP_BEGUN, CUTS)
+def test_any_batches_of_iwarp(conversation: IwarpConversation, cuts: list[int]) -> None:
+    in_any_batches(conversation.capture.frames, cuts)
+
+
+@QUICK
+@given(iwarp_faulty(IWARP_FAULTS, IWARP_ALONE), CUTS)
+def test_any_batches_of_an_iwarp_connection_with_faults(conversation: IwarpConversation, cuts: list[int]) -> None:
     in_any_batches(conversation.capture.frames, cuts)
 
 
@@ -162,9 +178,9 @@ def test_files_processes_and_a_pipe(seed: int) -> None:
 
 
 @QUICK
-@given(BEGUN, st.data())
-def test_any_two_files(conversation: Conversation, data: st.DataObject) -> None:
-    every = Capture(conversation.wire, conversation.packets).frames
+@given(st.one_of(BEGUN, IWARP_BEGUN), st.data())
+def test_any_two_files(conversation: Conversation | IwarpConversation, data: st.DataObject) -> None:
+    every = conversation.capture.frames
     cut = data.draw(st.integers(1, len(every)))
     with TemporaryDirectory() as folder:
         whole, first, second = (Path(folder) / name for name in ("whole.pcap", "first.pcap", "second.pcap"))

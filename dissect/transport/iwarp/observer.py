@@ -97,6 +97,8 @@ class IwarpObserver:
         """First frame that the batch has of the connection that is looked at."""
         self._opened: dict[Key, int] = {}
         """The same of those that are open, from the batch that they were opened in."""
+        self._found: list[tuple[int, TcpConnection]] = []
+        """Connections without a number, with the frames by which they go."""
 
     def feed(self, batch: FrameBatch, walks: list[Rows], runs: list[TcpRun] | None = None) -> list[Event]:
         """Take a batch, of which ``walks`` (``Located.tcp``) say where TCP is.
@@ -120,6 +122,7 @@ class IwarpObserver:
             self._place = int(rows["frame"][part[0]])
             if group.key in looked_at and not self._passed_over(group):
                 events += self._take(group.key, segments, part, group.likely, runs)
+        self._number()
         events.sort(key=itemgetter(0))
         return events
 
@@ -142,6 +145,7 @@ class IwarpObserver:
                 events += self._finish(key)
             elif tcp.waiting:
                 events += self._register(key, tcp, tcp.idle(now))
+        self._number()
         events.sort(key=itemgetter(0))
         return events
 
@@ -165,6 +169,7 @@ class IwarpObserver:
         for key in list(self.open):
             self._place = self._opened[key]
             events += self._finish(key)
+        self._number()
         events.sort(key=itemgetter(0))
         return events
 
@@ -271,7 +276,7 @@ class IwarpObserver:
             del self.undecided[next(iter(self.undecided))]
 
     def _register(self, key: Key, tcp: TcpConnection, delivered: list[tuple[int, Operation]]) -> list[Event]:
-        """Number a connection that was found, let go of what is none."""
+        """Have a connection that was found numbered, let go of what is none."""
         connection = tcp.connection
         if connection is None:
             if tcp.lifetime.data_segments > TRIED and not tcp.confirmed and not self._is_service(key):
@@ -279,14 +284,21 @@ class IwarpObserver:
                 del self.open[key], self._opened[key]
             return []
         if not connection.number:
-            self.registry.place = BY_TCP, self._place
-            self.registry.add(connection)
-            self.connections[connection.number] = tcp
+            self._found.append((tcp.started or self._place, tcp))
             self.trials.discard(key)
         packets, segments = tcp.uncounted()
         self._packets += packets
         self._segments += segments
         return [(order, tcp, operation) for order, operation in delivered]
+
+    def _number(self) -> None:
+        """Number the connections that were found, in the order in which they began to be iWARP."""
+        found, self._found = self._found, []
+        for place, tcp in sorted(found, key=itemgetter(0)):
+            if tcp.connection is not None and not tcp.connection.number:
+                self.registry.place = BY_TCP, place
+                self.registry.add(tcp.connection)
+                self.connections[tcp.connection.number] = tcp
 
     def _finish(self, key: Key) -> list[Event]:
         tcp = self.open.pop(key)

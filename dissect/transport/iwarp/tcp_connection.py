@@ -20,6 +20,7 @@ from .assembly import GROUP, SEND, WRITE, Delivered, Fragment, MessageAssembly, 
 from .fpdus import Fpdus
 from .framing import Framing, Startup
 from .health import IwarpDirection, IwarpHealth
+from .stream import REORDERED
 
 UNDECIDED = 64
 """FPDUs after which it is settled which side is the active one."""
@@ -277,6 +278,12 @@ class TcpConnection:
         ready.sort(key=itemgetter(0))
         return ready
 
+    @property
+    def started(self) -> int | None:
+        """The frame of the first MPA Request or Reply, where the capture has one."""
+        startups = (direction.framing.startup for direction in self.directions)
+        return min((one.frame for one in startups if one is not None), default=None)
+
     def _advance(self, final: bool, data: Bytes | None = None, runs: list[Run] | None = None) -> Delivered:
         for number, direction in enumerate(self.directions):
             if direction.framing.take_startup():
@@ -299,7 +306,10 @@ class TcpConnection:
         framing, other = self.directions[number].framing, self.directions[1 - number]
         if framing.awaiting:
             return False
-        return framing.markers is not None or not other.framing.awaiting or not other.stream.waits
+        if framing.markers is not None or not other.framing.awaiting:
+            return True
+        # Its Request or Reply may be shown late, or be missing.
+        return self.lifetime.segments > REORDERED and not other.stream.waits
 
     # Set-up
 
