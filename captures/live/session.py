@@ -33,7 +33,7 @@ from rdmascope.dissect.measure.pnfs import DataServers
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Analyzer, Options, drop_contents
 from rdmascope.dissect.rpcrdma.conversation import Conversation
-from rdmascope.dissect.rpcrdma.listeners import ColumnListeners
+from rdmascope.dissect.rpcrdma.listeners import Listeners
 from rdmascope.dissect.rpcrdma.outcome import named
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -516,9 +516,9 @@ class LiveSession:
         self.damage = self.damage or self.not_kept
         gc.enable()
 
-    def _listeners(self, conversation: Conversation) -> ColumnListeners:
+    def _listeners(self, conversation: Conversation) -> Listeners:
         history = self.credits[conversation.connection.number] = CreditHistory(conversation, CREDIT_BINS)
-        return ColumnListeners(self.auditor.listener(conversation), history)
+        return Listeners(self.auditor.listener(conversation), history)
 
     def _found(self, finding: Finding, tally: RuleTally) -> None:
         self.findings += 1

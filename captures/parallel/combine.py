@@ -18,7 +18,7 @@ from rdmascope.dissect.rpcrdma.chunk_columns import PlainChunks
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.dispatch import Undecoded
 from rdmascope.dissect.rpcrdma.eviction import Evicted
-from rdmascope.dissect.rpcrdma.plain_batch import LATE
+from rdmascope.dissect.rpcrdma.machine import LATE
 from rdmascope.dissect.rpcrdma.rpc_table import PlainRpcs, RpcNames, RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.rpcrdma.unanswered import note_outstanding
@@ -256,8 +256,10 @@ class MergedAnalyzer(Analyzer):
             mine = [2 * _late(nouns, drawn) + 1]  # A call in the place of another event comes before it.
             both = [numbers]
             if delivery.plain is not None:
-                mine.append(2 * delivery.plain.rows["call_frame"])
-                both.append(delivery.plain.rows["number"])
+                rows = delivery.plain.rows
+                rows = rows[~np.isin(rows["number"], numbers)]
+                mine.append(2 * rows["call_frame"])
+                both.append(rows["number"])
             joined = np.concatenate(both)
             order = joined.argsort()
             own.append(joined[order])

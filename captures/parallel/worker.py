@@ -17,7 +17,7 @@ from rdmascope.dissect.rpcrdma.chunk_columns import PlainChunks
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.dispatch import Undecoded
 from rdmascope.dissect.rpcrdma.eviction import Evicted
-from rdmascope.dissect.rpcrdma.rpc_numbers import RpcNumbers
+from rdmascope.dissect.rpcrdma.rpc_numbers import EndedRpcs, RpcNumbers
 from rdmascope.dissect.rpcrdma.rpc_table import PlainRpcs, ProcedureNames, RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.connection import Connection, Registry
@@ -180,18 +180,21 @@ class _Numbers(RpcNumbers):
         self.drawn.append((number, self.place))
         return number
 
+    def made(self, number: int, place: int) -> None:
+        self.drawn.append((number, place))
 
-class _Ended(list[Rpc]):
+
+class _Ended(EndedRpcs):
     """Notes where each ended."""
 
     def __init__(self, numbers: _Numbers) -> None:
-        super().__init__()
-        self._numbers = numbers
-        self.places: list[int] = []
+        super().__init__(numbers)
+        self.taken: list[Int64s] = []
 
-    def append(self, rpc: Rpc) -> None:
-        self.places.append(self._numbers.place)
-        super().append(rpc)
+    def take(self) -> tuple[list[Rpc], Int64s]:
+        found, places = super().take()
+        self.taken.append(places)
+        return found, places
 
 
 class _Registry(Registry):
@@ -264,7 +267,7 @@ class ShareAnalyzer(Analyzer):
     def _delivery(self, table: RpcTable) -> Delivery:
         found, self._finding.found = self._finding.found, []
         drawn, self._drawing.drawn = self._drawing.drawn, []
-        ended, self._ended.places = self._ended.places, []
+        ended, self._ended.taken = np.concatenate([_none(), *self._ended.taken]), []
         gone = self.evicted_since() if self.evicted.connections else []
         evicted = {one.connection.number: one for one in gone}
         sent = [(place, one, evicted.get(one.number) or self.conversation(one)) for place, one in found]
@@ -274,7 +277,7 @@ class ShareAnalyzer(Analyzer):
             [(place, state_of(connection), state_of(conversation)) for place, connection, conversation in sent],
             self._changed(table),
             _columns(drawn),
-            np.array(ended, np.int64),
+            ended,
             table.objects,
             gone=[(one.connection.number, state_of(one.connection), state_of(one)) for one in gone],
             evicted=self.evicted,

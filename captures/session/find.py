@@ -14,10 +14,10 @@ from rdmascope.dissect.link.locate import AddressTable, locate
 from rdmascope.dissect.link.packets import decode
 from rdmascope.dissect.measure.filters import FrameRange, unknown_frames, unknown_rpcs, unknown_xids
 from rdmascope.dissect.rpcrdma.conversation import Conversation
+from rdmascope.dissect.rpcrdma.listeners import Listener
 from rdmascope.dissect.rpcrdma.messages import Message
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.transport.operations import Operation
 
 from ..read.remote import size_of
 from ..tables.saved import holds_tables
@@ -179,8 +179,10 @@ def no_frame(session: Session, number: int) -> str:
     return unknown_frames([FrameRange(number, number)], session.extent())
 
 
-class Strays:
+class Strays(Listener):
     """A listener that keeps each message without a part of an RPC, by its first frame."""
+
+    takes_rows = True
 
     def __init__(self, conversation: Conversation, found: dict[int, StrayMessage]) -> None:
         self.conversation, self.found = conversation, found
@@ -188,15 +190,3 @@ class Strays:
     def other_sent(self, sender: int, message: Message) -> None:
         if message.header.procedure is not None:
             self.found[message.operation.first_frame] = StrayMessage(self.conversation, message)
-
-    def call_sent(self, rpc: Rpc) -> None:
-        """It is found as an RPC."""
-
-    def reply_sent(self, rpc: Rpc) -> None:
-        """As a call."""
-
-    def rpc_ended(self, rpc: Rpc) -> None:
-        """As a call."""
-
-    def data_transferred(self, operation: Operation) -> None:
-        """No message."""

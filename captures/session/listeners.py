@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rdmascope.dissect.measure.credits import CreditDirection
 from rdmascope.dissect.rpcrdma.conversation import Conversation
-from rdmascope.dissect.rpcrdma.listeners import ColumnListener, ColumnListeners, Listener
+from rdmascope.dissect.rpcrdma.listeners import Listener, Listeners
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class WorkerFound(NamedTuple):
 class Watching(Protocol):
     """Listens to all conversations; of those in workers it is given what ``found`` and ``rest`` gave there."""
 
-    def listener(self, conversation: Conversation) -> ColumnListener: ...
+    def listener(self, conversation: Conversation) -> Listener: ...
 
     @property
     def divisible(self) -> bool:
@@ -69,7 +69,7 @@ def listener_of(watching: Sequence[Watching]) -> Callable[[Conversation], Listen
     """Of all of them."""
     if len(watching) == 1:
         return watching[0].listener
-    return lambda conversation: ColumnListeners(*[one.listener(conversation) for one in watching])
+    return lambda conversation: Listeners(*[one.listener(conversation) for one in watching])
 
 
 class WatchedCredits:
@@ -80,7 +80,7 @@ class WatchedCredits:
     def __init__(self) -> None:
         self.directions: dict[int, tuple[CreditDirection, ...]] = {}
 
-    def listener(self, conversation: Conversation) -> ColumnListener:
+    def listener(self, conversation: Conversation) -> Listener:
         from rdmascope.dissect.measure.credits import CreditHistory
 
         history = CreditHistory(conversation)
@@ -117,7 +117,7 @@ class WatchedAudit:
         if on_finding is not None:
             auditor.on_finding = lambda finding, _: on_finding(finding)
 
-    def listener(self, conversation: Conversation) -> ColumnListener:
+    def listener(self, conversation: Conversation) -> Listener:
         return self.auditor.listener(conversation)
 
     @property
@@ -173,7 +173,7 @@ class WatchedState:
     def __init__(self, history: NfsStateHistory) -> None:
         self.history = history
 
-    def listener(self, conversation: Conversation) -> ColumnListener:
+    def listener(self, conversation: Conversation) -> Listener:
         return self.history.listener(conversation)
 
     def begin_worker(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -23,9 +23,8 @@ from ..onc import binding
 from ..onc.nfs3 import holds_arguments, nfs3_procedure
 from ..onc.programs import NFS, NFS_CALLBACK
 from ..rpcrdma.characteristics import RespXch, decode_option
-from ..rpcrdma.chunk_columns import PlainChunks
 from ..rpcrdma.conversation import DEFAULT_INLINE, Conversation
-from ..rpcrdma.listeners import PlainPairs
+from ..rpcrdma.listeners import Listener, RowSends, SentRow
 from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpc_table import PlainRpcs, RpcNames, each_made, made
@@ -294,34 +293,31 @@ WITHIN = CreditState(1, 1, 1, 1)
 """Of a call within its credits."""
 
 
-def accepted(pairs: PlainPairs, names: RpcNames) -> NDArray[np.bool_]:
-    """Which rows are plain for the audit, too (``plain.rpc_class``), whatever is outstanding."""
+def plain_rows(sends: RowSends, names: RpcNames) -> NDArray[np.bool_]:
+    """Which are plain for the audit, too (``judgement_cache``), whatever is outstanding."""
     rows: NDArray[np.bool_] = (
-        (pairs.caller == 0)
-        & (pairs.call_send <= DEFAULT_INLINE)
-        & (pairs.reply_send <= DEFAULT_INLINE)
-        & (pairs.credits_requested > 0)
-        & (pairs.credits_granted > 0)
-        & ~pairs.invalidates
-        & (pairs.long | ~pairs.chunked)
+        (sends.caller == 0)
+        & (sends.size <= DEFAULT_INLINE)
+        & (sends.credits > 0)
+        & (sends.long | ~(sends.invalidates | sends.chunked))
     )
-    for procedure in unique(pairs.procedure[rows]).tolist():
+    for procedure in unique(sends.procedure[rows & (sends.procedure >= 0)]).tolist():
         one = names.procedures[procedure]
-        mine = rows & (pairs.procedure == procedure)
+        mine = rows & (sends.procedure == procedure)
         if not plain_procedure(one.program, one.version, one.procedure, one.operations) or OFFERING & {*one.operations}:
             rows &= ~mine
         elif one.program == NFS and one.version == 3:
-            rows[mine] = _hold_arguments(pairs, mine.nonzero()[0], one.procedure or 0)
+            rows[mine] = _hold_arguments(sends, mine.nonzero()[0], one.procedure or 0)
     return rows
 
 
-def _hold_arguments(pairs: PlainPairs, rows: Int64s, procedure: int) -> list[bool]:
+def _hold_arguments(sends: RowSends, rows: Int64s, procedure: int) -> list[bool]:
     """Whether the arguments of these NFSv3 calls end inside them."""
     row = nfs3_procedure(procedure)
     assert row is not None
-    data = pairs.data.data
+    data = sends.data.data
     found = []
-    for body, end in zip(pairs.arguments[rows].tolist(), pairs.call_end[rows].tolist(), strict=True):
+    for body, end in zip(sends.arguments[rows].tolist(), sends.end[rows].tolist(), strict=True):
         if row.argument_data is not None:
             found.append(binding.holds_data(3, procedure, data[body:end]))
         else:
@@ -343,32 +339,43 @@ class PlainState(Protocol):
 class PlainRows:
     """The plain RPCs of a batch on one connection, all forward."""
 
-    def __init__(self, state: PlainState, calls: Rows, replies: Rows, chunks: PlainChunks | None) -> None:
+    def __init__(self, state: PlainState) -> None:
         self._state = state
-        self.handles = np.full(len(calls), -1)
-        """Of the Reply chunk that each call offers; -1 for none."""
-        if chunks is not None:
-            through = calls["transfer"] >= 0
-            self.handles[through] = chunks.segments["handle"][chunks.firsts[calls["transfer"][through]]]
-        self.offers: dict[int, Offer] = {}
-        """By place among the calls."""
-        self._frames: tuple[Int64s, Int64s] = calls["call_frame"].copy(), replies["reply_frame"].copy()
-        self.call_frames: list[int] = self._frames[0].tolist()
-        self.call_times: list[int] = calls["call_time"].tolist()
-        self.requested: list[int] = calls["credits_requested"].tolist()
-        self.call_xids: list[int] = calls["xid"].tolist()
-        self.reply_frames: list[int] = self._frames[1].tolist()
-        self.reply_times: list[int] = replies["reply_time"].tolist()
-        self.granted: list[int] = replies["credits_granted"].tolist()
-        self.reply_xids: list[int] = replies["xid"].tolist()
-        self.answered_calls: list[int] = replies["call_frame"].tolist()
+        self.numbers: list[int] = []
+        """Of the RPCs, by their calls."""
+        self.call_frames: list[int] = []
+        self.call_times: list[int] = []
+        self.requested: list[int] = []
+        self.reply_frames: list[int] = []
+        self.reply_times: list[int] = []
+        self.granted: list[int] = []
         self.called = self.answered = 0
+        self.made = 0
+        """Calls that became objects before they were answered."""
+        self.offers: dict[int, Offer] = {}
+        """What calls with a Reply chunk offered, by the number of their RPC."""
         self.exceeding: dict[int, CreditState] = {}
-        """Calls beyond the credits, or before there were any: their place among the calls."""
+        """Calls beyond the credits, or before there were any, in the same way."""
 
     @property
     def outstanding(self) -> int:
-        return self.called - self.answered
+        return self.called - self.answered - self.made
+
+    def take(self, calls: Sequence[SentRow], replies: Sequence[SentRow]) -> None:
+        """These have happened."""
+        self.numbers += [one.number for one in calls]
+        self.call_frames += [one.frame for one in calls]
+        self.call_times += [one.time for one in calls]
+        self.requested += [one.credits for one in calls]
+        self.reply_frames += [one.frame for one in replies]
+        self.reply_times += [one.time for one in replies]
+        self.granted += [one.credits for one in replies]
+        self.advance(len(self.call_frames), len(self.reply_frames))
+
+    def relief(self, frame: int) -> int | None:
+        """When the first reply behind a call in ``frame`` came."""
+        answer = bisect_right(self.reply_frames, frame)
+        return self.reply_times[answer] if answer < len(self.reply_times) else None
 
     def advance(self, called: int, answered: int) -> None:
         """So many calls and replies have happened."""
@@ -396,8 +403,8 @@ class PlainRows:
 
     def _outstanding_within(self, called: int, answered: int) -> int:
         """The highest number of calls outstanding at a time, of those that happen."""
-        calls, replies = self._frames[0][self.called : called], self._frames[1][self.answered : answered]
-        return int((np.arange(1, len(calls) + 1) - replies.searchsorted(calls)).max())
+        calls, replies = self.call_frames[self.called : called], self.reply_frames[self.answered : answered]
+        return int((np.arange(1, len(calls) + 1) - np.searchsorted(replies, calls)).max())
 
     def _step(self, called: int, answered: int, outstanding: int) -> None:
         """Take credits and give them back, message by message."""
@@ -410,7 +417,7 @@ class PlainRows:
             outstanding += 1
             flow = grants.flow(0, self.requested[call], self.call_times[call], outstanding)
             if flow.limit is None or outstanding > flow.limit:
-                self.exceeding[call] = flow
+                self.exceeding[self.numbers[call]] = flow
         for behind in range(reply, answered):
             grants.grant(0, self.granted[behind], self.reply_times[behind])
 
@@ -464,8 +471,10 @@ class UnreadCall:
     """Frame of its answer; 0 for none."""
 
 
-class AuditListener:
+class AuditListener(Listener):
     """Listens to the matching of one connection; gives each noun to ``judge`` when nothing can change it any more."""
+
+    whole_transfers = True
 
     def __init__(
         self,
@@ -683,40 +692,62 @@ class AuditListener:
         """Forward calls without a reply that are objects."""
         return len(self.open[0])
 
-    def plain_accepted(self, pairs: PlainPairs, names: RpcNames) -> NDArray[np.bool_]:
+    def rows_wanted(self, sends: RowSends, names: RpcNames) -> NDArray[np.bool_]:
         if self._by_class is None or message_class(self.conversation, True) is None:
-            return np.zeros(len(pairs.caller), np.bool_)
-        return accepted(pairs, names)
+            return super().rows_wanted(sends, names)
+        return plain_rows(sends, names)
 
-    def plain_begins(self, calls: Rows, replies: Rows, chunks: PlainChunks | None) -> None:
-        self.plain = PlainRows(self, calls, replies, chunks)
-
-    def plain_advanced(self, called: int, answered: int) -> None:
-        rows = self.plain
-        assert rows is not None
-        calls, replies = range(rows.called, called), range(rows.answered, answered)
-        rows.advance(called, answered)
-        for place, handle in enumerate(rows.handles[calls.start : calls.stop].tolist(), calls.start):
-            if handle >= 0:
-                rows.offers[place] = self.memory.offer(0, [handle])
-        self.xids[0].add(rows.call_xids[calls.start : calls.stop])
-        self.xids[1].add(rows.reply_xids[replies.start : replies.stop])
+    def rows_sent(self, rows: Sequence[SentRow]) -> None:
+        if self.plain is None:
+            self.plain = PlainRows(self)
+        calls, replies = [one for one in rows if one.is_call], [one for one in rows if not one.is_call]
+        self.plain.take(calls, replies)
+        for one in calls:
+            if one.handle >= 0:
+                self.plain.offers[one.number] = self.memory.offer(0, [one.handle])
+        self.xids[0].add([one.xid for one in calls])
+        self.xids[1].add([one.xid for one in replies])
         if self.errored[0]:
-            for xid in rows.call_xids[calls.start : calls.stop]:
-                self.errored[0].pop(xid, None)
+            for one in calls:
+                self.errored[0].pop(one.xid, None)
         if replies:
-            self.last_answered[0] = max(self.last_answered[0], *rows.answered_calls[replies.start : replies.stop])
-        self.terms.plain_sent(len(calls), rows.reply_times[replies.start : replies.stop])
+            self.last_answered[0] = max(self.last_answered[0], *[one.call_frame for one in replies])
+        self.terms.plain_sent(len(calls), [one.time for one in replies])
         self.answers.versions[0].add(1)
         self.answers.versions[1].add(1)
 
-    def plain_ended(self, rows: Rows, rpcs: PlainRpcs) -> None:
-        plain, long = self.plain, rows["transfer"] >= 0
+    def row_made(self, rpc: Rpc) -> None:
+        plain = self.plain
+        assert rpc.call is not None and plain is not None
+        transaction = self._transaction(plain, rpc)
+        if transaction.flow is not WITHIN and transaction.relieved is None:
+            self.grants.unrelieved[0].append(transaction)
+        self.settling.add_plain(rpc, True)
+        for chunk in rpc.chunks:
+            for operation in chunk.segments[0].operations:
+                self.settling.add_operation(RdmaOperation(self.conversation, operation, (False, False)))
+        if rpc.reply is None:
+            plain.made += 1
+            self.open[0][rpc] = transaction
+            return
+        self.answered[rpc] = transaction
+        if rpc.chunks:
+            self.settling.add(SentMessage(self.conversation, rpc.reply, 1, False, rpc))
+        else:
+            self.settling.add_plain(rpc, False)
+
+    def rows_ended(self, rows: Rows, rpcs: PlainRpcs | None) -> None:
+        plain, self.plain = self.plain, None  # It holds all rows of the batch.
+        if rpcs is None:
+            return
         assert plain is not None
+        long = rows["transfer"] >= 0
         answers = rows["reply_frame"].argsort()
         self._judge_messages(rpcs, rows, True)
         self._judge_messages(rpcs, rows[answers[~long[answers]]], False)
-        alone = self._alone(plain, rows)
+        numbers = rows["number"].tolist()
+        offers = {place: plain.offers[one] for place, one in enumerate(numbers) if one in plain.offers}
+        alone = self._alone(offers, rows) | {place for place, one in enumerate(numbers) if one in plain.exceeding}
         if long.any():
             invalidates = rows["invalidated"] >= 0
             for one in (False, True):
@@ -726,36 +757,35 @@ class AuditListener:
             by_itself = np.zeros(len(rows), np.bool_)
             by_itself[[*alone]] = True
             self.memory.keep(rpcs.apart(rows[long & ~by_itself]))
-        self._judge_transactions(plain, rpcs, rows, [place not in alone for place in range(len(rows))])
+        self._judge_transactions(offers, rpcs, rows, [place not in alone for place in range(len(rows))])
         for place in sorted(alone):
-            self._add_alone(plain, place, made(rpcs, rows[place : place + 1])[0])
-        self.plain = None  # It holds all rows of the batch.
+            (rpc,) = made(rpcs, rows[place : place + 1])
+            transaction = self._transaction(plain, rpc)
+            if place in offers:
+                self.answered[rpc] = transaction
+            self.settling.add(transaction)
 
-    def _alone(self, plain: PlainRows, rows: Rows) -> set[int]:
+    def _alone(self, offers: Mapping[int, Offer], rows: Rows) -> set[int]:
         """Places of calls whose RPCs are judged by themselves, and of those that a late RDMA Write may still touch."""
         recent = rows["reply_frame"] > self.settling.frame - REORDERED
-        return {
-            *plain.exceeding,
-            *(place for place, offer in plain.offers.items() if offer.remarkable or recent[place]),
-        }
+        return {place for place, offer in offers.items() if offer.remarkable or recent[place]}
 
-    def _add_alone(self, plain: PlainRows, place: int, rpc: Rpc) -> None:
-        flow = plain.exceeding.get(place)
-        transaction = Transaction(self.conversation, rpc, flow or WITHIN)
+    def _transaction(self, plain: PlainRows, rpc: Rpc) -> Transaction:
+        """Of a call that was a row."""
         assert rpc.call is not None
-        if flow is not None:
-            answer = bisect_right(plain.reply_frames, rpc.call.frame)
-            transaction.relieved = plain.reply_times[answer] - rpc.call.time
-        if place in plain.offers:
-            transaction.handle_step, transaction.persistent = plain.offers[place]
+        transaction = Transaction(self.conversation, rpc, plain.exceeding.get(rpc.number, WITHIN))
+        if transaction.flow is not WITHIN:
+            relieved = plain.relief(rpc.call.frame)
+            transaction.relieved = None if relieved is None else relieved - rpc.call.time
+        if rpc.number in plain.offers:
+            transaction.handle_step, transaction.persistent = plain.offers[rpc.number]
             self.memory.remember(rpc, 0)
-            self.answered[rpc] = transaction
-        self.settling.add(transaction)
+        return transaction
 
-    def _judge_transactions(self, plain: PlainRows, rpcs: PlainRpcs, rows: Rows, within: list[bool]) -> None:
+    def _judge_transactions(self, offers: Mapping[int, Offer], rpcs: PlainRpcs, rows: Rows, within: list[bool]) -> None:
         number = self.connection.number
         step = np.zeros(len(rows), np.int64)
-        for place, offer in plain.offers.items():
+        for place, offer in offers.items():
             step[place] = 1 if offer.step.run < PREDICTABLE else 2
         codes = np.where(within, rows["procedure"].astype(np.int64) * 3 + step, -1)
         for code in unique(codes[codes >= 0]).tolist():
@@ -768,7 +798,7 @@ class AuditListener:
                 key = "long", code % 3 == 1, *key
             self._judge_all(
                 key,
-                partial(self._made_transactions, rpcs, [plain.offers.get(one) for one in mine.tolist()]),
+                partial(self._made_transactions, rpcs, [offers.get(one) for one in mine.tolist()]),
                 rows[mine],
             )
 

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..arrays import Rows
 from ..layers.rpcrdma_codes import RDMA_ERROR
-from ..rpcrdma.chunk_columns import PlainChunks
 from ..rpcrdma.conversation import Conversation
-from ..rpcrdma.listeners import PlainPairs
-from ..rpcrdma.messages import Message
-from ..rpcrdma.rpc_table import PlainRpcs, RpcNames
+from ..rpcrdma.listeners import Listener, SentRow
 from ..rpcrdma.rpcs import Rpc
 from ..transport.connection import Connection
-from ..transport.operations import Operation
 
 MAX_BINS = 2048
 """Of one direction of a connection."""
@@ -190,8 +181,10 @@ def shared_bins(connection: int) -> int:
     return max(MIN_BINS, min(MAX_BINS, SHARED_BINS // connection))
 
 
-class CreditHistory:
-    """Listens to the RPCs of one connection; a ``listeners.ColumnListener``."""
+class CreditHistory(Listener):
+    """Listens to the RPCs of one connection."""
+
+    takes_rows = True
 
     def __init__(self, conversation: Conversation, max_bins: int = 0) -> None:
         """``max_bins``: intervals of time that are told apart, in either direction; 0: as many as the connection's
@@ -200,9 +193,6 @@ class CreditHistory:
         bins = max_bins or shared_bins(connection.number)
         self.directions = tuple(CreditDirection(connection, backward, bins) for backward in (False, True))
         self.open: tuple[set[Rpc], ...] = (set(), set())
-        self._plain: Iterator[tuple[bool, int, int]] = iter(())
-        """The forward calls and replies of a batch to come, in their order: time, and credit value."""
-        self._happened = 0
 
     def call_sent(self, rpc: Rpc) -> None:
         assert rpc.call is not None
@@ -222,35 +212,13 @@ class CreditHistory:
             self.open[rpc.backward].remove(rpc)
             self.directions[rpc.backward].outstanding -= 1
 
-    def other_sent(self, sender: int, message: Message) -> None:
-        """Neither call nor reply."""
-
-    def data_transferred(self, operation: Operation) -> None:
-        """Reads and Writes take no credit."""
-
-    def plain_accepted(self, pairs: PlainPairs, names: RpcNames) -> NDArray[np.bool_]:
-        """The forward ones: rows of both directions are not told apart as they happen."""
-        forward: NDArray[np.bool_] = pairs.caller == 0
-        return forward
-
-    def plain_begins(self, calls: Rows, replies: Rows, chunks: PlainChunks | None) -> None:
-        frames = np.concatenate((calls["call_frame"], replies["reply_frame"]))
-        times = np.concatenate((calls["call_time"], replies["reply_time"]))
-        credits = np.concatenate((calls["credits_requested"], replies["credits_granted"]))
-        order = frames.argsort()
-        self._plain = iter(
-            zip((order < len(calls)).tolist(), times[order].tolist(), credits[order].tolist(), strict=True)
-        )
-        self._happened = 0
-
-    def plain_advanced(self, called: int, answered: int) -> None:
-        one = self.directions[0]
-        for is_call, time, credits in islice(self._plain, called + answered - self._happened):
-            if is_call:
-                one.call(time, credits)
+    def rows_sent(self, rows: Sequence[SentRow]) -> None:
+        for row in rows:
+            if row.is_call:
+                self.directions[row.caller].call(row.time, row.credits)
             else:
-                one.reply(time, credits, True)
-        self._happened = called + answered
+                self.directions[row.caller].reply(row.time, row.credits, True)
 
-    def plain_ended(self, rows: Rows, rpcs: PlainRpcs) -> None:
-        """Each was counted as it happened."""
+    def row_made(self, rpc: Rpc) -> None:
+        if rpc.reply is None:
+            self.open[rpc.backward].add(rpc)

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..arrays import Rows
-from ..rpcrdma.chunk_columns import PlainChunks
-from ..rpcrdma.listeners import PlainPairs
+from ..rpcrdma.listeners import Listener
 from ..rpcrdma.messages import Message
-from ..rpcrdma.rpc_table import PlainRpcs, RpcNames
+from ..rpcrdma.rpc_table import PlainRpcs
 from ..rpcrdma.rpcs import Rpc
 from ..transport.connection import Connection
-from ..transport.operations import Operation
 
 
 class SentCall(NamedTuple):
@@ -43,8 +38,10 @@ class StateNotes(NamedTuple):
     """Number of an RPC that ended without a reply -> when, and at which frame."""
 
 
-class StateListener:
-    """Notes the events of one conversation; a ``listeners.ColumnListener``."""
+class StateListener(Listener):
+    """Notes the events of one conversation."""
+
+    takes_rows = True
 
     def __init__(self, queue: list[StateEvent], plain: list[tuple[Rows, PlainRpcs]]) -> None:
         self._queue, self._plain = queue, plain
@@ -53,29 +50,14 @@ class StateListener:
         assert rpc.call is not None
         self._queue.append(called(SentCall(rpc.number, rpc.connection, rpc.call)))
 
-    def reply_sent(self, rpc: Rpc) -> None:
-        """It is taken when the RPC ends."""
-
     def rpc_ended(self, rpc: Rpc) -> None:
         self._queue.append(ended(rpc, rpc.connection.last_time, rpc.connection.last_frame))
 
-    def other_sent(self, sender: int, message: Message) -> None:
-        """Neither call nor reply."""
+    row_made = call_sent
 
-    def data_transferred(self, operation: Operation) -> None:
-        """Takes no slot."""
-
-    def plain_accepted(self, pairs: PlainPairs, names: RpcNames) -> NDArray[np.bool_]:
-        return np.ones(len(pairs.caller), np.bool_)
-
-    def plain_begins(self, calls: Rows, replies: Rows, chunks: PlainChunks | None) -> None:
-        """They are taken when the batch is over."""
-
-    def plain_advanced(self, called: int, answered: int) -> None:
-        """They are taken when the batch is over."""
-
-    def plain_ended(self, rows: Rows, rpcs: PlainRpcs) -> None:
-        self._plain.append((rows, rpcs))
+    def rows_ended(self, rows: Rows, rpcs: PlainRpcs | None) -> None:
+        if rpcs is not None:
+            self._plain.append((rows, rpcs))
 
 
 def called(call: SentCall) -> StateEvent:

@@ -20,7 +20,7 @@ from ..onc.rpc_header import call_head, results_at
 from ..onc.sequence import SlotRequest, SlotResult, slot_request, slot_result
 from ..onc.status import nfs4_status
 from ..rpcrdma.conversation import Conversation
-from ..rpcrdma.listeners import ColumnListener, ColumnListeners
+from ..rpcrdma.listeners import Listener, Listeners
 from ..rpcrdma.messages import Message
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
 from ..rpcrdma.rpc_table import PlainRpcs, ProcedureNames, RpcTable
@@ -142,14 +142,14 @@ class NfsStateHistory:
     def sessions(self) -> list[NfsSession]:
         return self.table.sessions
 
-    def listener(self, conversation: Conversation) -> ColumnListener:
+    def listener(self, conversation: Conversation) -> Listener:
         number = conversation.connection.number
         self._connections[number] = conversation.connection
         watch = StateListener(self._queue, self._plain)
         if not self._with_credits:
             return watch
         history = self._histories[number] = CreditHistory(conversation)
-        return ColumnListeners(watch, history)
+        return Listeners(watch, history)
 
     def notes(self) -> StateNotes:
         """What happened since the last time, which is not taken here."""

@@ -26,15 +26,14 @@ from ..transport.rc.pairing import SendEvidence, SendReader
 from .conversation import Conversation
 from .dispatch import Dispatcher, Undecoded
 from .eviction import AFTERMATH, Evicted, overdue
-from .listeners import ColumnListener, Listener
+from .listeners import Listener
+from .machine import LATE, Event, LinkRun, Machine
 from .matching import MAX_OUTSTANDING, Matching
 from .messages import TransportHeader
 from .pending import LINGER
-from .plain import PlainWay
-from .plain_batch import LATE, Event, LinkRun, PlainBatch
 from .retransmission_waits import charge_objects, charge_rows
-from .rpc_numbers import MAX_ANSWERED, RpcNumbers
-from .rpc_table import RpcTable
+from .rpc_numbers import MAX_ANSWERED, EndedRpcs, RpcNumbers
+from .rpc_table import PlainRpcs, RpcTable
 from .rpcs import Rpc
 from .transport_header import decode_header
 from .unanswered import note_outstanding, reply_may_be_missing
@@ -107,8 +106,6 @@ class Options:
     """Keep the payload references of finished Rpcs; without, they are dropped when an Rpc ends."""
     icrc: bool = False
     """``Analyzer.health`` counts wrong invariant CRCs also of hosts that never send a right one."""
-    columns: bool = True
-    """Plain RPCs are decoded and matched in columns; without, all one by one, with the same result."""
     outstanding: int = MAX_OUTSTANDING
     """Calls without a reply that are remembered, per connection and direction."""
     answered: int = MAX_ANSWERED
@@ -163,8 +160,8 @@ class Analyzer:
         self._swept = 0
         self._dispatchers: dict[int, Dispatcher] = {}
         self._numbers = RpcNumbers()
-        self._plain = PlainWay(self._dispatcher)
-        self._done: list[Rpc] = []
+        self._machine = Machine(self._dispatcher)
+        self._done = EndedRpcs(self._numbers)
 
     def watch_fpdus(self, watch: Callable[[TcpConnection, int, Fpdus], None]) -> None:
         """``watch`` is shown the FPDUs of every iWARP connection that begins from now on, and their direction."""
@@ -267,28 +264,21 @@ class Analyzer:
         self._now = int(times[-1])
         self.packets += len(packets)
         self.skipped.update(packets.skipped)
-        runs: list[LinkRun] | None = [] if self.options.columns and self._plain.wanted() else None
-        queues: list[QueueRun] | None = None if runs is None else []
+        queues: list[QueueRun] = []
         events: list[Event] = [*self._observer.feed(packets, queues)]
+        runs: list[LinkRun] = []
         if decoded.tcp or decoded.segments is not None:
             if self.on_tcp is not None:
                 self.on_tcp(batch, decoded.tcp)
             events = [*self._feed_iwarp(decoded, events, runs)]
-        plain: PlainBatch | None = None
-        if runs is not None:
-            runs += queues or ()
-        if runs:
-            events, plain = self._plain.take(runs, events)
-        if plain is not None:
-            plain.happen(events, self._dispatcher, self._numbers, self._done)
-        else:
-            self._take(events)
+        self._count_iwarp()
+        rows = self._machine.take(batch.data, [*runs, *queues], events, self._numbers, self._done)
         frame = int(batch.rows["number"][-1])
         for number, dispatcher in sorted(self._dispatchers.items()):
             if dispatcher.matching.waiting:
                 self._numbers.place = LATE + number
                 dispatcher.matching.settle(self._now, frame, self._open_since(dispatcher))
-        return RpcTable.joined(self._collect(plain), self._evict())
+        return RpcTable.joined(self._collect(rows), self._evict())
 
     def tick(self, now: int) -> list[Rpc]:
         """Time has come to ``now`` (ns since the epoch), and nothing older will be fed: let go of what waits for it.
@@ -362,9 +352,7 @@ class Analyzer:
         self._leaving = [*self._leaving, *evicted][-MAX_LEAVING:]
         return done
 
-    def _feed_iwarp(
-        self, decoded: DecodedFrames, events: Sequence[Event], runs: list[LinkRun] | None
-    ) -> Sequence[Event]:
+    def _feed_iwarp(self, decoded: DecodedFrames, events: Sequence[Event], runs: list[LinkRun]) -> Sequence[Event]:
         """The events of both transports, in their order; what was found to be iWARP is counted."""
         observer = self._iwarp
         if observer is None:
@@ -374,13 +362,12 @@ class Analyzer:
             observer = self._iwarp = IwarpObserver(self._registry, self.options.ports, self._tcp_addresses, RPC_SENDS)
             observer.listener = self._watch_fpdus
         batch, segments = decoded.batch, decoded.segments
-        made: list[TcpRun] | None = None if runs is None else []
+        made: list[TcpRun] = []
         if segments is None:
             found = observer.feed(batch, decoded.tcp, made)
         else:
             found = observer.take(batch.data, segments, made)
-        if runs is not None:
-            runs += made or ()
+        runs += made
         self._count_iwarp()
         return sorted([*events, *found], key=itemgetter(0)) if events else found
 
@@ -406,13 +393,7 @@ class Analyzer:
 
     def _take(self, events: Sequence[Event]) -> None:
         self._count_iwarp()
-        before = None
-        numbers = self._numbers
-        for place, link, operation in events:
-            numbers.place = place
-            if link is not before:
-                before, take = link, self._dispatcher(link).take
-            take(operation)
+        self._machine.take_singly(events, self._numbers)
 
     def _dispatcher(self, link: Link) -> Dispatcher:
         connection = link.connection
@@ -422,8 +403,7 @@ class Analyzer:
             options, conversation = self.options, self.conversation(connection)
             matching = Matching(conversation, self._numbers, self._done, options.outstanding, options.answered)
             if self.listener is not None:
-                matching.listener = listener = self.listener(conversation)
-                matching.columns = listener if isinstance(listener, ColumnListener) else None
+                matching.listener = self.listener(conversation)
             dispatcher = Dispatcher(conversation, matching, options.ports, options.force)
             self._dispatchers[connection.number] = dispatcher
         return dispatcher
@@ -436,12 +416,9 @@ class Analyzer:
             link = self._iwarp.connections.get(number)
         return (None, None) if link is None else (link.open_since(0), link.open_since(1))
 
-    def _collect(self, plain: PlainBatch | None = None) -> RpcTable:
-        """The Rpcs that ended since the last call."""
-        done = self._done[:]
-        self._done.clear()
-        if plain is not None:
-            plain.finish(done)
+    def _collect(self, rows: PlainRpcs | None = None) -> RpcTable:
+        """The Rpcs that ended since the last call; ``rows``: those that did not become objects."""
+        done, places = self._done.take()
         links = self._observer.links
         iwarp = self._iwarp.connections if self._iwarp else {}
         ended: dict[int, list[Rpc]] = {}
@@ -451,15 +428,18 @@ class Analyzer:
             health = links[number].health if number in links else iwarp[number].health
             charge_objects(rpcs, rpcs[0].connection, health)
         note_outstanding(done, self.connections, self.last_time or 0)
-        if plain is not None:
-            for number in plain.plain.conversations:
-                charge_rows(plain.plain, number, (links[number] if number in links else iwarp[number]).health)
+        if rows is not None:
+            for number in rows.conversations:
+                charge_rows(rows, number, (links[number] if number in links else iwarp[number]).health)
         if not self.options.contents:
             for rpc in done:
                 drop_contents(rpc)
-            if plain is not None:
-                plain.plain.drop_contents()
-        return plain.table(done) if plain is not None else RpcTable(done)
+            if rows is not None:
+                rows.drop_contents()
+        if rows is None:
+            return RpcTable(done)
+        behind = rows.rows["reply_frame"].searchsorted(places, side="right")
+        return RpcTable(done, rows, behind + np.arange(len(done)))
 
 
 _NOTHING = memoryview(b"")

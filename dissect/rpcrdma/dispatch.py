@@ -185,11 +185,6 @@ class Dispatcher:
     def listener(self) -> Listener | None:
         return self.matching.listener
 
-    @property
-    def untouched(self) -> bool:
-        """It has seen nothing yet, and the protocol is open."""
-        return self.conversation.protocol == "unknown" and not (self.undecided or self.recogniser.misfits)
-
     def take(self, operation: Operation) -> None:
         """The next Operation; Rpcs that it ends are appended to ``matching.done``."""
         protocol = self.conversation.protocol

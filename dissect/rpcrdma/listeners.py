@@ -2,21 +2,65 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows
 from ..transport.operations import Operation
-from .chunk_columns import PlainChunks
 from .messages import Message
 from .rpc_table import PlainRpcs, RpcNames
 from .rpcs import Rpc
 
 
-class Listener(Protocol):
-    """The events of one conversation."""
+class RowSends(NamedTuple):
+    """Calls and replies of a connection that can be rows, a row each."""
+
+    caller: Int64s
+    procedure: Int64s
+    """Index into ``RpcNames.procedures``; -1 for replies."""
+    size: Int64s
+    """Bytes of the Send."""
+    credits: Int64s
+    invalidates: NDArray[np.bool_]
+    """It is a Send With Invalidate."""
+    chunked: NDArray[np.bool_]
+    long: NDArray[np.bool_]
+    """All of its chunks is a Reply chunk of one segment: it is a call, or a reply that came through it."""
+    data: Bytes
+    arguments: Int64s
+    """Offset of a call's arguments in ``data``."""
+    end: Int64s
+    """Offset of its end."""
+
+
+class SentRow(NamedTuple):
+    """A call or a reply that is a row."""
+
+    is_call: bool
+    caller: int
+    number: int
+    """Of its RPC."""
+    frame: int
+    time: int
+    xid: int
+    credits: int
+    call_frame: int
+    """Of the call."""
+    handle: int
+    """Of the first segment of its chunks; -1 for none."""
+
+
+class Listener:
+    """The events of one conversation.  Messages are objects, but for those that it takes as rows."""
+
+    takes_rows = False
+    """All that can be."""
+    whole_transfers = False
+    """Of RPCs with chunks only those whose reply came by one RDMA Write through a Reply chunk of one segment, the only
+    chunk, and invalidates no other memory."""
 
     def call_sent(self, rpc: Rpc) -> None:
         """A call."""
@@ -31,59 +75,31 @@ class Listener(Protocol):
         """A message that is neither call nor reply, or too short to be known as either."""
 
     def data_transferred(self, operation: Operation) -> None:
-        """An RDMA Read or Write was issued."""
+        """An RDMA Read or Write was issued, but on the memory of calls that are rows."""
+
+    def rows_wanted(self, sends: RowSends, names: RpcNames) -> NDArray[np.bool_]:
+        """Before a batch: which messages it takes as rows."""
+        return np.full(len(sends.caller), self.takes_rows)
+
+    def rows_sent(self, rows: Sequence[SentRow]) -> None:
+        """These were sent, one after the other; a reply to a call that is a row, too."""
+
+    def row_made(self, rpc: Rpc) -> None:
+        """What was sent as a row is an object from now on: a call, or with its reply."""
+
+    def rows_ended(self, rows: Rows, rpcs: PlainRpcs | None) -> None:
+        """The batch is over; ``rows``: of the RPCs that ended in it and were not made objects, by their calls.
+
+        ``rpcs``: what they are rows of; None where there are none.
+        """
 
 
-class PlainPairs(NamedTuple):
-    """Plain RPCs of a connection, a row each, before they are taken for such."""
-
-    caller: Int64s
-    procedure: Int64s
-    """Index into ``RpcNames.procedures``."""
-    call_send: Int64s
-    """Bytes of the Send."""
-    reply_send: Int64s
-    credits_requested: Int64s
-    credits_granted: Int64s
-    invalidates: NDArray[np.bool_]
-    """The reply is a Send With Invalidate, of no handle that its call advertised in ``long``."""
-    data: Bytes
-    arguments: Int64s
-    """Offset of the call's arguments in ``data``."""
-    call_end: Int64s
-    """Offset of the call's end."""
-    chunked: NDArray[np.bool_]
-    """Call or reply has chunks: who takes it in columns is not called for its RDMA Reads and Writes either."""
-    long: NDArray[np.bool_]
-    """Its row has a ``transfer``."""
-
-
-@runtime_checkable
-class ColumnListener(Listener, Protocol):
-    """One that takes plain RPCs in columns, and is called for none of their events.
-
-    For each batch and direction: ``plain_begins``, then ``plain_advanced`` before each other event of the connection
-    and at last for all, and ``plain_ended``.
-    """
-
-    def plain_accepted(self, pairs: PlainPairs, names: RpcNames) -> NDArray[np.bool_]:
-        """Which rows it takes in columns; the others happen one after the other."""
-
-    def plain_begins(self, calls: Rows, replies: Rows, chunks: PlainChunks | None) -> None:
-        """A batch: RPC rows of one direction in the order of calls, and in that of replies."""
-
-    def plain_advanced(self, called: int, answered: int) -> None:
-        """So many of the batch's calls and replies have happened."""
-
-    def plain_ended(self, rows: Rows, rpcs: PlainRpcs) -> None:
-        """The batch is over; ``rows``, in the order of calls, have their numbers now."""
-
-
-class Listeners:
+class Listeners(Listener):
     """Several on the same conversation."""
 
     def __init__(self, *listeners: Listener) -> None:
         self.listeners = listeners
+        self.whole_transfers = any(one.whole_transfers for one in listeners)
 
     def call_sent(self, rpc: Rpc) -> None:
         for listener in self.listeners:
@@ -105,28 +121,20 @@ class Listeners:
         for listener in self.listeners:
             listener.data_transferred(operation)
 
+    def rows_wanted(self, sends: RowSends, names: RpcNames) -> NDArray[np.bool_]:
+        wanted = np.ones(len(sends.caller), np.bool_)
+        for listener in self.listeners:
+            wanted &= listener.rows_wanted(sends, names)
+        return wanted
 
-class ColumnListeners(Listeners):
-    """Several that take plain RPCs in columns."""
+    def rows_sent(self, rows: Sequence[SentRow]) -> None:
+        for listener in self.listeners:
+            listener.rows_sent(rows)
 
-    def __init__(self, *listeners: ColumnListener) -> None:
-        super().__init__(*listeners)
-        self.columns = listeners
+    def row_made(self, rpc: Rpc) -> None:
+        for listener in self.listeners:
+            listener.row_made(rpc)
 
-    def plain_accepted(self, pairs: PlainPairs, names: RpcNames) -> NDArray[np.bool_]:
-        accepted = np.ones(len(pairs.caller), np.bool_)
-        for listener in self.columns:
-            accepted &= listener.plain_accepted(pairs, names)
-        return accepted
-
-    def plain_begins(self, calls: Rows, replies: Rows, chunks: PlainChunks | None) -> None:
-        for listener in self.columns:
-            listener.plain_begins(calls, replies, chunks)
-
-    def plain_advanced(self, called: int, answered: int) -> None:
-        for listener in self.columns:
-            listener.plain_advanced(called, answered)
-
-    def plain_ended(self, rows: Rows, rpcs: PlainRpcs) -> None:
-        for listener in self.columns:
-            listener.plain_ended(rows, rpcs)
+    def rows_ended(self, rows: Rows, rpcs: PlainRpcs | None) -> None:
+        for listener in self.listeners:
+            listener.rows_ended(rows, rpcs)

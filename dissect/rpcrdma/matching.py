@@ -6,18 +6,19 @@ connection, or when more calls are open than can be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from ..layers.rpcrdma_codes import RDMA_ERROR
 from ..transport.connection import raised
+from . import outcome
 from .conversation import Conversation
-from .listeners import ColumnListener, Listener
+from .listeners import Listener
 from .memory import REORDERED, AdvertisedMemory, reads_closed, unwritten
 from .messages import Message, TransportHeader
-from .missing_calls import TWO_REPLIES, USED_BEFORE, call_is_missing, call_may_be_missing
-from .outcome import conclude, finish_state, note_version_2
+from .missing_calls import TWO_REPLIES, USED_BEFORE, call_may_be_missing, calls_missing, comes_again
 from .pending import LINGER, MAX_BESIDE_GAP, MAX_DOUBTFUL, MAX_REPLIES, MAX_UNWRITTEN, Unsettled, WaitingReply
-from .rpc_numbers import MAX_ANSWERED
+from .rpc_numbers import MAX_ANSWERED, RpcNumbers
 from .rpcs import DUPLICATE_REPLY, Rpc
 from .xid_reuse import (
     NO_CALLS,
@@ -31,6 +32,7 @@ from .xid_reuse import (
     returns_own_memory,
 )
 
+NO_XIDS: Mapping[int, int] = MappingProxyType({})
 MAX_OPEN = 10_000_000_000
 """Nanoseconds a reply waits for a Send that is not complete, where no more frames come."""
 MAX_OUTSTANDING = 1 << 16
@@ -51,7 +53,6 @@ class Matching:
         "_answered",
         "_memory",
         "_unsettled",
-        "columns",
         "conversation",
         "detached",
         "directions",
@@ -63,7 +64,7 @@ class Matching:
     )
 
     def __init__(
-        self, conversation: Conversation, numbers: Iterator[int], done: list[Rpc],
+        self, conversation: Conversation, numbers: RpcNumbers, done: list[Rpc],
         maximum: int = MAX_OUTSTANDING, answered: int = MAX_ANSWERED,
     ) -> None:  # fmt: skip
         """``numbers`` and ``done``, where ended Rpcs are put, are shared with the other conversations.
@@ -84,8 +85,6 @@ class Matching:
         self.detached = 0
         """Number of the last Rpc that holds copies of its bytes."""
         self.listener: Listener | None = None
-        self.columns: ColumnListener | None = None
-        """The same, where it takes plain RPCs in columns."""
 
     def direction(self, caller: int) -> CallDirection:
         """The calls of one end, to be changed.  Made when first asked for: hardly any connection has backward calls."""
@@ -124,10 +123,9 @@ class Matching:
             self._unsettled = Unsettled()
         return self._unsettled
 
-    @property
-    def waiting_replies(self) -> Iterable[tuple[int, int]]:
-        """Sender and XID of those that wait for their calls."""
-        return () if self._unsettled is None else self._unsettled.reply_xids
+    def waiting_replies(self, sender: int) -> Mapping[int, int]:
+        """The XIDs of replies that wait for their calls."""
+        return NO_XIDS if self._unsettled is None else self._unsettled.reply_xids[sender]
 
     @property
     def waiting(self) -> bool:
@@ -148,16 +146,16 @@ class Matching:
             for rpc in unsettled.lingering:
                 assert rpc.reply is not None
                 if reads_closed(rpc) or now - rpc.reply.operation.last_time > LINGER:
-                    self._conclude(rpc)
+                    self.conclude(rpc)
                 else:
                     waiting.append(rpc)
             unsettled.lingering = waiting
         if unsettled.unwritten:
             self._settle_unwritten(unsettled, now, frame)
         while unsettled.doubtful and now - _answer_time(unsettled.doubtful[0]) > DOUBT:
-            self._conclude(unsettled.doubtful.pop(0))
+            self.conclude(unsettled.doubtful.pop(0))
         while unsettled.beside_gap and now - _answer_time(unsettled.beside_gap[0]) > LINGER:
-            self._conclude(unsettled.beside_gap.pop(0))
+            self.conclude(unsettled.beside_gap.pop(0))
         replies = unsettled.replies
         while replies and frame - replies[0].message.frame > REORDERED and not self._call_open(unsettled, open_since):
             self._end_wait(replies.pop(0))
@@ -209,7 +207,7 @@ class Matching:
             self.memory.place_late(unsettled.unwritten)
         for waiting in (unsettled.lingering, unsettled.unwritten, unsettled.doubtful, unsettled.beside_gap):
             for rpc in waiting:
-                self._conclude(rpc)
+                self.conclude(rpc)
             waiting.clear()
 
     def finish_calls(self) -> None:
@@ -220,7 +218,7 @@ class Matching:
             for rpc in [one for same in direction.calls.values() for one in same]:
                 if rpc.chunks:
                     self.memory.unanswered(rpc)
-                self._conclude(rpc)
+                self.conclude(rpc)
             if direction is not NO_CALLS:
                 direction.calls.clear()
                 direction.outstanding = 0
@@ -290,7 +288,7 @@ class Matching:
 
     def _evict(self, caller: int, rpc: Rpc) -> None:
         self._close(caller, rpc)
-        self._conclude(rpc)
+        self.conclude(rpc)
 
     def _close(self, caller: int, rpc: Rpc) -> None:
         """The call is no longer open, and neither is the memory it advertised."""
@@ -306,12 +304,16 @@ class Matching:
 
     def _early_reply(self, sender: int, call: Message) -> WaitingReply | None:
         """A capture may show a reply just before its call; a second reply to an earlier call is none of this one."""
-        unsettled, key = self._unsettled, (sender, call.header.xid)
-        if unsettled is None or key not in unsettled.reply_xids:
+        unsettled, xid = self._unsettled, call.header.xid
+        if unsettled is None or xid not in unsettled.reply_xids[sender]:
             return None
-        since, answered = call.operation.first_frame - REORDERED, key[1] in self.directions[1 - sender].answered
+        since, answered = call.operation.first_frame - REORDERED, xid in self.directions[1 - sender].answered
         for index, one in enumerate(unsettled.replies):
-            if (one.sender, one.message.header.xid) == key and not one.has_call and one.message.frame >= since:
+            if (
+                (one.sender, one.message.header.xid) == (sender, xid)
+                and not one.has_call
+                and one.message.frame >= since
+            ):
                 # Where its time is earlier, too, it may answer a missing call with this XID: another reply tells.
                 before = one.message.time < call.time
                 if before and answered:
@@ -354,7 +356,7 @@ class Matching:
             if not returns_own_memory(rpc):
                 rpc.ambiguous = True
                 rpc.notes += (TWO_REPLIES,)
-            self._conclude(rpc)
+            self.conclude(rpc)
 
     def _requests_missing(self, caller: int) -> bool:
         connection = self.conversation.connection
@@ -365,7 +367,7 @@ class Matching:
         if self._memory is not None and reply.earlier is None:
             reply = reply._replace(claimed=self._memory.claim(reply.message, stranger=True))
         self._count_unmatched(reply.sender, 1)
-        unsettled.reply_xids[reply.sender, reply.message.header.xid] += 1
+        unsettled.reply_xids[reply.sender][reply.message.header.xid] += 1
         unsettled.replies.append(reply)
         if len(unsettled.replies) > MAX_REPLIES:
             self._end_wait(unsettled.replies.pop(0))
@@ -393,8 +395,10 @@ class Matching:
         if rpc.chunks:
             self.memory.returned(rpc, header)
         self._close(1 - sender, rpc)
-        reused = len(candidates) > 1 or rpc.xid in direction.answered
-        if reused and call_is_missing(self.conversation.connection, rpc) and not returns_own_memory(rpc):
+        missing = calls_missing(self.conversation.connection, rpc)
+        earlier = direction.answered.get(rpc.xid) if missing else None
+        reused = len(candidates) > 1 or comes_again(rpc.number, earlier, self.numbers.last, missing)
+        if missing and reused and not returns_own_memory(rpc):
             rpc.ambiguous, doubtful = True, False
             rpc.notes += (USED_BEFORE,)
         direction.answered.add(rpc.xid, rpc.number)
@@ -405,7 +409,7 @@ class Matching:
             doubted = self.unsettled.doubtful
             doubted.append(rpc)
             if len(doubted) > MAX_DOUBTFUL:
-                self._conclude(doubted.pop(0))
+                self.conclude(doubted.pop(0))
         elif rpc.chunks and not reads_closed(rpc):
             self.unsettled.lingering.append(rpc)
         elif rpc.chunks and unwritten(rpc):
@@ -414,15 +418,15 @@ class Matching:
             if len(late) > MAX_UNWRITTEN:
                 oldest = late.pop(0)
                 self.memory.place_late((oldest,))
-                self._conclude(oldest)
+                self.conclude(oldest)
         elif self._call_may_be_missing(rpc):
             rpc.detach()
             beside_gap = self.unsettled.beside_gap
             beside_gap.append(rpc)
             if len(beside_gap) > MAX_BESIDE_GAP:
-                self._conclude(beside_gap.pop(0))
+                self.conclude(beside_gap.pop(0))
         else:
-            self._conclude(rpc)
+            self.conclude(rpc)
 
     def _call_may_be_missing(self, rpc: Rpc) -> bool:
         """The reply may answer a call that is not in the capture."""
@@ -437,7 +441,7 @@ class Matching:
         for rpc in unsettled.unwritten:
             assert rpc.reply is not None
             if frame - rpc.reply.frame > REORDERED or now - _answer_time(rpc) > LINGER:
-                self._conclude(rpc)
+                self.conclude(rpc)
             else:
                 waiting.append(rpc)
         unsettled.unwritten = waiting
@@ -462,7 +466,7 @@ class Matching:
             rpc.ambiguous = True
             rpc.notes = tuple(note for note in rpc.notes if not note.startswith(MATCHED_AMONG))
             doubtful.remove(rpc)
-            self._conclude(rpc)
+            self.conclude(rpc)
 
     def _count_unmatched(self, sender: int, by: int) -> None:
         conversation = self.conversation
@@ -470,16 +474,16 @@ class Matching:
 
     def _forget_reply(self, sender: int, message: Message) -> None:
         """It waits no longer."""
-        xids, key = self.unsettled.reply_xids, (sender, message.header.xid)
-        xids[key] -= 1
-        if xids[key] <= 0:
-            del xids[key]
+        xids, xid = self.unsettled.reply_xids[sender], message.header.xid
+        xids[xid] -= 1
+        if xids[xid] <= 0:
+            del xids[xid]
 
     def _end_wait(self, reply: WaitingReply) -> None:
         """The call was sent before the capture began, or is missing from it."""
         sender, message = reply.sender, reply.message
         if reply.has_call:
-            same = self.directions[1 - sender].calls.get(message.header.xid, ())
+            same = self.directions[1 - sender].calls.get(message.header.xid, [])
             if [(one.number, one.notes) for one in same] == [(reply.number, ())] and self._is_early(same[0], message):
                 self._take_early(reply)
                 return
@@ -522,13 +526,14 @@ class Matching:
             rpc.notes += (f"RPC {earlier} has this XID, and a reply: this is another reply to it, or its call is lost",)
         if self.listener is not None:
             self.listener.reply_sent(rpc)
-        self._conclude(rpc)
+        self.conclude(rpc)
 
-    def _conclude(self, rpc: Rpc) -> None:
+    def conclude(self, rpc: Rpc) -> None:
+        """It has ended."""
         if self.settled != 1:
-            note_version_2(rpc)
-        conclude(rpc)
-        finish_state(rpc)
+            outcome.note_version_2(rpc)
+        outcome.conclude(rpc)
+        outcome.finish_state(rpc)
         if self.listener is not None:
             self.listener.rpc_ended(rpc)
         self.done.append(rpc)

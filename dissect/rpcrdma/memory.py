@@ -99,17 +99,7 @@ class AdvertisedMemory:
         self.segments[owner].clear()
 
     def advertise(self, owner: int, rpc: Rpc, header: TransportHeader) -> None:
-        by_position: dict[int, ChunkUse] = {}
-        for read in header.reads:  # parts of a Read chunk may stand apart in the list
-            chunk = by_position.setdefault(read.position, ChunkUse("read", read.position, []))
-            chunk.segments += [SegmentUse(segment) for segment in read.segments]
-        chunks = list(by_position.values())
-        chunks += [
-            ChunkUse("write", None, [SegmentUse(segment) for segment in write.segments]) for write in header.writes
-        ]
-        if header.reply:
-            chunks.append(ChunkUse("reply", None, [SegmentUse(segment) for segment in header.reply.segments]))
-        rpc.chunks = chunks
+        rpc.chunks = advertised_chunks(header)
         self.segments[owner].add(rpc)
 
     def transfer(self, operation: Operation) -> None:
@@ -181,15 +171,7 @@ class AdvertisedMemory:
 
     def returned(self, rpc: Rpc, header: TransportHeader) -> None:
         """Note what a reply returns of the call's Write and Reply chunks, and claim the Operations on them."""
-        writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
-        for chunk, returned in zip(writes, header.writes, strict=False):
-            for use, segment in zip(chunk.segments, returned.segments, strict=False):
-                use.returned = segment.length
-        if header.reply:
-            for chunk in rpc.chunks:
-                if chunk.kind == "reply":
-                    for use, segment in zip(chunk.segments, header.reply.segments, strict=False):
-                        use.returned = segment.length
+        note_returned(rpc, header)
         if self.contested_count and rpc.call is not None:
             for handle in _handles(rpc):
                 waiting = self.contested[rpc.call.operation.initiator].get(handle)
@@ -386,6 +368,30 @@ class AdvertisedMemory:
                 for entry in self._touched(owner, one):
                     entry.use.contested = True
         return rewritten
+
+
+def advertised_chunks(header: TransportHeader) -> list[ChunkUse]:
+    """The chunks of a call, to note what is transferred through them."""
+    by_position: dict[int, ChunkUse] = {}
+    for read in header.reads:  # parts of a Read chunk may stand apart in the list
+        chunk = by_position.setdefault(read.position, ChunkUse("read", read.position, []))
+        chunk.segments += [SegmentUse(segment) for segment in read.segments]
+    chunks = list(by_position.values())
+    chunks += [ChunkUse("write", None, [SegmentUse(segment) for segment in write.segments]) for write in header.writes]
+    if header.reply:
+        chunks.append(ChunkUse("reply", None, [SegmentUse(segment) for segment in header.reply.segments]))
+    return chunks
+
+
+def note_returned(rpc: Rpc, header: TransportHeader) -> None:
+    """What a reply returns of the call's Write and Reply chunks."""
+    writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
+    pairs = [*zip(writes, header.writes, strict=False)]
+    if header.reply:
+        pairs += [(chunk, header.reply) for chunk in rpc.chunks if chunk.kind == "reply"]
+    for chunk, returned in pairs:
+        for use, segment in zip(chunk.segments, returned.segments, strict=False):
+            use.returned = segment.length
 
 
 def _end(operation: Operation) -> int:

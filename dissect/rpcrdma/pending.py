@@ -44,8 +44,8 @@ class Unsettled:
     def __init__(self) -> None:
         self.replies: list[WaitingReply] = []
         """Replies whose call was not seen yet."""
-        self.reply_xids: Counter[tuple[int, int]] = Counter()
-        """Sender and XID of these."""
+        self.reply_xids: tuple[Counter[int], Counter[int]] = Counter(), Counter()
+        """The XIDs of these, by sender."""
         self.lingering: list[Rpc] = []
         """Answered Rpcs with responses to RDMA Reads outstanding."""
         self.unwritten: list[Rpc] = []

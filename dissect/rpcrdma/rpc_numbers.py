@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64s, some
+from .rpcs import Rpc
 
 MAX_ANSWERED = 4096
 """XIDs of answered calls that are remembered per direction."""
@@ -36,31 +37,44 @@ class RpcNumbers:
         self.last += 1
         return self.last
 
+    def made(self, number: int, place: int) -> None:
+        """The RPC that drew ``number`` as a row at ``place`` is an object; or its row does not tell the place."""
 
-class _AnsweredBatch:
-    """What is answered in a batch, while it happens."""
 
-    __slots__ = ("now", "numbers", "orders", "singly", "xids")
+class EndedRpcs(list[Rpc]):
+    """RPCs that ended and are objects, and where in the order of events that was."""
 
-    def __init__(self, orders: Int64s, xids: Int64s) -> None:
-        """Of the plain replies: places in the order of events, and XIDs."""
-        self.orders, self.xids = orders, xids
-        self.singly: list[tuple[int, int, int]] = []
-        """Place, XID and number of those that come one by one in the meantime."""
-        self.numbers: dict[int, int] = {}
-        """By XID, of these."""
-        self.now = 0
-        """The place of the event that happens."""
+    def __init__(self, numbers: RpcNumbers) -> None:
+        super().__init__()
+        self._numbers = numbers
+        self._places: list[int] = []
+
+    def append(self, rpc: Rpc) -> None:
+        self._places.append(self._numbers.place)
+        super().append(rpc)
+
+    def arrange(self) -> None:
+        """Put them in the order in which they ended; some were found to be objects only behind the others."""
+        order = np.array(self._places, np.int64).argsort(kind="stable").tolist()
+        self[:] = [self[index] for index in order]
+        self._places = [self._places[index] for index in order]
+
+    def take(self) -> tuple[list[Rpc], Int64s]:
+        """All of them, and their places; none is left."""
+        found, places = self[:], np.array(self._places, np.int64)
+        self._places.clear()
+        self.clear()
+        return found, places
 
 
 class AnsweredXids:
     """Of one direction: the numbers of the RPCs that were answered last, by XID; of each XID the latest.
 
-    The plain RPCs of a batch come in columns, beside those that come one by one.  As one is rarely asked for, they are
-    sorted in only then.
+    Those of a batch come in columns, beside those that come one by one.  As one is rarely asked for, they are sorted in
+    only then.
     """
 
-    __slots__ = ("_batch", "_known", "_later", "_maximum")
+    __slots__ = ("_known", "_later", "_maximum", "_single")
 
     def __init__(self, maximum: int = MAX_ANSWERED) -> None:
         """``maximum``: XIDs that are remembered."""
@@ -68,60 +82,31 @@ class AnsweredXids:
         self._known: Mapping[int, int] = _NOTHING
         self._later: tuple[_Numbers, ...] = ()
         """What was answered after all of ``_known``: arrays of XIDs over numbers."""
-        self._batch: _AnsweredBatch | None = None
-        """That happens."""
+        self._single: Sequence[tuple[int, int]] = ()
+        """What was answered after these: XID and number."""
 
     def add(self, xid: int, number: int) -> None:
         """It was answered now."""
-        if self._batch is not None:
-            self._batch.singly.append((self._batch.now, xid, number))
-            self._batch.numbers[xid] = number
-            return
-        if self._later:
+        if not isinstance(self._single, list):
+            self._single = []
+        self._single.append((xid, number))
+        if len(self._single) > self._maximum:
             self._sort_in()
-        self._add(xid, number)
 
     def get(self, xid: int) -> int | None:
         """The number of the RPC, where it is among the last."""
-        if self._later:
+        if self._later or self._single:
             self._sort_in()
-        found = self._known.get(xid)
-        batch = self._batch
-        if batch is None:
-            return found
-        if found is not None:
-            behind = [*self._known][::-1].index(xid) + len(batch.singly)
-            if behind + int(batch.orders.searchsorted(batch.now, "right")) >= self._maximum:
-                found = None
-        return batch.numbers.get(xid, found)
+        return self._known.get(xid)
 
     def __contains__(self, xid: int) -> bool:
         return self.get(xid) is not None
 
-    def begin(self, orders: Int64s, xids: Int64s) -> None:
-        """Plain replies of this batch: their places, ascending, and XIDs, none of which will be asked for in it."""
-        self._batch = _AnsweredBatch(orders, xids)
-
-    def reached(self, place: int) -> None:
-        """The place of the event that happens now."""
-        if self._batch is not None:
-            self._batch.now = place
-
-    def end(self, numbers: Int64s) -> None:
-        """The batch is over; ``numbers`` of the same."""
-        batch, self._batch = self._batch, None
-        assert batch is not None
-        if batch.singly:
-            singly = np.array(batch.singly, np.int64)
-            places = np.concatenate((batch.orders, singly[:, 0])).argsort(kind="stable")
-            self.extend(
-                np.concatenate((batch.xids, singly[:, 1]))[places], np.concatenate((numbers, singly[:, 2]))[places]
-            )
-        else:
-            self.extend(batch.xids, numbers)
-
     def extend(self, xids: Int64s, numbers: Int64s) -> None:
         """They were answered one after the other."""
+        if self._single:
+            single, self._single = np.array(self._single, np.int64).T, ()
+            self.extend(*single)
         # One array: of a few, two take much more memory.
         short = not some(numbers > MAX_SHORT)
         later: _Numbers = np.empty((2, len(xids)), np.uint32 if short else np.int64)
@@ -138,9 +123,14 @@ class AnsweredXids:
         return later[:, kept]
 
     def _sort_in(self) -> None:
-        xids, numbers = self._last()
-        self._later = ()
-        for xid, number in zip(xids.tolist(), numbers.tolist(), strict=True):
+        found: list[tuple[int, int]] = []
+        if self._later:
+            xids, numbers = self._last()
+            self._later = ()
+            found = [*zip(xids.tolist(), numbers.tolist(), strict=True)]
+        found += self._single
+        self._single = ()
+        for xid, number in found:
             self._add(xid, number)
 
     def _add(self, xid: int, number: int) -> None:

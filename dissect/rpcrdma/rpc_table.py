@@ -1,6 +1,6 @@
 """RpcTable: the RPCs that ended in one batch, in columns, in the order in which they ended.
 
-Plain RPCs (``plain.py``) exist as rows only, and an ``Rpc`` is made of one when it is wanted; the others come as the
+Plain RPCs (``machine.py``) exist as rows only, and an ``Rpc`` is made of one when it is wanted; the others come as the
 objects they are, and get a row when that is wanted.  Columns of ``RpcTable.rows`` (NumPy, native order):
 
     number                int64   ``Rpc.number``

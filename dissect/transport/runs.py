@@ -16,6 +16,7 @@ import numpy as np
 
 from ..arrays import Bytes, Int64s, Rows, places, some, take, unique
 from ..layers import opcodes
+from ..link.packets import PACKET
 from .operations import READ, SEND, WRITE, Delivered, Kind, Operation, Payload
 
 TRANSFER = np.dtype(
@@ -274,16 +275,26 @@ BEHIND = 128
 """PSNs before what was acknowledged, of which earlier batches are remembered: that is hardly ever retransmitted."""
 
 INVALIDATE, IMMEDIATE = 1, 2
+SEND_ONLY, SEND_ONLY_INVALIDATE = 0x04, 0x17
+"""Opcodes of InfiniBand; what they say of the Sends of iWARP is the same."""
 EXTRA = np.where(opcodes.HAS_IETH, INVALIDATE, np.where(opcodes.HAS_IMMDT, IMMEDIATE, 0)).astype(np.uint8)
 """By opcode: what the word behind the other headers of a message's last packet is."""
 
 _SEND_FIELDS = ("frame", "time", "length", "r_key", "va", "psn", "immediate", "opcode", "payload")
+_SEND_OF = {
+    "frame": "first_frame",
+    "time": "first_time",
+    "length": "length",
+    "captured": "length",
+    "psn": "psn",
+}
+"""Columns, by what Operations call them."""
 
 
 class SendRun:
     """Rows of one sender in PSN order, which is the order of frames."""
 
-    __slots__ = ("__weakref__", "_made", "data", "positions", "rows", "sender", "unusual")
+    __slots__ = ("__weakref__", "_all_kept", "_made", "data", "positions", "rows", "sender", "unusual")
 
     def __init__(self, data: Bytes | None, rows: Rows, sender: int, positions: Int64s | None = None) -> None:
         """``rows``: PACKET rows, each a Send Only with all of its bytes and headers in ``data``.
@@ -296,8 +307,24 @@ class SendRun:
         self.positions = positions
         self._made: dict[int, Operation] = {}
         """Of the last rows, which may still be found retransmitted: their Operation is always the same object."""
+        self._all_kept = False
         self.unusual: set[int] = set()
         """Rows whose Operation knows more than the row."""
+
+    @classmethod
+    def of(cls, data: Bytes, operations: Sequence[Operation], sender: int) -> SendRun:
+        """Of Sends that were delivered as Operations, and are no more than rows."""
+        rows = np.zeros(len(operations), PACKET)
+        for name, field in _SEND_OF.items():
+            rows[name] = [getattr(one, field) for one in operations]
+        rows["payload"] = [one.payload.first()[1] for one in operations]
+        rows["headers"] = 1
+        invalidates = [one.invalidate for one in operations]
+        rows["opcode"] = [SEND_ONLY if one is None else SEND_ONLY_INVALIDATE for one in invalidates]
+        rows["immediate"] = [one or 0 for one in invalidates]
+        run = cls(data, rows, sender, np.array([one.position for one in operations]))
+        run._all_kept, run._made = True, dict(enumerate(operations))
+        return run
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -317,7 +344,7 @@ class SendRun:
         chosen = np.fromiter(indices, np.int64) if not isinstance(indices, np.ndarray) else indices
         part = self.rows.take(chosen)
         data, rows, sender = self.data, self.rows, self.sender
-        keep = len(rows) - RECENT
+        keep = 0 if self._all_kept else len(rows) - RECENT
         known = self._made
         made: list[Operation] = []
         for index, frame, time, length, handle, address, psn, word, opcode, offset in zip(

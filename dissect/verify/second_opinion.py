@@ -23,6 +23,7 @@ from ..layers import opcodes
 from ..layers.opcodes import IS_LAST, IS_ONLY, IS_RC, IS_READ_RESPONSE, IS_SEND
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG, RDMA_OPTIONAL
 from ..link.packets import PacketBatch
+from ..rpcrdma.listeners import Listener
 from ..rpcrdma.messages import Message, Segment
 from ..rpcrdma.rpcs import Rpc
 from ..transport.iwarp.fpdus import Fpdus
@@ -357,22 +358,16 @@ class Ours:
         return merge(packets, segments, key=itemgetter(0))
 
 
-class OtherMessages:
+class OtherMessages(Listener):
     """A listener that notes the messages which are part of no Rpc."""
+
+    takes_rows = True
 
     def __init__(self, ours: Ours) -> None:
         self.ours = ours
 
     def other_sent(self, sender: int, message: Message) -> None:
         self.ours.add_message(message)
-
-    def call_sent(self, rpc: Rpc) -> None: ...
-
-    def reply_sent(self, rpc: Rpc) -> None: ...
-
-    def rpc_ended(self, rpc: Rpc) -> None: ...
-
-    def data_transferred(self, operation: Operation) -> None: ...
 
 
 def rpc_messages(rpc: Rpc, spots: frozenset[str]) -> list[OurMessage]:

@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 from playbook.mpa import crc
 from playbook.packets import icrc
+from playbook.rows import decided
 from playbook.wrap import Raw, batch
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.result import Result
@@ -21,8 +22,7 @@ from rdmascope.dissect.layers.fpdus import fpdu_bytes
 from rdmascope.dissect.records.audit import audit_records
 from rdmascope.dissect.records.connection import transport_record
 from rdmascope.dissect.records.rpc import message_record, rpc_record
-from rdmascope.dissect.rpcrdma import plain
-from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
 from rdmascope.dissect.transport.rc import assembly
@@ -175,7 +175,7 @@ def batches(frames: list[Raw], size: int) -> Iterator[FrameBatch]:
 def analysed(frames: list[Raw], size: int, columns: bool) -> str:
     """All that the analysis says, as JSON."""
     auditor = Auditor(one_by_one=not columns)
-    analyzer = Analyzer(Options(columns=columns), auditor.listener)
+    analyzer = Analyzer(listener=auditor.listener)
     said = []
     rpcs = []
     for one in batches(frames, size):
@@ -197,9 +197,10 @@ def run(program: bytes) -> None:
     frames, size = conversation(program)
     if frames:
         # Batches are small here; the columns take them all the same.
-        with patch.multiple(plain, MIN_ROWS=1, MIN_SHARE=MANY), patch.multiple(assembly, MIN_RUN=1, PLAIN_SHARE=MANY):
+        with decided(True), patch.multiple(assembly, MIN_RUN=1, PLAIN_SHARE=MANY):
             by_columns = analysed(frames, size, True)
-        assert by_columns == analysed(frames, size, False)
+        with decided(False):
+            assert by_columns == analysed(frames, size, False)
 
 
 def seeds() -> Iterator[bytes]:

@@ -18,7 +18,7 @@ from ...percentiles import Samples
 from ...serial import TCP_SEQUENCE
 from .. import operations
 from ..operations import Kind, Operation, Payload
-from ..runs import TRANSFER, Run, SendRun, TransferRun
+from ..runs import SEND_ONLY, SEND_ONLY_INVALIDATE, TRANSFER, Run, SendRun, TransferRun
 from .fpdus import Fpdus
 
 Runs = list[tuple[int, Bytes, Rows]]
@@ -43,8 +43,6 @@ _OF_WRITES = {
     "first": "low", "behind": "high", "offset": "offset", "begins": "captured", "position": "start",
 }  # fmt: skip
 """TRANSFER columns, by those of fragments."""
-SEND_ONLY, SEND_ONLY_INVALIDATE = 0x04, 0x17
-"""Opcodes of InfiniBand that say what a Send says, and one with Invalidate."""
 
 
 class Fragment(NamedTuple):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from playbook import Capture, Wire, call, cm, nfs3, nfs4, reply
 from playbook.audits import JUDGED, late, play
 from playbook.capture import frame_batches
+from playbook.rows import decided
 from playbook.rpcrdma import NOMSG
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.strategies import Conversation, faulty, few_xids
@@ -21,8 +22,7 @@ from rdmascope.captures import open_capture
 from rdmascope.dissect.audit.auditor import Auditor, TallyKey
 from rdmascope.dissect.audit.listener import PlainRows
 from rdmascope.dissect.frames import FrameBatch
-from rdmascope.dissect.rpcrdma import plain
-from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options, drop_contents
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer, drop_contents
 from rdmascope.dissect.transport.rc import assembly
 
 
@@ -30,8 +30,6 @@ from rdmascope.dissect.transport.rc import assembly
 def small_batches() -> Iterator[None]:
     """Columns are made of few Sends, too."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plain, "MIN_ROWS", 1)
-        patch.setattr(plain, "MIN_SHARE", 1 << 30)
         patch.setattr(assembly, "MIN_RUN", 1)
         patch.setattr(assembly, "PLAIN_SHARE", 1 << 30)
         yield
@@ -41,16 +39,15 @@ Said = tuple[str, tuple[int, ...], int | None, str, str]
 Tallies = dict[TallyKey, tuple[int, int, int, int, dict[str, int]]]
 
 
-def audited(
-    batches: Iterable[FrameBatch], one_by_one: bool, columns: bool = False
-) -> tuple[Tallies, list[Said], Auditor]:
+def audited(batches: Iterable[FrameBatch], one_by_one: bool, rows: bool = False) -> tuple[Tallies, list[Said], Auditor]:
     """Judgements by rule and end, and what is said of the violations."""
     auditor = Auditor(release=drop_contents, one_by_one=one_by_one)
-    analyzer = Analyzer(Options(columns=columns), listener=auditor.listener)
-    for batch in batches:
-        analyzer.feed(batch)
-        if columns:
-            auditor.forget(analyzer.last_time or 0)
+    analyzer = Analyzer(listener=auditor.listener)
+    with decided(rows):
+        for batch in batches:
+            analyzer.feed(batch)
+            if rows:
+                auditor.forget(analyzer.last_time or 0)
     analyzer.finish()
     auditor.finish(analyzer.conversations)
     tallies = {

@@ -6,19 +6,20 @@ import numpy as np
 import pytest
 
 from playbook.facts import MILLISECOND, SECOND, connection, many, rpc
+from playbook.rows import decided
 from playbook.samples import SAMPLES
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.diagnosis import rpc_facts
 from rdmascope.dissect.diagnosis.examples import MAX_EXAMPLES, Examples
 from rdmascope.dissect.diagnosis.rpc_facts import MAX_GROUPS, MEASURES, Larger, RpcFacts
 from rdmascope.dissect.measure.statistics import ProcedureKey
-from rdmascope.dissect.rpcrdma.analyzer import Options
 
 
-def gathered(name: str, columns: bool) -> RpcFacts:
+def gathered(name: str, rows: bool) -> RpcFacts:
     facts = RpcFacts()
-    for table in Session(str(SAMPLES / f"{name}.pcap.zst"), Options(columns=columns)).tables(chunk_rows=True):
-        facts.add_table(table)
+    with decided(rows):
+        for table in Session(str(SAMPLES / f"{name}.pcap.zst")).tables(chunk_rows=True):
+            facts.add_table(table)
     return facts
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import tracemalloc
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +14,7 @@ from playbook import Wire, nfs4, reply
 from playbook.capture import Capture, frame_batches
 from playbook.nfs4_client import CLIENT_ID, Client, stateid
 from playbook.packets import Packet
+from playbook.rows import decided
 from playbook.rpcrdma import Exchange, call
 from playbook.wire import Connection, Segment
 from playbook.xdr_encode import callback_op, done, op
@@ -25,7 +25,6 @@ from rdmascope.dissect.measure.nfs_state_clients import FORGOTTEN, GUESSED, REST
 from rdmascope.dissect.measure.nfs_state_history import NO_REPLY, NfsStateHistory
 from rdmascope.dissect.measure.nfs_waits import DELAY, GRACE, NO_CREDIT, NO_SLOT, RECALL, STATE_LOST, waits
 from rdmascope.dissect.records.nfs_state import state_records
-from rdmascope.dissect.rpcrdma import plain
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 
 GRACE_STATUS, BADSESSION, STALE_CLIENTID, DELAYED, UNCACHED, DENIED = 10013, 10052, 10022, 10008, 10068, 10010
@@ -37,16 +36,16 @@ LIMIT = 50
 
 def taken(wire: Wire, packets: list[Packet] | None = None, cuts: tuple[int, ...] = ()) -> NfsStateHistory:
     """The same in columns and one RPC after the other."""
-    histories = [_taken(wire, packets, cuts, columns) for columns in (True, False)]
+    histories = [_taken(wire, packets, cuts, rows) for rows in (True, False)]
     one, other = ([*state_records(history)] for history in histories)
     assert one == other
     return histories[0]
 
 
-def _taken(wire: Wire, packets: list[Packet] | None, cuts: tuple[int, ...], columns: bool) -> NfsStateHistory:
+def _taken(wire: Wire, packets: list[Packet] | None, cuts: tuple[int, ...], rows: bool) -> NfsStateHistory:
     history = NfsStateHistory()
-    analyzer = Analyzer(Options(columns=columns), history.listener)
-    with patch.object(plain, "MIN_ROWS", 1):
+    analyzer = Analyzer(listener=history.listener)
+    with decided(rows):
         for batch in frame_batches(Capture(wire, packets).frames, cuts):
             analyzer.feed(batch)
             history.advance()

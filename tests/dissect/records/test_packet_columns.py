@@ -29,7 +29,7 @@ from rdmascope.dissect.records.packet_columns import PacketColumnLister
 from rdmascope.dissect.records.packet_lines import Find, packet_json
 from rdmascope.dissect.records.packets import PacketLister, packet_record
 from rdmascope.dissect.records.schema import placed
-from rdmascope.dissect.rpcrdma import plain
+from rdmascope.dissect.rpcrdma import machine
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.transport.rc import assembly
 
@@ -46,8 +46,7 @@ QUICK = settings(
 
 @pytest.fixture(autouse=True)
 def columns_from_the_first_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain, "MIN_ROWS", 1)
-    monkeypatch.setattr(plain, "MIN_SHARE", 1 << 30)
+    monkeypatch.setattr(machine, "MIN_ROWS", 1)
     monkeypatch.setattr(assembly, "MIN_RUN", 1)
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from playbook.rows import decided
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.records.rpc import rpc_record
 from rdmascope.dissect.records.rpc_lines import RpcLines
-from rdmascope.dissect.rpcrdma import plain
-from rdmascope.dissect.rpcrdma.analyzer import Options
+from rdmascope.dissect.rpcrdma import machine
 
 
 def encode(value: Any) -> str:
@@ -22,22 +22,23 @@ def encode(value: Any) -> str:
     return json.dumps({"rate": "100%d", **value} if isinstance(value, dict) else value, separators=(",", ":"))
 
 
-def session(name: str, frames: int, columns: bool = True) -> Session:
-    path = str(SAMPLES / MANIFEST[name]["file"])
-    return Session(path, Options(columns=columns), limits=Limits(frames=frames))
+def session(name: str, frames: int) -> Session:
+    return Session(str(SAMPLES / MANIFEST[name]["file"]), limits=Limits(frames=frames))
 
 
-def listed(name: str, frames: int, columns: bool, at_once: bool = False) -> str:
-    reading = session(name, frames, columns)
+def listed(name: str, frames: int, rows: bool, at_once: bool = False) -> str:
+    reading = session(name, frames)
     lines = RpcLines(reading.path_learner(), encode, at_once)
-    pages = [page for table in reading.tables() for page in lines.add(table)]
+    with decided(rows):
+        pages = [page for table in reading.tables() for page in lines.add(table)]
     return b"".join([*pages, *lines.rest()]).decode()
 
 
 def records(name: str, frames: int) -> Iterator[dict[str, Any]]:
-    reading = session(name, frames, columns=False)
+    reading = session(name, frames)
     learner = reading.path_learner()
-    named = [one for table in reading.tables() for one in learner.named(table)]
+    with decided(False):
+        named = [one for table in reading.tables() for one in learner.named(table)]
     named.sort(key=lambda one: one.rpc.number)
     return (rpc_record(one.rpc, one.fields, one.path()) for one in named)
 
@@ -45,9 +46,7 @@ def records(name: str, frames: int) -> Iterator[dict[str, Any]]:
 @pytest.fixture
 def all_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever can be is decoded in columns, however little it is."""
-    monkeypatch.setattr(plain, "MIN_ROWS", 1)
-    monkeypatch.setattr(plain, "MIN_SHARE", 1 << 30)
-    monkeypatch.setattr(plain, "PAUSE", 0)
+    monkeypatch.setattr(machine, "MIN_ROWS", 1)
 
 
 @pytest.mark.usefixtures("all_plain")
@@ -55,10 +54,10 @@ def all_plain(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["meta-rxe", "loss-rxe", "rxe-nfs-all", "siw-nfs-all"])
 def test_lines_of_columns_are_those_of_objects(name: str, frames: int) -> None:
     assert any(len(table.plain) for table in session(name, frames).tables()) or name == "siw-nfs-all"
-    lines = listed(name, frames, columns=True)
-    assert lines == listed(name, frames, columns=False)
+    lines = listed(name, frames, rows=True)
+    assert lines == listed(name, frames, rows=False)
     if frames == 700:
-        assert lines == listed(name, 1 << 15, columns=True)
+        assert lines == listed(name, 1 << 15, rows=True)
     assert lines.splitlines() == [encode(one) for one in records(name, frames)]
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from playbook import Capture, Wire, call, faults, nfs3, nfs4, reply
 from playbook.capture import frame_batch, frame_batches
 from playbook.iwarp import IwarpCapture, IwarpWire
+from playbook.rows import decided
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conversations, faulty, few_xids
 from rdmascope.captures.read.streams import Limits
@@ -23,7 +24,7 @@ from rdmascope.captures.session.session import Session
 from rdmascope.dissect.arrays import Int64s
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.measure.statistics import EXACT, MAX_PROCEDURES, Statistics
-from rdmascope.dissect.rpcrdma import plain
+from rdmascope.dissect.rpcrdma import machine
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.matching import Matching
 from rdmascope.dissect.rpcrdma.messages import Message
@@ -35,15 +36,12 @@ from rdmascope.dissect.transport.rc import assembly
 
 from .test_analyzer_playbook import QUICK
 
-ANY_SHARE = 1 << 30
-"""In place of ``MIN_SHARE``: one plain call and one plain reply are enough."""
 CUTS = st.lists(st.integers(0, 1000), max_size=4)
 
 
 @pytest.fixture(autouse=True)
 def columns_from_the_first_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain, "MIN_ROWS", 1)
-    monkeypatch.setattr(plain, "MIN_SHARE", ANY_SHARE)
+    monkeypatch.setattr(machine, "MIN_ROWS", 1)
     monkeypatch.setattr(assembly, "MIN_RUN", 1)
     monkeypatch.setattr(assembly, "MIN_TRANSFERS", 1)
     monkeypatch.setattr(assembly, "PLAIN_SHARE", 1 << 30)
@@ -130,7 +128,7 @@ class Way:
     """One of the two."""
 
     def __init__(self, columns: bool, contents: bool = True) -> None:
-        self.analyzer = Analyzer(Options(columns=columns, contents=contents))
+        self.analyzer = Analyzer(Options(contents=contents))
         self.kept: list[RpcTable] = []
         self.plain = 0
         self.seen: list[object] = []
@@ -138,6 +136,10 @@ class Way:
         self.columns = columns
 
     def feed(self, batches: Iterable[FrameBatch]) -> Way:
+        with decided(self.columns):
+            return self._feed(batches)
+
+    def _feed(self, batches: Iterable[FrameBatch]) -> Way:
         analyzer = self.analyzer
         for batch in batches:
             table = analyzer.feed_table(analyzer.decoder.take(batch))
@@ -222,9 +224,8 @@ def test_xids_that_are_used_again(conversation: Conversation, cuts: list[int], s
     compare(frame_batches(Capture(conversation.wire, faults.cut(conversation.packets, start)).frames, cuts))
 
 
-def test_one_xid_for_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_xid_for_all_calls() -> None:
     """Where each call has its reply before the next, they are plain, wherever a batch ends."""
-    monkeypatch.setattr(plain, "PAUSE", 0)
     wire = Wire()
     conn = wire.connect()
     for number in range(40):
@@ -238,34 +239,7 @@ def test_one_xid_for_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     both = [call(conn, nfs3.getattr_(), xid=7) for _ in range(2)]
     for one in both:
         reply(one, nfs3.getattr_reply())
-    assert compare(frame_batches(Capture(wire).frames, [])) == 0
-
-
-@QUICK
-@given(conversations(), CUTS, st.sampled_from([1, 3]), st.integers(0, 2))
-def test_batches_that_go_either_way(conversation: Conversation, cuts: list[int], share: int, pause: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plain, "MIN_SHARE", share)
-        patch.setattr(plain, "PAUSE", pause)
-        compare(frame_batches(Capture(conversation.wire, conversation.packets).frames, cuts))
-
-
-def test_batches_behind_one_with_few_plain_calls_go_the_first_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain, "MIN_SHARE", 4)
-    monkeypatch.setattr(plain, "PAUSE", 3)
-    wire = Wire()
-    conn = wire.connect()
-    cuts = []
-    for number in range(8):
-        for _ in range(6):
-            if number:
-                reply(call(conn, nfs3.getattr_()), nfs3.getattr_reply())
-            else:
-                writes = [conn.register(100), conn.register(100)]
-                reply(call(conn, nfs3.read(0, 100), writes=writes), nfs3.read_reply(b"data"))
-        cuts.append(len(Capture(wire).frames))
-    way = Way(True).feed(frame_batches(Capture(wire).frames, cuts))
-    assert [len(table.plain) for table in way.kept] == [0, 0, 0, 0, 6, 6, 6, 6, 0]
+    assert compare(frame_batches(Capture(wire).frames, [])) == 39
 
 
 def test_what_is_missing_costs_its_neighbours_alone() -> None:
@@ -344,9 +318,10 @@ def test_what_is_iwarp_is_counted_with_its_batch() -> None:
         for _ in range(3):
             reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
     batch = frame_batch([*Capture(roce).frames, *IwarpCapture(iwarp).frames])
-    analyzers = [Analyzer(Options(columns=columns)) for columns in (True, False)]
-    for analyzer in analyzers:
-        assert len(analyzer.feed(batch)) == 6
+    analyzers = [Analyzer(), Analyzer()]
+    for rows, analyzer in zip((True, False), analyzers, strict=True):
+        with decided(rows):
+            assert len(analyzer.feed(batch)) == 6
     assert analyzers[0].packets == analyzers[1].packets > len(Capture(roce).frames)
     assert analyzers[0].skipped == analyzers[1].skipped
 
@@ -363,10 +338,11 @@ def test_calls_that_are_kept_are_fewer_than_a_batch_has(at_once: int) -> None:
     frames = Capture(wire).frames
     tables = []
     for columns in (True, False):
-        analyzer = Analyzer(Options(outstanding=4, columns=columns))
+        analyzer = Analyzer(Options(outstanding=4))
         opening, rest = frame_batches(frames, (len(frames) - 80,))
-        analyzer.feed(opening)
-        tables.append([analyzer.feed_table(analyzer.decoder.take(rest)), *[RpcTable(analyzer.finish())]])
+        with decided(columns):
+            analyzer.feed(opening)
+            tables.append([analyzer.feed_table(analyzer.decoder.take(rest)), *[RpcTable(analyzer.finish())]])
     assert [len(table.plain) > 0 for table in (tables[0][0], tables[1][0])] == [at_once <= 4, False]
     both, alone = ([(rpc.number, rpc.xid, rpc.state) for table in each for rpc in table] for each in tables)
     assert both == alone

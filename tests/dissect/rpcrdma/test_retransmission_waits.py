@@ -13,9 +13,10 @@ from playbook.capture import frame_batches
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.packets import Packet
 from playbook.reckoning import reckoned
+from playbook.rows import decided
 from playbook.samples import MANIFEST, SAMPLES, analyzed
 from rdmascope.captures import open_capture
-from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.connection import Connection
 
@@ -25,9 +26,10 @@ ACK_TIMEOUT = 4096 << 19
 DATA = bytes(range(256)) * 64
 
 
-def examine(capture: Capture | IwarpCapture, columns: bool = True) -> tuple[list[Rpc], Connection]:
-    analyzer = Analyzer(Options(columns=columns))
-    rpcs = [rpc for batch in frame_batches(capture.frames, ()) for rpc in analyzer.feed(batch)]
+def examine(capture: Capture | IwarpCapture, rows: bool = True) -> tuple[list[Rpc], Connection]:
+    analyzer = Analyzer()
+    with decided(rows):
+        rpcs = [rpc for batch in frame_batches(capture.frames, ()) for rpc in analyzer.feed(batch)]
     rpcs += analyzer.finish()
     for rpc in rpcs:
         if rpc.latency is not None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Session
-from rdmascope.dissect.rpcrdma import plain
+from rdmascope.dissect.rpcrdma import machine
 from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader, rpc_fields
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.transport.runs import SendRun
@@ -27,8 +27,7 @@ def tables(name: str, frames: int = 3000) -> list[RpcTable]:
 
 @pytest.fixture(autouse=True)
 def _plain_from_the_first_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain, "MIN_ROWS", 1)
-    monkeypatch.setattr(plain, "MIN_SHARE", 1 << 30)
+    monkeypatch.setattr(machine, "MIN_ROWS", 1)
 
 
 @pytest.mark.parametrize("name", sorted(MANIFEST))
@@ -48,8 +47,7 @@ def test_columns_hold_what_each_rpc_says(name: str) -> None:
 def metadata() -> RpcTable:
     """Plain RPCs of many kinds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plain, "MIN_ROWS", 1)
-        patch.setattr(plain, "MIN_SHARE", 1 << 30)
+        patch.setattr(machine, "MIN_ROWS", 1)
         return next(table for table in tables("meta-rxe", 400) if len(table.plain) > 40)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,29 +16,24 @@ BATCH = st.lists(st.tuples(st.booleans(), st.integers(0, 20)), max_size=12)
 
 @given(st.lists(BATCH, max_size=6), st.lists(st.integers(0, 80), max_size=3), st.integers(2, 8))
 def test_columns_and_single_ones(batches: list[list[tuple[bool, int]]], asked: list[int], most: int) -> None:
-    """``(True, xid)`` is plain; XIDs are asked for where the others of the batch do not have them."""
+    """``(True, xid)``: of those that come in columns, as far as they follow each other."""
     columns, reference = AnsweredXids(most), AnsweredXids(most)
     number = 0
     for batch in batches:
-        plain = [(place, xid) for place, (is_plain, xid) in enumerate(batch) if is_plain]
-        if plain:
-            columns.begin(*np.array(plain).T)
-        numbers = []
-        for place, (is_plain, xid) in enumerate(batch):
-            number += 1
-            columns.reached(place)
-            reference.add(xid, number)
-            if is_plain:
-                numbers.append(number)
-            else:
-                columns.add(xid, number)
-            if number in asked and not is_plain:
+        for in_columns, each in groupby(batch, itemgetter(0)):
+            xids = [xid for _, xid in each]
+            numbers = [number := number + 1 for _ in xids]
+            for xid, one in zip(xids, numbers, strict=True):
+                reference.add(xid, one)
+                if not in_columns:
+                    columns.add(xid, one)
+            if in_columns:
+                columns.extend(np.array(xids), np.array(numbers))
+            if number in asked:
                 assert columns.get(21) is None
-        if plain:
-            columns.end(np.array(numbers))
         if number % 3 == 0:
             assert [columns.get(xid) for xid in range(21)] == [reference.get(xid) for xid in range(21)]
-    assert columns.get(99) is None
+    assert columns.get(99) is None and reference.get(99) is None
     assert list(columns._known.items()) == list(reference._known.items())
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from playbook import Capture, Wire, call, nfs3, reply
 from playbook.capture import frame_batch, frame_batches
+from playbook.rows import decided
 from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conversations, faulty
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
@@ -73,17 +74,17 @@ def analysed(batches: Sequence[FrameBatch], options: Options, many: int, monkeyp
     st.lists(st.integers(0, 1000), max_size=4),
     st.booleans(),
 )
-def test_any_conversation_however_faulty(conversation: Conversation, cuts: list[int], columns: bool) -> None:
+def test_any_conversation_however_faulty(conversation: Conversation, cuts: list[int], rows: bool) -> None:
     batches = frame_batches(conversation.capture.frames, cuts)
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        alone, taken = analysed(batches, Options(columns=columns), 1 << 62, monkeypatch)
+    with pytest.MonkeyPatch.context() as monkeypatch, decided(rows):
+        alone, taken = analysed(batches, Options(), 1 << 62, monkeypatch)
         assert not taken
-        assert analysed(batches, Options(columns=columns), 1, monkeypatch)[0] == alone
+        assert analysed(batches, Options(), 1, monkeypatch)[0] == alone
 
 
-@pytest.mark.parametrize("columns", [True, False])
+@pytest.mark.parametrize("rows", [True, False])
 @pytest.mark.parametrize("parts", [1, 3])
-def test_short_connections_are_taken_together(parts: int, columns: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_connections_are_taken_together(parts: int, rows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     wire = Wire()
     connections = [wire.connect() for _ in range(together.MANY)]
     for _ in range(6):
@@ -93,6 +94,7 @@ def test_short_connections_are_taken_together(parts: int, columns: bool, monkeyp
     batches = frame_batches(frames, [len(frames) * part // parts for part in range(1, parts)])
     if parts == 1:
         batches = [frame_batch(frames)]
-    found, taken = analysed(batches, Options(columns=columns), together.MANY, monkeypatch)
-    assert taken == parts * len(connections)
-    assert found == analysed(batches, Options(columns=columns), 1 << 62, monkeypatch)[0]
+    with decided(rows):
+        found, taken = analysed(batches, Options(), together.MANY, monkeypatch)
+        assert taken == parts * len(connections)
+        assert found == analysed(batches, Options(), 1 << 62, monkeypatch)[0]

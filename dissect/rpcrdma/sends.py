@@ -1,4 +1,4 @@
-"""Plain messages in columns: what a batch's Sends of one packet say, all of them read at once.
+"""Messages in columns: what a batch's Sends of one packet say, all of them read at once.
 
 ``transport_header.decode_header``, ``onc.rpc_header``, ``outcome`` and ``onc.compound`` read one message, whatever is
 in it; a property test holds the two ways equal.  What is not plain here is left to them.
@@ -20,8 +20,6 @@ from ..onc.compound_columns import OperationSequences, compound_calls
 from ..onc.programs import NLM, procedure_name
 from ..onc.rpc_header import MAX_AUTH
 from ..onc.status import reply_status
-from ..onc.xdr import words2
-from ..transport.operations import Operation
 from .chunk_lists import READ_LIST, REPLY_CHUNK, SEGMENT, WRITE_LIST, read_chunk_lists
 from .messages import HEADER
 from .rpc_table import ProcedureNames, RpcNames
@@ -37,7 +35,7 @@ MAX_NAMES = 1 << 14
 """Distinct procedures and statuses that are remembered."""
 
 
-class PlainSends(NamedTuple):
+class SendColumns(NamedTuple):
     """One row for each Send."""
 
     words: Int64s
@@ -82,7 +80,7 @@ class PlainSends(NamedTuple):
         return np.append(0, np.cumsum(self.counts.sum(axis=1)))
 
 
-def read_sends(data: Bytes, at: Int64s, size: Int64s) -> PlainSends:
+def read_sends(data: Bytes, at: Int64s, size: Int64s) -> SendColumns:
     """Read the Sends at ``data[at[i]:at[i] + size[i]]``, each of them whole."""
     first = _words_at(data, at, _WORDS + _RPC_WORDS)
     words, rpc = first[:, :_WORDS], first[:, _WORDS:]
@@ -120,7 +118,7 @@ def read_sends(data: Bytes, at: Int64s, size: Int64s) -> PlainSends:
     reply &= (rpc[:, 3] | rpc[:, 4] | rpc[:, 5] == 0) & (size >= header + SHORTEST_REPLY)
     reply |= ~inline & chunked & (counts[:, WRITE_LIST] == 0) & (counts[:, REPLY_CHUNK] > 0) & (size == header)
     reply &= counts[:, READ_LIST] == 0
-    return PlainSends(words, usual, call, reply, listed, header, rpc, arguments, chunked, counts, segments)
+    return SendColumns(words, usual, call, reply, listed, header, rpc, arguments, chunked, counts, segments)
 
 
 assert SUCCESS == 0
@@ -140,17 +138,7 @@ def _words_at(data: Bytes, at: Int64s, count: int) -> Int64s:
     return found
 
 
-def usual(operation: Operation) -> bool:
-    """Whether a Send has a transport header as all others of version 1."""
-    if not operation.start_known:
-        return True
-    data, start, end = operation.payload.first()
-    if end - start < 16:
-        return False
-    return words2(data, start + 4)[0] == 1 and words2(data, start + 8)[1] <= RDMA_NOMSG
-
-
-class PlainNames:
+class CallNames:
     """Names what plain calls ask for and replies say; every distinct one once."""
 
     def __init__(self) -> None:
@@ -164,7 +152,7 @@ class PlainNames:
         """It has so many that a new one should take over."""
         return self._sequences.full or len(self._procedures) + len(self._statuses) > MAX_NAMES
 
-    def procedures(self, data: Bytes, sends: PlainSends, calls: Int64s, ends: Int64s, reduced: Int64s) -> Int64s:
+    def procedures(self, data: Bytes, sends: SendColumns, calls: Int64s, ends: Int64s, reduced: Int64s) -> Int64s:
         """Of the rows ``calls`` the index into ``names.procedures``; -1 for a COMPOUND that is not plain.
 
         ``ends``: of the Sends in ``data``, one for each of these rows; ``reduced``: where a Read chunk took data out,

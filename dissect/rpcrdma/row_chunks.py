@@ -1,0 +1,231 @@
+"""The RDMA Reads and Writes of a batch as rows, and the chunks of RPCs that are rows, in columns.
+
+The machine decides which transfer is on whose memory, and that each segment is filled from its start.  What of the
+outcome hangs on the bytes (``outcome``, ``latency``) is read here of all at once: counts that agree with the data, and
+the first word of the results.  Where they do not agree the RPC becomes an object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
+from struct import Struct
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Bytes, Int64s, Rows, big_endian_words, gathered, joined, places, take, unique, words_at
+from ..layers.oncrpc_codes import MSG_ACCEPTED, REPLY
+from ..layers.rpcrdma_codes import RDMA_NOMSG
+from ..onc import binding
+from ..transport.operations import Operation
+from ..transport.runs import TRANSFER, TransferOperations, TransferRun
+from .chunk_columns import PlainChunks, ranges
+from .chunk_lists import READ_LIST, REPLY_CHUNK, WRITE_LIST
+from .sends import SendColumns
+
+_REPLY = Struct(">7I").unpack_from
+_REPLY_BYTES = 28
+
+
+class RowTransfers(NamedTuple):
+    """RDMA Reads and Writes, a row each."""
+
+    operations: TransferOperations
+    rows: Rows
+    """TRANSFER rows."""
+    slot: Int64s
+    """Index of the connection, and in the lowest bit whose memory it is on."""
+    retransmissions: Int64s
+    whole: NDArray[np.bool_]
+    """All of its bytes are there, and nothing is odd about it."""
+
+
+def row_transfers(
+    runs: Sequence[tuple[int, TransferRun]], events: Sequence[tuple[int, int, Operation]]
+) -> RowTransfers:
+    """Of runs, each with the index of its connection; and behind them of those in none, with their places, too."""
+    where, _, objects = zip(*events, strict=True) if events else ((), (), ())
+    counts = [len(run) for _, run in runs]
+    count, behind = len(objects), sum(counts)
+    rows = joined([*(run.rows for _, run in runs), np.zeros(count, TRANSFER)])
+    rows["place"][behind:], rows["offset"][behind:] = where, -1
+    for name in ("kind", "handle", "length", "address", "first_time", "last_time"):
+        rows[name][behind:] = np.fromiter(map(attrgetter(name), objects), rows.dtype[name], count)
+    whole = np.ones(len(rows), np.bool_)
+    retransmissions = np.zeros(len(rows), np.int64)
+    firsts = np.cumsum([0, *counts])
+    made = [*enumerate(objects, behind)]
+    for (_, run), first in zip(runs, firsts.tolist(), strict=False):
+        made += [(first + row, one) for row, one in run.made.items() if row < len(run)]
+    for at, one in made:
+        whole[at], retransmissions[at], rows["last_time"][at] = _is_whole(one), one.retransmissions, one.last_time
+    slots = np.append(
+        np.repeat(np.array([index << 1 | 1 - run.sender for index, run in runs], np.int64), counts),
+        np.array([index << 1 | 1 - one.initiator for _, index, one in events], np.int64),
+    )
+    number = np.append(np.repeat(np.arange(len(runs)), counts), np.full(count, -1))
+    row = np.arange(len(rows)) - firsts[number]
+    return RowTransfers(
+        TransferOperations([run for _, run in runs], objects, number, row), rows, slots, retransmissions, whole
+    )
+
+
+def _is_whole(operation: Operation) -> bool:
+    payload = operation.payload
+    return (
+        payload.seen == payload.length == operation.length > 0
+        and not payload.truncated
+        and operation.closed
+        and operation.start_known
+        and operation.end_known
+        and not (operation.contradicted or operation.reused)
+    )
+
+
+class RowChunks:
+    """The chunks of some RPCs."""
+
+    def __init__(
+        self,
+        data: Bytes,
+        packets: Rows,
+        read: SendColumns,
+        call: Int64s,
+        reply: Int64s,
+        returned: list[int],
+        carried: Mapping[int, list[int]],
+        transfers: RowTransfers,
+    ) -> None:
+        """``call``, ``reply``: indices of Sends, which are PACKET rows; ``returned``, ``carried``: of each segment of
+        all Sends what the reply returns of it, -1 for nothing, and the indices of the ``transfers`` on it."""
+        self._data, self._packets, self._read = data, packets, read
+        self._call, self._reply = call, reply
+        index, self._firsts = ranges(read.firsts, call)
+        self._segments = read.segments.take(index)
+        self._rpc = np.repeat(np.arange(len(call)), np.diff(self._firsts))
+        self._returned = np.array([returned[one] for one in index.tolist()], np.int64)
+        parts = [carried.get(one, ()) for one in index.tolist()]
+        counts = np.array([len(one) for one in parts], np.int64)
+        self._used = np.append(0, np.cumsum(counts))
+        self._order = np.fromiter(chain.from_iterable(parts), np.int64, int(self._used[-1]))
+        self._owner = np.repeat(np.arange(len(index)), counts)
+        self._transfers = transfers
+        self.right = np.ones(len(call), np.bool_)
+        """Those that can stay rows."""
+        self._results = np.full(len(call), -1)
+
+    def columns(self) -> PlainChunks:
+        """Of all; ``right`` says which of them can stay rows."""
+        transfers, order = self._transfers, self._order
+        moved = take(transfers.rows, order)
+        transferred = np.bincount(self._owner, moved["length"], len(self._segments)).astype(np.int64)
+        operations = transfers.operations.chosen(order)
+        self._check_read_counts()
+        self._read_results(self._used, operations, moved)
+        self._check_items(transferred)
+        cells, size = self._rpc * 3 + self._segments["list"], 3 * len(self._call)
+        advertised, through = (
+            np.bincount(cells, values, size).astype(np.int64).reshape(-1, 3)
+            for values in (self._segments["length"], transferred)
+        )
+        reads, writes = self._times(moved)
+        repeated = np.bincount(self._rpc[self._owner], transfers.retransmissions[order], len(self._call))
+        return PlainChunks(
+            self._firsts, self._segments, self._returned, self._used, operations, advertised, through, reads, writes,
+            repeated.astype(np.int64), self._results,
+        )  # fmt: skip
+
+    def _check_read_counts(self) -> None:
+        """The word before each Position has to be the length of the chunk there (``outcome``)."""
+        reading = self._segments["list"] == READ_LIST
+        rpcs = self._rpc[reading]
+        if not len(rpcs):
+            return
+        length = np.bincount(rpcs, self._segments["length"][reading], len(self._call)).astype(np.int64)
+        position = np.zeros(len(self._call), np.int64)
+        position[rpcs] = self._segments["position"][reading]
+        rpcs = unique(rpcs)
+        calls = self._call[rpcs]
+        start = self._packets["payload"][calls] + self._read.header[calls]
+        end = self._packets["payload"][calls] + self._packets["captured"][calls]
+        at = start + position[rpcs] - 4
+        inside = (start <= at) & (at <= end - 4)
+        self.right[rpcs[~inside]] = False
+        rpcs, at = rpcs[inside], at[inside]
+        count = words_at(self._data, at)
+        agreed = (length[rpcs] == count) | (length[rpcs] == count + 3 & -4)
+        self.right[rpcs[~agreed]] = False
+
+    def _read_results(self, used: Int64s, operations: Sequence[Operation], rows: Rows) -> None:
+        """The beginning of replies that came through the Reply chunk."""
+        long = places((self._read.words[self._reply, 3] == RDMA_NOMSG) & self.right)
+        segments = self._firsts[long] + self._read.counts[self._call[long]][:, :REPLY_CHUNK].sum(axis=1)
+        there = used[segments] < used[segments + 1]
+        self.right[long[~there]] = False
+        long, at = long[there], used[segments[there]]
+        if not len(long):
+            return
+        xids, offsets = self._read.words[self._reply[long], 0], rows["offset"][at]
+        quick = (offsets >= 0) & (rows["begins"][at] >= _REPLY_BYTES)
+        words = big_endian_words(gathered(self._data, _REPLY_BYTES, np.where(quick, offsets, 0)))
+        quick &= (words[:, 0] == xids) & (words[:, 1:6] == (REPLY, MSG_ACCEPTED, 0, 0, 0)).all(axis=1)
+        self._results[long[quick]] = words[quick, 6]
+        self.right[long[~quick]] = False
+        for index in places(offsets < 0).tolist():
+            result = _result(int(xids[index]), operations[int(at[index])])
+            if result is not None:
+                self.right[long[index]], self._results[long[index]] = True, result
+
+    def _check_items(self, transferred: Int64s) -> None:
+        """The count word of the result that a Write chunk holds has to be what was returned (``outcome``)."""
+        writing = self._segments["list"] == WRITE_LIST
+        returned = np.bincount(self._rpc[writing], transferred[writing], len(self._call)).astype(np.int64)
+        view = self._data.data
+        for rpc in (self.right & (returned > 0)).nonzero()[0].tolist():
+            program, version, procedure = self._read.procedures[self._call[rpc]].tolist()
+            reply = int(self._reply[rpc])
+            at = int(self._packets["payload"][reply])
+            start, end = at + int(self._read.header[reply]), at + int(self._packets["captured"][reply])
+            length = int(returned[rpc])
+            found = (
+                binding.reply_items(program, version, procedure, view[start:end], 0, end - start, (length,))
+                if binding.has_binding(program, version)
+                else None
+            )
+            self.right[rpc] = (
+                found is not None
+                and not found.problem
+                and [one.count for one in found.items if one.reduced and one.chunk == 0] == [length]
+            )
+
+    def _times(self, moved: Rows) -> tuple[Int64s, Int64s]:
+        """Of each RPC nanoseconds of its RDMA Reads, and of its RDMA Writes behind them (``latency``)."""
+        begin, end = self._packets["time"][self._call], self._packets["time"][self._reply]
+        reached = begin.copy()
+        spent = []
+        reading = self._segments["list"][self._owner] == READ_LIST
+        for mine in (reading, ~reading):
+            rpc, rows = self._rpc[self._owner[mine]], take(moved, mine)
+            duration = np.zeros(len(begin), np.int64)
+            if len(rpc):
+                edges = np.append(0, (rpc[1:] != rpc[:-1]).nonzero()[0] + 1)
+                which = rpc[edges]
+                low, high = reached[which], end[which]
+                first = np.minimum.reduceat(rows["first_time"], edges).clip(low, high)
+                last = np.maximum.reduceat(rows["last_time"], edges).clip(first, high)
+                duration[which] = last - first
+                reached[which] = last
+            spent.append(duration)
+        return spent[0], spent[1]
+
+
+def _result(xid: int, operation: Operation) -> int | None:
+    """The first word of the results, where the Operation begins with a plain reply."""
+    data, start, end = operation.payload.first()
+    if end - start < _REPLY_BYTES:
+        return None
+    found, *words, result = _REPLY(data, start)
+    return result if found == xid and words == [REPLY, MSG_ACCEPTED, 0, 0, 0] else None
