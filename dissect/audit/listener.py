@@ -38,7 +38,7 @@ from .events import MessageOrder, RdmaOperation, RefusableMessage, SentMessage, 
 from .grants import CreditGrants
 from .judgement_cache import message_class, plain_call, plain_message, plain_procedure, rpc_class, settled_class
 from .lru import REMEMBERED, LastXids, remember
-from .memory import PREDICTABLE, AdvertisedHistory, Offer
+from .memory import MAX_ADVERTISERS, PREDICTABLE, AdvertisedHistory, Offer
 from .transaction import CreditState, Transaction
 
 MAX_VERSIONS = 16
@@ -756,7 +756,7 @@ class AuditListener(Listener):
             self._judge_all(("inside",), partial(self._made_transfers, rpcs), rows[long])
             by_itself = np.zeros(len(rows), np.bool_)
             by_itself[[*alone]] = True
-            self.memory.keep(rpcs.apart(rows[long & ~by_itself]))
+            self.memory.keep(rpcs.apart(rows[long & ~by_itself][-MAX_ADVERTISERS:]))
         self._judge_transactions(offers, rpcs, rows, [place not in alone for place in range(len(rows))])
         for place in sorted(alone):
             (rpc,) = made(rpcs, rows[place : place + 1])

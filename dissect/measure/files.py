@@ -350,7 +350,17 @@ class FileTable:
 
     def _take(self, call: FileCall, messages: NfsMessages, counts: bool) -> list[FileTransfer]:
         self.call, self.used, server, file_of = call, [], call.server, self.names.file
-        update = _FileUpdate(self, call, messages, counts) if messages.events else None
+        update = _FileUpdate(call, messages) if messages.events else None
+        for event in messages.events:
+            if event.kind not in _OF_CONTENTS:
+                self.names.learn(server, event, call.end if call.end is not None else call.begin)
+            elif update is not None and event.handle is not None and counts:
+                update.contents(event, file_of(server, event.handle))
+        if call.latency is not None and update is not None:
+            for file in update.moved:
+                if file.latencies is None:
+                    file.latencies = Samples(EXACT_LATENCIES)
+                file.latencies.append(call.latency)
         protocol = call.version, call.minor_version if call.version == 4 else None
         # Attributes that a WRITE returns hold after it.
         for done in messages.operations:
@@ -361,13 +371,14 @@ class FileTable:
                 file.protocols.add(protocol)
             if done.type is not None:
                 file.type = done.type
-            if call.end is None:
+            size = None if file.type == DIRECTORY else done.size
+            if call.end is None or (size is None and not done.verifier):
                 continue
-            if done.verifier or (done.size is not None and file.reach):
-                update = update or _FileUpdate(self, call, messages, counts)
+            if done.verifier or (size is not None and size < file.reach):
+                update = update or _FileUpdate(call, messages)
                 update.operation(file, done, call.end)
-            elif done.size is not None and file.type != DIRECTORY:
-                file.size = done.size
+            else:
+                file.size = size
         return [] if update is None else update.transfers
 
     def _mount(self) -> None:
@@ -426,30 +437,18 @@ _CALL = (
 )  # fmt: skip
 
 
-class _FileUpdate:
-    """One Rpc on its way into the table."""
+_OF_CONTENTS = frozenset((onc.READ, onc.WRITE, onc.HOLE, onc.RESIZED, onc.ALTERED))
 
-    def __init__(self, table: FileTable, call: FileCall, messages: NfsMessages, counts: bool) -> None:
-        self.counts = counts
-        self.table, self.call, self.server, self.messages = table, call, call.server, messages
+
+class _FileUpdate:
+    """What one Rpc does to the contents of files."""
+
+    def __init__(self, call: FileCall, messages: NfsMessages) -> None:
+        self.call, self.messages = call, messages
         self.begin, self.end = call.begin, call.end
         self.transfers: list[FileTransfer] = []
         self.moved: dict[File, None] = {}
         """Files that it read or wrote."""
-        for event in messages.events:
-            if event.kind in (onc.READ, onc.WRITE, onc.HOLE, onc.RESIZED, onc.ALTERED):
-                if event.handle is not None and counts:
-                    self.contents(event, self.file(event.handle))
-            else:
-                self.table.names.learn(self.server, event, self.end if self.end is not None else self.begin)
-        if call.latency is not None:
-            for file in self.moved:
-                if file.latencies is None:
-                    file.latencies = Samples(EXACT_LATENCIES)
-                file.latencies.append(call.latency)
-
-    def file(self, handle: bytes) -> File:
-        return self.table.file(self.server, handle)
 
     def operation(self, file: File, done: FileOperation, end: int) -> None:
         """What it says of the contents."""

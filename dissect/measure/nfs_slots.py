@@ -107,10 +107,11 @@ class SlotTable:
         return self.target + 1 if self.agreed is None else min(self.agreed, self.target + 1)
 
     def advance(self, time: int) -> None:
-        limit = self.limit
-        if limit is not None and self.in_use >= limit and time > self._time:
-            self.at_limit += time - self._time
-        self._time = max(self._time, time)
+        if time > self._time:
+            limit = self.limit
+            if limit is not None and self.in_use >= limit:
+                self.at_limit += time - self._time
+            self._time = time
 
     def request(self, use: SlotUse, asked: SlotRequest) -> SlotEvent | None:
         """A request; an event where it is not the next on its slot."""

@@ -152,11 +152,14 @@ class TableBuilder:
             values, self._values = self._values, [[] for _ in self.columns]
             listed = zip(self.columns, values, strict=True)
             taken = {column.name: column_of(column.type, found) for column, found in listed}
-        for column in self._places:
-            frames = taken[column.place_of].tolist()
+        for frames_of in dict.fromkeys(column.place_of for column in self._places):
+            frames = taken[frames_of].tolist()
             places = [None if frame is None or self.find is None else self.find(frame) for frame in frames]
-            which = 0 if column.type == "text" else 1
-            taken[column.name] = column_of(column.type, [None if place is None else place[which] for place in places])
+            for column in self._places:
+                if column.place_of == frames_of:
+                    which = 0 if column.type == "text" else 1
+                    values = [None if place is None else place[which] for place in places]
+                    taken[column.name] = column_of(column.type, values)
         return {column.name: taken[column.name] for column in self.table.columns if column.name in taken}
 
 
