@@ -297,6 +297,7 @@ def plain_rows(sends: RowSends, names: RpcNames) -> NDArray[np.bool_]:
     """Which are plain for the audit, too (``judgement_cache``), whatever is outstanding."""
     rows: NDArray[np.bool_] = (
         (sends.caller == 0)
+        & (sends.service == 0)
         & (sends.size <= DEFAULT_INLINE)
         & (sends.credits > 0)
         & (sends.long | ~(sends.invalidates | sends.chunked))

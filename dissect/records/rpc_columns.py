@@ -11,7 +11,9 @@ from numpy.ma import MaskedArray
 from numpy.typing import NDArray
 
 from ..arrays import Int64s
+from ..layers.oncrpc_codes import RPCSEC_GSS_DATA
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
+from ..onc.rpc_header import GssCredential
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import Rpc
@@ -139,6 +141,18 @@ class RpcBatch:
             found = column_of(type, [value(rpc) for rpc in objects])
             values[places], mask[places] = found.data, found.mask
         return masked(values, mask)
+
+    def gss(self, type: str, value: Callable[[GssCredential], Any]) -> MaskedArray:
+        """Of the RPCSEC_GSS credentials of calls."""
+        found = self.objects(type, lambda rpc: None if rpc.gss is None else value(rpc.gss))
+        rows = self.table.plain_rows
+        mine = rows["gss_service"] > 0
+        if mine.any():
+            secured = zip(rows["gss_sequence"][mine].tolist(), rows["gss_service"][mine].tolist(), strict=True)
+            found[self.table.plain[mine]] = column_of(
+                type, [value(GssCredential(1, RPCSEC_GSS_DATA, sequence, service)) for sequence, service in secured]
+            )
+        return found
 
     def message(self, type: str, side: str, value: Callable[[Message], Any], plain: Any, long: Any) -> MaskedArray:
         """Of the call or the reply; ``plain`` of plain RPCs, ``long`` of those whose reply came by a Reply chunk."""

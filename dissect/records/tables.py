@@ -419,9 +419,7 @@ def _value(value: RpcValue) -> TableColumn:
 
 def _gss(name: str, type: str, meaning: str, value: Callable[[GssCredential], Any]) -> TableColumn:
     """Of the RPCSEC_GSS credential of a call."""
-    return _column(
-        name, type, meaning, lambda batch: batch.objects(type, lambda rpc: None if rpc.gss is None else value(rpc.gss))
-    )
+    return _column(name, type, meaning, lambda batch: batch.gss(type, value))
 
 
 def _direction(message: Message) -> str | None:

@@ -29,6 +29,8 @@ class RowSends(NamedTuple):
     chunked: NDArray[np.bool_]
     long: NDArray[np.bool_]
     """All of its chunks is a Reply chunk of one segment: it is a call, or a reply that came through it."""
+    service: Int64s
+    """Of the RPCSEC_GSS credential of a call; 0 for none."""
     data: Bytes
     arguments: Int64s
     """Offset of a call's arguments in ``data``."""
@@ -57,7 +59,7 @@ class Listener:
     """The events of one conversation.  Messages are objects, but for those that it takes as rows."""
 
     takes_rows = False
-    """All that can be."""
+    """All that can be, but for those with RPCSEC_GSS."""
     whole_transfers = False
     """Of RPCs with chunks only those whose reply came by one RDMA Write through a Reply chunk of one segment, the only
     chunk, and invalidates no other memory."""
@@ -79,7 +81,8 @@ class Listener:
 
     def rows_wanted(self, sends: RowSends, names: RpcNames) -> NDArray[np.bool_]:
         """Before a batch: which messages it takes as rows."""
-        return np.full(len(sends.caller), self.takes_rows)
+        wanted: NDArray[np.bool_] = (sends.service == 0) & self.takes_rows
+        return wanted
 
     def rows_sent(self, rows: Sequence[SentRow]) -> None:
         """These were sent, one after the other; a reply to a call that is a row, too."""

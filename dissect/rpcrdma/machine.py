@@ -18,8 +18,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, joined, places, some
-from ..layers.rpcrdma_codes import RDMA_NOMSG
+from ..arrays import Bytes, Int64s, Rows, joined, places, some, words_at
+from ..layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY
+from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..onc.xdr import words2
 from ..transport.connection import Link
 from ..transport.operations import READ, SEND, WRITE, Operation
@@ -201,6 +202,7 @@ class Machine:
                 EXTRA[rows["opcode"][mine]] == INVALIDATE,
                 read.listed[mine],
                 long[mine],
+                read.service[mine],
                 sends.data,
                 read.arguments[mine],
                 rows["payload"][mine] + rows["captured"][mine],
@@ -233,6 +235,9 @@ class Machine:
         waited = rows["time"][reply] - rows["time"][call]
         # Centuries apart the difference wraps around.
         right = (rows["time"][reply] >= rows["time"][call]) & (waited >= 0)
+        secured = places((read.service[call] > 0) | read.verified[reply])
+        if len(secured):
+            results[secured], right[secured] = _secured_results(sends, call[secured], reply[secured])
         if len(chunked):
             found = RowChunks(
                 sends.data, rows, read, call[chunked], reply[chunked], batch.returned, batch.carried, batch.transfers
@@ -280,6 +285,7 @@ class Machine:
         rows["xid"] = read.xids[call]
         rows["procedure"] = sends.procedures[call]
         rows["status"] = statuses
+        rows["gss_service"], rows["gss_sequence"] = read.service[call], read.sequence[call]
         rows["state"] = np.where(failed[statuses], STATES.index("error"), STATES.index("complete"))
         for side, of in (("call", call), ("reply", reply)):
             packets = sends.rows.take(of)
@@ -297,6 +303,18 @@ class Machine:
                 rows["invalidated"] = np.where(names, packets["immediate"].astype(np.int64), -1)
         rows["latency"] = rows["latency_server"] = rows["reply_time"] - rows["call_time"]
         return rows
+
+
+def _secured_results(sends: _Sends, call: Int64s, reply: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
+    """The first word of the results of calls with RPCSEC_GSS, -1 where it is encrypted or elsewhere; and which can stay
+    rows."""
+    read, rows = sends.read, sends.rows
+    service, inline = read.service[call], read.words[reply, 3] == RDMA_MSG
+    at = read.results[reply] + np.where(service == GSS_INTEGRITY, 8, 0)
+    there = inline & (service != GSS_PRIVACY) & (at + 4 <= rows["payload"][reply] + rows["captured"][reply])
+    results = np.full(len(call), -1)
+    results[there] = words_at(sends.data, at[there])
+    return results, (service > 0) & (there | ~inline | (service == GSS_PRIVACY))
 
 
 def _links(runs: Sequence[LinkRun], events: Sequence[Event]) -> list[Link]:

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, big_endian_words, gathered, joined, places, take, unique, words_at
-from ..layers.oncrpc_codes import MSG_ACCEPTED, REPLY
+from ..layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY, MSG_ACCEPTED, REPLY, RPCSEC_GSS_DATA, SUCCESS
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..onc import binding
+from ..onc.rpc_header import MAX_AUTH, GssCredential
 from ..transport.operations import Operation
 from ..transport.runs import TRANSFER, TransferOperations, TransferRun
 from .chunk_columns import PlainChunks, ranges
@@ -168,13 +169,20 @@ class RowChunks:
         long, at = long[there], used[segments[there]]
         if not len(long):
             return
-        xids, offsets = self._read.words[self._reply[long], 0], rows["offset"][at]
-        quick = (offsets >= 0) & (rows["begins"][at] >= _REPLY_BYTES)
+        xids, offsets, begins = self._read.words[self._reply[long], 0], rows["offset"][at], rows["begins"][at]
+        service = self._read.service[self._call[long]]
+        wrapped = np.where(service == GSS_INTEGRITY, 8, 0)
+        quick = (offsets >= 0) & (begins >= _REPLY_BYTES)
         words = big_endian_words(gathered(self._data, _REPLY_BYTES, np.where(quick, offsets, 0)))
-        quick &= (words[:, 0] == xids) & (words[:, 1:6] == (REPLY, MSG_ACCEPTED, 0, 0, 0)).all(axis=1)
-        self._results[long[quick]] = words[quick, 6]
+        size = words[:, 4].clip(0, MAX_AUTH) + 3 & -4
+        quick &= (words[:, 0] == xids) & (words[:, 1:3] == (REPLY, MSG_ACCEPTED)).all(axis=1)
+        quick &= np.where(service > 0, words[:, 4] <= MAX_AUTH, words[:, 3] | words[:, 4] == 0)
+        quick &= (begins >= _REPLY_BYTES + size + wrapped) & (service != GSS_PRIVACY)
+        place = np.where(quick, offsets + size, 0)
+        quick &= words_at(self._data, place + 20) == SUCCESS
+        self._results[long[quick]] = words_at(self._data, place + 24 + wrapped)[quick]
         self.right[long[~quick]] = False
-        for index in places(offsets < 0).tolist():
+        for index in places((offsets < 0) & (service == 0)).tolist():
             result = _result(int(xids[index]), operations[int(at[index])])
             if result is not None:
                 self.right[long[index]], self._results[long[index]] = True, result
@@ -189,9 +197,10 @@ class RowChunks:
             reply = int(self._reply[rpc])
             at = int(self._packets["payload"][reply])
             start, end = at + int(self._read.header[reply]), at + int(self._packets["captured"][reply])
-            length = int(returned[rpc])
+            length, service = int(returned[rpc]), int(self._read.service[self._call[rpc]])
+            gss = GssCredential(1, RPCSEC_GSS_DATA, 0, service) if service else None
             found = (
-                binding.reply_items(program, version, procedure, view[start:end], 0, end - start, (length,))
+                binding.reply_items(program, version, procedure, view[start:end], 0, end - start, (length,), gss)
                 if binding.has_binding(program, version)
                 else None
             )

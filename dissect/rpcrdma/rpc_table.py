@@ -38,14 +38,16 @@ objects they are, and get a row when that is wanted.  Columns of ``RpcTable.rows
     call_run, call_row, reply_run, reply_row          int32   plain rows: where their Sends are
                                   among the runs of Sends of the batch; else -1
     chunks                int32   plain rows: index into ``PlainRpcs.chunks``; -1 without chunks, and in others
+    gss_service           int32   plain rows: service of the RPCSEC_GSS credential; 0 for another one; -1 in others
+    gss_sequence          int64   plain rows: its sequence number
     transfer              int32   the same where the reply came by one RDMA Write through a Reply chunk of one
                                   segment, which is the only chunk
 
 A plain row has both messages, each version 1 and in one packet, whole in the capture, with its RPC header's XID equal
-to rdma_xid and a status that was read; its state is 'complete' or 'error'; its credential is not RPCSEC_GSS; neither
-message has immediate data, and the call invalidates no handle; nothing is damaged, noted or ambiguous.  Its call is
-RDMA_MSG, and so is its reply, if that did not come through a Reply chunk.  Its chunks were transferred in full, each by
-RDMA Reads or Writes of its own; see ``PlainChunks``.
+to rdma_xid and a status that was read; its state is 'complete' or 'error'; a credential of RPCSEC_GSS is one of data;
+neither message has immediate data, and the call invalidates no handle; nothing is damaged, noted or ambiguous.  Its
+call is RDMA_MSG, and so is its reply, if that did not come through a Reply chunk.  Its chunks were transferred in full,
+each by RDMA Reads or Writes of its own; see ``PlainChunks``.
 """
 
 from __future__ import annotations
@@ -60,7 +62,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, put, some, take, unique
+from ..layers.oncrpc_codes import RPCSEC_GSS_DATA
 from ..layers.rpcrdma_codes import RDMA_MSG
+from ..onc.rpc_header import GssCredential
 from ..transport.operations import Operation
 from ..transport.runs import SendRun
 from .chunk_columns import LongReply, PlainChunks
@@ -124,12 +128,15 @@ RPC = np.dtype(
         ("reply_row", "i4"),
         ("chunks", "i4"),
         ("transfer", "i4"),
+        ("gss_service", "i4"),
+        ("gss_sequence", "i8"),
     ]
 )
 
 
 COLUMNS: tuple[str, ...] = RPC.names or ()
-PLACES = ("call_at", "reply_at", "call_run", "call_row", "reply_run", "reply_row", "chunks", "transfer")
+PLACES = ("call_at", "reply_at", "call_run", "call_row", "reply_run", "reply_row", "chunks", "transfer",
+          "gss_service", "gss_sequence")  # fmt: skip
 """Columns that only plain rows have."""
 
 
@@ -325,10 +332,10 @@ class RpcTable(Sequence[Rpc]):
         return take(self.plain, there[self._from.chunks.results[chunks[there]] >= 0])
 
     def with_few_chunks(self, connections: Collection[int] = ()) -> RpcTable:
-        """The same, where RPCs with chunks are objects but for those that have a ``transfer``, and so are all RPCs of
-        these connections."""
+        """The same, where RPCs with chunks are objects but for those that have a ``transfer``, and so are those with
+        RPCSEC_GSS, and all of these connections."""
         rows = self.plain_rows
-        many = (rows["chunks"] >= 0) & (rows["transfer"] < 0)
+        many = ((rows["chunks"] >= 0) & (rows["transfer"] < 0)) | (rows["gss_service"] > 0)
         if connections:
             many |= np.isin(rows["connection"], [*connections])
         if self._from is None or not some(many):
@@ -389,6 +396,7 @@ _MADE_OF = (
     "number", "connection", "caller", "xid", "procedure", "status", "state", "order", "latency",
     "latency_reads", "latency_server", "latency_writes", "latency_retransmission", "credits_requested",
     "credits_granted", "call_send", "reply_send", "call_inline", "reply_inline", "call_at", "reply_at", "chunks",
+    "gss_service", "gss_sequence",
 )  # fmt: skip
 
 
@@ -430,6 +438,8 @@ def made(plain: PlainRpcs, rows: Rows) -> list[Rpc]:
         call_at,
         reply_at,
         chunks,
+        service,
+        sequence,
     ) in zip(calls, replies, zip(*(rows[name].tolist() for name in _MADE_OF), strict=True), strict=True):
         asked = TransportHeader(xid, 1, requested, RDMA_MSG, length=call_send - called)
         answered = TransportHeader(xid, 1, granted, RDMA_MSG, length=reply_send - replied)
@@ -449,7 +459,7 @@ def made(plain: PlainRpcs, rows: Rows) -> list[Rpc]:
                 names.version,
                 names.procedure,
                 names.minor_version,
-                None,
+                GssCredential(1, RPCSEC_GSS_DATA, sequence, service) if service else None,
                 names.operations,
                 names.name,
                 result,

@@ -13,7 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, big_endian_words, distinct, gathered, words_at
-from ..layers.oncrpc_codes import CALL, MSG_ACCEPTED, REPLY, RPC_VERSION, RPCSEC_GSS, SUCCESS
+from ..layers.oncrpc_codes import (
+    CALL,
+    GSS_INTEGRITY,
+    GSS_NONE,
+    GSS_PRIVACY,
+    MSG_ACCEPTED,
+    REPLY,
+    RPC_VERSION,
+    RPCSEC_GSS,
+    RPCSEC_GSS_DATA,
+    SUCCESS,
+)
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..onc import compound as nfs4
 from ..onc.compound_columns import OperationSequences, compound_calls
@@ -53,6 +64,13 @@ class SendColumns(NamedTuple):
     rpc: Int64s
     """The words behind it, (n, 8)."""
     arguments: Int64s
+    results: Int64s
+    """Offset of what follows the header of an accepted reply."""
+    service: Int64s
+    """Of the RPCSEC_GSS credential of a call, and its sequence number; 0 for none."""
+    sequence: Int64s
+    verified: NDArray[np.bool_]
+    """A reply with an RPCSEC_GSS verifier."""
     chunked: NDArray[np.bool_]
     """It has chunks, and they are among the ``segments``."""
     counts: Int64s
@@ -104,21 +122,44 @@ def read_sends(data: Bytes, at: Int64s, size: Int64s) -> SendColumns:
     known = chunked | (usual & ~listed)
     same = rpc[:, 0] == words[:, 0]
     call = inline & known & same & (rpc[:, 1] == CALL) & (rpc[:, 2] == RPC_VERSION)
-    call &= (rpc[:, 6] != RPCSEC_GSS) & (rpc[:, 7] <= MAX_AUTH) & (size >= header + SHORTEST_CALL)
+    call &= (rpc[:, 7] <= MAX_AUTH) & (size >= header + SHORTEST_CALL)
+    service, sequence = _secured(data, at + header, rpc, call)
     arguments = at + header + 32 + (rpc[:, 7] + 3 & -4)
     call &= arguments + 8 <= end
     rows = call.nonzero()[0]
     verifier = np.zeros(len(at), np.int64)
     verifier[rows] = words_at(data, arguments[rows] + 4)
     call &= verifier <= MAX_AUTH
-    arguments += 8 + (verifier + 3 & -4)
+    arguments += 8 + (verifier + 3 & -4) + np.where(service == GSS_INTEGRITY, 8, 0)
     call &= arguments <= end
-    # Accepted, with an empty AUTH_NONE verifier, and SUCCESS.
-    reply = inline & known & same & (rpc[:, 1] == REPLY) & (rpc[:, 2] == MSG_ACCEPTED)
-    reply &= (rpc[:, 3] | rpc[:, 4] | rpc[:, 5] == 0) & (size >= header + SHORTEST_REPLY)
+    # Accepted, with an empty AUTH_NONE verifier, and SUCCESS; or with a verifier of RPCSEC_GSS.
+    accepted = inline & known & same & (rpc[:, 1] == REPLY) & (rpc[:, 2] == MSG_ACCEPTED)
+    accepted &= size >= header + SHORTEST_REPLY
+    reply = accepted & (rpc[:, 3] | rpc[:, 4] | rpc[:, 5] == 0)
+    results = at + header + SHORTEST_REPLY
+    results[accepted] += rpc[accepted, 4].clip(0, MAX_AUTH) + 3 & -4
+    verified = accepted & (rpc[:, 3] == RPCSEC_GSS) & (rpc[:, 4] <= MAX_AUTH) & (results <= end)
+    rows = verified.nonzero()[0]
+    reply[rows] = words_at(data, results[rows] - 4) == SUCCESS
     reply |= ~inline & chunked & (counts[:, WRITE_LIST] == 0) & (counts[:, REPLY_CHUNK] > 0) & (size == header)
     reply &= counts[:, READ_LIST] == 0
-    return SendColumns(words, usual, call, reply, listed, header, rpc, arguments, chunked, counts, segments)
+    return SendColumns(
+        words, usual, call, reply, listed, header, rpc, arguments, results, service, sequence, verified, chunked,
+        counts, segments,
+    )  # fmt: skip
+
+
+def _secured(data: Bytes, start: Int64s, rpc: Int64s, call: NDArray[np.bool_]) -> tuple[Int64s, Int64s]:
+    """Service and sequence number of RPCSEC_GSS credentials; calls with others than those of data are none of these."""
+    service, sequence = np.zeros(len(rpc), np.int64), np.zeros(len(rpc), np.int64)
+    rows = (call & (rpc[:, 6] == RPCSEC_GSS)).nonzero()[0]
+    if len(rows):
+        version, procedure, number, kind = _words_at(data, start[rows] + 32, 4).T
+        right = (rpc[rows, 7] >= 16) & (version == 1) & (procedure == RPCSEC_GSS_DATA)
+        right &= (kind == GSS_NONE) | (kind == GSS_INTEGRITY) | (kind == GSS_PRIVACY)
+        call[rows[~right]] = False
+        service[rows[right]], sequence[rows[right]] = kind[right], number[right]
+    return service, sequence
 
 
 assert SUCCESS == 0
@@ -156,8 +197,9 @@ class CallNames:
         """Of the rows ``calls`` the index into ``names.procedures``; -1 for a COMPOUND that is not plain.
 
         ``ends``: of the Sends in ``data``, one for each of these rows; ``reduced``: where a Read chunk took data out,
-        -1 for nowhere.
+        -1 for nowhere.  What RPCSEC_GSS encrypts has no operations.
         """
+        sealed = sends.service[calls] == GSS_PRIVACY
         called = sends.procedures[calls]
         first, which = distinct(called[:, 0], called[:, 1], called[:, 2])
         kinds = called[first].tolist()
@@ -168,7 +210,7 @@ class CallNames:
             name = procedure_name(program, version, procedure)
             if name not in ("COMPOUND", "CB_COMPOUND"):
                 continue
-            mine = (which == kind).nonzero()[0]
+            mine = ((which == kind) & ~sealed).nonzero()[0]
             found = compound_calls(
                 data, sends.arguments[calls[mine]], ends[mine], self._sequences, name == "CB_COMPOUND", reduced[mine]
             )

@@ -265,6 +265,15 @@ def test_any_bytes_in_the_messages(changes: list[tuple[int, int, int]]) -> None:
     compare([FrameBatch(data, batch.rows[:200]), FrameBatch(data, batch.rows[200:])])
 
 
+@pytest.mark.parametrize("frames", [97, 1 << 15])
+def test_what_kerberos_protects_is_rows_but_where_contexts_are_set_up(frames: int) -> None:
+    found = compare([*sample_batches("krb5-rxe", Limits(frames=frames))])
+    rpcs = [*Session(str(SAMPLES / MANIFEST["krb5-rxe"]["file"])).rpcs()]
+    secured = [rpc for rpc in rpcs if rpc.gss is not None]
+    assert {rpc.gss.service for rpc in secured if rpc.gss is not None} == {1, 2, 3}
+    assert frames == 97 or found > 0.9 * sum(rpc.gss is not None and not rpc.gss.procedure for rpc in secured)
+
+
 def test_nothing_but_plain_calls() -> None:
     wire = Wire()
     conn = wire.connect()
