@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from importlib.util import find_spec
 
@@ -28,9 +29,13 @@ def words_of(error: BaseException) -> str | None:
     duckdb = sys.modules.get("duckdb")  # It is loaded for those only who ask it.
     if duckdb is None or not isinstance(error, duckdb.OperationalError | duckdb.FatalException):
         return None
-    words = " ".join(str(error).split("\n\n")[0].split()).rpartition("Failed to commit: ")[2].removeprefix("IO Error: ")
+    words = " ".join(str(error).split("\n\n")[0].split())
+    words = re.sub(r"^.*(Failed to commit|because of error|IO Error): ", "", words)
+    from tempfile import gettempdir  # The start of no command waits for it.
+
     full = any(os.strerror(number) in words for number in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT))
-    return words + ("; TMPDIR may name a folder with more room" if full else "")
+    ours = f"{gettempdir()}/rdmascope-" in words
+    return f"{words}; TMPDIR may name a folder with more room" if full and ours else words
 
 
 EXTRAS = {

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rdmascope.dissect.records.table import SQL_TYPES, Columns, Wanted, encodable, masked, named, quoted, tuples
 from rdmascope.dissect.records.tables import TABLES
 
-from ..errors import CaptureError, need
+from ..errors import CaptureError, need, words_of
 from ..read.decoded import processors
 from ..write.stale_tempdirs import FolderOfProcess
 from .typed_sql import typed
@@ -204,7 +204,7 @@ class Database:
                 self.connection.execute("SET enable_external_access = false")
         except duckdb.Error as error:
             self._owned.remove()
-            raise CaptureError(f"{saved}: {_first_line(error)}") from None
+            raise CaptureError(("" if saved is None else f"{saved}: ") + _first_line(error)) from None
         except BaseException:
             self._owned.remove()
             raise
@@ -534,7 +534,7 @@ def _make_views(connection: duckdb.DuckDBPyConnection, folder: str) -> list[str]
 
 
 def _first_line(error: duckdb.Error) -> str:
-    return " ".join(str(error).split("\n\n")[0].split())
+    return words_of(error) or " ".join(str(error).split("\n\n")[0].split())
 
 
 _PLACE = re.compile(r"\n+LINE (\d+): ?(.*)\n( *)\^", re.DOTALL)

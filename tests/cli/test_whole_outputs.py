@@ -93,10 +93,10 @@ def test_no_folder_is_begun_where_the_disk_is_full(command: str, tmp_path: Path)
     assert left == []
 
 
-@pytest.mark.parametrize("filled", [False, True])
+@pytest.mark.parametrize("free", [64, 16, 0])
 @pytest.mark.parametrize("command", ["sql", "batch", "batch onto it"])
-def test_one_line_where_a_disk_of_64_kib_is_full(command: str, filled: bool, tmp_path: Path) -> None:
-    """The folder of temporary files, and in the last case of the data set, too."""
+def test_one_line_where_a_disk_of_64_kib_is_full(command: str, free: int, tmp_path: Path) -> None:
+    """The folder of temporary files, and in the last case of the data set, too; ``free``: KiB."""
     disk = tmp_path / "disk"
     disk.mkdir()
     arguments = {
@@ -105,8 +105,7 @@ def test_one_line_where_a_disk_of_64_kib_is_full(command: str, filled: bool, tmp
         "batch onto it": ["batch", BULK, "-j", "1", "--out", str(disk / "out")],
     }[command]
     mount = f"mount -t tmpfs -o size=64k none {disk} || exit 77"
-    if filled:
-        mount += f"; dd if=/dev/zero of={disk}/fill bs=1k 2>/dev/null"
+    mount += f"; dd if=/dev/zero of={disk}/fill bs=1k count={64 - free} 2>/dev/null"
     script = f'{mount}; "$@"; status=$?; [ -z "$(ls -A {disk}/rdmascope-* 2>/dev/null)" ] || exit 78; exit $status'
     environment = os.environ | {"TMPDIR": str(disk)}
     mounted = ["unshare", "-m", "sh", "-c", script, "sh", *PROGRAM, *arguments]
@@ -120,6 +119,7 @@ def test_one_line_where_a_disk_of_64_kib_is_full(command: str, filled: bool, tmp
     else:
         assert done.returncode == 2 and len(lines) == 1 and "internal" not in lines[0], done
         assert str(disk) in lines[0] or str(tmp_path / "out") in lines[0]
+        assert ("TMPDIR may name" in lines[0]) == (command != "batch onto it") and "None" not in lines[0]
 
 
 @pytest.mark.parametrize("command", [*FILES, *FOLDERS])
