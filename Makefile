@@ -13,7 +13,7 @@ apt = test "$$(id -u)" = 0 && command -v apt-get >/dev/null && export DEBIAN_FRO
 .PHONY: help demo test bench bench-large lint format types check clean layouts tshark verify fuzz soak walk docs lab lab-smoke
 help:
 	@echo 'make demo    the report on a recorded capture (SAMPLE=FILE for another)'
-	@echo 'make test    the tests, and why any is skipped'
+	@echo 'make test    the tests, why any is skipped, and which take longest'
 	@echo 'make bench   speed and memory, beside tshark (minutes; about 1.5 GB in bench/work)'
 	@echo 'make bench-large  memory and time on 20 GB (GIGABYTES=2 for others; DELETE=1: delete the capture afterwards)'
 	@echo 'make lint    ruff, rules and format        make format  rewrite the files in that format'
@@ -33,7 +33,7 @@ demo: $(RUNS)
 
 test: $(READY) tshark
 	@rm -rf .scratch && mkdir -p .scratch
-	TMPDIR="$(CURDIR)/.scratch" $(BIN)/pytest -n auto --dist worksteal -rs
+	TMPDIR="$(CURDIR)/.scratch" $(BIN)/pytest -n auto --dist worksteal -rs --durations=60 --durations-min=2
 	@rm -rf .scratch
 
 bench: $(READY) tshark

@@ -134,6 +134,7 @@ def test_a_recipe_that_fails_leaves_what_was_there(recipe: Path) -> None:
         ("platform.machine", lambda: "aarch64", "this machine is aarch64"),
         ("platform.freedesktop_os_release", lambda: {"VERSION_CODENAME": "noble"}, "not Debian 12"),
         ("shutil.which", lambda name: None, "not Debian 12"),
+        ("WORK", Path("/a clone"), "blanks in its name: /a clone"),
     ],
 )
 def test_where_it_cannot_run_it_says_so_in_one_line(

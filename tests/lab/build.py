@@ -163,6 +163,8 @@ def check_host(wanted: Collection[str]) -> None:
         raise CannotRun(f"the guests are amd64, this machine is {platform.machine()}")
     if not debian_12() or shutil.which("apt-get") is None or shutil.which("dpkg-query") is None:
         raise CannotRun("this is not Debian 12, whose packages the guests are made of")
+    if " " in str(WORK):
+        raise CannotRun(f"debootstrap makes nothing in a folder with blanks in its name: {WORK}")
     if os.geteuid() != 0:
         raise CannotRun("not root: debootstrap and the packages of the host need it")
     listed = subprocess.run(

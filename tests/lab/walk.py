@@ -159,6 +159,8 @@ def main() -> None:
                     sys.exit(1)
     except build.CannotRun as error:
         click.echo(f"walk: skipped, it cannot run here: {error}")
+    except build.Broken as error:
+        raise click.ClickException(str(error)) from None
 
 
 if __name__ == "__main__":
