@@ -28,7 +28,7 @@ OPTION = r" --(?:rpc|connection) N| --(?!rpc|connection|frame)[a-z-]+(?: [A-Z][A
 NAMED = rf"(?:{'|'.join(sorted(COMMANDS))}) (?:FILE(?: -o OUT)?|CLIENT SERVER|RULE|ID)(?! -[a-z] )"
 ADVICE = re.compile(rf"\b(?:rdmascope |and )({NAMED}(?:{OPTION})*)")
 QUOTED = re.compile(rf"'rdmascope ((?:{'|'.join(sorted(COMMANDS))})(?: -V| --[a-z]+| [a-z]+)*)'")
-ASKED = {"packets -V": "packets -V FILE", "sql": "sql FILE SELECT"}
+ASKED = {"packets -V": "packets -V FILE -c 99", "sql": "sql FILE SELECT"}
 """Those of them that take more than is written there."""
 
 
@@ -59,7 +59,7 @@ def advised() -> list[str]:
 
 def test_there_is_advice() -> None:
     some = {"rpcs FILE --errors", "show FILE --rpc N", "report FILE --by path --sort calls", "export FILE -o OUT"}
-    assert some | {"synth --list", "packets -V FILE", "explain ID"} <= set(advised())
+    assert some | {"synth --list", "packets -V FILE -c 99", "explain ID"} <= set(advised())
 
 
 @pytest.mark.parametrize("command", advised())
