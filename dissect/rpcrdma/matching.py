@@ -15,7 +15,7 @@ from . import outcome
 from .conversation import Conversation
 from .listeners import Listener
 from .memory import REORDERED, AdvertisedMemory, reads_closed, unwritten
-from .messages import Message, TransportHeader
+from .messages import Message
 from .missing_calls import TWO_REPLIES, USED_BEFORE, call_may_be_missing, calls_missing, comes_again
 from .pending import LINGER, MAX_BESIDE_GAP, MAX_DOUBTFUL, MAX_REPLIES, MAX_UNWRITTEN, Unsettled, WaitingReply
 from .rpc_numbers import MAX_ANSWERED, RpcNumbers
@@ -28,6 +28,7 @@ from .xid_reuse import (
     CallDirection,
     choose_call,
     returned_memory,
+    returns_memory,
     returns_other_memory,
     returns_own_memory,
 )
@@ -236,8 +237,6 @@ class Matching:
 
     def call(self, sender: int, message: Message) -> None:
         header = message.header
-        if self._unsettled is not None and (header.writes or header.reply):
-            self._end_early(self._unsettled, 1 - sender, header)
         early = self._early_reply(1 - sender, message)
         number = next(self.numbers) if early is None else early.number
         rpc = Rpc(number, self.conversation, sender == 1, header.xid, message)
@@ -259,7 +258,7 @@ class Matching:
             self._evict(sender, next(iter(direction.calls.values()))[0])
         if self.listener is not None:
             self.listener.call_sent(rpc)
-        if early is not None and early.message.time >= message.time:
+        if early is not None and (not early.has_call or (rpc.chunks and self._shares_memory(rpc, early.message))):
             self.unsettled.replies.remove(early)
             self._take_early(early)
 
@@ -321,15 +320,6 @@ class Matching:
                 unsettled.replies[index] = early = one._replace(has_call=before)
                 return early
         return None
-
-    def _end_early(self, unsettled: Unsettled, sender: int, header: TransportHeader) -> None:
-        """A call offers memory: replies that return the same wait no longer for others with their XIDs."""
-        for one in [one for one in unsettled.replies if one.has_call and one.sender == sender]:
-            if one.message.header.xid != header.xid and not returned_memory(header).isdisjoint(
-                returned_memory(one.message.header)
-            ):
-                unsettled.replies.remove(one)
-                self._end_wait(one)
 
     def reply(self, sender: int, message: Message) -> None:
         header = message.header
@@ -511,7 +501,12 @@ class Matching:
         assert rpc.call is not None
         connection, call = self.conversation.connection, rpc.call.operation
         missing = call_may_be_missing(connection, call.initiator, reply.frame, call.first_frame)
-        return not missing and not returns_other_memory(rpc, reply)
+        return not (missing or rpc.chunks or returned_memory(reply.header))
+
+    def _shares_memory(self, rpc: Rpc, reply: Message) -> bool:
+        """The reply returns the memory of this call, which is behind it, or follows Reads of it: it is decided at once,
+        as what is transferred next may be for another call."""
+        return returns_memory(rpc, reply) or self.memory.was_read_before(rpc, reply.operation)
 
     def _no_call(self, reply: WaitingReply, notes: tuple[str, ...] = ()) -> None:
         sender, earlier, message = reply.sender, reply.earlier, reply.message

@@ -187,6 +187,12 @@ class AdvertisedMemory:
         if self.unplaced and rpc.reply is not None:
             self.claim(rpc.reply)
 
+    def was_read_before(self, rpc: Rpc, reply: Operation) -> bool:
+        """Before the reply its sender read memory that the call offers; no other call is known to have had it."""
+        handles = {use.advertised.handle for chunk in rpc.chunks if chunk.kind == "read" for use in chunk.segments}
+        reads = [one for one in self.unplaced if one.kind is READ and one.handle in handles]
+        return any(self._lead(one, self._at(reply)) > 0 for one in reads if one.initiator == reply.initiator)
+
     def _settle_early(self, rpc: Rpc) -> None:
         """Operations that the capture shows before the call, by their frames or times, where several interfaces do so.
 

@@ -99,7 +99,12 @@ def _returns_handles(rpc: Rpc, reply: Message) -> bool:
 
 def returns_own_memory(rpc: Rpc) -> bool:
     """Its reply returns memory that the call offered for it, which hardly another call did."""
-    return rpc.reply is not None and bool(returned_memory(rpc.reply.header)) and _returns_handles(rpc, rpc.reply)
+    return rpc.reply is not None and returns_memory(rpc, rpc.reply)
+
+
+def returns_memory(rpc: Rpc, reply: Message) -> bool:
+    """The reply returns memory, segment by segment as the call offered it."""
+    return bool(returned_memory(reply.header)) and _returns_handles(rpc, reply)
 
 
 def returns_other_memory(rpc: Rpc, reply: Message) -> bool:

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import pytest
 
-from playbook import Capture, Wire, call, faults, nfs3, reply
+from playbook import Capture, Wire, call, faults, fetch, nfs3, reply
 from playbook.iwarp import IwarpCapture, IwarpWire
-from playbook.judge import analyze
+from playbook.judge import analyze, judge
 from playbook.packets import Packet
 from playbook.shapes import read, write
 from playbook.tcp import TcpSegment
@@ -115,3 +115,27 @@ def test_a_reply_shown_before_its_call_is_that_calls_where_no_other_comes() -> N
         (8, "complete", True),
         (9, "complete", False),
     ]
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+@pytest.mark.parametrize("transport", ["RoCE", "iWARP"])
+def test_a_call_shown_behind_its_reply_takes_nothing_that_is_read_or_written_for_the_next(
+    transport: str, step: int
+) -> None:
+    wire = Wire(seed=6) if transport == "RoCE" else IwarpWire(seed=6)
+    connection = wire.connect()
+    memory = connection.register(900)
+    for xid in range(5):
+        data = wire.random.randbytes(900)
+        if xid % 2:
+            rpc = call(connection, nfs3.read(0, 900), xid=xid, writes=[memory])
+            reply(rpc, nfs3.read_reply(data))
+        else:
+            rpc = call(connection, nfs3.write(0, data), xid=xid, reads={0: memory})
+            fetch(rpc)
+            reply(rpc, nfs3.write_reply(900))
+    for late in range(sent(wire)):
+        order = [*range(late), *range(late + 1, sent(wire))]
+        order.insert(late + 6, late)
+        capture = recorded(wire, order)
+        judge(capture, analyze(capture, range(step, len(order), step)))
