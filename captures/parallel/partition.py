@@ -29,10 +29,9 @@ def carries_iwarp(path: str, ports: frozenset[int]) -> bool:
     try:
         with open_capture(path) as capture:
             for batch in capture.batches():
-                if tcp := locate(batch, addresses).tcp:
-                    observer.feed(batch, tcp)
-                    if observer.connections:
-                        return True
+                observer.feed(batch.data, locate_tcp(batch, locate(batch, addresses).tcp, observer.addresses))
+                if observer.connections:
+                    return True
     except CaptureError:  # Which the other pass comes to, too.
         pass
     observer.finish()
@@ -46,8 +45,6 @@ class Dealer:
         self._owners: dict[int, int] = {}
         """By both address ids."""
         self._tcp_owners: dict[int, int] = {}
-        self.tcp_addresses = AddressTable()
-        """Of TCP alone: the order in which they are found tells the directions of its connections."""
         self._dealt = [0] * workers
         """Packets of each worker so far."""
 
@@ -56,8 +53,7 @@ class Dealer:
         packets = decoded.packets
         rows, icrc = packets.rows, packets.icrc
         worker = self._worker(rows, self._owners)
-        segments = locate_tcp(decoded.batch, decoded.tcp, self.tcp_addresses) if decoded.tcp else rows[:0]
-        tcp_worker = self._worker(segments, self._tcp_owners)
+        tcp_worker = self._worker(decoded.segments, self._tcp_owners)
         frames = decoded.batch.rows
         times = frames["time"]
         telling = np.unique([int(times.argmin()), int(times.argmax()), len(frames) - 1])
@@ -72,8 +68,7 @@ class Dealer:
                 frames=None,
                 icrc=IcrcCheck(icrc.verified, _among(icrc.wrong, mine), _among(icrc.damaged, mine)),
             )
-            tcp = take(segments, (tcp_worker == number).nonzero()[0])
-            dealt.append(DecodedFrames(few, share, [], tcp if len(tcp) else None))
+            dealt.append(DecodedFrames(few, share, take(decoded.segments, (tcp_worker == number).nonzero()[0])))
         return dealt
 
     def _worker(self, rows: Rows, owners_of: dict[int, int]) -> Int64s:

@@ -176,13 +176,12 @@ class Division:
                     error = CaptureError(f"{self._capture.path}: at byte {self._capture.position}: interrupted")
                     break
                 decoded = decoder.take(batch).within(self._data)
-                if decoded.tcp:
-                    self._mounts.feed(batch, decoded.tcp)
+                self._mounts.feed(batch.data, decoded.segments)
                 addresses = known, decoder.addresses.since(known)
                 known = len(decoder.addresses)
                 shares = dealer.deal(decoded)
-                tcp_addresses = known_tcp, dealer.tcp_addresses.since(known_tcp)
-                known_tcp = len(dealer.tcp_addresses)
+                tcp_addresses = known_tcp, decoder.tcp_addresses.since(known_tcp)
+                known_tcp = len(decoder.tcp_addresses)
                 for outbox, share in zip(workers, shares, strict=True):
                     outbox.put(packed((share, addresses, tcp_addresses, self._capture.position), self._data))
                 counts = _counts(self._capture.position, batch, addresses)

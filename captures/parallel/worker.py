@@ -230,7 +230,7 @@ class ShareAnalyzer(Analyzer):
     def learn(self, addresses: Addresses, tcp_addresses: Addresses) -> None:
         """New ones, and from which on: of packets, and of ``DecodedFrames.segments``."""
         self.addresses.learn(*addresses)
-        self._tcp_addresses.learn(*tcp_addresses)
+        self.decoder.tcp_addresses.learn(*tcp_addresses)
 
     def delivery(self, decoded: DecodedFrames) -> Delivery:
         """Of a batch."""

@@ -32,10 +32,11 @@ def decoded(
 
     ``divided`` may make more batches of them.  ``jobs``: in the batches that so many processes would be given.
     """
+    batches: Iterable[FrameBatch]
     if jobs is not None and not isinstance(capture, MergedCaptures) and capture.mapped is not None:
         batches = filter(len, capture.batches(FIRST_BATCH))
     else:
-        batches = iter(divided(filter(len, capture.batches())))
+        batches = divided(filter(len, capture.batches()))
     for batch in batches:
         if not isinstance(capture, MergedCaptures):
             capture.release()

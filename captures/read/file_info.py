@@ -18,6 +18,7 @@ from rdmascope.dissect.link.duplicates import DUPLICATE, MIRRORED, Duplicates
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.numbers import LINK_TYPES
 from rdmascope.dissect.link.packets import decode
+from rdmascope.dissect.link.tcp import locate_tcp
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
 from rdmascope.dissect.transport.connection import Registry
@@ -98,8 +99,7 @@ class Survey:
             self.decoders[name] -= many
             self.skipped[f"{name}, {opcodes.transport_service(opcode)} opcode, not decoded"] += many
         self.decoders = +self.decoders
-        if located.tcp:
-            self._iwarp.feed(batch, located.tcp)
+        self._iwarp.feed(batch.data, locate_tcp(batch, located.tcp, self._iwarp.addresses))
         self._count_iwarp()
         self.odd.update(located.odd)
         if self.checksums and len(packets):

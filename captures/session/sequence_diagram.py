@@ -16,7 +16,7 @@ from rdmascope.dissect.layers import opcodes
 from rdmascope.dissect.layers.rpcrdma_codes import procedure_name
 from rdmascope.dissect.link.locate import AddressTable, locate
 from rdmascope.dissect.link.packets import PacketBatch, decode
-from rdmascope.dissect.link.tcp import FIN, RST, SYN
+from rdmascope.dissect.link.tcp import FIN, RST, SYN, locate_tcp
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.messages import Message
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -163,7 +163,8 @@ def watch_segments(analyzer: Analyzer) -> Callable[[FrameBatch, int, int], list[
         observer = analyzer.iwarp
         if observer is None:
             return []
-        found = segments().of(batch, locate(batch, addresses).tcp, observer)
+        rows = locate_tcp(batch, locate(batch, addresses).tcp, observer.addresses)
+        found = segments().of(batch, rows, observer)
         return [one for one in found if first <= one.frame <= last]
 
     return of

@@ -118,7 +118,7 @@ class Session:
         self.jobs = jobs
         self.analyzer = _analyzer(options, jobs)
         self.data_servers = DataServers()
-        self._tcp_mounts = TcpMounts(self.analyzer.addresses)
+        self._tcp_mounts = TcpMounts(self.analyzer.decoder.tcp_addresses)
         self.analyzer.on_tcp, self.mounts = self._tcp_mounts.feed, self._tcp_mounts.roots
         self._division: Division | None = None
         self._watching: Sequence[Watching] = ()

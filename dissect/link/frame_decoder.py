@@ -15,6 +15,7 @@ from .addresses import AddressTable
 from .duplicates import Duplicates
 from .locate import locate
 from .packets import IcrcCheck, PacketBatch, decode, is_management
+from .tcp import locate_tcp
 
 if TYPE_CHECKING:
     from .capture_points import Hosts
@@ -54,10 +55,8 @@ class DecodedFrames:
     batch: FrameBatch
     packets: PacketBatch
     """Of InfiniBand transport."""
-    tcp: list[Rows]
-    """WALK rows of frames with TCP inside, for ``tcp.locate_tcp``."""
-    segments: Rows | None = None
-    """In place of these, what ``tcp.locate_tcp`` made of them."""
+    segments: Rows
+    """SEGMENT rows of those with TCP inside."""
 
     def __len__(self) -> int:
         """Frames."""
@@ -75,6 +74,8 @@ class FrameDecoder:
     def __init__(self, max_addresses: int = 0) -> None:
         """``max_addresses``: as of ``AddressTable``."""
         self.addresses = AddressTable(max_addresses)
+        self.tcp_addresses = AddressTable(max_addresses)
+        """Of TCP alone: the order in which they are found tells the directions of its connections."""
         self._duplicates = Duplicates()
         self._damage = DamageDetector()
         self.hosts_elsewhere: frozenset[Hosts] = frozenset()
@@ -89,4 +90,5 @@ class FrameDecoder:
             located = without_other_point(batch, located, self.addresses, self.hosts_elsewhere)
         located = self._duplicates.drop(batch, located)
         packets = decode(batch, located)
-        return DecodedFrames(batch, replace(packets, icrc=self._damage.check(packets)), located.tcp)
+        segments = locate_tcp(batch, located.tcp, self.tcp_addresses)
+        return DecodedFrames(batch, replace(packets, icrc=self._damage.check(packets)), segments)

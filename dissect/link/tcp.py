@@ -71,6 +71,8 @@ def locate_tcp(batch: FrameBatch, walks: list[Rows], addresses: AddressTable) ->
     Frames truncated inside the fixed header, and those whose header contradicts itself, give none.  A payload that IP
     announces but the frame does not hold counts in ``length``.
     """
+    if not walks:
+        return np.zeros(0, SEGMENT)
     walk = np.concatenate(walks) if len(walks) > 1 else walks[0]
     walk = take(walk, walk["at"] + HEADER <= walk["end"])
     if (np.diff(walk["row"]) < 0).any():

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..arrays import Rows, take, words_at
-from ..frames import FrameBatch
+from ..arrays import Bytes, Rows, take, words_at
 from ..layers.oncrpc_codes import CALL, REPLY
 from ..link.addresses import AddressTable
-from ..link.tcp import HEADER, locate_tcp
 from ..onc.programs import MOUNT, NFS
 from ..onc.xdr import words3
 
@@ -32,7 +30,7 @@ ADVICE = ": it is NFS over TCP; mount with -o proto=rdma,port=20049 for RDMA, or
 
 
 class TcpMounts:
-    """Fed batches of frames; never raises on what they hold."""
+    """Fed the TCP segments of batches of frames; never raises on what they hold."""
 
     def __init__(self, addresses: AddressTable) -> None:
         self.roots: list[MountRoot] = []
@@ -43,34 +41,23 @@ class TcpMounts:
         self._calls: dict[tuple[int, int, int, int, bytes], bytes] = {}
         """By client and server, with their ports, and XID."""
 
-    def feed(self, batch: FrameBatch, tcp: list[Rows]) -> None:
-        """``tcp``: WALK rows of the frames with TCP inside."""
-        data = batch.data
-        if len(data) < HEADER:
-            return
-        for walk in tcp:
-            size = walk["end"] - walk["at"] - HEADER
-            walk = take(walk, (size >= SHORTEST) & (size <= LONGEST))
-            if not len(walk):
-                continue
-            payload = walk["at"] + (data[walk["at"] + 12] >> 4).astype(np.int64) * 4
-            end = np.minimum(walk["end"], np.where(walk["ip_end"] > payload, walk["ip_end"], walk["end"]))
-            there = end - payload >= SHORTEST
-            walk, payload, end = take(walk, there), payload[there], end[there]
-            mark = words_at(data, payload)
-            whole = mark == LAST_FRAGMENT + end - payload - 4
-            if whole.any():
-                self._take(batch, take(walk, whole))
+    def feed(self, data: Bytes, segments: Rows) -> None:
+        """``segments``: SEGMENT rows of a batch, whose offsets are in ``data``."""
+        size = segments["captured"]
+        rows = take(segments, (size >= SHORTEST) & (size <= LONGEST))
+        if len(rows):
+            rows = take(rows, words_at(data, rows["payload"]) == LAST_FRAGMENT - 4 + rows["captured"].astype(np.int64))
+        if len(rows):
+            self._take(data, rows)
 
-    def _take(self, batch: FrameBatch, walk: Rows) -> None:
-        names = "source", "source_port", "destination", "destination_port", "payload", "length", "time"
+    def _take(self, data: Bytes, rows: Rows) -> None:
+        names = "source", "source_port", "destination", "destination_port", "payload", "captured", "time"
         from ..onc.file_events import MNT  # Only here: most captures have no such record, and would wait for it.
 
-        rows = locate_tcp(batch, [walk], self._addresses)
         for source, port, destination, other_port, payload, length, time in zip(
             *(rows[name].tolist() for name in names), strict=True
         ):
-            record = bytes(batch.data[payload + 4 : payload + length])
+            record = bytes(data[payload + 4 : payload + length])
             xid, kind = record[:4], int.from_bytes(record[4:8])
             program, _, procedure = words3(memoryview(record), _PROGRAM)
             if kind == CALL and program == NFS:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ..frames import FrameBatch
 from ..layers import iwarp_codes as codes
 from ..link.locate import AddressTable, locate
+from ..link.tcp import locate_tcp
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import Rpc
@@ -78,10 +79,8 @@ class SegmentLines:
         observer = self._analyzer.iwarp
         if observer is None:
             return
-        walks = locate(batch, self._addresses).tcp
-        if not walks:
-            return
-        for segment in self._segments.of(batch, walks, observer):
+        rows = locate_tcp(batch, locate(batch, self._addresses).tcp, observer.addresses)
+        for segment in self._segments.of(batch, rows, observer):
             if not first <= segment.frame <= last:
                 continue
             rpcs: dict[int, None] = {}

@@ -158,8 +158,8 @@ class TableBuilder:
             for column in self._places:
                 if column.place_of == frames_of:
                     which = 0 if column.type == "text" else 1
-                    values = [None if place is None else place[which] for place in places]
-                    taken[column.name] = column_of(column.type, values)
+                    named_by = [None if place is None else place[which] for place in places]
+                    taken[column.name] = column_of(column.type, named_by)
         return {column.name: taken[column.name] for column in self.table.columns if column.name in taken}
 
 

@@ -14,7 +14,6 @@ from ..arrays import Bytes, Rows
 from ..frames import FrameBatch
 from ..layers.oncrpc_codes import CALL, REPLY
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
-from ..link.addresses import AddressTable
 from ..link.duplicates import MIRRORED
 from ..link.frame_decoder import DecodedFrames, FrameDecoder
 from ..onc.programs import is_callback
@@ -127,7 +126,7 @@ class Analyzer:
         """``listener`` makes the one of a new conversation."""
         self.listener = listener
         self.options = options or Options()
-        self.on_tcp: Callable[[FrameBatch, list[Rows]], None] | None = None
+        self.on_tcp: Callable[[Bytes, Rows], None] | None = None
         """Is given batches with TCP in them, and its WALK rows, before their RPCs are."""
         self.decoder = FrameDecoder(self.options.max_addresses)
         self.addresses = self.decoder.addresses
@@ -155,7 +154,6 @@ class Analyzer:
         self._registry = Registry(self.connections)
         self._observer = RcObserver(self.addresses, self._registry, self.options.icrc, RPC_SENDS)
         self._iwarp: IwarpObserver | None = None
-        self._tcp_addresses = AddressTable(self.options.max_addresses)
         self._watch_fpdus: Callable[[TcpConnection, int, Fpdus], None] | None = None
         self._swept = 0
         self._dispatchers: dict[int, Dispatcher] = {}
@@ -267,9 +265,9 @@ class Analyzer:
         queues: list[QueueRun] = []
         events: list[Event] = [*self._observer.feed(packets, queues)]
         runs: list[LinkRun] = []
-        if decoded.tcp or decoded.segments is not None:
+        if len(decoded.segments):
             if self.on_tcp is not None:
-                self.on_tcp(batch, decoded.tcp)
+                self.on_tcp(batch.data, decoded.segments)
             events = [*self._feed_iwarp(decoded, events, runs)]
         self._count_iwarp()
         rows = self._machine.take(batch.data, [*runs, *queues], events, self._numbers, self._done)
@@ -359,14 +357,12 @@ class Analyzer:
             # Most captures have no TCP in them, and then nothing of iWARP need be loaded.
             from ..transport.iwarp.observer import IwarpObserver
 
-            observer = self._iwarp = IwarpObserver(self._registry, self.options.ports, self._tcp_addresses, RPC_SENDS)
+            observer = self._iwarp = IwarpObserver(
+                self._registry, self.options.ports, self.decoder.tcp_addresses, RPC_SENDS
+            )
             observer.listener = self._watch_fpdus
-        batch, segments = decoded.batch, decoded.segments
         made: list[TcpRun] = []
-        if segments is None:
-            found = observer.feed(batch, decoded.tcp, made)
-        else:
-            found = observer.take(batch.data, segments, made)
+        found = observer.feed(decoded.batch.data, decoded.segments, made)
         runs += made
         self._count_iwarp()
         return sorted([*events, *found], key=itemgetter(0)) if events else found

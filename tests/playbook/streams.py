@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.locate import locate
+from rdmascope.dissect.link.tcp import locate_tcp
 from rdmascope.dissect.transport.connection import Connection, Registry
 from rdmascope.dissect.transport.iwarp.observer import IwarpObserver
 from rdmascope.dissect.transport.operations import Kind, Operation
@@ -34,9 +35,8 @@ def observe(
     observer = IwarpObserver(Registry(connections), ports)
     events = []
     for batch in frame_batches(talk.frames(segments), cuts):
-        located = locate(batch, AddressTable())
-        if located.tcp:
-            events += observer.feed(batch, located.tcp)
+        rows = locate_tcp(batch, locate(batch, AddressTable()).tcp, observer.addresses)
+        events += observer.feed(batch.data, rows)
     events += observer.finish()
     return observer, [operation for _, _, operation in events]
 

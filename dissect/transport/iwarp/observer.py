@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...arrays import Bytes, Int64s, Rows, take
-from ...frames import FrameBatch
 from ...layers.iwarp_codes import REQUEST_KEY
 from ...link.addresses import AddressTable
-from ...link.tcp import ACK, RST, SYN, locate_tcp, verify_checksums
+from ...link.tcp import ACK, RST, SYN, verify_checksums
 from ...serial import TCP_SEQUENCE
 from ..connection import BY_TCP, Registry
 from ..operations import Operation
@@ -61,8 +60,7 @@ class _Undecided:
 
 
 class IwarpObserver:
-    """Feed it batches of frames, after the frames with TCP in them were found; it gives Operations in the order of
-    events, over all connections.
+    """Feed it the TCP segments of batches of frames; it gives Operations in the order of events, over all connections.
 
     A connection is iWARP where an MPA Request or Reply begins a segment of it, on any port, or where FPDUs are found
     in it that follow each other or have the right CRC.  The latter is tried on connections that began before the
@@ -76,7 +74,7 @@ class IwarpObserver:
     ) -> None:  # fmt: skip
         """``registry`` is shared with the observers of other transports; ``ports``: those of the service.
 
-        ``addresses``: of what ``take`` is given, which knows them by then.
+        ``addresses``: of what ``feed`` is given, which knows them by then.
         """
         self.registry = registry
         self.ports = ports
@@ -100,15 +98,11 @@ class IwarpObserver:
         self._found: list[tuple[int, TcpConnection]] = []
         """Connections without a number, with the frames by which they go."""
 
-    def feed(self, batch: FrameBatch, walks: list[Rows], runs: list[TcpRun] | None = None) -> list[Event]:
-        """Take a batch, of which ``walks`` (``Located.tcp``) say where TCP is.
+    def feed(self, data: Bytes, rows: Rows, runs: list[TcpRun] | None = None) -> list[Event]:
+        """Take the SEGMENT rows of a batch, whose offsets are in ``data``.
 
-        Where ``runs`` is given, plain Sends are put there and not among the events.
+        Where ``runs`` is given, plain Operations are put there and not among the events.
         """
-        return self.take(batch.data, locate_tcp(batch, walks, self.addresses), runs)
-
-    def take(self, data: Bytes, rows: Rows, runs: list[TcpRun] | None = None) -> list[Event]:
-        """The same of SEGMENT rows, whose offsets are in ``data``."""
         if not len(rows):
             return []
         segments = _Segments.of(data, rows)

@@ -13,7 +13,7 @@ import numpy as np
 from ...arrays import Bytes, Rows
 from ...frames import FrameBatch
 from ...layers.iwarp_codes import OPCODES
-from ...link.tcp import ACK, SYN, WINDOW_SCALE, locate_tcp, options
+from ...link.tcp import ACK, SYN, WINDOW_SCALE, options
 from ...serial import TCP_SEQUENCE
 from ..connection import Connection
 from .fpdus import TAGGED_HEADER, UNTAGGED_HEADER, Fpdus, ReadRequest
@@ -192,12 +192,8 @@ class IwarpSegments:
     def listen(self, tcp: TcpConnection, direction: int, fpdus: Fpdus) -> None:
         self._known.setdefault(tcp, (_Index(), _Index()))[direction].add(fpdus)
 
-    def of(self, batch: FrameBatch, walks: list[Rows], observer: IwarpObserver) -> list[IwarpSegment]:
-        """The segments of iWARP connections in a batch, of which ``walks`` (``Located.tcp``) say where TCP is.
-
-        They are what ``observer`` knows by now.
-        """
-        rows = locate_tcp(batch, walks, observer.addresses)
+    def of(self, batch: FrameBatch, rows: Rows, observer: IwarpObserver) -> list[IwarpSegment]:
+        """Those of iWARP connections among the SEGMENT rows of a batch, as ``observer`` knows them by now."""
         if not len(rows):
             return []
         source = rows["source"].astype(np.int64) << 16 | rows["source_port"]

@@ -60,7 +60,7 @@ def frames(*messages: tuple[bytes, bool], version: int = 4, ports: tuple[int, in
 
 def roots(taken: list[Frame]) -> list[tuple[str, bytes | None, bytes | None, int]]:
     analyzer = Analyzer()
-    mounts = TcpMounts(analyzer.addresses)
+    mounts = TcpMounts(analyzer.decoder.tcp_addresses)
     analyzer.on_tcp = mounts.feed
     analyzer.feed(frame_batch(taken))
     return [(one.server, one.event.name, one.event.handle, one.time) for one in mounts.roots]
@@ -121,7 +121,7 @@ def test_paths_below_the_root() -> None:
     lookup(conn, HANDLE, b"file", b"handle of a file")
     ask(conn, nfs3.getattr_(b"handle of a file"), nfs3.getattr_reply())
     analyzer = Analyzer()
-    mounts = TcpMounts(analyzer.addresses)
+    mounts = TcpMounts(analyzer.decoder.tcp_addresses)
     analyzer.on_tcp = mounts.feed
     analyzer.feed(frame_batch(frames((call(), False), (reply(), True))))
     learner = PathLearner(mounts=mounts.roots)

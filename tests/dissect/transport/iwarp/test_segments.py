@@ -17,6 +17,7 @@ from playbook.iwarp_strategies import REPAIRED, IwarpConversation, iwarp_convers
 from playbook.tcp import TcpSegment
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.locate import locate
+from rdmascope.dissect.link.tcp import locate_tcp
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.transport.iwarp.segments import IwarpSegment, IwarpSegments
 
@@ -50,7 +51,13 @@ def listed(
     analyzer.finish()
     observer = analyzer.iwarp
     assert observer is not None
-    return [one for batch in batches for one in reported.of(batch, locate(batch, AddressTable()).tcp, observer)]
+    return [
+        one
+        for batch in batches
+        for one in reported.of(
+            batch, locate_tcp(batch, locate(batch, AddressTable()).tcp, observer.addresses), observer
+        )
+    ]
 
 
 def parts(segment: IwarpSegment) -> list[Reported]:
