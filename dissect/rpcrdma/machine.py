@@ -48,7 +48,7 @@ LinkRun = tuple[Link, Run]
 
 LATE = 1 << 62
 """A place behind all events."""
-MIN_ROWS = 16
+MIN_ROWS = 96
 """Sends of a batch from which on columns take less time than objects."""
 _FIRST_RESULT = 6
 """The word of a reply with which its results begin."""
@@ -360,6 +360,7 @@ class _Caller:
         "counted",
         "direction",
         "dispatcher",
+        "doubts",
         "early",
         "foreign",
         "gapped",
@@ -370,6 +371,7 @@ class _Caller:
         "open",
         "ready",
         "room",
+        "shown",
         "size",
         "used",
         "waiting",
@@ -379,6 +381,7 @@ class _Caller:
     waiting: Mapping[int, int]
     ready: bool
     careful: bool
+    doubts: bool
     room: int
     early: set[int] | None
     foreign: set[int] | None
@@ -400,6 +403,8 @@ class _Caller:
         """The last reply."""
         self.beside: dict[int, int] = {}
         """By XID those of the pairs whose reply may answer a call that is not in the capture."""
+        self.shown: dict[int, tuple[int, int]] = {}
+        """By XID replies before their calls, and the numbers of their RPCs."""
         self.used: dict[int, int] = {}
         """Of calls that were answered, where some are missing: the numbers of their RPCs, by XID."""
         self.log: list[int] | None = None
@@ -418,6 +423,7 @@ class _Caller:
         self.waiting = matching.waiting_replies(1 - self.caller)
         self.room = matching.maximum - (self.direction.outstanding - self.counted)
         self.early = self.foreign = None
+        self.doubts = matching.doubts
         self.careful = bool(self.waiting or self.direction.calls) or self.room <= self.size
         self.ready = (
             dispatcher.conversation.protocol == "rpcrdma"
@@ -435,6 +441,17 @@ class _Caller:
         if earlier is None:
             earlier = self.direction.answered.get(xid)
         return comes_again(number, earlier, last, self.missing)
+
+    def is_early(self, xid: int) -> bool:
+        """Whether a reply with this XID, of which no call is a row, can wait for its call as a row."""
+        return (
+            self.ready
+            and self.log is None
+            and not self.doubts
+            and xid not in self.shown
+            and xid not in self.beside
+            and not (self.careful and self.refuses(xid))
+        )
 
     def early_memory(self) -> set[int]:
         """Handles that replies before their calls return."""
@@ -476,6 +493,7 @@ class _RowBatch:
         self._call: list[int] = []
         self._reply: list[int] = []
         """The pairs: calls and replies that are rows."""
+        self._noted: set[int] = set()
         self._gone: set[int] = set()
         """Pairs that became objects."""
         self._order(sends, runs, events, index)
@@ -597,12 +615,21 @@ class _RowBatch:
                     one.ready
                     and key not in one.open
                     and not (one.careful and one.refuses(key))
+                    and (not one.shown or key not in one.shown or self._follows(one, code, key, at))
                     and (code == CALL or self._offer(one, slot, at))
                 ):
                     number += 1
                     drawn[at] = number
-                    one.open[key] = at
                     one.called.append(at)
+                    if one.shown and key in one.shown:
+                        reply, drawn[at] = one.shown.pop(key)
+                        number -= 1
+                        one.answered.append(at)
+                        one.last = reply
+                        calls.append(at)
+                        replies.append(reply)
+                        continue
+                    one.open[key] = at
                     if one.log is not None:
                         one.log.append(at)
                     continue
@@ -626,6 +653,10 @@ class _RowBatch:
                     calls.append(call)
                     replies.append(at)
                     continue
+                if code == REPLY and key not in one.open and one.is_early(key):
+                    number += 1
+                    one.shown[key] = at, number
+                    continue
             elif code == TRANSFER and (segment := memory.get(slot << 32 | key)) is not None:
                 kind, address, length, time = moved[at]
                 # Where the last one before it ended.
@@ -646,7 +677,7 @@ class _RowBatch:
         numbers.place = self._last_place
         for at in range(self._first_held, len(drawn)):
             if drawn[at]:
-                numbers.made(drawn[at], int(self._places[at]))
+                self._note(drawn[at], at)
         self.numbers = np.array(self._drawn)
         self._note_credits()
         for slot, one in enumerate(callers):
@@ -658,6 +689,12 @@ class _RowBatch:
         if code == EVENT:
             return self._events[at][0]
         return int(self.transfers.rows["place"][at] if code == TRANSFER else self._places[at])
+
+    def _note(self, number: int, send: int) -> None:
+        """No row will tell where the number of an RPC was drawn: it was by this Send."""
+        if number not in self._noted:
+            self._noted.add(number)
+            self._numbers.made(number, int(self._places[send]))
 
     # Memory
 
@@ -765,6 +802,8 @@ class _RowBatch:
                 self._make(one, mine, one.open[xid])
             if xid in one.beside:
                 self._reopen(one, xid)
+            for early in [*one.shown] if chunked else [xid] if xid in one.shown else ():
+                self._wait(one, early)
             every = len(one.open) >= one.room
             if one.open and (chunked or every):
                 for call in [call for call in one.open.values() if every or self._chunked[call]]:
@@ -847,8 +886,7 @@ class _RowBatch:
         conversation, header = one.matching.conversation, message.header
         rpc = Rpc(self._drawn[call], conversation, one.caller == 1, header.xid, message)
         rpc.order = int(self.orders[call])
-        if call < self._first_held:
-            self._numbers.made(rpc.number, message.frame)
+        self._note(rpc.number, call)
         if header.chunks:
             rpc.chunks = advertised_chunks(header)
             uses = [use for chunk in rpc.chunks for use in chunk.segments]
@@ -865,6 +903,26 @@ class _RowBatch:
             self._log(one)
             one.dispatcher.listener.row_made(rpc)
         return rpc
+
+    def _follows(self, one: _Caller, code: int, xid: int, call: int) -> bool:
+        """Whether a reply that is shown before it answers this call for sure."""
+        reply, number = one.shown[xid]
+        rows = self._sends.rows
+        beside = one.gapped and (self._ranks[reply] > self._ranks[call] or self._before[call] > self._before[reply])
+        if code != CALL or beside or rows["time"][reply] < rows["time"][call]:
+            return False
+        if rows["frame"][reply] < rows["frame"][call] - REORDERED:
+            return False
+        self._note(number, reply)
+        return True
+
+    def _wait(self, one: _Caller, xid: int) -> None:
+        """A reply that was shown before its call waits for it as an object."""
+        self._tell(one)
+        reply, number = one.shown.pop(xid)
+        self._note(number, reply)
+        one.matching.wait_early(number, 1 - one.caller, self._sends.message(reply))
+        one.look()
 
     def _reopen(self, one: _Caller, xid: int) -> None:
         """The RPC of a pair waits for a second reply."""
@@ -911,6 +969,8 @@ class _RowBatch:
     def _finish(self, one: _Caller, slot: int) -> None:
         """The batch is over."""
         self._tell(one)
+        for xid in [*one.shown]:
+            self._wait(one, xid)
         if one.beside:
             latest = int(self._sends.rows["time"].max()) - LINGER
             left = [xid for xid, pair in one.beside.items() if self._sends.rows["time"][self._reply[pair]] >= latest]

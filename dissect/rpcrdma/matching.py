@@ -129,6 +129,11 @@ class Matching:
         return NO_XIDS if self._unsettled is None else self._unsettled.reply_xids[sender]
 
     @property
+    def doubts(self) -> bool:
+        """RPCs wait for a second reply."""
+        return self._unsettled is not None and bool(self._unsettled.beside_gap)
+
+    @property
     def waiting(self) -> bool:
         """There is something to settle."""
         return bool(self._unsettled)
@@ -338,6 +343,12 @@ class Matching:
         else:
             self._answer(sender, message, candidates)
 
+    def wait_early(self, number: int, sender: int, message: Message) -> None:
+        """A reply, of the RPC with that number, whose call was not seen so far."""
+        answered = self.directions[1 - sender].answered.get(message.header.xid)
+        self._wait(WaitingReply(number, sender, message, answered))
+        self.unsettled.replies.sort(key=_number)
+
     def _doubt_earlier(self, sender: int, xid: int) -> None:
         """Another reply came to an XID of which a call may be missing."""
         beside_gap = self.unsettled.beside_gap
@@ -532,6 +543,10 @@ class Matching:
         if self.listener is not None:
             self.listener.rpc_ended(rpc)
         self.done.append(rpc)
+
+
+def _number(reply: WaitingReply) -> int:
+    return reply.number
 
 
 def _answer_time(rpc: Rpc) -> int:

@@ -15,6 +15,8 @@ from .rpcs import Rpc
 MAX_ANSWERED = 4096
 """XIDs of answered calls that are remembered per direction."""
 
+FEW = 64
+"""XIDs that take less time one by one."""
 MAX_SHORT = (1 << 32) - 1
 """The highest number that is remembered in as little memory as an XID."""
 
@@ -90,8 +92,8 @@ class AnsweredXids:
         if not isinstance(self._single, list):
             self._single = []
         self._single.append((xid, number))
-        if len(self._single) > self._maximum:
-            self._sort_in()
+        if len(self._single) > FEW:
+            self._put_behind()
 
     def get(self, xid: int) -> int | None:
         """The number of the RPC, where it is among the last."""
@@ -104,9 +106,19 @@ class AnsweredXids:
 
     def extend(self, xids: Int64s, numbers: Int64s) -> None:
         """They were answered one after the other."""
+        if len(xids) < FEW:
+            for xid, number in zip(xids.tolist(), numbers.tolist(), strict=True):
+                self.add(xid, number)
+            return
         if self._single:
-            single, self._single = np.array(self._single, np.int64).T, ()
-            self.extend(*single)
+            self._put_behind()
+        self._append(xids, numbers)
+
+    def _put_behind(self) -> None:
+        single, self._single = np.array(self._single, np.int64).T, ()
+        self._append(*single)
+
+    def _append(self, xids: Int64s, numbers: Int64s) -> None:
         # One array: of a few, two take much more memory.
         short = not some(numbers > MAX_SHORT)
         later: _Numbers = np.empty((2, len(xids)), np.uint32 if short else np.int64)
