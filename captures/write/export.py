@@ -241,6 +241,8 @@ class TcpPackets:
         self._addresses = [
             end.packed if end.version == self._version else bytes(10) + b"\xff\xff" + end.packed for end in ends
         ]
+        self._sum = int.from_bytes(b"".join(self._addresses)) % 0xFFFF
+        """Of the words of both."""
         self._ports = conversation.client_port, conversation.server_port
         self._next = list(INITIAL_SEQUENCE)
 
@@ -304,9 +306,8 @@ class TcpPackets:
             self._ports[sender], self._ports[1 - sender], self._next[sender] & 0xFFFFFFFF,
             acknowledged & 0xFFFFFFFF, header // 4 << 4, flags, _WINDOW,
         )  # fmt: skip
-        pseudo = source + destination + length.to_bytes(4, "big") + bytes((0, 0, 0, 6))  # RFC 9293, 3.1
-        unsummed = _TCP.pack(*fields, 0, 0) + options
-        tcp = _TCP.pack(*fields, checksum(pseudo + unsummed + data), 0) + options
+        pseudo = self._sum + length + 6  # RFC 9293, 3.1
+        tcp = _TCP.pack(*fields, checksum(_TCP.pack(*fields, 0, 0) + options + data, pseudo), 0) + options
         ip = self._ip(source, destination, length)
         return ip + tcp + data[:captured], len(ip) + length, comment
 
@@ -323,9 +324,9 @@ def ranges(length: int) -> list[tuple[int, int]]:
     return [(max(at - 4, 0), min(at + SEGMENT, length + 4) - 4) for at in range(0, length + 4, SEGMENT)]
 
 
-def checksum(data: bytes) -> int:
-    """The Internet checksum (RFC 1071)."""
-    number = int.from_bytes(data) << 8 * (len(data) % 2)
+def checksum(data: bytes, more: int = 0) -> int:
+    """The Internet checksum (RFC 1071); ``more`` is added to the words."""
+    number = more + (int.from_bytes(data) << 8 * (len(data) % 2))
     # Words of 16 bits add up as their number does modulo 0xFFFF, but that zero is said by all ones.
     return 0xFFFF if not number else 0xFFFF - (number % 0xFFFF or 0xFFFF)
 

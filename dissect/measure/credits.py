@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from ..arrays import unique
 from ..layers.rpcrdma_codes import RDMA_ERROR
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.listeners import Listener, SentRow
@@ -105,6 +108,56 @@ class CreditDirection:
             here = self.bin(self.last_time)
             if here.granted is None or credits < here.granted:
                 here.granted = credits
+
+    def sent(self, rows: Sequence[SentRow]) -> None:
+        """Calls, and replies that answer one each, in their order."""
+        first = 0
+        while first < len(rows) and (self.limit is None or self.latest_requested is None):
+            self._sent(rows[first])
+            first += 1
+        rows = rows[first:]
+        if not rows:
+            return
+        calls = np.array([row.is_call for row in rows])
+        times, credits = np.array([row.time for row in rows]), np.array([row.credits for row in rows])
+        after = self.outstanding + np.cumsum(np.where(calls, 1, -1))
+        known = np.where(calls, self.latest_requested, self.latest_granted)
+        passed = np.diff(times, prepend=self.last_time)
+        highest = max(self.outstanding, int(after.max()))
+        if (passed < 0).any() or (credits != known).any() or highest >= (self.limit or 0):
+            for row in rows:
+                self._sent(row)
+            return
+        self.busy += int((passed * np.append(self.outstanding, after[:-1])).sum())
+        self.calls += int(np.count_nonzero(calls))
+        self.replies += int(np.count_nonzero(~calls))
+        called = np.where(calls, after, 0)
+        self.max_outstanding = max(self.max_outstanding, int(called.max()))
+        self.last_time = int(times[-1])
+        while len(self.bins.keys() | {*unique(times // self.width).tolist()}) > self.max_bins:
+            self._widen()
+        starts = np.append(0, np.diff(times // self.width).nonzero()[0] + 1)
+        for time, outstanding, highest_called, replied in zip(
+            times[starts].tolist(),
+            after[starts].tolist(),
+            np.maximum.reduceat(called, starts).tolist(),
+            np.logical_or.reduceat(~calls, starts).tolist(),
+            strict=True,
+        ):
+            self.outstanding = outstanding
+            here = self.bin(time)
+            if highest_called:
+                here.requested = max(here.requested or 0, self.latest_requested or 0)
+                here.outstanding = max(here.outstanding, highest_called)
+            if replied and self.latest_granted is not None:
+                here.granted = min(self.latest_granted if here.granted is None else here.granted, self.latest_granted)
+        self.outstanding = int(after[-1])
+
+    def _sent(self, row: SentRow) -> None:
+        if row.is_call:
+            self.call(row.time, row.credits)
+        else:
+            self.reply(row.time, row.credits, True)
 
     def advance(self, time: int) -> None:
         """It is ``time`` (ns)."""
@@ -213,11 +266,8 @@ class CreditHistory(Listener):
             self.directions[rpc.backward].outstanding -= 1
 
     def rows_sent(self, rows: Sequence[SentRow]) -> None:
-        for row in rows:
-            if row.is_call:
-                self.directions[row.caller].call(row.time, row.credits)
-            else:
-                self.directions[row.caller].reply(row.time, row.credits, True)
+        for direction in self.directions:
+            direction.sent([row for row in rows if row.caller == direction.backward])
 
     def row_made(self, rpc: Rpc) -> None:
         if rpc.reply is None:

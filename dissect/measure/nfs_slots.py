@@ -164,7 +164,7 @@ class SlotTable:
         self.advance(time)
         if result is not None:
             use.refused = result.status != 0
-            if result.target is not None:
+            if result.target is not None and result.target != self.target:
                 self.target = result.target
                 low, high = self.targets or (result.target, result.target)
                 self.targets = min(low, result.target), max(high, result.target)

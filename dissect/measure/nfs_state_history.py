@@ -75,14 +75,6 @@ class _Asked(NamedTuple):
     session: NfsSession
 
 
-class SlotAnswer(NamedTuple):
-    """How a request was answered."""
-
-    operations: tuple[str, ...]
-    status: str
-    reply_frame: int
-
-
 class _Messages:
     """The messages of an RPC, put together when they are asked for."""
 
@@ -243,21 +235,24 @@ class NfsStateHistory:
 
     # Plain COMPOUNDs
 
-    def _plain_place(self, one: PlainCompound) -> AtReply:
+    def _ends(self, one: PlainCompound) -> tuple[str, str]:
+        """Addresses of server and client."""
         backward = one.caller ^ one.kind.callback
         key = one.connection, backward
         hosts = self._hosts.get(key)
         if hosts is None:
             ends = self._connections[one.connection].endpoints
             hosts = self._hosts[key] = ends[1 - backward].address, ends[backward].address
-        server = self.table.server(hosts[0])
-        return AtReply(server, hosts[1], one.connection, one.kind.minor_version, one.reply_frame, one.reply_end)
+        return self.table.server(hosts[0]), hosts[1]
+
+    def _plain_place(self, one: PlainCompound) -> AtReply:
+        return AtReply(*self._ends(one), one.connection, one.kind.minor_version, one.reply_frame, one.reply_end)
 
     def _plain_called(self, one: PlainCompound) -> _Asked | None:
         if one.request is None:
             return None
         place = one.number, one.call_frame, one.call_time
-        return self._request(self._plain_place(one), one.request, one.kind.callback, *place)
+        return self._request(*self._ends(one), one.connection, one.request, one.kind.callback, *place)
 
     def _plain_recalled(self, one: PlainCompound, asked: _Asked | None) -> None:
         if one.kind.callback and one.rpc is not None:
@@ -278,7 +273,7 @@ class NfsStateHistory:
         self.compounds += 1
         at = self._plain_place(one)
         if asked is not None:
-            self._answer(asked, at, one.result, SlotAnswer(kind.operations, one.status, one.reply_frame))
+            self._answer(asked, at, one.result, kind.operations, one.status, one.reply_frame)
         if one.changes is not None:
             for step in one.changes.steps():
                 self._step(step, at, client, asked)
@@ -301,21 +296,30 @@ class NfsStateHistory:
         first = call.message.operation
         at = self._place(_at(call.message, call.connection, callback, first.first_frame, first.first_time))
         if request is not None:
-            asked = self._request(at, request, callback, call.number, first.first_frame, first.first_time)
+            ends = at.server, at.client, at.connection
+            asked = self._request(*ends, request, callback, call.number, first.first_frame, first.first_time)
             if asked is not None:
                 self._asked[call.number] = asked
         if callback:
             self._recall(data[start:end], at, self._asked.get(call.number))
 
     def _request(
-        self, at: AtReply, request: SlotRequest, callback: bool, number: int, frame: int, time: int
+        self,
+        server: str,
+        client: str,
+        connection: int,
+        request: SlotRequest,
+        callback: bool,
+        number: int,
+        frame: int,
+        time: int,
     ) -> _Asked | None:
-        session = self.table.session(request.session, at.server)
+        session = self.table.session(request.session, server)
         if session is None:
             return None
-        session.on(at.connection, CALLED_BACK if callback else USED)
-        session.client.addresses.setdefault(at.client)
-        use = SlotUse(number, at.connection, frame, time, request.sequence, request.cached)
+        session.on(connection, CALLED_BACK if callback else USED)
+        session.client.addresses.setdefault(client)
+        use = SlotUse(number, connection, frame, time, request.sequence, request.cached)
         table = session.back if callback else session.fore
         table.request(use, request)
         return _Asked(request, use, table, session)
@@ -341,8 +345,8 @@ class NfsStateHistory:
         at = self._place(_at(rpc.call, rpc.connection, callback, frame, time, rpc.minor_version))
         if asked is not None:
             asked.use.rpc = rpc.number
-            answered = SlotAnswer(rpc.operations, rpc.status, rpc.reply_frame)
-            self._answer(asked, at, result or self._result(rpc, messages, callback), answered)
+            result = result or self._result(rpc, messages, callback)
+            self._answer(asked, at, result, rpc.operations, rpc.status, rpc.reply_frame)
         client = asked.session.client if asked is not None else None
         if rpc.minor_version == 0 and not callback:
             client = self.table.known_on(at.connection)
@@ -367,20 +371,28 @@ class NfsStateHistory:
                 return found
         return None
 
-    def _answer(self, asked: _Asked, at: AtReply, result: SlotResult | None, answered: SlotAnswer) -> None:
+    def _answer(
+        self,
+        asked: _Asked,
+        at: AtReply,
+        result: SlotResult | None,
+        operations: tuple[str, ...],
+        status: str,
+        frame: int,
+    ) -> None:
         use, session = asked.use, asked.session
-        use.operations, use.status, use.reply_frame = answered
+        use.operations, use.status, use.reply_frame = operations, status, frame
         asked.table.answered(use, asked.request.slot, at.time, result)
         if result is None or asked.table is session.back:
             return
         if not result.status:
             session.client.renew(at.time, at.frame)
+        elif nfs4_status(result.status) in _SESSION_LOST and not session.ended_by:
+            session.ended_frame, session.ended_time = at.frame, at.time
+            session.ended_by = nfs4_status(result.status)
         for bit in range(MAX_FLAGS) if result.flags else ():
             if result.flags >> bit & 1:
                 session.flags.setdefault(1 << bit, StatusTally()).add(at.frame, at.time)
-        if nfs4_status(result.status) in _SESSION_LOST and not session.ended_by:
-            session.ended_frame, session.ended_time = at.frame, at.time
-            session.ended_by = nfs4_status(result.status)
 
     def _failed(self, status: str, at: AtReply, client: NfsClient) -> None:
         client.note_status(status, at.frame, at.time)
