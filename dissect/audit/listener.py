@@ -6,7 +6,7 @@ Memory is bounded by what may still be out of order and by a number of remembere
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +39,7 @@ from .grants import CreditGrants
 from .judgement_cache import message_class, plain_call, plain_message, plain_procedure, rpc_class, settled_class
 from .lru import REMEMBERED, LastXids, remember
 from .memory import MAX_ADVERTISERS, PREDICTABLE, AdvertisedHistory, Offer
-from .transaction import CreditState, Transaction
+from .transaction import CreditState, Transaction, offers
 
 MAX_VERSIONS = 16
 
@@ -505,6 +505,8 @@ class AuditListener(Listener):
         """Calls without a reply, by caller."""
         self.memory = AdvertisedHistory(self.connection, self.open)
         self.answered: OrderedDict[Rpc, Transaction] = OrderedDict()
+        self._late: deque[Transaction] = deque(maxlen=REORDERED)
+        """Of the last Operations behind replies: a call that is shown late may have offered their memory, too."""
         """Answered, and not judged yet."""
         self.xids = LastXids(), LastXids()
         """Of messages that either end sent."""
@@ -538,6 +540,8 @@ class AuditListener(Listener):
             self._unread(caller, UnreadCall(rpc.xid, message.frame))
         if rpc.chunks:
             self.memory.advertise(transaction, caller)
+            for one in self._late:
+                one.late = [operation for operation in one.late if not offers(rpc, operation)]
         self.xids[caller].add((rpc.xid,))
         self.errored[caller].pop(rpc.xid, None)
         if self._plain(message, plain_call) and not rpc.backward and not rpc.notes:
@@ -653,11 +657,10 @@ class AuditListener(Listener):
         self.settling.reach(operation)
         if not operation.length:
             return
-        for segment in self.memory.candidates(operation):
-            reply = segment.rpc.reply
-            transaction = self.answered.get(segment.rpc)
-            if reply is not None and transaction is not None and self.memory.behind(operation, reply):
+        for rpc in self.memory.answered(operation):
+            if (transaction := self.answered.get(rpc)) is not None:
                 transaction.late.append(operation)
+                self._late.append(transaction)
         self.settling.add_operation(RdmaOperation(self.conversation, operation, (False, False)))
 
     def idle(self, quiet: int) -> None:

@@ -140,6 +140,12 @@ class AdvertisedHistory:
         """Whether it was certainly issued behind a reply."""
         return precedes(self.connection, reply.operation, operation)
 
+    def answered(self, operation: Operation) -> list[Rpc]:
+        """Whose memory an operation behind their replies is on; none where another call offers it by now."""
+        rpcs = [segment.rpc for segment in self.candidates(operation)]
+        late = [rpc for rpc in rpcs if rpc.reply is not None and self.behind(operation, rpc.reply)]
+        return late if len(late) == len(rpcs) else []
+
     def place(self, moved: RdmaOperation) -> None:
         """Say where an operation went, now that calls which the capture shows late are known, too."""
         operation = moved.operation

@@ -14,6 +14,7 @@ from ..onc import binding
 from ..onc.binding import Items
 from ..onc.rpc_header import CallHeader, ReplyHeader, call_header, reply_header
 from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message
 from ..rpcrdma.reassembly import call_stream_prefix, claimed_prefix, reply_stream_prefix
 from ..rpcrdma.rpcs import ChunkUse, Rpc, SegmentUse
@@ -298,6 +299,9 @@ class Transaction(Subject):
         """Why it is not known what was written; '' where it is."""
         if damaged := gaps(self.connection, self.endpoint("responder")):
             return damaged
+        # A missing call may have offered the memory of Writes behind the reply.
+        if self.late and (damaged := gaps(self.connection, self.endpoint("requester"))):
+            return damaged
         if not self.responder_seen and (reason := beheaded(self.connection, self.endpoint("responder"))):
             return reason
         if any("several open calls" in word for word in self.rpc.damage):
@@ -320,6 +324,18 @@ def filled(use: SegmentUse, operations: Sequence[Operation]) -> IntervalSet:
         if operation.handle == handle and low < high:
             touched.add(low, high)
     return touched
+
+
+def offers(rpc: Rpc, operation: Operation) -> bool:
+    """A call that may be shown late offers the memory that an RDMA Write is on."""
+    return any(
+        operation.handle == use.advertised.handle
+        and filled(use, (operation,))
+        and rpc.call_frame - operation.first_frame <= REORDERED
+        for chunk in rpc.chunks
+        if chunk.kind != "read"
+        for use in chunk.segments
+    )
 
 
 def delivers(rpc: Rpc, operation: Operation) -> bool:

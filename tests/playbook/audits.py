@@ -17,14 +17,14 @@ JUDGED = [rule.id for rule in RULES.values() if not rule.unjudgeable]
 
 
 def audit(wire: Wire, packets: list[Packet] | None = None) -> Auditor:
-    return _audited(Capture(wire, packets))
+    return audit_capture(Capture(wire, packets))
 
 
 def audit_segments(wire: IwarpWire, segments: list[TcpSegment] | None = None) -> Auditor:
-    return _audited(IwarpCapture(wire, wire.sent() if segments is None else segments))
+    return audit_capture(IwarpCapture(wire, wire.sent() if segments is None else segments))
 
 
-def _audited(capture: Capture) -> Auditor:
+def audit_capture(capture: Capture) -> Auditor:
     auditor = Auditor()
     analyzer = Analyzer(listener=auditor.listener)
     analyzer.feed(frame_batch(capture.frames))

@@ -403,6 +403,8 @@ def write_no_pad(transaction: Transaction) -> Judgement | None:
             continue
         # A pad is one to three bytes; a server that counts it wrong writes another number of them than are missing.
         if count % 4 and 0 < written - count < 4:
+            if transaction.late and transaction.unwritten:
+                return undecidable(transaction.unwritten)
             seen = f"Write chunk {number + 1}: {written} bytes written and {chunk.returned} returned"
             return violation(f"{seen} for an item of {count}", f"{count} written", *transaction.frames)
         judged = judged or PASSED
@@ -435,7 +437,7 @@ def write_before_reply(transaction: Transaction) -> Judgement | None:
     if not any(chunk.returned for chunk in rpc.chunks if chunk.kind != "read"):
         return None
     late = [operation for operation in transaction.late if delivers(rpc, operation)]
-    if late and (damaged := gaps(transaction.connection, transaction.endpoint("responder"))):
+    if late and (damaged := gaps(transaction.connection)):
         return undecidable(damaged)
     if late:
         return violation(f"an RDMA Write of {late[0].length} bytes behind the reply that returns them", "before it",
