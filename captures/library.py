@@ -178,7 +178,7 @@ class Capture:
         if listener is not None and self.saved is not None:
             raise CaptureError(f"{self.saved}: holds tables, in which the events of messages are not")
         session.analyzer.listener = listener
-        return self._kept(self._whole(session, session.rpcs()))
+        return self._kept(self._whole(session, session.named_rpcs()))
 
     def rpc(self, number: int) -> Rpc:
         """The RPC of this number.  Raises CaptureError, with how many there are, where none has it."""

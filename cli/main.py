@@ -32,16 +32,12 @@ COMMANDS = {
     "transport": "Health of the transport: losses, retransmissions, congestion, and the RPCs they delayed.",
     "files": "The files that were read and written, and their contents.",
     "audit": "Check both ends against the specifications: each violation, by whom, and where.",
-    "credits": "Flow control: credits requested and granted, calls outstanding, time at the limit.",
     "sessions": "NFSv4 clients, sessions and slots, delegations, leases: what clients wait for.",
     "compare": "Two captures: of the same traffic at two points, or of two runs.",
     "batch": "Many captures of many hosts, each analysed once, into one data set.",
     "sql": "SQL over the tables of a capture: RPCs, operations, chunks, packets, findings, files.",
-    "rules": "The rules of the audit.",
-    "explain": "One rule in full.",
-    "extract": "Write the frames of some RPCs as a capture of their own.",
-    "export": "Write the RPCs as a capture of ONC RPC over TCP, or all tables as Parquet, CSV or Arrow.",
-    "wireshark": "Open the RPCs in Wireshark, as NFS over TCP.",
+    "rules": "The rules of the audit and the detectors of diagnose; one of them in full.",
+    "export": "Write RPCs: as ONC RPC over TCP, also into Wireshark, as a capture of their frames, or as tables.",
     "extcap": "NFS over RDMA as an interface of Wireshark's and tshark's.",
     "synth": "Make a capture of two endpoints that follow a script, correctly or with one fault.",
     "probe": "Test a server: what it agrees to, how fast it answers, whether it conforms.",
@@ -50,6 +46,21 @@ COMMANDS = {
 """Each is a module of the same name, imported when it is run: ``--help`` must not wait for NumPy."""
 
 
+HIDDEN = ("extcap",)
+"""What Wireshark runs, not people."""
+OLD_COMMANDS = {
+    "explain": ("rules",),
+    "credits": ("transport", "--credits"),
+    "extract": ("export", "--to", "capture"),
+    "wireshark": ("export", "--to", "wireshark"),
+}
+"""Commands that are parts of others now: what to write.  They are understood until the next version."""
+OLD_OPTIONS = {
+    "diagnose": {"--only": "--rule"},
+    "export": {"--finding": "--rule"},
+    "live": {"--until": "--until-where", "--until-finding": "--until-rule", "--nfsd": "--nfsd-counters"},
+}
+"""The same of options."""
 TSHARK_OPTIONS = {"-r": True, "-Y": True, "-w": True, "-t": True, "-c": True, "-V": False, "-n": False}
 """What is understood without a command, and whether a value follows."""
 
@@ -104,6 +115,22 @@ def _as_for_tshark(args: list[str]) -> list[str]:
     if not files or "" in files:
         raise click.UsageError("-r takes a FILE; then -Y FILTER, -w OUT, -t FORMAT, -c N, -V and -n are understood")
     return ["packets", *others, "--", *files]
+
+
+def _without_old_names(args: list[str]) -> list[str]:
+    """The arguments as they are written now; says which names were others."""
+    if args and args[0] in OLD_COMMANDS:
+        now = OLD_COMMANDS[args[0]]
+        complain(f"{args[0]} goes with the next version: write rdmascope {' '.join(now)}")
+        args = [*now, *args[1:]]
+    options = OLD_OPTIONS.get(args[0], {}) if args else {}
+    end = args.index("--") if "--" in args else len(args)
+    for at, argument in enumerate(args[:end]):
+        name, equals, value = argument.partition("=")
+        if name in options:
+            complain(f"{name} goes with the next version: write {options[name]}")
+            args = [*args[:at], options[name] + equals + value, *args[at + 1 :]]
+    return args
 
 
 def _plugins_of(args: list[str]) -> tuple[list[str], list[str]]:
@@ -175,13 +202,13 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([(name, words) for name, words in COMMANDS.items() if name not in HIDDEN])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """What is typed as for tshark, -r FILE somewhere and no command, lists packets; --plugin may stand anywhere."""
         args, files = _plugins_of(args)
         _load_plugins(files)
-        return super().parse_args(ctx, _as_for_tshark(args))
+        return super().parse_args(ctx, _without_old_names(_as_for_tshark(args)))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

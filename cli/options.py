@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -42,6 +42,22 @@ def _duration(text: str) -> int:
     return parse_duration(text)
 
 
+def _span(text: str) -> int:
+    """How long something goes on: without a unit seconds, until the next version."""
+    return _duration(_with_unit(text, "s"))
+
+
+def _megabytes(text: str) -> int:
+    return parse_size(_with_unit(text, "MB"))
+
+
+def _with_unit(text: str, unit: str) -> str:
+    if not text.strip().replace(".", "", 1).isdecimal() or float(text) == 0:
+        return text
+    complain(f"{text} without a unit goes with the next version: write {text.strip()}{unit}")
+    return text.strip() + unit
+
+
 def _moment(text: str) -> Moment:
     from rdmascope.dissect.measure.time_options import parse_moment
 
@@ -50,7 +66,9 @@ def _moment(text: str) -> Moment:
 
 # What only filters by time need would be loaded by every command.
 DURATION: Parsed[int] = Parsed("duration", _duration)
+SPAN: Parsed[int] = Parsed("duration", _span)
 BYTES: Parsed[int] = Parsed("size", parse_size)
+MEGABYTES: Parsed[int] = Parsed("size", _megabytes)
 XID: Parsed[int] = Parsed("xid", parse_xid)
 MOMENT: Parsed[Moment] = Parsed("time", _moment)
 FRAMES: Parsed[tuple[FrameRange, ...]] = Parsed("frames", parse_frames)
@@ -62,6 +80,20 @@ def procedures(ctx: click.Context, parameter: click.Parameter, given: Sequence[s
         return procedure_names(given)
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, parameter) from None
+
+
+class Grouped(click.Command):
+    """A command whose options stand in its help by what they are about."""
+
+    groups: Mapping[str, Sequence[str]] = {}
+    """Heading -> names of parameters; what is in none comes last."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        listed = {str(one.name): found for one in self.get_params(ctx) if (found := one.get_help_record(ctx))}
+        groups = {heading: [listed.pop(name) for name in names] for heading, names in self.groups.items()}
+        for heading, records in {**groups, "Options": [*listed.values()]}.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
 
 
 FILTERS = (

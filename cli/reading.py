@@ -21,6 +21,7 @@ from rdmascope.captures.tables.saved import holds_tables, is_data_set
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 from rdmascope.dissect.units import count, dropped_words, plural
 
+from .options import SPAN
 from .terminal import complain, meter
 
 if TYPE_CHECKING:
@@ -112,20 +113,20 @@ def follow_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """``--follow`` and ``--idle``: read a file that is still being written."""
     command = click.option(
         "--idle",
-        type=click.FloatRange(0),
-        metavar="SECONDS",
-        help="With --follow: stop once the file has not grown for this long.",
+        type=SPAN,
+        metavar="TIME",
+        help="With --follow: stop once the file has not grown for so long: 10s.",
     )(command)
     return click.option(
         "--follow", is_flag=True, help="The file is still being written: keep reading as it grows, until Ctrl-C."
     )(command)
 
 
-def following(follow: bool, idle: float | None) -> Follow | None:
+def following(follow: bool, idle: int | None) -> Follow | None:
     """What the follow options ask for."""
     if idle is not None and not follow:
         raise click.UsageError("--idle says when --follow ends; give both", click.get_current_context())
-    return Follow(idle) if follow else None
+    return Follow(None if idle is None else idle / 1e9) if follow else None
 
 
 def analyzer_options(ports: tuple[int, ...], force: str | None, contents: bool = True) -> Options:

@@ -44,8 +44,9 @@ def pages(*arguments: str) -> list[Run]:
 
 def runs(sample: str) -> dict[str, list[Run]]:
     """What is run on a sample, by the name of the file that keeps it."""
-    commands = ("info", "report", "rpcs", "transport", "files", "audit", "credits", "sessions", "diagnose")
+    commands = ("info", "report", "rpcs", "transport", "files", "audit", "sessions", "diagnose")
     found = {name: pages(name, sample) for name in commands}
+    found["credits"] = pages("transport", "--credits", sample)
     found["packets"] = pages("packets", sample)
     questions = "--by", "connection,procedure", "--by", "10s", "--over-time", "--slo", "READ p99 < 10ms"
     found["questions"] = pages("report", sample, *questions, "--slo", "GETATTR median < 600us")
@@ -61,7 +62,7 @@ def common_runs() -> dict[str, list[Run]]:
     played = ("v1-chunks", "v1-callbacks", "faults", "v2-settles")
     return {
         "rules": pages("rules"),
-        "explain": [Run(("explain", one)) for one in explained],
+        "explain": [Run(("rules", one)) for one in explained],
         "synth": [
             *(Run(("synth", *option)) for option in (["--list"], ["--faults"], ["--keys"], ["--list", "--json"])),
             *(Run(("synth", script, "-o", "out.pcapng"), outputs=("out.pcapng",)) for script in played),

@@ -31,7 +31,7 @@ def plain(*arguments: str) -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     "words",
     [
-        *(f"{name} {CAPTURE}" for name in ("info", "rpcs", "packets", "transport", "files", "credits", "sessions")),
+        *(f"{name} {CAPTURE}" for name in ("info", "rpcs", "packets", "transport", "files", "sessions")),
         f"diagnose {CAPTURE}",
         f"audit {CAPTURE}",
         f"show {CAPTURE} --rpc 3",

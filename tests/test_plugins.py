@@ -59,7 +59,7 @@ def test_a_rule(plugins: Path, tmp_path: Path) -> None:
     assert "SITE-CREDITS" in {one["rule"] for one in findings} and errors == ""
     verdicts = [one for one in map(json.loads, found.splitlines()) if one.get("rule") == "SITE-CREDITS"]
     assert any("credits granted" in str(one) for one in verdicts)
-    assert "the nightly backup waits" in run("explain", "SITE-CREDITS", *given)[0]
+    assert "the nightly backup waits" in run("rules", "SITE-CREDITS", *given)[0]
     assert "SITE-CREDITS" in run("rules", *given)[0] and "SITE-CREDITS" not in run("rules")[0]
     run("report", LOW, "-o", str(tmp_path / "page.html"), *given)
     assert "SITE-CREDITS" in (tmp_path / "page.html").read_text()
@@ -102,7 +102,7 @@ def test_a_detector(plugins: Path, private: str) -> None:
     given = "--plugin", str(plugins / "null_polls.py")
     printed, _ = run("diagnose", private, *given, status=1)
     assert "5 of 6 RPCs are NULL" in printed
-    assert "null-polls" in run("explain", "null-polls", *given)[0]
+    assert "null-polls" in run("rules", "null-polls", *given)[0]
     assert "NULL calls" not in run("diagnose", str(SAMPLES / "meta-rxe.pcap.zst"), *given)[0]
 
 

@@ -18,7 +18,7 @@ from rdmascope.captures.plugins import GROUPS
 from rdmascope.cli.exit_status import EXIT_STATUS
 from rdmascope.cli.main import COMMANDS, main
 from rdmascope.dissect.records.fields import RECORD_TYPES
-from rdmascope.dissect.records.schema import VERSIONS
+from rdmascope.dissect.records.schema import VERSION
 from rdmascope.dissect.records.tables import TABLES
 
 NOTED = Path(__file__).with_name("public.txt")
@@ -48,7 +48,7 @@ def public() -> dict[str, set[str]]:
     }
     found["entry points"] = set(GROUPS)
     for name, one in RECORD_TYPES.items():
-        found[f"json rdmascope.{name}/{VERSIONS[name]}"] = set(one.fields)
+        found[f"json rdmascope.{name}/{VERSION}"] = set(one.fields)
     for name, table in TABLES.items():
         found[f"table {name}"] = {column.name for column in table.columns}
     return found
@@ -81,7 +81,10 @@ def test_a_name_that_goes_is_named(kind: str) -> None:
 
 
 if __name__ == "__main__":
-    before = noted() if NOTED.exists() else {}
-    for kind, names in beyond(before, public()).items():
+    now = public()
+    for kind, names in beyond(noted(), now).items():
         print("gone:", kind, *names)
-    NOTED.write_text("".join(f"{kind}: {' '.join(sorted(names))}".rstrip() + "\n" for kind, names in public().items()))
+        if kind.startswith("json ") and kind in now:
+            print(f"{kind}: stays noted until the version of the layouts is another (dissect/records/schema.py)")
+            now[kind].update(names)
+    NOTED.write_text("".join(f"{kind}: {' '.join(sorted(names))}".rstrip() + "\n" for kind, names in now.items()))

@@ -199,6 +199,15 @@ class Session:
             yield from table
             del table  # Or its RPCs would live until the next batch is analysed.
 
+    def named_rpcs(self) -> Iterator[Rpc]:
+        """RPCs as they end, which know the path and the user that their calls name."""
+        learner = self.path_learner()
+        for table in self.tables():
+            for found in learner.named(table):
+                found.rpc.named = found.names()
+                yield found.rpc
+            del table
+
     def tables(
         self, on_eviction: Callable[[list[Conversation]], None] | None = None, chunk_rows: bool = False
     ) -> Iterator[RpcTable]:

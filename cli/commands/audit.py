@@ -116,7 +116,7 @@ def command(
     What the rule requires, why, and an example of right and wrong:
 
     \b
-      $ rdmascope explain PD-INVALIDATE-AGREED
+      $ rdmascope rules PD-INVALIDATE-AGREED
 
     The table of each connection counts rules: passed, violated, cannot tell (the capture does not show enough) and
     not exercised (nothing happened that they judge); checks are the single judgements.

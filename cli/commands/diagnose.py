@@ -28,7 +28,7 @@ FAIL_ON = (*(one.value for one in SEVERITIES), "never")
 @click.command("diagnose")
 @file_argument
 @click.option("--explain", is_flag=True, help="With what each statement means, and what to look at next.")
-@click.option("--only", "kinds", multiple=True, metavar="KIND", help="Only this detector; may be repeated.")
+@click.option("--rule", "kinds", multiple=True, metavar="ID", help="Only this detector; may be repeated.")
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON, case_sensitive=False),
@@ -70,7 +70,7 @@ def command(
     What a detector looks for, from which threshold on, and what it means:
 
     \b
-      $ rdmascope explain packets-lost
+      $ rdmascope rules packets-lost
 
     With filters only the RPCs that pass count; connections and packets are those of the whole capture.
     docs/diagnosis.md has all detectors.  Times are those at the capture point.
@@ -80,7 +80,7 @@ def command(
     known = all_detectors()
     for kind in kinds:
         if kind not in known:
-            raise click.BadParameter(f"no detector {kind!r}; there are {', '.join(known)}", ctx, param_hint="--only")
+            raise click.BadParameter(f"no detector {kind!r}; there are {', '.join(known)}", ctx, param_hint="--rule")
     reading = opened(files, ports, force, drops_on_page=not as_json, jobs=jobs)
     diagnosis = diagnosis_of(reading, kinds, condition)
     if condition is not None:

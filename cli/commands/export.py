@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
+from rdmascope.captures.extract.cut import Choice, extract_record, places_of_findings
+from rdmascope.captures.read.urls import is_url
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import chosen
 from rdmascope.captures.tables.saved import holds_tables
 from rdmascope.captures.write.export import EXPORTERS, export_record
-from rdmascope.captures.write.output import open_output, written_to
+from rdmascope.captures.write.output import check_outputs, open_output, rereadable, written_to
+from rdmascope.captures.write.stale_tempdirs import FolderOfProcess
 from rdmascope.dissect.records.schema import schema
-from rdmascope.dissect.units import count, plural
+from rdmascope.dissect.units import count, plural, size
 
 from ..each_capture import GivenCaptures
+from ..exit_status import EXIT_BAD_INPUT
 from ..options import filter_options
 from ..reading import analyzer_options, file_argument, jobs_option, opened, recognition_options, with_packets
 from ..terminal import binary_output, complain, print_json, say
@@ -24,7 +32,12 @@ if TYPE_CHECKING:
     from rdmascope.captures.tables.condition import Condition
 
 TABLE_FORMATS = ("parquet", "csv", "arrow")
-TCP = "tcp-pcapng"
+TCP, CAPTURE, WIRESHARK = "tcp-pcapng", "capture", "wireshark"
+OF_TARGETS = {
+    "skip_incomplete": (TCP,), "no_comments": (TCP,), "rpcs": (CAPTURE,), "rules": (CAPTURE,), "snaplen": (CAPTURE,),
+    "anonymize": (CAPTURE,), "display_filter": (WIRESHARK,), "jobs": (TCP, *TABLE_FORMATS, *EXPORTERS),
+}  # fmt: skip
+"""Options of some targets."""
 
 
 @click.command("export")
@@ -32,33 +45,57 @@ TCP = "tcp-pcapng"
 @click.option(
     "--to",
     "target",
-    type=click.Choice([TCP, *TABLE_FORMATS, *EXPORTERS]),
+    type=click.Choice([TCP, CAPTURE, WIRESHARK, *TABLE_FORMATS, *EXPORTERS]),
     default=TCP,
     show_default=True,
-    help="What to write: ONC RPC over TCP in a pcapng file; or all tables, as files of a folder.",
+    help="What to write: ONC RPC over TCP in a pcapng file, or opened in Wireshark; a capture of the RPCs' frames; or"
+    " all tables, as files of a folder.",
 )
 @click.option(
     "-o",
     "--output",
-    required=True,
     metavar="OUT",
     help="File to write, - for standard output; of tables, the folder.  Or a URL of a store.",
 )
+@click.option("--rpc", "rpcs", type=click.IntRange(1), multiple=True, metavar="N", help="capture: this RPC, too.")
+@click.option(
+    "--rule",
+    "rules",
+    multiple=True,
+    metavar="ID",
+    help="capture: RPCs that broke this rule of the audit, or that this detector of diagnose names; frames and"
+    " connections where it names no RPC.",
+)
+@click.option("--snaplen", type=click.IntRange(1, 1 << 18), metavar="BYTES", help="capture: so much of each frame.")
+@click.option(
+    "--anonymize",
+    is_flag=True,
+    help="capture: replace addresses, names, handles and other opaque bytes, the same by the same; zeros for data.",
+)
+@click.option("-Y", "--display-filter", metavar="FILTER", help="wireshark: its filter, such as nfs.opcode==25.")
 @click.option("--skip-incomplete", is_flag=True, help="Leave out messages with missing bytes.")
 @click.option("--no-comments", is_flag=True, help="Leave out the packets' comments, and the audit that they take.")
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help=f"Say what was written as one {schema('export')} object, or {schema('exported_table')} objects.",
+    help=f"Say what was written as one {schema('export')} or {schema('extract')} object, or as"
+    f" {schema('exported_table')} objects.",
 )
 @filter_options
 @recognition_options
 @jobs_option
+@click.pass_context
 def command(
+    ctx: click.Context,
     files: tuple[str, ...],
     target: str,
-    output: str,
+    output: str | None,
+    rpcs: tuple[int, ...],
+    rules: tuple[str, ...],
+    snaplen: int | None,
+    anonymize: bool,
+    display_filter: str | None,
     skip_incomplete: bool,
     no_comments: bool,
     as_json: bool,
@@ -67,7 +104,7 @@ def command(
     jobs: int | None,
     condition: Condition | None,
 ) -> None:
-    """Write the RPCs as a capture of ONC RPC over TCP, or all tables for other programs.
+    """Write the RPCs as a capture of ONC RPC over TCP, also into Wireshark, as a capture of their frames, or as tables.
 
     Every call and reply is written whole, with chunk data in its place, under the original addresses, in a TCP
     stream of its own for each RDMA connection.  A call has the time of its Send's first packet, a reply that of
@@ -82,8 +119,8 @@ def command(
     without reply.
 
     Each packet has a comment, which Wireshark shows above it: the number of the RPC for "rdmascope show --rpc", the
-    RDMA frames that it came from, its chunks, the parts of its latency, and what the audit found.  rdmascope
-    wireshark FILE opens Wireshark on it.
+    RDMA frames that it came from, its chunks, the parts of its latency, and what the audit found.  --to wireshark
+    opens Wireshark on it; the file is temporary.
 
     Example: how does tshark decode these RPCs?
 
@@ -111,16 +148,54 @@ def command(
       $ python3 -c "import pandas as pd;
         print(pd.read_parquet('tables/rpcs.parquet').latency_ns.median())"
       43299000.0
+
+    --to capture writes the packets of their Sends, RDMA Reads and Writes, retransmissions included, the
+    acknowledgements of those, and what sets up and ends their connections.  The new capture shows the same of these
+    RPCs as the original, except for what other calls tell: the name of a file that an earlier LOOKUP found, or packets
+    that were lost and retransmitted together with these.  Write those calls as well to keep that.
+
+    RPCs are chosen by the filters, all of which must be true, by --rpc and by --rule; --connection alone takes
+    every packet of the connection.  Each frame keeps its time, interface and link type, and has its number in
+    the original as its comment.
+
+    With --anonymize the new capture can be given away: MAC and IP addresses, GIDs, names, paths, owners, file handles,
+    verifiers, state IDs, and IDs of users and groups but root's are replaced, each by another of the same length, the
+    same one everywhere; data becomes zeros.  What tells how something went stays: XIDs, sizes, offsets, permissions,
+    numbers of files and file systems, and times; so do VLANs, LIDs, ports and queue pairs, which say which way
+    packets took.  Checksums are right where they were.
+
+    \b
+    Example: what took so long?
+      $ rdmascope export rxe-nfs-all.pcap.zst --to capture --slower-than 150ms -o slow.pcapng
+      slow.pcapng: 4 RPCs of 3 connections in 31 frames, 6.54 KiB
+      $ rdmascope packets slow.pcapng
+          No.      Time          Source   Destination     Protocol Length Info
+            1  0.000000       10.77.0.2 → 10.77.0.1       RRoCE       322 CM: ...
+              frame 927
+      ...
     """
+    for name, targets in OF_TARGETS.items():
+        if target not in targets and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = next(one.opts[-1] for one in ctx.command.params if one.name == name)
+            raise click.UsageError(f"{option} goes with --to {' or '.join(targets)}", ctx)
+    if target == WIRESHARK:
+        if output is not None:
+            raise click.UsageError("-o: --to wireshark writes no file that stays", ctx)
+        _open_in_wireshark(
+            ctx, GivenCaptures(with_packets(files), analyzer_options(ports, force)), condition, display_filter
+        )
+        return
+    if output is None:
+        raise click.UsageError("Missing option '-o' / '--output'.", ctx)
+    if target == CAPTURE:
+        _extract(ctx, with_packets(files), output, rpcs, rules, snaplen, anonymize, as_json, ports, force, condition)
+        return
     if target != TCP:
-        if skip_incomplete or no_comments:
-            name = "--skip-incomplete" if skip_incomplete else "--no-comments"
-            raise click.UsageError(f"{name} is about packets, not about tables", click.get_current_context())
         session = opened(files, ports, force, jobs=jobs)
         if target in EXPORTERS:
-            rpcs = session.rpcs() if condition is None else chosen(session, condition)
+            passed = session.rpcs() if condition is None else chosen(session, condition)
             with nullcontext(binary_output()) if output == "-" else open_output(output, files) as file:
-                EXPORTERS[target].run(rpcs, file)
+                EXPORTERS[target].run(passed, file)
             session.check()
         else:
             _export_tables(session, target, output, as_json, condition)
@@ -161,3 +236,66 @@ def _export_tables(session: Session, format: str, folder: str, as_json: bool, co
     else:
         say(f"{folder}: {', '.join(f'{count(one.rows)} {one.table}' for one in written)}")
     session.check()
+
+
+def _extract(
+    ctx: click.Context,
+    files: tuple[str, ...],
+    output: str,
+    rpcs: tuple[int, ...],
+    rules: tuple[str, ...],
+    snaplen: int | None,
+    anonymize: bool,
+    as_json: bool,
+    ports: tuple[int, ...],
+    force: str | None,
+    condition: Condition | None,
+) -> None:
+    """The frames of RPCs as a capture of their own."""
+    options = analyzer_options(ports, force)
+    check_outputs([None if is_url(output) else output], files)
+    connections: frozenset[int] = frozenset()
+    if condition is not None and condition.only_connections:
+        connections, condition = frozenset(condition.filters.connections), None
+    if condition is None and not (rpcs or rules or connections):
+        raise click.UsageError("which RPCs? give --where or another filter, --rpc or --rule", ctx)
+    with rereadable(files) as paths:
+        given = GivenCaptures(files, options, paths)
+        frames: frozenset[int] = frozenset()
+        chosen = frozenset(rpcs)
+        if rules:
+            found = places_of_findings(lambda: given.session() if given.behind else Session(paths, options), rules)
+            chosen, frames = chosen | found.rpcs, frozenset(found.frames)
+            connections |= found.connections
+        choice = Choice(condition, chosen, connections, frames)
+        with written_to(output, given.inputs) as path:
+            extracted = given.extract(path, choice, snaplen or 0, anonymize)
+    if as_json:
+        print_json(extract_record(output, extracted))
+    else:
+        rpcs_of = f"{plural(extracted.rpcs, 'RPC')} of {plural(extracted.connections, 'connection')}"
+        if extracted.left_out:
+            complain(f"{plural(extracted.left_out, 'frame')} left out: their headers are not understood")
+        say(f"{output}: {rpcs_of} in {plural(extracted.frames, 'frame')}, {size(extracted.bytes)}")
+    given.check()
+
+
+def _open_in_wireshark(
+    ctx: click.Context, given: GivenCaptures, condition: Condition | None, display_filter: str | None
+) -> None:
+    """What is written as ONC RPC over TCP, in a file that goes when Wireshark is closed."""
+    program = shutil.which("wireshark")
+    if program is None:
+        raise click.ClickException(
+            "Wireshark is not installed, or not on the PATH; rdmascope export FILE -o OUT.pcapng writes what it reads"
+        )
+    with FolderOfProcess() as folder:
+        path = folder / f"{Path(given.files[0]).name.partition('.')[0] or 'capture'}.pcapng"
+        given.export_tcp(path, condition=condition)
+        given.refuse_nothing(condition)
+        arguments = [program, *(("-Y", display_filter) if display_filter else ()), "-r", str(path)]
+        status = subprocess.run(arguments, check=False).returncode
+    if status:
+        complain(f"Wireshark ended with status {status}")
+        ctx.exit(EXIT_BAD_INPUT)
+    given.check()

@@ -43,7 +43,7 @@ from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.units import moment
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
-from ..options import BYTES, DURATION
+from ..options import BYTES, DURATION, MEGABYTES, SPAN, Grouped
 from ..reading import analyzer_options, recognition_options, stoppable
 from ..terminal import complain, console, json_value, print_json, print_page, show
 from ..views.kernel_counters import counters_view
@@ -69,18 +69,18 @@ OUTPUT = Lock()
 """Of standard output, which several captures write to."""
 
 
-@click.command("live")
+@click.command("live", cls=Grouped)
 @click.argument("devices", metavar="DEVICE...", nargs=-1, required=True)
 @click.option("--remote", metavar="HOST", help="DEVICE is of that host, whose tcpdump is run over ssh.")
 @click.option("--json", "as_json", is_flag=True, help="RPCs and findings as they happen, one JSON object a line.")
-@click.option("--duration", type=DURATION, metavar="TIME", help="End after 10s, 500ms, 90.")
+@click.option("--duration", type=SPAN, metavar="TIME", help="End after 10s, 500ms, 2m.")
 @click.option("--count", "wanted", type=click.IntRange(1), metavar="N", help="End after N RPCs.")
 @click.option(
-    "--until-finding",
+    "--until-rule",
     "until",
     is_flag=False,
     flag_value="*",
-    metavar="[RULE]",
+    metavar="[ID]",
     help="End with status 1 when a rule, or this one (V1-READ* for all that begin so), is violated, or a call hangs"
     " for 10 s (calls-hung).",
 )
@@ -92,7 +92,7 @@ OUTPUT = Lock()
     help="End with status 1 after an RPC slower than 50ms, or when a call is outstanding for longer.",
 )
 @click.option(
-    "--until",
+    "--until-where",
     "conditions",
     multiple=True,
     metavar="SQL",
@@ -107,20 +107,20 @@ OUTPUT = Lock()
 @click.option("--write", "path", metavar="FILE", help="Keep the packets, too, as pcapng.")
 @click.option(
     "--ring-size",
-    type=click.IntRange(1),
-    default=100,
+    type=MEGABYTES,
+    default="100MB",
     show_default=True,
-    metavar="MB",
+    metavar="SIZE",
     help="Size of a file of --write.",
 )
 @click.option(
     "--ring-files", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="Files that are kept."
 )
-@click.option("--ring-time", type=DURATION, metavar="TIME", help="Begin a new file after this time, too.")
+@click.option("--ring-time", type=SPAN, metavar="TIME", help="Begin a new file after this time, too.")
 @click.option(
     "--mount", metavar="PATH", help="Compare with what this host's NFS client counts, on the mount that holds PATH."
 )
-@click.option("--nfsd", is_flag=True, help="Compare with what this host's NFS server counts.")
+@click.option("--nfsd-counters", "nfsd", is_flag=True, help="Compare with what this host's NFS server counts.")
 @click.option(
     "--metrics",
     "metrics_at",
@@ -133,7 +133,7 @@ OUTPUT = Lock()
     "--snaplen", type=click.IntRange(128, 262144), default=262144, metavar="BYTES", help="Truncate longer frames."
 )
 @click.option(
-    "--buffer", type=click.IntRange(2, 4096), metavar="MB", help="The kernel's buffer.  [64, less with --memory]"
+    "--buffer", type=MEGABYTES, metavar="SIZE", help="The kernel's buffer, 2MB to 4GB.  [64MiB, less with --memory]"
 )
 @click.option("--memory", type=BYTES, metavar="SIZE", help="Memory of all of it at most: 500M, 2G (docs/live.md).")
 @click.option("--no-promiscuous", is_flag=True, help="Only frames from and to this host.")
@@ -142,7 +142,7 @@ OUTPUT = Lock()
     "--sort-connections", type=click.Choice([*CONNECTION_ORDERS]), default="rpcs", help="Order of the connections."
 )
 @click.option("--connection", type=click.IntRange(1), metavar="N", help="Show procedures and RPCs of this one only.")
-@click.option("--pause", is_flag=True, help="Begin paused, until p is pressed.")
+@click.option("--pause", is_flag=True, hidden=True, help="Begin paused, until p is pressed.")
 @click.option("--browse", "browsed", is_flag=True, help="Show it in the panes of rdmascope browse.")
 @recognition_options
 @click.pass_context
@@ -211,14 +211,14 @@ def command(
     \b
       $ rdmascope live rxe0 --json --duration 60s |
           jq -r 'select(.type == "rpc" and .failed) | .status'
-      $ rdmascope live eth0 --until-finding V1-CREDIT* --write trouble.pcapng
+      $ rdmascope live eth0 --until-rule V1-CREDIT* --write trouble.pcapng
 
     Once in a while something is slow.  Wait for it, with the packets from 30 s before it to 5 s after it:
 
     \b
       $ rdmascope live eth0 --until-slower-than 50ms --before 30s
           --write slow.pcapng
-      $ rdmascope live eth0 --until "status = 'NFS4ERR_DELAY'" --every
+      $ rdmascope live eth0 --until-where "status = 'NFS4ERR_DELAY'" --every
           --before 10s --write delay.pcapng --exec 'logger $RDMASCOPE_FILE'
 
     \b
@@ -241,9 +241,9 @@ def command(
     fields of each RPC. p holds them still. The last --ring-files files of --ring-size are kept in the temporary folder
     to be looked at, w writes what is to stay, and there is no report at the end.
 
-    --mount PATH reads /proc/self/mountstats at start and end, and --nfsd /proc/net/rpc/nfsd: the report has calls,
-    errors, bytes and times as Linux counted them, beside what was seen, of several DEVICEs together, and why they
-    differ (docs/live.md).
+    --mount PATH reads /proc/self/mountstats at start and end, and --nfsd-counters /proc/net/rpc/nfsd: the report has
+    calls, errors, bytes and times as Linux counted them, beside what was seen, of several DEVICEs together, and why
+    they differ (docs/live.md).
 
     --metrics :9400 serves RPCs, errors, latencies, credits, retransmissions, drops and findings to Prometheus while it
     runs; docs/live.md has the names, a systemd unit and a dashboard.
@@ -252,7 +252,7 @@ def command(
     With --json, while it happens:
       rpc      one RPC, as in "rdmascope rpcs"
       finding  one finding, as in "rdmascope audit", at most 3 per rule and end
-      trigger  what --until and its like waited for, and the file with its packets
+      trigger  what --until-where and its like waited for, and the file with its packets
     and at the end all records of "rdmascope report", and one
       live     device, filter, frames, what was dropped, why it ended
     """
@@ -265,7 +265,7 @@ def command(
         raise click.UsageError("--before and --after say what --write keeps: name a file", ctx)
     waits = bool(until or conditions or slower is not None)
     if not waits and (every or around or program is not None):
-        words = "--every, --before, --after and --exec go with --until, --until-slower-than or --until-finding"
+        words = "--every, --before, --after and --exec go with --until-where, --until-slower-than or --until-rule"
         raise click.UsageError(words, ctx)
     rules = matching_rules(until) if until and until != HANGS else frozenset()
     rules |= {HANGS} if until in ("*", HANGS) else set()
@@ -276,7 +276,9 @@ def command(
     if memory is not None:
         parts = _divided(ctx, memory, len(devices))
         options = parts.options(options)
-    room = buffer << 20 if buffer is not None else MAX_BUFFER if parts is None else parts.buffer
+    if not ring_size >= 1_000_000 or (buffer is not None and not 2_000_000 <= buffer <= 4 << 30):
+        raise click.UsageError("--ring-size is at least 1MB, --buffer 2MB to 4GB", ctx)
+    room = buffer if buffer is not None else MAX_BUFFER if parts is None else parts.buffer
     settings = CaptureSettings(
         tuple(sorted({NFS_RDMA_PORT, *ports})), all_tcp, tunnels, snaplen, room, not no_promiscuous
     )
@@ -288,7 +290,7 @@ def command(
         _refuse_with_panes(ctx, devices)
         from ..browse.terminal import walk_live
 
-        keep = Keep(_KEPT, ring_size * 1_000_000, max(2, ring_files))
+        keep = Keep(_KEPT, ring_size, max(2, ring_files))
         ctx.exit(walk_live(devices[0], settings, options, keep, duration, pause))
     application = f"rdmascope {version('rdmascope')}"
 
@@ -301,9 +303,7 @@ def command(
             keeper = None
             if around:
                 waiting = None if parts is None else parts.before
-                window = Surroundings(
-                    files[device], before or BEFORE, after or AFTER, ring_size * 1_000_000, waiting, ring_files
-                )
+                window = Surroundings(files[device], before or BEFORE, after or AFTER, ring_size, waiting, ring_files)
                 keeper = WindowKeeper(window, live, application, numbered=every)
             trigger = Trigger(
                 Wanted(slower, condition, rules),
@@ -331,7 +331,7 @@ def command(
             complain(live.device.note)
         if files and not around:
             seconds = ring_time / SECOND if ring_time else None
-            keep = Keep(files[device], ring_size * 1_000_000, ring_files, seconds)
+            keep = Keep(files[device], ring_size, ring_files, seconds)
             session.keeper = Keeper(keep, live, application)
         return session
 
@@ -371,6 +371,17 @@ def command(
         ctx.exit(EXIT_BAD_INPUT)
     if not every and any(one.trigger is not None and one.trigger.happened for one in sessions):
         ctx.exit(EXIT_FOUND)
+
+
+command.groups = {
+    "When it ends": ("duration", "wanted", "until", "slower", "conditions", "every"),
+    "What is kept": ("path", "before", "after", "program", "ring_size", "ring_files", "ring_time"),
+    "What is captured": (
+        "remote", "ports", "all_tcp", "tunnels", "snaplen", "buffer", "memory", "no_promiscuous", "force",
+    ),
+    "What is shown": ("as_json", "sort", "sort_connections", "connection", "browsed"),
+    "What else counts": ("mount", "nfsd", "metrics_at"),
+}  # fmt: skip
 
 
 def _files(path: str, devices: tuple[str, ...]) -> list[str]:
@@ -414,7 +425,7 @@ def _condition(conditions: tuple[str, ...]) -> Condition:
     try:
         return Condition(conditions)
     except CaptureError as error:
-        raise CaptureError(str(error).replace("--where", "--until", 1)) from None
+        raise CaptureError(str(error).replace("--where", "--until-where", 1)) from None
 
 
 def _complain_of(trigger: Record) -> None:

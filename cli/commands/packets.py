@@ -129,7 +129,7 @@ def command(
     ports: tuple[int, ...],
     force: str | None,
     follow: bool,
-    idle: float | None,
+    idle: int | None,
     condition: Condition | None,
 ) -> None:
     """One line per RDMA packet, as tshark lists them.

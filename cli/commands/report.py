@@ -137,7 +137,7 @@ def command(
     force: str | None,
     jobs: int | None,
     follow: bool,
-    idle: float | None,
+    idle: int | None,
     condition: Condition | None,
 ) -> None:
     """Summary of a capture: connections, procedures, latencies, payloads, and what was slow.

@@ -65,7 +65,7 @@ def command(
     force: str | None,
     jobs: int | None,
     follow: bool,
-    idle: float | None,
+    idle: int | None,
     condition: Condition | None,
 ) -> None:
     """One line per RPC, with filters and sorting.

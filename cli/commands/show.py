@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 from rich.console import Console
 from rich.text import Text
@@ -63,7 +65,7 @@ def command(
 ) -> None:
     """One RPC in full: its packets as a ladder between the two endpoints, both transport headers, the use of
     every chunk, and every field of the call and the reply under its RFC's name.  Or one frame in full.
-    --rpc, --xid and --frame may be repeated.
+    --rpc, --xid and --frame may be repeated; a number behind the files is that of an RPC: "show nfs.pcap 27".
 
     Example: where did the 45 ms of this READLINK go?
 
@@ -108,8 +110,12 @@ def command(
         000078 2f61 2f6c 6f6e 672f 7461 7267 6574 2f70 /a/long/target/p frame 107
       ...
     """
+    if len(files) > 1 and not (numbers or xids or ranges) and files[-1].isdecimal() and not os.path.exists(files[-1]):
+        files, numbers = files[:-1], (int(files[-1]),)
     if sum(map(bool, (numbers, xids, ranges))) != 1:
-        raise click.UsageError("give one of --rpc, --xid and --frame", click.get_current_context())
+        raise click.UsageError(
+            "give the number of an RPC, or one of --rpc, --xid and --frame", click.get_current_context()
+        )
     wanted = [number for frames in ranges for one in frames for number in _each(one)]
     out = console()
     with rereadable(files) as paths, paged(out, pager and not as_json):

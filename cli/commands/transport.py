@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
+from rdmascope.captures.session.session import Session, each_credit_direction
 from rdmascope.dissect.measure.filters import unknown_connections
-from rdmascope.dissect.records.connection import Paid, transport_record
+from rdmascope.dissect.records.connection import Paid, credits_record, transport_record
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import plural
@@ -17,10 +18,12 @@ from rdmascope.dissect.units import plural
 from ..options import connection_filter_options, pager_option
 from ..reading import file_argument, jobs_option, opened, recognition_options
 from ..terminal import complain, console, paged, print_json, show
+from ..views.credits import credits_view
 from ..views.tables import filter_field, filter_line
 
 if TYPE_CHECKING:
     from rdmascope.captures.tables.condition import Condition
+    from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 MAX_PAID = 1000
 """RPCs of a connection that are kept, those that waited longest."""
@@ -33,9 +36,15 @@ MAX_PAID = 1000
     is_flag=True,
     help="Also list wrong ICRCs of hosts that never send a right one.  (ICRCs are always verified.)",
 )
+@click.option("--credits", is_flag=True, help="Flow control instead: credits, calls outstanding, time at the limit.")
 @click.option("--all", "everything", is_flag=True, help="Every retransmission and every RPC delayed by one.")
 @pager_option
-@click.option("--json", "as_json", is_flag=True, help=f"One {schema('transport')} object per connection.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help=f"One {schema('transport')} object per connection, or {schema('credits')} per direction.",
+)
 @connection_filter_options
 @recognition_options
 @jobs_option
@@ -43,6 +52,7 @@ def command(
     files: tuple[str, ...],
     connections: tuple[int, ...],
     icrc: bool,
+    credits: bool,
     everything: bool,
     pager: bool,
     as_json: bool,
@@ -86,13 +96,33 @@ def command(
     timeouts, and the CRCs of MPA.  TCP delivers in order, so an RPC is also delayed by lost segments of others ahead
     of its own.
 
-    Filters choose RPCs: only their connections are shown, and of the RPCs only these.  Packets are still counted over
-    the whole connection, for one that is lost delays others, too.
-    """
-    from ..views import transport as views
+    --credits shows flow control.  A requester may have as many calls outstanding as the lower of what it requested and
+    what the responder granted (RFC 8166, 3.3.1).  At that limit, further calls wait.
 
+    \b
+    Example: is this mount held back by credits?
+      $ rdmascope transport --credits meta-rxe.pcap.zst --connection 1
+      Connection 1  forward calls, 10.77.0.2 → 10.77.0.1
+        requested         128      calls              2,819
+        granted           64       replies            2,819
+        max outstanding   1        mean outstanding   0.11
+        at the limit      0 (0%)   count              0
+      ...
+
+    It is not: 64 are granted, and no more than one is ever used.  The plot shows the calls outstanding over time, with
+    the limit as a line, and below it the share of time that the requester was at the limit.  Times are those at the
+    capture point: a call is outstanding from the moment it passes there until its reply does.
+
+    Filters choose RPCs: only their connections are shown, and of the RPCs only these.  Packets are still counted over
+    the whole connection, for one that is lost delays others, too, and credits over all its calls, for each takes one.
+    """
     contents = condition is not None and condition.needs_contents
     reading = opened(files, ports, force, contents=contents, icrc=icrc, jobs=jobs)
+    if credits:
+        _credits(reading, connections, as_json, condition)
+        return
+    from ..views import transport as views
+
     paid: dict[int, list[tuple[int, int, Paid]]] = {}
     with_rpcs: set[int] = set()
     for table in reading.tables():
@@ -142,3 +172,45 @@ def _keep(entries: list[tuple[int, int, Paid]], rpc: Rpc) -> None:
         heapq.heappush(entries, entry)
     else:
         heapq.heappushpop(entries, entry)
+
+
+def _credits(reading: Session, connections: tuple[int, ...], as_json: bool, condition: Condition | None) -> None:
+    """Flow control over time, of each connection and direction."""
+    with_rpcs: set[tuple[int, bool]] = set()
+
+    def note(table: RpcTable) -> None:
+        if condition is not None:
+            rows = condition.selected(table, reading).rows
+            with_rpcs.update(zip(rows["connection"].tolist(), map(bool, rows["caller"].tolist()), strict=True))
+
+    problem = ""
+
+    def end() -> None:
+        nonlocal problem
+        problem = unknown_connections(connections, reading.extent())
+        if not problem and condition is not None:
+            problem = condition.problem(reading)
+
+    out = console()
+    at = 0
+    for one in each_credit_direction(reading, note, end):
+        if connections and one.connection.number not in connections:
+            continue
+        if condition is not None and (one.connection.number, one.backward) not in with_rpcs:
+            continue
+        if condition is not None and not at and not as_json:
+            words = "their connections and directions; credits are those of all calls there"
+            show(out, filter_line(condition, words), Text())
+        at += 1
+        if as_json:
+            fields = {**reading.placed(credits_record(one)), "file": reading.path}
+            print_json({**fields, **filter_field(condition)})
+        else:
+            if at > 1:
+                click.echo()
+            show(out, credits_view(one, out.width))
+    if not at:
+        where = " or ".join(map(str, connections))
+        reading.refuse(problem or (f"no call on connection {where}" if connections else "no RPC-over-RDMA message"))
+    reading.refuse(problem)
+    reading.check()

@@ -44,7 +44,7 @@ def page(
         return parts[0]
     parts += [Text(), heading("Endpoints", "number of rules, by outcome"), _endpoints(result, width)]
     if broken:
-        parts += [Text(), heading("Findings", "worst first; rdmascope explain ID explains each rule")]
+        parts += [Text(), heading("Findings", "worst first; rdmascope rules ID explains each rule")]
         ranked = sorted(
             broken,
             key=lambda id: (min(_worst(result, id)), -_count(result, id), id),

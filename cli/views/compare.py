@@ -195,7 +195,7 @@ def runs_view(found: RunsCompared, width: int) -> RenderableType:
     lines += [Text(), heading("Settings that differ")]
     settings = [[name, ", ".join(one) or "-", ", ".join(other) or "-"] for name, one, other in found.settings]
     lines.append(Grid(["setting", "before", "after"], [], settings) if settings else Text("  none"))
-    lines += [Text(), heading("Rules broken in one run only", "rdmascope explain RULE has each in full")]
+    lines += [Text(), heading("Rules broken in one run only", "rdmascope rules RULE has each in full")]
     rules = [[rule, role, count(before), count(after)] for rule, role, before, after in found.rules]
     lines.append(Grid(["rule", "by the"], ["before", "after"], rules) if rules else Text("  none"))
     return Group(*lines)

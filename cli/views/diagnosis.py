@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -14,6 +14,8 @@ from rdmascope.dissect.diagnosis.diagnose import Diagnosis
 from rdmascope.dissect.diagnosis.page import detector_lines
 from rdmascope.dissect.diagnosis.statement import SEVERITIES, Severity, Statement
 from rdmascope.dissect.units import duration, moment, percent, plural
+
+from .tables import Cell, Grid
 
 STYLES = {Severity.PROBLEM: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 CERTAIN = 0.9
@@ -117,6 +119,12 @@ def _numbers(noun: str, numbers: tuple[int, ...]) -> list[str]:
     if not numbers:
         return []
     return [f"{noun}{'' if len(numbers) == 1 else 's'} {', '.join(f'{number}' for number in numbers)}"]
+
+
+def detectors_view(detectors: Sequence[Detector]) -> RenderableType:
+    """The list of detectors."""
+    rows: list[list[Cell]] = [[Text(one.kind, "bold"), one.title] for one in detectors]
+    return Group(Text(), Grid(["detector", "what it finds"], [], rows, flexible=1, gap=2, indent=0))
 
 
 def detector_view(one: Detector) -> RenderableType:

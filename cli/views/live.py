@@ -40,7 +40,13 @@ NARROW = 60
 ROOMY = 36
 """From this many lines on, sections stand apart."""
 ENDS = {"SIGINT": "Ctrl-C", "SIGTERM": "SIGTERM", "duration": "--duration", "count": "--count"}
-ENDS |= {"end": "the end of the stream", "finding": "a finding", "trigger": "--until", "quit": "q", "error": "an error"}
+ENDS |= {
+    "end": "the end of the stream",
+    "finding": "a finding",
+    "trigger": "--until-where",
+    "quit": "q",
+    "error": "an error",
+}
 HANGING = 1_000_000_000
 """Nanoseconds from which on an outstanding call is worth a look."""
 LEVELS = {"MUST": "bold red", "SHOULD": "yellow", "STATED": "cyan"}
@@ -409,7 +415,7 @@ def capture_view(record: Record, breaches: Sequence[tuple[Finding, int]]) -> Ren
     if record["files_removed"]:
         lines.append(Text(f"{plural(record['files_removed'], 'full file')} removed to make room", "dim"))
     parts += [Padding(line, (0, 0, 0, 2)) for line in lines]
-    parts += [Text(), heading("Findings", "rules that were violated; rdmascope explain ID explains each")]
+    parts += [Text(), heading("Findings", "rules that were violated; rdmascope rules ID explains each")]
     rows: list[list[Cell]] = [
         [Text(one.rule.id, LEVELS.get(one.rule.level.value, "")), one.rule.title, f"{count(times)}"]
         for one, times in breaches

@@ -124,6 +124,21 @@ class NamedRpc(NamedTuple):
         """As far as it is known now."""
         return None if self.file is None else self.file.path()
 
+    def names(self) -> CallNames:
+        """What the call names, without the RPC, which may hold it."""
+        return CallNames(self.file, self.fields.user)
+
+
+class CallNames(NamedTuple):
+    """What a call names."""
+
+    file: Pathed | None
+    user: str | None
+
+    def path(self) -> str | None:
+        """As far as it is known now."""
+        return None if self.file is None else self.file.path()
+
 
 class PathLearner:
     """Fed the RPCs of a capture as they end."""

@@ -12,6 +12,7 @@ from .nfs_state import TYPES as STATE
 from .report import TYPES as REPORT
 from .rpc import TYPES as RPC
 from .schema import RecordType, common
+from .tables import TABLES
 
 PROBE = "`probe`"
 SUITE = "`probe --suite`"
@@ -58,7 +59,7 @@ OTHERS = {
     ),
     "trigger": RecordType(
         "What a live capture waited for has happened.",
-        "`live --until`, `--until-slower-than`, `--until-finding`",
+        "`live --until-where`, `--until-slower-than`, `--until-rule`",
         {
             "trigger": ("string", "slower-than, condition or finding"),
             "words": ("string", "what was waited for; of a finding, what was observed"),
@@ -258,8 +259,15 @@ OTHERS = {
 }
 
 
-RECORD_TYPES: dict[str, RecordType] = {
+_DECLARED: dict[str, RecordType] = {
     **RPC, **CONNECTION, **REPORT, **DIAGNOSIS, **STATE, **KERNEL, **COMPARISON, **AUDIT, **OTHERS,
     **BATCH,
 }  # fmt: skip
 """In the order of the reference."""
+_MEANINGS = {column.name: column.meaning for column in TABLES["rpcs"].columns}
+
+RECORD_TYPES = {
+    name: one._replace(fields={path: (type, text or _MEANINGS[path]) for path, (type, text) in one.fields.items()})
+    for name, one in _DECLARED.items()
+}
+"""With what the columns of the table rpcs mean."""

@@ -56,7 +56,7 @@ TYPES = {
     ),
     "nfsd_counters": RecordType(
         "What Linux's NFS server counted, over all clients, beside what was seen.",
-        "`report --nfsd`, `live --nfsd`",
+        "`report --nfsd`, `live --nfsd-counters`",
         {
             "since": ("string", "reading: between two readings of the counters; start: since the server's start"),
             "servers": ("array of string", "addresses of the servers in the capture"),

@@ -31,19 +31,13 @@ from ..onc.shapes.types import (
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import ChunkUse, Latency, Reassembled, Rpc, SegmentUse
 from ..text_columns import Decimal, Piece, Texts
-from .schema import LATENCY, RPC_NAMES, Record, RecordType, below, common, objects, record, wide
+from .schema import LATENCY, RPC_NAMES, Record, RecordType, below, common, objects, of_table, record, wide
 from .table import column_of
 
 if TYPE_CHECKING:
     from numpy.ma import MaskedArray
 
     from ..rpcrdma.message_trees import DecodedMessage
-
-
-def _user(fields: FlatFields) -> str | None:
-    if fields.uid is not None:
-        return str(fields.uid)
-    return f"gss:{fields.context.hex()}" if fields.context else None
 
 
 def _text(value: bytes | None) -> str | None:
@@ -91,7 +85,7 @@ RPC_VALUES: tuple[RpcValue, ...] = (
     RpcValue("client_id", "text", "client ID, of the call or else of the reply, hexadecimal", _CALLER,
            lambda fields: None if fields.client is None else f"{fields.client:016x}"),
     RpcValue("user", "text", "who calls: the user ID of AUTH_SYS, or gss: and the context handle of RPCSEC_GSS",
-           _CALLER, _user),
+           _CALLER, lambda fields: fields.user),
     RpcValue("uid", "int", "user ID of an AUTH_SYS credential", _CALLER, lambda fields: fields.uid),
     RpcValue("gid", "int", "group ID of an AUTH_SYS credential", _CALLER, lambda fields: fields.gid),
     RpcValue("machine_name", "text", "machine name of an AUTH_SYS credential", _CALLER,
@@ -222,8 +216,11 @@ REASSEMBLED = {
     "extents[].missing": ("string|null", "why the bytes are missing; null where they are there"),
 }
 
+PHASES = ("call", "reads", "server", "writes", "reply")
+"""Parts of a latency without retransmissions."""
+
 _JSON_TYPES = {"text": "string|null", "int": "integer|null", "uint": "integer|null", "bool": "boolean|null"}
-FLAT = {one.name: (_JSON_TYPES[one.type], one.meaning) for one in RPC_VALUES}
+FLAT = {name: field for one in RPC_VALUES for name, field in of_table(_JSON_TYPES[one.type], one.name).items()}
 
 FPDU = {
     "offset": ("integer", "where it starts in the segment's payload"),
@@ -272,45 +269,26 @@ TYPES = {
         "A call and its reply, with their chunks.",
         "`rpcs`, `show --rpc`, `show --xid`, `live`",
         {
-            "number": (
-                "integer",
-                "number of the RPC, from 1 in the order of calls, and of replies without one",
-            ),
-            **common("connection"),
-            "direction": RPC_NAMES["direction"],
-            **common("xid"),
+            **of_table("integer", "number", "connection"),
+            **of_table("string", "direction"),
+            **of_table("integer", "xid"),
+            **of_table("integer|null", "time_ns"),
+            **of_table("string", "client", "server"),
             **{name: field for name, field in RPC_NAMES.items() if name != "direction"},
-            "state": (
-                "string",
-                "complete; error (the reply says so); damaged (bytes are missing); undecidable (nothing is missing, "
-                "but which call a reply answers, or which bytes are right); no reply; no call; duplicate reply (to "
-                "an RPC that has one: counted apart from RPCs)",
-            ),
-            "status": ("string|null", "OK, or the name of the failure"),
-            "failed": ("boolean", "the reply reports an error"),
-            "contents": (
-                "string",
-                "whole; truncated where the capture truncated frames; missing where bytes are not in it; undecidable"
-                " where all are there, but which of them the receiver took is not known",
-            ),
-            "call_frame": ("integer|null", "first frame of the call"),
-            "reply_frame": ("integer|null", "last frame of the reply"),
-            "call_bytes": ("integer", "bytes of the RPC call: inline, and transferred by Read chunks"),
-            "reply_bytes": ("integer", "bytes of the RPC reply: inline, and transferred by Write and Reply chunks"),
+            **of_table("string", "state"),
+            **of_table("string|null", "status"),
+            **of_table("boolean", "failed"),
+            **of_table("string", "contents"),
+            **of_table("integer|null", "call_frame", "reply_frame"),
+            **of_table("integer", "call_bytes", "reply_bytes"),
             **objects("call", "object|null", "the message with the call; null: not captured", MESSAGE),
             **objects("reply", "object|null", "the message with the reply; null: not captured", MESSAGE),
             **objects("latency", "object|null", "its time and the parts of it", LATENCY),
-            "waiting_ns": (
-                "integer|null",
-                "from the call to the reply; without one, to the end of the connection or of the capture, which is a"
-                " lower bound; null where a reply may be missing from the capture",
-            ),
+            **of_table("integer|null", "latency_ns", *(f"{name}_ns" for name in PHASES), "waiting_ns"),
             **objects("chunks", "array of object", "chunks, in the order of the headers", CHUNK),
-            "retransmitted_packets": ("integer", "packets (iWARP: segments) retransmitted for it"),
-            "retransmission_delay_ns": ("integer", "time it waited for retransmissions"),
-            "damage": ("array of string", "what is missing or malformed"),
-            "notes": ("array of string", "what else is worth knowing"),
-            "path": ("string|null", "path of the file that the call names, as it was called then"),
+            **of_table("integer", "retransmitted_packets", "retransmission_delay_ns"),
+            **of_table("array of string", "damage", "notes"),
+            **of_table("string|null", "path"),
             **FLAT,
             "credential": (
                 "any|absent",
@@ -404,6 +382,9 @@ def message_record(rpc: Rpc) -> Record:
         connection=rpc.connection.number,
         direction="backward" if rpc.backward else "forward",
         xid=rpc.xid,
+        time_ns=rpc.time,
+        client=rpc.client,
+        server=rpc.server,
         program=None if rpc.program is None else program_name(rpc.program),
         program_number=rpc.program,
         version=rpc.version,
@@ -422,6 +403,8 @@ def message_record(rpc: Rpc) -> Record:
         call=_message(rpc.call),
         reply=_message(rpc.reply),
         latency=latency_fields(rpc.latency),
+        latency_ns=None if rpc.latency is None else rpc.latency.total,
+        **{f"{name}_ns": None if rpc.latency is None else getattr(rpc.latency, name) for name in PHASES},
         waiting_ns=rpc.waiting,
         chunks=[_chunk(chunk) for chunk in rpc.chunks],
         retransmitted_packets=rpc.retransmissions,

@@ -37,6 +37,7 @@ _COLUMNS = (
     "call_time", "call_end", "reply_time", "reply_end", "latency", "latency_server", "latency_writes",
     "credits_requested", "credits_granted", "call_send", "reply_send", "call_inline", "reply_inline", "invalidated",
     "retransmissions", "latency_retransmission", "reply_bytes", "chunks", "handle", "returned", "length", "offset",
+    "client", "server",
 )  # fmt: skip
 """Most are those of ``RpcTable.rows``.  ``returned`` comes before ``length``: a Write is no longer than its segment."""
 _FIRST_MARK = 7_310_000_000_000_000_000
@@ -234,6 +235,9 @@ class RpcLines:
             if column == "chunks":
                 pieces.append(self._reply_chunks(table))
                 continue
+            if column in ("client", "server"):
+                pieces.append(_address(table, ("client", "server").index(column)))
+                continue
             name = _SAME.get(column, column)
             if name not in numbers:
                 numbers[name] = _number(rows, name)
@@ -281,6 +285,12 @@ def _text(texts: list[str], which: Int64s) -> Piece:
     return texts[0] if len(set(texts)) == 1 else Texts(texts, which)
 
 
+def _address(table: RpcTable, end: int) -> Piece:
+    """Of the client or server of each row."""
+    numbers, which = np.unique(table.plain_rows["connection"], return_inverse=True)
+    return _text([table.conversation(number).connection.endpoints[end].address for number in numbers.tolist()], which)
+
+
 def _number(rows: Any, column: str) -> Piece:
     """Of each row."""
     if column == "reply_bytes":
@@ -296,7 +306,9 @@ def _number(rows: Any, column: str) -> Piece:
 
 def _marked(procedure: ProcedureNames, status: str, failed: bool, state: str, caller: int, through: bool) -> Rpc:
     """An Rpc with marks for numbers."""
-    connection = Connection(_MARKS["connection"], "", (Endpoint("", 0), Endpoint("", 0)))
+    connection = Connection(
+        _MARKS["connection"], "", (Endpoint(str(_MARKS["client"]), 0), Endpoint(str(_MARKS["server"]), 0))
+    )
     messages: list[Message] = []
     for sender, side, first, last, credits in (
         (caller, "call", "call_frame", "call_last_frame", "credits_requested"),

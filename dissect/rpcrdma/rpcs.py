@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ..onc.rpc_header import GssCredential
 from ..transport.connection import Connection
@@ -160,6 +160,14 @@ class Latency(NamedTuple):
     """In none of the others: it waited until what was lost had been retransmitted, see ``retransmission_waits``."""
 
 
+class Named(Protocol):
+    """What a call names."""
+
+    def path(self) -> str | None: ...
+    @property
+    def user(self) -> str | None: ...
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Rpc:
     """A call, its reply, or both.
@@ -214,6 +222,8 @@ class Rpc:
     """Nanoseconds that it waited for retransmissions, see ``retransmission_waits``."""
     claimed: tuple[Operation, ...] = ()
     """Of a reply without a call: the RDMA Writes before it on the memory that it returns."""
+    named: Named | None = None
+    """What its call names; None where nobody looked."""
 
     def __repr__(self) -> str:
         """One line: of an RPC with all its chunks and bytes there would be thousands."""
@@ -224,6 +234,31 @@ class Rpc:
     @property
     def connection(self) -> Connection:
         return self.conversation.connection
+
+    @property
+    def time(self) -> int | None:
+        """Nanoseconds since the Unix epoch: the first packet of the call, or of a reply without one; None: neither."""
+        return self.first_time if self.call is not None or self.reply is not None else None
+
+    @property
+    def client(self) -> str:
+        """Its address."""
+        return self.connection.endpoints[0].address
+
+    @property
+    def server(self) -> str:
+        """Its address."""
+        return self.connection.endpoints[1].address
+
+    @property
+    def path(self) -> str | None:
+        """Of the file that the call names, by its name at that time, as far as it is known now."""
+        return None if self.named is None else self.named.path()
+
+    @property
+    def user(self) -> str | None:
+        """Who calls: the user ID of AUTH_SYS, or ``gss:`` and the context handle of RPCSEC_GSS."""
+        return None if self.named is None else self.named.user
 
     @property
     def waiting(self) -> int | None:

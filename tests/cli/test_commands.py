@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from playbook.commands import BOTH_WAYS, EVERYTHING, LONG_CALLS, LOSS, PROGRAM, objects, run, unpacked
-from rdmascope.dissect.records.schema import VERSIONS
+from rdmascope.dissect.records.schema import VERSION
 
 
 def names(record: dict[str, Any]) -> set[str]:
@@ -35,9 +35,11 @@ NAMES = {
     "histogram": "low_ns high_ns rpcs file",
     "throughput": "seconds_each rpcs call_bytes reply_bytes file",
     "undecoded": "what reason count file",
-    "rpc": "number connection direction xid program program_number version minor_version procedure"
-    " procedure_number operations state status failed contents call_frame reply_frame call_bytes reply_bytes call reply"
-    " latency waiting_ns chunks retransmitted_packets retransmission_delay_ns damage notes path file_handle"
+    "rpc": "number connection direction xid time_ns client server program program_number version minor_version"
+    " procedure procedure_number operations state status failed contents call_frame reply_frame call_bytes reply_bytes"
+    " call reply"
+    " latency latency_ns call_ns reads_ns server_ns writes_ns reply_ns waiting_ns chunks retransmitted_packets"
+    " retransmission_delay_ns damage notes path file_handle"
     " file_handle_hash file_name offset_bytes count_bytes eof stateid_seqid stateid_other slot sequence_id session"
     " client_id user uid gid machine_name linux_operation",
     "transport": "number transport protocol path_mtu ended capture_point icrc_checked mpa_crc_checked active passive"
@@ -64,7 +66,7 @@ SEGMENT = "handle offset offset_hex advertised returned transferred operations l
 def hold_names(records: Iterable[dict[str, Any]]) -> None:
     for record in records:
         kind = record["type"]
-        assert record["schema"] == f"rdmascope.{kind}/{VERSIONS[kind]}"
+        assert record["schema"] == f"rdmascope.{kind}/{VERSION}"
         assert names(record) == {"schema", "type", *NAMES[kind].split()}, kind
 
 
@@ -175,7 +177,7 @@ class TestReport:
         assert capture["rpcs"] == 2 and "latency_ns > 100e6" in capture["filter"]
         listed = [each["number"] for each in objects("rpcs", EVERYTHING, *filtered)]
         assert len(listed) == 2 and listed == sorted(listed)
-        assert run("diagnose", LOSS, "--where", "connection = 2", "--only", "calls-hung").exit_code == 0
+        assert run("diagnose", LOSS, "--where", "connection = 2", "--rule", "calls-hung").exit_code == 0
 
     def test_several_files_one_after_the_other(self) -> None:
         every = objects("report", "--each", LONG_CALLS, BOTH_WAYS)

@@ -33,7 +33,7 @@ def numbers(*filters: str) -> list[int]:
 )
 def test_the_filters_are_those_of_rpcs(filters: tuple[str, ...], tmp_path: Path) -> None:
     out = str(tmp_path / "out.pcapng")
-    (said,) = objects("extract", EVERYTHING, *filters, "-o", out)
+    (said,) = objects("export", "--to", "capture", EVERYTHING, *filters, "-o", out)
     found = [record["xid"] for record in objects("rpcs", out)]
     assert sorted(found) == sorted(numbers(*filters))  # What is left out may hold up what is behind it.
     assert said["rpcs"] == len(found) > 0
@@ -41,14 +41,14 @@ def test_the_filters_are_those_of_rpcs(filters: tuple[str, ...], tmp_path: Path)
 
 def test_numbers_add_to_the_filters(tmp_path: Path) -> None:
     out = str(tmp_path / "out.pcapng")
-    run("extract", EVERYTHING, "--where", "latency_ns > 200e6", "--rpc", "1", "--rpc", "2", "-o", out)
+    run("export", "--to", "capture", EVERYTHING, "--where", "latency_ns > 200e6", "--rpc", "1", "--rpc", "2", "-o", out)
     wanted = {*numbers("--where", "latency_ns > 200e6"), *numbers()[:2]}
     assert {record["xid"] for record in objects("rpcs", out)} == wanted
 
 
 def test_a_connection_alone_is_taken_with_all_its_packets(tmp_path: Path) -> None:
     out = str(tmp_path / "out.pcapng")
-    run("extract", EVERYTHING, "--connection", "3", "-o", out)
+    run("export", "--to", "capture", EVERYTHING, "--connection", "3", "-o", out)
     (connection,) = (record for record in objects("report", out) if record["type"] == "connection")
     original = next(record for record in objects("report", EVERYTHING) if record.get("number") == 3)
     for end in ("active", "passive"):
@@ -57,7 +57,7 @@ def test_a_connection_alone_is_taken_with_all_its_packets(tmp_path: Path) -> Non
 
 def test_standard_input(tmp_path: Path) -> None:
     out = tmp_path / "out.pcapng"
-    result = run("extract", "-", "--rpc", "3", "-o", str(out), stdin=unpacked(EVERYTHING))
+    result = run("export", "--to", "capture", "-", "--rpc", "3", "-o", str(out), stdin=unpacked(EVERYTHING))
     assert result.exit_code == 0 and result.stdout.startswith(f"{out}: 1 RPC of 1 connection in ")
     assert [record["xid"] for record in objects("rpcs", str(out))] == numbers()[2:3]
 
@@ -70,12 +70,12 @@ def test_standard_input(tmp_path: Path) -> None:
         (("--connection", "9"), "no connection 9"),
         (("--where", "latency_ns > 1e15"), "passes the filter"),
         (("--where", "nonsense = 1"), "nonsense"),
-        (("--finding", "no-such-thing"), "no rule and no detector"),
-        (("--finding", "V1-CREDIT-EXCEEDED"), "nothing is found by"),
+        (("--rule", "no-such-thing"), "no rule and no detector"),
+        (("--rule", "V1-CREDIT-EXCEEDED"), "nothing is found by"),
     ],
 )
 def test_what_cannot_be_extracted(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
-    result = run("extract", EVERYTHING, *arguments, "-o", str(tmp_path / "out.pcapng"))
+    result = run("export", "--to", "capture", EVERYTHING, *arguments, "-o", str(tmp_path / "out.pcapng"))
     assert result.exit_code == 2 and said in result.stderr and len(result.stderr.splitlines()) == 1
     assert not (tmp_path / "out.pcapng").exists()
 
@@ -83,7 +83,7 @@ def test_what_cannot_be_extracted(arguments: tuple[str, ...], said: str, tmp_pat
 def test_the_capture_is_not_overwritten(tmp_path: Path) -> None:
     source = tmp_path / "in.pcap"
     source.write_bytes(unpacked(EVERYTHING))
-    result = run("extract", str(source), "--rpc", "1", "-o", str(source))
+    result = run("export", "--to", "capture", str(source), "--rpc", "1", "-o", str(source))
     assert result.exit_code == 2 and "would overwrite" in result.stderr
     assert source.read_bytes() == unpacked(EVERYTHING)
 
@@ -91,7 +91,7 @@ def test_the_capture_is_not_overwritten(tmp_path: Path) -> None:
 def test_a_damaged_capture_gives_what_was_read_of_it(tmp_path: Path) -> None:
     source, out = tmp_path / "in.pcap", str(tmp_path / "out.pcapng")
     source.write_bytes(unpacked(EVERYTHING)[:2_000_000])
-    result = run("extract", str(source), "--procedure", "READ", "-o", out)
+    result = run("export", "--to", "capture", str(source), "--procedure", "READ", "-o", out)
     assert result.exit_code == 2 and "truncated in frame" in result.stderr
     assert result.stdout.startswith(f"{out}: {len(objects('rpcs', out))} RPCs of 1 connection in ")
     assert len(objects("rpcs", out)) > 3
@@ -110,7 +110,7 @@ def shown(capture: str, *fields: str) -> list[list[str]]:
 def test_tshark_reads_it_as_it_reads_the_original(sample: str, tmp_path: Path) -> None:
     source, out = tmp_path / "in.pcap", str(tmp_path / "out.pcapng")
     source.write_bytes(unpacked(sample))
-    (said,) = objects("extract", str(source), "--procedure", "READ,WRITE", "-o", out)
+    (said,) = objects("export", "--to", "capture", str(source), "--procedure", "READ,WRITE", "-o", out)
     original = {number: rest for number, *rest in shown(str(source), "frame.number", *SAID)}
     rows = shown(out, "frame.comment", *SAID)
     assert len(rows) == said["frames"]
@@ -119,13 +119,13 @@ def test_tshark_reads_it_as_it_reads_the_original(sample: str, tmp_path: Path) -
 
 
 def test_json_is_one_object(tmp_path: Path) -> None:
-    result = run("extract", EVERYTHING, "--rpc", "1", "-o", str(tmp_path / "out.pcapng"), "--json")
+    result = run("export", "--to", "capture", EVERYTHING, "--rpc", "1", "-o", str(tmp_path / "out.pcapng"), "--json")
     assert json.loads(result.stdout)["output"] == str(tmp_path / "out.pcapng")
 
 
 def test_an_anonymous_capture_is_judged_as_the_original(tmp_path: Path) -> None:
     out = tmp_path / "out.pcapng"
-    result = run("extract", EVERYTHING, "--where", "number > 0", "--anonymize", "-o", str(out))
+    result = run("export", "--to", "capture", EVERYTHING, "--where", "number > 0", "--anonymize", "-o", str(out))
     assert result.exit_code == 0 and "left out" not in result.stderr
     verdicts = [
         [

@@ -112,7 +112,7 @@ def test_the_audit_counts_the_rpcs_of_the_chosen_connections(tmp_path: Path) -> 
     assert [(one["connections"], one["rpcs"]) for one in found] == [(1, 48), (1, 48)]
 
 
-COMMANDS = ("report", "rpcs", "packets", "transport", "files", "credits", "audit", "sql", "diagnose", "export")
+COMMANDS = ("report", "rpcs", "packets", "transport", "files", "audit", "sql", "diagnose", "export")
 
 
 def given_to(command: str, *arguments: str) -> Result:

@@ -26,7 +26,6 @@ GAP = "..."
 NEEDS = {
     "live": "a device",
     "probe": "a server",
-    "wireshark": "a screen",
     "browse": "a terminal",
     "extcap": "a user's settings",
 }

@@ -31,8 +31,7 @@ HOSTILE = "a\x1b[31m\x1b]0;x\x07\x85\x9b2J\u202eb\r\x7f\udcff"
 """Colours, a title, C1, a clearing of the screen, a turn of direction, no UTF-8."""
 RUNS = {
     "report": (), "rpcs": (), "show": ("--rpc", "1"), "packets": (), "transport": (), "files": (), "audit": (),
-    "credits": (), "sessions": (), "info": (), "export": ("-o", "out.pcapng"),
-    "extract": ("--rpc", "1", "-o", "part.pcapng"),
+    "sessions": (), "info": (), "export": ("-o", "out.pcapng"),
 }  # fmt: skip
 
 

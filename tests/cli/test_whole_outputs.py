@@ -22,8 +22,8 @@ from rdmascope.captures.write.output import OutputFolder, named_spool, open_grow
 
 BULK = str(SAMPLES / "loss-siw.pcap.zst")
 FILES = {
-    "extract": ("extract", BULK, "--where", "true", "-o", "OUT.pcapng"),
-    "extract --anonymize": ("extract", BULK, "--where", "true", "--anonymize", "-o", "OUT.pcapng"),
+    "extract": ("export", "--to", "capture", BULK, "--where", "true", "-o", "OUT.pcapng"),
+    "extract --anonymize": ("export", "--to", "capture", BULK, "--where", "true", "--anonymize", "-o", "OUT.pcapng"),
     "packets -w": ("packets", BULK, "-w", "OUT.pcapng"),
     "export": ("export", BULK, "-o", "OUT.pcapng"),
     "sql -o": ("sql", BULK, "FROM packets", "-o", "OUT.csv"),

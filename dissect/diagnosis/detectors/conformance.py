@@ -31,7 +31,7 @@ LEVELS = ("MUST", "SHOULD")
     "audit findings of levels MUST and SHOULD",
     {"least_violations": (1, "violations of one rule")},
     (
-        "rdmascope explain RULE: what the rule requires, and why",
+        "rdmascope rules RULE: what the rule requires, and why",
         "rdmascope audit FILE --rule RULE: each violation with its frame",
         "the maintainers of the implementation at that end",
     ),

@@ -35,7 +35,7 @@ RECONNECTING = 5_000_000_000
         "refilled_share": (0.5, "share of those after which the next call came within 100 µs"),
     },
     (
-        "rdmascope credits FILE: requested, granted and outstanding over time",
+        "rdmascope transport --credits FILE: requested, granted and outstanding over time",
         "the server's slots for RPC-over-RDMA (svc_rdma max_requests) and the client's (rdma_slot_table_entries): the"
         " lower number decides",
         "more connections (nconnect): each has credits of its own",

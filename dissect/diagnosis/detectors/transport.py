@@ -243,7 +243,7 @@ def retransmissions_unexplained(facts: Facts, limits: Limits) -> Iterator[Cause]
     "transport health: RNR NAKs and their timers",
     {"least_naks": (3, "RNR NAKs in the capture")},
     (
-        "rdmascope credits FILE: whether calls exceed the credits granted",
+        "rdmascope transport --credits FILE: whether calls exceed the credits granted",
         "receive buffers posted by the end that sends RNR NAKs: one per credit it grants, some for callbacks",
         "min_rnr_timer and rnr_retry_count of the queue pair: a count of 7 means forever",
     ),

@@ -110,6 +110,13 @@ class FlatFields(NamedTuple):
     linux: str | None = None
     """What Linux's client calls the COMPOUND (``onc.linux_operations``)."""
 
+    @property
+    def user(self) -> str | None:
+        """Who calls: the user ID, or ``gss:`` and the context handle."""
+        if self.uid is not None:
+            return str(self.uid)
+        return f"gss:{self.context.hex()}" if self.context else None
+
 
 NO_FIELDS = FlatFields()
 ARGUMENTS = ("handle", "name", "offset", "count", "stateid", "slot", "sequence", "session", "client")

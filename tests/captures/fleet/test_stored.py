@@ -90,9 +90,9 @@ def test_packets_of_captures_in_a_store_go_back_into_it(
     for host in HOSTS:
         shutil.copytree(fleet / host, tmp_path / "bucket" / "fleet" / host)
     assert put(f"{bucket}/fleet/", f"{bucket}/set") == {"web": False, "db": False}
-    said = run("extract", f"{bucket}/set", "--where", "true", "-o", f"{bucket}/all.pcapng")
+    said = run("export", "--to", "capture", f"{bucket}/set", "--where", "true", "-o", f"{bucket}/all.pcapng")
     assert said.stdout.startswith(f"{bucket}/all.pcapng: ")
-    run("extract", f"{bucket}/set", "--where", "true", "-o", str(tmp_path / "all.pcapng"))
+    run("export", "--to", "capture", f"{bucket}/set", "--where", "true", "-o", str(tmp_path / "all.pcapng"))
     assert (tmp_path / "bucket" / "all.pcapng").read_bytes() == (tmp_path / "all.pcapng").read_bytes()
     assert run("export", f"{bucket}/set", "--to", "csv", "-o", f"{bucket}/tables").exit_code == 0
     assert (tmp_path / "bucket" / "tables" / "rpcs.csv").read_text().count("\n") > 40

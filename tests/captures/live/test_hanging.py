@@ -93,7 +93,7 @@ def test_nothing_triggers_on_healthy_traffic() -> None:
     assert not trigger.happened
 
 
-@pytest.mark.parametrize("option", [("--until-slower-than", "5s"), ("--until-finding",), ("--until-finding", HANGS)])
+@pytest.mark.parametrize("option", [("--until-slower-than", "5s"), ("--until-rule",), ("--until-rule", HANGS)])
 def test_the_command_ends_with_it(tmp_path_factory: pytest.TempPathFactory, option: tuple[str, ...]) -> None:
     wire = Wire()
     hangs.one_call(wire)

@@ -160,7 +160,7 @@ def with_tcpdump(folder: Path) -> None:
 def test_what_the_other_kernel_dropped_is_said_and_its_tcpdump_ends(tmp_path: Path, end: tuple[str, ...]) -> None:
     with_tcpdump(tmp_path)
     end = tuple(one.replace("kept", str(tmp_path / "kept")) for one in end)
-    done = run(tmp_path, HERE, "box:eth0", "--buffer", "8", *end)
+    done = run(tmp_path, HERE, "box:eth0", "--buffer", "8MB", *end)
     assert (done.returncode, done.stderr) == (0, "")
     assert "1,000 of 1,295 frames dropped by the kernel" in " ".join(done.stdout.split())
     assert "the capture lost 1,000 frames" in " ".join(" ".join(done.stdout.splitlines()[:5]).split())
@@ -211,7 +211,7 @@ def test_what_a_stream_cannot_know_is_unknown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "mode", [(), ("--json",), ("--until-slower-than", "1us", "--every", "--before", "30s"), ("--ring-size", "1")]
+    "mode", [(), ("--json",), ("--until-slower-than", "1us", "--every", "--before", "30s"), ("--ring-size", "1MB")]
 )
 def test_a_full_disk_ends_the_keeping_not_the_capture(tmp_path: Path, mode: tuple[str, ...]) -> None:
     with_tcpdump(tmp_path)

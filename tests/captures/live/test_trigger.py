@@ -49,14 +49,16 @@ def test_nothing_slow_is_status_0() -> None:
 
 
 def test_a_condition() -> None:
-    (found,) = triggers(watched("--until", "latency_ns > 300e6 AND \"procedure\" = 'COMPOUND'"))
+    (found,) = triggers(watched("--until-where", "latency_ns > 300e6 AND \"procedure\" = 'COMPOUND'"))
     assert (found["trigger"], found["words"]) == ("condition", "latency_ns > 300e6 AND \"procedure\" = 'COMPOUND'")
     assert found["rpc"] in {one["number"] for one in slow(300_000_000)}
 
 
 def test_the_packets_around_it_are_kept(tmp_path: Path) -> None:
     kept = tmp_path / "slow.pcapng"
-    (found,) = triggers(watched("--until", "latency_ns > 300e6", "--before", "2s", "--after", "1s", "--write", kept))
+    (found,) = triggers(
+        watched("--until-where", "latency_ns > 300e6", "--before", "2s", "--after", "1s", "--write", kept)
+    )
     assert found["file"] == str(kept)
     (info,) = objects("info", str(kept))
     first, last = info["first_time_ns"], info["last_time_ns"]
@@ -70,7 +72,7 @@ def test_the_packets_around_it_are_kept(tmp_path: Path) -> None:
 
 def test_the_file_is_bounded(tmp_path: Path) -> None:
     kept = tmp_path / "slow.pcapng"
-    watched("--until-slower-than", "300ms", "--before", "3600s", "--ring-size", "1", "--write", kept)
+    watched("--until-slower-than", "300ms", "--before", "3600s", "--ring-size", "1MB", "--write", kept)
     assert 0 < kept.stat().st_size < 1_200_000
 
 
@@ -112,8 +114,8 @@ def test_for_people_it_is_one_line(tmp_path: Path) -> None:
     [
         (["--before", "1s"], "--before and --after say what --write keeps"),
         (["--every"], "--every, --before, --after and --exec go with --until"),
-        (["--until", "latancy_ms > 1"], "--until 'latancy_ms > 1': no column 'latancy_ms'"),
-        (["--until", "SELECT 1"], "a condition over the columns of rpcs, and no query"),
+        (["--until-where", "latancy_ms > 1"], "--until-where 'latancy_ms > 1': no column 'latancy_ms'"),
+        (["--until-where", "SELECT 1"], "a condition over the columns of rpcs, and no query"),
         (["--until-slower-than", "soon"], "'soon' is no duration"),
     ],
 )

@@ -23,7 +23,6 @@ OVERWRITING = {
     ("audit", "sarif_file"): ["audit", "{file}", "--sarif", "{output}"],
     ("batch", "data_set"): ["batch", "{file}", "--out", "{output}"],
     ("export", "output"): ["export", "{file}", "-o", "{output}"],
-    ("extract", "output"): ["extract", "{file}", "--where", "true", "-o", "{output}"],
     ("files", "directory"): ["files", "{named}", "--extract", "{folder}"],
     ("packets", "output"): ["packets", "{file}", "-w", "{output}"],
     ("report", "output"): ["report", "{file}", "-o", "{output}"],
@@ -134,12 +133,12 @@ def test_no_output_overwrites_what_is_read(arguments: list[str], tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["a.pcap.zst"]
 
 
-@pytest.mark.parametrize("command", ["export", "report", "extract"])
+@pytest.mark.parametrize("command", ["export", "report"])
 def test_a_file_on_standard_input_is_an_input(command: str, tmp_path: Path) -> None:
     file = tmp_path / "a.pcap.zst"
     shutil.copy(SAMPLES / "longcall-rxe.pcap.zst", file)
     before = contents(tmp_path)
-    words = [command, "-", "-o", str(file), *(("--where", "true") if command == "extract" else ())]
+    words = [command, "-", "-o", str(file)]
     program = [sys.executable, "-c", "from rdmascope.cli.main import main; main()", *words]
     with file.open("rb") as stream:
         done = subprocess.run(program, stdin=stream, capture_output=True, text=True)

@@ -159,11 +159,11 @@ class TestForOtherPrograms:
     def test_json_has_stable_names(self) -> None:
         records = [json.loads(line) for line in run("audit", capture(MUST), "--json").stdout.splitlines()]
         finding, *verdicts, last = records
-        assert set(finding) == set(FINDING.split()) and finding["schema"] == "rdmascope.finding/1"
+        assert set(finding) == set(FINDING.split()) and finding["schema"] == "rdmascope.finding/1.0"
         assert all(set(verdict) == set(VERDICT.split()) for verdict in verdicts)
         assert len(verdicts) == 2 * len(all_rules())
         assert {verdict["verdict"] for verdict in verdicts} == {"pass", "violation", "not applicable", "not judged"}
-        assert (last["schema"], last["violations"]) == ("rdmascope.audit/1", 1)
+        assert (last["schema"], last["violations"]) == ("rdmascope.audit/1.0", 1)
 
     @pytest.mark.parametrize("kept", (0, 2, 100))
     def test_json_says_how_many_findings_are_left_out(self, kept: int) -> None:
@@ -201,7 +201,7 @@ class TestForOtherPrograms:
 @pytest.mark.parametrize("columns", [80, 160])
 @pytest.mark.parametrize(
     "arguments",
-    [("audit", SERVED_BY_LINUX), ("rules",), ("explain", MUST), ("credits", SERVED_BY_LINUX)],
+    [("audit", SERVED_BY_LINUX), ("rules",), ("rules", MUST), ("transport", "--credits", SERVED_BY_LINUX)],
     ids=lambda arguments: arguments[0],
 )
 def test_the_page_fits(arguments: tuple[str, ...], columns: int) -> None:
@@ -219,25 +219,27 @@ def test_linux_invalidates_what_it_did_not_agree_to() -> None:
 
 class TestExplain:
     def test_a_rule(self) -> None:
-        page = run("explain", "v1-credit-zero").stdout
+        page = run("rules", "v1-credit-zero").stdout
         assert "RFC 8166" in page and "Wrong" in page
 
     def test_a_rule_that_is_none(self) -> None:
-        result = run("explain", "V1-CREDIT")
+        result = run("rules", "V1-CREDIT")
         assert result.exit_code == 2 and "V1-CREDIT-" in result.stderr
 
 
 class TestCredits:
     def test_both_directions(self) -> None:
-        records = [json.loads(line) for line in run("credits", SERVED_BY_LINUX, "--json").stdout.splitlines()]
+        records = [
+            json.loads(line) for line in run("transport", "--credits", SERVED_BY_LINUX, "--json").stdout.splitlines()
+        ]
         assert [(one["connection"], one["direction"]) for one in records[:2]] == [(1, "forward"), (1, "backward")]
         assert records[0]["granted"] == {"lowest": 64, "highest": 64}
 
     def test_time_at_the_limit(self) -> None:
         """Two granted, three outstanding for more than a millisecond."""
         file = capture("V1-CREDIT-EXCEEDED")
-        (one,) = [json.loads(line) for line in run("credits", file, "--json").stdout.splitlines()]
+        (one,) = [json.loads(line) for line in run("transport", "--credits", file, "--json").stdout.splitlines()]
         assert (one["max_outstanding"], one["exceeded"], one["at_limit_count"]) == (3, 1, 1)
         assert 1_000_000 < one["at_limit_ns"] < 2_000_000
         assert sum(interval["at_limit_ns"] for interval in one["intervals"]) == one["at_limit_ns"]
-        assert "above the limit" in run("credits", file).stdout
+        assert "above the limit" in run("transport", "--credits", file).stdout

@@ -115,7 +115,7 @@ def test_what_is_not_there_is_said(fleet: Fleet) -> None:
         (("show", "--frame", "100000"), "no frame 100000; there are "),
         (("packets", "--frame", "100000"), "no frame 100000; there are "),
         (("packets", "--where", "xid = 1"), "no RPC of "),
-        (("extract", "--rpc", "100000", "-o", os.devnull), "no RPC 100000; there are "),
+        (("export", "--to", "capture", "--rpc", "100000", "-o", os.devnull), "no RPC 100000; there are "),
         (("export", "--where", "xid = 1", "-o", os.devnull), "no RPC of "),
         (("show", "--rpc", "1", "--port", "7"), "--port and --as"),
         (("packets", "--follow"), "--follow is for a capture that is still written"),
@@ -129,7 +129,7 @@ def test_frames_of_several_captures_are_one_capture_in_the_order_of_time(fleet: 
     numbers = [before.rpcs + 3 for _, _, before in fleet.captures]
     output = tmp_path / "cut.pcapng"
     options = [word for number in numbers for word in ("--rpc", str(number))]
-    (said,) = objects("extract", fleet.data_set, "-o", str(output), *options)
+    (said,) = objects("export", "--to", "capture", fleet.data_set, "-o", str(output), *options)
     assert said["rpcs"] == said["connections"] == 3
     with open_capture(output) as capture:
         batches = [*capture.batches()]
@@ -141,7 +141,9 @@ def test_frames_of_several_captures_are_one_capture_in_the_order_of_time(fleet: 
     assert cut == {whole[number]["xid"]: whole[number]["status"] for number in numbers}
     comments = {text.split(", host ")[-1] for batch in batches for text in batch.comments.values()}
     assert comments == {host for host, *_ in fleet.captures}
-    found = run("extract", fleet.data_set, "-o", str(output), "--where", "latency_ns > 10e6", "--anonymize")
+    found = run(
+        "export", "--to", "capture", fleet.data_set, "-o", str(output), "--where", "latency_ns > 10e6", "--anonymize"
+    )
     assert found.exit_code == 0
     with open_capture(output) as capture:
         assert not any(text for batch in capture.batches() for text in batch.comments.values() if "host" in text)
@@ -156,7 +158,9 @@ def test_frames_are_of_files_with_names_that_tell_them_apart(tmp_path: Path) -> 
     data_set, output = str(tmp_path / "set"), tmp_path / "cut.pcapng"
     assert run("batch", str(tmp_path / "captures"), "--out", data_set).exit_code == 0
     for paths, host in (([data_set], ", host web1"), (files, "")):
-        assert run("extract", *paths, "--where", "number IN (3, 50)", "-o", str(output)).exit_code == 0
+        assert (
+            run("export", "--to", "capture", *paths, "--where", "number IN (3, 50)", "-o", str(output)).exit_code == 0
+        )
         with open_capture(output) as capture:
             comments = [text for batch in capture.batches() for text in batch.comments.values()]
         assert {re.sub(r"^frame \d+ of ", "", text) for text in comments} == {path + host for path in files}
@@ -196,7 +200,7 @@ def test_wireshark_is_opened_on_all_of_it(fleet: Fleet, tmp_path: Path, monkeypa
     program.write_text(f'#!/bin/sh\nfor last; do :; done; cp "$last" {tmp_path}/seen.pcapng\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert run("wireshark", fleet.data_set).exit_code == 0
+    assert run("export", "--to", "wireshark", fleet.data_set).exit_code == 0
     run("export", fleet.data_set, "-o", str(tmp_path / "all.pcapng"))
     assert (tmp_path / "seen.pcapng").read_bytes() == (tmp_path / "all.pcapng").read_bytes()
 
@@ -216,7 +220,7 @@ def test_what_is_gone_or_changed_is_named_and_the_others_answer(fleet: Fleet, tm
         both = run("show", fleet.data_set, "--rpc", "1", "--rpc", last)
         assert both.exit_code == 2 and both.stdout.startswith("RPC 1 ") and there in both.stderr
         assert run("show", fleet.data_set, "--rpc", "1").exit_code == 0
-        alone = run("extract", fleet.data_set, "--rpc", last, "-o", str(tmp_path / "none.pcapng"))
+        alone = run("export", "--to", "capture", fleet.data_set, "--rpc", last, "-o", str(tmp_path / "none.pcapng"))
         assert alone.exit_code == 2 and alone.stderr.startswith(f"rdmascope: {fleet.data_set}: web2: {there}: ")
         frames = run("show", fleet.data_set, "--frame", f"{before.frames}-{before.frames + 3}")
         assert frames.stdout.startswith(f"frame {before.frames} is ") and frames.stderr.count(there) == 1
@@ -232,7 +236,6 @@ def test_what_is_gone_or_changed_is_named_and_the_others_answer(fleet: Fleet, tm
 REST: dict[str, Callable[[Fleet, Path], tuple[str, ...]]] = {
     "audit": lambda fleet, folder: (),
     "compare": lambda fleet, folder: (fleet.data_set,),
-    "credits": lambda fleet, folder: (),
     "diagnose": lambda fleet, folder: (),
     "export": lambda fleet, folder: ("--to", "parquet", "-o", str(folder / "tables")),
     "files": lambda fleet, folder: (),
@@ -244,9 +247,9 @@ REST: dict[str, Callable[[Fleet, Path], tuple[str, ...]]] = {
     "transport": lambda fleet, folder: (),
 }
 """Commands that read tables, or all captures as one, and what else they are given."""
-ASKED = {"show", "packets", "extract", "export", "verify", "wireshark", "browse"}
+ASKED = {"show", "packets", "verify", "browse"}
 """Those above; of browse in its own tests."""
-NOT_OF_CAPTURES = {"batch", "demo", "explain", "extcap", "help", "live", "probe", "rules", "synth"}
+NOT_OF_CAPTURES = {"batch", "demo", "extcap", "help", "live", "probe", "rules", "synth"}
 
 
 def test_no_command_is_left_out() -> None:

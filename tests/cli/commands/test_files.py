@@ -42,12 +42,12 @@ def extract(capture: str | Path, directory: Path) -> dict[str, dict[str, Any]]:
     result = run(capture, "--extract", directory)
     assert result.exit_code == 0, result.stderr
     manifest = json.loads((directory / "manifest.json").read_text())
-    assert (manifest["schema"], manifest["type"]) == ("rdmascope.manifest/1", "manifest")
+    assert (manifest["schema"], manifest["type"]) == ("rdmascope.manifest/1.0", "manifest")
     files = {file["name"]: file for file in manifest["files"]}
     assert {path.name for path in directory.iterdir()} == {*files, "manifest.json"}
     for name, file in files.items():
         data = (directory / name).read_bytes()
-        assert file["schema"] == "rdmascope.file/1"
+        assert file["schema"] == "rdmascope.file/1.0"
         assert len(data) == file["length"]
         assert hashlib.sha256(data).hexdigest() == file["sha256"]
         assert hashlib.md5(data).hexdigest() == file["md5"]
@@ -123,7 +123,7 @@ NAMES = (
 def test_json_is_one_object_a_file(tmp_path: Path) -> None:
     seen = records(sample("rxe-nfs-all"))
     assert all(set(one) == set(NAMES.split()) for one in seen)
-    assert {one["schema"] for one in seen} == {"rdmascope.file/1"}
+    assert {one["schema"] for one in seen} == {"rdmascope.file/1.0"}
     assert [one["calls"] for one in seen if one["path"] == "/export/odd3"] == [
         {"CREATE": 1, "WRITE": 1, "GETATTR": 1, "ACCESS": 1}
     ]

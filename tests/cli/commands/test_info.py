@@ -72,7 +72,7 @@ def test_iwarp_that_is_known_only_at_the_end(tmp_path: Path) -> None:
 def test_the_facts_of_a_file() -> None:
     (record,) = about("--checksums", LONG_CALLS)
     whole = frames()
-    assert record["schema"] == "rdmascope.info/2"
+    assert record["schema"] == "rdmascope.info/1.0"
     assert (record["format"], record["compression"]) == ("pcap", "zstd")
     assert record["size"] == LONG_CALLS.stat().st_size
     assert record["unpacked_size"] == len(zstandard.ZstdDecompressor().stream_reader(LONG_CALLS.read_bytes()).read())
@@ -186,7 +186,7 @@ def test_a_file_that_does_not_grow_any_more(tmp_path: Path, command: str) -> Non
 
 
 def test_idle_without_follow_is_refused() -> None:
-    result = run("rpcs", LONG_CALLS, "--idle", "1")
+    result = run("rpcs", LONG_CALLS, "--idle", "1s")
     assert result.exit_code != 0
 
 

@@ -183,7 +183,7 @@ def test_counters_of_the_host_beside_what_two_devices_saw(wire: Namespace, tmp_p
     program = (
         f"from rdmascope.captures.session import kernel_counters; kernel_counters.NFSD = {str(counters)!r}; {PROGRAM}"
     )
-    watcher = wire.live(wire.near, wire.far, "--nfsd", "--json", program=program, sockets=2)
+    watcher = wire.live(wire.near, wire.far, "--nfsd-counters", "--json", program=program, sockets=2)
     wire.replay(path)
     assert watcher.stdout is not None
     seen = 0
@@ -258,7 +258,7 @@ def test_the_report_for_people(wire: Namespace) -> None:
 
 
 def test_a_finding_ends_it(wire: Namespace) -> None:
-    watcher = wire.live(wire.near, "--until-finding", "PD-INVALIDATE*", "--json")
+    watcher = wire.live(wire.near, "--until-rule", "PD-INVALIDATE*", "--json")
     wire.replay(SAMPLES / "bidir-rxe.pcap.zst")
     out, _ = watcher.communicate(timeout=DEADLINE)
     found = lines(out)
@@ -270,7 +270,7 @@ def test_a_finding_ends_it(wire: Namespace) -> None:
 def test_what_is_kept_is_what_came(wire: Namespace, tmp_path: Path) -> None:
     path = SAMPLES / "rxe-nfs-all.pcap.zst"
     kept = tmp_path / "kept.pcapng"
-    watched(wire, path, "--write", str(kept), "--ring-size", "1", "--ring-files", "100")
+    watched(wire, path, "--write", str(kept), "--ring-size", "1MB", "--ring-files", "100")
     files = sorted(tmp_path.glob("kept*.pcapng"))
     assert len(files) > 1
     result = CliRunner().invoke(main, ["rpcs", *map(str, files), "--json"])
@@ -280,7 +280,7 @@ def test_what_is_kept_is_what_came(wire: Namespace, tmp_path: Path) -> None:
 def test_what_the_kernel_drops_is_reported(wire: Namespace) -> None:
     """A watcher that is stopped reads nothing: its ring fills, and the kernel counts."""
     path = SAMPLES / "rxe-nfs-all.pcap.zst"
-    watcher = wire.live(wire.near, "--json", "--buffer", "2", "--duration", "30")
+    watcher = wire.live(wire.near, "--json", "--buffer", "2MB", "--duration", "30s")
     watcher.send_signal(signal.SIGSTOP)
     wire.replay(path)
     watcher.send_signal(signal.SIGCONT)
@@ -306,7 +306,7 @@ def test_an_interface_that_goes_down_is_reported_at_once(wire: Namespace) -> Non
     out, err = rest_of(watcher)
     assert (watcher.returncode, err) == (0, "")
     assert (lines(out)[-1]["went_down"], lines(out)[-1]["trouble"]) == (1, None)
-    page = wire.live("down0", "--duration", "2")
+    page = wire.live("down0", "--duration", "2s")
     assert page.stderr is not None
     wire.ip("-n", wire.name, "link", "set", "down0", "down")
     out, _ = page.communicate(timeout=DEADLINE)
@@ -355,7 +355,7 @@ def test_an_interface_that_goes_away(wire: Namespace) -> None:
     [
         (["nosuch0"], "nosuch0: no such device; there are "),
         (["rxe7"], "rxe7: no such device; "),
-        (["lo", "--until-finding", "V9-NONE"], "no rule 'V9-NONE'"),
+        (["lo", "--until-rule", "V9-NONE"], "no rule 'V9-NONE'"),
         (["lo", "--duration", "soon"], "'soon' is no duration"),
     ],
 )

@@ -21,7 +21,7 @@ def test_each_reads_every_file_of_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_rule_is_explained_for_scripts() -> None:
-    record = json.loads(CliRunner().invoke(main, ["explain", "V1-CREDIT-EXCEEDED", "--json"]).stdout)
+    record = json.loads(CliRunner().invoke(main, ["rules", "V1-CREDIT-EXCEEDED", "--json"]).stdout)
     assert (record["type"], record["id"]) == ("rule", "V1-CREDIT-EXCEEDED")
 
 

@@ -28,7 +28,11 @@ def objects(text: str) -> list[dict[str, Any]]:
 def test_a_capture_is_written_and_can_be_read(name: str, tmp_path: Path) -> None:
     out = tmp_path / "out.pcapng"
     reported = objects(run("synth", name, "-o", out, "--json").stdout)[0]
-    assert (reported["schema"], reported["script"], reported["frames"]) == ("rdmascope.synth/1", name, reported["sent"])
+    assert (reported["schema"], reported["script"], reported["frames"]) == (
+        "rdmascope.synth/1.0",
+        name,
+        reported["sent"],
+    )
     capture = next(one for one in objects(run("report", "--json", out).stdout) if one["type"] == "capture")
     assert (capture["frames"], capture["connections"]) == (reported["frames"], len(reported["connections"]))
 

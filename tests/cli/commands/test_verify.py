@@ -124,14 +124,14 @@ class TestAgreement:
             "field", "seqid", "rdmascope", None,
         )  # fmt: skip
         for one in differences:
-            assert one["schema"] == "rdmascope.difference/1"
+            assert one["schema"] == "rdmascope.difference/1.0"
             assert set(one) == {
                 "schema", "type", "what", "frame", "field", "rdmascope", "wireshark", "right", "explained", "reason",
                 "reference",
             }  # fmt: skip
             assert one["right"] == "both" and one["explained"] is True and one["reason"] and one["reference"]
         assert {(one["what"], one["frame"]) for one in differences} >= {("call", 107), ("reply", 114)}
-        assert summary["schema"] == "rdmascope.verification/1"
+        assert summary["schema"] == "rdmascope.verification/1.0"
         assert set(summary) == {"schema", "type", "file", "tshark", "agree", "field_names", "compared"}
         assert {"nfs.fh.hash", "nfs.slotid", "nfs.count4", "rpc.xid"} <= set(summary["field_names"])
         assert summary["agree"] is True

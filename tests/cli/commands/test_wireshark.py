@@ -27,7 +27,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_wireshark_reads_what_export_writes(program: Path, tmp_path: Path) -> None:
-    result = run("wireshark", BOTH_WAYS, "-Y", "nfs", "--slower-than", "1ms")
+    result = run("export", "--to", "wireshark", BOTH_WAYS, "-Y", "nfs", "--slower-than", "1ms")
     assert (result.exit_code, result.output) == (0, "")
     run("export", BOTH_WAYS, "-o", str(tmp_path / "exported.pcapng"), "--slower-than", "1ms")
     assert (tmp_path / "read.pcapng").read_bytes() == (tmp_path / "exported.pcapng").read_bytes()
@@ -38,19 +38,19 @@ def test_wireshark_reads_what_export_writes(program: Path, tmp_path: Path) -> No
 
 def test_its_failure_is_ours(program: Path, tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\nexit 3\n")
-    result = run("wireshark", BOTH_WAYS)
+    result = run("export", "--to", "wireshark", BOTH_WAYS)
     assert (result.exit_code, result.stderr) == (2, "rdmascope: Wireshark ended with status 3\n")
     assert not os.listdir(tmp_path / "temporary")
 
 
 def test_without_wireshark_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    result = run("wireshark", BOTH_WAYS)
+    result = run("export", "--to", "wireshark", BOTH_WAYS)
     assert result.exit_code == 2
     assert result.stderr.startswith("rdmascope: Wireshark is not installed") and "rdmascope export" in result.stderr
 
 
 def test_nothing_is_opened_where_nothing_passes(program: Path, tmp_path: Path) -> None:
-    result = run("wireshark", BOTH_WAYS, "--where", "number > 1000000")
+    result = run("export", "--to", "wireshark", BOTH_WAYS, "--where", "number > 1000000")
     assert (result.exit_code, "passes the filter" in result.stderr) == (2, True)
     assert not (tmp_path / "arguments").exists()

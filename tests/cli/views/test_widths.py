@@ -26,7 +26,7 @@ PAGES = (
     ("credits", "ipv6-rxe"),
     ("info", "ipv6-rxe"),
     ("rules", ""),
-    ("explain", "V1-CREDIT-EXCEEDED"),
+    ("rules", "V1-CREDIT-EXCEEDED"),
     ("show", "longcall-rxe", "--rpc", "21"),
     ("show", "ipv6-rxe", "--frame", "9"),
     ("synth", "--faults"),

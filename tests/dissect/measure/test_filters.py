@@ -54,7 +54,6 @@ def run(command: str, *arguments: str) -> Result:
         ("rpcs", ("--until", "2026-11-21"), "is not after the first frame"),
         ("rpcs", ("--connection", "99"), "no connection 99; there are 4"),
         ("transport", ("--connection", "99"), "no connection 99; there are 4"),
-        ("credits", ("--connection", "99"), "no connection 99; there are 4"),
         ("audit", ("--connection", "99"), "no connection 99; there are 4"),
         ("packets", ("--frame", "99999"), "no frame 99999; there are 3,697"),
         ("packets", ("--frame", "4000-"), "no frames 4000-; there are 3,697"),
@@ -77,7 +76,6 @@ def test_what_can_match_does_beside_what_cannot() -> None:
     for command, arguments in (
         ("rpcs", ("--connection", "1", "--connection", "99")),
         ("transport", ("--connection", "1", "--connection", "99")),
-        ("credits", ("--connection", "1", "--connection", "99")),
         ("packets", ("--frame", "104", "--frame", "99999")),
         ("show", ("--rpc", "13", "--rpc", "999")),
     ):
