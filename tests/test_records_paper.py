@@ -171,7 +171,7 @@ COMMANDS = [
     "transport --icrc",
     "files",
     "audit",
-    "credits",
+    "transport --credits",
     "sessions",
     "packets",
 ]
