@@ -164,14 +164,15 @@ def command(
     numbers of files and file systems, and times; so do VLANs, LIDs, ports and queue pairs, which say which way
     packets took.  Checksums are right where they were.
 
-    \b
     Example: what took so long?
-      $ rdmascope export rxe-nfs-all.pcap.zst --to capture --slower-than 150ms -o slow.pcapng
-      slow.pcapng: 4 RPCs of 3 connections in 31 frames, 6.54 KiB
-      $ rdmascope packets slow.pcapng
+
+    \b
+      $ rdmascope export rxe-nfs-all.pcap.zst --to capture --rpc 173 -o rpc.pcapng
+      rpc.pcapng: 1 RPC of 1 connection in 9 frames, 1.99 KiB
+      $ rdmascope packets rpc.pcapng
           No.      Time          Source   Destination     Protocol Length Info
             1  0.000000       10.77.0.2 → 10.77.0.1       RRoCE       322 CM: ...
-              frame 927
+              frame 1918
       ...
     """
     for name, targets in OF_TARGETS.items():

@@ -252,7 +252,7 @@ def command(
     With --json, while it happens:
       rpc      one RPC, as in "rdmascope rpcs"
       finding  one finding, as in "rdmascope audit", at most 3 per rule and end
-      trigger  what --until-where and its like waited for, and the file with its packets
+      trigger  what --until-where or its like waited for, and the packets' file
     and at the end all records of "rdmascope report", and one
       live     device, filter, frames, what was dropped, why it ended
     """

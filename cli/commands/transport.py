@@ -99,8 +99,9 @@ def command(
     --credits shows flow control.  A requester may have as many calls outstanding as the lower of what it requested and
     what the responder granted (RFC 8166, 3.3.1).  At that limit, further calls wait.
 
-    \b
     Example: is this mount held back by credits?
+
+    \b
       $ rdmascope transport --credits meta-rxe.pcap.zst --connection 1
       Connection 1  forward calls, 10.77.0.2 → 10.77.0.1
         requested         128      calls              2,819

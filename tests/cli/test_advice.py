@@ -59,7 +59,7 @@ def advised() -> list[str]:
 
 def test_there_is_advice() -> None:
     some = {"rpcs FILE --errors", "show FILE --rpc N", "report FILE --by path --sort calls", "export FILE -o OUT"}
-    assert some | {"synth --list", "packets -V FILE -c 99", "explain ID"} <= set(advised())
+    assert some | {"synth --list", "packets -V FILE -c 99", "rules ID"} <= set(advised())
 
 
 @pytest.mark.parametrize("command", advised())

@@ -65,7 +65,7 @@ def test_standard_input(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "what is to be extracted?"),
+        ((), "which RPCs?"),
         (("--rpc", "1000"), "no RPC 1000"),
         (("--connection", "9"), "no connection 9"),
         (("--where", "latency_ns > 1e15"), "passes the filter"),
