@@ -124,12 +124,12 @@ class NamedRpc(NamedTuple):
         """As far as it is known now."""
         return None if self.file is None else self.file.path()
 
-    def names(self) -> CallNames:
+    def names(self) -> PathAndUser:
         """What the call names, without the RPC, which may hold it."""
-        return CallNames(self.file, self.fields.user)
+        return PathAndUser(self.file, self.fields.user)
 
 
-class CallNames(NamedTuple):
+class PathAndUser(NamedTuple):
     """What a call names."""
 
     file: Pathed | None
