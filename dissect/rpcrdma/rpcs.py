@@ -223,7 +223,7 @@ class Rpc:
     claimed: tuple[Operation, ...] = ()
     """Of a reply without a call: the RDMA Writes before it on the memory that it returns."""
     named: Named | None = None
-    """What its call names; None where nobody looked."""
+    """What its call names; None: it was not asked for."""
 
     def __repr__(self) -> str:
         """One line: of an RPC with all its chunks and bytes there would be thousands."""
