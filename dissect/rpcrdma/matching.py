@@ -393,6 +393,8 @@ class Matching:
             direction.in_order = False
         direction.last_answered = rpc.order
         rpc.reply = message
+        if len(candidates) > 1:
+            _in_turn(rpc, candidates)
         if rpc.chunks:
             self.memory.returned(rpc, header)
         self._close(1 - sender, rpc)
@@ -547,6 +549,16 @@ class Matching:
 
 def _number(reply: WaitingReply) -> int:
     return reply.number
+
+
+def _in_turn(rpc: Rpc, candidates: Sequence[Rpc]) -> None:
+    """Where a later call with its XID was sent behind the reply by its time, the XID was not in use any more."""
+    assert rpc.reply is not None
+    time = rpc.reply.operation.first_time
+    later = [one for one in candidates if one.order > rpc.order]
+    if later and min(one.call.operation.first_time for one in later if one.call) > time and candidates[0] is rpc:
+        rpc.notes = tuple(note for note in rpc.notes if note != XID_USED_AGAIN)
+        later[0].notes = tuple(note for note in later[0].notes if note != XID_IN_USE)
 
 
 def _answer_time(rpc: Rpc) -> int:

@@ -80,6 +80,19 @@ def test_whichever_reply_and_next_call_are_missing(step: int) -> None:
         assert [rpc.state for rpc in rpcs].count("complete") == 3
 
 
+@pytest.mark.parametrize("step", [1, 1000])
+@pytest.mark.parametrize("transport", ["RoCE", "iWARP"])
+def test_a_reply_that_is_missing_costs_no_other_rpc_its_own(transport: str, step: int) -> None:
+    wire = in_turn(transport)
+    whole = recorded(wire, range(sent(wire)))
+    for true in wire.truth[1:-1]:  # The first shows that the XID is used in turn; another reply, that this is missing.
+        kept = [at for at in range(sent(wire)) if true.reply_operation not in whole.operations(at + 1)]
+        capture = recorded(wire, kept)
+        rpcs = analyze(capture, range(step, len(kept), step))
+        assert foreign(capture, rpcs) == []
+        assert sorted(rpc.state for rpc in rpcs) == ["complete"] * 4 + ["no reply"], true.index
+
+
 def shown_late(packets: list[Packet], sender: int, by: int) -> list[Packet]:
     """The frames of one interface stand that many places behind, with right times."""
     places = {one.uid: index + by * (one.sender == sender) for index, one in enumerate(packets)}

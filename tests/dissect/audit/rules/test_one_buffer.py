@@ -15,13 +15,13 @@ SHAPES = (4, 2), (1, 0), (1, 1), (100, 100)
 """Bytes asked for, and given."""
 
 
-def talk(wire: Wire, shapes: tuple[tuple[int, int], ...]) -> None:
+def talk(wire: Wire, shapes: tuple[tuple[int, int], ...], xid: int | None = None) -> None:
     connection = wire.connect()
     (buffer,) = connection.register(8192)
     for asked, given in shapes:
-        rpc = call(connection, nfs3.read(0, asked), writes=[[buffer._replace(length=asked)]])
+        rpc = call(connection, nfs3.read(0, asked), xid=xid, writes=[[buffer._replace(length=asked)]])
         reply(rpc, nfs3.read_reply(bytes(given)))
-        rpc = call(connection, nfs3.write(0, bytes(asked)), reads={0: [buffer._replace(length=asked)]})
+        rpc = call(connection, nfs3.write(0, bytes(asked)), xid=xid, reads={0: [buffer._replace(length=asked)]})
         fetch(rpc)
         reply(rpc, nfs3.write_reply(asked))
 
@@ -54,9 +54,10 @@ def test_nor_where_a_call_a_reply_or_data_are_missing(transport: str) -> None:
 
 @pytest.mark.parametrize("late", [0, 1])
 @pytest.mark.parametrize("by", [1, 4, 9, 20])
-def test_nor_where_one_interface_is_shown_behind_the_other(by: int, late: int) -> None:
+@pytest.mark.parametrize("xid", [None, 7])
+def test_nor_where_one_interface_is_shown_behind_the_other(xid: int | None, by: int, late: int) -> None:
     wire = Wire(seed=1)
-    talk(wire, SHAPES)
+    talk(wire, SHAPES, xid)
     places = {one.uid: index + by * (one.sender == late) for index, one in enumerate(wire.packets)}
     packets = sorted(wire.packets, key=lambda one: places[one.uid])
     capture = Capture(wire, packets)
