@@ -31,11 +31,12 @@ def message_comments(rpc: Rpc, is_call: bool, message: Reassembled, ranges: Iter
     """
     kind = "call" if is_call else "reply"
     head = f"RPC {rpc.number}, {kind}, connection {rpc.connection.number}"
-    starts = [extent.start for extent in message.extents]
+    extents = message.extents
+    starts = [extent.start for extent in extents]
     comments = []
     for start, end in ranges:
         first, last = bisect_left(starts, start), bisect_left(starts, end)
-        frames = _frames(message.extents[max(first - 1, 0) : last], start)
+        frames = _frames(extents[max(first - 1, 0) : last] if len(extents) > 1 else extents, start)
         comments.append(f"{head}, RDMA frame{frames}" if frames else f"{head}, no RDMA frame")
     about = "\n".join(_about(rpc, is_call))
     comments[0] += f"\n{about}"

@@ -35,6 +35,11 @@ UNKNOWN_LENGTH = -1
 _HEAD = np.dtype([(name, "<u4") for name in ("kind", "size", "interface", "high", "low", "captured", "original")])
 
 
+_END = struct.pack("<HH", END_OF_OPTIONS, 0)
+_PACKET = struct.Struct("<IIIIIII")
+"""What an Enhanced Packet Block begins with."""
+
+
 class PcapngWriter:
     """Writes frames to a binary file, little-endian; the file stays the caller's to close."""
 
@@ -76,11 +81,12 @@ class PcapngWriter:
         """One frame; ``time`` is nanoseconds since the epoch, where one before it cannot be written: it becomes 0."""
         original = len(frame) if original_length is None else original_length
         time = max(time, 0)
-        head = struct.pack("<IIIII", interface, time >> 32, time & 0xFFFFFFFF, len(frame), original)
         options = b""
         if comment is not None:
-            options = _option(COMMENT, comment.encode()[:0xFFFF]) + _option(END_OF_OPTIONS, b"")
-        self._block(ENHANCED, head + frame + bytes(-len(frame) % 4) + options)
+            options = _option(COMMENT, comment.encode()[:0xFFFF]) + _END
+        size = 32 + len(frame) + (-len(frame) % 4) + len(options)
+        head = _PACKET.pack(ENHANCED, size, interface, time >> 32, time & 0xFFFFFFFF, len(frame), original)
+        self._file.write(b"".join((head, frame, bytes(-len(frame) % 4), options, size.to_bytes(4, "little"))))
 
     def write_batch(self, batch: FrameBatch) -> int:
         """All frames of a batch, without their comments; gives the bytes written."""
