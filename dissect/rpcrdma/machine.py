@@ -782,7 +782,7 @@ class _RowBatch:
         elif code == EVENT:
             _, _, operation = self._events[at]
             if operation.kind is SEND:
-                data, start, end = operation.payload.first()
+                data, start, end = operation.payload.prefix()
                 self._prepare(slot, words2(data, start)[0] if end - start >= 8 else -1, True)
         else:
             read = self._sends.read
