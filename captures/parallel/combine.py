@@ -18,7 +18,7 @@ from rdmascope.dissect.rpcrdma.chunk_columns import PlainChunks
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.dispatch import Undecoded
 from rdmascope.dissect.rpcrdma.eviction import Evicted
-from rdmascope.dissect.rpcrdma.machine import LATE
+from rdmascope.dissect.rpcrdma.row_batch import LATE
 from rdmascope.dissect.rpcrdma.rpc_table import PlainRpcs, RpcNames, RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.rpcrdma.unanswered import note_outstanding

@@ -26,11 +26,12 @@ from .conversation import Conversation
 from .dispatch import Dispatcher, Undecoded
 from .eviction import AFTERMATH, Evicted, overdue
 from .listeners import Listener
-from .machine import LATE, Event, LinkRun, Machine
+from .machine import Machine
 from .matching import MAX_OUTSTANDING, Matching
 from .messages import TransportHeader
 from .pending import LINGER
 from .retransmission_waits import charge_objects, charge_rows
+from .row_batch import LATE, Event, LinkRun
 from .rpc_numbers import MAX_ANSWERED, EndedRpcs, RpcNumbers
 from .rpc_table import PlainRpcs, RpcTable
 from .rpcs import Rpc

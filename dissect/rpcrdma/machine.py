@@ -9,11 +9,8 @@ become objects first.  What of the outcome hangs on the bytes is read in columns
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from itertools import compress, pairwise
 from operator import itemgetter
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,84 +18,23 @@ from numpy.typing import NDArray
 from ..arrays import Bytes, Int64s, Rows, joined, places, some, words_at
 from ..layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
-from ..onc.xdr import words2
 from ..transport.connection import Link
-from ..transport.operations import READ, SEND, WRITE, Operation
-from ..transport.runs import EXTRA, IMMEDIATE, INVALIDATE, Run, SendRun, TransferRun
+from ..transport.operations import SEND, Operation
+from ..transport.runs import EXTRA, IMMEDIATE, INVALIDATE, SendRun
 from .chunk_columns import PlainChunks, note_chunks
-from .chunk_lists import READ_LIST, REPLY_CHUNK
+from .chunk_lists import READ_LIST
 from .dispatch import Dispatcher
-from .listeners import RowSends, SentRow
-from .matching import Matching
-from .memory import REORDERED, advertised_chunks, note_returned
-from .messages import Message
-from .missing_calls import calls_in, comes_again
-from .pending import LINGER, MAX_BESIDE_GAP
-from .row_chunks import RowChunks, row_transfers
+from .listeners import RowSends
+from .row_batch import Event, LinkRun, RowBatch, Sends, connection_number
+from .row_chunks import RowChunks
 from .rpc_numbers import EndedRpcs, RpcNumbers
 from .rpc_table import RPC, STATES, PlainRpcs
-from .rpcs import Rpc
 from .sends import SHORTEST_REPLY, CallNames, SendColumns, read_sends
-from .transport_header import decode_header
-from .xid_reuse import CallDirection, returned_memory
 
-Event = tuple[int, Link, Operation]
-"""Frame number in whose place it stands, where, what."""
-LinkRun = tuple[Link, Run]
-
-LATE = 1 << 62
-"""A place behind all events."""
 MIN_ROWS = 96
 """Sends of a batch from which on columns take less time than objects."""
 _FIRST_RESULT = 6
 """The word of a reply with which its results begin."""
-
-_READ, _WRITE = int(READ), int(WRITE)
-
-CALL, CHUNKED_CALL, REPLY, CHUNKED_REPLY, TRANSFER, SENT, EVENT = range(7)
-"""What happens: by rows; or by a Send or another Operation that is more than a row says."""
-
-
-def connection_number(link: Link) -> int:
-    """Of a link that has events."""
-    assert link.connection is not None
-    return link.connection.number
-
-
-class _Sends(NamedTuple):
-    """Sends of one packet, a row each: first those of runs, then those that came as Operations."""
-
-    data: Bytes
-    held: list[int]
-    """Indices of these among the events."""
-    runs: list[SendRun]
-    rows: Rows
-    """PACKET rows."""
-    link: Int64s
-    """Index of the connection."""
-    sender: Int64s
-    run: Int64s
-    row: Int64s
-    """Index in the run."""
-    read: SendColumns
-    procedures: Int64s
-    """Of calls that can be rows the index into the names of procedures; else -1."""
-    replies: NDArray[np.bool_]
-    """Those that can be rows."""
-
-    @property
-    def slots(self) -> Int64s:
-        """Twice the index of the connection, and one more where the server calls; of what is neither call nor reply,
-        where it sends."""
-        return self.link << 1 | np.where(self.replies, 1 - self.sender, self.sender)
-
-    def message(self, at: int) -> Message:
-        """The Send as an object."""
-        operation = self.runs[int(self.run[at])].operation(int(self.row[at]))
-        data, start, end = operation.payload.prefix()
-        header = decode_header(data, start, end, operation.length)
-        body = start + header.length
-        return Message(operation, header, data, body, end, end - body)
 
 
 class Machine:
@@ -128,7 +64,7 @@ class Machine:
             self.take_singly(sorted([*expanded, *events], key=itemgetter(0)), numbers)
             return None
         self._refuse(sends, dispatchers)
-        batch = _RowBatch(dispatchers, sends, runs, events, index, numbers, ended)
+        batch = RowBatch(dispatchers, sends, runs, events, index, numbers, ended)
         batch.happen()
         found = self._rows(batch, sends, links)
         batch.tell_listeners(found)
@@ -146,7 +82,7 @@ class Machine:
 
     def _sends(
         self, data: Bytes, runs: list[LinkRun], events: Sequence[Event], index: Mapping[int, int]
-    ) -> _Sends | None:
+    ) -> Sends | None:
         """None where there are too few for columns."""
         parts = [(index[connection_number(link)], run) for link, run in runs if isinstance(run, SendRun)]
         counts = [len(run) for _, run in parts]
@@ -182,9 +118,9 @@ class Machine:
         number = np.repeat(np.arange(len(every)), counts)
         row = np.arange(len(rows)) - np.repeat(firsts, counts)
         ends = np.concatenate(link), np.concatenate(sender)
-        return _Sends(data, held, every, rows, *ends, number, row, read, procedures, replies)
+        return Sends(data, held, every, rows, *ends, number, row, read, procedures, replies)
 
-    def _refuse(self, sends: _Sends, dispatchers: list[Dispatcher]) -> None:
+    def _refuse(self, sends: Sends, dispatchers: list[Dispatcher]) -> None:
         """What listeners do not take as rows are none."""
         rows, read = sends.rows, sends.read
         long = read.chunked & (read.counts == (0, 0, 1)).all(axis=1)
@@ -220,7 +156,7 @@ class Machine:
             reduced[reading] = rows["payload"][some_of] + read.header[some_of] + position
         return self._names.procedures(data, read, calls, ends, reduced)
 
-    def _rows(self, batch: _RowBatch, sends: _Sends, links: list[Link]) -> PlainRpcs | None:
+    def _rows(self, batch: RowBatch, sends: Sends, links: list[Link]) -> PlainRpcs | None:
         """The RPCs that ended as rows; those whose outcome is more than columns say end as objects."""
         call, reply = batch.pairs()
         if not len(call):
@@ -274,7 +210,7 @@ class Machine:
         return PlainRpcs(table, sends.data, sends.runs, conversations, self._names.names, chunks)
 
     def _table(
-        self, batch: _RowBatch, sends: _Sends, links: list[Link], call: Int64s, reply: Int64s, statuses: Int64s
+        self, batch: RowBatch, sends: Sends, links: list[Link], call: Int64s, reply: Int64s, statuses: Int64s
     ) -> Rows:
         rows, read = np.zeros(len(call), RPC), sends.read
         numbers = np.array([connection_number(link) for link in links])
@@ -305,7 +241,7 @@ class Machine:
         return rows
 
 
-def _secured_results(sends: _Sends, call: Int64s, reply: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
+def _secured_results(sends: Sends, call: Int64s, reply: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
     """The first word of the results of calls with RPCSEC_GSS, -1 where it is encrypted or elsewhere; and which can stay
     rows."""
     read, rows = sends.read, sends.rows
@@ -346,660 +282,3 @@ def _is_row(operation: Operation, data: Bytes) -> bool:
         and operation.first_frame == operation.last_frame
         and not (operation.retransmissions or operation.contradicted or operation.reused)
     )
-
-
-class _Caller:
-    """The calls of one end of a connection, while a batch happens."""
-
-    __slots__ = (
-        "answered",
-        "beside",
-        "called",
-        "caller",
-        "careful",
-        "counted",
-        "direction",
-        "dispatcher",
-        "doubts",
-        "early",
-        "foreign",
-        "gapped",
-        "last",
-        "log",
-        "matching",
-        "missing",
-        "open",
-        "ready",
-        "room",
-        "shown",
-        "size",
-        "used",
-        "waiting",
-    )
-
-    direction: CallDirection
-    waiting: Mapping[int, int]
-    ready: bool
-    careful: bool
-    doubts: bool
-    room: int
-    early: set[int] | None
-    foreign: set[int] | None
-
-    def __init__(self, dispatcher: Dispatcher, caller: int, size: int, calls: bool) -> None:
-        """``size``: Sends of the batch; ``calls``: it has some that can be rows."""
-        self.size = size
-        self.dispatcher = dispatcher
-        self.matching: Matching = dispatcher.matching
-        self.caller = caller
-        self.open: dict[int, int] = {}
-        """Calls without a reply that are rows, by XID."""
-        self.counted = 0
-        """How many of these ``CallDirection.outstanding`` counts."""
-        self.called: list[int] = []
-        self.answered: list[int] = []
-        """Calls that were sent, and calls that were answered, of which ``direction`` does not know yet."""
-        self.last = -1
-        """The last reply."""
-        self.beside: dict[int, int] = {}
-        """By XID those of the pairs whose reply may answer a call that is not in the capture."""
-        self.shown: dict[int, tuple[int, int]] = {}
-        """By XID replies before their calls, and the numbers of their RPCs."""
-        self.used: dict[int, int] = {}
-        """Of calls that were answered, where some are missing: the numbers of their RPCs, by XID."""
-        self.log: list[int] | None = None
-        """For a listener: calls, and of replies their pairs, the bits of these inverted."""
-        connection = dispatcher.conversation.connection
-        self.missing = sum([calls_in(gap, connection) for gap in connection.gaps[caller]])
-        self.gapped = self.missing > 0
-        if calls:
-            self.matching.direction(caller)
-        self.look()
-
-    def look(self) -> None:
-        """Something happened to ``Matching`` otherwise."""
-        matching, dispatcher = self.matching, self.dispatcher
-        self.direction = matching.directions[self.caller]
-        self.waiting = matching.waiting_replies(1 - self.caller)
-        self.room = matching.maximum - (self.direction.outstanding - self.counted)
-        self.early = self.foreign = None
-        self.doubts = matching.doubts
-        self.careful = bool(self.waiting or self.direction.calls) or self.room <= self.size
-        self.ready = (
-            dispatcher.conversation.protocol == "rpcrdma"
-            and matching.settled == 1
-            and not (dispatcher.undirected[0] or dispatcher.undirected[1])
-        )
-
-    def refuses(self, xid: int) -> bool:
-        """Whether a call with this XID has to be an object."""
-        return xid in self.direction.calls or xid in self.waiting or len(self.open) >= self.room
-
-    def comes_again(self, xid: int, number: int, last: int) -> bool:
-        """Whether the XID of RPC ``number`` may be that of a call, too, that is not in the capture."""
-        earlier = self.used.get(xid)
-        if earlier is None:
-            earlier = self.direction.answered.get(xid)
-        return comes_again(number, earlier, last, self.missing)
-
-    def is_early(self, xid: int) -> bool:
-        """Whether a reply with this XID, of which no call is a row, can wait for its call as a row."""
-        return (
-            self.ready
-            and self.log is None
-            and not self.doubts
-            and xid not in self.shown
-            and xid not in self.beside
-            and not (self.careful and self.refuses(xid))
-        )
-
-    def early_memory(self) -> set[int]:
-        """Handles that replies before their calls return."""
-        if self.early is None:
-            replies = [one.message.header for one in self.matching.unsettled.replies if one.has_call]
-            self.early = {handle for header in replies for handle, _ in returned_memory(header)}
-        return self.early
-
-    def foreign_memory(self) -> set[int]:
-        """Handles of RDMA Reads and Writes that wait for the call they are for."""
-        if self.foreign is None:
-            memory = self.matching.known_memory
-            self.foreign = set()
-            if memory is not None:
-                self.foreign.update([one.handle for one in memory.unplaced])
-                self.foreign.update(*memory.contested)
-        return self.foreign
-
-
-class _RowBatch:
-    """What happens in one batch."""
-
-    def __init__(
-        self,
-        dispatchers: list[Dispatcher],
-        sends: _Sends,
-        runs: list[LinkRun],
-        events: Sequence[Event],
-        index: Mapping[int, int],
-        numbers: RpcNumbers,
-        ended: EndedRpcs,
-    ) -> None:
-        self._sends, self._numbers, self._ended = sends, numbers, ended
-        self._events = events
-        self._memory: dict[int, int] = {}
-        """Slot << 32 | handle -> the segment of an open call that is a row."""
-        self._closed: dict[int, int] = {}
-        """The same -> the pair that has it: what was answered, where a listener is."""
-        self._call: list[int] = []
-        self._reply: list[int] = []
-        """The pairs: calls and replies that are rows."""
-        self._noted: set[int] = set()
-        self._gone: set[int] = set()
-        """Pairs that became objects."""
-        self._order(sends, runs, events, index)
-        size, calling = len(sends.rows), np.zeros(2 * len(dispatchers), np.bool_)
-        calling[(sends.link << 1 | sends.sender)[sends.procedures >= 0]] = True
-        self.callers = [
-            _Caller(dispatcher, caller, size, calling[2 * place + caller])
-            for place, dispatcher in enumerate(dispatchers)
-            for caller in (0, 1)
-        ]
-        for dispatcher, *both in zip(dispatchers, self.callers[::2], self.callers[1::2], strict=True):
-            if dispatcher.listener is not None:
-                both[0].log = both[1].log = []
-        self._columns(sends)
-
-    def _order(self, sends: _Sends, runs: list[LinkRun], events: Sequence[Event], index: Mapping[int, int]) -> None:
-        """All that happens, in its order: code, slot, XID or handle, index, place."""
-        parts: list[tuple[Int64s, ...]] = []
-        single = np.ones(len(events), np.bool_)
-        held, count = sends.held, len(sends.rows)
-        single[held] = False
-        place, rank = sends.rows["frame"].astype(np.int64), np.zeros(count, np.int64)
-        place[count - len(held) :] = [events[at][0] for at in held]
-        rank[count - len(held) :] = [at + 1 for at in held]
-        read, code, calls = sends.read, np.full(count, SENT), sends.procedures >= 0
-        code[calls] = np.where(read.chunked[calls], CHUNKED_CALL, CALL)
-        code[sends.replies] = np.where(read.listed[sends.replies], CHUNKED_REPLY, REPLY)
-        self._places, self._first_held = place, count - len(held)
-        parts.append((place, rank, code, sends.slots, read.xids, np.arange(count)))
-        transfers = [(index[connection_number(link)], run) for link, run in runs if isinstance(run, TransferRun)]
-        others = [at for at, (_, _, one) in enumerate(events) if one.kind is not SEND and one.length]
-        moved = [(events[at][0], index[connection_number(events[at][1])], events[at][2]) for at in others]
-        self.transfers = row_transfers(transfers, moved)
-        rows, slots = self.transfers.rows, self.transfers.slot
-        single[others] = False
-        rank = np.zeros(len(rows), np.int64)
-        rank[len(rows) - len(others) :] = [at + 1 for at in others]
-        handles, code = rows["handle"].astype(np.int64), np.full(len(rows), TRANSFER)
-        parts.append((rows["place"], rank, code, slots, handles, np.arange(len(rows))))
-        left = places(single)
-        chosen = [events[at] for at in left.tolist()]
-        place = np.array([place for place, _, _ in chosen], np.int64)
-        slot = np.array([index[connection_number(link)] << 1 for _, link, _ in chosen], np.int64)
-        parts.append((place, left + 1, np.full(len(left), EVENT), slot, np.zeros_like(left), left))
-        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        order = np.lexsort((columns[1], columns[0])) if events else columns[0].argsort(kind="stable")
-        self._items = [columns[one].take(order).tolist() for one in (2, 3, 4, 5)]
-        self._last_place = int(columns[0][order[-1]])
-
-    def _columns(self, sends: _Sends) -> None:
-        """What the loop looks up, as lists."""
-        read, count = sends.read, len(sends.rows)
-        self.numbers = np.empty(0, np.int64)
-        self._drawn = [0] * count
-        """The numbers of RPCs whose calls were rows."""
-        self.orders = np.zeros(count, np.int64)
-        """Places among calls, of the same."""
-        self._sent: list[tuple[int, int, int, int]] = []
-        """For listeners: frame, time, XID and credits of each Send."""
-        self._chunked: list[bool] = read.chunked.tolist()
-        self._before, self._ranks = self._gap_ranks(sends)
-        segments = read.segments
-        self._time: list[int] = sends.rows["time"][segments["send"]].tolist()
-        self._firsts: list[int] = read.firsts.tolist()
-        self._owners: list[int] = segments["send"].tolist()
-        self._lists: list[int] = segments["list"].tolist()
-        self._handles: list[int] = segments["handle"].tolist()
-        self._lengths: list[int] = segments["length"].tolist()
-        self._offsets: list[int] = segments["offset"].tolist()
-        self._reached = self._offsets[:]
-        """Of each segment up to which address it was read or written."""
-        self.returned = [-1] * len(segments)
-        self.carried: defaultdict[int, list[int]] = defaultdict(list)
-        """Of the segments of calls the transfers on them."""
-        self._kinds: list[int] = np.where(segments["list"] == READ_LIST, _READ, _WRITE).tolist()
-        self._limits: list[int] = (segments["offset"] + segments["length"]).tolist()
-        self._replied: list[int] = read.counts[:, REPLY_CHUNK].tolist()
-        rows, whole = self.transfers.rows, self.transfers.whole
-        self._moved: list[tuple[int, int, int, int]] = [
-            *zip(
-                np.where(whole, rows["kind"], -1).tolist(),
-                rows["address"].astype(np.int64).tolist(),
-                rows["length"].tolist(),
-                rows["first_time"].tolist(),
-                strict=True,
-            )
-        ]
-        """Of each transfer kind, address, length and time; another kind where it is more than a row."""
-
-    def _gap_ranks(self, sends: _Sends) -> tuple[list[int], list[int]]:
-        """How many gaps in what its caller sent lie before a Send; and how many before a reply, or well before a
-        call."""
-        if not any(one.gapped for one in self.callers):
-            return [], []
-        found = np.zeros((2, len(sends.rows)), np.int64)
-        frames, slots = sends.rows["frame"], sends.slots
-        for slot, one in enumerate(self.callers):
-            if one.gapped:
-                gaps = one.dispatcher.conversation.connection.gaps[one.caller]
-                shown = np.sort([gap.frame for gap in gaps])
-                mine = places(slots == slot)
-                well = np.where(sends.replies[mine], frames[mine], frames[mine] - REORDERED)
-                found[:, mine] = [shown.searchsorted(one, side="right") for one in (frames[mine], well)]
-        before, ranks = found.tolist()
-        return before, ranks
-
-    def happen(self) -> None:
-        """All of it."""
-        callers, numbers = self.callers, self._numbers
-        drawn, chunked, before, ranks = self._drawn, self._chunked, self._before, self._ranks
-        memory, moved, reached, carried = self._memory, self._moved, self._reached, self.carried
-        kinds, limits, sent = self._kinds, self._limits, self._time
-        calls, replies = self._call, self._reply
-        number = numbers.last
-        for code, slot, key, at in zip(*self._items, strict=True):
-            one = callers[slot]
-            if code <= CHUNKED_CALL:
-                if (
-                    one.ready
-                    and key not in one.open
-                    and not (one.careful and one.refuses(key))
-                    and (not one.shown or key not in one.shown or self._follows(one, code, key, at))
-                    and (code == CALL or self._offer(one, slot, at))
-                ):
-                    number += 1
-                    drawn[at] = number
-                    one.called.append(at)
-                    if one.shown and key in one.shown:
-                        reply, drawn[at] = one.shown.pop(key)
-                        number -= 1
-                        one.answered.append(at)
-                        one.last = reply
-                        calls.append(at)
-                        replies.append(reply)
-                        continue
-                    one.open[key] = at
-                    if one.log is not None:
-                        one.log.append(at)
-                    continue
-            elif code <= CHUNKED_REPLY:
-                if (
-                    one.ready
-                    and (call := one.open.get(key)) is not None
-                    and not (one.gapped and ranks[at] > before[call] and one.comes_again(key, drawn[call], number))
-                    and ((code == REPLY and not chunked[call]) or self._completes(one, slot, call, at))
-                ):
-                    del one.open[key]
-                    pair = len(calls)
-                    one.answered.append(call)
-                    one.last = at
-                    if one.gapped:
-                        one.used[key] = drawn[call]
-                        if ranks[at] > ranks[call]:
-                            one.beside[key] = pair
-                    if one.log is not None:
-                        one.log.append(~pair)
-                    calls.append(call)
-                    replies.append(at)
-                    continue
-                if code == REPLY and key not in one.open and one.is_early(key):
-                    number += 1
-                    one.shown[key] = at, number
-                    continue
-            elif code == TRANSFER and (segment := memory.get(slot << 32 | key)) is not None:
-                kind, address, length, time = moved[at]
-                # Where the last one before it ended.
-                if (
-                    address == reached[segment]
-                    and kind == kinds[segment]
-                    and address + length <= limits[segment]
-                    and time >= sent[segment]
-                ):
-                    reached[segment] = address + length
-                    carried[segment].append(at)
-                    continue
-            if one.dispatcher.conversation.protocol != "other":
-                numbers.last, numbers.place = number, self._place(code, at)
-                self._otherwise(code, slot, key, at)
-                number = numbers.last
-        numbers.last = number
-        numbers.place = self._last_place
-        for at in range(self._first_held, len(drawn)):
-            if drawn[at]:
-                self._note(drawn[at], at)
-        self.numbers = np.array(self._drawn)
-        self._note_credits()
-        for slot, one in enumerate(callers):
-            self._log(one)
-            self._finish(one, slot)
-
-    def _place(self, code: int, at: int) -> int:
-        """In the order of events."""
-        if code == EVENT:
-            return self._events[at][0]
-        return int(self.transfers.rows["place"][at] if code == TRANSFER else self._places[at])
-
-    def _note(self, number: int, send: int) -> None:
-        """No row will tell where the number of an RPC was drawn: it was by this Send."""
-        if number not in self._noted:
-            self._noted.add(number)
-            self._numbers.made(number, int(self._places[send]))
-
-    # Memory
-
-    def _offer(self, one: _Caller, slot: int, call: int) -> bool:
-        """The call advertises memory; False where any of it is advertised already, or a reply may return it."""
-        if one.waiting and not one.early_memory().isdisjoint(
-            self._handles[self._firsts[call] : self._firsts[call + 1]]
-        ):
-            return False
-        memory, handles, known = self._memory, self._handles, one.matching.known_memory
-        first, behind = self._firsts[call], self._firsts[call + 1]
-        for segment in range(first, behind):
-            key = slot << 32 | handles[segment]
-            if key in memory or (known is not None and handles[segment] in known.segments[one.caller]):
-                for taken in range(first, segment):
-                    del memory[slot << 32 | handles[taken]]
-                return False
-            memory[key] = segment
-        return True
-
-    def _withdraw(self, slot: int, call: int) -> None:
-        """It is no longer open as a row."""
-        for segment in range(self._firsts[call], self._firsts[call + 1]):
-            del self._memory[slot << 32 | self._handles[segment]]
-
-    def _completes(self, one: _Caller, slot: int, call: int, reply: int) -> bool:
-        """A reply returns the memory of the call, and all of it was read and written."""
-        first, behind = self._firsts[call], self._firsts[call + 1]
-        at, end = self._firsts[reply], self._firsts[reply + 1]
-        if self._replied[reply] not in (0, self._replied[call]):
-            return False
-        lists, handles, offsets, lengths = self._lists, self._handles, self._offsets, self._lengths
-        foreign = one.foreign_memory()
-        for segment in range(first, behind):
-            moved = self._reached[segment] - offsets[segment]
-            if handles[segment] in foreign:
-                return False
-            if lists[segment] == READ_LIST:
-                if moved != lengths[segment]:
-                    return False
-            elif at < end and lists[at] == lists[segment]:
-                if handles[at] != handles[segment] or offsets[at] != offsets[segment] or lengths[at] != moved:
-                    return False
-                self.returned[segment] = moved
-                at += 1
-            elif moved or lists[segment] != REPLY_CHUNK:
-                return False
-        listener = one.dispatcher.listener
-        if at < end or (listener is not None and listener.whole_transfers and not self._is_whole_transfer(call, reply)):
-            return False
-        if listener is not None:
-            for segment in range(first, behind):
-                self._closed[slot << 32 | handles[segment]] = len(self._call)
-        self._withdraw(slot, call)
-        return True
-
-    def _is_whole_transfer(self, call: int, reply: int) -> bool:
-        """The reply came by one RDMA Write through the only chunk, of one segment, and invalidates no other."""
-        segment = self._firsts[call]
-        row = self._sends.rows[reply]
-        return (
-            self._firsts[call + 1] == segment + 1
-            and self._lists[segment] == REPLY_CHUNK
-            and len(self.carried.get(segment, ())) == 1
-            and (EXTRA[row["opcode"]] != INVALIDATE or int(row["immediate"]) == self._handles[segment])
-        )
-
-    # What is more than rows say
-
-    def _otherwise(self, code: int, slot: int, key: int, at: int) -> None:
-        """An Operation happens."""
-        both = self.callers[slot & ~1], self.callers[slot | 1]
-        self._log(both[0])
-        if code == TRANSFER:
-            segment = self._memory.get(slot << 32 | key)
-            if segment is not None:
-                self._make(self.callers[slot], slot, self._owners[segment])
-            pair = self._closed.pop(slot << 32 | key, None)
-            if pair is not None and pair not in self._gone:  # A listener may ask what comes behind the reply.
-                place = self._numbers.place
-                self._gone.add(pair)
-                self.end(self._call[pair], self._reply[pair])
-                self._numbers.place = place
-            operation = self.transfers.operations[at]
-        elif code == EVENT:
-            _, _, operation = self._events[at]
-            if operation.kind is SEND:
-                data, start, end = operation.payload.prefix()
-                self._prepare(slot, words2(data, start)[0] if end - start >= 8 else -1, True)
-        else:
-            read = self._sends.read
-            self._prepare(slot, key, bool(read.listed[at]) or not read.usual[at])
-            operation = self._sends.runs[int(self._sends.run[at])].operation(int(self._sends.row[at]))
-        both[0].dispatcher.take(operation)
-        for one in both:
-            one.look()
-
-    def _prepare(self, slot: int, xid: int, chunked: bool) -> None:
-        """A Send with this XID is to happen: what it may touch becomes objects, where it may have chunks all calls that
-        have."""
-        for mine in (slot & ~1, slot | 1):
-            one = self.callers[mine]
-            self._tell(one)
-            if xid in one.open:
-                self._make(one, mine, one.open[xid])
-            if xid in one.beside:
-                self._reopen(one, xid)
-            for early in [*one.shown] if chunked else [xid] if xid in one.shown else ():
-                self._wait(one, early)
-            every = len(one.open) >= one.room
-            if one.open and (chunked or every):
-                for call in [call for call in one.open.values() if every or self._chunked[call]]:
-                    self._make(one, mine, call)
-
-    def _tell(self, one: _Caller) -> None:
-        """Let ``Matching`` know what happened in rows."""
-        if len(one.open) != one.counted:
-            one.direction.outstanding += len(one.open) - one.counted
-            one.counted = len(one.open)
-        direction, read = one.direction, self._sends.read
-        if one.called:
-            self.orders[one.called] = np.arange(direction.sent + 1, direction.sent + 1 + len(one.called))
-            direction.sent += len(one.called)
-            one.called.clear()
-        if one.answered:
-            calls = np.array(one.answered)
-            orders: Int64s = np.append(direction.last_answered, self.orders[calls])
-            if some(orders[1:] < orders[:-1]):
-                direction.in_order = False
-            direction.last_answered = int(orders[-1])
-            direction.granted = int(read.credits[one.last])
-            drawn = self.numbers[calls] if len(self.numbers) else np.array([self._drawn[call] for call in one.answered])
-            direction.answered.extend(read.xids[calls], drawn)
-            one.answered.clear()
-
-    def _log(self, one: _Caller) -> None:
-        """Let the listener know what happened in rows."""
-        if not one.log:
-            return
-        if not self._sent:
-            sends = self._sends
-            times, frames = sends.rows["time"].tolist(), sends.rows["frame"].tolist()
-            self._sent = [*zip(frames, times, sends.read.xids.tolist(), sends.read.credits.tolist(), strict=True)]
-        found = []
-        for entry in one.log:
-            at, call = (entry, entry) if entry >= 0 else (self._reply[~entry], self._call[~entry])
-            caller = int(self._sends.sender[call])
-            handle = self._handles[self._firsts[at]] if self._chunked[at] else -1
-            found.append(SentRow(entry >= 0, caller, self._drawn[call], *self._sent[at], self._sent[call][0], handle))
-        one.log.clear()
-        assert one.dispatcher.listener is not None
-        one.dispatcher.listener.rows_sent(found)
-
-    def tell_listeners(self, rows: PlainRpcs | None) -> None:
-        """The batch is over: which RPCs ended as rows."""
-        parts: dict[int, Rows] = {}
-        listening = [one.dispatcher for one in self.callers[::2] if one.dispatcher.listener is not None]
-        if rows is not None and listening:
-            ordered = rows.rows.take(np.lexsort((rows.rows["number"], rows.rows["connection"])))
-            numbers = ordered["connection"]
-            bounds = [0, *(places(numbers[1:] != numbers[:-1]) + 1).tolist(), len(numbers)]
-            for first, behind in pairwise(bounds):
-                parts[int(numbers[first])] = ordered[first:behind]
-        for dispatcher in listening:
-            mine = parts.get(dispatcher.conversation.connection.number)
-            assert dispatcher.listener is not None
-            if mine is None or rows is None:
-                dispatcher.listener.rows_ended(np.empty(0, RPC), None)
-            else:
-                dispatcher.listener.rows_ended(mine, rows)
-
-    def _make(self, one: _Caller, slot: int, call: int) -> None:
-        """An open call becomes an object."""
-        self._tell(one)
-        rpc = self._rpc(one, call)
-        del one.open[rpc.xid]
-        one.counted -= 1
-        if one.dispatcher.listener is not None:
-            self._log(one)
-            one.dispatcher.listener.row_made(rpc)
-        if rpc.chunks:
-            self._withdraw(slot, call)
-            one.matching.memory.segments[one.caller].add(rpc)
-        one.direction.calls[rpc.xid] = [rpc]
-
-    def _rpc(self, one: _Caller, call: int) -> Rpc:
-        """A call as an object."""
-        message = self._sends.message(call)
-        conversation, header = one.matching.conversation, message.header
-        rpc = Rpc(self._drawn[call], conversation, one.caller == 1, header.xid, message)
-        rpc.order = int(self.orders[call])
-        self._note(rpc.number, call)
-        if header.chunks:
-            rpc.chunks = advertised_chunks(header)
-            uses = [use for chunk in rpc.chunks for use in chunk.segments]
-            for use, segment in zip(uses, range(self._firsts[call], self._firsts[call + 1]), strict=True):
-                use.operations += [self.transfers.operations[at] for at in self.carried.get(segment, ())]
-        return rpc
-
-    def _answered(self, one: _Caller, call: int, reply: int) -> Rpc:
-        """The object of a pair."""
-        rpc = self._rpc(one, call)
-        rpc.reply = self._sends.message(reply)
-        note_returned(rpc, rpc.reply.header)
-        if one.dispatcher.listener is not None:
-            self._log(one)
-            one.dispatcher.listener.row_made(rpc)
-        return rpc
-
-    def _follows(self, one: _Caller, code: int, xid: int, call: int) -> bool:
-        """Whether a reply that is shown before it answers this call for sure."""
-        reply, number = one.shown[xid]
-        rows = self._sends.rows
-        beside = one.gapped and (self._ranks[reply] > self._ranks[call] or self._before[call] > self._before[reply])
-        if code != CALL or beside or rows["time"][reply] < rows["time"][call]:
-            return False
-        if rows["frame"][reply] < rows["frame"][call] - REORDERED:
-            return False
-        self._note(number, reply)
-        return True
-
-    def _wait(self, one: _Caller, xid: int) -> None:
-        """A reply that was shown before its call waits for it as an object."""
-        self._tell(one)
-        reply, number = one.shown.pop(xid)
-        self._note(number, reply)
-        one.matching.wait_early(number, 1 - one.caller, self._sends.message(reply))
-        one.look()
-
-    def _reopen(self, one: _Caller, xid: int) -> None:
-        """The RPC of a pair waits for a second reply."""
-        self._tell(one)
-        pair = one.beside.pop(xid)
-        if pair in self._gone:
-            return
-        self._gone.add(pair)
-        rpc = self._answered(one, self._call[pair], self._reply[pair])
-        rpc.detach()
-        waiting = one.matching.unsettled.beside_gap
-        waiting.append(rpc)
-        waiting.sort(key=_reply_frame)
-
-    def end(self, call: int, reply: int) -> None:
-        """The RPC of a pair has ended, and is more than a row says."""
-        one = self.callers[int(self._sends.link[call]) << 1 | int(self._sends.sender[call])]
-        rpc = self._answered(one, call, reply)
-        self._numbers.place = rpc.reply_frame
-        one.matching.conclude(rpc)
-
-    # The end
-
-    def _note_credits(self) -> None:
-        """What clients requested and servers granted."""
-        sends = self._sends
-        for name, at in (("note_requested", places(self.numbers)), ("note_granted", np.array(self._reply))):
-            forward = at[sends.sender[at] == (name == "note_granted")] if len(at) else at
-            if not len(forward):
-                continue
-            order = forward[sends.link[forward].argsort(kind="stable")]
-            link, credits = sends.link[order], sends.read.credits[order]
-            starts = np.append(0, places(link[1:] != link[:-1]) + 1)
-            for place, low, high in zip(
-                link[starts].tolist(),
-                np.minimum.reduceat(credits, starts).tolist(),
-                np.maximum.reduceat(credits, starts).tolist(),
-                strict=True,
-            ):
-                note = getattr(self.callers[2 * place].matching.conversation, name)
-                note(low)
-                note(high)
-
-    def _finish(self, one: _Caller, slot: int) -> None:
-        """The batch is over."""
-        self._tell(one)
-        for xid in [*one.shown]:
-            self._wait(one, xid)
-        if one.beside:
-            latest = int(self._sends.rows["time"].max()) - LINGER
-            left = [xid for xid, pair in one.beside.items() if self._sends.rows["time"][self._reply[pair]] >= latest]
-            for xid in left[-MAX_BESIDE_GAP:]:
-                self._reopen(one, xid)
-            waiting = one.matching.unsettled.beside_gap
-            while len(waiting) > MAX_BESIDE_GAP:
-                one.matching.conclude(waiting.pop(0))
-        if one.open:
-            ordered = bool(one.direction.calls)
-            for call in [*one.open.values()]:
-                self._make(one, slot, call)
-            if ordered:
-                calls = one.direction.calls
-                arranged = sorted(calls.items(), key=_first_order)
-                calls.clear()
-                calls.update(arranged)
-
-    def pairs(self) -> tuple[Int64s, Int64s]:
-        """Calls and replies that stayed rows, in the order of replies."""
-        if not self._gone:
-            return np.array(self._call, np.int64), np.array(self._reply, np.int64)
-        kept = [pair not in self._gone for pair in range(len(self._call))]
-        return np.array([*compress(self._call, kept)], np.int64), np.array([*compress(self._reply, kept)], np.int64)
-
-
-def _reply_frame(rpc: Rpc) -> int:
-    return rpc.reply_frame
-
-
-def _first_order(one: tuple[int, list[Rpc]]) -> int:
-    return one[1][0].order

@@ -218,12 +218,6 @@ class TransferOperations(Sequence[Operation]):
         """Those that are in no run."""
         return [self.objects[row] for row in self.row[self.run < 0].tolist()]
 
-    def others_of(self, run: int) -> Int64s:
-        """The rows of a run that are none of them."""
-        other = np.ones(len(self.runs[run]), np.bool_)
-        other[self.row[self.run == run]] = False
-        return places(other)
-
     def apart(self) -> TransferOperations:
         """Without Operations that are none of them."""
         kept = [TransferRun(one.data, one.requests, one.responses, one.rows, one.sender) for one in self.runs]
