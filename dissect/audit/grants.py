@@ -66,13 +66,14 @@ class CreditGrants:
             self.higher[caller] = highest, time + LOWERING
         self.granted[caller] = credits
 
-    def replied(self, caller: int, message: Message) -> None:
-        """A reply grants credits; an RDMA_ERROR's word is not counted on."""
+    def replied(self, caller: int, message: Message) -> bool:
+        """Whether a reply grants credits; an RDMA_ERROR's word is not counted on."""
         credits, header = message.header.credits, message.header
         if credits is None or header.problem or header.procedure == RDMA_ERROR:
-            return
+            return False
         self.grant(caller, credits, message.time)
         for transaction in self.unrelieved[caller]:
             assert transaction.rpc.call is not None
             transaction.relieved = message.time - transaction.rpc.call.time
         self.unrelieved[caller].clear()
+        return True

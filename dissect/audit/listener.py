@@ -350,6 +350,8 @@ class PlainRows:
         self.reply_frames: list[int] = []
         self.reply_times: list[int] = []
         self.granted: list[int] = []
+        self.reliefs: tuple[list[int], list[int]] = [], []
+        """Frames and times of all replies that grant credits, those that are objects included."""
         self.called = self.answered = 0
         self.made = 0
         """Calls that became objects before they were answered."""
@@ -371,12 +373,15 @@ class PlainRows:
         self.reply_frames += [one.frame for one in replies]
         self.reply_times += [one.time for one in replies]
         self.granted += [one.credits for one in replies]
+        self.reliefs[0].extend([one.frame for one in replies])
+        self.reliefs[1].extend([one.time for one in replies])
         self.advance(len(self.call_frames), len(self.reply_frames))
 
     def relief(self, frame: int) -> int | None:
         """When the first reply behind a call in ``frame`` came."""
-        answer = bisect_right(self.reply_frames, frame)
-        return self.reply_times[answer] if answer < len(self.reply_times) else None
+        frames, times = self.reliefs
+        answer = bisect_right(frames, frame)
+        return times[answer] if answer < len(times) else None
 
     def advance(self, called: int, answered: int) -> None:
         """So many calls and replies have happened."""
@@ -579,7 +584,7 @@ class AuditListener(Listener):
             self.answers.note_version(1, message)
             self.answered[rpc] = self.open[0].pop(rpc)
             self.last_answered[0] = max(self.last_answered[0], rpc.call.frame)
-            self.grants.replied(0, message)
+            self._granted(0, message)
             self.settling.add_plain(rpc, False)
             return
         sent = self._sent(SentMessage(self.conversation, message, 1 - caller, False, rpc))
@@ -598,10 +603,16 @@ class AuditListener(Listener):
             self.answered[rpc] = transaction
             assert rpc.call is not None
             self.last_answered[caller] = max(self.last_answered[caller], rpc.call.frame)
-        self.grants.replied(caller, message)
+        self._granted(caller, message)
         if message.header.procedure == RDMA_ERROR and rpc.call is not None:
             remember(self.errored[caller], rpc.xid, rpc)
         self.settling.add(sent)
+
+    def _granted(self, caller: int, message: Message) -> None:
+        """A reply that is an object may grant credits."""
+        if self.grants.replied(caller, message) and not caller and self.plain is not None:
+            for places, place in zip(self.plain.reliefs, (message.frame, message.time), strict=True):
+                places.append(place)
 
     def rpc_ended(self, rpc: Rpc) -> None:
         caller = int(rpc.backward)
