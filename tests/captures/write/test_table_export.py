@@ -223,7 +223,7 @@ def test_what_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
         (("--to", "csv", "-o", str(capture)), "would overwrite what is read"),
         (("--to", "csv", "-o", str(tmp_path / "no" / "folder")), "no such directory"),
         (("--to", "csv", "-o", "-"), "takes a folder"),
-        (("--to", "csv", "-o", str(tmp_path / "x"), "--skip-incomplete"), "--skip-incomplete is about packets"),
+        (("--to", "csv", "-o", str(tmp_path / "x"), "--skip-incomplete"), "goes with --to tcp-pcapng"),
         (("--to", "csv", "-o", str(tmp_path / "x"), "--where", "number > 1000000"), "passes the filter"),
     ):
         result = run("export", str(capture), *arguments)
