@@ -10,10 +10,11 @@ apt = test "$$(id -u)" = 0 && command -v apt-get >/dev/null && export DEBIAN_FRO
 	{ apt-get -qq install -y --no-install-recommends $(1) || \
 	  { apt-get -qq update && apt-get -qq install -y --no-install-recommends $(1); }; } >/dev/null 2>&1 </dev/null
 
-.PHONY: help demo test bench bench-large lint format types check clean layouts tshark verify fuzz soak walk docs lab lab-smoke
+.PHONY: help demo test quick bench bench-large lint format types check clean layouts tshark verify fuzz soak walk docs lab lab-smoke
 help:
 	@echo 'make demo    the report on a recorded capture (SAMPLE=FILE for another)'
 	@echo 'make test    the tests, why any is skipped, and which take longest'
+	@echo 'make quick   the tests of what changed since main (BASE=REV for another), in less than 20 s'
 	@echo 'make bench   speed and memory, beside tshark (minutes; about 1.5 GB in bench/work)'
 	@echo 'make bench-large  memory and time on 20 GB (GIGABYTES=2 for others; DELETE=1: delete the capture afterwards)'
 	@echo 'make lint    ruff, rules and format        make format  rewrite the files in that format'
@@ -35,6 +36,9 @@ test: $(READY) tshark
 	@rm -rf .scratch && mkdir -p .scratch
 	TMPDIR="$(CURDIR)/.scratch" $(BIN)/pytest -n auto --dist worksteal -rs --durations=60 --durations-min=2
 	@rm -rf .scratch
+
+quick: $(READY)
+	$(BIN)/python tests/quick.py $(BASE)
 
 bench: $(READY) tshark
 	$(BIN)/python -m bench; status=$$?; $(BIN)/python -m bench.browse && exit $$status
