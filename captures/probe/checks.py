@@ -179,9 +179,7 @@ def null(xid: int) -> bytes:
 
 def verbose(xid: int) -> bytes:
     """An NFSv4.0 COMPOUND whose reply is longer than 1024 bytes: which attributes the root has, again and again."""
-    ask = pack(">III", OP_GETATTR, 1, 1 << SUPPORTED_ATTRS) * _QUESTIONS
-    head = rpc.call_head(xid, NFS, 4, service.COMPOUND) + rpc.opaque(b"")
-    return head + pack(">III", 0, 1 + _QUESTIONS, OP_PUTROOTFH) + ask
+    return at_path(xid, "", pack(">III", OP_GETATTR, 1, 1 << SUPPORTED_ATTRS) * _QUESTIONS, _QUESTIONS)
 
 
 def write(xid: int, data: bytes) -> Parts:
@@ -195,13 +193,23 @@ def read(xid: int, count: int) -> bytes:
     return rpc.call_head(xid, NFS, 3, service.READ) + _UNKNOWN_HANDLE + pack(">QI", 0, count)
 
 
-def read_path(xid: int, path: str, count: int) -> bytes:
-    """An NFSv4.0 READ of a file by its path, with the anonymous stateid (RFC 7530, 9.1.4.3 and 16.25)."""
+def at_path(xid: int, path: str, operation: bytes, count: int = 1) -> bytes:
+    """An NFSv4.0 COMPOUND of ``count`` operations on a file by its path (RFC 7530, 16.2)."""
     names = [part.encode() for part in path.split("/") if part]
     lookups = b"".join(pack(">I", OP_LOOKUP) + rpc.opaque(name) for name in names)
     head = rpc.call_head(xid, NFS, 4, service.COMPOUND) + rpc.opaque(b"")
-    anonymous = pack(">I16xQI", OP_READ, 0, count)
-    return head + pack(">III", 0, 2 + len(names), OP_PUTROOTFH) + lookups + anonymous
+    return head + pack(">III", 0, 1 + len(names) + count, OP_PUTROOTFH) + lookups + operation
+
+
+def read_path(xid: int, path: str, count: int) -> bytes:
+    """A READ with the anonymous stateid (RFC 7530, 9.1.4.3 and 16.25)."""
+    return at_path(xid, path, pack(">I16xQI", OP_READ, 0, count))
+
+
+def write_path(xid: int, path: str, data: bytes) -> bytes:
+    """A WRITE with the anonymous stateid, and a GETATTR (RFC 7530, 16.36 and 16.7)."""
+    write = pack(">I16xQI", OP_WRITE, 0, 0) + rpc.opaque(data)
+    return at_path(xid, path, write + pack(">III", OP_GETATTR, 1, 1 << SUPPORTED_ATTRS), 2)
 
 
 def replied(answer: Answer, stream: bytes | None = None, *, parsed: bool = False) -> CheckVerdict:
@@ -361,19 +369,22 @@ def reply_chunk_used(on: RawConnection) -> CheckVerdict:
 
 
 class Filled(NamedTuple):
-    """A reply to a call with a Write chunk."""
+    """A reply to a READ with a Write chunk."""
 
     answer: Answer
-    lengths: list[int]
-    """Of the segments that came back."""
+    pieces: list[RegisteredMemory]
+    """The memory of the chunk's segments."""
+    chunk: WriteChunk
+    """As the reply returns it."""
     data: bytes
+    """What the responder says it wrote."""
     summary: str
 
 
-def into_write_chunk(on: RawConnection, call: Callable[[int], bytes]) -> Filled | CheckVerdict:
-    """Send ``call`` with a Write chunk of three segments; a verdict where it does not come back as it should."""
+def into_write_chunk(on: RawConnection, call: Callable[[int], bytes], sizes: list[int]) -> Filled | CheckVerdict:
+    """Send ``call`` with a Write chunk of untouched segments; a verdict where it does not come back as it should."""
     xid = on.xid()
-    pieces, chunk = on.chunk([1000, 2000, 3000])
+    pieces, chunk = on.chunk(sizes, bytes([UNTOUCHED]) * sum(sizes))
     header = message(xid)
     header.writes = (chunk,)
     answer = on.ask(header, call(xid))
@@ -385,14 +396,32 @@ def into_write_chunk(on: RawConnection, call: Callable[[int], bytes]) -> Filled 
         return problem
     assert received is not None
     lengths = [segment.length for segment in received.segments]
-    return Filled(answer, lengths, contents(pieces, received), f"{verdict.observed}, lengths {lengths}")
+    return Filled(answer, pieces, received, contents(pieces, received), f"{verdict.observed}, lengths {lengths}")
+
+
+def reading(on: RawConnection, xid: int, count: int) -> bytes:
+    """A READ of the file that is known or, without one, of no file."""
+    return read_path(xid, on.file, count) if on.file else read(xid, count)
+
+
+def data_into_write_chunk(on: RawConnection, count: int, sizes: list[int]) -> Filled | CheckVerdict:
+    """The same of a READ that has to bring data; a verdict where it brings none."""
+    found = into_write_chunk(on, lambda xid: reading(on, xid, count), sizes)
+    return found if isinstance(found, CheckVerdict) else unread(on, found.answer) or found
+
+
+def same_inline(on: RawConnection, count: int, data: bytes) -> tuple[bool, Answer]:
+    """Whether a READ without chunks brings the same bytes, and its answer."""
+    xid = on.xid()
+    again = on.ask(message(xid), reading(on, xid, count))
+    return again.payload.endswith(rpc.opaque(data)), again
 
 
 @check("write-chunk-segments", "V1-WRITE-UNFILLED")
 def write_chunk_segments(on: RawConnection) -> CheckVerdict:
     """A READ of a file that is not there, with a Write chunk of three segments; they come back in order, filled as far
     as there were data, the others with length zero."""
-    found = into_write_chunk(on, lambda xid: read(xid, 4000))
+    found = into_write_chunk(on, lambda xid: read(xid, 4000), [1000, 2000, 3000])
     if isinstance(found, CheckVerdict):
         return found
     if found.data and (nfs_status(found.answer) or rpc_error(found.answer)):
@@ -405,21 +434,14 @@ def write_chunk_used(on: RawConnection) -> CheckVerdict:
     """A READ of a file, with a Write chunk of three segments; the data come through it, the count that is left in the
     reply is the sum of the lengths, and a READ without chunks brings the same bytes."""
 
-    def reading(xid: int, count: int) -> bytes:
-        return read_path(xid, on.file, count) if on.file else read(xid, count)
-
-    found = into_write_chunk(on, lambda xid: reading(xid, 5000))
+    found = data_into_write_chunk(on, 5000, [1000, 2000, 3000])
     if isinstance(found, CheckVerdict):
         return found
-    if nothing := unread(on, found.answer):
-        return nothing
     count = int.from_bytes(found.answer.payload[-4:], "big")
     if len(found.data) != count:
         return violation(f"{len(found.data)} bytes in the Write chunk, {count} in the reply")
-    xid = on.xid()
-    again = on.ask(message(xid), reading(xid, _FEW))
-    data = found.data[:_FEW]
-    if not again.payload.endswith(pack(">I", len(data)) + data + bytes(-len(data) % 4)):
+    same, again = same_inline(on, _FEW, found.data[:_FEW])
+    if not same:
         return violation(f"other bytes in the Write chunk than inline ({named(again)})")
     return passed(found.summary)
 
@@ -593,55 +615,19 @@ EXACT = 256
 """Bytes that fill a segment, and fit inline, too."""
 
 
-class _Written(NamedTuple):
-    """What came of a READ with a Write chunk."""
-
-    pieces: list[RegisteredMemory]
-    """The memory of its segments."""
-    given: WriteChunk
-    """As the reply returns it."""
-    payload: bytes
-    """Of the reply."""
-
-
-def _reading(on: RawConnection, xid: int, count: int) -> bytes:
-    return read_path(xid, on.file, count) if on.file else read(xid, count)
-
-
-def _read_by_chunk(on: RawConnection, count: int, segments: list[int]) -> _Written | CheckVerdict:
-    """A READ with a Write chunk of untouched segments; a verdict where it fails, or its chunk does not come back."""
-    xid = on.xid()
-    pieces, chunk = on.chunk(segments, bytes([UNTOUCHED]) * sum(segments))
-    header = message(xid)
-    header.writes = (chunk,)
-    answer = on.ask(header, _reading(on, xid, count))
-    verdict = replied(answer)
-    if verdict.kind is not VerdictKind.PASS or answer.header is None:
-        return verdict
-    if nothing := unread(on, answer):
-        return nothing
-    given = answer.header.writes[0] if answer.header.writes else None
-    if problem := returned(chunk, given, "the Write chunk"):
-        return problem
-    assert given is not None
-    return _Written(pieces, given, answer.payload)
-
-
 @check("write-chunk-odd", "V1-WRITE-NO-PAD")
 def write_chunk_odd(on: RawConnection) -> CheckVerdict:
     """READs of 1, 2, 3, 5, 1,023 and 2,999 bytes, each with a Write chunk; exactly so many bytes are written and
     returned, and the count in the reply is the same."""
     lengths = []
     for wanted in LENGTHS:
-        written = _read_by_chunk(on, wanted, [1000, 3000])
-        if isinstance(written, CheckVerdict):
-            return written
-        pieces, given, payload = written
-        count = int.from_bytes(payload[-4:], "big")
-        length = len(contents(pieces, given))
+        found = data_into_write_chunk(on, wanted, [1000, 3000])
+        if isinstance(found, CheckVerdict):
+            return found
+        count, length = int.from_bytes(found.answer.payload[-4:], "big"), len(found.data)
         if length != count:
             return violation(f"a READ of {wanted} bytes returns {length} in its Write chunk, and counts {count}")
-        memory = b"".join(piece.fetch(0, piece.length) for piece in pieces)
+        memory = b"".join(piece.fetch(0, piece.length) for piece in found.pieces)
         behind = memory[count : count + 4]
         if behind != bytes([UNTOUCHED]) * len(behind):
             return violation(f"a READ of {count} bytes, and pad bytes are written behind them")
@@ -653,14 +639,12 @@ def write_chunk_odd(on: RawConnection) -> CheckVerdict:
 def write_chunk_exact(on: RawConnection) -> CheckVerdict:
     """A READ of 256 bytes of a file, with a Write chunk of one segment as long; as many are returned as were written,
     and a READ without chunks brings the same, to the last byte."""
-    written = _read_by_chunk(on, EXACT, [EXACT])
-    if isinstance(written, CheckVerdict):
-        return written
-    pieces, given, _ = written
-    data = contents(pieces, given)
-    xid = on.xid()
-    again = on.ask(message(xid), _reading(on, xid, EXACT))
-    if again.payload.endswith(pack(">I", len(data)) + data + bytes(-len(data) % 4)):
+    found = data_into_write_chunk(on, EXACT, [EXACT])
+    if isinstance(found, CheckVerdict):
+        return found
+    data = found.data
+    same, again = same_inline(on, EXACT, data)
+    if same:
         return passed(f"{len(data)} bytes in one segment, the same inline")
     lacking = bytes([UNTOUCHED]) * 8
     if lacking in data and lacking not in again.payload:
@@ -694,16 +678,6 @@ def inline_write_odd(on: RawConnection) -> CheckVerdict:
     if results == OP_WRITE:
         return CheckVerdict(VerdictKind.SKIPPED, f"{on.file or 'no file'}: not writable, status {status}")
     return violation(f"{named(answer)}: status {status} of the operation behind {len(data)} bytes of WRITE data")
-
-
-def write_path(xid: int, path: str, data: bytes) -> bytes:
-    """An NFSv4.0 WRITE of a file by its path, with the anonymous stateid, and a GETATTR (RFC 7530, 16.36 and 16.7)."""
-    names = [part.encode() for part in path.split("/") if part]
-    lookups = b"".join(pack(">I", OP_LOOKUP) + rpc.opaque(name) for name in names)
-    head = rpc.call_head(xid, NFS, 4, service.COMPOUND) + rpc.opaque(b"")
-    write = pack(">I16xQI", OP_WRITE, 0, 0) + rpc.opaque(data)
-    ask = pack(">III", OP_GETATTR, 1, 1 << SUPPORTED_ATTRS)
-    return head + pack(">III", 0, 3 + len(names), OP_PUTROOTFH) + lookups + write + ask
 
 
 UNDEFINED = 77

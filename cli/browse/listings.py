@@ -13,15 +13,16 @@ from rich.text import Text
 from rdmascope.dissect.audit.rule import all_rules
 from rdmascope.dissect.onc.file_operations import DIRECTORY, TYPE_NAMES
 from rdmascope.dissect.records.tables import TABLES
-from rdmascope.dissect.units import duration, seconds, size
+from rdmascope.dissect.units import seconds, size
 
 from ..views.audit import FindingCells, finding_view, rule_view
-from ..views.files import counted, shown_path, shown_size, transferred
+from ..views.files import shown_path, shown_size, transferred
 from ..views.packets import PROTOCOL_STYLES, header_line, packet_cells
 from ..views.report import service
 from ..views.rows import cell
 from ..views.rpcs import RpcCells, RpcLine, cells_line
 from ..views.rpcs import header as rpc_header
+from ..views.tables import counted, timed
 from .nodes import TreeNode, nodes_of
 
 Row = Mapping[str, Any]
@@ -135,15 +136,11 @@ def _file(row: Row, layout: ListingLayout) -> Text:
             transferred(row["read_bytes"]),
             counted(row["writes"]),
             transferred(row["written_bytes"]),
-            _time(row["median_latency_ns"]),
-            _time(row["p99_latency_ns"]),
+            timed(row["median_latency_ns"]),
+            timed(row["p99_latency_ns"]),
             shown_path(row["path"], row["removed_path"], directory),
         )
     )
-
-
-def _time(value: int | None) -> str:
-    return "-" if value is None else duration(value)
 
 
 _FINDING = (

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -20,7 +19,7 @@ from rdmascope.dissect.audit.rule import Rule
 from rdmascope.dissect.transport.connection import ENDS
 from rdmascope.dissect.units import plural
 
-from .tables import Cell, Grid, heading
+from .tables import Cell, Grid, heading, indented
 
 if TYPE_CHECKING:
     from rdmascope.dissect.audit.selection import Waiver
@@ -56,7 +55,7 @@ def page(
     if auditor.waived_count:
         reasons = sorted({f"{waiver.rule}: {waiver.reason}" for waiver in waivers})
         parts += [Text(), heading("Waived", plural(auditor.waived_count, "finding"))]
-        parts += [Padding(Text(reason), (0, 0, 0, 2)) for reason in reasons]
+        parts += [indented(Text(reason)) for reason in reasons]
     return Group(*parts)
 
 
@@ -120,7 +119,7 @@ def _group(result: Result, rule: Rule, where: Callable[..., str]) -> RenderableT
             (rule.id, "bold"),
             f"  {plural(_count(result, rule.id), 'time')}",
         ),
-        Padding(Text(f"{rule.title} ({rule.cited})"), (0, 0, 0, 4)),
+        indented(Text(f"{rule.title} ({rule.cited})"), 4),
     ]
     for place, tally in result.by_rule[rule.id]:
         if not tally.violated:
@@ -131,11 +130,11 @@ def _group(result: Result, rule: Rule, where: Callable[..., str]) -> RenderableT
         else:
             connection = result.auditor.connections[place.connection]
             line = f"{who(connection, place.endpoint)}, connection {place.connection}: {number}"
-        parts.append(Padding(Text(line), (0, 0, 0, 4)))
+        parts.append(indented(Text(line), 4))
         for finding in tally.examples:
-            parts.append(Padding(finding_view(FindingCells.of(finding), where(*finding.frames)), (0, 0, 0, 6)))
+            parts.append(indented(finding_view(FindingCells.of(finding), where(*finding.frames)), 6))
         if tally.violated > len(tally.examples) > 0:
-            parts.append(Padding(Text(f"… and {tally.violated - len(tally.examples):,} more", "dim"), (0, 0, 0, 6)))
+            parts.append(indented(Text(f"… and {tally.violated - len(tally.examples):,} more", "dim"), 6))
     return Group(*parts)
 
 
@@ -183,7 +182,7 @@ def finding_view(cells: FindingCells, there: str = "") -> RenderableType:
     table.add_column(overflow="fold")
     table.add_row("found", cells.observed)
     table.add_row("required", cells.required)
-    return Group(Text(place), Padding(table, (0, 0, 0, 2)))
+    return Group(Text(place), indented(table))
 
 
 def _undecided(result: Result) -> RenderableType | None:
@@ -226,4 +225,4 @@ def rule_view(rule: Rule) -> RenderableType:
     table.add_column(overflow="fold")
     for name, text in facts(rule):
         table.add_row(name, text)
-    return Group(Text.assemble((rule.id, "bold"), f"  {rule.title}"), Text(), Padding(table, (0, 0, 0, 2)))
+    return Group(Text.assemble((rule.id, "bold"), f"  {rule.title}"), Text(), indented(table))

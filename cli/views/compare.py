@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from heapq import nlargest
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from rdmascope.captures.session.comparison import PointsCompared, RunsCompared
@@ -15,7 +14,7 @@ from rdmascope.dissect.measure.comparison import SIGNIFICANT, Change, Phases, Ru
 from rdmascope.dissect.units import count, duration, plural, share
 
 from ..sanitize import harmless_line
-from .tables import Cell, Grid, heading
+from .tables import Cell, Grid, heading, indented
 
 WHERE = "Where the time went"
 MAX_PROCEDURES = 20
@@ -54,7 +53,7 @@ def points_view(found: PointsCompared) -> RenderableType:
 def where_view(found: PointsCompared) -> RenderableType | None:
     """The answer, and the parts of each procedure; None where no RPC is at both points."""
     total = found.rpcs.total
-    return None if total is None else Group(Padding(Text(_verdict(total), "bold"), (0, 0, 0, 2)), _phases(found))
+    return None if total is None else Group(indented(Text(_verdict(total), "bold")), _phases(found))
 
 
 def slowest_view(found: PointsCompared, limit: int, width: int) -> RenderableType | None:
@@ -83,7 +82,7 @@ def slowest_view(found: PointsCompared, limit: int, width: int) -> RenderableTyp
         Text.assemble("at the server (server #): ", (harmless_line(found.server), "bold")),
         Text(_clocks(found)),
     ]
-    return Group(*(Padding(line, (0, 0, 0, 2)) for line in lines), grid)
+    return Group(*(indented(line) for line in lines), grid)
 
 
 def _clocks(found: PointsCompared) -> str:
@@ -190,7 +189,7 @@ def runs_view(found: RunsCompared, width: int) -> RenderableType:
     lines.append(Grid(["procedure"], ["before", "after"], payloads) if payloads else Text("  as before"))
     lines += [Text(), heading("Diagnosis of one run only", "rdmascope diagnose FILE has each with its evidence")]
     said = [("vanished", one) for one in found.vanished] + [("appeared", one) for one in found.appeared]
-    lines += [Padding(Text(f"{change}: {one.severity.value}, {one.cause.text}"), (0, 0, 0, 2)) for change, one in said]
+    lines += [indented(Text(f"{change}: {one.severity.value}, {one.cause.text}")) for change, one in said]
     lines += [] if said else [Text("  none")]
     lines += [Text(), heading("Settings that differ")]
     settings = [[name, ", ".join(one) or "-", ", ".join(other) or "-"] for name, one, other in found.settings]

@@ -7,13 +7,12 @@ from itertools import groupby
 from operator import itemgetter
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from rdmascope.dissect.measure.credits import CreditDirection, CreditInterval
 from rdmascope.dissect.units import count, duration, plural, share
 
-from .tables import LEVELS, Cell, Grid
+from .tables import LEVELS, Cell, Grid, indented
 
 HEIGHT = 8
 """Lines of a plot at most: one for each call, where that is enough."""
@@ -65,10 +64,10 @@ def plot(one: CreditDirection, width: int) -> RenderableType:
         stood.append(LEVELS[min(7, int(8 * blocked))] if blocked else " ", "red")
     axis = Text(" " * margin + "0" + duration(each * len(intervals)).rjust(len(intervals) - 1), "dim")
     legend = "█ calls outstanding  ─ limit: the lower of requested and granted  ! share of time at the limit"
-    parts: list[RenderableType] = [*lines, stood, axis, Padding(Text(legend, "dim"), (0, 0, 0, 2))]
+    parts: list[RenderableType] = [*lines, stood, axis, indented(Text(legend, "dim"))]
     highest = max((limit for limit in limits if limit is not None), default=None)
     if highest is not None and highest > top:
-        parts.append(Padding(Text(f"the limit, {count(highest)}, is above the plot", "dim"), (0, 0, 0, 2)))
+        parts.append(indented(Text(f"the limit, {count(highest)}, is above the plot", "dim")))
     return Group(*parts)
 
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from rdmascope.dissect.diagnosis.detector import Detector
@@ -15,7 +14,7 @@ from rdmascope.dissect.diagnosis.page import detector_lines
 from rdmascope.dissect.diagnosis.statement import SEVERITIES, Severity, Statement
 from rdmascope.dissect.units import duration, moment, percent, plural
 
-from .tables import Cell, Grid
+from .tables import Cell, Grid, indented
 
 STYLES = {Severity.PROBLEM: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 CERTAIN = 0.9
@@ -62,7 +61,7 @@ def summary_view(diagnosis: Diagnosis, lines: int, width: int) -> RenderableType
     parts: list[RenderableType] = [_line(one, width) for one in found[:lines]]
     if len(found) > lines:
         parts.append(Text(f"  and {len(found) - lines} more", "dim"))
-    return Group(*parts) if parts else Padding(Text(NOTHING), (0, 0, 0, 2))
+    return Group(*parts) if parts else indented(Text(NOTHING))
 
 
 def _line(one: Statement, width: int) -> RenderableType:
@@ -70,7 +69,7 @@ def _line(one: Statement, width: int) -> RenderableType:
     shared = f" ({shared_words(one)})" if shared_words(one) else ""
     if len(text) + len(shared) <= width - 2:
         text.append(shared, "dim")
-    return Padding(text, (0, 0, 0, 2))
+    return indented(text)
 
 
 def shared_words(one: Statement) -> str:
@@ -107,12 +106,12 @@ def statement_view(one: Statement, explain: bool, said: Mapping[str, str] = {}) 
     parts: list[RenderableType] = [head, *text, *(_indented(line, "dim") for line in lines)]
     if explain:
         parts += [Text(), _indented(one.explanation), Text(), _indented("Look at:")]
-        parts += [Padding(Text(f"- {step}"), (0, 0, 0, 4)) for step in one.next_steps]
+        parts += [indented(Text(f"- {step}"), 4) for step in one.next_steps]
     return Group(*parts)
 
 
 def _indented(text: str, style: str = "") -> RenderableType:
-    return Padding(Text(text, style), (0, 0, 0, 2))
+    return indented(Text(text, style))
 
 
 def _numbers(noun: str, numbers: tuple[int, ...]) -> list[str]:

@@ -13,7 +13,7 @@ from rdmascope.dissect.onc.file_operations import DIRECTORY, LINK
 from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.units import count, duration, plural, seconds, size
 
-from .tables import Cell, Grid
+from .tables import Cell, Grid, counted
 
 UNNAMED = "?"
 WITH_LATENCY, WITH_COUNTS = 100, 120
@@ -40,10 +40,6 @@ def shown_size(known: int | None, least: int, directory: bool) -> str:
     if directory or (known is None and not least):
         return "-"
     return f"≥ {size(least)}" if known is None else size(known)
-
-
-def counted(number: int) -> str:
-    return count(number) if number else "-"
 
 
 def transferred(length: int) -> str:

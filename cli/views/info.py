@@ -16,7 +16,7 @@ from rdmascope.captures import CaptureFile
 from rdmascope.dissect.link.numbers import LINK_TYPES
 from rdmascope.dissect.units import count, duration, moment, plural, share, size
 
-from .tables import Cell, Grid, bar, heading
+from .tables import Cell, Grid, bar, bit_rate, facts, heading
 
 if TYPE_CHECKING:
     from rdmascope.captures.read.file_info import Survey
@@ -44,7 +44,9 @@ def _facts(survey: Survey, capture: CaptureFile) -> RenderableType:
         rows.append(("to", f"{moment(survey.last_time)}, {duration(survey.duration)}{order}"))
         if survey.duration:
             seconds = survey.duration / 1e9
-            rows.append(("rate", f"{_rate(survey.frames / seconds)} frames/s, {_bits(survey.original * 8 / seconds)}"))
+            rows.append(
+                ("rate", f"{_rate(survey.frames / seconds)} frames/s, {bit_rate(survey.original * 8 / seconds)}")
+            )
     rows.append(("link type", ", ".join(_link_types(survey, capture))))
     rows.append(("truncated", _truncated(survey, capture)))
     rows.append(("drops", _drops(capture)))
@@ -63,12 +65,7 @@ def _facts(survey: Survey, capture: CaptureFile) -> RenderableType:
         rows.append(("contradictions", ", ".join(f"{what} {count(many)}" for what, many in survey.odd.items())))
     if survey.damage is not None:
         rows.append(("damage", Text(survey.damage, "red")))
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in rows:
-        table.add_row(name, value)
-    return Padding(table, (0, 0, 0, 2), expand=False)
+    return facts(rows, "dim")
 
 
 def _format(capture: CaptureFile) -> str:
@@ -92,13 +89,6 @@ def _frames(survey: Survey) -> str:
 
 def _rate(number: float) -> str:
     return count(number) if number >= 10 else f"{number:.2g}"
-
-
-def _bits(rate: float) -> str:
-    for unit, name in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
-        if rate >= unit:
-            return f"{rate / unit:.3g} {name}"
-    return f"{rate:.0f} bit/s"
 
 
 def _link_types(survey: Survey, capture: CaptureFile) -> Iterable[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from rdmascope.captures.session.kernel_counters import KernelCounters
@@ -19,7 +18,7 @@ from rdmascope.dissect.measure.kernel_comparison import (
 )
 from rdmascope.dissect.units import count, duration, plural, size
 
-from .tables import Cell, Grid, heading
+from .tables import Cell, Grid, counted, heading, indented
 
 MILLISECOND = 1_000_000
 SAME = Text("=", "dim")
@@ -48,8 +47,8 @@ def _mount_view(found: MountComparison, between: bool, width: int) -> list[Rende
         wide, narrow = (_grid(found, whole) for whole in (True, False))
         parts.append(wide if wide.width <= width else narrow)
     else:
-        parts.append(Padding(Text("no operation", "dim"), (0, 0, 0, 2)))
-    parts += [Padding(line, (0, 0, 0, 2)) for line in [*_differences(found), *_waiting(found), *_remarks(found)]]
+        parts.append(indented(Text("no operation", "dim")))
+    parts += [indented(line) for line in [*_differences(found), *_waiting(found), *_remarks(found)]]
     return parts
 
 
@@ -73,8 +72,8 @@ def _row(one: OperationComparison, wide: bool) -> list[Cell]:
         one.operation,
         count(kernel.calls),
         SAME if kernel.transmissions == wire.calls else _other(count(wire.calls)),
-        _figure(kernel.transmissions - kernel.calls),
-        "?" if kernel.errors is None else _figure(kernel.errors),
+        counted(kernel.transmissions - kernel.calls),
+        "?" if kernel.errors is None else counted(kernel.errors),
         SAME if kernel.errors == wire.errors else _other(count(wire.errors)),
         *bytes,
         _mean(kernel.queue_ms, kernel.calls),
@@ -170,7 +169,7 @@ def _server_view(found: ServerComparison, between: bool) -> list[RenderableType]
         lines.append(
             Text(words + (f"; {count(found.unanswered)} are without a reply" * bool(found.unanswered)), "yellow")
         )
-    return [*parts, *(Padding(line, (0, 0, 0, 2)) for line in lines)]
+    return [*parts, *(indented(line) for line in lines)]
 
 
 def _server_row(row: ServerRow) -> list[Cell]:
@@ -183,7 +182,3 @@ def _mean(milliseconds: int, calls: int) -> str:
 
 def _other(text: str) -> Text:
     return Text(text, "yellow")
-
-
-def _figure(number: int) -> str:
-    return count(number) if number else "-"

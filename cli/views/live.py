@@ -11,7 +11,6 @@ from typing import Any, Self, TypeVar
 from rich.console import Group, RenderableType
 from rich.control import Control
 from rich.live import Live as Screen
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -27,7 +26,7 @@ from rdmascope.dissect.units import at_least, count, duration, plural, size
 
 from ..terminal import console, keyboard, pressed
 from .report import agreed
-from .tables import STATE_STYLES, Cell, Grid, heading, sparkline
+from .tables import STATE_STYLES, Cell, Grid, counted, heading, indented, sparkline
 
 WIDE = 140
 """From this many columns on, there are two halves side by side."""
@@ -312,7 +311,7 @@ def _keys(look: Look, snapshot: Snapshot) -> Text:
 
 
 def _agreed(snapshot: Snapshot, width: int) -> list[RenderableType]:
-    return [Padding(Text(one, "dim", no_wrap=True, overflow="ellipsis"), (0, 0, 0, 2)) for one in snapshot.agreed]
+    return [indented(Text(one, "dim", no_wrap=True, overflow="ellipsis")) for one in snapshot.agreed]
 
 
 def _connections(snapshot: Snapshot, look: Look, width: int) -> _Section:
@@ -330,9 +329,9 @@ def _connections(snapshot: Snapshot, look: Look, width: int) -> _Section:
                 size(one.rate.up) if one.rate.up else "-",
                 size(one.rate.down) if one.rate.down else "-",
                 Text(f"{one.outstanding}/{granted}" if one.carrier else "-", "yellow" if full else ""),
-                Text(_figure(one.retransmitted), "yellow" if one.retransmitted else ""),
-                Text(_figure(one.rnr), "yellow" if one.rnr else ""),
-                *([Text(_figure(one.missing), "red" if one.missing else "")] if losses else []),
+                Text(counted(one.retransmitted), "yellow" if one.retransmitted else ""),
+                Text(counted(one.rnr), "yellow" if one.rnr else ""),
+                *([Text(counted(one.missing), "red" if one.missing else "")] if losses else []),
             ]
         )
     names = ["RPC/s", "to server", "to client", "credits", "retrans", "RNR", *(["missing"] if losses else [])]
@@ -354,7 +353,7 @@ def _operations(snapshot: Snapshot, look: Look, width: int) -> _Section:
             [
                 label(one.key),
                 count(one.calls),
-                Text(_figure(one.failed), "yellow" if one.failed else ""),
+                Text(counted(one.failed), "yellow" if one.failed else ""),
                 *(times or ["-"] * 4),
             ]
         )
@@ -414,7 +413,7 @@ def capture_view(record: Record, breaches: Sequence[tuple[Finding, int]]) -> Ren
         lines.append(Text(words, "yellow"))
     if record["files_removed"]:
         lines.append(Text(f"{plural(record['files_removed'], 'full file')} removed to make room", "dim"))
-    parts += [Padding(line, (0, 0, 0, 2)) for line in lines]
+    parts += [indented(line) for line in lines]
     parts += [Text(), heading("Findings", "rules that were violated; rdmascope rules ID explains each")]
     rows: list[list[Cell]] = [
         [Text(one.rule.id, LEVELS.get(one.rule.level.value, "")), one.rule.title, f"{count(times)}"]
@@ -423,7 +422,7 @@ def capture_view(record: Record, breaches: Sequence[tuple[Finding, int]]) -> Ren
     if rows:
         parts.append(Grid(["rule", "latest violation first"], ["count"], rows, flexible=1, gap=2))
     else:
-        parts.append(Padding(Text("none", "dim"), (0, 0, 0, 2)))
+        parts.append(indented(Text("none", "dim")))
     return Group(*parts)
 
 
@@ -461,10 +460,6 @@ def _findings(snapshot: Snapshot, width: int) -> _Section:
 def label(key: ProcedureKey) -> str:
     """'NFSv4.1 READ'."""
     return f"{program_label(key.program, key.version, key.minor_version)} {procedure_label(key.name, key.operations)}"
-
-
-def _figure(number: int) -> str:
-    return count(number) if number else "-"
 
 
 Value = TypeVar("Value")

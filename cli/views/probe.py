@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -19,7 +18,7 @@ from rdmascope.dissect.layers.characteristics_codes import CHARACTERISTICS, char
 from rdmascope.dissect.onc.programs import program_name
 from rdmascope.dissect.units import duration, plural, size
 
-from .tables import Grid, heading
+from .tables import Grid, facts, heading, indented
 
 STYLES = {
     VerdictKind.PASS: "green",
@@ -44,16 +43,6 @@ def finding(one: PingResult, target: PeerAddress, plan: PingPlan) -> RenderableT
             return _program(one)
 
 
-def _facts(rows: Sequence[Sequence[Text | str]], gap: int = 3) -> RenderableType:
-    """Names and their values, which wrap."""
-    table = Table.grid(padding=(0, gap, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, text in rows:
-        table.add_row(name, text)
-    return Padding(table, (0, 0, 0, 2))
-
-
 def _reached(one: Reached, target: PeerAddress, plan: PingPlan) -> RenderableType:
     title = Text.assemble((str(target), "bold"), f" by {one.device}, connected in {duration(one.connect_time)}")
     if one.announced is None:
@@ -68,7 +57,7 @@ def _reached(one: Reached, target: PeerAddress, plan: PingPlan) -> RenderableTyp
         ["outstanding Reads", _depths(one.depths)],
         ["credits", f"{one.requested} requested, {granted}"],
     ]
-    parts: list[RenderableType] = [title, _facts(rows)]
+    parts: list[RenderableType] = [title, facts(rows, gap=3)]
     if one.problem:
         parts.append(Text(f"  the first call: {one.problem}", "red"))
     parts += [Text(), heading(f"NULL, {program_name(plan.program)} version {plan.version}")] if plan.count else []
@@ -129,7 +118,7 @@ def _versions(one: VersionTwoProbe) -> RenderableType:
     elif one.version == 1:
         rows.append(["version 1", "supported, on the same connection"])
     rows += [[f"  {characteristic_name(which)}", _value(which, value)] for which, value in one.characteristics.items()]
-    return Group(title, _facts(rows), Text(), heading("Programs"))
+    return Group(title, facts(rows, gap=3), Text(), heading("Programs"))
 
 
 def _value(which: int, value: Value) -> str:
@@ -179,7 +168,7 @@ def result_line(one: SuiteResult, wanted: Sequence[Check], width: int) -> Render
     line.add_column(overflow="fold")
     other = f" ({rule.id})" if one.verdict.rule and width < 120 else ""
     line.add_row(*(cell for cell, _ in cells), one.verdict.observed + other)
-    return Padding(line, (0, 0, 0, 2))
+    return indented(line)
 
 
 def suite_summary(results: Sequence[SuiteResult], width: int) -> RenderableType:
@@ -195,7 +184,7 @@ def suite_summary(results: Sequence[SuiteResult], width: int) -> RenderableType:
             ["rule", f"{rule.title} ({rule.document}, {rule.section}; {rule.final})"],
             ["received", one.verdict.observed],
         ]
-        parts += [title, _facts(rows, 2), Text()]
+        parts += [title, facts(rows, gap=2), Text()]
     counts = {kind: sum(one.verdict.kind is kind for one in results) for kind in VerdictKind}
     outcomes = [(f"{number} {kind.value}", STYLES[kind]) for kind, number in counts.items() if number]
     line = Text(f"{plural(len(results), 'check')}: ")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from rdmascope.dissect.measure.call_groups import CallGroup, CallGroups
@@ -17,7 +16,7 @@ from rdmascope.dissect.measure.statistics import PARTS
 from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.units import at_least, count, duration, moment, plural, share, size
 
-from .tables import PART_NAMES, Cell, Grid, heading, shown_parts, sparkline
+from .tables import Cell, Grid, indented, latency_tables, part_cells, sparkline
 
 WIDE = 150
 """From this many columns on, latency and its parts stand in one table."""
@@ -26,7 +25,6 @@ MAX_SHOWN = 30
 UNKNOWN = "-"
 
 COLUMNS = ("calls", "err", "time", "median", "95%", "99%", "max")
-PART_COLUMNS = ("to server", "to client", *PART_NAMES.values())
 
 
 def _of(value: Callable[[Distribution], float]) -> Callable[[CallGroup], float]:
@@ -86,16 +84,9 @@ def groups_view(
     rows = [*shown, *([groups.others] if groups.others is not None else [])]
     labels: list[list[Cell]] = [_labels(group, names, group is groups.others) for group in rows]
     latencies = [_latency_cells(group, groups.waited) for group in rows]
-    columns, parts = shown_parts(PART_COLUMNS, [_part_cells(group) for group in rows])
+    parts = [_part_cells(group) for group in rows]
     flexible = next((at for at, name in enumerate(names) if name in ("path", "procedure", "export")), 0)
-    views: list[RenderableType] = []
-    if width >= WIDE:
-        joined = [[*one, *two, *three] for one, two, three in zip(labels, latencies, parts, strict=True)]
-        views.append(Grid(names, [*COLUMNS, *columns], joined, flexible=flexible, gap=2))
-    else:
-        views.append(Grid(names, COLUMNS, [[*one, *two] for one, two in zip(labels, latencies, strict=True)], flexible))
-        views += [Text(), heading("Where the time goes", "bytes to server and client, mean time in each part")]
-        views.append(Grid(names, columns, [[*one, *two] for one, two in zip(labels, parts, strict=True)], flexible))
+    views = latency_tables(names, labels, (COLUMNS, latencies), parts, width >= WIDE, flexible)
     rest = ranked[len(shown) :]
     if rest:
         calls = sum(group.calls for group in rest)
@@ -136,13 +127,8 @@ def _latency_cells(group: CallGroup, waited: int) -> list[Cell]:
 
 
 def _part_cells(group: CallGroup) -> list[Cell]:
-    cells: list[Cell] = [size(group.call_bytes), size(group.reply_bytes)]
     known = group.samples.count
-    largest = max(group.parts)
-    for total in group.parts:
-        mean = total / known if known else 0
-        cells.append(Text(duration(mean), "bold" if total == largest else "") if mean else Text("-", "dim"))
-    return cells
+    return part_cells(group.call_bytes, group.reply_bytes, [total / known if known else 0 for total in group.parts])
 
 
 SHADES = "░▒▓█"
@@ -185,12 +171,12 @@ def over_time_view(intervals: Sequence[LatencyInterval]) -> RenderableType:
             line = Text(f"{name:>{MARGIN - 1}} ", "dim")
             views.append(line.append(sparkline(values), style).append(f" peak {words(max(values))}", "dim"))
     begin = f"from {moment(intervals[0].begin)}; one column is {duration(each)}"
-    views.append(Padding(Text(begin, "dim"), (0, 0, 0, 2)))
+    views.append(indented(Text(begin, "dim")))
     if outstanding := sum(one.outstanding for one in intervals):
         remark = f"{plural(outstanding, 'call')} without a reply: at the time outstanding, a lower bound"
-        views.append(Padding(Text(remark, "red"), (0, 0, 0, 2)))
+        views.append(indented(Text(remark, "red")))
     legend = Text("RPCs in a cell: ", "dim")
-    views.append(Padding(legend.append(_legend(intervals), "dim"), (0, 0, 0, 2)))
+    views.append(indented(legend.append(_legend(intervals), "dim")))
     return Group(*views)
 
 
@@ -267,8 +253,8 @@ def service_levels_view(levels: Sequence[ServiceLevelCounts], first_time: int) -
     for one in levels:
         lines = [*_reasons(one), *_spans(one, first_time)]
         if lines:
-            views += [Text(), Padding(Text(one.level.text, "bold"), (0, 0, 0, 2))]
-            views += [Padding(line, (0, 0, 0, 4)) for line in lines]
+            views += [Text(), indented(Text(one.level.text, "bold"))]
+            views += [indented(line, 4) for line in lines]
     return Group(*views)
 
 

@@ -23,7 +23,19 @@ from rdmascope.dissect.transport.connection import Connection, Endpoint, ending_
 from rdmascope.dissect.units import at_least, bound, count, duration, moment, percent, plural, share, size
 
 from .negotiation import speaks_version_2, story
-from .tables import PART_NAMES, STATE_STYLES, Cell, Grid, bar, heading, shown_parts, sparkline
+from .tables import (
+    PART_COLUMNS,
+    PART_NAMES,
+    STATE_STYLES,
+    Cell,
+    Grid,
+    bar,
+    facts,
+    indented,
+    latency_tables,
+    part_cells,
+    sparkline,
+)
 
 PAIRINGS = {"CM": "QPs matched by CM", "inferred": "QPs matched by their traffic"}
 PROTOCOLS = {"other": "not RPC-over-RDMA", "unknown": "too little traffic to identify"}
@@ -47,7 +59,6 @@ PREFIX = re.compile("^NFS[34]?ERR_")
 LATENCY_COLUMNS = ("RPCs", "err", "time", "min", "median", "95%", "99%", "max")
 MINIMUM = LATENCY_COLUMNS.index("min")
 """The column that is left out where there is little room."""
-PART_COLUMNS = ("to server", "to client", *PART_NAMES.values())
 
 
 DATA_SERVER = "pNFS data server"
@@ -145,12 +156,7 @@ def connections_view(conversations: Sequence[Conversation], statistics: Statisti
         alike.setdefault(tuple(agreed(conversation, conversations)), []).append(conversation.connection.number)
     for lines, numbers in alike.items():
         label = "all" if len(alike) == 1 and len(numbers) > 1 else "#" + _ranges(numbers)
-        words = Table.grid(padding=(0, 1, 0, 0))
-        words.add_column(no_wrap=True, style="dim")
-        words.add_column(overflow="fold")
-        for at, line in enumerate(lines):
-            words.add_row(label if not at else "", line)
-        parts.append(Padding(words, (0, 0, 0, 2), expand=False))
+        parts.append(facts([(label if not at else "", line) for at, line in enumerate(lines)], "dim"))
     return Group(*parts)
 
 
@@ -254,32 +260,24 @@ def procedures_view(procedures: Sequence[Procedure], width: int, everything: boo
         ]
         shown = large[:MAX_PROCEDURES] if len(procedures) > MIN_FOLDED else procedures
         rest = [one for one in procedures if one not in shown]
-    labels: list[Cell] = []
+    labels: list[list[Cell]] = []
     latencies: list[list[Cell]] = []
     parts: list[list[Cell]] = []
     for program, members in _by_program(shown):
-        labels.append(Text(program, "bold"))
+        labels.append([Text(program, "bold")])
         latencies.append([""] * len(LATENCY_COLUMNS))
         parts.append([""] * len(PART_COLUMNS))
         names = _distinct_labels(members)
         for one in members:
-            labels.append(Text("  " + names[id(one)], "yellow" if one.failed else ""))
+            labels.append([Text("  " + names[id(one)], "yellow" if one.failed else "")])
             latencies.append(_latency_cells(one, waited))
             parts.append(_part_cells(one))
-    columns, parts = shown_parts(PART_COLUMNS, parts)
-    views: list[RenderableType] = []
-    if width >= WIDE:
-        rows = [[label, *one, *other] for label, one, other in zip(labels, latencies, parts, strict=True)]
-        views.append(Grid(["procedure"], [*LATENCY_COLUMNS, *columns], rows, flexible=0, gap=2))
-    else:
-        rows = [[label, *_narrow(cells)] for label, cells in zip(labels, latencies, strict=True)]
-        views.append(Grid(["procedure"], _narrow(LATENCY_COLUMNS), rows, flexible=0))
-        views += [Text(), heading("Where the time goes", "bytes to server and client, mean time in each part")]
-        rows = [[label, *cells] for label, cells in zip(labels, parts, strict=True)]
-        views.append(Grid(["procedure"], columns, rows, flexible=0))
+    wide = width >= WIDE
+    shown_latencies = (LATENCY_COLUMNS, latencies) if wide else (_narrow(LATENCY_COLUMNS), [*map(_narrow, latencies)])
+    views = latency_tables(["procedure"], labels, shown_latencies, parts, wide)
     errors = _errors(procedures)
     if errors:
-        views.append(Padding(Text(f"errors: {errors}", "yellow"), (0, 0, 0, 2)))
+        views.append(indented(Text(f"errors: {errors}", "yellow")))
     if rest:
         calls = sum(one.calls for one in rest)
         views.append(
@@ -350,12 +348,7 @@ def _five(one: Distribution) -> list[Cell]:
 
 def _part_cells(one: Procedure) -> list[Cell]:
     parts = one.parts()
-    cells: list[Cell] = [size(one.call_bytes), size(one.reply_bytes)]
-    largest = max((part.mean for part in parts.values()), default=0)
-    for name in PARTS:
-        mean = parts[name].mean if name in parts else 0
-        cells.append(Text(duration(mean), "bold" if mean == largest else "") if mean else Text("-", "dim"))
-    return cells
+    return part_cells(one.call_bytes, one.reply_bytes, [parts[name].mean if name in parts else 0 for name in PARTS])
 
 
 def transfers_view(transfers: dict[str, TransferTotals], width: int) -> RenderableType:

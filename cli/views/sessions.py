@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from rdmascope.dissect.measure.gss_contexts import GssContext
@@ -19,7 +18,7 @@ from rdmascope.dissect.onc.names import procedure_label
 from rdmascope.dissect.onc.shapes.rfc8881 import SEQ4_STATUS
 from rdmascope.dissect.units import count, duration, plural, size
 
-from .tables import Cell, Grid, heading
+from .tables import Cell, Grid, heading, indented
 
 MAX_LISTED = 10
 """Of one kind, unless all are asked for."""
@@ -35,7 +34,7 @@ def state_view(history: NfsStateHistory, everything: bool = False) -> Renderable
         parts += [client_view(client, history.last_time), Text()]
         for session in history.sessions:
             if session.client is client:
-                parts += [Padding(session_view(session), (0, 0, 0, 2)), Text()]
+                parts += [indented(session_view(session)), Text()]
     events = [
         (session, "" if table is session.fore else "back ", event)
         for session in history.sessions
@@ -150,10 +149,10 @@ def session_view(session: NfsSession) -> RenderableType:
     rows = [_channel_row(name, one) for name, one in (("fore", session.fore), ("back", session.back)) if _seen(one)]
     parts: list[RenderableType] = [title]
     joined = ", ".join(f"{number} ({how})" for number, how in session.connections.items())
-    parts.append(Padding(Text(f"connections: {joined or 'none seen'}"), (0, 0, 0, 2)))
+    parts.append(indented(Text(f"connections: {joined or 'none seen'}")))
     if session.flags:
         flags = ", ".join(_tally(SEQ4_STATUS.flags.get(bit, hex(bit)), one) for bit, one in session.flags.items())
-        parts.append(Padding(Text(f"status flags: {flags}", "yellow"), (0, 0, 0, 2)))
+        parts.append(indented(Text(f"status flags: {flags}", "yellow")))
     if rows:
         parts.append(Grid(names[:1], names[1:], rows, flexible=5, gap=2))
     return Group(*parts)
@@ -207,7 +206,7 @@ def events_view(events: Sequence[tuple[NfsSession, str, SlotEvent]], everything:
     parts: list[RenderableType] = [heading("Requests out of order on their slots")]
     parts.append(Grid(names, (), rows, flexible=8))
     parts += _more(len(events) - len(shown))
-    parts += [Padding(Text(line), (0, 0, 0, 2)) for line in explanations([event for *_, event in events])]
+    parts += [indented(Text(line)) for line in explanations([event for *_, event in events])]
     return Group(*parts)
 
 
@@ -287,7 +286,7 @@ def data_servers_view(servers: DataServers, everything: bool) -> RenderableType:
     if others:
         calls, moved = sum(one.calls for one in others), sum(one.bytes for one in others)
         text = f"{plural(calls, 'READ or WRITE call')} ({size(moved)}) went to other servers, as the metadata server"
-        parts.append(Padding(Text(text), (0, 0, 0, 2)))
+        parts.append(indented(Text(text)))
     return Group(*parts)
 
 
@@ -333,7 +332,7 @@ def waits_view(found: Sequence[Wait], start: int, everything: bool) -> Renderabl
     title = heading("What clients waited for", "as far as messages show it")
     if not found:
         nothing = "nothing: no slot, credit or recall; no grace period, no NFS4ERR_DELAY, no call without a reply"
-        return Group(title, Padding(Text(nothing), (0, 0, 0, 2)))
+        return Group(title, indented(Text(nothing)))
     shown = found if everything else found[: 2 * MAX_LISTED]
     rows: list[list[Cell]] = [
         [
@@ -380,4 +379,4 @@ def _frames(wait: Wait) -> str:
 
 
 def _more(number: int) -> list[RenderableType]:
-    return [Padding(Text(f"{count(number)} more; --all lists them", "dim"), (0, 0, 0, 2))] if number else []
+    return [indented(Text(f"{count(number)} more; --all lists them", "dim"))] if number else []

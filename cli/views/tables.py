@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rdmascope.dissect.transport.connection import Connection
-from rdmascope.dissect.units import plural
+from rdmascope.dissect.units import count, duration, plural, size
 
 if TYPE_CHECKING:
     from rdmascope.captures.tables.condition import Condition
@@ -49,6 +49,38 @@ def shown_parts(columns: Sequence[str], rows: list[list[Cell]]) -> tuple[list[st
         if name not in PART_NAMES.values() or name == "server" or any(str(row[at]) not in ("-", "") for row in rows)
     ]
     return [columns[at] for at in shown], [[row[at] for at in shown] for row in rows]
+
+
+PART_COLUMNS = ("to server", "to client", *PART_NAMES.values())
+
+
+def part_cells(call_bytes: int, reply_bytes: int, means: Sequence[float]) -> list[Cell]:
+    """Bytes to the server and to the client, and the mean time in each part, the longest in bold."""
+    largest = max(means, default=0)
+    times = (Text(duration(mean), "bold" if mean == largest else "") if mean else Text("-", "dim") for mean in means)
+    return [size(call_bytes), size(reply_bytes), *times]
+
+
+def latency_tables(
+    names: Sequence[Cell],
+    labels: Sequence[Sequence[Cell]],
+    latencies: tuple[Sequence[Cell], Sequence[Sequence[Cell]]],
+    parts: list[list[Cell]],
+    together: bool,
+    flexible: int = 0,
+) -> list[RenderableType]:
+    """Latencies, with their columns, and parts: in one table, or one below the other."""
+    columns, rows = latencies
+    part_columns, part_rows = shown_parts(PART_COLUMNS, parts)
+    if together:
+        joined = [[*one, *two, *three] for one, two, three in zip(labels, rows, part_rows, strict=True)]
+        return [Grid(names, [*columns, *part_columns], joined, flexible, gap=2)]
+    return [
+        Grid(names, columns, [[*one, *two] for one, two in zip(labels, rows, strict=True)], flexible),
+        Text(),
+        heading("Where the time goes", "bytes to server and client, mean time in each part"),
+        Grid(names, part_columns, [[*one, *two] for one, two in zip(labels, part_rows, strict=True)], flexible),
+    ]
 
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -122,6 +154,36 @@ class Grid:
 
 def _width(cell: Cell) -> int:
     return cell_len(str(cell))
+
+
+def indented(shown: RenderableType, by: int = 2) -> RenderableType:
+    return Padding(shown, (0, 0, 0, by))
+
+
+def facts(rows: Iterable[Sequence[Cell]], style: str = "", gap: int = 1) -> RenderableType:
+    """Names in that style and their values, which wrap."""
+    table = Table.grid(padding=(0, gap, 0, 0))
+    table.add_column(no_wrap=True, style=style)
+    table.add_column(overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return Padding(table, (0, 0, 0, 2), expand=False)
+
+
+def counted(number: int) -> str:
+    return count(number) if number else "-"
+
+
+def timed(nanoseconds: float | None) -> str:
+    return "-" if nanoseconds is None else duration(nanoseconds)
+
+
+def bit_rate(rate: float) -> str:
+    """Bits a second: '1.25 Gbit/s'."""
+    for unit, name in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
+        if rate >= unit:
+            return f"{rate / unit:.3g} {name}"
+    return f"{rate:.0f} bit/s"
 
 
 def bar(part: float, whole: float, width: int) -> str:

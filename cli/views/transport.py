@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -16,7 +16,7 @@ from rdmascope.dissect.transport.health import DirectionHealth, TransportHealth
 from rdmascope.dissect.transport.retransmissions import CAUSES, InferredLoss, Retransmission, Tally
 from rdmascope.dissect.units import count, duration, plural, share, size
 
-from .tables import Cell, Grid
+from .tables import Cell, Grid, bit_rate, counted, indented, timed
 
 if TYPE_CHECKING:
     from rdmascope.dissect.records.connection import Paid
@@ -53,18 +53,14 @@ def connection_view(
     there = f"[{passive.address}]" if port and ":" in passive.address else passive.address
     title = Text.assemble((f"Connection {connection.number}", "bold"), f"  {active.address} → {there}{port}")
     if connection.refused:
-        return Group(title, Padding(Text(f"refused by the server: {health.ended}", "red"), (0, 0, 0, 2)))
-    rows = _segment_rows(health) if health.segments else _rows(health)
+        return Group(title, indented(Text(f"refused by the server: {health.ended}", "red")))
     parts: list[RenderableType] = [
         title,
-        Padding(Text(_sentence(health.ended), _ended_style(health)), (0, 0, 0, 2)),
-        *(Padding(Text(line), (0, 0, 0, 2)) for line in _place(health)),
-        *(
-            Padding(Text(line, "red"), (0, 0, 0, 2))
-            for line in [*contradiction_lines(connection), *reused_lines(connection)]
-        ),
+        indented(Text(_sentence(health.ended), _ended_style(health))),
+        *(indented(Text(line)) for line in _place(health)),
+        *(indented(Text(line, "red")) for line in [*contradiction_lines(connection), *reused_lines(connection)]),
         Text(),
-        Grid([""], ["client", "server"], list(rows), gap=2),
+        Grid([""], ["client", "server"], list(_rows(health)), gap=2),
     ]
     if health.retransmission_count:
         parts += [Text(), causes_view(health)]
@@ -74,7 +70,7 @@ def connection_view(
     losses = health.inferred if everything else health.inferred[:MAX_RETRANSMISSIONS]
     if losses:
         parts += [Text(), Text("  losses inferred from the length of a pause")]
-        parts += [Padding(Text(_inferred(one)), (0, 0, 0, 4)) for one in losses]
+        parts += [indented(Text(_inferred(one)), 4) for one in losses]
         parts += _more(len(health.inferred) - len(losses), "such losses")
     listed = paid if everything else paid[:MAX_PAID]
     if listed:
@@ -103,6 +99,17 @@ def _inferred(one: InferredLoss) -> str:
     )
 
 
+_TROUBLES = (
+    ("icrc_failure_count", "packet", " damaged (ICRC)"),
+    ("damaged_segments", "segment", " damaged (TCP checksum)"),
+    ("crc_failure_count", "FPDU", " damaged (MPA CRC32C)"),
+    ("marker_failures", "FPDU", " with wrong markers"),
+    ("doubted_fpdus", "FPDU", " rejected (no CRC, and a wrong marker or header in it or before it)"),
+    ("zero_windows", "zero-window segment", ""),
+)
+"""Counts of a direction, and what they are of."""
+
+
 def health_lines(connection: Connection, health: TransportHealth) -> list[Text]:
     """A connection's troubles in a line or a few, for a page about everything; none where there were none."""
     lines: list[str] = []
@@ -121,19 +128,9 @@ def health_lines(connection: Connection, health: TransportHealth) -> list[Text]:
         troubles += [f"{nak.name} in frame {nak.frame}" for nak in one.fatal_naks[:2]]
         if one.ecn_marked or one.cnps:
             troubles.append(f"{plural(one.ecn_marked, 'congestion mark')} (CE), {plural(one.cnps, 'CNP')} sent")
-        if one.icrc_failure_count:
-            troubles.append(f"{plural(one.icrc_failure_count, 'packet')} damaged (ICRC)")
-        if one.damaged_segments:
-            troubles.append(f"{plural(one.damaged_segments, 'segment')} damaged (TCP checksum)")
-        if one.crc_failure_count:
-            troubles.append(f"{plural(one.crc_failure_count, 'FPDU')} damaged (MPA CRC32C)")
-        if one.marker_failures:
-            troubles.append(f"{plural(one.marker_failures, 'FPDU')} with wrong markers")
-        if one.doubted_fpdus:
-            why = "no CRC, and a wrong marker or header in it or before it"
-            troubles.append(f"{plural(one.doubted_fpdus, 'FPDU')} rejected ({why})")
-        if one.zero_windows:
-            troubles.append(f"{plural(one.zero_windows, 'zero-window segment')}")
+        troubles += [
+            f"{plural(number, what)}{words}" for name, what, words in _TROUBLES if (number := getattr(one, name))
+        ]
         if one.congestion_echoes:
             troubles.append(f"{plural(one.congestion_echoes, 'congestion echo', 'congestion echoes')} (ECE)")
         if troubles:
@@ -179,9 +176,7 @@ def troubles_view(pairs: Sequence[tuple[Connection, TransportHealth]]) -> Render
     troubled = [(connection, lines) for connection, health in pairs if (lines := health_lines(connection, health))]
     parts: list[RenderableType] = []
     if not troubled:
-        parts.append(
-            Padding(Text("no retransmissions, losses or congestion marks; no connection was broken"), (0, 0, 0, 2))
-        )
+        parts.append(indented(Text("no retransmissions, losses or congestion marks; no connection was broken")))
     for _, lines in troubled[:MAX_CONNECTIONS]:
         parts += [Padding(line, (0, 0, 0, 2 if not at else 5)) for at, line in enumerate(lines)]
     if len(troubled) > MAX_CONNECTIONS:
@@ -194,7 +189,7 @@ def troubles_view(pairs: Sequence[tuple[Connection, TransportHealth]]) -> Render
         meaning = next(one.meaning for one in places if one.place == place)
         where = WHERE[place]
         agreed = "" if number == len(pairs) else f" (by {number} of {plural(len(pairs), 'connection')})"
-        parts.append(Padding(Text(f"{where}{agreed}: {meaning}"), (0, 0, 0, 2)))
+        parts.append(indented(Text(f"{where}{agreed}: {meaning}")))
     return Group(*parts)
 
 
@@ -217,72 +212,17 @@ def _place(health: TransportHealth) -> Iterator[str]:
 
 
 def _rows(health: TransportHealth) -> Iterator[list[Cell]]:
-    """One per number; of what went wrong only what did."""
-    both = health.directions
-    yield from row("packets", *(count(one.packets) for one in both), always=True)
-    yield from row("unique payload", *(size(one.unique_bytes) for one in both), always=True)
-    yield from row("goodput", *(_rate(one) for one in both), always=True)
-    yield from row("retransmitted", *(_packets(one.retransmitted, one.packets) for one in both))
-    yield from row("  original not captured", *(_packets(one.original_missing) for one in both))
-    yield from row("captured twice", *(_packets(one.causes.get("duplicate")) for one in both))
-    yield from row("out of order", *(_number(one.reordered) for one in both))
-    yield from row("missing from the capture", *(_number(one.missing) for one in both))
-    yield from row("  perhaps never sent", *(_number(one.unconfirmed) for one in both))
-    yield from row("ACKs sent", *(_number(one.acknowledgements) for one in both), always=True)
-    yield from row("  request packets per ACK", *(_per_ack(one) for one in both))
-    yield from row("  delay: median, 99%", *(_delay(one.ack_delay) for one in both))
-    yield from row("Read response: median, 99%", *(_delay(one.read_delay) for one in both))
-    yield from row("sequence error NAKs sent", *(_number(one.sequence_naks) for one in both))
-    yield from row("RNR NAKs sent", *(_rnr(one) for one in both))
-    yield from row("fatal NAKs sent", *(_fatal(one) for one in both))
-    yield from row("congestion marks (CE)", *(_number(one.ecn_marked) for one in both))
-    yield from row("CNPs sent", *(_number(one.cnps) for one in both))
-    yield from row("  interval: min, median", *(_least(one.cnp_gap) for one in both))
-    yield from row("  delay after a mark: min, median", *(_least(one.cnp_delay) for one in both))
-    yield from row("ICRC errors: count, frames", *(_frames(one.icrc_failures, one.icrc_failure_count) for one in both))
-    yield from row("Reads outstanding, limit", *(_reads(one) for one in both))
-    yield from row("requests unanswered", *(_number(one.unanswered) for one in both))
-    yield from row("path MTU", count(health.path_mtu) if health.path_mtu else "-", "")
-    checked = plural(health.icrc_checked or 0, "packet")
-    yield from row("ICRC checked", checked, "", always=True)
-
-
-def _segment_rows(health: TransportHealth) -> Iterator[list[Cell]]:
-    """The same of iWARP, where TCP looks after losses."""
-    both = health.directions
-    yield from row("segments with payload", *(count(one.segments) for one in both), always=True)
-    yield from row("FPDUs", *(count(one.fpdus) for one in both), always=True)
-    yield from row("unique RDMA payload", *(size(one.unique_bytes) for one in both), always=True)
-    yield from row("goodput", *(_rate(one) for one in both), always=True)
-    yield from row("retransmitted", *(_packets(one.retransmitted, one.segments) for one in both))
-    yield from row("  original not captured", *(_packets(one.original_missing) for one in both))
-    yield from row("captured twice", *(_packets(one.causes.get("duplicate")) for one in both))
-    yield from row("out of order", *(_number(one.reordered) for one in both))
-    yield from row("missing from the capture, at least", *(_number(one.missing) for one in both))
-    yield from row("pure ACKs", *(_number(one.acknowledgements) for one in both), always=True)
-    yield from row("  segments per ACK", *(_per_ack(one) for one in both))
-    yield from row("  delay: median, 99%", *(_delay(one.ack_delay) for one in both))
-    yield from row("  duplicate ACKs", *(_number(one.duplicate_acks) for one in both))
-    yield from row("  with SACK", *(_number(one.selective_acks) for one in both))
-    yield from row("  with D-SACK", *(_number(one.reported_twice) for one in both))
-    yield from row("zero windows", *(_number(one.zero_windows) for one in both))
-    yield from row("Read response: median, 99%", *(_delay(one.read_delay) for one in both))
-    yield from row("Reads outstanding, limit", *(_reads(one) for one in both))
-    yield from row("Reads not completed", *(_number(one.unanswered) for one in both))
-    yield from row("Terminate sent", *(_fatal(one) for one in both))
-    yield from row("congestion marks (CE)", *(_number(one.ecn_marked) for one in both))
-    yield from row("congestion echoed (ECE)", *(_number(one.congestion_echoes) for one in both))
-    yield from row("TCP checksum errors", *(_number(one.damaged_segments) for one in both))
-    yield from row("CRC32C errors: FPDUs, frames", *(_frames(one.crc_failures, one.crc_failure_count) for one in both))
-    yield from row("FPDUs with wrong markers", *(_number(one.marker_failures) for one in both))
-    yield from row("FPDUs rejected without a CRC", *(_number(one.doubted_fpdus) for one in both))
-    checked = "no CRC in use" if health.crc_checked is None else plural(health.crc_checked, "FPDU")
-    yield from row("MPA CRC32C checked", checked, "", always=True)
-
-
-def row(name: str, *cells: str, always: bool = False) -> Iterator[list[Cell]]:
-    if always or any(cell != "-" for cell in cells):
-        yield [name, *cells]
+    """A row for each figure, of the client and of the server."""
+    for name, cell, always in SEGMENT_ROWS if health.segments else PACKET_ROWS:
+        cells = [cell(one) for one in health.directions]
+        if always or any(text != "-" for text in cells):
+            yield [name, *cells]
+    if health.segments:
+        checked = "no CRC in use" if health.crc_checked is None else plural(health.crc_checked, "FPDU")
+        yield ["MPA CRC32C checked", checked, ""]
+    else:
+        yield ["path MTU", count(health.path_mtu) if health.path_mtu else "-", ""]
+        yield ["ICRC checked", plural(health.icrc_checked or 0, "packet"), ""]
 
 
 def _retransmitted(number: int, health: TransportHealth) -> str:
@@ -334,9 +274,9 @@ def retransmissions_view(
         there = place(one.lost_frame, one.nak_frame, one.retransmission_frame)
         frames = f"{one.lost_frame or '-'} {one.nak_frame or '-'} {one.retransmission_frame or '-'}"
         frames += f" ({there})" if there else ""
-        start, delay = [ENDS[one.initiator], one.cause, frames], _time(one.loss_to_retransmission)
+        start, delay = [ENDS[one.initiator], one.cause, frames], timed(one.loss_to_retransmission)
         narrow_rows.append([*start, count(one.packets), delay])
-        delays = [_time(one.loss_to_nak), _time(one.nak_to_retransmission), delay]
+        delays = [timed(one.loss_to_nak), timed(one.nak_to_retransmission), delay]
         wide_rows.append([*start, one.lost, _toward(one), count(one.packets), *delays])
     columns = [unit, f"loss to {notice}", f"{notice} to retrans", "loss to retrans"]
     wide = Grid([*left, "lost", "toward the"], columns, wide_rows, gap=2)
@@ -363,10 +303,6 @@ def _causes(one: DirectionHealth) -> str:
     return ", ".join(causes)
 
 
-def _number(number: int) -> str:
-    return count(number) if number else "-"
-
-
 def _packets(tally: Tally | None, whole: int = 0) -> str:
     if tally is None or not tally.packets:
         return "-"
@@ -375,12 +311,7 @@ def _packets(tally: Tally | None, whole: int = 0) -> str:
 
 
 def _rate(one: DirectionHealth) -> str:
-    if one.goodput is None:
-        return "-"
-    for unit, name in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
-        if one.goodput >= unit:
-            return f"{one.goodput / unit:.3g} {name}"
-    return f"{one.goodput:.0f} bit/s"
+    return "-" if one.goodput is None else bit_rate(one.goodput)
 
 
 def _per_ack(one: DirectionHealth) -> str:
@@ -419,10 +350,6 @@ def _reads(one: DirectionHealth) -> str:
     return f"{one.reads_outstanding} of {'?' if one.read_depth is None else one.read_depth}"
 
 
-def _time(nanoseconds: int | None) -> str:
-    return "-" if nanoseconds is None else duration(nanoseconds)
-
-
 def _range(times: Sequence[int | None]) -> str:
     """'3.59 ms', '3.59 to 6.25 ms', '616 µs to 15.5 ms'."""
     known = sorted(time for time in times if time is not None)
@@ -433,3 +360,69 @@ def _range(times: Sequence[int | None]) -> str:
         return low
     number, _, unit = low.partition(" ")
     return f"{number if high.endswith(f' {unit}') else low} to {high}"
+
+
+class DirectionRow(NamedTuple):
+    """A row of the table of both directions."""
+
+    name: str
+    cell: Callable[[DirectionHealth], str]
+    always: bool = False
+    """Also where neither direction has any of it."""
+
+
+PACKET_ROWS: tuple[DirectionRow, ...] = (
+    DirectionRow("packets", lambda one: count(one.packets), always=True),
+    DirectionRow("unique payload", lambda one: size(one.unique_bytes), always=True),
+    DirectionRow("goodput", _rate, always=True),
+    DirectionRow("retransmitted", lambda one: _packets(one.retransmitted, one.packets)),
+    DirectionRow("  original not captured", lambda one: _packets(one.original_missing)),
+    DirectionRow("captured twice", lambda one: _packets(one.causes.get("duplicate"))),
+    DirectionRow("out of order", lambda one: counted(one.reordered)),
+    DirectionRow("missing from the capture", lambda one: counted(one.missing)),
+    DirectionRow("  perhaps never sent", lambda one: counted(one.unconfirmed)),
+    DirectionRow("ACKs sent", lambda one: counted(one.acknowledgements), always=True),
+    DirectionRow("  request packets per ACK", _per_ack),
+    DirectionRow("  delay: median, 99%", lambda one: _delay(one.ack_delay)),
+    DirectionRow("Read response: median, 99%", lambda one: _delay(one.read_delay)),
+    DirectionRow("sequence error NAKs sent", lambda one: counted(one.sequence_naks)),
+    DirectionRow("RNR NAKs sent", _rnr),
+    DirectionRow("fatal NAKs sent", _fatal),
+    DirectionRow("congestion marks (CE)", lambda one: counted(one.ecn_marked)),
+    DirectionRow("CNPs sent", lambda one: counted(one.cnps)),
+    DirectionRow("  interval: min, median", lambda one: _least(one.cnp_gap)),
+    DirectionRow("  delay after a mark: min, median", lambda one: _least(one.cnp_delay)),
+    DirectionRow("ICRC errors: count, frames", lambda one: _frames(one.icrc_failures, one.icrc_failure_count)),
+    DirectionRow("Reads outstanding, limit", _reads),
+    DirectionRow("requests unanswered", lambda one: counted(one.unanswered)),
+)
+"""Of what went wrong only what did."""
+SEGMENT_ROWS: tuple[DirectionRow, ...] = (
+    DirectionRow("segments with payload", lambda one: count(one.segments), always=True),
+    DirectionRow("FPDUs", lambda one: count(one.fpdus), always=True),
+    DirectionRow("unique RDMA payload", lambda one: size(one.unique_bytes), always=True),
+    DirectionRow("goodput", _rate, always=True),
+    DirectionRow("retransmitted", lambda one: _packets(one.retransmitted, one.segments)),
+    DirectionRow("  original not captured", lambda one: _packets(one.original_missing)),
+    DirectionRow("captured twice", lambda one: _packets(one.causes.get("duplicate"))),
+    DirectionRow("out of order", lambda one: counted(one.reordered)),
+    DirectionRow("missing from the capture, at least", lambda one: counted(one.missing)),
+    DirectionRow("pure ACKs", lambda one: counted(one.acknowledgements), always=True),
+    DirectionRow("  segments per ACK", _per_ack),
+    DirectionRow("  delay: median, 99%", lambda one: _delay(one.ack_delay)),
+    DirectionRow("  duplicate ACKs", lambda one: counted(one.duplicate_acks)),
+    DirectionRow("  with SACK", lambda one: counted(one.selective_acks)),
+    DirectionRow("  with D-SACK", lambda one: counted(one.reported_twice)),
+    DirectionRow("zero windows", lambda one: counted(one.zero_windows)),
+    DirectionRow("Read response: median, 99%", lambda one: _delay(one.read_delay)),
+    DirectionRow("Reads outstanding, limit", _reads),
+    DirectionRow("Reads not completed", lambda one: counted(one.unanswered)),
+    DirectionRow("Terminate sent", _fatal),
+    DirectionRow("congestion marks (CE)", lambda one: counted(one.ecn_marked)),
+    DirectionRow("congestion echoed (ECE)", lambda one: counted(one.congestion_echoes)),
+    DirectionRow("TCP checksum errors", lambda one: counted(one.damaged_segments)),
+    DirectionRow("CRC32C errors: FPDUs, frames", lambda one: _frames(one.crc_failures, one.crc_failure_count)),
+    DirectionRow("FPDUs with wrong markers", lambda one: counted(one.marker_failures)),
+    DirectionRow("FPDUs rejected without a CRC", lambda one: counted(one.doubted_fpdus)),
+)
+"""The same of iWARP, where TCP looks after losses."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from rdmascope.dissect.units import count, duration, plural
@@ -14,7 +13,7 @@ from rdmascope.dissect.verify.frame_fields import Values
 from rdmascope.dissect.verify.known_tshark_bugs import PRESENCE
 from rdmascope.dissect.verify.second_opinion import Comparison, ComparisonTally, Difference
 
-from .tables import Cell, Grid
+from .tables import Cell, Grid, indented
 
 DECIMAL = frozenset(
     {
@@ -83,7 +82,7 @@ def verification(
     ]
     if comparison.names:
         text = f"of calls and replies, {plural(len(comparison.names), 'field')} that Wireshark names"
-        parts.append(Padding(Text(text, "dim"), (0, 0, 0, 2)))
+        parts.append(indented(Text(text, "dim")))
     for kind in kinds.ordered():
         parts += [Text(), *_kind(kind, kinds.kept[kind], kinds.counts[kind], words)]
     return Group(*parts)
@@ -104,7 +103,7 @@ def _kind(
     if reason:
         lead = "Both are right" if right == "both" else f"{right} is right"
         yield Text.assemble((lead, "bold"), f": {reason}{times}")
-        yield Padding(Text(f"see {reference}", "dim"), (0, 0, 0, 2))
+        yield indented(Text(f"see {reference}", "dim"))
     else:
         yield Text(f"Undecided{times}", "bold red")
     rows: list[list[Cell]] = [
@@ -117,7 +116,7 @@ def _kind(
     if not reason:
         for frame in sorted({one.frame for one in kept} & words.keys()):
             for line in words[frame][:MAX_WORDS]:
-                yield Padding(Text(f"frame {frame} in Wireshark's words: {line}", "dim"), (0, 0, 0, 2))
+                yield indented(Text(f"frame {frame} in Wireshark's words: {line}", "dim"))
 
 
 def values_shown(name: str, values: Values | None) -> str:
