@@ -1,8 +1,9 @@
 """The half of rdmascope that touches the outside: capture files, and what is written from them.
 
-``open.py`` is the door, ``merge.py`` that for several files; ``pcap.py``, ``pcapng.py`` with ``blocks.py``, and
-``erf.py`` know the formats, ``convert.py`` who knows others, ``streams.py`` and ``compression.py``
-bring the bytes, ``writer.py`` writes pcapng.
+``read/`` opens captures (``open.py`` one, ``merge.py`` several), ``live/`` takes them from the network; ``session/`` is
+a pass over one, ``parallel/`` by several processes, ``fleet/`` over many.  ``tables/`` keeps and asks, ``write/`` and
+``extract/`` write, ``wireshark/`` asks Wireshark, and ``peer/`` speaks the protocol itself.  ``library.py`` is what
+``import rdmascope`` gives.
 """
 
 from .errors import CaptureError

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from rdmascope.captures.probe import ping
-from rdmascope.captures.probe import records as probe
-from rdmascope.captures.probe.checks import CHECKS, CheckVerdict, SuiteResult, VerdictKind
-from rdmascope.captures.verbs.interface import Depths, PeerAddress
+from rdmascope.captures.peer.probe import ping
+from rdmascope.captures.peer.probe import records as probe
+from rdmascope.captures.peer.probe.checks import CHECKS, CheckVerdict, SuiteResult, VerdictKind
+from rdmascope.captures.peer.verbs.interface import Depths, PeerAddress
 from rdmascope.cli.main import main as rdmascope
 from rdmascope.dissect.layers.private_data_codes import PrivateData
 from rdmascope.dissect.records.comparison import difference_record

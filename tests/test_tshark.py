@@ -24,8 +24,8 @@ from playbook.nfs4 import Op
 from playbook.nfs4_client import Client
 from playbook.rpc import Call, Reply
 from playbook.xdr_encode import callback_done, callback_op, done, op
+from rdmascope.captures.peer.rpc import encoded
 from rdmascope.captures.session.session import Session
-from rdmascope.captures.synth.rpc import encoded
 from rdmascope.captures.wireshark.second_opinion import MessageFields, find_tshark
 from rdmascope.cli.main import main
 from rdmascope.dissect.onc.shapes import layouts

@@ -15,9 +15,9 @@ from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
 from ..terminal import complain, console, print_json, show
 
 if TYPE_CHECKING:
-    from rdmascope.captures.probe.checks import Check
-    from rdmascope.captures.probe.ping import PingPlan
-    from rdmascope.captures.verbs.interface import PeerAddress, Verbs
+    from rdmascope.captures.peer.probe.checks import Check
+    from rdmascope.captures.peer.probe.ping import PingPlan
+    from rdmascope.captures.peer.verbs.interface import PeerAddress, Verbs
 
 SECOND = 1_000_000_000
 NFS_RDMA_PORT = 20049
@@ -176,8 +176,8 @@ def command(
 
     Exit status: 0 all is well, 1 no answer or a check that failed, 2 no connection, no device, or no pyverbs.
     """
-    from rdmascope.captures.verbs.devices import require
-    from rdmascope.captures.verbs.interface import PeerAddress
+    from rdmascope.captures.peer.verbs.devices import require
+    from rdmascope.captures.peer.verbs.interface import PeerAddress
 
     if fault == "list":
         _list_faults()
@@ -205,7 +205,7 @@ def command(
         devices = _devices()
         recorder = None
         if write_file:
-            from rdmascope.captures.probe.record import record
+            from rdmascope.captures.peer.probe.record import record
 
             devices = recorder = record(devices, target, Path(write_file))
         try:
@@ -230,13 +230,13 @@ def command(
 
 def _devices() -> Verbs:
     """The devices of this host; tests put others in their place."""
-    from rdmascope.captures.verbs.rdmacm import RdmaCm
+    from rdmascope.captures.peer.verbs.rdmacm import RdmaCm
 
     return RdmaCm()
 
 
 def _wanted(faults: bool, names: tuple[str, ...]) -> list[Check]:
-    from rdmascope.captures.probe.checks import CHECKS, chosen
+    from rdmascope.captures.peer.probe.checks import CHECKS, chosen
 
     every = chosen(with_faults=True)
     unknown = [name for name in names if name not in CHECKS]
@@ -249,8 +249,8 @@ def _wanted(faults: bool, names: tuple[str, ...]) -> list[Check]:
 
 
 def _plan(count: int, interval: int, timeout: int, programs: tuple[int, ...], version: int, echo: int) -> PingPlan:
-    from rdmascope.captures.probe.ping import PingPlan
-    from rdmascope.captures.synth.endpoint import EndpointSettings
+    from rdmascope.captures.peer.endpoint import EndpointSettings
+    from rdmascope.captures.peer.probe.ping import PingPlan
     from rdmascope.dissect.onc.programs import NFS
 
     every = tuple(dict.fromkeys((NFS, *programs)))
@@ -258,8 +258,8 @@ def _plan(count: int, interval: int, timeout: int, programs: tuple[int, ...], ve
 
 
 def _ping(devices: Verbs, target: PeerAddress, plan: PingPlan, as_json: bool) -> int:
-    from rdmascope.captures.probe import records as records
-    from rdmascope.captures.probe.ping import Echoed, Reached, Round, VersionTwoProbe, ping
+    from rdmascope.captures.peer.probe import records as records
+    from rdmascope.captures.peer.probe.ping import Echoed, Reached, Round, VersionTwoProbe, ping
 
     from ..views import probe as views
 
@@ -300,8 +300,8 @@ def _suite(
     as_json: bool,
     junit_file: str | None,
 ) -> int:
-    from rdmascope.captures.probe import records as records
-    from rdmascope.captures.probe.checks import SuiteResult, run
+    from rdmascope.captures.peer.probe import records as records
+    from rdmascope.captures.peer.probe.checks import SuiteResult, run
 
     from ..views import probe as views
 
@@ -340,11 +340,11 @@ def _serve(
 ) -> int:
     """``shared``: the capacity of the export in bytes, and the port for MOUNT."""
     from rdmascope.captures.errors import CaptureError
-    from rdmascope.captures.nfs_server.export import Export
-    from rdmascope.captures.probe import records as records
-    from rdmascope.captures.probe.serve import ECHO_PROGRAM, Server
-    from rdmascope.captures.synth.endpoint import EndpointSettings
-    from rdmascope.captures.synth.faults import FAULTS
+    from rdmascope.captures.peer.endpoint import EndpointSettings
+    from rdmascope.captures.peer.faults import FAULTS
+    from rdmascope.captures.peer.nfs_server.export import Export
+    from rdmascope.captures.peer.probe import records as records
+    from rdmascope.captures.peer.probe.serve import ECHO_PROGRAM, Server
 
     from ..views import probe as views
 
@@ -402,8 +402,8 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _list_faults() -> None:
-    from rdmascope.captures.synth.endpoint import Role
-    from rdmascope.captures.synth.faults import FAULTS
+    from rdmascope.captures.peer.endpoint import Role
+    from rdmascope.captures.peer.faults import FAULTS
 
     from ..views import probe as views
 

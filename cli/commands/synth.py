@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rdmascope.captures.errors import CaptureError
-from rdmascope.captures.synth.shipped import read_script, shipped_scripts, write_capture
+from rdmascope.captures.peer.shipped import read_script, shipped_scripts, write_capture
 from rdmascope.captures.write.output import PUBLIC, check_outputs, open_output
 from rdmascope.dissect.records.schema import record, schema
 from rdmascope.dissect.units import plural
@@ -21,8 +21,8 @@ from ..exit_status import EXIT_FOUND
 from ..terminal import binary_output, complain, console, print_json, say, show
 
 if TYPE_CHECKING:
-    from rdmascope.captures.synth.wire.play import Played
-    from rdmascope.captures.synth.wire.script import Script
+    from rdmascope.captures.peer.wire.play import Played
+    from rdmascope.captures.peer.wire.script import Script
 
 
 @click.command("synth")
@@ -110,7 +110,7 @@ def command(
 
 
 def _play(name: str, output: Path, fault: str | None, as_json: bool) -> None:
-    from rdmascope.captures.synth.wire.play import captured, play_script
+    from rdmascope.captures.peer.wire.play import captured, play_script
 
     script = _parsed(name, _text(name))
     if fault is not None:
@@ -168,7 +168,7 @@ def _text(name: str) -> str:
 
 
 def _parsed(name: str, text: str) -> Script:
-    from rdmascope.captures.synth.wire.script import ScriptError, parse_script
+    from rdmascope.captures.peer.wire.script import ScriptError, parse_script
 
     try:
         return parse_script(text)
@@ -178,7 +178,7 @@ def _parsed(name: str, text: str) -> Script:
 
 def _spoiled(script: Script, name: str) -> Script:
     """The script with a fault on its first connection, and with what gives the occasion for it."""
-    from rdmascope.captures.synth.wire.script import ScriptError, with_fault
+    from rdmascope.captures.peer.wire.script import ScriptError, with_fault
 
     try:
         return with_fault(script, name)
@@ -219,7 +219,7 @@ def _list_scripts(as_json: bool) -> None:
 
 
 def _list_faults(as_json: bool) -> None:
-    from rdmascope.captures.synth.faults import FAULTS
+    from rdmascope.captures.peer.faults import FAULTS
 
     if as_json:
         for name, fault in FAULTS.items():
@@ -236,7 +236,7 @@ def _list_faults(as_json: bool) -> None:
 
 
 def _list_keys(as_json: bool) -> None:
-    from rdmascope.captures.synth.wire.script import CONNECTION, END, STEP, TOP
+    from rdmascope.captures.peer.wire.script import CONNECTION, END, STEP, TOP
 
     places = {
         "at the top": TOP,

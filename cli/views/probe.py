@@ -8,12 +8,21 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rdmascope.captures.probe.checks import Check, SuiteResult, VerdictKind
-from rdmascope.captures.probe.ping import Echoed, PingPlan, PingResult, Program, Reached, Round, VersionTwoProbe, times
-from rdmascope.captures.probe.serve import ServerEvent
-from rdmascope.captures.synth.endpoint.build_header import Value
-from rdmascope.captures.synth.endpoint.endpoint import Fault
-from rdmascope.captures.verbs.interface import Depths, PeerAddress
+from rdmascope.captures.peer.endpoint.build_header import Value
+from rdmascope.captures.peer.endpoint.endpoint import Fault
+from rdmascope.captures.peer.probe.checks import Check, SuiteResult, VerdictKind
+from rdmascope.captures.peer.probe.ping import (
+    Echoed,
+    PingPlan,
+    PingResult,
+    Program,
+    Reached,
+    Round,
+    VersionTwoProbe,
+    times,
+)
+from rdmascope.captures.peer.probe.serve import ServerEvent
+from rdmascope.captures.peer.verbs.interface import Depths, PeerAddress
 from rdmascope.dissect.layers.characteristics_codes import CHARACTERISTICS, characteristic_name
 from rdmascope.dissect.onc.programs import program_name
 from rdmascope.dissect.units import duration, plural, size

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from rdmascope.captures.synth.rpc import encoded
+from rdmascope.captures.peer.rpc import encoded
 from rdmascope.dissect.onc.shapes.types import (
     ADDRESS,
     XdrArm,

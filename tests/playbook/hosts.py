@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from rdmascope.captures import PcapngWriter
-from rdmascope.captures.probe.serve import Server
-from rdmascope.captures.synth.endpoint import EndpointSettings
-from rdmascope.captures.synth.endpoint.endpoint import Fault
-from rdmascope.captures.verbs.interface import PeerAddress
-from rdmascope.captures.verbs.memory import Fabric, MemoryVerbs
+from rdmascope.captures.peer.endpoint import EndpointSettings
+from rdmascope.captures.peer.endpoint.endpoint import Fault
+from rdmascope.captures.peer.probe.serve import Server
+from rdmascope.captures.peer.verbs.interface import PeerAddress
+from rdmascope.captures.peer.verbs.memory import Fabric, MemoryVerbs
 
 CLIENT, SERVER = "192.0.2.2", "192.0.2.1"
 TARGET = PeerAddress(SERVER, 20049)

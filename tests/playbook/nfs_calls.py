@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
 
-from rdmascope.captures.nfs_server.export import Export
-from rdmascope.captures.nfs_server.file_system import NfsStatus
-from rdmascope.captures.synth import rpc
-from rdmascope.captures.synth.endpoint import service, whole
-from rdmascope.captures.synth.rpc import decoded, encoded
+from rdmascope.captures.peer import rpc
+from rdmascope.captures.peer.endpoint import service, whole
+from rdmascope.captures.peer.nfs_server.export import Export
+from rdmascope.captures.peer.nfs_server.file_system import NfsStatus
+from rdmascope.captures.peer.rpc import decoded, encoded
 from rdmascope.dissect.onc.programs import NFS
 from rdmascope.dissect.onc.rpc_header import reply_header
 from rdmascope.dissect.onc.shapes.nfs4 import COMPOUND4ARGS, COMPOUND4RES

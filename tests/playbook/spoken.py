@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rdmascope.captures.synth.endpoint import Chunks, EndpointSettings, Role
-from rdmascope.captures.synth.faults import FAULTS
-from rdmascope.captures.synth.wire.network import EPOCH, Path, TapedFrame
-from rdmascope.captures.synth.wire.script import Script, ScriptConnection, ScriptStep, with_fault
+from rdmascope.captures.peer.endpoint import Chunks, EndpointSettings, Role
+from rdmascope.captures.peer.faults import FAULTS
+from rdmascope.captures.peer.wire.network import EPOCH, Path, TapedFrame
+from rdmascope.captures.peer.wire.script import Script, ScriptConnection, ScriptStep, with_fault
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.rpcs import Rpc

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rdmascope.captures.synth.rpc import encoded
+from rdmascope.captures.peer.rpc import encoded
 from rdmascope.dissect.onc.shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
 
 from .nfs4 import OK, Op

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from playbook.samples import SAMPLES
 from rdmascope.captures import CaptureError
-from rdmascope.captures.synth import shipped
+from rdmascope.captures.peer import shipped
 from rdmascope.captures.write.output import open_output
 from rdmascope.cli.main import COMMANDS, main
 

@@ -13,14 +13,14 @@ from click.testing import CliRunner, Result
 
 from playbook.hosts import hosts
 from rdmascope.captures.live import Device
-from rdmascope.captures.probe import record as recording
-from rdmascope.captures.probe.serve import ECHO, Server
-from rdmascope.captures.synth import rpc
-from rdmascope.captures.synth.endpoint import EndpointSettings
-from rdmascope.captures.synth.faults import FAULTS
-from rdmascope.captures.verbs import devices as host_devices
-from rdmascope.captures.verbs.interface import ConnectionLost, PeerAddress, VerbsError
-from rdmascope.captures.verbs.memory import MemoryVerbs
+from rdmascope.captures.peer import rpc
+from rdmascope.captures.peer.endpoint import EndpointSettings
+from rdmascope.captures.peer.faults import FAULTS
+from rdmascope.captures.peer.probe import record as recording
+from rdmascope.captures.peer.probe.serve import ECHO, Server
+from rdmascope.captures.peer.verbs import devices as host_devices
+from rdmascope.captures.peer.verbs.interface import ConnectionLost, PeerAddress, VerbsError
+from rdmascope.captures.peer.verbs.memory import MemoryVerbs
 from rdmascope.cli.commands import probe
 from rdmascope.cli.main import main
 from rdmascope.dissect.layers.oncrpc_codes import PROG_UNAVAIL

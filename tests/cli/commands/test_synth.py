@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from rdmascope.captures.synth.faults import FAULTS
-from rdmascope.captures.synth.shipped import shipped_scripts
+from rdmascope.captures.peer.faults import FAULTS
+from rdmascope.captures.peer.shipped import shipped_scripts
 from rdmascope.cli.main import main
 
 

@@ -18,9 +18,9 @@ from playbook.rpc import Call, Reply, opaque
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conversations, faulty
 from playbook.xdr_encode import done, op
+from rdmascope.captures.peer.rpc import encoded
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Session
-from rdmascope.captures.synth.rpc import encoded
 from rdmascope.dissect.frames import FrameBatch, Place
 from rdmascope.dissect.measure.filters import FrameRange, includes
 from rdmascope.dissect.onc.hashes import handle_hash

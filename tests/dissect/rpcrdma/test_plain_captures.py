@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playbook.samples import MANIFEST, SAMPLES
+from rdmascope.captures.peer.shipped import shipped_scripts, write_capture
+from rdmascope.captures.peer.wire.play import captured, play_script
+from rdmascope.captures.peer.wire.script import parse_script
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Session
-from rdmascope.captures.synth.shipped import shipped_scripts, write_capture
-from rdmascope.captures.synth.wire.play import captured, play_script
-from rdmascope.captures.synth.wire.script import parse_script
 from rdmascope.dissect.frames import FrameBatch
 
 from .test_analyzer_playbook import QUICK

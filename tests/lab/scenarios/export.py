@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import md5
 
-from rdmascope.captures.nfs_server.export import PATTERN_SIZE
-from rdmascope.captures.synth.endpoint.service import pattern
+from rdmascope.captures.peer.endpoint.service import pattern
+from rdmascope.captures.peer.nfs_server.export import PATTERN_SIZE
 
 from ..evidence import OF_CLIENTS, Check, audited, checksums, client_counters, equal, lines, unanswered, wireshark
 from ..guests import Outcome

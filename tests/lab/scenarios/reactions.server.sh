@@ -5,11 +5,11 @@ import os
 import signal
 import sys
 
-import rdmascope.captures.nfs_server.export
-import rdmascope.captures.probe.records
-import rdmascope.captures.probe.serve
-import rdmascope.captures.synth.faults
-import rdmascope.captures.verbs.rdmacm
+import rdmascope.captures.peer.nfs_server.export
+import rdmascope.captures.peer.probe.records
+import rdmascope.captures.peer.probe.serve
+import rdmascope.captures.peer.faults
+import rdmascope.captures.peer.verbs.rdmacm
 import rdmascope.cli.commands.probe
 import rdmascope.cli.views.probe
 from rdmascope.cli.main import main

@@ -6,7 +6,7 @@ from struct import pack
 
 import pytest
 
-from rdmascope.captures.synth.rpc import encoded
+from rdmascope.captures.peer.rpc import encoded
 from rdmascope.dissect.onc.shapes.attributes4 import FH_EXPIRE_TYPE, NUMBERED
 from rdmascope.dissect.onc.shapes.decode import Node, SparseBytes, decode
 from rdmascope.dissect.onc.shapes.layouts import NFL_UTIL4

@@ -1,0 +1,766 @@
+"""NFS version 4 on the files in memory: COMPOUND and its operations (RFC 8881, 16.2 and 18), in 4.0 those without
+state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rdmascope.dissect.layers.oncrpc_codes import AUTH_NONE, AUTH_SYS
+from rdmascope.dissect.onc.shapes.attributes4 import FATTR4, NUMBERED
+from rdmascope.dissect.onc.shapes.decode import Node, SparseBytes, decode
+from rdmascope.dissect.onc.shapes.nfs4 import COMPOUND4ARGS, NFS_RESOP4, OPERATIONS
+from rdmascope.dissect.onc.shapes.rfc7530 import ENTRY4
+from rdmascope.dissect.onc.shapes.types import XdrAttributes
+
+from ..endpoint import DdpItem, Parts, service, whole
+from ..rpc import Caller, NoValue, RpcProgram, encoded, encoded_parts, plain
+from .file_system import (
+    FIRST_COOKIE,
+    MAX_FILE,
+    MAX_LINKS,
+    MAX_NAME,
+    FileAttributes,
+    FileSystem,
+    FileType,
+    Inode,
+    NfsError,
+    NfsStatus,
+    check_name,
+    meaningful_access,
+    need_directory,
+    need_file,
+)
+from .state4 import (
+    ANONYMOUS,
+    BOTH,
+    BYPASS,
+    CURRENT,
+    FORE,
+    FORE_OR_BOTH,
+    INVALID,
+    MAX_OPERATIONS,
+    READ,
+    WRITE,
+    ClientRegistry,
+    OpenFile,
+    OpenTable,
+    ServedSession,
+    begin,
+    sequence_result,
+)
+
+SECOND = 1_000_000_000
+LARGEST = 1 << 20
+"""Bytes of a READ or a WRITE at most."""
+LEASE_TIME = 90
+"""Seconds, as announced; a client that is silent for longer loses nothing here."""
+CLIENT_TIME = 1
+_READ_ONLY: dict[str, Callable[[FileSystem, Inode], Any]] = {
+    "supported_attrs": lambda files, inode: SUPPORTED,
+    "type": lambda files, inode: inode.kind,
+    "fh_expire_type": lambda files, inode: 0,
+    "change": lambda files, inode: inode.change,
+    "link_support": lambda files, inode: 1,
+    "symlink_support": lambda files, inode: 1,
+    "named_attr": lambda files, inode: 0,
+    "fsid": lambda files, inode: {"major": int.from_bytes(files.instance, "big"), "minor": 0},
+    "unique_handles": lambda files, inode: 1,
+    "lease_time": lambda files, inode: LEASE_TIME,
+    "rdattr_error": lambda files, inode: 0,
+    "cansettime": lambda files, inode: 1,
+    "case_insensitive": lambda files, inode: 0,
+    "case_preserving": lambda files, inode: 1,
+    "chown_restricted": lambda files, inode: 0,
+    "filehandle": lambda files, inode: files.handle(inode),
+    "fileid": lambda files, inode: inode.number,
+    "files_avail": lambda files, inode: files.free_files,
+    "files_free": lambda files, inode: files.free_files,
+    "files_total": lambda files, inode: files.files + files.free_files,
+    "homogeneous": lambda files, inode: 1,
+    "maxfilesize": lambda files, inode: MAX_FILE,
+    "maxlink": lambda files, inode: MAX_LINKS,
+    "maxname": lambda files, inode: MAX_NAME,
+    "maxread": lambda files, inode: LARGEST,
+    "maxwrite": lambda files, inode: LARGEST,
+    "no_trunc": lambda files, inode: 1,
+    "numlinks": lambda files, inode: inode.links,
+    "rawdev": lambda files, inode: {},
+    "space_avail": lambda files, inode: files.free,
+    "space_free": lambda files, inode: files.free,
+    "space_total": lambda files, inode: files.capacity,
+    "space_used": lambda files, inode: inode.size,
+    "time_access": lambda files, inode: time4(inode.atime),
+    "time_delta": lambda files, inode: {"seconds": 0, "nseconds": 1},
+    "time_metadata": lambda files, inode: time4(inode.ctime),
+    "time_modify": lambda files, inode: time4(inode.mtime),
+    "mounted_on_fileid": lambda files, inode: inode.number,
+    "suppattr_exclcreat": lambda files, inode: AT_CREATION,
+}
+_SETTABLE: dict[str, Callable[[FileSystem, Inode], Any]] = {
+    "size": lambda files, inode: inode.size,
+    "mode": lambda files, inode: inode.mode,
+    "owner": lambda files, inode: b"%d" % inode.uid,
+    "owner_group": lambda files, inode: b"%d" % inode.gid,
+}
+_WRITE_ONLY = {"time_access_set", "time_modify_set"}
+_VALUES = {**_READ_ONLY, **_SETTABLE}
+_NUMBERS = {name: number for number, (name, _) in NUMBERED.items()}
+SUPPORTED: tuple[int, ...] = tuple(sorted(_NUMBERS[name] for name in (*_VALUES, *_WRITE_ONLY)))
+AT_CREATION: tuple[int, ...] = tuple(sorted(_NUMBERS[name] for name in (*_SETTABLE, *_WRITE_ONLY)))
+"""What an exclusive creation may set along (RFC 8881, 5.8.1.14)."""
+
+
+def time4(nanoseconds: int) -> dict[str, int]:
+    return {"seconds": nanoseconds // SECOND, "nseconds": nanoseconds % SECOND}
+
+
+def requested(files: FileSystem, inode: Inode, bits: Iterable[int]) -> dict[str, Any]:
+    """The values of those attributes that are supported; the others are left out."""
+    if any(NUMBERED[bit][0] in _WRITE_ONLY for bit in bits if bit in NUMBERED):
+        raise NfsError(NfsStatus.INVAL)
+    names = (NUMBERED[bit][0] for bit in bits if bit in NUMBERED)
+    return {name: _VALUES[name](files, inode) for name in names if name in _VALUES}
+
+
+def wanted(given: dict[str, Any], now: int) -> FileAttributes:
+    """What a client wants to set."""
+    for name in given:
+        if name in _READ_ONLY:
+            raise NfsError(NfsStatus.INVAL)
+        if name not in _SETTABLE and name not in _WRITE_ONLY:
+            raise NfsError(NfsStatus.ATTRNOTSUPP)
+    return FileAttributes(
+        given.get("mode"),
+        _number(given.get("owner")),
+        _number(given.get("owner_group")),
+        given.get("size"),
+        _time(given.get("time_access_set"), now),
+        _time(given.get("time_modify_set"), now),
+    )
+
+
+def numbers(given: Iterable[str]) -> tuple[int, ...]:
+    """The bitmap of attributes by name."""
+    return tuple(sorted(_NUMBERS[name] for name in given))
+
+
+def _number(owner: bytes | None) -> int | None:
+    """A user or group by number (RFC 8881, 5.9); names are not known here."""
+    if owner is None:
+        return None
+    if not owner.isdigit() or int(owner) >= 1 << 32:
+        raise NfsError(NfsStatus.BADOWNER)
+    return int(owner)
+
+
+def _time(given: dict[str, Any] | None, now: int) -> int | None:
+    if given is None:
+        return None
+    if given["set_it"] != CLIENT_TIME:
+        return now
+    if given["time"]["nseconds"] >= SECOND:
+        raise NfsError(NfsStatus.INVAL)
+    return int(given["time"]["seconds"]) * SECOND + int(given["time"]["nseconds"])
+
+
+Values = dict[str, Any]
+FILE_SYNC4 = 2
+NOCREATE, CREATE = 0, 1
+UNCHECKED4, GUARDED4, EXCLUSIVE4, EXCLUSIVE4_1 = range(4)
+CLAIM_NULL, CLAIM_PREVIOUS, CLAIM_FH = 0, 1, 4
+ACCESS_MASK = 3
+STYLE_PARENT = 1
+
+
+@dataclass(slots=True, eq=False)
+class Nfs4State:
+    """What lasts longer than a COMPOUND."""
+
+    files: FileSystem
+    opens: OpenTable
+    clients: ClientRegistry
+
+
+@dataclass(slots=True)
+class CompoundState:
+    """What the operations of a COMPOUND hand on (16.2.3)."""
+
+    server: Nfs4State
+    caller: Caller
+    session: ServedSession | None = None
+    current: bytes | None = None
+    """The current filehandle."""
+    saved: bytes | None = None
+    stateid: Values = field(default_factory=lambda: INVALID)
+    """The current stateid."""
+    saved_stateid: Values = field(default_factory=lambda: INVALID)
+
+    @property
+    def inode(self) -> Inode:
+        """Of the current filehandle."""
+        if self.current is None:
+            raise NfsError(NfsStatus.NOFILEHANDLE)
+        return self.server.files.find(self.current)
+
+    @property
+    def directory(self) -> Inode:
+        inode = self.inode
+        need_directory(inode)
+        return inode
+
+    @property
+    def saved_inode(self) -> Inode:
+        if self.saved is None:
+            raise NfsError(NfsStatus.NOFILEHANDLE)
+        return self.server.files.find(self.saved)
+
+    def become(self, inode: Inode) -> None:
+        self.current, self.stateid = self.server.files.handle(inode), INVALID
+
+    @property
+    def client(self) -> int:
+        if self.session is None:
+            raise NfsError(NfsStatus.OP_NOT_IN_SESSION)
+        return self.session.client.number
+
+    def opened(self, stateid: Values, file: Inode | None = None) -> OpenFile:
+        """The open that a stateid stands for."""
+        named = self.stateid if stateid == CURRENT else stateid
+        return self.server.opens.find(self.client, named, file.number if file is not None else None)
+
+    def may(self, stateid: Values, file: Inode, access: int) -> None:
+        """The stateid allows to read or to write (8.2.5)."""
+        if stateid == ANONYMOUS or (stateid == BYPASS and access == READ):
+            return
+        if not self.opened(stateid, file).access & access:
+            raise NfsError(NfsStatus.OPENMODE)
+
+
+Operate = Callable[[CompoundState, Values], Values | None]
+
+
+def _cinfo(directory: Inode, before: int) -> Values:
+    return {"atomic": 1, "before": before, "after": directory.change}
+
+
+# Filehandles
+
+
+def _putfh(on: CompoundState, args: Values) -> None:
+    on.become(on.server.files.find(args["object"]))
+
+
+def _putrootfh(on: CompoundState, args: Values) -> None:
+    on.become(on.server.files.root)
+
+
+def _getfh(on: CompoundState, args: Values) -> Values:
+    return {"object": on.server.files.handle(on.inode)}
+
+
+def _savefh(on: CompoundState, args: Values) -> None:
+    on.saved, on.saved_stateid = on.server.files.handle(on.inode), on.stateid
+
+
+def _restorefh(on: CompoundState, args: Values) -> None:
+    if on.saved is None:
+        raise NfsError(NfsStatus.RESTOREFH)
+    on.current, on.stateid = on.saved, on.saved_stateid
+
+
+def _lookup(on: CompoundState, args: Values) -> None:
+    inode = on.inode
+    if inode.kind is FileType.LINK:
+        raise NfsError(NfsStatus.SYMLINK)
+    need_directory(inode)
+    check_name(args["objname"])
+    on.become(on.server.files.lookup(inode, args["objname"]))
+
+
+def _lookupp(on: CompoundState, args: Values) -> None:
+    directory = on.directory
+    if directory.parent is None or directory.parent is directory:
+        raise NfsError(NfsStatus.NOENT)
+    on.become(directory.parent)
+
+
+# Attributes
+
+
+def _getattr(on: CompoundState, args: Values) -> Values:
+    return {"obj_attributes": requested(on.server.files, on.inode, args["attr_request"])}
+
+
+def _setattr(on: CompoundState, args: Values) -> Values:
+    inode, given = on.inode, args["obj_attributes"]
+    attributes = wanted(given, on.server.files.now())
+    if attributes.size is not None:
+        need_file(inode)
+        on.may(args["stateid"], inode, WRITE)
+    on.server.files.set(inode, attributes)
+    return {"attrsset": numbers(given)}
+
+
+def _same(on: CompoundState, given: Values) -> bool:
+    present = requested(on.server.files, on.inode, numbers(given))
+    if set(present) != set(given):
+        raise NfsError(NfsStatus.ATTRNOTSUPP)
+    return encoded(FATTR4, present) == encoded(FATTR4, given)
+
+
+def _verify(on: CompoundState, args: Values) -> None:
+    if not _same(on, args["obj_attributes"]):
+        raise NfsError(NfsStatus.NOT_SAME)
+
+
+def _nverify(on: CompoundState, args: Values) -> None:
+    if _same(on, args["obj_attributes"]):
+        raise NfsError(NfsStatus.SAME)
+
+
+def _access(on: CompoundState, args: Values) -> Values:
+    return {"supported": args["access"] & 0x3F, "access": args["access"] & meaningful_access(on.inode)}
+
+
+# Names
+
+
+def _owned(given: Values, on: CompoundState) -> FileAttributes:
+    attributes = wanted(given, on.server.files.now())
+    attributes.uid = on.caller.uid if attributes.uid is None else attributes.uid
+    attributes.gid = on.caller.gid if attributes.gid is None else attributes.gid
+    return attributes
+
+
+def _create(on: CompoundState, args: Values) -> Values:
+    directory, kind = on.directory, args["objtype"]["type"]
+    if kind not in (FileType.DIRECTORY, FileType.LINK):
+        raise NfsError(NfsStatus.BADTYPE if kind in (0, 1) or kind > 7 else NfsStatus.NOTSUPP)
+    before = directory.change
+    target = args["objtype"].get("linkdata", b"")
+    attributes = _owned(args["createattrs"], on)
+    made = on.server.files.make(directory, args["objname"], FileType(kind), attributes, target)
+    result = {"cinfo": _cinfo(directory, before), "attrset": numbers(args["createattrs"])}
+    on.become(made)
+    return result
+
+
+def _remove(on: CompoundState, args: Values) -> Values:
+    directory, name, files = on.directory, args["target"], on.server.files
+    before = directory.change
+    check_name(name)
+    inode = files.lookup(directory, name)
+    (files.remove_directory if inode.kind is FileType.DIRECTORY else files.remove)(directory, name)
+    return {"cinfo": _cinfo(directory, before)}
+
+
+def _rename(on: CompoundState, args: Values) -> Values:
+    source, target = on.saved_inode, on.directory
+    before = source.change, target.change
+    need_directory(source)
+    on.server.files.rename(source, args["oldname"], target, args["newname"])
+    return {"source_cinfo": _cinfo(source, before[0]), "target_cinfo": _cinfo(target, before[1])}
+
+
+def _link(on: CompoundState, args: Values) -> Values:
+    inode, directory = on.saved_inode, on.directory
+    before = directory.change
+    on.server.files.link(inode, directory, args["newname"])
+    return {"cinfo": _cinfo(directory, before)}
+
+
+def _readlink(on: CompoundState, args: Values) -> Values:
+    inode = on.inode
+    if inode.kind is not FileType.LINK:
+        raise NfsError(NfsStatus.WRONG_TYPE)
+    return {"link": DdpItem(on.server.files.read_link(inode))}
+
+
+def _readdir(on: CompoundState, args: Values) -> Values:
+    directory, files, cookie = on.directory, on.server.files, args["cookie"]
+    if 0 < cookie < FIRST_COOKIE:
+        raise NfsError(NfsStatus.BAD_COOKIE)
+    if cookie and args["cookieverf"] != files.instance:
+        raise NfsError(NfsStatus.NOT_SAME)
+    left = min(args["maxcount"], LARGEST) - 8 - 4 - 4
+    entries: list[Values] = []
+    whole = True
+    for name, entry in files.listing(directory, cookie):
+        attributes = requested(files, entry.inode, args["attr_request"])
+        one = {"cookie": entry.cookie, "name": name, "attrs": attributes}
+        left -= 4 + len(encoded(ENTRY4, one))
+        if left < 0:
+            whole = False
+            break
+        entries.append(one)
+    if left < 0 and not entries:
+        raise NfsError(NfsStatus.TOOSMALL)
+    return {"cookieverf": files.instance, "entries": entries, "eof": whole}
+
+
+def _secinfo(on: CompoundState, args: Values) -> Values:
+    check_name(args["name"])
+    on.server.files.lookup(on.directory, args["name"])
+    return _flavors(on)
+
+
+def _secinfo_no_name(on: CompoundState, args: Values) -> Values:
+    if args["style"] == STYLE_PARENT:
+        _lookupp(on, {})
+    else:
+        on.become(on.inode)
+    return _flavors(on)
+
+
+def _flavors(on: CompoundState) -> Values:
+    on.current = None  # it is consumed (2.6.3.1.1.8)
+    return {"resok4": [{"flavor": AUTH_SYS}, {"flavor": AUTH_NONE}]}
+
+
+# Open files
+
+
+def _open(on: CompoundState, args: Values) -> Values:
+    claim, how, files = args["claim"], args["openhow"], on.server.files
+    access, deny = args["share_access"] & ACCESS_MASK, args["share_deny"]
+    if not access or deny & ~BOTH:
+        raise NfsError(NfsStatus.INVAL)
+    if claim["claim"] == CLAIM_PREVIOUS:
+        raise NfsError(NfsStatus.NO_GRACE)
+    if claim["claim"] not in (CLAIM_NULL, CLAIM_FH):
+        raise NfsError(NfsStatus.BAD_STATEID)  # nothing was delegated
+    set_here: tuple[int, ...] = ()
+    created = how.get("how", {})
+    if claim["claim"] == CLAIM_FH:
+        directory = inode = on.inode
+        before = directory.change
+    else:
+        directory, before = on.directory, on.directory.change
+        check_name(claim["file"])
+        entry = directory.entries.get(claim["file"])
+        if entry is not None:
+            inode = entry.inode
+            _opened_existing(on, inode, created)
+        elif how["opentype"] == NOCREATE:
+            raise NfsError(NfsStatus.NOENT)
+        else:
+            inode, set_here = _made(on, directory, claim["file"], created)
+    if inode.kind is not FileType.REGULAR:
+        raise NfsError(NfsStatus.ISDIR if inode.kind is FileType.DIRECTORY else NfsStatus.SYMLINK)
+    opened = on.server.opens.open(on.client, args["owner"]["owner"], inode.number, access, deny)
+    size = created.get("createattrs", {}).get("size") if not set_here else None
+    if size is not None and created["mode"] == UNCHECKED4:
+        files.set(inode, FileAttributes(size=size))
+        set_here = numbers(["size"])
+    on.become(inode)
+    on.stateid = opened.stateid
+    return {"stateid": opened.stateid, "cinfo": _cinfo(directory, before), "attrset": set_here}
+
+
+def _opened_existing(on: CompoundState, inode: Inode, how: Values) -> None:
+    """A creation of what is there already (18.16.3)."""
+    verifier = how.get("cva_verf") or how.get("createverf")
+    if verifier and inode.verifier == verifier:
+        return
+    if how and how["mode"] != UNCHECKED4:
+        raise NfsError(NfsStatus.EXIST)
+
+
+def _made(on: CompoundState, directory: Inode, name: bytes, how: Values) -> tuple[Inode, tuple[int, ...]]:
+    given: Values = how.get("createattrs") or how.get("cva_attrs") or {}
+    if how["mode"] == EXCLUSIVE4_1 and set(numbers(given)) - set(AT_CREATION):
+        raise NfsError(NfsStatus.INVAL)
+    attributes = _owned(given, on)
+    inode = on.server.files.make(directory, name, FileType.REGULAR, attributes)
+    inode.verifier = how.get("cva_verf") or how.get("createverf") or b""
+    if attributes.size:
+        on.server.files.set(inode, FileAttributes(size=attributes.size))
+    return inode, numbers(given)
+
+
+def _close(on: CompoundState, args: Values) -> Values:
+    on.server.opens.close(on.opened(args["open_stateid"], on.inode))
+    on.stateid = INVALID
+    return {"open_stateid": INVALID}
+
+
+def _open_downgrade(on: CompoundState, args: Values) -> Values:
+    opened = on.opened(args["open_stateid"], on.inode)
+    on.server.opens.downgrade(opened, args["share_access"] & ACCESS_MASK, args["share_deny"])
+    on.stateid = opened.stateid
+    return {"open_stateid": opened.stateid}
+
+
+def _read(on: CompoundState, args: Values) -> Values:
+    inode = on.inode
+    need_file(inode)
+    on.may(args["stateid"], inode, READ)
+    data, ended = on.server.files.read(inode, args["offset"], min(args["count"], LARGEST))
+    return {"eof": ended, "data": DdpItem(data)}
+
+
+def _write(on: CompoundState, args: Values) -> Values:
+    inode = on.inode
+    need_file(inode)
+    on.may(args["stateid"], inode, WRITE)
+    on.server.files.write(inode, args["offset"], args["data"])
+    return {"count": len(args["data"]), "committed": FILE_SYNC4, "writeverf": on.server.files.instance}
+
+
+def _commit(on: CompoundState, args: Values) -> Values:
+    need_file(on.inode)
+    return {"writeverf": on.server.files.instance}
+
+
+def _test_stateid(on: CompoundState, args: Values) -> Values:
+    def status(stateid: Values) -> int:
+        try:
+            on.opened(stateid)
+        except NfsError as error:
+            return error.status
+        return 0
+
+    return {"tsr_status_codes": [status(one) for one in args["ts_stateids"]]}
+
+
+def _free_stateid(on: CompoundState, args: Values) -> None:
+    on.opened(args["fsa_stateid"])
+    raise NfsError(NfsStatus.LOCKS_HELD)  # only CLOSE ends an open
+
+
+def _delegreturn(on: CompoundState, args: Values) -> None:
+    raise NfsError(NfsStatus.BAD_STATEID)  # nothing was delegated
+
+
+# Clients and sessions
+
+
+def _exchange_id(on: CompoundState, args: Values) -> Values:
+    return on.server.clients.exchange_id(args)
+
+
+def _create_session(on: CompoundState, args: Values) -> Values:
+    return on.server.clients.create_session(args)
+
+
+def _destroy_session(on: CompoundState, args: Values) -> None:
+    on.server.clients.destroy_session(args["dsa_sessionid"])
+
+
+def _destroy_clientid(on: CompoundState, args: Values) -> None:
+    on.server.clients.destroy_client(args["dca_clientid"])
+
+
+def _bind_conn_to_session(on: CompoundState, args: Values) -> Values:
+    session = on.server.clients.session(args["bctsa_sessid"])
+    if args["bctsa_dir"] not in (FORE, FORE_OR_BOTH):
+        raise NfsError(NfsStatus.INVAL)  # there is no way back
+    return {"bctsr_sessid": session.identifier, "bctsr_dir": FORE}
+
+
+def _reclaim_complete(on: CompoundState, args: Values) -> None:
+    if on.session is None:
+        raise NfsError(NfsStatus.OP_NOT_IN_SESSION)
+    if on.session.client.reclaimed and not args["rca_one_fs"]:
+        raise NfsError(NfsStatus.COMPLETE_ALREADY)
+    on.session.client.reclaimed = True
+
+
+STATELESS: dict[str, Operate] = {
+    "PUTFH": _putfh,
+    "PUTPUBFH": _putrootfh,
+    "PUTROOTFH": _putrootfh,
+    "GETFH": _getfh,
+    "SAVEFH": _savefh,
+    "RESTOREFH": _restorefh,
+    "LOOKUP": _lookup,
+    "LOOKUPP": _lookupp,
+    "GETATTR": _getattr,
+    "SETATTR": _setattr,
+    "VERIFY": _verify,
+    "NVERIFY": _nverify,
+    "ACCESS": _access,
+    "CREATE": _create,
+    "REMOVE": _remove,
+    "RENAME": _rename,
+    "LINK": _link,
+    "READLINK": _readlink,
+    "READDIR": _readdir,
+    "SECINFO": _secinfo,
+    "READ": _read,
+    "WRITE": _write,
+    "COMMIT": _commit,
+}
+"""In version 4.0, too."""
+STATEFUL: dict[str, Operate] = {
+    "SECINFO_NO_NAME": _secinfo_no_name,
+    "OPEN": _open,
+    "CLOSE": _close,
+    "OPEN_DOWNGRADE": _open_downgrade,
+    "TEST_STATEID": _test_stateid,
+    "FREE_STATEID": _free_stateid,
+    "DELEGRETURN": _delegreturn,
+    "RECLAIM_COMPLETE": _reclaim_complete,
+}
+"""In a session."""
+ALONE: dict[str, Operate] = {
+    "EXCHANGE_ID": _exchange_id,
+    "CREATE_SESSION": _create_session,
+    "DESTROY_SESSION": _destroy_session,
+    "DESTROY_CLIENTID": _destroy_clientid,
+    "BIND_CONN_TO_SESSION": _bind_conn_to_session,
+}
+"""Without SEQUENCE they are a COMPOUND's only operation (RFC 8881, 2.10.2.1)."""
+
+
+SEQUENCE, ILLEGAL = 53, 10044
+HIGHEST = {0: 39, 1: 58}
+"""Number of the last operation, by minor version."""
+FIRST = 3
+REPLY_HEAD = 24
+"""Bytes of the RPC header of a reply."""
+
+
+class Nfs4:
+    """Minor version 1, and of minor version 0 what needs no state."""
+
+    def __init__(self, files: FileSystem) -> None:
+        opens = OpenTable(files.instance)
+        self.state = Nfs4State(files, opens, ClientRegistry(files.instance, opens.drop_client, opens.of_client))
+        self.program = RpcProgram({}, {service.COMPOUND: self.compound})
+
+    def compound(self, message: bytes, at: int, caller: Caller) -> Parts:
+        found = decode(COMPOUND4ARGS, "arguments", SparseBytes([(0, message)], len(message)), at, len(message))
+        tag, minor, operations = (found.root.child(name) for name in ("tag", "minorversion", "argarray"))
+        if tag is None or minor is None or operations is None or not isinstance(operations.value, int):
+            raise NoValue(found.problem)
+        tag_text, minor_version = plain(tag), plain(minor)
+        if minor_version not in HIGHEST:
+            return _reply(NfsStatus.MINOR_VERS_MISMATCH, tag_text, 0, [])
+        run = _Compound(self.state, caller, minor_version, tag_text, message[at:])
+        return run.reply(operations.children, operations.value)
+
+
+class _Compound:
+    """One COMPOUND being carried out."""
+
+    def __init__(self, state: Nfs4State, caller: Caller, minor: int, tag: bytes, request: bytes) -> None:
+        self.on = CompoundState(state, caller)
+        self.minor = minor
+        self.tag = tag
+        self.request = request
+        self.sequence: dict[str, Any] | None = None
+        """Arguments of SEQUENCE."""
+        self.size = REPLY_HEAD + 8 + len(encoded(COMPOUND4ARGS.fields[0][1], tag)) + 4
+
+    def reply(self, operations: list[Node], count: int) -> Parts:
+        results: list[Parts] = []
+        status = NfsStatus.OK
+        for number, node in enumerate(operations):
+            result = self._result(number, node, count)
+            if isinstance(result, tuple):
+                return result
+            status = result["status"]
+            parts = self._bounded(result)
+            if parts is None:
+                status = self._too_big()
+                parts = encoded_parts(NFS_RESOP4, {"resop": result["resop"], "status": status})
+            results.append(parts)
+            if status:
+                break
+        reply = _reply(status, self.tag, len(results), results)
+        session = self.on.session
+        if session is not None and self.sequence is not None and REPLY_HEAD + len(whole(reply)) <= session.max_cached:
+            session.slots[self.sequence["sa_slotid"]].reply = reply
+        return reply
+
+    def _bounded(self, result: dict[str, Any]) -> Parts | None:
+        """The bytes of a result; None where the session has no room for it."""
+        parts = encoded_parts(NFS_RESOP4, result)
+        self.size += sum(len(one.data) + 3 & ~3 if isinstance(one, DdpItem) else len(one) for one in parts)
+        session, sequence = self.on.session, self.sequence
+        if session is None or sequence is None or result["resop"] == SEQUENCE:
+            return parts
+        limit = min(session.max_response, session.max_cached) if sequence["sa_cachethis"] else session.max_response
+        return parts if self.size <= limit else None
+
+    def _too_big(self) -> NfsStatus:
+        assert self.on.session is not None
+        return NfsStatus.REP_TOO_BIG if self.size > self.on.session.max_response else NfsStatus.REP_TOO_BIG_TO_CACHE
+
+    def _result(self, number: int, node: Node, count: int) -> dict[str, Any] | Parts:
+        """The result of an operation; the whole reply where it was given before."""
+        operation = node.child("argop")
+        if operation is None or not isinstance(operation.value, int):
+            raise NoValue("an operation without its number")
+        chosen = operation.value
+        if not FIRST <= chosen <= HIGHEST[self.minor] or chosen not in OPERATIONS:
+            return {"resop": ILLEGAL, "status": NfsStatus.OP_ILLEGAL}
+        try:
+            if chosen == SEQUENCE:
+                return self._sequence(number, node, count)
+            run = self._allowed(number, OPERATIONS[chosen].name, count)
+            return {"resop": chosen, "status": 0, **(run(self.on, _arguments(node)) or {})}
+        except NfsError as error:
+            return {"resop": chosen, "status": error.status}
+
+    def _sequence(self, number: int, node: Node, count: int) -> dict[str, Any] | Parts:
+        if number:
+            raise NfsError(NfsStatus.SEQUENCE_POS)
+        arguments = _arguments(node)
+        session = self.on.server.clients.session(arguments["sa_sessionid"])
+        before = begin(session, arguments, self.request)
+        if before is not None:
+            return before
+        self.on.session, self.sequence = session, arguments
+        if count > session.max_operations:
+            raise NfsError(NfsStatus.TOO_MANY_OPS)
+        return {"resop": SEQUENCE, "status": 0, **sequence_result(session, arguments)}
+
+    def _allowed(self, number: int, name: str, count: int) -> Operate:
+        """What carries an operation out, where it may stand."""
+        if count > MAX_OPERATIONS:
+            raise NfsError(NfsStatus.TOO_MANY_OPS)
+        if self.minor and self.on.session is None:
+            if name not in ALONE:
+                raise NfsError(NfsStatus.OP_NOT_IN_SESSION)
+            if count > 1:
+                raise NfsError(NfsStatus.NOT_ONLY_OP)
+        run = STATELESS.get(name)
+        if run is None and self.minor:
+            run = STATEFUL.get(name) or ALONE.get(name)
+        if run is None:
+            raise NfsError(NfsStatus.NOTSUPP)
+        return run
+
+
+def _arguments(node: Node) -> dict[str, Any]:
+    for one in node.walk():
+        mask = one.child("attrmask") if isinstance(one.type, XdrAttributes) else None
+        if mask is not None and isinstance(mask.value, tuple) and set(mask.value) - set(SUPPORTED):
+            raise NfsError(NfsStatus.ATTRNOTSUPP)
+    try:
+        found = plain(node)
+    except NoValue:
+        raise NfsError(NfsStatus.BADXDR) from None
+    shape = OPERATIONS[found["argop"]].arguments
+    if shape is not None and not {name for name, _ in shape.fields} <= set(found):
+        raise NfsError(NfsStatus.BADXDR)
+    return dict(found)
+
+
+def _reply(status: int, tag: bytes, count: int, results: list[Parts]) -> Parts:
+    """COMPOUND4res, with neighbouring bytes in one part."""
+    tag_type, status_type = COMPOUND4ARGS.fields[0][1], COMPOUND4ARGS.fields[1][1]
+    text = bytearray(encoded(status_type, status) + encoded(tag_type, tag) + encoded(status_type, count))
+    parts: list[bytes | DdpItem] = []
+    for one in (part for result in results for part in result):
+        if isinstance(one, DdpItem):
+            parts += [bytes(text), one]
+            text.clear()
+        else:
+            text += one
+    return (*parts, bytes(text)) if text else tuple(parts)

@@ -1,0 +1,313 @@
+"""What an NFSv4.1 server remembers: clients, their sessions, their open files and stateids (RFC 8881, 2.10, 8 and
+18).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from ..endpoint import Parts
+from .file_system import NfsError, NfsStatus
+
+READ, WRITE, BOTH = 1, 2, 3
+"""OPEN4_SHARE_ACCESS and OPEN4_SHARE_DENY."""
+MAX_OPENS = 10_000
+ANONYMOUS = {"seqid": 0, "other": bytes(12)}
+BYPASS = {"seqid": 0xFFFFFFFF, "other": b"\xff" * 12}
+CURRENT = {"seqid": 1, "other": bytes(12)}
+INVALID = {"seqid": 0xFFFFFFFF, "other": bytes(12)}
+"""Special stateids (8.2.3)."""
+
+
+@dataclass(slots=True, eq=False)
+class OpenFile:
+    client: int
+    owner: bytes
+    file: int
+    """Number of the inode."""
+    other: bytes
+    access: int
+    deny: int
+    seqid: int = 1
+
+    @property
+    def stateid(self) -> dict[str, Any]:
+        return {"seqid": self.seqid, "other": self.other}
+
+
+class OpenTable:
+    def __init__(self, instance: bytes) -> None:
+        self._instance = instance
+        self._opens: dict[bytes, OpenFile] = {}
+        self._numbers = count(1)
+
+    def open(self, client: int, owner: bytes, file: int, access: int, deny: int) -> OpenFile:
+        """A new open, or more of the same owner's."""
+        own = None
+        for one in self._opens.values():
+            if one.file != file:
+                continue
+            if (one.client, one.owner) == (client, owner):
+                own = one
+            elif access & one.deny or deny & one.access:
+                raise NfsError(NfsStatus.SHARE_DENIED)
+        if own is None:
+            if len(self._opens) >= MAX_OPENS:
+                raise NfsError(NfsStatus.DELAY)
+            other = self._instance[:4] + next(self._numbers).to_bytes(8, "big")
+            own = self._opens[other] = OpenFile(client, owner, file, other, access, deny)
+            return own
+        own.access |= access
+        own.deny |= deny
+        _advance(own)
+        return own
+
+    def find(self, client: int, stateid: dict[str, Any], file: int | None = None) -> OpenFile:
+        """The open that a stateid names; a seqid of 0 means the latest."""
+        found = self._opens.get(stateid["other"])
+        if found is None or found.client != client or file not in (None, found.file):
+            raise NfsError(NfsStatus.BAD_STATEID)
+        if stateid["seqid"] and stateid["seqid"] != found.seqid:
+            older = stateid["seqid"] < found.seqid
+            raise NfsError(NfsStatus.OLD_STATEID if older else NfsStatus.BAD_STATEID)
+        return found
+
+    def downgrade(self, found: OpenFile, access: int, deny: int) -> None:
+        if not access or access & ~found.access or deny & ~found.deny:
+            raise NfsError(NfsStatus.INVAL)
+        found.access, found.deny = access, deny
+        _advance(found)
+
+    def close(self, found: OpenFile) -> None:
+        del self._opens[found.other]
+
+    def drop_client(self, client: int) -> None:
+        for one in [one for one in self._opens.values() if one.client == client]:
+            del self._opens[one.other]
+
+    def of_client(self, client: int) -> bool:
+        return any(one.client == client for one in self._opens.values())
+
+
+def _advance(found: OpenFile) -> None:
+    found.seqid = found.seqid % 0xFFFFFFFF + 1
+
+
+MAX_CLIENTS = 64
+"""Beyond, the one that has been silent for longest is forgotten."""
+MAX_SESSIONS = 4
+"""Of a client: its slots keep 1 MiB of replies at most."""
+MAX_SLOTS = 32
+MAX_OPERATIONS = 64
+"""Of a COMPOUND."""
+MAX_REQUEST = MAX_RESPONSE = (1 << 20) + 4096
+MAX_CACHED = 8192
+"""Bytes of a reply that is kept for the case that it is asked for a second time."""
+SMALLEST = 512
+"""Bytes of a request or a response that a session can do with."""
+USE_NON_PNFS, UPDATE_CONFIRMED, CONFIRMED = 0x10000, 0x40000000, 0x80000000
+KNOWN_FLAGS = 0x7 | 0x100 | 0x70000 | UPDATE_CONFIRMED
+FORE, FORE_OR_BOTH = 1, 3
+SP4_NONE = 0
+
+
+@dataclass(slots=True)
+class SessionSlot:
+    sequence: int = 0
+    request: int = 0
+    """Checksum of the COMPOUND that had it."""
+    reply: Parts | None = None
+    """None: it was not kept."""
+
+
+@dataclass(slots=True, eq=False)
+class ServedSession:
+    identifier: bytes
+    client: ClientRecord
+    slots: list[SessionSlot]
+    max_request: int
+    max_response: int
+    max_cached: int
+    max_operations: int
+
+
+@dataclass(slots=True, eq=False)
+class ClientRecord:
+    """What EXCHANGE_ID made (RFC 8881, 18.35.4)."""
+
+    number: int
+    owner: bytes
+    verifier: bytes
+    confirmed: bool = False
+    next_sequence: int = 1
+    """Of its next CREATE_SESSION."""
+    created: dict[str, Any] | None = None
+    """What the last CREATE_SESSION returned."""
+    sessions: dict[bytes, ServedSession] = field(default_factory=dict)
+    reclaimed: bool = False
+    """RECLAIM_COMPLETE came."""
+
+
+class ClientRegistry:
+    """``ended`` is called with the number of a client whose state ends."""
+
+    def __init__(self, instance: bytes, ended: Callable[[int], None], busy: Callable[[int], bool]) -> None:
+        self.instance = instance
+        self.sessions: dict[bytes, ServedSession] = {}
+        self._clients: dict[int, ClientRecord] = {}
+        self._numbers = count(1)
+        self._ended = ended
+        self._busy = busy
+
+    def exchange_id(self, args: dict[str, Any]) -> dict[str, Any]:
+        owner, verifier = args["eia_clientowner"]["co_ownerid"], args["eia_clientowner"]["co_verifier"]
+        if args["eia_flags"] & ~KNOWN_FLAGS or args["eia_state_protect"]["spa_how"] != SP4_NONE:
+            raise NfsError(NfsStatus.INVAL)
+        of_owner = [one for one in self._clients.values() if one.owner == owner]
+        confirmed = next((one for one in of_owner if one.confirmed), None)
+        if args["eia_flags"] & UPDATE_CONFIRMED:
+            if confirmed is None:
+                raise NfsError(NfsStatus.NOENT)
+            if confirmed.verifier != verifier:
+                raise NfsError(NfsStatus.NOT_SAME)
+        found = confirmed
+        if confirmed is None or confirmed.verifier != verifier:
+            for one in of_owner:
+                if not one.confirmed:
+                    self._forget(one)
+            found = self._add(owner, verifier)
+        assert found is not None
+        return {
+            "eir_clientid": found.number,
+            "eir_sequenceid": found.next_sequence,
+            "eir_flags": USE_NON_PNFS | (CONFIRMED if found.confirmed else 0),
+            "eir_server_owner": {"so_minor_id": 0, "so_major_id": self.instance.hex().encode()},
+            "eir_server_scope": self.instance.hex().encode(),
+            "eir_server_impl_id": [{"nii_domain": b"rdmascope.example", "nii_name": b"rdmascope probe --serve"}],
+        }
+
+    def _add(self, owner: bytes, verifier: bytes) -> ClientRecord:
+        while len(self._clients) >= MAX_CLIENTS:
+            self._forget(next(iter(self._clients.values())))
+        number = int.from_bytes(self.instance[:4], "big") << 32 | next(self._numbers)
+        self._clients[number] = ClientRecord(number, owner, verifier)
+        return self._clients[number]
+
+    def client(self, number: int) -> ClientRecord:
+        found = self._clients.get(number)
+        if found is None:
+            raise NfsError(NfsStatus.STALE_CLIENTID)
+        return found
+
+    def create_session(self, args: dict[str, Any]) -> dict[str, Any]:
+        client = self.client(args["csa_clientid"])
+        sequence = args["csa_sequence"]
+        if client.created is not None and (sequence + 1) & 0xFFFFFFFF == client.next_sequence:
+            return client.created  # it came a second time
+        if sequence != client.next_sequence:
+            raise NfsError(NfsStatus.SEQ_MISORDERED)
+        fore = args["csa_fore_chan_attrs"]
+        smallest = min(fore["ca_maxrequestsize"], fore["ca_maxresponsesize"])
+        if smallest < SMALLEST or not fore["ca_maxoperations"]:
+            raise NfsError(NfsStatus.TOOSMALL)
+        if len(client.sessions) >= MAX_SESSIONS:
+            raise NfsError(NfsStatus.DELAY)
+        if not client.confirmed:
+            self._confirm(client)
+        agreed = {
+            "ca_headerpadsize": 0,
+            "ca_maxrequestsize": min(fore["ca_maxrequestsize"], MAX_REQUEST),
+            "ca_maxresponsesize": min(fore["ca_maxresponsesize"], MAX_RESPONSE),
+            "ca_maxresponsesize_cached": min(fore["ca_maxresponsesize_cached"], MAX_CACHED),
+            "ca_maxoperations": min(fore["ca_maxoperations"], MAX_OPERATIONS),
+            "ca_maxrequests": min(max(fore["ca_maxrequests"], 1), MAX_SLOTS),
+        }
+        identifier = self.instance + client.number.to_bytes(8, "big")[-4:] + next(self._numbers).to_bytes(4, "big")
+        session = ServedSession(
+            identifier,
+            client,
+            [SessionSlot() for _ in range(agreed["ca_maxrequests"])],
+            agreed["ca_maxrequestsize"],
+            agreed["ca_maxresponsesize"],
+            agreed["ca_maxresponsesize_cached"],
+            agreed["ca_maxoperations"],
+        )
+        self.sessions[identifier] = client.sessions[identifier] = session
+        client.next_sequence = (sequence + 1) & 0xFFFFFFFF
+        client.created = {
+            "csr_sessionid": identifier,
+            "csr_sequence": sequence,
+            "csr_flags": 0,  # no callbacks: nothing is delegated
+            "csr_fore_chan_attrs": agreed,
+            "csr_back_chan_attrs": args["csa_back_chan_attrs"],
+        }
+        return client.created
+
+    def _confirm(self, client: ClientRecord) -> None:
+        """Its first session: an older incarnation of the same owner is gone (RFC 8881, 18.36.4)."""
+        client.confirmed = True
+        for one in [one for one in self._clients.values() if one.owner == client.owner and one is not client]:
+            self._forget(one)
+
+    def session(self, identifier: bytes) -> ServedSession:
+        found = self.sessions.get(identifier)
+        if found is None:
+            raise NfsError(NfsStatus.BADSESSION)
+        # The order of clients is that of their last call.
+        self._clients[found.client.number] = self._clients.pop(found.client.number)
+        return found
+
+    def destroy_session(self, identifier: bytes) -> None:
+        session = self.session(identifier)
+        del self.sessions[identifier], session.client.sessions[identifier]
+
+    def destroy_client(self, number: int) -> None:
+        client = self.client(number)
+        if client.sessions or self._busy(number):
+            raise NfsError(NfsStatus.CLIENTID_BUSY)
+        self._forget(client)
+
+    def _forget(self, client: ClientRecord) -> None:
+        for identifier in client.sessions:
+            del self.sessions[identifier]
+        client.sessions.clear()
+        del self._clients[client.number]
+        self._ended(client.number)
+
+
+def begin(session: ServedSession, args: dict[str, Any], request: bytes) -> Parts | None:
+    """SEQUENCE: the slot takes a new request (None), or the reply that it had (RFC 8881, 2.10.6)."""
+    number = args["sa_slotid"]
+    if number >= len(session.slots):
+        raise NfsError(NfsStatus.BADSLOT)
+    if args["sa_highest_slotid"] < number:
+        raise NfsError(NfsStatus.BAD_HIGH_SLOT)
+    slot: SessionSlot = session.slots[number]
+    checksum = zlib.crc32(request)
+    if args["sa_sequenceid"] == slot.sequence and slot.sequence:
+        if slot.request != checksum:
+            raise NfsError(NfsStatus.SEQ_FALSE_RETRY)
+        if slot.reply is None:
+            raise NfsError(NfsStatus.RETRY_UNCACHED_REP)
+        return slot.reply
+    if args["sa_sequenceid"] != (slot.sequence + 1) & 0xFFFFFFFF:
+        raise NfsError(NfsStatus.SEQ_MISORDERED)
+    if len(request) > session.max_request:
+        raise NfsError(NfsStatus.REQ_TOO_BIG)
+    slot.sequence, slot.request, slot.reply = args["sa_sequenceid"], checksum, None
+    return None
+
+
+def sequence_result(session: ServedSession, args: dict[str, Any]) -> dict[str, Any]:
+    highest = len(session.slots) - 1
+    return {
+        "sr_sessionid": session.identifier,
+        "sr_sequenceid": args["sa_sequenceid"],
+        "sr_slotid": args["sa_slotid"],
+        "sr_highest_slotid": highest,
+        "sr_target_highest_slotid": highest,
+    }

@@ -1,1 +1,0 @@
-"""Traffic that two endpoints of our own make: the endpoints, their faults, and the wire between them."""
