@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rdmascope.dissect.measure.latency_timeline import LatencyInterval
     from rdmascope.dissect.measure.service_levels import ServiceLevelCounts
 
-    from .session.grouping import Questions
+    from .session.grouping import RpcGrouping
     from .tables.database import Database
 
 Given = TypeVar("Given")
@@ -277,21 +277,21 @@ class Capture:
         that of an interval such as 10s is its begin, in nanoseconds since the capture began.  Raises CaptureError
         for what RPCs cannot be grouped by.
         """
-        from .session.grouping import Questions, parse_group_keys
+        from .session.grouping import RpcGrouping, parse_group_keys
 
         try:
             keys = parse_group_keys(",".join(by))
         except ValueError as error:
             raise UnknownNameError(str(error)) from None
-        groups = self._asked(Questions(keys), where).groups
+        groups = self._asked(RpcGrouping(keys), where).groups
         assert groups is not None
         return groups
 
     def over_time(self, intervals: int = 100, where: Sequence[str] = ()) -> list[LatencyInterval]:
         """How many RPCs of which latency began when: the whole time in at most so many equal intervals."""
-        from .session.grouping import Questions
+        from .session.grouping import RpcGrouping
 
-        timeline = self._asked(Questions(over_time=True), where).timeline
+        timeline = self._asked(RpcGrouping(over_time=True), where).timeline
         assert timeline is not None
         return timeline.intervals(intervals)
 
@@ -302,15 +302,15 @@ class Capture:
         """
         from rdmascope.dissect.measure.service_levels import parse_service_level
 
-        from .session.grouping import Questions
+        from .session.grouping import RpcGrouping
 
         try:
             wanted = [parse_service_level(one) for one in levels]
         except ValueError as error:
             raise UnknownNameError(str(error)) from None
-        return self._asked(Questions(levels=wanted), where).levels
+        return self._asked(RpcGrouping(levels=wanted), where).levels
 
-    def _asked(self, questions: Questions, where: Sequence[str]) -> Questions:
+    def _asked(self, questions: RpcGrouping, where: Sequence[str]) -> RpcGrouping:
         """After a pass."""
         from .tables.condition import Condition
 

@@ -26,7 +26,7 @@ from .terminal import complain, meter
 
 if TYPE_CHECKING:
     from rdmascope.captures.live.session import Ending
-    from rdmascope.captures.read.frame_origin import NumbersBefore
+    from rdmascope.captures.read.frame_origin import NumberOffset
 
 MAX_JOBS = 256
 OUTPUTS = ("output", "save", "directory", "junit_file", "sarif_file")
@@ -248,7 +248,7 @@ class Reading(Session):
         drops_on_page: bool = False,
         follow: Follow | None = None,
         jobs: int | None = None,
-        before: NumbersBefore | None = None,
+        before: NumberOffset | None = None,
     ) -> None:
         """``streaming``: the command prints while it reads; ``drops_on_page``: and what the capture lost, on a terminal
         that need not be said twice."""

@@ -11,7 +11,7 @@ from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import plural
 
 from ..errors import CaptureError
-from ..read.frame_origin import NumbersBefore, short_names
+from ..read.frame_origin import NumberOffset, short_names
 from ..tables.saved import copies
 from ..tables.saved_tables import ManifestEntry, Numbering, entries, open_saved
 from .batch import changed, options_of
@@ -22,7 +22,7 @@ class CaptureBehind:
     """One of them."""
 
     entry: ManifestEntry
-    before: NumbersBefore
+    before: NumberOffset
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ class CapturesBehind:
         self.captures: list[CaptureBehind] = []
         for entry in numbering.entries:
             offsets = numbering.offsets[entry.capture]
-            before = NumbersBefore(
+            before = NumberOffset(
                 offsets["frames"], offsets["connections"], offsets["rpcs"], offsets["files"], first_time, names
             )
             self.captures.append(CaptureBehind(entry, before))

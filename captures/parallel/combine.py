@@ -25,7 +25,7 @@ from rdmascope.dissect.rpcrdma.unanswered import note_outstanding
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.transport.health import TransportHealth
 
-from ..session.listeners import Watching, WorkerFound
+from ..session.listeners import PassListener, WorkerFound
 from .worker import Delivery, ShareEnding, State, health_of, renumbered, runs_of
 
 MAX_NAMES = 1 << 14
@@ -77,7 +77,7 @@ class WorkerNouns:
         self._rpcs = array("q", (0,))
 
     def resolve(self, kind: str, number: int) -> object:
-        """For ``shipping.unpacked``; a new one is filled by ``add``."""
+        """For ``ipc.unpacked``; a new one is filled by ``add``."""
         conversation = self._conversations.get(number)
         if conversation is None:
             conversation = self._conversations[number] = Conversation.__new__(Conversation)
@@ -143,7 +143,7 @@ class MergedAnalyzer(Analyzer):
         self._registered = self._numbered = 0
         self._names = RpcNames()
         self._outstanding: list[Rpc] = []
-        self.watching: Sequence[Watching] = ()
+        self.watching: Sequence[PassListener] = ()
 
     def divide(self, workers: int) -> list[WorkerNouns]:
         """So many workers will deliver."""

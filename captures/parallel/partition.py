@@ -38,7 +38,7 @@ def carries_iwarp(path: str, ports: frozenset[int]) -> bool:
     return bool(observer.connections)
 
 
-class Dealer:
+class Partition:
     """Which worker has which pair of hosts."""
 
     def __init__(self, workers: int) -> None:

@@ -23,10 +23,10 @@ from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from ..errors import CaptureError
 from ..read.decoded import FIRST_BATCH
 from ..read.open import CaptureFile
-from ..session.process_memory import uncollected
+from ..session.process_memory import gc_paused
 from .combine import DividedBatch, FrameCounts, MergedAnalyzer
 from .ipc import Inbox, Outbox, packed, unpacked
-from .partition import Dealer
+from .partition import Partition
 from .worker import ShareAnalyzer, ShareEnding
 
 MAX_TIMES = 4
@@ -167,7 +167,7 @@ class Division:
 
         signal.signal(signal.SIGUSR1, stop)
         front, *workers = map(Outbox, descriptors)
-        decoder, dealer, known, known_tcp, mounted = self._analyzer.decoder, Dealer(len(workers)), 0, 0, 0
+        decoder, partition, known, known_tcp, mounted = self._analyzer.decoder, Partition(len(workers)), 0, 0, 0
         error: Exception | None = None
         try:
             times = 1 if self._lists else min(len(workers), MAX_TIMES)
@@ -179,7 +179,7 @@ class Division:
                 self._mounts.feed(batch.data, decoded.segments)
                 addresses = known, decoder.addresses.since(known)
                 known = len(decoder.addresses)
-                shares = dealer.deal(decoded)
+                shares = partition.deal(decoded)
                 tcp_addresses = known_tcp, decoder.tcp_addresses.since(known_tcp)
                 known_tcp = len(decoder.tcp_addresses)
                 for outbox, share in zip(workers, shares, strict=True):
@@ -210,7 +210,7 @@ class Division:
                 decoded, addresses, tcp_addresses, position = one
                 share.learn(addresses, tcp_addresses)
                 self._capture.passed(position)
-                with uncollected():
+                with gc_paused():
                     outbox.put(packed((share.delivery(decoded), None), self._data))
                 del one, decoded
             outbox.put(packed((share.ending(), None), self._data))

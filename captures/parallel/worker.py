@@ -25,7 +25,7 @@ from rdmascope.dissect.transport.health import TransportHealth
 from rdmascope.dissect.transport.operations import Kind, Operation, Payload
 from rdmascope.dissect.transport.runs import SendRun
 
-from ..session.listeners import Watching, listener_of
+from ..session.listeners import PassListener, listener_of
 
 _COLUMNS = (
     "kind", "initiator", "first_frame", "last_frame", "first_time", "last_time", "length", "handle", "psn", "packets",
@@ -212,7 +212,7 @@ class _Registry(Registry):
 class ShareAnalyzer(Analyzer):
     """The analyzer of a worker."""
 
-    def __init__(self, options: Options, watching: Sequence[Watching] = (), lists: bool = False) -> None:
+    def __init__(self, options: Options, watching: Sequence[PassListener] = (), lists: bool = False) -> None:
         """``lists``: packets are listed where the results are."""
         super().__init__(options, listener_of(watching) if watching else None)
         self._watching = watching

@@ -28,7 +28,7 @@ from .open import CaptureFile
 
 
 @dataclass
-class Survey:
+class FileInfo:
     """What the frames of one capture add up to."""
 
     path: str
@@ -119,44 +119,44 @@ class Survey:
         self.skipped = +self.skipped
 
 
-def survey_record(survey: Survey, capture: CaptureFile) -> Record:
+def file_info_record(info: FileInfo, capture: CaptureFile) -> Record:
     section = capture.section
-    seconds = survey.duration / 1e9
+    seconds = info.duration / 1e9
     return record(
         "info",
-        file=survey.path,
+        file=info.path,
         format=capture.format,
         compression=capture.compression or None,
         byte_order=capture.byte_order,
         size=capture.size,
         unpacked_size=capture.read,
-        link_types=[_link_type(number, many) for number, many in sorted(survey.link_types.items())],
-        interfaces=_interfaces(survey, capture),
+        link_types=[_link_type(number, many) for number, many in sorted(info.link_types.items())],
+        interfaces=_interfaces(info, capture),
         application=section.application or None,
         operating_system=section.system or None,
         hardware=section.hardware or None,
         comments=section.comments,
         frame_comments=section.frame_comments,
         other_blocks=dict(section.passed_over),
-        frames=survey.frames,
-        captured_bytes=survey.captured,
-        original_bytes=survey.original,
-        truncated_frames=survey.truncated,
-        longest_captured=survey.longest,
+        frames=info.frames,
+        captured_bytes=info.captured,
+        original_bytes=info.original,
+        truncated_frames=info.truncated,
+        longest_captured=info.longest,
         snaplen=capture.snaplen or None,
-        first_time_ns=survey.first_time,
-        last_time_ns=survey.last_time,
-        duration_ns=survey.duration,
-        out_of_order_frames=survey.backwards,
-        frames_per_second=survey.frames / seconds if seconds else None,
-        bits_per_second=survey.original * 8 / seconds if seconds else None,
-        decoded=dict(survey.decoders),
-        not_decoded=dict(survey.skipped),
-        duplicates=survey.skipped[DUPLICATE] + survey.skipped[MIRRORED],
-        contradictions=dict(survey.odd),
-        icrc=_verdicts(survey.icrc) if survey.checksums else None,
-        vcrc=_verdicts(survey.vcrc) if survey.checksums else None,
-        error=survey.damage,
+        first_time_ns=info.first_time,
+        last_time_ns=info.last_time,
+        duration_ns=info.duration,
+        out_of_order_frames=info.backwards,
+        frames_per_second=info.frames / seconds if seconds else None,
+        bits_per_second=info.original * 8 / seconds if seconds else None,
+        decoded=dict(info.decoders),
+        not_decoded=dict(info.skipped),
+        duplicates=info.skipped[DUPLICATE] + info.skipped[MIRRORED],
+        contradictions=dict(info.odd),
+        icrc=_verdicts(info.icrc) if info.checksums else None,
+        vcrc=_verdicts(info.vcrc) if info.checksums else None,
+        error=info.damage,
     )
 
 
@@ -164,7 +164,7 @@ def _link_type(number: int, frames: int) -> dict[str, object]:
     return {"number": number, "name": LINK_TYPES.get(number), "frames": frames}
 
 
-def _interfaces(survey: Survey, capture: CaptureFile) -> Sequence[dict[str, object]]:
+def _interfaces(info: FileInfo, capture: CaptureFile) -> Sequence[dict[str, object]]:
     found: list[dict[str, object]] = []
     for number, interface in enumerate(capture.interfaces):
         statistics = capture.section.statistics.get(number)
@@ -177,7 +177,7 @@ def _interfaces(survey: Survey, capture: CaptureFile) -> Sequence[dict[str, obje
                 "filter": interface.filter or None,
                 "operating_system": interface.system or None,
                 "speed": interface.speed or None,
-                "frames": survey.interfaces[number],
+                "frames": info.interfaces[number],
                 "received": statistics and statistics.received,
                 "accepted": statistics and statistics.accepted,
                 "dropped": statistics and statistics.dropped,

@@ -120,7 +120,7 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class NumbersBefore:
+class NumberOffset:
     """How much came before a capture; its own numbers continue that."""
 
     frames: int = 0

@@ -16,7 +16,7 @@ from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from ..tables.condition import Condition
 from ..tables.saved import holds_tables
 from .find import with_path
-from .listeners import WatchedAudit, WatchedState, Watching
+from .listeners import DividedAudit, DividedState, PassListener
 from .session import Session
 
 EXAMPLES = 3
@@ -61,11 +61,11 @@ class FactsPass:
         self.auditor = Auditor(examples=EXAMPLES) if "audit" in needs else None
         self.files = FileFacts(session.mounts) if "files" in needs and not self._saved else None
         self._history = NfsStateHistory(with_credits=False) if "sessions" in needs and not self._saved else None
-        watching: list[Watching] = []
+        watching: list[PassListener] = []
         if self.auditor is not None and not self._saved:
-            watching.append(WatchedAudit(self.auditor))
+            watching.append(DividedAudit(self.auditor))
         if self._history is not None:
-            watching.append(WatchedState(self._history))
+            watching.append(DividedState(self._history))
         if watching:
             session.watch(*watching)
 

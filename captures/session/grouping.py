@@ -72,7 +72,7 @@ def parse_group_keys(text: str) -> tuple[GroupKey, ...]:
     return tuple(found)
 
 
-class Questions:
+class RpcGrouping:
     """What is asked of the RPCs of a capture, and the answers once ``ask`` has read it."""
 
     def __init__(

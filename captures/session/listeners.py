@@ -43,7 +43,7 @@ class WorkerFound(NamedTuple):
     """What ``found`` or ``rest`` gave there."""
 
 
-class Watching(Protocol):
+class PassListener(Protocol):
     """Listens to all conversations; of those in workers it is given what ``found`` and ``rest`` gave there."""
 
     def listener(self, conversation: Conversation) -> Listener: ...
@@ -65,14 +65,14 @@ class Watching(Protocol):
         """What all workers found since the last time, and the RPCs that ended in the meantime."""
 
 
-def listener_of(watching: Sequence[Watching]) -> Callable[[Conversation], Listener]:
+def listener_of(watching: Sequence[PassListener]) -> Callable[[Conversation], Listener]:
     """Of all of them."""
     if len(watching) == 1:
         return watching[0].listener
     return lambda conversation: Listeners(*[one.listener(conversation) for one in watching])
 
 
-class WatchedCredits:
+class DividedCredits:
     """The credits of each connection, both directions, by its number."""
 
     divisible = True
@@ -106,7 +106,7 @@ class WatchedCredits:
                     self.directions[one.connection.number] = directions
 
 
-class WatchedAudit:
+class DividedAudit:
     """An audit; ``on_finding`` is given its findings: of each connection in the order in which they are found."""
 
     def __init__(self, auditor: Auditor, on_finding: Callable[[Finding], None] | None = None) -> None:
@@ -165,7 +165,7 @@ class _Audited(NamedTuple):
     findings: list[Finding]
 
 
-class WatchedState:
+class DividedState:
     """NFSv4 state, which is followed over all connections where the RPCs of all workers are."""
 
     divisible = True

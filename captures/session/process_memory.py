@@ -10,7 +10,7 @@ from functools import cache
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Without looking for garbage: the nouns hold no cycles, and looking for some takes longer than all decoding."""
     was = gc.isenabled()
     gc.disable()
@@ -52,7 +52,7 @@ def _library() -> ctypes.CDLL:
     return ctypes.CDLL(None)
 
 
-class Heap:
+class MallocTrimmer:
     """While a capture is read."""
 
     def __init__(self) -> None:

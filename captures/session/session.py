@@ -31,15 +31,15 @@ from rdmascope.dissect.units import plural
 from ..errors import CaptureError
 from ..parallel.ipc import unchanging
 from ..read.decoded import Source, decoded
-from ..read.frame_origin import NumbersBefore, Places, short_names
+from ..read.frame_origin import NumberOffset, Places, short_names
 from ..read.merge import MergedCaptures, first_of, open_captures, ring_of
 from ..read.open import Follow
 from ..read.streams import Limits
 from ..read.urls import local, stays
 from ..tables.saved import holds_tables
 from ..write.output import spool
-from .listeners import WatchedAudit, WatchedCredits, Watching, listener_of
-from .process_memory import Heap, keep_freed, uncollected
+from .listeners import DividedAudit, DividedCredits, PassListener, listener_of
+from .process_memory import MallocTrimmer, gc_paused, keep_freed
 
 if TYPE_CHECKING:
     from rdmascope.dissect.audit.auditor import Auditor
@@ -102,7 +102,7 @@ class Session:
         follow: Follow | None = None,
         limits: Limits | None = None,
         progress: Progress | None = None,
-        before: NumbersBefore | None = None,
+        before: NumberOffset | None = None,
         jobs: int | None = None,
     ) -> None:
         """``before``: the capture is one of a data set, or the rest of one of which the first files are gone.
@@ -121,7 +121,7 @@ class Session:
         self._tcp_mounts = TcpMounts(self.analyzer.decoder.tcp_addresses)
         self.analyzer.on_tcp, self.mounts = self._tcp_mounts.feed, self._tcp_mounts.roots
         self._division: Division | None = None
-        self._watching: Sequence[Watching] = ()
+        self._watching: Sequence[PassListener] = ()
         self.damage: CaptureError | None = None
         self._places: Places | None = None
         self._files: list[str] = []
@@ -129,14 +129,14 @@ class Session:
         """Of the files that were read, by path, as they are shown."""
         self._limits = limits
         self._progress = progress
-        self._before = before or NumbersBefore()
+        self._before = before or NumberOffset()
         self.frames_before = self._before.frames
         self.analyzer.number_behind(self._before.connections, self._before.rpcs)
         self._file_names: FileNames[NamedFile] | None = None
         self._learner: PathLearner | None = None
         """Of a list of packets of a large capture."""
 
-    def watch(self, *watching: Watching) -> None:
+    def watch(self, *watching: PassListener) -> None:
         """They listen to all conversations of the pass, whichever process analyses them."""
         self._watching = watching
         self.analyzer.listener = listener_of(watching)
@@ -222,9 +222,9 @@ class Session:
             self._division.close()
 
     def _tables(self, on_eviction: Callable[[list[Conversation]], None] | None, chunk_rows: bool) -> Iterator[RpcTable]:
-        heap = Heap()
+        heap = MallocTrimmer()
         for batch in self._read(self._shared):
-            with uncollected():
+            with gc_paused():
                 table = self._analysed(batch)
                 self.data_servers.learn(table, lambda: self.analyzer.conversations)
             del batch
@@ -342,7 +342,7 @@ class Session:
 
         ``on_rpcs`` is given the RPCs, a table for each batch.
         """
-        credits = WatchedCredits()
+        credits = DividedCredits()
         self.watch(credits)
         for table in self.tables():
             if on_rpcs is not None:
@@ -372,7 +372,7 @@ class Session:
 
     def audit(self, auditor: Auditor, connections: Collection[int] = ()) -> int:
         """Judge all connections, in a pass of its own; returns the number of RPCs, of some ``connections`` only."""
-        self.watch(WatchedAudit(auditor))
+        self.watch(DividedAudit(auditor))
         rpcs = 0
         for table in self.tables(auditor.evict):
             on = table.plain_rows["connection"]
@@ -405,7 +405,7 @@ class Session:
                 self.names = self._before.names or short_names(self._files)
                 made = line(capture)
                 while True:
-                    with uncollected():
+                    with gc_paused():
                         one = next(made, None)
                     self.analyzer.dropped_frames = capture.dropped_frames
                     if one is None:
@@ -531,7 +531,7 @@ def each_credit_direction(
         on_end()
         yield from found
         return
-    credits = WatchedCredits()
+    credits = DividedCredits()
     session.watch(credits)
     places: dict[int, int] = {}
     """Where in the file what is over is, by connection."""

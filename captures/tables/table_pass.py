@@ -14,7 +14,7 @@ from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
-from ..session.listeners import WatchedAudit, WatchedCredits, Watching
+from ..session.listeners import DividedAudit, DividedCredits, PassListener
 from ..session.session import Session
 
 if TYPE_CHECKING:
@@ -90,15 +90,15 @@ class _TablePass:
         names_paths = any(builder.needs("paths") for builder in self.by_noun.get("rpc", ()))
         self.batches = RpcBatches(self.names_files, names_paths, session, chosen and chosen.mask)
         self.auditor: Auditor | None = None
-        watching: list[Watching] = []
+        watching: list[PassListener] = []
         if self.by_noun.keys() & AUDITED:
             from rdmascope.dissect.audit.auditor import Auditor  # Only here: most tables do without.
 
             self.auditor = Auditor(examples=1, meant=chosen and chosen.judged)
-            watching.append(WatchedAudit(self.auditor, partial(self._add, "finding")))
-        self.credits: WatchedCredits | None = None
+            watching.append(DividedAudit(self.auditor, partial(self._add, "finding")))
+        self.credits: DividedCredits | None = None
         if self.by_noun.keys() & WITH_CREDITS:
-            self.credits = WatchedCredits()
+            self.credits = DividedCredits()
             watching.append(self.credits)
         if watching:
             session.watch(*watching)

@@ -29,7 +29,7 @@ from rdmascope.dissect.rpcrdma.rpcs import Reassembled, Rpc
 from rdmascope.dissect.transport.connection import Connection
 
 from ..errors import CaptureError
-from ..session.listeners import WatchedAudit
+from ..session.listeners import DividedAudit
 from ..session.session import Session
 from ..tables.condition import ChosenRpcs, Condition, chosen
 from .output import check_outputs, open_output, spool
@@ -447,7 +447,7 @@ def messages_of(rpc: Rpc) -> list[tuple[bool, int, int, Reassembled | None]]:
 def _judged(session: Session, condition: Condition | ChosenRpcs | None, notes: FindingNotes) -> Iterator[Rpc]:
     """The chosen RPCs; on the way, the audit's findings go to ``notes``."""
     auditor = Auditor(examples=0)
-    session.watch(WatchedAudit(auditor, notes.add))
+    session.watch(DividedAudit(auditor, notes.add))
     for table in session.tables(auditor.evict):
         yield from table if condition is None else condition.selected(table, session)
         del table

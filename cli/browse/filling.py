@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.read.frame_origin import NumbersBefore
+from rdmascope.captures.read.frame_origin import NumberOffset
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Progress, Session
 from rdmascope.captures.tables.browsed_tables import LATER, first_columns
@@ -65,7 +65,7 @@ class BrowsedCapture(NamedTuple):
             self.paths,
             options or self.options,
             progress=progress,
-            before=NumbersBefore(frames=self.frames_before or 0) if self.behind is None else self.behind.before,
+            before=NumberOffset(frames=self.frames_before or 0) if self.behind is None else self.behind.before,
             jobs=None if alone else 1,
             limits=Limits(bytes=FIRST_BATCH if alone else BATCH),
         )

@@ -6,7 +6,7 @@ import click
 from rich.text import Text
 
 from rdmascope.captures import CaptureError, open_capture
-from rdmascope.captures.read.file_info import Survey, survey_record
+from rdmascope.captures.read.file_info import FileInfo, file_info_record
 from rdmascope.captures.read.merge import expand
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count
@@ -61,28 +61,28 @@ def command(files: tuple[str, ...], checksums: bool, as_json: bool) -> None:
             failed = True
     shown = 0
     for path, listed in paths:
-        survey = Survey(path, checksums)
+        info = FileInfo(path, checksums)
         try:
             with meter(path) as progress, open_capture(path) as capture:
                 try:
                     for batch in capture.batches():
-                        survey.add(batch)
-                        progress.at(capture.position, capture.size, f"{count(survey.frames)} frames")
+                        info.add(batch)
+                        progress.at(capture.position, capture.size, f"{count(info.frames)} frames")
                 except CaptureError as error:
-                    survey.damage = str(error)
-                survey.finish()
+                    info.damage = str(error)
+                info.finish()
                 if as_json:
-                    print_json(survey_record(survey, capture))
+                    print_json(file_info_record(info, capture))
                 else:
                     out = console()
-                    show(out, *([Text()] if shown else []), views.survey_view(survey, capture, out.width))
+                    show(out, *([Text()] if shown else []), views.file_info_view(info, capture, out.width))
                 shown += 1
         except CaptureError as error:
             complain(f"passed over: {error}" if listed else str(error))
             failed = failed or not listed
             continue
-        if survey.damage is not None:
-            complain(survey.damage)
+        if info.damage is not None:
+            complain(info.damage)
             failed = True
     if not shown and not failed:
         raise click.ClickException(f"{files[0]}: no capture in this directory")

@@ -36,7 +36,7 @@ from .report_output import Read, print_page, print_records
 
 if TYPE_CHECKING:
     from rdmascope.captures.session.comparison import PointsCompared
-    from rdmascope.captures.session.grouping import GroupKey, Questions
+    from rdmascope.captures.session.grouping import GroupKey, RpcGrouping
     from rdmascope.captures.session.kernel_counters import KernelCounters
     from rdmascope.captures.tables.condition import Condition
     from rdmascope.dissect.measure.service_levels import ServiceLevel
@@ -261,9 +261,9 @@ def command(
                 jobs=jobs,
             )
             if by or over_time or levels:
-                from rdmascope.captures.session.grouping import Questions
+                from rdmascope.captures.session.grouping import RpcGrouping
 
-                asked = Questions(by, over_time, levels)
+                asked = RpcGrouping(by, over_time, levels)
                 asked.ask(reading, condition)
                 if as_json:
                     _print_answer_records(reading, asked, sort, condition)
@@ -382,7 +382,7 @@ def _check_sort(sort: str | None, by: tuple[GroupKey, ...]) -> None:
     """Raise UsageError for a column that the page has not."""
     if sort is None:
         return
-    from ..views.questions import SORTED_BY
+    from ..views.grouping import SORTED_BY
 
     names = [key.name for key in by]
     if not by:
@@ -392,18 +392,18 @@ def _check_sort(sort: str | None, by: tuple[GroupKey, ...]) -> None:
         raise click.BadParameter(f"no column {sort!r}; there are {columns}", param_hint="--sort")
 
 
-def _sorted_by(asked: Questions, sort: str | None) -> str:
+def _sorted_by(asked: RpcGrouping, sort: str | None) -> str:
     """The column: by default the time spent waiting, of intervals alone their beginning."""
     return sort.lower() if sort is not None else "begin" if any(key.interval for key in asked.keys) else "time"
 
 
 def _print_answers(
-    reading: Read, asked: Questions, sort: str | None, everything: bool, pager: bool, condition: Condition | None
+    reading: Read, asked: RpcGrouping, sort: str | None, everything: bool, pager: bool, condition: Condition | None
 ) -> None:
     """Groups, a heat map and service levels, for people."""
     from rich.text import Text
 
-    from ..views import questions as views
+    from ..views import grouping as views
     from ..views.tables import filter_line, heading
 
     out = console()
@@ -426,11 +426,11 @@ def _print_answers(
             show(out, Text(), title, views.over_time_view(intervals))
 
 
-def _print_answer_records(reading: Read, asked: Questions, sort: str | None, condition: Condition | None) -> None:
+def _print_answer_records(reading: Read, asked: RpcGrouping, sort: str | None, condition: Condition | None) -> None:
     """The same for scripts."""
     from rdmascope.dissect.records.report import INTERVALS, group_record, interval_record, service_level_record
 
-    from ..views.questions import sorted_groups
+    from ..views.grouping import sorted_groups
     from ..views.tables import filter_field
 
     common = {"file": reading.path, **filter_field(condition)}

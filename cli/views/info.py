@@ -19,7 +19,7 @@ from rdmascope.dissect.units import count, duration, moment, plural, share, size
 from .tables import Cell, Grid, bar, bit_rate, facts, heading
 
 if TYPE_CHECKING:
-    from rdmascope.captures.read.file_info import Survey
+    from rdmascope.captures.read.file_info import FileInfo
 
 LISTED = 20
 """Kinds of frames, interfaces and comments that are listed."""
@@ -27,30 +27,28 @@ NARROW, WIDE = 20, 60
 """Columns of a bar."""
 
 
-def survey_view(survey: Survey, capture: CaptureFile, width: int) -> RenderableType:
-    parts: list[RenderableType] = [Text(survey.path, "bold"), _facts(survey, capture)]
+def file_info_view(info: FileInfo, capture: CaptureFile, width: int) -> RenderableType:
+    parts: list[RenderableType] = [Text(info.path, "bold"), _facts(info, capture)]
     if len(capture.interfaces) > 1 or any(one.name for one in capture.interfaces):
-        parts += [Text(), heading("Interfaces"), _interfaces(survey, capture)]
-    if survey.frames:
-        parts += [Text(), heading("Frames", "by what was found in them"), _decoders(survey, width)]
+        parts += [Text(), heading("Interfaces"), _interfaces(info, capture)]
+    if info.frames:
+        parts += [Text(), heading("Frames", "by what was found in them"), _decoders(info, width)]
     return Group(*parts)
 
 
-def _facts(survey: Survey, capture: CaptureFile) -> RenderableType:
-    rows: list[tuple[str, Cell]] = [("format", _format(capture)), ("frames", _frames(survey))]
-    if survey.first_time is not None and survey.last_time is not None:
-        rows.append(("from", moment(survey.first_time)))
-        order = f", {plural(survey.backwards, 'time')} backwards" if survey.backwards else ""
-        rows.append(("to", f"{moment(survey.last_time)}, {duration(survey.duration)}{order}"))
-        if survey.duration:
-            seconds = survey.duration / 1e9
-            rows.append(
-                ("rate", f"{_rate(survey.frames / seconds)} frames/s, {bit_rate(survey.original * 8 / seconds)}")
-            )
-    rows.append(("link type", ", ".join(_link_types(survey, capture))))
-    rows.append(("truncated", _truncated(survey, capture)))
+def _facts(info: FileInfo, capture: CaptureFile) -> RenderableType:
+    rows: list[tuple[str, Cell]] = [("format", _format(capture)), ("frames", _frames(info))]
+    if info.first_time is not None and info.last_time is not None:
+        rows.append(("from", moment(info.first_time)))
+        order = f", {plural(info.backwards, 'time')} backwards" if info.backwards else ""
+        rows.append(("to", f"{moment(info.last_time)}, {duration(info.duration)}{order}"))
+        if info.duration:
+            seconds = info.duration / 1e9
+            rows.append(("rate", f"{_rate(info.frames / seconds)} frames/s, {bit_rate(info.original * 8 / seconds)}"))
+    rows.append(("link type", ", ".join(_link_types(info, capture))))
+    rows.append(("truncated", _truncated(info, capture)))
     rows.append(("drops", _drops(capture)))
-    rows += _checksums(survey)
+    rows += _checksums(info)
     section = capture.section
     for name, text in (("written by", section.application), ("on", section.system), ("hardware", section.hardware)):
         if text:
@@ -61,10 +59,10 @@ def _facts(survey: Survey, capture: CaptureFile) -> RenderableType:
     if section.frame_comments:
         rows.append(("comments", f"{plural(section.frame_comments, 'frame')}, shown by rdmascope packets"))
     rows += [("comment", text) for text in section.comments[:LISTED]]
-    if survey.odd:
-        rows.append(("contradictions", ", ".join(f"{what} {count(many)}" for what, many in survey.odd.items())))
-    if survey.damage is not None:
-        rows.append(("damage", Text(survey.damage, "red")))
+    if info.odd:
+        rows.append(("contradictions", ", ".join(f"{what} {count(many)}" for what, many in info.odd.items())))
+    if info.damage is not None:
+        rows.append(("damage", Text(info.damage, "red")))
     return facts(rows, "dim")
 
 
@@ -79,33 +77,31 @@ def _format(capture: CaptureFile) -> str:
     return ", ".join(parts)
 
 
-def _frames(survey: Survey) -> str:
-    if not survey.frames:
+def _frames(info: FileInfo) -> str:
+    if not info.frames:
         return "none"
-    captured = "" if survey.captured == survey.original else f", {size(survey.captured)} of them in the file"
-    average = f", {count(survey.original / survey.frames)} bytes on average"
-    return f"{count(survey.frames)}, {size(survey.original)} on the wire{captured}{average}"
+    captured = "" if info.captured == info.original else f", {size(info.captured)} of them in the file"
+    average = f", {count(info.original / info.frames)} bytes on average"
+    return f"{count(info.frames)}, {size(info.original)} on the wire{captured}{average}"
 
 
 def _rate(number: float) -> str:
     return count(number) if number >= 10 else f"{number:.2g}"
 
 
-def _link_types(survey: Survey, capture: CaptureFile) -> Iterable[str]:
-    for number in survey.link_types or dict.fromkeys(capture.link_types):
+def _link_types(info: FileInfo, capture: CaptureFile) -> Iterable[str]:
+    for number in info.link_types or dict.fromkeys(capture.link_types):
         yield f"{LINK_TYPES.get(number, 'unknown')} ({number})"
 
 
-def _truncated(survey: Survey, capture: CaptureFile) -> str:
+def _truncated(info: FileInfo, capture: CaptureFile) -> str:
     snaplen = f"; snaplen {count(capture.snaplen)}" if capture.snaplen else ""
-    if not survey.frames:
+    if not info.frames:
         return f"no frames{snaplen}"
     truncated = (
-        f"{plural(survey.truncated, 'frame')} ({share(survey.truncated, survey.frames)})"
-        if survey.truncated
-        else "none"
+        f"{plural(info.truncated, 'frame')} ({share(info.truncated, info.frames)})" if info.truncated else "none"
     )
-    return f"{truncated}, the largest frame in the file has {count(survey.longest)} bytes{snaplen}"
+    return f"{truncated}, the largest frame in the file has {count(info.longest)} bytes{snaplen}"
 
 
 def _drops(capture: CaptureFile) -> Cell:
@@ -128,10 +124,10 @@ def _drops(capture: CaptureFile) -> Cell:
     return "not recorded in the file"
 
 
-def _checksums(survey: Survey) -> Iterable[tuple[str, Cell]]:
-    if not survey.checksums:
+def _checksums(info: FileInfo) -> Iterable[tuple[str, Cell]]:
+    if not info.checksums:
         return
-    for name, verdicts in (("ICRC", survey.icrc), ("VCRC", survey.vcrc)):
+    for name, verdicts in (("ICRC", info.icrc), ("VCRC", info.vcrc)):
         if name == "ICRC" or verdicts[True] or verdicts[False]:
             yield name, _verdicts(verdicts)
 
@@ -143,7 +139,7 @@ def _verdicts(verdicts: Counter[bool | None]) -> Cell:
     return Text(text, "red") if wrong else text
 
 
-def _interfaces(survey: Survey, capture: CaptureFile) -> RenderableType:
+def _interfaces(info: FileInfo, capture: CaptureFile) -> RenderableType:
     rows: list[list[Cell]] = []
     for number, one in enumerate(capture.interfaces[:LISTED]):
         statistics = capture.section.statistics.get(number)
@@ -154,7 +150,7 @@ def _interfaces(survey: Survey, capture: CaptureFile) -> RenderableType:
         link = LINK_TYPES.get(one.link_type, str(one.link_type))
         snaplen = count(one.snaplen) if one.snaplen else "-"
         counters = ["-" if value is None else count(value) for value in (received, dropped, missed)]
-        rows.append([str(number), name, link, snaplen, count(survey.interfaces[number]), *counters])
+        rows.append([str(number), name, link, snaplen, count(info.interfaces[number]), *counters])
     if len(capture.interfaces) > LISTED:
         rows.append(["", f"and {len(capture.interfaces) - LISTED} more", "", "", "", "", "", ""])
     return Grid(
@@ -162,9 +158,9 @@ def _interfaces(survey: Survey, capture: CaptureFile) -> RenderableType:
     )
 
 
-def _decoders(survey: Survey, width: int) -> RenderableType:
-    found = [(name, many, "green") for name, many in survey.decoders.most_common()]
-    found += [(name, many, "") for name, many in survey.skipped.most_common()]
+def _decoders(info: FileInfo, width: int) -> RenderableType:
+    found = [(name, many, "green") for name, many in info.decoders.most_common()]
+    found += [(name, many, "") for name, many in info.skipped.most_common()]
     if len(found) > LISTED:
         rest = found[LISTED:]
         found = [*found[:LISTED], (f"{len(rest)} other kinds", sum(many for _, many, _ in rest), "")]
@@ -176,6 +172,6 @@ def _decoders(survey: Survey, width: int) -> RenderableType:
     table.add_column("share", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for name, many, style in found:
-        whole = survey.frames
+        whole = info.frames
         table.add_row(Text(name, style), count(many), share(many, whole), Text(bar(many, whole, room), style))
     return Padding(table, (0, 0, 0, 2), expand=False)

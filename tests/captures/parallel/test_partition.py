@@ -11,7 +11,7 @@ from playbook import call, nfs3, reply
 from playbook.capture import frame_batch, write_pcap
 from playbook.commands import run
 from playbook.iwarp import IwarpCapture, IwarpWire
-from rdmascope.captures.parallel.partition import Dealer
+from rdmascope.captures.parallel.partition import Partition
 from rdmascope.dissect.link.frame_decoder import FrameDecoder
 
 
@@ -33,7 +33,7 @@ def several_hosts(cm: bool) -> IwarpWire:
 
 def test_all_tcp_of_two_hosts_goes_to_one_worker() -> None:
     decoded = FrameDecoder().take(frame_batch(IwarpCapture(several_hosts(True)).frames))
-    shares = [one.segments for one in Dealer(3).deal(decoded)]
+    shares = [one.segments for one in Partition(3).deal(decoded)]
     pairs = [
         {tuple(sorted(pair)) for pair in zip(rows["source"].tolist(), rows["destination"].tolist(), strict=True)}
         for rows in shares

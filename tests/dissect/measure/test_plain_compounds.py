@@ -16,7 +16,7 @@ from rdmascope.dissect.measure.plain_compounds import PlainCompound, asks_for_le
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 
-class Watching(NfsStateHistory):
+class PassListener(NfsStateHistory):
     """Keeps the plain COMPOUNDs of a batch."""
 
     def plain(self) -> list[PlainCompound]:
@@ -32,7 +32,7 @@ def test_what_changes_state_or_may_show_the_lease_is_decoded() -> None:
         one.ask(op("GETATTR", attr_request=(1, 4)), done("GETATTR", obj_attributes={"size": 90}))
         one.ask(op("GETATTR", attr_request=(10,)), done("GETATTR", obj_attributes={"lease_time": 90}))
         one.close(3)
-    history = Watching()
+    history = PassListener()
     analyzer = Analyzer(listener=history.listener)
     analyzer.feed(frame_batch(Capture(wire).frames))
     found = history.plain()
