@@ -79,7 +79,7 @@ class CapturePath(click.ParamType[str]):
         path = local(value)
         if not is_url(path):
             return path
-        from rdmascope.captures.fleet.stored import copy_of
+        from rdmascope.captures.fleet.batch import copy_of
 
         try:
             return copy_of(path)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from rdmascope.captures.plugins import load_plugins as load_plugins
-from rdmascope.captures.read.convert import file_format as file_format
+from rdmascope.captures.read.open import file_format as file_format
 from rdmascope.captures.write.export import exporter as exporter
 from rdmascope.dissect.audit.events import ConnectionSetup as ConnectionSetup
 from rdmascope.dissect.audit.events import RdmaOperation as RdmaOperation

@@ -16,8 +16,18 @@ from ..errors import CaptureError, need
 from ..plugins import FILES
 from ..tables.saved_tables import ManifestEntry
 from ..write.stale_tempdirs import FolderOfProcess
-from .batch import ATTEMPTS, BatchCapture, CaptureUnit, analyse, divided, failed, load_quietly, note, prepare
-from .stored import analyse_to_url
+from .batch import (
+    ATTEMPTS,
+    BatchCapture,
+    CaptureUnit,
+    analyse,
+    analyse_to_url,
+    divided,
+    failed,
+    load_quietly,
+    note,
+    prepare,
+)
 
 PATIENCE = 30
 """Seconds in which a scheduler has to answer."""

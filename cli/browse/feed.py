@@ -9,7 +9,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.parallel.background_worker import Jobs, MakeJobs, Reply, Worker
+from rdmascope.captures.parallel.ipc import Jobs, MakeJobs, Reply, Worker
 from rdmascope.captures.write.stale_tempdirs import folder_of_process
 
 from .filling import ADDED, COMPLETING, PREPARED, BrowsedCapture, TablePart, fill

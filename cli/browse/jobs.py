@@ -106,7 +106,7 @@ def frame_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[
     from rdmascope.captures.session.find import find_frame
     from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure
 
-    from ..views.frame import frame_tree
+    from ..views.rpc import frame_tree
 
     capture = capture.holding("packets", number)
     session = capture.session()

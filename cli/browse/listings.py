@@ -19,10 +19,9 @@ from ..views.audit import FindingCells, finding_view, rule_view
 from ..views.files import shown_path, shown_size, transferred
 from ..views.packets import PROTOCOL_STYLES, header_line, packet_cells
 from ..views.report import service
-from ..views.rows import cell
 from ..views.rpcs import RpcCells, RpcLine, cells_line
 from ..views.rpcs import header as rpc_header
-from ..views.tables import counted, timed
+from ..views.tables import cell, counted, timed
 from .nodes import TreeNode, nodes_of
 
 Row = Mapping[str, Any]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rdmascope.captures import CaptureError
 from rdmascope.captures.live import CaptureSettings, Keep, Keeper, Live, open_live
 from rdmascope.captures.live.session import LiveSession
-from rdmascope.captures.parallel.background_worker import Reply
+from rdmascope.captures.parallel.ipc import Reply
 from rdmascope.captures.tables.browsed_tables import live_columns
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.records.rpc_columns import RpcBatches

@@ -18,7 +18,7 @@ from textual.timer import Timer
 from textual.widgets import Static
 from textual.worker import get_current_worker
 
-from rdmascope.captures.parallel.background_worker import Reply
+from rdmascope.captures.parallel.ipc import Reply
 from rdmascope.captures.tables.browsed_tables import LATER, BrowsedTables, CallTimeline, Narrowing, checked
 from rdmascope.dissect.arrays import Int64s
 from rdmascope.dissect.records.tables import TABLES
@@ -27,10 +27,9 @@ from rdmascope.dissect.units import count, percent, seconds
 from .feed import BrowseFeed
 from .filling import ReadProgress, ReadToEnd, TablePart
 from .keys import KEYS, KeyBinding, shown
-from .lines_pane import BytesPane, LadderPane, LinesPane, TablePane, TreePane
+from .lines_pane import BytesPane, LadderPane, LinesPane, TablePane, TimeStrip, TreePane
 from .listings import LISTINGS, ListingLayout, row_nodes
 from .nodes import Details, Diagnosed, RpcPlace, TreeNode
-from .strip import TimeStrip
 
 PALETTE = KeyBinding("ctrl+p", "^P", "command_palette", "palette", "all of them by their names")
 

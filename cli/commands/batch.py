@@ -85,7 +85,7 @@ def command(
         if url is None:
             analysed = into(data_set)
         else:
-            from rdmascope.captures.fleet.stored import batch_to_url
+            from rdmascope.captures.fleet.batch import batch_to_url
 
             analysed = batch_to_url(url, into)
         for number, one in enumerate(analysed, 1):

@@ -357,7 +357,7 @@ def _list_trees(
 
     from rdmascope.dissect.records.frame_layers import frame_fields
 
-    from ..views.frame import layer_trees
+    from ..views.rpc import layer_trees
 
     out = console()
     styles = LineStyles(out) if out.is_terminal else None

@@ -214,7 +214,7 @@ def _show_frame(out: Console, one: EachCapture, number: int, as_json: bool, at: 
     from rdmascope.dissect.records.frame_layers import frame_fields
     from rdmascope.dissect.records.packet_info import transport_info
 
-    from ..views.frame import frame_tree
+    from ..views.rpc import frame_tree
 
     reading = one.reading()
     found = find_frame(reading, number)

@@ -33,7 +33,7 @@ from ..options import filter_options
 from ..reading import CAPTURE, Reading, analyzer_options, jobs_option, read_anew, recognition_options
 from ..sanitize import harmless
 from ..terminal import complain, console, print_json, say
-from ..views import rows as views
+from ..views import tables as views
 
 if TYPE_CHECKING:
     from rdmascope.captures.tables.condition import ChosenRpcs, Condition

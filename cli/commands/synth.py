@@ -21,7 +21,7 @@ from ..exit_status import EXIT_FOUND
 from ..terminal import binary_output, complain, console, print_json, say, show
 
 if TYPE_CHECKING:
-    from rdmascope.captures.peer.wire.play import Played
+    from rdmascope.captures.peer.wire.conversation import Played
     from rdmascope.captures.peer.wire.script import Script
 
 
@@ -110,7 +110,7 @@ def command(
 
 
 def _play(name: str, output: Path, fault: str | None, as_json: bool) -> None:
-    from rdmascope.captures.peer.wire.play import captured, play_script
+    from rdmascope.captures.peer.wire.conversation import captured, play_script
 
     script = _parsed(name, _text(name))
     if fault is not None:

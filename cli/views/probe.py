@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rdmascope.captures.peer.endpoint.build_header import Value
 from rdmascope.captures.peer.endpoint.endpoint import Fault
+from rdmascope.captures.peer.endpoint.nouns import Value
 from rdmascope.captures.peer.probe.checks import Check, SuiteResult, VerdictKind
 from rdmascope.captures.peer.probe.ping import (
     Echoed,

@@ -19,7 +19,7 @@ from playbook.iwarp import IwarpCapture, IwarpConnection, IwarpWire
 from playbook.iwarp_strategies import IwarpConversation, iwarp_faulty
 from playbook.segments import Talk, send
 from rdmascope.cli.main import main
-from rdmascope.cli.views.frame import layer_trees
+from rdmascope.cli.views.rpc import layer_trees
 from rdmascope.dissect.records.frame_layers import frame_fields
 from rdmascope.dissect.records.segment_lines import SegmentLines, segment_fields
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer

@@ -16,7 +16,7 @@ from prompt_toolkit.output import DummyOutput
 from playbook.commands import EVERYTHING, PROGRAM
 from rdmascope.captures.tables.database import QueryError
 from rdmascope.cli.sql_prompt import SqlCompleter, ask, candidates, history_path, is_whole
-from rdmascope.cli.views.rows import described
+from rdmascope.cli.views.tables import described
 from rdmascope.dissect.records.tables import TABLES
 
 

@@ -15,7 +15,7 @@ from scapy.packet import Packet
 
 from playbook.mpa import fpdu, tagged, untagged
 from playbook.samples import sample_frames
-from rdmascope.cli.views.frame import layer_trees
+from rdmascope.cli.views.rpc import layer_trees
 from rdmascope.dissect import layers
 from rdmascope.dissect.frames import Frame
 from rdmascope.dissect.layers.fpdus import remove_markers, split_fpdus

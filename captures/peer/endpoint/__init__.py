@@ -50,7 +50,6 @@ What the documents leave open, and what is done here:
 """
 
 from ..rpc import DdpItem, Parts, whole
-from .build_header import encode_header
 from .endpoint import RpcRdmaEndpoint
 from .nouns import (
     Answered,
@@ -76,6 +75,7 @@ from .nouns import (
     Send,
     SendReceived,
     Settled,
+    encode_header,
 )
 
 __all__ = [

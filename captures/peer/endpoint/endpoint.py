@@ -43,7 +43,6 @@ from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, TransportHead
 from rdmascope.dissect.rpcrdma.transport_header import decode_header
 
 from ..rpc import Parts, cut, items, pad, reduce, restore, whole
-from .build_header import Value, encode_option, xcharsubset, xcharval
 from .nouns import (
     STAGES,
     TRANSITIONS,
@@ -73,8 +72,12 @@ from .nouns import (
     Settled,
     Stage,
     State,
+    Value,
     choose,
+    encode_option,
     with_lengths,
+    xcharsubset,
+    xcharval,
 )
 
 LASTING = ("fresh memory", "fallback", "random handles")

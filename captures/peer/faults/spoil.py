@@ -36,9 +36,20 @@ from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, WriteChunk
 
 from .. import rpc
 from ..endpoint import service
-from ..endpoint.build_header import encode_header, encode_option, xcharsubset, xcharval
 from ..endpoint.endpoint import RpcRdmaEndpoint
-from ..endpoint.nouns import CALL, REPLY, PlannedSend, RdmaRead, RdmaWrite, Send, with_lengths
+from ..endpoint.nouns import (
+    CALL,
+    REPLY,
+    PlannedSend,
+    RdmaRead,
+    RdmaWrite,
+    Send,
+    encode_header,
+    encode_option,
+    with_lengths,
+    xcharsubset,
+    xcharval,
+)
 from ..rpc import pad, whole
 
 Spoil = Callable[[RpcRdmaEndpoint, PlannedSend], bool]

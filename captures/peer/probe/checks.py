@@ -29,7 +29,7 @@ from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, TransportHead
 
 from .. import rpc
 from ..endpoint import DdpItem, Parts, service, whole
-from ..endpoint.build_header import encode_option, xcharval
+from ..endpoint.nouns import encode_option, xcharval
 from ..rpc import reduce
 from ..verbs.interface import PeerAddress, RegisteredMemory, Verbs, VerbsError
 from .client import CREDITS, Answer, Outcome, RawConnection

@@ -14,7 +14,7 @@ from rdmascope.dissect.onc.rpc_header import ReplyHeader, reply_header
 from rdmascope.dissect.percentiles import Distribution, Samples
 
 from ..endpoint import Answered, Call, Chunks, EndpointSettings, Failed, service
-from ..endpoint.build_header import Value
+from ..endpoint.nouns import Value
 from ..verbs.interface import Depths, PeerAddress, Verbs, VerbsError
 from .client import Client
 from .serve import echo

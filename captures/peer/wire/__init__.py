@@ -9,8 +9,6 @@ Frames are built with the Scapy layers, checksums included: ICRC, CRC32C, TCP an
 """
 
 from .conversation import Dialogue
-from .iwarp import IwarpLink
-from .network import EPOCH, Path, Tape, TapedFrame
-from .rocev2 import Rocev2Link
+from .network import EPOCH, IwarpLink, Path, Rocev2Link, Tape, TapedFrame
 
 __all__ = ["EPOCH", "Dialogue", "IwarpLink", "Path", "Rocev2Link", "Tape", "TapedFrame"]

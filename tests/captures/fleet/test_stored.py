@@ -12,8 +12,7 @@ from playbook.commands import objects, run
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.stores import WritableBucket, s3_bucket
 from rdmascope.captures.errors import CaptureError
-from rdmascope.captures.fleet.batch import BatchCapture, analyse, divided, prepare, units
-from rdmascope.captures.fleet.stored import batch_to_url, copy_of
+from rdmascope.captures.fleet.batch import BatchCapture, analyse, batch_to_url, copy_of, divided, prepare, units
 from rdmascope.captures.tables.saved_tables import entries
 from rdmascope.dissect.rpcrdma.analyzer import Options
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from rdmascope.cli.sanitize import harmless_line
-from rdmascope.cli.views.rows import lines
+from rdmascope.cli.views.tables import lines
 
 NAMES, TYPES = ("name", "number"), ("VARCHAR", "BIGINT")
 ROWS = [("a", 1), ("bbb", 22), (None, None)]

@@ -13,7 +13,7 @@ from rich.console import Console, Group
 from scapy.packet import Packet, Raw
 
 from playbook.samples import sample_frames
-from rdmascope.cli.views.frame import layer_trees
+from rdmascope.cli.views.rpc import layer_trees
 from rdmascope.dissect import layers
 from rdmascope.dissect.frames import Frame
 from rdmascope.dissect.layers import rpcrdma

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rdmascope.captures.peer.endpoint import Call, Changed, EndpointSettings, Failed, Role, RpcRdmaEndpoint, service
-from rdmascope.captures.peer.endpoint.build_header import encode_option, xcharsubset, xcharval
+from rdmascope.captures.peer.endpoint.nouns import encode_option, xcharsubset, xcharval
 from rdmascope.captures.peer.wire import Dialogue, Path, Rocev2Link, Tape
 from rdmascope.dissect.layers.characteristics_codes import (
     ROPT_INITXCH,
