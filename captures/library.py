@@ -311,7 +311,6 @@ class Capture:
         return self._asked(RpcGrouping(levels=wanted), where).levels
 
     def _asked(self, questions: RpcGrouping, where: Sequence[str]) -> RpcGrouping:
-        """After a pass."""
         from .tables.condition import Condition
 
         with ExitStack() as stack:

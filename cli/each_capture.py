@@ -28,7 +28,7 @@ MAX_NAMED = 5
 
 @dataclass(frozen=True)
 class EachCapture:
-    """One of them."""
+    """A capture that a command reads: the one given, or one behind a data set."""
 
     paths: Sequence[str]
     options: Options
@@ -39,7 +39,7 @@ class EachCapture:
 
     @property
     def host(self) -> str | None:
-        """Of a data set."""
+        """Where the capture of a data set was made."""
         return None if self.behind is None else self.behind.entry.host
 
     def has_rpc(self, number: int) -> bool:
@@ -96,7 +96,7 @@ class GivenCaptures:
         return self.some(lambda one: True)
 
     def some(self, wanted: Callable[[CaptureBehind], bool]) -> Iterator[EachCapture]:
-        """Of a data set those that are wanted; else the capture."""
+        """The captures of a data set that are wanted; else the capture given."""
         if self.behind is None:
             yield EachCapture(self._paths, self._options, Reading(self.files).path)
             return
@@ -138,7 +138,7 @@ class GivenCaptures:
         return lambda one: one.entry.capture in there
 
     def session(self) -> Session:
-        """Of a data set: its tables."""
+        """A session over the tables of a data set."""
         from rdmascope.captures.tables.saved_session import open_saved_session
 
         return open_saved_session(self.files[0])

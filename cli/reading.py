@@ -218,7 +218,7 @@ def read_anew(paths: Sequence[str], ports: tuple[int, ...], force: str | None, i
 
 
 def captures_of(paths: Sequence[str], what: str, together: bool = False) -> tuple[str, ...]:
-    """``behind`` of each."""
+    """The captures that stand behind each path."""
     return tuple(found for path in paths for found in behind(path, what, together))
 
 

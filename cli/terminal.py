@@ -71,7 +71,7 @@ def console(file: TextIO | None = None) -> Console:
 
 
 def _terminal_width() -> int:
-    """Of a terminal that the output is read on in the end: behind a pager, say."""
+    """Columns of the terminal that the output is read on in the end: behind a pager, say."""
     for descriptor in (2, 0):
         with suppress(OSError):
             return max(os.get_terminal_size(descriptor).columns, NARROWEST)
@@ -225,7 +225,6 @@ class Meter:
         self._advance(done, total, text)
 
     def close(self) -> None:
-        """The bar disappears."""
         self._stack.close()
 
 

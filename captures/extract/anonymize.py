@@ -86,17 +86,17 @@ class Pseudonyms:
         return b"\x02\x00" + self._number("mac", address).to_bytes(4, "big")
 
     def guid(self, value: bytes) -> bytes:
-        """Of a channel adapter or port; zero stays."""
+        """Another GUID of a channel adapter or port; zero stays."""
         return value if not any(value) else b"\x02\x00" + self._number("guid", value).to_bytes(6, "big")
 
     def ipv4(self, address: bytes) -> bytes:
-        """Of 198.18.0.0/15; groups, loopback and the addresses of ones or zeros stay."""
+        """An address of 198.18.0.0/15; groups, loopback and the addresses of ones or zeros stay."""
         if address[0] in (0, 127) or address[0] >= 224:
             return address
         return (BENCHMARK_NETWORK + self._number("ipv4", address) % (1 << 17)).to_bytes(4, "big")
 
     def ipv6(self, address: bytes) -> bytes:
-        """Of 2001:db8::/32 or the link; also a GID.  Groups, and what stands for no host, stay."""
+        """An address of 2001:db8::/32 or the link; also a GID.  Groups, and what stands for no host, stay."""
         if address.startswith(IPV4_MAPPED):
             return IPV4_MAPPED + self.ipv4(address[12:])
         if address[0] == 0xFF or not any(address[:15]):
@@ -612,7 +612,7 @@ RPCRDMA_MAGIC = bytes.fromhex("f6ab0e18")
 RPCRDMA_PRIVATE = 8
 MPA_HEADER, MPA_DEPTHS = 20, 4
 REMEMBERED = 256
-"""FPDUs in pieces."""
+"""FPDUs that came in pieces, at most."""
 CRC_BYTES = 4
 MAD_HEADER = 24
 

@@ -109,7 +109,7 @@ APPLICATION = "rdmascope extract"
 
 
 class Extracted(NamedTuple):
-    """What was written."""
+    """Counts of what was written."""
 
     rpcs: int
     connections: int
@@ -223,7 +223,6 @@ def _unknown(choice: Choice, session: Session) -> str:
 
 
 def _chosen(session: Session, choice: Choice, operations: AnonymousOperations | None) -> ChosenTraffic:
-    """The first pass."""
     part = ChosenTraffic()
     for table in session.tables():
         for rpc in table.selected(choice.mask(table, session)) if len(table) else ():
@@ -287,7 +286,6 @@ def _frames(
     anonymous: AnonymousFrames | None,
     origin: FrameOrigin,
 ) -> Iterator[Chosen]:
-    """The last pass."""
     chooser = FrameChooser(part.carriers, part.tcp, part.whole)
     addresses = AddressTable()
     extra = np.array(sorted(choice.frames), np.int64)

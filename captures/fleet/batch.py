@@ -109,7 +109,7 @@ WORK = "unfinished"
 """Folder of a data set in which tables are made."""
 _BLOCK = 1 << 20
 _ID = 24
-"""Hexadecimal digits."""
+"""Hexadecimal digits of a capture's name in the data set."""
 
 
 def capture_id(paths: Sequence[str], options: str, stamps: Sequence[FileStamp], schema_version: int = VERSION) -> str:

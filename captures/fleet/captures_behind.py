@@ -19,7 +19,7 @@ from .batch import changed, options_of
 
 @dataclass(frozen=True, slots=True)
 class CaptureBehind:
-    """One of them."""
+    """A capture whose tables are in a data set."""
 
     entry: ManifestEntry
     before: NumberOffset

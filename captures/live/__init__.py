@@ -35,8 +35,6 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class CaptureSettings:
-    """How to capture."""
-
     ports: Sequence[int]
     """TCP ports of iWARP."""
     all_tcp: bool = False

@@ -27,7 +27,7 @@ LOOPBACK = 772
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Where to capture."""
+    """A network interface, a software RDMA device or an adapter to capture on."""
 
     name: str
     """As it was given."""
@@ -128,7 +128,7 @@ def _siw_interface(place: Path) -> str:
 
 
 def _driver(place: Path) -> str:
-    """Of an adapter; '' for what is made of software."""
+    """The kernel driver of an adapter; '' for what is made of software."""
     if not (place / "hca_type").exists() or (place / "parent").exists():
         return ""
     try:

@@ -216,7 +216,7 @@ def open_pcapng(path: str, live: Live, application: str) -> tuple[BinaryIO, Pcap
 
 
 def _first_time(path: str) -> int | None:
-    """Of the first frame of a file, in ns; None where it has none, or is no capture."""
+    """Time of the first frame of a file, in ns; None where it has none, or is no capture."""
     try:
         with open_capture(path) as capture:
             return next((int(batch.rows["time"][0]) for batch in capture.batches() if len(batch.rows)), None)
@@ -320,7 +320,6 @@ class WindowKeeper:
             raise CaptureError(f"{self.path}: {error.strerror}") from None
 
     def close(self) -> None:
-        """Nothing more comes."""
         self.end()
 
     def _append(self, batch: FrameBatch) -> None:

@@ -33,7 +33,7 @@ BUCKETS = (
 )  # fmt: skip
 """Seconds."""
 MAX_SERIES = 256
-"""Of procedures with the addresses of client and server; and of pairs of addresses."""
+"""Label sets kept: of procedures with both addresses, and of pairs of addresses; each is a series for Prometheus."""
 OTHER = "other"
 LOCAL = "127.0.0.1"
 
@@ -116,7 +116,7 @@ class CaptureMetrics:
         self._totals = [0, 0, 0]
 
     def add(self, table: RpcTable) -> None:
-        """RPCs that ended."""
+        """Count RPCs that ended."""
         rows, names = table.rows, table.names
         failed = np.array([failed for _, failed in names.statuses])[rows["status"]]
         first, which = distinct(rows["connection"], rows["procedure"], rows["caller"])

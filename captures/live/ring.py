@@ -92,7 +92,7 @@ Step = tuple[int, int, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What to keep."""
+    """Which packets the kernel passes on."""
 
     ports: tuple[int, ...]
     """TCP ports of iWARP."""

@@ -82,7 +82,7 @@ def release() -> None:
 SMALLEST = 256_000_000
 """Bytes; the program, with a small buffer and a few connections."""
 MAX_BUFFER, MIN_BUFFER = 64 << 20, 2 << 20
-"""Of the kernel, where none was asked for."""
+"""Bytes of the kernel's buffer, where none were asked for."""
 PART = 8
 """The part of the bound that the buffers, packets that wait and names of files may take each: an eighth."""
 MAX_FILES, FILE = 1 << 17, 500
@@ -92,9 +92,9 @@ XID = 1_000_000
 FEWEST = 16
 """Connections that are kept whatever the memory."""
 NEAR, NEAREST = 0.8, 0.95
-"""Of the bound: where connections begin to be given up, and where they always are."""
+"""Parts of the bound: where connections begin to be given up, and where they always are."""
 STEP = 0.04
-"""Of the bound: what must be gained or come on top before more are given up."""
+"""Part of the bound: what must be gained or come on top before more are given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,7 +451,6 @@ class LiveSession:
                 self._make_room(self.bound)
 
     def _ended(self, table: RpcTable) -> None:
-        """RPCs that ended."""
         self.data_servers.learn(table, lambda: self.analyzer.conversations)
         self._give(table)
         for rpc in self._judged:

@@ -113,14 +113,14 @@ class WorkerNouns:
         del self._conversations[number]
 
     def connections(self, numbers: Int64s) -> Int64s:
-        """In the whole."""
+        """The number in the whole capture."""
         return np.frombuffer(self._connections, np.int64)[numbers].copy()
 
     def connection(self, number: int) -> int:
         return self._connections[number]
 
     def rpc(self, number: int) -> int:
-        """In the whole."""
+        """The number in the whole capture."""
         return self._rpcs[number]
 
     def rpcs(self, numbers: Int64s) -> Int64s:
@@ -167,7 +167,7 @@ class MergedAnalyzer(Analyzer):
         return self._sums[2] if self.divided else super().unplaced
 
     def outstanding(self) -> Iterator[Rpc]:
-        """Of a divided capture: those in the frames of the batch before, where packets are listed."""
+        """Outstanding calls; of a divided capture those in the frames of the batch before, where packets are listed."""
         return iter(self._outstanding) if self.divided else super().outstanding()
 
     def health(self, number: int) -> TransportHealth:

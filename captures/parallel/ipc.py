@@ -176,7 +176,7 @@ class Outbox:
 
 
 class Inbox:
-    """Reads them."""
+    """The reading end: messages in their order."""
 
     def __init__(self, descriptor: int) -> None:
         self._file = os.fdopen(descriptor, "rb")

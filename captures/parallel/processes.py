@@ -119,7 +119,6 @@ class Division:
                 os.waitpid(child, 0)
 
     def _stop(self) -> None:
-        """Read no further."""
         with suppress(OSError):
             os.kill(self._children[-1], signal.SIGUSR1)
 
@@ -202,7 +201,6 @@ class Division:
             outbox.close()
 
     def _work(self, reading: int, writing: int) -> None:
-        """Of a worker."""
         inbox, outbox = Inbox(reading), Outbox(writing)
         share = ShareAnalyzer(self._analyzer.options, self._analyzer.watching, self._lists)
         try:

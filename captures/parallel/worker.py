@@ -126,7 +126,7 @@ class PlainShare:
 
 @dataclass(slots=True)
 class Delivery:
-    """Of one batch.  Connections and RPCs have the numbers that the worker gave them."""
+    """What a worker made of a batch.  Connections and RPCs have the numbers that the worker gave them."""
 
     found: list[tuple[tuple[int, int], State, State]]
     """New connections in the order of their numbers: what made them known, see ``Registry.place``; connection and
@@ -147,7 +147,7 @@ class Delivery:
     gone: list[tuple[int, State, State]] = field(default_factory=list)
     """Evicted connections, and their conversations."""
     evicted: Evicted = field(default_factory=Evicted)
-    """So far."""
+    """Sums since the beginning."""
     watched: list[object] = field(default_factory=list)
     """What each of those that watch found."""
 
@@ -233,7 +233,7 @@ class ShareAnalyzer(Analyzer):
         self.decoder.tcp_addresses.learn(*tcp_addresses)
 
     def delivery(self, decoded: DecodedFrames) -> Delivery:
-        """Of a batch."""
+        """What a batch gave."""
         delivery = self._delivery(self.feed_table(decoded))
         if self._lists:
             behind, last = self._batch
@@ -341,7 +341,7 @@ def _shared(plain: PlainRpcs) -> PlainShare:
 
 
 def runs_of(plain: PlainShare, data: Any) -> list[SendRun]:
-    """Of both senders."""
+    """The Sends of both senders, as runs."""
     runs = [SendRun(data, rows, sender) for sender, rows in enumerate(plain.sends)]
     if plain.dropped:
         for run in runs:

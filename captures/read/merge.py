@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MAX_POINTS = 8
 """More files or rings of files are not compared."""
 MAX_FRAMES = 1 << 19
-"""Of each: those at its beginning."""
+"""Frames of each file that are compared: those at its beginning."""
 LOOK = Limits(frames=1 << 15, bytes=16 << 20)
 
 
@@ -99,7 +99,7 @@ def look(paths: Sequence[str], addresses: AddressTable) -> tuple[Sightings, bool
 FIRST = Limits(frames=1, bytes=1 << 16, window=1 << 16)
 """Enough to see the first frame of a file."""
 TOGETHER = Limits(frames=1 << 13, bytes=8 << 20)
-"""Of each file that is read at the same time as others."""
+"""Frames and bytes of a batch of each file that is read at the same time as others."""
 PLACES = 256
 """Interfaces of one capture point that are told apart; of capture points half as many, and as many others."""
 

@@ -39,9 +39,9 @@ PASSED_OVER = {
 }
 
 MAX_OPTIONS = 32
-"""Of one block, that are looked at."""
+"""Options of one block that are looked at."""
 MAX_COMMENTS = 1000
-"""Of sections and interfaces, that are kept."""
+"""Comments of sections and interfaces that are kept."""
 
 
 class InterfaceStatistics(NamedTuple):
@@ -176,7 +176,7 @@ APART = 1 << 32
 """More than any length: a block of this type changes how the next ones are read."""
 
 UNKNOWN_DROPS = 0xFFFF
-"""Of a Packet Block: not counted."""
+"""What a Packet Block says of drops that were not counted."""
 MAX_INTERFACES = 1 << 16
 """FRAME holds their index in 16 bits."""
 INT64 = np.iinfo(np.int64)

@@ -102,7 +102,6 @@ class RemoteFolder:
             self._system.put_file(str(source), f"{self._path}/{name}")
 
     def remove(self, name: str) -> None:
-        """Remove a file."""
         with _problems(f"{self.url}/{name}"):
             self._system.rm_file(f"{self._path}/{name}")
 
@@ -169,7 +168,7 @@ def _modified(about: dict[str, Any]) -> int | None:
 
 
 def _date(text: str) -> datetime | None:
-    """Of HTTP or ISO 8601."""
+    """A date as HTTP or ISO 8601 writes it."""
     from email.utils import parsedate_to_datetime
 
     for parsed in (parsedate_to_datetime, datetime.fromisoformat):

@@ -231,7 +231,7 @@ class Feed:
 
     @property
     def offset(self) -> int:
-        """Of the next unread byte, in the (decompressed) capture."""
+        """Position of the next unread byte in the (decompressed) capture."""
         return self._base + self.at
 
     def more(self) -> bool:

@@ -14,7 +14,7 @@ HTTP = ("http", "https")
 
 
 def scheme(path: str) -> str:
-    """Of a URL, in lower case; '' of a path."""
+    """The scheme of a URL, in lower case; '' of a path."""
     return found[1].lower() if (found := _URL.match(path)) else ""
 
 

@@ -87,7 +87,7 @@ class FactsPass:
             self.auditor.forget(self._session.analyzer.last_time or 0)
 
     def facts(self) -> Facts:
-        """At the end."""
+        """What was gathered, once the capture was read."""
         session, history = self._session, self._history
         if self.auditor is not None and self._saved:
             session.audit(self.auditor)

@@ -83,7 +83,7 @@ class RpcGrouping:
         self.timeline = LatencyTimeline() if over_time else None
         self.levels = [ServiceLevelCounts(level) for level in levels]
         self.first_time = 0
-        """Of the capture, in nanoseconds since the Unix epoch: what times of groups are counted from."""
+        """Nanoseconds since the Unix epoch: the start of the capture, from which times of groups are counted."""
         self.calls = 0
         """RPCs that passed."""
 

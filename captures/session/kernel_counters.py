@@ -44,7 +44,7 @@ MOUNTS = "/proc/self/mounts"
 MAX_CONNECTIONS = 1 << 16
 """Whose capture points are remembered."""
 READINGS = 2
-"""Of the same counters, at most: before and after."""
+"""Readings of the same counters, at most: before and after."""
 
 Parsed = TypeVar("Parsed")
 
@@ -202,7 +202,6 @@ class CounterPoint:
         self._counters.note_at(self._number, conversations, lossy)
 
     def read_again(self) -> None:
-        """At the end."""
         self._counters.read_again_at_once()
 
 
@@ -217,7 +216,7 @@ def _parsed(path: str, parse: Callable[[str], Parsed]) -> Parsed:
 
 
 def _addresses(path: Path) -> dict[str, str]:
-    """Of the servers, by mount point."""
+    """Addresses of the servers, by mount point."""
     found: dict[str, str] = {}
     try:
         text = path.read_text(errors="backslashreplace")

@@ -56,17 +56,17 @@ class PassListener(Protocol):
         """This process is a worker."""
 
     def found(self, gone: Sequence[Conversation], now: int) -> object:
-        """Of a worker, behind a batch: the capture has come to ``now`` (ns); nothing more comes of those ``gone``."""
+        """What a worker found in a batch, which comes to ``now`` (ns); nothing more comes of those ``gone``."""
 
     def rest(self, conversations: Sequence[Conversation]) -> object:
-        """Of a worker, at the end: of all that are not gone."""
+        """What a worker found at the end of all that are not gone."""
 
     def take(self, workers: Sequence[WorkerFound], table: RpcTable) -> None:
         """What all workers found since the last time, and the RPCs that ended in the meantime."""
 
 
 def listener_of(watching: Sequence[PassListener]) -> Callable[[Conversation], Listener]:
-    """Of all of them."""
+    """What one conversation is given to: the listener of each of them."""
     if len(watching) == 1:
         return watching[0].listener
     return lambda conversation: Listeners(*[one.listener(conversation) for one in watching])

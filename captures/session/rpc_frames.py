@@ -240,7 +240,7 @@ class _Finder:
                 self._sent[one.number, end] = _ChosenNumbers(TCP_SEQUENCE if tcp else PSN)
 
     def packets(self, rows: Rows, addresses: AddressTable) -> Int64s:
-        """Of PACKET rows."""
+        """Choose among PACKET rows."""
         rows = take(rows, opcodes.IS_RC[rows["opcode"]])
         opcode = rows["opcode"]
         answers = opcodes.IS_RESPONSE[opcode]
@@ -251,7 +251,7 @@ class _Finder:
         return self._found(rows, ports, addresses, rows["psn"], one, answers, acknowledges, rows["psn"] + one, waits)
 
     def segments(self, rows: Rows, addresses: AddressTable) -> Int64s:
-        """Of SEGMENT rows."""
+        """Choose among SEGMENT rows."""
         length = rows["length"].astype(np.int64)
         empty = (length == 0) & (rows["flags"] & ACK > 0) & (rows["flags"] & (SYN | FIN | RST) == 0)
         ports = rows["source_port"], rows["destination_port"]
@@ -288,7 +288,7 @@ class _Finder:
         return np.asarray(rows["frame"][found], np.int64)
 
     def _last_time(self, frames: Int64s) -> Int64s:
-        """Of their last transmission, where they were retransmitted; else 0."""
+        """When they were last transmitted, where they were retransmitted; else 0."""
         if not len(self._retransmitted):
             return np.zeros(len(frames), np.int64)
         place = np.minimum(self._retransmitted.searchsorted(frames), len(self._retransmitted) - 1)

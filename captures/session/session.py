@@ -497,7 +497,7 @@ class Session:
         raise CaptureError(f"{self.path}: {problem}")
 
     def host(self, connection: int) -> str | None:
-        """Of a data set: where the capture of a connection was made."""
+        """The host on which the capture of a connection was made; only data sets know it."""
         return None
 
     def ring(self, path: str) -> tuple[str, ...]:

@@ -338,7 +338,7 @@ FIRST_CLIENT_PORT, CLIENT_PORTS = 32768, 28232
 
 
 class Exported(NamedTuple):
-    """What was written."""
+    """Counts of what was written."""
 
     messages: int
     incomplete: int
@@ -428,7 +428,7 @@ def export_record(output: str, exported: Exported) -> Record:
 
 
 def messages_of(rpc: Rpc) -> list[tuple[bool, int, int, Reassembled | None]]:
-    """Of the call and the reply, as far as they were seen: whether it is the call, the endpoint that sent it, the time,
+    """The call and the reply, as far as they were seen: whether it is the call, the endpoint that sent it, the time,
     and the contents."""
     found: list[tuple[bool, int, int, Reassembled | None]] = []
     halves: tuple[tuple[bool, Callable[[Rpc], Reassembled | None]], ...] = (

@@ -26,8 +26,6 @@ from .panes import PANES, PanesApp
 
 
 class BrowseApp(PanesApp):
-    """One capture."""
-
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(), Binding("escape", "pane('list')", show=False)]
     capture_name = ""
     """What a capture that is written is called after."""

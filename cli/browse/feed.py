@@ -88,7 +88,6 @@ class BrowseFeed:
                     terminal.write(PUT_BACK)
 
     def _start(self, kind: str, jobs: MakeJobs) -> None:
-        """A process."""
         self._workers[kind] = Worker(jobs, self.folder, self._put_back)
 
     def _begin(self) -> None:
@@ -149,7 +148,7 @@ class BrowseFeed:
             tables.forget_prepared()
 
     def close(self) -> None:
-        """Nothing stays behind."""
+        """End the processes, and remove what they left."""
         self._listener = lambda name, reply: None
         for worker in self._workers.values():
             worker.close()

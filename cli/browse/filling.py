@@ -33,7 +33,7 @@ prepared take the place of all before."""
 
 
 class BrowsedCapture(NamedTuple):
-    """What is read."""
+    """What the panes show: files or a data set, and how they are read."""
 
     paths: tuple[str, ...]
     options: Options
@@ -45,7 +45,7 @@ class BrowsedCapture(NamedTuple):
     """One of those."""
 
     def holding(self, noun: str, number: int) -> BrowsedCapture:
-        """Of a data set the capture that has a noun with this number; else itself.  CaptureError: it cannot be read."""
+        """The capture of a data set that has a noun with this number; else itself.  CaptureError: it cannot be read."""
         if not self.data_set:
             return self
         from rdmascope.captures.fleet.captures_behind import CapturesBehind
@@ -118,7 +118,7 @@ class RowsToSend:
         self._rows[name] += len(next(iter(columns.values())))
 
     def take_from(self, builder: TableBuilder) -> None:
-        """Its rows."""
+        """Take the rows of a builder."""
         if len(builder):
             self.add(builder.table.name, builder.take())
 

@@ -79,7 +79,7 @@ KEYS = (
 
 
 def bindings(keys: tuple[KeyBinding, ...] = KEYS) -> Iterator[Binding]:
-    """Of the application; those of panes must be asked before the screen, which has a use of its own for Tab."""
+    """The application's; those of panes must be asked before the screen, which has a use of its own for Tab."""
     for one in keys:
         if "tab" not in one.keys:
             yield Binding(one.keys, one.action, one.name, show=one.in_footer, key_display=one.shown)
@@ -227,8 +227,6 @@ class ChoiceDialog(ModalScreen[int | None]):
 
 
 class HelpPage(ModalScreen[None]):
-    """All keys."""
-
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter,space,ctrl+c", "leave", "leave")]
 
     def __init__(self, text: Text) -> None:

@@ -83,7 +83,7 @@ class LinesPane(ScrollView, can_focus=True):
 
     @property
     def count(self) -> int:
-        """Lines."""
+        """How many lines there are."""
         raise NotImplementedError
 
     def line(self, index: int) -> Text:
@@ -539,7 +539,7 @@ class TimeStrip(Widget, can_focus=True):
         return max(0, min((time_ns - self.timeline.first) // self.timeline.width, self._last))
 
     def clear(self) -> None:
-        """Nothing is brushed."""
+        """Forget the brush."""
         self.begin = self.end = -1
         self.border_title = ""
         self.refresh()

@@ -23,7 +23,6 @@ PAUSE = KeyBinding("p", "p", "pause", "pause", "hold the lists still, or go on")
 AGAIN = 2.0
 """Seconds after which what is made of all packets that are kept is made again."""
 OF_PACKETS = ("packets", "files", "diagnosis")
-"""What is."""
 
 
 class LiveBrowseApp(BrowseApp):

@@ -123,7 +123,7 @@ def _leaf(text: Text, message: str) -> TreeNode:
 
 
 def rendered(renderable: RenderableType, width: int) -> list[Text]:
-    """Its lines."""
+    """The lines of a renderable."""
     console: Console = HarmlessConsole(
         file=io.StringIO(), width=width, highlight=False, markup=False, emoji=False, color_system="truecolor"
     )

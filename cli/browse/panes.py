@@ -173,7 +173,7 @@ class PanesApp(App[None]):
         self.post_message(Came(job, reply))
 
     def open_wireshark(self, path: str) -> None:
-        """Of what was written for it."""
+        """Show in Wireshark what was written for it."""
 
     def on_resize(self) -> None:
         self.fold()
@@ -358,7 +358,7 @@ class PanesApp(App[None]):
             self.reorder()
 
     def list_noun(self, noun: str) -> None:
-        """Another list."""
+        """Show the list of another noun."""
         if noun not in self.filled:
             self.filled.add(noun)
             self.feed.fill(noun)

@@ -35,7 +35,7 @@ MAX_NODES = 200
 """Values of a message that are shown."""
 MAX_STEPS = 40
 MAX_LINES = 20
-"""Of what is said of an RPC."""
+"""Lines of what is said of an RPC."""
 MAX_TREE = 40_000
 """Characters of HTML of one message."""
 Kinds = tuple[ProcedureNames, str]
@@ -58,7 +58,7 @@ class LadderStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShownRpc:
-    """One RPC."""
+    """An RPC that the page has in full."""
 
     number: int
     name: str

@@ -127,7 +127,7 @@ class PeakSeries:
 
 
 def series(total: TimeCells, first_time: int) -> Series:
-    """Of all RPCs."""
+    """The series of all RPCs."""
     cells, width = fitted(total.rows, total.width, INTERVALS)
     count = int(cells[:, 1].max()) + 1 if len(cells) else 0
     at = cells[:, 1]
@@ -168,7 +168,7 @@ def middles(bins: Int64s) -> Floats:
 
 
 def percentile(bins: Int64s, counts: Int64s, percent: int) -> float:
-    """Of latencies in bins, ascending; NaN of none."""
+    """A percentile of latencies in ascending bins; NaN of none."""
     if not len(bins):
         return float("nan")
     ends = np.cumsum(counts)

@@ -36,7 +36,7 @@ def shown_path(found: str | None, removed: str | None, directory: bool) -> str:
 
 
 def shown_size(known: int | None, least: int, directory: bool) -> str:
-    """Of a file; '-' for a directory, and where nothing was read or written either."""
+    """The size of a file; '-' for a directory, and where nothing was read or written either."""
     if directory or (known is None and not least):
         return "-"
     return f"≥ {size(least)}" if known is None else size(known)

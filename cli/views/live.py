@@ -458,7 +458,7 @@ def _findings(snapshot: Snapshot, width: int) -> _Section:
 
 
 def label(key: ProcedureKey) -> str:
-    """'NFSv4.1 READ'."""
+    """Program and procedure: 'NFSv4.1 READ'."""
     return f"{program_label(key.program, key.version, key.minor_version)} {procedure_label(key.name, key.operations)}"
 
 

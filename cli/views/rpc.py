@@ -459,7 +459,7 @@ def field_bytes(message: DecodedMessage, name: str) -> list[RenderableType]:
 
 
 def _header_lines(header: Node) -> Iterator[Text]:
-    """Of the RPC header: xid to procedure, then credential and verifier."""
+    """The RPC header: xid to procedure, then credential and verifier."""
     words = [child for child in header.children if not child.children]
     yield _field_label(_line("", ", ".join(_word(child, header) for child in words), header.note), header)
     for child in header.children:

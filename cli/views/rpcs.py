@@ -165,7 +165,7 @@ class RpcCells(NamedTuple):
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any], full: bool) -> RpcCells:
-        """Of a row of the table rpcs, which does not know what is encrypted."""
+        """The cells of a row of the table rpcs, which does not know what is encrypted."""
         label = program_label(row["program_number"], row["version"], row["minor_version"])
         operations = row["operations"] or ()
         name = procedure_label(row["procedure"] or "", operations, full=full)

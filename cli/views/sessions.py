@@ -21,14 +21,13 @@ from rdmascope.dissect.units import count, duration, plural, size
 from .tables import Cell, Grid, heading, indented
 
 MAX_LISTED = 10
-"""Of one kind, unless all are asked for."""
+"""Rows of one kind, unless all are asked for."""
 BEFORE = "before the capture"
 _RETURNED = {"opens": "closed", "locks": "unlocked", "delegations": "returned", "layouts": "returned"}
 UNCACHED = "NFS4ERR_RETRY_UNCACHED_REP"
 
 
 def state_view(history: NfsStateHistory, everything: bool = False) -> RenderableType:
-    """All of it."""
     parts: list[RenderableType] = []
     for client in history.clients:
         parts += [client_view(client, history.last_time), Text()]

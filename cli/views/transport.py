@@ -396,7 +396,7 @@ PACKET_ROWS: tuple[DirectionRow, ...] = (
     DirectionRow("Reads outstanding, limit", _reads),
     DirectionRow("requests unanswered", lambda one: counted(one.unanswered)),
 )
-"""Of what went wrong only what did."""
+"""Rows of queue pairs; a figure that is zero at both ends is left out."""
 SEGMENT_ROWS: tuple[DirectionRow, ...] = (
     DirectionRow("segments with payload", lambda one: count(one.segments), always=True),
     DirectionRow("FPDUs", lambda one: count(one.fpdus), always=True),

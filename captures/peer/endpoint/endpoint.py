@@ -121,7 +121,6 @@ class RpcRdmaEndpoint:
         return data
 
     def take(self, event: Event) -> list[Output]:
-        """Something happened."""
         following = STAGES[self.stage, type(event)]
         if following is None:
             return []
@@ -272,7 +271,7 @@ class RpcRdmaEndpoint:
 
     @property
     def header_bytes(self) -> int:
-        """Of an RDMA_MSG without chunks."""
+        """Bytes of an RDMA_MSG header without chunks."""
         return 28 if self.version == 1 else 32
 
     def announced(self) -> tuple[int, int] | None:

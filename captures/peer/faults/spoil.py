@@ -367,7 +367,7 @@ def reading(spoil: Spoil) -> Spoil:
 
 
 def shifted(by: int) -> Spoil:
-    """Other Positions."""
+    """Read chunks whose Positions are ``by`` bytes off."""
 
     @reading
     def spoil(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> bool:

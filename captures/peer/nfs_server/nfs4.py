@@ -192,15 +192,15 @@ class CompoundState:
     caller: Caller
     session: ServedSession | None = None
     current: bytes | None = None
-    """The current filehandle."""
+    """The current filehandle (16.2.3.1.1)."""
     saved: bytes | None = None
     stateid: Values = field(default_factory=lambda: INVALID)
-    """The current stateid."""
+    """The current stateid (16.2.3.1.2)."""
     saved_stateid: Values = field(default_factory=lambda: INVALID)
 
     @property
     def inode(self) -> Inode:
-        """Of the current filehandle."""
+        """The file of the current filehandle."""
         if self.current is None:
             raise NfsError(NfsStatus.NOFILEHANDLE)
         return self.server.files.find(self.current)

@@ -80,7 +80,6 @@ class Driver:
         self._todo: deque[Output] = deque()
 
     def start(self) -> None:
-        """The connection stands."""
         self.run(self.endpoint.take(Connected(self.link.private_data)))
 
     def take(self, event: verbs.Event) -> None:

@@ -262,7 +262,7 @@ def _problem(answer: Answered | Failed) -> str:
 
 
 def times(rounds: Sequence[Round]) -> Distribution | None:
-    """Of the rounds that were answered; None where none was."""
+    """Latencies of the rounds that were answered; None where none was."""
     samples = Samples()
     for one in rounds:
         if one.time is not None:

@@ -104,7 +104,6 @@ class Server:
         return self.devices.listen(target)
 
     def run(self) -> Iterator[ServerEvent]:
-        """Serve for ever."""
         while True:
             event = self.devices.poll(self.devices.now() + 1_000_000_000)
             if event is not None:

@@ -169,8 +169,6 @@ class MemoryLink:
 
 
 class MemoryRequest:
-    """A ``Request``."""
-
     def __init__(self, verbs: MemoryVerbs, peer: str, private_data: bytes) -> None:
         self.peer = peer
         self.private_data = private_data

@@ -118,8 +118,6 @@ class ScriptStep:
 
 @dataclass(frozen=True, slots=True)
 class ScriptConnection:
-    """One connection."""
-
     transport: str
     path: Path
     mpa_revision: int
