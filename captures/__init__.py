@@ -11,7 +11,7 @@ from .read.merge import MergedCaptures, open_captures
 from .read.open import CaptureFile, Follow, open_capture
 from .read.pcapng import Interface
 from .read.streams import Limits
-from .write.writer import PcapngWriter
+from .write.pcapng_writer import PcapngWriter
 
 __all__ = [
     "CaptureError",

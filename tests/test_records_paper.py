@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from rdmascope.captures.peer.probe import ping
-from rdmascope.captures.peer.probe import records as probe
+from rdmascope.captures.peer.probe import probe_records as probe
 from rdmascope.captures.peer.probe.checks import CHECKS, CheckVerdict, SuiteResult, VerdictKind
 from rdmascope.captures.peer.verbs.interface import Depths, PeerAddress
 from rdmascope.cli.main import main as rdmascope

@@ -31,7 +31,7 @@ from ..session.diagnosis_pass import diagnosis_of
 from ..session.session import Session
 from ..tables.condition import ChosenRpcs, Condition
 from ..write.output import check_outputs, open_output
-from ..write.writer import PcapngWriter
+from ..write.pcapng_writer import PcapngWriter
 from .anonymize import AnonymousFrames, AnonymousOperations, Pseudonyms
 from .frames import Carriers, FrameChooser, TcpRanges
 

@@ -18,7 +18,7 @@ from rdmascope.dissect.frames import FrameBatch
 from ..errors import CaptureError
 from ..read.open import open_capture
 from ..write.output import check_outputs, open_growing
-from ..write.writer import PcapngWriter
+from ..write.pcapng_writer import PcapngWriter
 from .sources import Live
 
 SECOND = 1_000_000_000

@@ -6,7 +6,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 
 import numpy as np
@@ -26,7 +26,7 @@ from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.transport.health import TransportHealth
 
 from ..session.listeners import PassListener, WorkerFound
-from .worker import Delivery, ShareEnding, State, health_of, renumbered, runs_of
+from .worker import Delivery, ShareEnding, State, runs_of
 
 MAX_NAMES = 1 << 14
 """Procedures and statuses that tables share."""
@@ -193,10 +193,10 @@ class MergedAnalyzer(Analyzer):
                 nouns.change(number, conversation, connection)
             for health in ending.healths:
                 number = nouns.connection(health.connection)
-                self._healths[number] = health_of(health, number)
+                self._healths[number] = replace(health, connection=number)
             self.packets += ending.packets
             others.update(ending.other_packets)
-            undecoded += [renumbered(one, nouns.connection(one.connection)) for one in ending.undecoded]
+            undecoded += [one._replace(connection=nouns.connection(one.connection)) for one in ending.undecoded]
             unplaced |= {nouns.connection(number): count for number, count in ending.unplaced.items()}
         note_outstanding(table.objects, self.connections, self.last_time or 0)
         for ending in endings:

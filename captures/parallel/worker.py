@@ -356,13 +356,3 @@ def _columns(pairs: list[tuple[int, int]]) -> tuple[Int64s, Int64s]:
 
 def _none() -> Int64s:
     return np.empty(0, np.int64)
-
-
-def renumbered(undecoded: Undecoded, number: int) -> Undecoded:
-    """On the connection of that number."""
-    return undecoded._replace(connection=number)
-
-
-def health_of(health: TransportHealth, number: int) -> TransportHealth:
-    """Of the connection of that number."""
-    return replace(health, connection=number)

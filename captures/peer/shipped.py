@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ..errors import CaptureError
-from ..write.writer import PcapngWriter
+from ..write.pcapng_writer import PcapngWriter
 
 if TYPE_CHECKING:
     from .wire.network import TapedFrame

@@ -19,7 +19,7 @@ from rdmascope.dissect.link.numbers import ERF, ETHERNET
 from rdmascope.dissect.plugged import failure, origin
 
 from ..errors import CaptureError
-from ..write.writer import PcapngWriter
+from ..write.pcapng_writer import PcapngWriter
 from . import erf, pcap, pcapng
 from .pcapng import Interface, SectionInfo
 from .streams import Feed, Limits, compression_of, decompress

@@ -38,7 +38,7 @@ from ..read.open import open_capture
 from ..session.session import Session
 from ..write.export import TcpExport, messages_of, stream_pair
 from ..write.output import named_spool
-from ..write.writer import PcapngWriter
+from ..write.pcapng_writer import PcapngWriter
 
 OLDEST = "4.0.0"
 """What is known of Wireshark's weak spots was found with this version and later ones."""

@@ -20,7 +20,7 @@ from ..session.session import Session
 from ..tables.condition import Condition
 from ..write.export import LAST_FRAGMENT, LINKTYPE_RAW, TcpPackets, Written, messages_of, ranges, stream_pair
 from ..write.packet_comments import FindingNotes, message_comments
-from ..write.writer import PcapngWriter
+from ..write.pcapng_writer import PcapngWriter
 
 MAX_CONNECTIONS = 1 << 14
 """Whose TCP sequence numbers are remembered; the one that was silent longest is finished."""

@@ -34,7 +34,7 @@ from ..session.session import Session
 from ..tables.condition import ChosenRpcs, Condition, chosen
 from .output import check_outputs, open_output, spool
 from .packet_comments import FindingNotes, message_comments
-from .writer import PcapngWriter
+from .pcapng_writer import PcapngWriter
 
 LINKTYPE_RAW = 101
 

@@ -258,7 +258,7 @@ def _plan(count: int, interval: int, timeout: int, programs: tuple[int, ...], ve
 
 
 def _ping(devices: Verbs, target: PeerAddress, plan: PingPlan, as_json: bool) -> int:
-    from rdmascope.captures.peer.probe import records as records
+    from rdmascope.captures.peer.probe import probe_records
     from rdmascope.captures.peer.probe.ping import Echoed, Reached, Round, VersionTwoProbe, ping
 
     from ..views import probe as views
@@ -277,7 +277,7 @@ def _ping(devices: Verbs, target: PeerAddress, plan: PingPlan, as_json: bool) ->
             if isinstance(finding, VersionTwoProbe) and rounds and not as_json:
                 show(out, views.rounds_summary(rounds))
             if as_json:
-                print_json(records.finding(finding, target))
+                print_json(probe_records.finding(finding, target))
             else:
                 show(out, views.finding(finding, target, plan))
             _flush()
@@ -287,7 +287,7 @@ def _ping(devices: Verbs, target: PeerAddress, plan: PingPlan, as_json: bool) ->
         if rounds and not as_json:
             show(out, views.rounds_summary(rounds))
     if as_json and rounds:
-        print_json(records.summary(rounds, target))
+        print_json(probe_records.summary(rounds, target))
     return 0 if answered and all(one.time is not None for one in rounds) else EXIT_FOUND
 
 
@@ -300,7 +300,7 @@ def _suite(
     as_json: bool,
     junit_file: str | None,
 ) -> int:
-    from rdmascope.captures.peer.probe import records as records
+    from rdmascope.captures.peer.probe import probe_records
     from rdmascope.captures.peer.probe.checks import SuiteResult, run
 
     from ..views import probe as views
@@ -314,18 +314,18 @@ def _suite(
     for result in run(devices, target, timeout, wanted, path):
         results.append(result)
         if as_json:
-            print_json(records.result(result, target))
+            print_json(probe_records.result(result, target))
         else:
             show(out, views.result_line(result, wanted, out.width))
         _flush()
     if as_json:
-        print_json(records.suite(results, target))
+        print_json(probe_records.suite(results, target))
     else:
         show(out, views.suite_summary(results, out.width))
     if junit_file:
         from rdmascope.captures.write.output import write_output
 
-        write_output(junit_file, records.junit(results, target), ())
+        write_output(junit_file, probe_records.junit(results, target), ())
     return EXIT_FOUND if any(one.failed for one in results) else 0
 
 
@@ -343,7 +343,7 @@ def _serve(
     from rdmascope.captures.peer.endpoint import EndpointSettings
     from rdmascope.captures.peer.faults import FAULTS
     from rdmascope.captures.peer.nfs_server.export import Export
-    from rdmascope.captures.peer.probe import records as records
+    from rdmascope.captures.peer.probe import probe_records
     from rdmascope.captures.peer.probe.serve import ECHO_PROGRAM, Server
 
     from ..views import probe as views
@@ -365,7 +365,7 @@ def _serve(
             complain(f"{error}: NFSv3 needs it, NFSv4.1 does not; --mount-port names another")
     out = console()
     if as_json:
-        print_json(records.listening(places, highest, fault, capacity, mounts))
+        print_json(probe_records.listening(places, highest, fault, capacity, mounts))
     else:
         show(out, views.listening(places, highest, FAULTS[fault] if fault else None, capacity, mounts))
     _flush()
@@ -374,7 +374,7 @@ def _serve(
         with _ended_by_signals():
             for one in server.run():
                 if as_json:
-                    print_json(records.happened(one))
+                    print_json(probe_records.happened(one))
                 else:
                     show(out, views.happened(one))
                 _flush()
@@ -383,7 +383,7 @@ def _serve(
     finally:
         export.close()
     if as_json:
-        print_json(records.served(server.connections, server.calls, server.committed))
+        print_json(probe_records.served(server.connections, server.calls, server.committed))
     else:
         show(out, views.served(server.connections, server.calls, server.committed, fault))
     return 0

@@ -19,7 +19,7 @@ from playbook import Call, Capture, Reply, Wire, call, nfs3, nfs4, reply
 from playbook.nfs4_client import Client
 from playbook.rpc import opaque, u32
 from playbook.xdr_encode import done, op
-from rdmascope.captures.write.writer import PcapngWriter
+from rdmascope.captures.write.pcapng_writer import PcapngWriter
 from rdmascope.cli.main import COMMANDS, main
 from rdmascope.cli.sanitize import DRAWING, harmless, json_escaped, plain
 

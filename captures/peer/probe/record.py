@@ -18,7 +18,7 @@ from rdmascope.dissect.rpcrdma.transport_header import decode_header
 from ...errors import CaptureError
 from ...live import CaptureSettings, Keep, Keeper, Live, open_live
 from ...write.output import open_output
-from ...write.writer import PcapngWriter
+from ...write.pcapng_writer import PcapngWriter
 from ..verbs import interface as verbs
 from ..verbs.devices import devices as all_devices
 from ..verbs.devices import is_iwarp

@@ -24,7 +24,7 @@ from rdmascope.captures.extract.cut import Choice, Extracted, extract, places_of
 from rdmascope.captures.session.diagnosis_pass import diagnosis_of
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import Condition
-from rdmascope.captures.write.writer import PcapngWriter
+from rdmascope.captures.write.pcapng_writer import PcapngWriter
 from rdmascope.dissect.records.rpc import message_record
 from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY
 

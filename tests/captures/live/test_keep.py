@@ -13,7 +13,7 @@ from playbook import Capture, Wire, frame_batch, frame_batches
 from playbook.shapes import read
 from rdmascope.captures import CaptureError, open_capture, open_captures
 from rdmascope.captures.live import Device, Keep, Keeper
-from rdmascope.captures.write.writer import enhanced_blocks
+from rdmascope.captures.write.pcapng_writer import enhanced_blocks
 from rdmascope.dissect.frames import FRAME, FrameBatch
 
 

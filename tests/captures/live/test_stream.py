@@ -21,7 +21,7 @@ from playbook.rpcrdma import call, reply
 from rdmascope.captures import CaptureError
 from rdmascope.captures.live.session import LiveSession, bounded
 from rdmascope.captures.live.sources import STREAM, StreamEnded, StreamSource, is_stream
-from rdmascope.captures.write.writer import PcapngWriter
+from rdmascope.captures.write.pcapng_writer import PcapngWriter
 from rdmascope.dissect.link.numbers import ETHERNET
 from rdmascope.dissect.rpcrdma.analyzer import Options
 

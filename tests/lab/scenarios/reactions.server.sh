@@ -6,7 +6,7 @@ import signal
 import sys
 
 import rdmascope.captures.peer.nfs_server.export
-import rdmascope.captures.peer.probe.records
+import rdmascope.captures.peer.probe.probe_records
 import rdmascope.captures.peer.probe.serve
 import rdmascope.captures.peer.faults
 import rdmascope.captures.peer.verbs.rdmacm

@@ -18,7 +18,7 @@ from rdmascope.captures.peer.endpoint.endpoint import Fault
 from rdmascope.captures.peer.endpoint.nouns import PlannedSend
 from rdmascope.captures.peer.faults import FAULTS
 from rdmascope.captures.peer.nfs_server.export import Export
-from rdmascope.captures.peer.probe import records
+from rdmascope.captures.peer.probe import probe_records
 from rdmascope.captures.peer.probe.checks import CHECKS, SuiteResult, VerdictKind, chosen, run
 from rdmascope.captures.peer.probe.client import terms_of
 from rdmascope.captures.peer.probe.serve import Server, ServerEvent
@@ -194,9 +194,9 @@ def test_an_improper_server_is_found_out(name: str, fault: Fault, kind: VerdictK
     assert result.verdict.kind is kind, result.verdict
     if fault.rule and kind is VerdictKind.VIOLATION:
         assert result.rule.id == fault.rule
-        said = records.result(result, TARGET)
+        said = probe_records.result(result, TARGET)
         assert (said["rule"], said["broken_rule"]) == (CHECKS[name].rule, fault.rule)
-        case = ElementTree.fromstring(records.junit([result], TARGET)).find(".//testcase")
+        case = ElementTree.fromstring(probe_records.junit([result], TARGET)).find(".//testcase")
         assert case is not None and case.get("classname") == fault.rule
         assert fault.rule in (case.findtext("failure") or "")
         for width in (80, 160):
