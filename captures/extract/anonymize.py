@@ -27,7 +27,27 @@ from rdmascope.dissect.layers.fpdus import LENGTH_BYTES, MarkerGrid, crc32c
 from rdmascope.dissect.layers.vcrc import vcrc, verify_vcrc
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.locate import Located
-from rdmascope.dissect.link.numbers import ETHERNET, INFINIBAND, ROCE_PORT, TAGS, TCP, UDP
+from rdmascope.dissect.link.numbers import (
+    ETHERNET,
+    ETHERNET_BRIDGED,
+    GENEVE_PORT,
+    GRE,
+    INFINIBAND,
+    IPV4,
+    IPV4_INSIDE,
+    IPV6,
+    IPV6_INSIDE,
+    LINUX_SLL,
+    LINUX_SLL2,
+    MPLS,
+    RAW_IP,
+    ROCE_ETHERTYPE,
+    ROCE_PORT,
+    TAGS,
+    TCP,
+    UDP,
+    VXLAN_PORTS,
+)
 from rdmascope.dissect.link.packets import decode, is_management
 from rdmascope.dissect.link.tcp import locate_tcp
 from rdmascope.dissect.onc.shapes.decode import Node
@@ -334,11 +354,8 @@ def _clear(out: bytearray, start: int, end: int) -> None:
     out[start:end] = bytes(max(0, min(end, len(out)) - start))
 
 
-RAW = {12, 14, 101, 228, 229}
-"""Link types of frames that begin with an IP header."""
-IPV4_TYPE, IPV6_TYPE, ROCEV1_TYPE, MPLS_TYPE, BRIDGED = 0x0800, 0x86DD, 0x8915, 0x8847, 0x6558
-VXLAN, VXLAN_LINUX, GENEVE = 4789, 8472, 6081
 EXTENSIONS = {0, 43, 60}
+"""IPv6 extension headers that are walked; others, such as that of mobility, may hold addresses."""
 MAX_DEPTH = 8
 
 
@@ -377,12 +394,12 @@ class HeaderWalk:
         try:
             if link_type == ETHERNET:
                 self._ethernet(0)
-            elif link_type in RAW:
+            elif link_type in RAW_IP:
                 self._ip(0)
-            elif link_type == 113:
+            elif link_type == LINUX_SLL:
                 self._replace(6, 6, "mac")
                 self._next(self._word(14), 16)
-            elif link_type == 276:
+            elif link_type == LINUX_SLL2:
                 self._replace(12, 6, "mac")
                 self._next(self._word(0), 20)
             elif link_type == INFINIBAND:
@@ -419,13 +436,13 @@ class HeaderWalk:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise CannotBeAnonymousError("packets inside each other")
-        if kind in (IPV4_TYPE, IPV6_TYPE):
+        if kind in (IPV4, IPV6):
             self._ip(at)
-        elif kind == ROCEV1_TYPE:
+        elif kind == ROCE_ETHERTYPE:
             self._grh(at)
-        elif kind in (MPLS_TYPE, MPLS_TYPE + 1):
+        elif kind in MPLS:
             self._mpls(at)
-        elif kind == BRIDGED:
+        elif kind == ETHERNET_BRIDGED:
             self._ethernet(at)
         else:
             raise CannotBeAnonymousError(f"EtherType {kind:#06x}")
@@ -452,9 +469,9 @@ class HeaderWalk:
             self._udp(at)
         elif protocol == TCP:
             self.found.transport, self.found.tcp = at, True
-        elif protocol in (4, 41):
+        elif protocol in (IPV4_INSIDE, IPV6_INSIDE):
             self._ip(at)
-        elif protocol == 47:
+        elif protocol == GRE:
             self._gre(at)
         else:
             raise CannotBeAnonymousError(f"IP protocol {protocol}")
@@ -465,9 +482,9 @@ class HeaderWalk:
         port, inside = self._word(at + 2), at + 8
         if port == ROCE_PORT:
             self.found.transport = inside
-        elif port in (VXLAN, VXLAN_LINUX):
-            self._next(BRIDGED, inside + 8)
-        elif port == GENEVE:
+        elif port in VXLAN_PORTS:
+            self._next(ETHERNET_BRIDGED, inside + 8)
+        elif port == GENEVE_PORT:
             self._next(self._word(inside + 2), inside + 8 + 4 * (self._byte(inside) & 0x3F))
         else:
             raise CannotBeAnonymousError(f"UDP port {port}")
@@ -478,14 +495,14 @@ class HeaderWalk:
             raise CannotBeAnonymousError("GRE of another version")
         inside = at + 4 + 4 * sum(flags & bit > 0 for bit in (0x8000, 0x2000, 0x1000))
         if kind == 0x88BE:
-            self._next(BRIDGED, inside + (8 if flags & 0x1000 else 0))
+            self._next(ETHERNET_BRIDGED, inside + (8 if flags & 0x1000 else 0))
         elif kind == 0x22EB:
             what = self._word(inside + 10)
             behind = inside + (20 if what & 1 else 12)
             if what >> 10 & 31:
                 self._ip(behind)
             else:
-                self._next(BRIDGED, behind)
+                self._next(ETHERNET_BRIDGED, behind)
         else:
             self._next(kind, inside)
 
