@@ -455,7 +455,7 @@ def no_permission(device: Device) -> str:
 
 
 PATIENCE = 5
-"""Seconds for tcpdump to end."""
+"""Seconds for tcpdump or ssh to end."""
 COUNTERS = re.compile(r"(\d+) packets? (received by filter|dropped by kernel)")
 
 
@@ -540,8 +540,6 @@ class Sniffer:
                 self._said = text.removeprefix(f"tcpdump: {self.device.name}: ").removeprefix("tcpdump: ")
 
 
-PATIENCE = 5
-"""Seconds for ssh to end."""
 THERE = (
     "{{ {tcpdump} </dev/null 3<&- & p=$!;"
     " {{ while read l <&3; do kill -USR1 $p; done; kill $p; }} >/dev/null 2>&1 & w=$!;"

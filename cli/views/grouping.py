@@ -16,10 +16,8 @@ from rdmascope.dissect.measure.statistics import PARTS
 from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.units import at_least, count, duration, moment, plural, share, size
 
-from .tables import Cell, Grid, indented, latency_tables, part_cells, sparkline
+from .tables import WIDE, Cell, Grid, indented, latency_tables, part_cells, sparkline
 
-WIDE = 150
-"""From this many columns on, latency and its parts stand in one table."""
 MAX_SHOWN = 30
 """Groups on the page."""
 UNKNOWN = "-"

@@ -27,6 +27,7 @@ from .tables import (
     PART_COLUMNS,
     PART_NAMES,
     STATE_STYLES,
+    WIDE,
     Cell,
     Grid,
     bar,
@@ -47,8 +48,6 @@ MEANING = {
     "write chunk": "results, written into the client's memory",
     "reply chunk": "the whole reply, written into the client's memory",
 }
-WIDE = 150
-"""From this many columns on, latency and its parts stand in one table."""
 MAX_CONNECTIONS = 24
 MAX_PROCEDURES = 30
 LEAST_SHARE = 0.005

@@ -12,6 +12,7 @@ from rdmascope.dissect.layers.rpcrdma_codes import RDMA_NOMSG, procedure_name
 from rdmascope.dissect.onc.hashes import handle_hash
 from rdmascope.dissect.onc.names import procedure_label, program_label
 from rdmascope.dissect.onc.shapes.rpc_summary_fields import FlatFields
+from rdmascope.dissect.onc.summary_words import TO_END_OF_FILE
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import at_least, moment, seconds, size
 
@@ -40,8 +41,6 @@ LINUX = 160
 NOMSG = procedure_name(1, RDMA_NOMSG)
 WHOLE_TIME = 26
 """Width of a date and time."""
-TO_END_OF_FILE = (1 << 64) - 1
-"""Bytes that a call asks for, as LOCK and LAYOUTGET have it (RFC 8881, 18.10 and 18.43)."""
 
 
 class RpcLine(NamedTuple):

@@ -61,6 +61,8 @@ def shown_parts(columns: Sequence[str], rows: list[list[Cell]]) -> tuple[list[st
     return [columns[at] for at in shown], [[row[at] for at in shown] for row in rows]
 
 
+WIDE = 150
+"""From this many columns on, latency and its parts stand in one table."""
 PART_COLUMNS = ("to server", "to client", *PART_NAMES.values())
 
 

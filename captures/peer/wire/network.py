@@ -43,11 +43,11 @@ from rdmascope.dissect.layers.mad import MAD
 from rdmascope.dissect.layers.mpa import FPDU, MPAEnhanced, MPAReply, MPARequest
 from rdmascope.dissect.layers.opcodes import ICRC_BYTES, OPCODE_NAMES, PATH_MTU
 from rdmascope.dissect.layers.roce import AETH, BTH, DETH, IETH, RETH
+from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
 from rdmascope.dissect.rpcrdma.messages import Segment
 
 EPOCH = 1_700_000_000_000_000_000
 """Nanoseconds since the Unix epoch: 2023-11-14 22:13:20 UTC."""
-NFS_RDMA_PORT = 20049
 _ECT0 = 2
 _IPV4_BYTES = 20
 ETHERNET_BYTES = 14
