@@ -30,7 +30,7 @@ def changed(base: str) -> list[Path]:
     return [Path(name) for name in sorted(names) if name.endswith(".py") and (ROOT / name).is_file()]
 
 
-def tests_of(file: Path) -> tuple[list[Path], list[Path]]:
+def mirrored(file: Path) -> tuple[list[Path], list[Path]]:
     """Those that are named after it or, where none is, all of its folder; and those that import it."""
     if file.parts[0] == "tests":
         return [file] if file.name.startswith("test_") else [], []
@@ -43,7 +43,7 @@ def tests_of(file: Path) -> tuple[list[Path], list[Path]]:
 
 def chosen(files: Iterable[Path]) -> list[str]:
     """The most telling first: the rules of the project, which need seconds, come last."""
-    found = [tests_of(file) for file in files]
+    found = [mirrored(file) for file in files]
     named, users = [path for one, _ in found for path in one], [path for _, two in found for path in two]
     return [str(path) for path in dict.fromkeys([*named, *users, Path("tests/test_project.py")])]
 

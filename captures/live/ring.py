@@ -29,12 +29,13 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from shutil import which
+from typing import Any
 
 import numpy as np
 
@@ -459,6 +460,49 @@ PATIENCE = 5
 COUNTERS = re.compile(r"(\d+) packets? (received by filter|dropped by kernel)")
 
 
+class Tcpdump:
+    """A tcpdump, of this host or behind ssh: what it counted and says on standard error, which a thread reads."""
+
+    def __init__(self, command: Sequence[str], **pipes: Any) -> None:
+        """Raises OSError."""
+        self.received: int | None = None
+        """Frames, as far as it has said so; likewise ``dropped``."""
+        self.dropped: int | None = None
+        self._said: list[str] = []
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **pipes)
+        assert self.process.stdout is not None
+        self.output = f"/dev/fd/{self.process.stdout.fileno()}"
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    @property
+    def reason(self) -> str:
+        """What was said last; '' where nothing was."""
+        return next((line for line in reversed(self._said) if line), "")
+
+    def wait(self) -> int:
+        """For its end, but not for ever; gives the status."""
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._listener.join(PATIENCE)
+        return self.process.returncode
+
+    def _listen(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            text = line.decode(errors="replace").strip()
+            for number, what in COUNTERS.findall(text):
+                if what.startswith("received"):
+                    self.received = int(number)
+                else:
+                    self.dropped = int(number)
+            if text and "listening on" not in text and "packets " not in text and not COUNTERS.search(text):
+                self._said = [*self._said[-3:], text.removeprefix("tcpdump: ")]
+
+
 class Sniffer:
     """An open capture on an adapter."""
 
@@ -467,24 +511,26 @@ class Sniffer:
         self.snaplen = snaplen
         self.words = filter.words
         self.link_type = ETHERNET
-        self.received = self.dropped = 0
         self._handover = Handover()
-        self._said = ""
         command = [program, "-i", device.name, "-U", "--immediate-mode", "--time-stamp-precision=nano", "-w", "-"]
         try:
-            self._process = subprocess.Popen(
-                [*command, "-s", str(snaplen), self.words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=False
-            )
+            self._tcpdump = Tcpdump([*command, "-s", str(snaplen), self.words])
         except OSError as error:
             self._handover.close()
             why = "is not installed" if isinstance(error, FileNotFoundError) else error.strerror
             raise CaptureError(
                 f"{device}: RDMA of an adapter is captured by {program}, which {why}: apt install tcpdump"
             ) from None
-        self._listener = threading.Thread(target=self._listen, daemon=True)
         self._taker = threading.Thread(target=self._take, daemon=True)
-        self._listener.start()
         self._taker.start()
+
+    @property
+    def received(self) -> int:
+        return self._tcpdump.received or 0
+
+    @property
+    def dropped(self) -> int | None:
+        return self._tcpdump.dropped or 0
 
     def fileno(self) -> int:
         return self._handover.fileno()
@@ -496,48 +542,27 @@ class Sniffer:
         """tcpdump goes on until it is closed."""
 
     def count(self) -> None:
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGUSR1)
+        if self._tcpdump.process.poll() is None:
+            self._tcpdump.process.send_signal(signal.SIGUSR1)
 
     def close(self) -> None:
         self._handover.stop()
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
-        try:
-            self._process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        if self._tcpdump.process.poll() is None:
+            self._tcpdump.process.send_signal(signal.SIGINT)
+        self._tcpdump.wait()
         self._taker.join(PATIENCE)
-        self._listener.join(PATIENCE)
         self._handover.close()
 
     def _take(self) -> None:
         """Reads what tcpdump captures, in a thread."""
-        assert self._process.stdout is not None
-        try:
-            with open_capture(f"/dev/fd/{self._process.stdout.fileno()}") as capture:
-                for batch in capture.batches():
-                    self._handover.put(batch)
-        except CaptureError:
-            pass  # tcpdump ended; it says why itself
-        self._process.wait()
-        self._listener.join(PATIENCE)
-        reason = self._said or f"tcpdump ended with status {self._process.returncode}"
-        self._handover.put(CaptureError(f"{self.device}: {reason}"))
-
-    def _listen(self) -> None:
-        """Reads what tcpdump says, in a thread."""
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            text = line.decode(errors="replace").strip()
-            for number, what in COUNTERS.findall(text):
-                if what.startswith("received"):
-                    self.received = int(number)
-                else:
-                    self.dropped = int(number)
-            if text and not COUNTERS.search(text) and "listening on" not in text:
-                self._said = text.removeprefix(f"tcpdump: {self.device.name}: ").removeprefix("tcpdump: ")
+        # tcpdump ended; it says why itself.
+        with suppress(CaptureError), open_capture(self._tcpdump.output) as capture:
+            for batch in capture.batches():
+                self._handover.put(batch)
+        self._tcpdump.process.wait()
+        status = self._tcpdump.wait()
+        reason = self._tcpdump.reason.removeprefix(f"{self.device.name}: ")
+        self._handover.put(CaptureError(f"{self.device}: {reason or f'tcpdump ended with status {status}'}"))
 
 
 THERE = (
@@ -560,11 +585,7 @@ class RemoteSource:
         if host.startswith("-"):
             raise CaptureError(f"{host}: is no host")
         self.words = filter.words
-        self.received = 0
-        self.dropped: int | None = None
-        """Until the tcpdump there says so."""
-        self._counted = self._closed = False
-        self._said: list[str] = []
+        self._closed = False
         # Not in immediate mode, in which the kernel wakes tcpdump for every frame, and drops under load.
         tcpdump = ["tcpdump", "-i", name, "-U", "-B", str(max(1, buffer >> 10)), "-s", str(snaplen), "-w", "-"]
         there = THERE.format(tcpdump=shlex.join([*tcpdump, self.words]))
@@ -572,80 +593,61 @@ class RemoteSource:
         line = shlex.join(["sh", "-c", there])
         command = [program, "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10", host, line]
         try:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-            )
+            self._tcpdump = Tcpdump(command, stdin=subprocess.PIPE, start_new_session=True)
         except OSError as error:
             why = "is not installed" if isinstance(error, FileNotFoundError) else error.strerror
             raise CaptureError(f"{host}: {program} {why}") from None
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-        assert self._process.stdout is not None
+        assert self._tcpdump.process.stdin is not None
+        self._orders = self._tcpdump.process.stdin
         try:
-            self._stream = StreamSource(f"/dev/fd/{self._process.stdout.fileno()}")
+            self._stream = StreamSource(self._tcpdump.output)
         except CaptureError as error:
             self._end()
-            raise CaptureError(f"{host}: {self._reason() or error}") from None
+            raise CaptureError(f"{host}: {self._tcpdump.reason or error}") from None
         self.device = Device(f"{host}:{name}", STREAM)
         self.link_type, self.snaplen = self._stream.link_type, self._stream.snaplen
+
+    @property
+    def received(self) -> int:
+        counted = self._tcpdump.received
+        return self._stream.received if counted is None else counted
+
+    @property
+    def dropped(self) -> int | None:
+        """None until the tcpdump there says so."""
+        return self._tcpdump.dropped
 
     def fileno(self) -> int:
         return self._stream.fileno()
 
     def read(self) -> FrameBatch | None:
         try:
-            found = self._stream.read()
+            return self._stream.read()
         except StreamEnded:
-            self._end()
-            status = self._process.returncode
-            if status and not self._closed:
-                raise CaptureError(f"{self.device}: {self._reason() or f'ssh ended with status {status}'}") from None
+            closed = self._closed
+            status = self._end()
+            if status and not closed:
+                why = self._tcpdump.reason or f"ssh ended with status {status}"
+                raise CaptureError(f"{self.device}: {why}") from None
             raise StreamEnded(f"{self.device}: the capture there ended") from None
-
-        if not self._counted:
-            self.received = self._stream.received
-        return found
 
     def refuse(self) -> None:
         """End the tcpdump there; what it says last is how many frames were dropped."""
         self._closed = True
-        assert self._process.stdin is not None
         with suppress(OSError):
-            self._process.stdin.close()
+            self._orders.close()
 
     def count(self) -> None:
         """Have the tcpdump there say what it counted; that comes later."""
-        assert self._process.stdin is not None
         if not self._closed:
             with suppress(OSError):
-                self._process.stdin.write(b"\n")
-                self._process.stdin.flush()
+                self._orders.write(b"\n")
+                self._orders.flush()
 
     def close(self) -> None:
         self._stream.close()
         self._end()
 
-    def _reason(self) -> str:
-        return next((line for line in reversed(self._said) if line), "")
-
-    def _end(self) -> None:
+    def _end(self) -> int:
         self.refuse()
-        try:
-            self._process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._listener.join(PATIENCE)
-
-    def _listen(self) -> None:
-        """Reads what ssh and tcpdump say, in a thread."""
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            text = line.decode(errors="replace").strip()
-            for number, what in COUNTERS.findall(text):
-                if what.startswith("received"):
-                    self._counted, self.received = True, int(number)
-                else:
-                    self.dropped = int(number)
-            if text and "listening on" not in text and "packets " not in text:
-                self._said = [*self._said[-3:], text.removeprefix("tcpdump: ")]
+        return self._tcpdump.wait()
