@@ -8,6 +8,7 @@ from contextlib import closing, suppress
 from typing import BinaryIO, NamedTuple
 
 from rdmascope.dissect.audit.auditor import Auditor
+from rdmascope.dissect.layers.oncrpc_codes import LAST_FRAGMENT
 from rdmascope.dissect.onc.programs import NFS
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
@@ -18,7 +19,7 @@ from ..live import CaptureSettings, open_live
 from ..live.session import Ending, LiveSession, bounded
 from ..session.session import Session
 from ..tables.condition import Condition
-from ..write.export import LAST_FRAGMENT, LINKTYPE_RAW, TcpPackets, Written, messages_of, ranges, stream_pair
+from ..write.export import LINKTYPE_RAW, TcpPackets, Written, messages_of, ranges, stream_pair
 from ..write.packet_comments import FindingNotes, message_comments
 from ..write.pcapng_writer import PcapngWriter
 

@@ -21,6 +21,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from rdmascope.dissect.audit.auditor import Auditor
+from rdmascope.dissect.layers.oncrpc_codes import LAST_FRAGMENT
 from rdmascope.dissect.onc.programs import NFS
 from rdmascope.dissect.plugged import failure, origin
 from rdmascope.dissect.records.schema import Record, record
@@ -45,7 +46,6 @@ MAX_GAP = 1 << 20
 """Bytes of a gap that is written as truncated segments; segments inside a longer one are left out."""
 
 FIN, SYN, PSH, ACK = 0x01, 0x02, 0x08, 0x10
-LAST_FRAGMENT = 1 << 31
 WINDOW = 1 << 18
 """Bytes of what waits that are read at a time."""
 INITIAL_SEQUENCE = 1_000_000_000, 2_000_000_000

@@ -6,6 +6,8 @@ CALL, REPLY = 0, 1
 
 MESSAGE_TYPES = {CALL: "Call", REPLY: "Reply"}
 
+LAST_FRAGMENT = 1 << 31
+"""The bit of a record mark over TCP that says so; the others are the length (RFC 5531, 11)."""
 RPC_VERSION = 2
 
 AUTH_NONE, AUTH_SYS, AUTH_SHORT, AUTH_DH, RPCSEC_GSS, AUTH_TLS = 0, 1, 2, 3, 6, 7

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..arrays import Bytes, Rows, take, words_at
-from ..layers.oncrpc_codes import CALL, REPLY
+from ..layers.oncrpc_codes import CALL, LAST_FRAGMENT, REPLY
 from ..link.addresses import AddressTable
 from ..onc.programs import MOUNT, NFS
 from ..onc.xdr import words3
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 SHORTEST, LONGEST = 28, 1400
 """Bytes of a record, with its mark, that is looked at."""
-LAST_FRAGMENT = 1 << 31
 MAX_OUTSTANDING = 1024
 MAX_ROOTS = 1 << 14
 _PROGRAM = 12

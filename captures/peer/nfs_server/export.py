@@ -12,7 +12,7 @@ from contextlib import suppress
 from struct import pack, unpack
 from typing import Any
 
-from rdmascope.dissect.layers.oncrpc_codes import AUTH_NONE, AUTH_SYS
+from rdmascope.dissect.layers.oncrpc_codes import AUTH_NONE, AUTH_SYS, LAST_FRAGMENT
 from rdmascope.dissect.onc.programs import MOUNT, NFS
 from rdmascope.dissect.onc.shapes.rfc1813 import MOUNT3
 
@@ -31,7 +31,6 @@ IDLE = 60
 """Seconds after which a connection without calls is closed."""
 MAX_CONNECTIONS = 64
 """At a time, each with a thread."""
-_LAST_FRAGMENT = 1 << 31
 EXPORT = "/"
 
 
@@ -76,7 +75,7 @@ class MountListener:
                 with suppress(OSError, EOFError):
                     while True:
                         reply = whole(answer(programs, _record(self.request)))
-                        self.request.sendall(pack(">I", _LAST_FRAGMENT | len(reply)) + reply)
+                        self.request.sendall(pack(">I", LAST_FRAGMENT | len(reply)) + reply)
 
         try:
             self._server = _TcpServer((address, port), MountConnection)
@@ -123,11 +122,11 @@ def _record(connection: Any) -> bytes:
     message = b""
     while True:
         (mark,) = unpack(">I", _exactly(connection, 4))
-        size = mark & ~_LAST_FRAGMENT
+        size = mark & ~LAST_FRAGMENT
         if len(message) + size > MAX_CALL:
             raise EOFError
         message += _exactly(connection, size)
-        if mark & _LAST_FRAGMENT:
+        if mark & LAST_FRAGMENT:
             return message
 
 
