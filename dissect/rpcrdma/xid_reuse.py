@@ -76,10 +76,8 @@ def choose_call(calls: Sequence[Rpc], reply: Message, direction: CallDirection) 
     assert latest.call is not None and earlier.call is not None
     if direction.granted is not None and direction.outstanding > max(1, direction.granted):
         return ReplyChoice(latest, "the grant, which does not allow both to be outstanding")
-    # Who has used an XID in turn so far goes on so.
-    gaps = latest.connection.gaps[reply.operation.initiator]
-    if reply.header.xid in direction.answered and any(earlier.call.frame < gap.frame <= reply.frame for gap in gaps):
-        return ReplyChoice(latest, "missing packets, among which the reply to the other may be")
+    if reply.header.xid in direction.answered:  # Who has used an XID in turn so far goes on so.
+        return ReplyChoice(latest, "the turns in which its XID was used so far")
     if reply.time - earlier.call.time > GIVEN_UP and reply.time - latest.call.time < GIVEN_UP:
         return ReplyChoice(latest, f"the time since the other, {(reply.time - earlier.call.time) // 1_000_000_000} s")
     answered = direction.sent - earlier.order - direction.outstanding

@@ -93,6 +93,19 @@ def test_a_reply_that_is_missing_costs_no_other_rpc_its_own(transport: str, step
         assert sorted(rpc.state for rpc in rpcs) == ["complete"] * 4 + ["no reply"], true.index
 
 
+@pytest.mark.parametrize("step", [1, 1000])
+@pytest.mark.parametrize("late", [4, 6])
+def test_a_call_shown_behind_the_next_costs_no_later_rpc_its_own(late: int, step: int) -> None:
+    wire = in_turn("RoCE")
+    calls = faults.where(wire.packets, kind="send", sender=0)
+    for index in (1, 2):
+        capture = Capture(wire, faults.swap(wire.packets, calls[index], late))
+        rpcs = analyze(capture, range(step, len(capture.frames), step))
+        assert foreign(capture, rpcs) == []
+        last = {rpc.call_frame: rpc.state for rpc in rpcs if rpc.call is not None}
+        assert last[max(last)] == "complete", (index, last)
+
+
 def shown_late(packets: list[Packet], sender: int, by: int) -> list[Packet]:
     """The frames of one interface stand that many places behind, with right times."""
     places = {one.uid: index + by * (one.sender == sender) for index, one in enumerate(packets)}
