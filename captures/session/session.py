@@ -201,11 +201,14 @@ class Session:
 
     def named_rpcs(self) -> Iterator[Rpc]:
         """RPCs as they end, which know the path and the user that their calls name."""
+        from rdmascope.dissect.measure.file_names import TableNames
+
         learner = self.path_learner()
         for table in self.tables():
-            for found in learner.named(table):
-                found.rpc.named = found.names()
-                yield found.rpc
+            names = TableNames(*learner.learn(table), table.rows["number"])
+            for rpc in table:
+                rpc.named = names
+                yield rpc
             del table
 
     def tables(

@@ -7,6 +7,7 @@ These are read by columns; where a look at every step is needed, ``onc.file_even
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -124,20 +125,26 @@ class NamedRpc(NamedTuple):
         """As far as it is known now."""
         return None if self.file is None else self.file.path()
 
-    def names(self) -> PathAndUser:
-        """What the call names, without the RPC, which may hold it."""
-        return PathAndUser(self.file, self.fields.user)
 
+class TableNames:
+    """What the calls of a table name, each when it is asked for, by number of the RPC."""
 
-class PathAndUser(NamedTuple):
-    """What a call names."""
+    def __init__(self, columns: FieldColumns, files: PathedRows, numbers: Int64s) -> None:
+        self._columns, self._files, self._numbers = columns, files, numbers
 
-    file: Pathed | None
-    user: str | None
+    @cached_property
+    def _rows(self) -> dict[int, int]:
+        numbers = self._numbers.tolist()
+        return dict(zip(reversed(numbers), range(len(numbers) - 1, -1, -1), strict=True))
 
-    def path(self) -> str | None:
+    def path(self, number: int) -> str | None:
         """As far as it is known now."""
-        return None if self.file is None else self.file.path()
+        file = self._files[self._rows[number]]
+        return None if file is None else file.path()
+
+    def user(self, number: int) -> str | None:
+        """Who calls."""
+        return self._columns.row(self._rows[number]).user
 
 
 class PathLearner:

@@ -161,11 +161,10 @@ class Latency(NamedTuple):
 
 
 class Named(Protocol):
-    """What a call names."""
+    """What calls name, by number of the RPC."""
 
-    def path(self) -> str | None: ...
-    @property
-    def user(self) -> str | None: ...
+    def path(self, number: int) -> str | None: ...
+    def user(self, number: int) -> str | None: ...
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -253,12 +252,12 @@ class Rpc:
     @property
     def path(self) -> str | None:
         """Of the file that the call names, by its name at that time, as far as it is known now."""
-        return None if self.named is None else self.named.path()
+        return None if self.named is None else self.named.path(self.number)
 
     @property
     def user(self) -> str | None:
         """Who calls: the user ID of AUTH_SYS, or ``gss:`` and the context handle of RPCSEC_GSS."""
-        return None if self.named is None else self.named.user
+        return None if self.named is None else self.named.user(self.number)
 
     @property
     def waiting(self) -> int | None:
