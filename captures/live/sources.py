@@ -22,8 +22,9 @@ from .device import Device
 class Drops(Protocol):
     """The counters of the source of the frames."""
 
-    received: int
-    """Frames that passed the filter, those included that were dropped."""
+    @property
+    def received(self) -> int:
+        """Frames that passed the filter, those included that were dropped."""
 
     @property
     def dropped(self) -> int | None:

@@ -121,7 +121,7 @@ class CreditDirection:
         calls = np.array([row.is_call for row in rows])
         times, credits = np.array([row.time for row in rows]), np.array([row.credits for row in rows])
         after = self.outstanding + np.cumsum(np.where(calls, 1, -1))
-        known = np.where(calls, self.latest_requested, self.latest_granted)
+        known = np.where(calls, self.latest_requested or 0, self.latest_granted or 0)
         passed = np.diff(times, prepend=self.last_time)
         highest = max(self.outstanding, int(after.max()))
         if (passed < 0).any() or (credits != known).any() or highest >= (self.limit or 0):

@@ -46,7 +46,7 @@ def test_nor_where_a_call_a_reply_or_data_are_missing(transport: str) -> None:
                 kept = [at for at in range(len(whole.frames)) if not gone & {*whole.operations(at + 1)}]
                 capture = (
                     IwarpCapture(wire, [whole.segments[at] for at in kept])
-                    if isinstance(whole, IwarpCapture)
+                    if isinstance(whole, IwarpCapture) and isinstance(wire, IwarpWire)
                     else Capture(wire, [wire.packets[at] for at in kept])
                 )
                 assert not broken_rules(audit_capture(capture)) - {"V1-HANDLE-PERSISTENT"}, (shapes, true.index, gone)
