@@ -98,10 +98,14 @@ def test_processes_load_them_too(plugins: Path, private: str, tmp_path: Path) ->
     assert "SITE-CREDITS" in one and one == two
 
 
-def test_a_detector(plugins: Path, private: str) -> None:
+def test_a_detector(plugins: Path, private: str, tmp_path: Path) -> None:
     given = "--plugin", str(plugins / "null_polls.py")
     printed, _ = run("diagnose", private, *given, status=1)
     assert "5 of 6 RPCs are NULL" in printed
+    (found,) = (json.loads(line) for line in run("diagnose", private, "--json", *given, status=1)[0].splitlines())
+    assert "null-polls" in str(found)
+    run("report", private, "-o", str(tmp_path / "page.html"), *given)
+    assert "5 of 6 RPCs are NULL" in (tmp_path / "page.html").read_text()
     assert "null-polls" in run("rules", "null-polls", *given)[0]
     assert "NULL calls" not in run("diagnose", str(SAMPLES / "meta-rxe.pcap.zst"), *given)[0]
 
@@ -136,6 +140,10 @@ def test_an_exporter(plugins: Path, private: str, tmp_path: Path) -> None:
     run("export", private, *given)
     assert (tmp_path / "out").read_text().splitlines()[0] == "1 NULL OK"
     assert len((tmp_path / "out").read_text().splitlines()) == 6
+    (plugins / "lines.py").write_text(EXAMPLES["lines.py"].replace("for rpc", "1 // 0\n    for rpc"))
+    refused = run("export", private, *given, status=2)[1]
+    assert refused.startswith("rdmascope: plug-in lines.py: lines: ZeroDivisionError: ") and refused.count("\n") == 1
+    assert (tmp_path / "out").read_text().startswith("1 NULL OK")
 
 
 def test_a_file_format(plugins: Path, tmp_path: Path) -> None:
