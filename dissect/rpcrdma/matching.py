@@ -261,8 +261,13 @@ class Matching:
         # The limit is never below ``maximum``, and takes longer to find.
         if direction.outstanding > self.maximum and direction.outstanding > self._limit:
             self._evict(sender, next(iter(direction.calls.values()))[0])
+        waiting = early is not None and early.has_call
+        if waiting:  # It may be the reply to this very call: what is sent next may rely on it.
+            self._count_unmatched(1 - sender, -1)
         if self.listener is not None:
             self.listener.call_sent(rpc)
+        if waiting:
+            self._count_unmatched(1 - sender, 1)
         if early is not None and (not early.has_call or (rpc.chunks and self._shares_memory(rpc, early.message))):
             self.unsettled.replies.remove(early)
             self._take_early(early)

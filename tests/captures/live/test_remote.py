@@ -160,7 +160,7 @@ def with_tcpdump(folder: Path) -> None:
 def test_what_the_other_kernel_dropped_is_said_and_its_tcpdump_ends(tmp_path: Path, end: tuple[str, ...]) -> None:
     with_tcpdump(tmp_path)
     end = tuple(one.replace("kept", str(tmp_path / "kept")) for one in end)
-    done = run(tmp_path, HERE, "box:eth0", "--buffer", "8MB", *end)
+    done = run(tmp_path, HERE, "box:eth0", "--buffer", "8MiB", *end)
     assert (done.returncode, done.stderr) == (0, "")
     assert "1,000 of 1,295 frames dropped by the kernel" in " ".join(done.stdout.split())
     assert "the capture lost 1,000 frames" in " ".join(" ".join(done.stdout.splitlines()[:5]).split())

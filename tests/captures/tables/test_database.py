@@ -75,7 +75,9 @@ def test_tables_are_those_of_the_library() -> None:
             listed = ", ".join(f"epoch_ns({one.name})" if one.type == "time" else one.name for one in table.columns)
             (rows,) = answers(database, f"SELECT {listed} FROM {name}")
             columns = [
-                values.astype(np.int64).tolist() if values.dtype.kind == "M" else values.tolist()
+                values.astype(np.int64).tolist()
+                if values.dtype.kind == "M"
+                else [[*one] if isinstance(one, tuple) else one for one in values.tolist()]
                 for values in capture.table(name).values()
             ]
             assert rows == list(zip(*columns, strict=True)), name

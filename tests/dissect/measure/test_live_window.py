@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from playbook import Capture, Wire, call, frame_batch, nfs3, reply
+from playbook.rows import decided
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.shapes import DATA, read, write
 from rdmascope.captures.read.streams import Limits
@@ -160,11 +161,12 @@ def test_rows_count_as_objects_do() -> None:
     analyzer = Analyzer()
     rows, objects = LiveWindow(newest=7, slowest=5), LiveWindow(newest=7, slowest=5)
     plain = 0
-    for batch in capture:
-        table = analyzer.feed_table(analyzer.decoder.take(batch))
-        plain += len(table.plain)
-        rows.add(table)
-        objects.add(RpcTable([*table]))
+    with decided(rows=True):
+        for batch in capture:
+            table = analyzer.feed_table(analyzer.decoder.take(batch))
+            plain += len(table.plain)
+            rows.add(table)
+            objects.add(RpcTable([*table]))
     assert plain and rows.newest() == objects.newest() and rows.slowest() == objects.slowest()
     for number in (None, *(one.number for one in analyzer.connections)):
         assert rows.busy(number) == objects.busy(number) and rows.newest(number) == objects.newest(number)
