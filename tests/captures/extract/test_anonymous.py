@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,8 @@ from rdmascope.dissect.onc.shapes.decode import Node
 from rdmascope.dissect.onc.shapes.types import XdrOpaque
 from rdmascope.dissect.rpcrdma.message_trees import decoded_call, decoded_reply
 
-from .test_cut import differences, in_order, rpcs
+from .test_cut import differences, in_order
+from .test_cut import rpcs as rpcs_with_addresses
 
 EVERY = frozenset(range(1, 100_000))
 CLIENT, SERVER = "172.31.77.2", "172.31.78.1"
@@ -37,6 +39,11 @@ LONG = 8
 
 def cut(source: Path, output: Path, chosen: frozenset[int] = EVERY) -> Extracted:
     return extract(lambda: Session(str(source)), output, Choice(rpcs=chosen), anonymize=True)
+
+
+def rpcs(source: Path) -> list[dict[str, Any]]:
+    """But for the addresses, which are others."""
+    return [one | dict.fromkeys(("client", "server")) for one in rpcs_with_addresses(source)]
 
 
 def secrets(source: Path) -> Iterator[bytes]:
