@@ -56,7 +56,8 @@ def _strength(severity: Severity | None) -> int:
 
 def _weight(found: tuple[Detector, Cause]) -> tuple[object, ...]:
     one, cause = found
-    return not one.leads, _strength(cause.severity), -(cause.lost or 0) * cause.confidence, -cause.count
+    lost = -(cause.lost or 0) * cause.confidence
+    return not one.leads, cause.severity is Severity.NOTE, lost, _strength(cause.severity), -cause.count
 
 
 def _gathered(found: list[tuple[Detector, Cause]]) -> list[tuple[Detector, Cause]]:

@@ -40,8 +40,8 @@ from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 HEALTHY = ["bidir-rxe", "ipv6-rxe", "meta-rxe", "v2-settles", "v2-falls-back", "v2-characteristics"]
 ILL = {
-    "loss-rxe": ["calls-hung", "calls-failed", "packets-lost", "server-time"],
-    "loss-siw": ["packets-lost", "read-phase", "server-time"],
+    "loss-rxe": ["calls-hung", "server-time", "calls-failed", "packets-lost"],
+    "loss-siw": ["read-phase", "server-time", "packets-lost"],
     "nconnect-rxe": ["connections-refused"],
     "rxe-nfs-all": ["grace-period"],
     "siw-nfs-all": ["grace-period", "retransmissions-unexplained"],
@@ -125,7 +125,7 @@ def test_evidence_leads_back_to_the_capture() -> None:
     assert any("Read chunks never read" in line for line in by_kind["calls-hung"].evidence)
 
 
-def test_problems_come_first_and_the_dearest_of_them() -> None:
+def test_the_dearest_comes_first_and_what_cost_nothing_by_its_severity() -> None:
     slow = many(30, "WRITE", takes=50 * MILLISECOND)
     hung = [rpc(31, answered=False)]
     marked = [health(1, direction(ecn_marked=500))]
