@@ -346,15 +346,13 @@ class Condition:
         for name, value in (*self._compared, *self._named_texts()):
             known = self._values[name]
             texts = [one for one in known if one == value or (name == "path" and _below(one, value))]
-            called = value.upper() in self._called()
             if texts or not self.tried or len(known) >= MAX_VALUES:
                 continue
-            if name == "procedure" and value in KNOWN_NAMES and not called:
-                continue  # It might have been called.
+            if name == "procedure" and (value in KNOWN_NAMES or value.upper() in self._called()):
+                continue  # It might have been called, or was within COMPOUNDs.
             there = sorted(known)
             more = f" and {len(there) - MAX_LISTED:,} more" if len(there) > MAX_LISTED else ""
-            words = f"no RPC has the {name} {value!r}; there is {', '.join(there[:MAX_LISTED]) or 'none'}{more}"
-            return words + (f"; --procedure {value} finds COMPOUNDs with this operation" if called else "")
+            return f"no RPC has the {name} {value!r}; there is {', '.join(there[:MAX_LISTED]) or 'none'}{more}"
         return ""
 
     def _called(self) -> Iterator[str]:

@@ -128,7 +128,7 @@ def test_rpcs_lists_what_it_lists_of_the_capture(sample: str, tmp_path: Path) ->
         ("packets", "packets --frame 41"),
         ("packets", "verify"),
         ("packets", "show --frame 41"),
-        ("packets", "extract --rpc 1 -o out.pcap"),
+        ("packets", "export --to capture --rpc 1 -o out.pcap"),
         ("the contents of files", "files --extract out"),
     ],
 )
