@@ -477,7 +477,8 @@ def registered(connection: duckdb.DuckDBPyConnection, table: str, columns: Colum
             _make_encodable(columns[column.name].data)
         elif column.type == "texts" and column.name in columns:
             values = columns[column.name]
-            lists[column.name] = masked(np.fromiter(map(SEPARATOR.join, values.data), object, len(values)), values.mask)
+            texts = ["" if one is None else SEPARATOR.join(one) for one in values.data]
+            lists[column.name] = masked(np.array(texts, object), values.mask)
     connection.register("batch_of_rows", {**columns, **lists})
     split = ", ".join(f"string_split({named(name)}, {quoted(SEPARATOR)}) AS {named(name)}" for name in lists)
     try:

@@ -139,14 +139,15 @@ def test_a_view_in_place_of_a_table_is_one_line(kind: str, command: str, kept: P
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("command", ["report", "rpcs", "diagnose", "sql", "files", "credits"])
+@pytest.mark.parametrize("command", ["report", "rpcs", "diagnose", "sql", "files", "transport"])
 @pytest.mark.parametrize("lacking", ["number", "latency_ns", "state"])
 def test_a_table_that_lacks_a_column_is_one_line(lacking: str, command: str, kept: Path, tmp_path: Path) -> None:
     shutil.copytree(kept / "tables", tmp_path / "tables")
     table = tmp_path / "tables" / "rpcs.parquet"
     duckdb.execute(f"COPY (SELECT * EXCLUDE ({lacking}) FROM '{table}') TO '{table}.new' (FORMAT parquet)")
     table.with_name("rpcs.parquet.new").replace(table)
-    result = run(command, str(tmp_path / "tables"), *(["FROM rpcs"] if command == "sql" else []))
+    more = {"sql": ["FROM rpcs"], "transport": ["--credits"]}
+    result = run(command, str(tmp_path / "tables"), *more.get(command, []))
     assert len(result.stderr.splitlines()) <= 1 and "internal" not in result.stderr
     if lacking == "number":
         assert result.exit_code == 2 and "rpcs" in result.stderr and lacking in result.stderr
