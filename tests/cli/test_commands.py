@@ -356,7 +356,7 @@ class TestShow:
     def test_one_thing_at_a_time(self, options: tuple[str, ...]) -> None:
         result = run("show", EVERYTHING, *options)
         assert result.exit_code == 2
-        assert result.stderr.startswith("rdmascope: give one of --rpc, --xid and --frame")
+        assert result.stderr.startswith("rdmascope: give the number of an RPC, or one of --rpc, --xid and --frame")
 
     @pytest.mark.parametrize("option", ["--rpc", "--xid", "--frame"])
     def test_what_is_not_there(self, option: str) -> None:

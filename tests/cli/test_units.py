@@ -59,7 +59,7 @@ def test_moments() -> None:
 
 @pytest.mark.parametrize(
     ("text", "nanoseconds"),
-    [("10ms", 10_000_000), ("1.5s", 1_500_000_000), ("250us", 250_000), ("250µs", 250_000), ("0.2", 200_000_000)]
+    [("10ms", 10_000_000), ("1.5s", 1_500_000_000), ("250us", 250_000), ("250µs", 250_000), ("0.2 s", 200_000_000)]
     + [("7ns", 7), (" 3 ms ", 3_000_000)],
 )
 def test_durations_as_options(text: str, nanoseconds: int) -> None:
@@ -70,6 +70,11 @@ def test_durations_as_options(text: str, nanoseconds: int) -> None:
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(click.BadParameter, match="no duration"):
         DURATION.convert(text, None, None)
+
+
+def test_a_duration_needs_its_unit() -> None:
+    with pytest.raises(click.BadParameter, match="'0.2' has no unit: write 0.2ms or 0.2s"):
+        DURATION.convert("0.2", None, None)
 
 
 @pytest.mark.parametrize(("text", "xid"), [("0x1A2b3c4d", 0x1A2B3C4D), ("12", 12), ("007", 7), ("1a", 26)])
