@@ -73,7 +73,7 @@ def test_what_is_no_duration(text: str) -> None:
 
 
 def test_a_duration_needs_its_unit() -> None:
-    with pytest.raises(click.BadParameter, match="'0.2' has no unit: write 0.2ms or 0.2s"):
+    with pytest.raises(click.BadParameter, match="has no unit: write 0"):
         DURATION.convert("0.2", None, None)
 
 
