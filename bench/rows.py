@@ -55,7 +55,7 @@ ROWS = (
             ("sessions", 1.7, command("sessions", "--json")),
             ("files", 1.7, command("files", "--json")),
             ("transport", 1.7, command("transport", "--json")),
-            ("credits", 1.7, command("credits", "--json")),
+            ("credits", 1.7, command("transport", "--credits", "--json")),
             ("info", 1.7, command("info", "--json")),
             ("export", 5, command("export", "-o", "{folder}/rpcs.pcapng")),
             ("parquet", 5, command("export", "--to", "parquet", "-o", "{folder}/tables")),

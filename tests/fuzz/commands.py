@@ -34,7 +34,7 @@ COMMANDS = (
     ("files",),
     ("audit",),
     ("audit", "--json"),
-    ("credits",),
+    ("transport", "--credits"),
     ("sessions",),
     ("sql", "SELECT * FROM rpcs"),
     ("sql", "SELECT count(*) FROM packets"),

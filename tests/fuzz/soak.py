@@ -33,8 +33,18 @@ DISKS = (4 << 10, 64 << 10)
 """Bytes that a file may have."""
 OLDER = b"an older file"
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "extract": ("extract", "CAPTURE", "--where", "true", "-o", "out.pcapng"),
-    "extract --anonymize": ("extract", "CAPTURE", "--where", "true", "--anonymize", "-o", "out.pcapng"),
+    "extract": ("export", "--to", "capture", "CAPTURE", "--where", "true", "-o", "out.pcapng"),
+    "extract --anonymize": (
+        "export",
+        "--to",
+        "capture",
+        "CAPTURE",
+        "--where",
+        "true",
+        "--anonymize",
+        "-o",
+        "out.pcapng",
+    ),
     "packets -w": ("packets", "CAPTURE", "-w", "out.pcapng"),
     "export": ("export", "CAPTURE", "-o", "out.pcapng"),
     "export --jobs": ("export", "CAPTURE", "--jobs", "2", "-o", "out.pcapng"),
