@@ -170,9 +170,9 @@ def runs_view(found: RunsCompared, width: int) -> RenderableType:
     """What changed from one run to the other."""
     spans = [duration(round(seconds * 1e9)) for seconds in found.seconds]
     lines: list[RenderableType] = [
+        Text(answer(found.procedures), "bold"),
         Text.assemble("Two runs: ", (harmless_line(found.before), "bold"), f", {spans[0]}, and ",
                       (harmless_line(found.after), "bold"), f", {spans[1]}"),
-        Text(answer(found.procedures), "bold"),
         Text(),
         heading("Procedures", f"by time in both runs; * significant (p < {SIGNIFICANT})"),
     ]  # fmt: skip
