@@ -55,15 +55,15 @@ def command(
 ) -> None:
     """Say what is wrong: each cause with its evidence, the time that it cost, and what to look at next.
 
-    Silence where nothing is wrong.  Problems come first, then warnings, then notes about the capture itself; among
-    equals, what RPCs waited for the longest.
+    Silence where nothing is wrong.  What RPCs waited for the longest comes first; among equals problems before
+    warnings.  Notes about the capture itself come last.
 
     \b
     Example: a client that lost packets.
       $ rdmascope diagnose loss-rxe.pcap.zst
       loss-rxe.pcap.zst: 3 problems, 1 warning
       ...
-      3 problem  Packet loss  [packets-lost]
+      4 problem  Packet loss  [packets-lost]
         1,017 packets retransmitted, 15 recoveries; RPCs delayed ...
       ...
 
