@@ -120,11 +120,14 @@ def shown(text: str, style: str = "") -> Text:
     return Text(harmless_line(text), style, no_wrap=True, overflow="ellipsis")
 
 
+# Ctrl-C closes a dialog before the key behind it is looked at (`priority`): pressed twice, it also quits.
+
+
 class PromptDialog(ModalScreen[str | None]):
     """Gives what was typed; None where it was given up."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+c", "give_up", "give up"),
+        Binding("escape,ctrl+c", "give_up", "give up", priority=True),
         Binding("tab", "complete", "complete", priority=True),
         Binding("down", "choose(1)", show=False, priority=True),
         Binding("up", "choose(-1)", show=False, priority=True),
@@ -207,7 +210,10 @@ class PromptDialog(ModalScreen[str | None]):
 class ChoiceDialog(ModalScreen[int | None]):
     """Gives which of some lines was chosen; None for none."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,ctrl+c", "give_up", "give up")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "give_up", show=False, priority=True),
+        Binding("escape,q", "give_up", "give up"),
+    ]
 
     def __init__(self, title: str, lines: Sequence[str]) -> None:
         super().__init__()
@@ -227,7 +233,10 @@ class ChoiceDialog(ModalScreen[int | None]):
 
 
 class HelpPage(ModalScreen[None]):
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter,space,ctrl+c", "leave", "leave")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "leave", show=False, priority=True),
+        Binding("escape,q,question_mark,enter,space", "leave", "leave"),
+    ]
 
     def __init__(self, text: Text) -> None:
         super().__init__()
