@@ -382,7 +382,7 @@ class SendRun:
         """From this place on it has no rows any more: gives their Operations."""
         first = int(self.rows["frame"].searchsorted(place))
         left = self.delivered(np.arange(first, len(self.rows)))
-        self.rows = self.rows[:first]
+        self.rows, self.unusual = self.rows[:first], {row for row in self.unusual if row < first}
         return left
 
     def apart(self, indices: Int64s) -> SendRun:

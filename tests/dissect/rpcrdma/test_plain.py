@@ -253,6 +253,17 @@ def test_what_is_missing_costs_its_neighbours_alone() -> None:
     assert columns.plain > every * 0.9
 
 
+def test_what_is_retransmitted_behind_a_gap_of_the_other_end() -> None:
+    """The rows of a run that wait for the gap are no rows any more, and what is said of one of them neither."""
+    wire = Wire()
+    connection = wire.connect(acks="none")
+    for _ in range(12):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    calls, replies = (faults.where(wire.packets, kind="send", sender=sender) for sender in (0, 1))
+    packets = faults.drop(faults.duplicate(wire.packets, calls[-1], 1), replies[1:2])
+    compare(frame_batches(Capture(wire, packets).frames, []))
+
+
 @QUICK
 @given(st.lists(st.tuples(st.integers(1, 400), st.integers(40, 240), st.integers(0, 255)), min_size=1, max_size=40))
 def test_any_bytes_in_the_messages(changes: list[tuple[int, int, int]]) -> None:
