@@ -91,7 +91,7 @@ class PacketColumns:
 
 
 class AnsweredBatch(NamedTuple):
-    """What a batch shows of a queue whose earlier requests are all acknowledged."""
+    """What a batch shows of a queue, of which no RDMA Read waits."""
 
     acks: int
     acked: int | None
@@ -181,7 +181,7 @@ class Acknowledgements:
             self._count_reads(reads, positive, reached, before)
 
     def passed(self, one: AnsweredBatch) -> None:
-        """The same, where no request was pending, and what came was counted."""
+        """The same, where what was pending and what came was counted."""
         if one.acked is not None:
             self.acks += one.acks
             self.acked, self.last_answer = one.acked, one.last_answer
@@ -190,9 +190,14 @@ class Acknowledgements:
             self.advancing += one.advancing
             self.acknowledged += len(one.delays)
             self.max_acknowledged = max(self.max_acknowledged, one.largest)
-        if len(one.psns):
+        if len(one.psns) or len(self._psns):
             self._psns, self._times = one.psns[-MAX_PENDING:].copy(), one.times[-MAX_PENDING:].copy()
             self._reads = np.zeros(len(self._psns), np.bool_)
+
+    @property
+    def pending(self) -> tuple[Int64s, Int64s]:
+        """PSNs and times of the requests without any acknowledgement."""
+        return self._psns, self._times
 
     @property
     def reading(self) -> bool:

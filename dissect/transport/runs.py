@@ -288,7 +288,7 @@ _SEND_OF = {
 class SendRun:
     """Rows of one sender in PSN order, which is the order of frames."""
 
-    __slots__ = ("__weakref__", "_all_kept", "_made", "data", "positions", "rows", "sender", "unusual")
+    __slots__ = ("__weakref__", "_all_kept", "data", "made", "positions", "rows", "sender", "unusual")
 
     def __init__(self, data: Bytes | None, rows: Rows, sender: int, positions: Int64s | None = None) -> None:
         """``rows``: PACKET rows, each a Send Only with all of its bytes and headers in ``data``.
@@ -299,7 +299,7 @@ class SendRun:
         self.rows = rows
         self.sender = sender
         self.positions = positions
-        self._made: dict[int, Operation] = {}
+        self.made: dict[int, Operation] = {}
         """Of the last rows, which may still be found retransmitted: their Operation is always the same object."""
         self._all_kept = False
         self.unusual: set[int] = set()
@@ -317,7 +317,7 @@ class SendRun:
         rows["opcode"] = [SEND_ONLY if one is None else SEND_ONLY_INVALIDATE for one in invalidates]
         rows["immediate"] = [one or 0 for one in invalidates]
         run = cls(data, rows, sender, np.array([one.position for one in operations]))
-        run._all_kept, run._made = True, dict(enumerate(operations))
+        run._all_kept, run.made = True, dict(enumerate(operations))
         return run
 
     def __len__(self) -> int:
@@ -330,7 +330,7 @@ class SendRun:
 
     def operation(self, index: int) -> Operation:
         """The Operation of a row."""
-        made = self._made.get(index)
+        made = self.made.get(index)
         return made if made is not None else self.operations((index,))[0]
 
     def operations(self, indices: Iterable[int]) -> list[Operation]:
@@ -339,7 +339,7 @@ class SendRun:
         part = self.rows.take(chosen)
         data, rows, sender = self.data, self.rows, self.sender
         keep = 0 if self._all_kept else len(rows) - RECENT
-        known = self._made
+        known = self.made
         made: list[Operation] = []
         for index, frame, time, length, handle, address, psn, word, opcode, offset in zip(
             chosen.tolist(), *(part[name].tolist() for name in _SEND_FIELDS), strict=True
@@ -393,7 +393,7 @@ class SendRun:
     def drop(self) -> None:
         """Let go of the bytes."""
         self.data = None
-        for operation in self._made.values():
+        for operation in self.made.values():
             operation.payload.drop()
 
 
@@ -406,39 +406,39 @@ Run = SendRun | TransferRun
 class Tail:
     """The last rows of a run, without the rest of it; but what transfers carried may be compared with repetitions."""
 
-    __slots__ = ("first", "made", "orders", "packets", "psns", "reads", "run")
+    __slots__ = ("_run", "first", "made")
 
     def __init__(self, run: Run, compared: bool = True) -> None:
         self.first = max(0, len(run) - RECENT)
-        rows = run.rows[self.first :]
-        self.psns: Int64s = rows["psn"].astype(np.int64)
-        self.run: TransferRun | weakref.ref[Run]
-        if isinstance(run, TransferRun):
-            self.run, self.made = run if compared else weakref.ref(run), run.made
-            self.orders: Int64s = rows["place"]
-            self.packets: Int64s | None = rows["packets"]
-            self.reads: Int64s | None = np.where(rows["kind"] == _READ, rows["length"], 0)
-        else:
-            self.run, self.made = weakref.ref(run), run._made
-            self.orders, self.packets, self.reads = rows["frame"].copy(), None, None
+        self.made = run.made
+        held = compared and isinstance(run, TransferRun)
+        self._run: Run | weakref.ref[Run] = run if held else weakref.ref(run)
 
-    def __len__(self) -> int:
-        return len(self.psns)
+    @property
+    def run(self) -> Run | None:
+        """None where nothing holds it any more."""
+        return self._run() if isinstance(self._run, weakref.ref) else self._run
 
     def operations(self) -> list[RecentOperation]:
-        packets = [1] * len(self) if self.packets is None else self.packets.tolist()
-        reads = [0] * len(self) if self.reads is None else self.reads.tolist()
-        return [
-            RecentOperation(order, psn, count, read, self, index)
-            for index, (order, psn, count, read) in enumerate(
-                zip(self.orders.tolist(), self.psns.tolist(), packets, reads, strict=True)
-            )
-        ]
+        """Those of which anything is left."""
+        run = self.run
+        known = 0 if run is None else len(run)
+        left = [one for index, one in sorted(self.made.items()) if index >= max(self.first, known)]
+        found = [RecentOperation.of(one.last_frame, one) for one in left]
+        if run is None:
+            return found
+        rows, indices = run.rows[self.first :], range(self.first, known)
+        if isinstance(run, SendRun):
+            columns = zip(rows["frame"].tolist(), rows["psn"].tolist(), indices, strict=True)
+            return [RecentOperation(order, psn, 1, 0, self, index) for order, psn, index in columns] + found
+        reads = np.where(rows["kind"] == _READ, rows["length"], 0).tolist()
+        moved = zip(*(rows[name].tolist() for name in ("place", "psn", "packets")), reads, indices, strict=True)
+        return [RecentOperation(order, psn, packets, read, self, at) for order, psn, packets, read, at in moved] + found
 
     def charged(self, index: int) -> Operation | None:
         """None where nothing holds it, so that nothing would see what is noted in it."""
-        run = self.run if isinstance(self.run, TransferRun) else self.run()
-        return self.made.get(self.first + index) if run is None else run.charged(self.first + index)
+        run = self.run
+        return self.made.get(index) if run is None else run.charged(index)
 
 
 class RecentOperation:
@@ -507,7 +507,7 @@ class RecentOperations:
             for run in reversed(runs):
                 if isinstance(run, kind) and known < RECENT:
                     tails.append(Tail(run))
-                    known += len(tails[-1])
+                    known += min(RECENT, len(run))
             count += known
         if not count:
             return

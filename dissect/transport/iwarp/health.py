@@ -151,7 +151,7 @@ class _Sent(NamedTuple):
     stop: int
     of: weakref.ref[Operation] | Tail
     row: int = 0
-    """In the tail of a run."""
+    """In the run of a tail."""
 
     def charged(self) -> Operation | None:
         """It, to note in it what was seen again; None where nothing holds it any more."""
@@ -240,7 +240,7 @@ class IwarpHealth:
         tail = Tail(run, compared=False)
         first, last = first[tail.first :], (first + packets - 1)[tail.first :]
         parts = zip(fpdus.rows["start"][first].tolist(), fpdus.rows["stop"][last].tolist(), strict=True)
-        self._runs[direction].extend(_Sent(*part, tail, row) for row, part in enumerate(parts))
+        self._runs[direction].extend(_Sent(*part, tail, row) for row, part in enumerate(parts, tail.first))
 
     def settle(self, final: bool) -> None:
         """Charge retransmitted bytes to the Operations they belong to, once those were reassembled."""

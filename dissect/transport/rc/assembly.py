@@ -106,18 +106,11 @@ class RequestAssembly:
             self._out = []
         return self._out
 
-    def worthy(self, sends: int, others: int) -> bool:
-        """Whether so many plain Sends among so many other messages take less time in columns."""
-        return sends >= MIN_RUN and PLAIN_SHARE * sends >= sends + others
-
-    def singles(self, data: Bytes, sends: Rows, others: Rows, psns: Int64s, order: int) -> None:
-        """Requests of one packet each: plain Sends, and ``others`` with their PSNs; the last frame is ``order``."""
-        if len(sends):
-            self._runs = [SendRun(data, sends, self.sender)]
-        if len(others):
-            places = np.arange(len(others))
-            self._emit_all(data, others, psns, places, places)
-        self.order = order
+    def passed(self, runs: list[Run], order: int, head: int, acked: int, remember: bool) -> None:
+        """These became complete, before the PSN ``head``, the last in frame ``order``; see ``take``."""
+        self._taken, self.order = True, order
+        if remember:
+            self.recent.add([], runs, head, acked)
 
     def take(self, head: int | None = None, acked: int = -1, remember: bool = True) -> tuple[Delivered, list[Run]]:
         """What became complete since the last call, before the PSN ``head``; the Operations of each are in order.
@@ -357,16 +350,7 @@ class RequestAssembly:
             return None
         if count < len(starts):
             starts, ends, reading = starts[plain], ends[plain], reading[plain]
-        first, last = take(rows, starts), take(rows, ends)
-        found = np.zeros(count, TRANSFER)
-        found["place"] = found["last_frame"] = last["frame"]
-        found["kind"] = _KIND[first["opcode"]]
-        found["first_frame"], found["first_time"], found["last_time"] = first["frame"], first["time"], last["time"]
-        found["length"], found["handle"], found["address"] = first["dma_length"], first["r_key"], first["va"]
-        found["psn"], found["packets"] = first["psn"], ends - starts + 1
-        found["first"], found["behind"] = starts, np.where(reading, starts, ends + 1)
-        found["offset"], found["begins"] = first["payload"], first["captured"]
-        run = TransferRun(data, rows, None, found, self.sender)
+        run = TransferRun(data, rows, None, transfer_rows(rows, starts, ends), self.sender)
         index = places(reading)
         if len(index):
             self.reads.issue(run, index, psns[starts[index]])
@@ -488,6 +472,20 @@ class RequestAssembly:
     def _contradict(self, operation: Operation, found: Mapping[int, int]) -> None:
         operation.contradict(found)
         self.connection.contradict(self.sender, found.values())
+
+
+def transfer_rows(rows: Rows, starts: Int64s, ends: Int64s) -> Rows:
+    """TRANSFER rows of RDMA Writes that are the packets [start, end], and of Reads whose requests are."""
+    first, last = take(rows, starts), take(rows, ends)
+    found = np.zeros(len(starts), TRANSFER)
+    found["place"] = found["last_frame"] = last["frame"]
+    found["kind"] = kinds = _KIND[first["opcode"]]
+    found["first_frame"], found["first_time"], found["last_time"] = first["frame"], first["time"], last["time"]
+    found["length"], found["handle"], found["address"] = first["dma_length"], first["r_key"], first["va"]
+    found["psn"], found["packets"] = first["psn"], ends - starts + 1
+    found["first"], found["behind"] = starts, np.where(kinds == _READ, starts, ends + 1)
+    found["offset"], found["begins"] = first["payload"], first["captured"]
+    return found
 
 
 def _sums(values: Rows, starts: Int64s, ends: Int64s) -> Int64s:

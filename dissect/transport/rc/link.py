@@ -19,16 +19,16 @@ from ...arrays import Bytes, Int64s, Rows, take
 from ...layers import opcodes
 from ...serial import PSN
 from ..connection import Connection
-from ..health import AnsweredBatch, PacketColumns
+from ..health import AnsweredBatch
 from ..operations import Delivered, Operation
-from ..runs import Run
-from .assembly import SEND_ONLY, WRITE_ONLY
+from ..runs import EXTRA, Run, SendRun, TransferRun
+from .assembly import SEND_ONLY, WRITE_ONLY, transfer_rows
 from .cm import ConnectionRequest
 from .health import CONGESTION_EXPERIENCED, PAUSE, RcHealth
 from .lost_packets import COPIES_FOLLOW, PacketClock
 from .reads import mtu_change
-from .retransmissions import table_of
-from .seen_psns import KEPT, sent_rows
+from .retransmissions import ANSWER
+from .seen_psns import SentRequests, sent_rows
 from .send_queue import SendQueue
 
 
@@ -54,9 +54,9 @@ def at_rest(queue: SendQueue) -> Resting | None:
     return Resting(queue.head, queue.base, queue.acked, messages.order, queue.started, messages.delivered)
 
 
-def resumed(connection: Connection, sender: int, known: Resting) -> SendQueue:
+def resumed(connection: Connection, sender: int, known: Resting, sent: SentRequests | None = None) -> SendQueue:
     """The queue goes on where it rested."""
-    queue = SendQueue(connection, sender)
+    queue = SendQueue(connection, sender, sent=sent)
     queue.head, queue.base, queue.acked = known[:3]
     queue.started = known.started
     queue.messages.resume(known.order, known.delivered)
@@ -96,11 +96,12 @@ class RcLink:
         if self._queues is None:
             connection = self.connection
             resting = None if self._resting is None else marshal.loads(self._resting)
+            sent = [queue.sent for queue in self.health.retransmissions]
             self._queues = tuple(
                 [
-                    resumed(connection, sender, Resting(*resting[sender]))
+                    resumed(connection, sender, Resting(*resting[sender]), sent[sender])
                     if resting is not None
-                    else SendQueue(connection, sender, connection.endpoints[1 - sender].start_psn)
+                    else SendQueue(connection, sender, connection.endpoints[1 - sender].start_psn, sent[sender])
                     for sender in (0, 1)
                 ]
             )
@@ -258,6 +259,20 @@ class _Sections:
         found: Int64s = np.arange(len(self.owners)) - self.starts[self.owners]
         return found
 
+    def part(self, chosen: Int64s) -> _Sections:
+        """Of some of the rows."""
+        return _Sections(self.owners[chosen], len(self.starts) - 1)
+
+    def ends(self, column: Rows) -> tuple[list[int], list[int]]:
+        """Of each section the first and the last value; any where it is empty."""
+        values = np.append(column, column[:0].dtype.type(0))
+        return values[self.starts[:-1]].tolist(), values[self.starts[1:] - 1].tolist()
+
+    def sums(self, column: Rows) -> list[int]:
+        """Of each section."""
+        found: list[int] = np.diff(np.append(0, np.cumsum(column, dtype=np.int64))[self.starts]).tolist()
+        return found
+
 
 class _Chosen(NamedTuple):
     """Packets that are in order; sections are send queues."""
@@ -292,7 +307,13 @@ def feed_together(
         return [], [*portions]
     left = [one for one, is_expecting in zip(portions, expecting, strict=True) if not is_expecting]
     left += [eligible[place] for place in (~right).nonzero()[0].tolist()]
-    return _Passing(data, table, senders, links, requests, answers).feed(chosen, runs), left
+    _note_packets(table, senders, links, chosen)
+    _note_health(requests, answers, links, chosen)
+    made = _deliver(data, requests, answers, links, chosen)
+    if runs is None:
+        return [(place, link, operation) for link, run in made for place, operation in run.delivered()], left
+    runs += made
+    return [], left
 
 
 def _single(opcode: Rows, portions: Sequence[Portion]) -> list[bool]:
@@ -313,7 +334,8 @@ def _in_order(table: Rows, senders: _Sections, links: Sequence[RcLink]) -> tuple
     before = np.array([one.acked for link in links for one in link.health.answers], np.int64)
     good = np.ones(count, np.bool_)
     whole = (table["headers"] == 1) & (table["ecn"] != CONGESTION_EXPERIENCED)
-    requesting = (SEND_ONLY | WRITE_ONLY)[opcode] & (table["captured"] == length) & (length > 0)
+    requesting = SEND_ONLY[opcode] | ((WRITE_ONLY & (EXTRA == 0))[opcode] & (table["dma_length"] == length))
+    requesting &= (table["captured"] == length) & (length > 0)
     answering = opcodes.IS_ACKNOWLEDGE[opcode] & (table["syndrome"] >> 5 == opcodes.ACK) & (length == 0)
     good[owners[~(whole & (requesting | answering))]] = False
     requests = take(table, requesting)
@@ -331,156 +353,120 @@ def _in_order(table: Rows, senders: _Sections, links: Sequence[RcLink]) -> tuple
     return good, _Chosen(requests, psns, asked), _Chosen(answers, acked, _Sections(answered, count))
 
 
-class _Passing:
-    """Lets what is in order happen."""
-
-    def __init__(
-        self, data: Bytes, table: Rows, senders: _Sections, links: Sequence[RcLink], requests: _Chosen, answers: _Chosen
-    ) -> None:
-        self._data, self._links = data, links
-        self._table, self._senders = table, senders
-        self._requests, self._answers = requests, answers
-        self._asked, self._answered = (
-            PacketColumns.of(
-                one.psns, one.psns + 1, one.rows["time"], one.rows["frame"], one.rows["length"], one.rows["opcode"]
-            )
-            for one in (requests, answers)
-        )
-        self._earlier = table_of(self._asked), table_of(self._answered)
-
-    def feed(self, chosen: Sequence[int], runs: list[tuple[RcLink, Run]] | None) -> list[tuple[int, RcLink, Operation]]:
-        self._note_packets(chosen)
-        self._note_health(chosen)
-        return self._deliver(chosen, runs)
-
-    def _note_packets(self, chosen: Sequence[int]) -> None:
-        """Count all packets."""
-        senders, frames, times = self._senders, self._table["frame"], self._table["time"]
-        totals = np.append(0, np.cumsum(self._table["length"], dtype=np.int64))
-        for place in chosen:
-            link = self._links[place]
-            for sender in (0, 1):
-                first, end = senders[2 * place + sender]
-                if first == end:
-                    continue
-                link.connection.passed(
-                    sender,
-                    end - first,
-                    int(totals[end] - totals[first]),
-                    (int(frames[first]), int(times[first])),
-                    (int(frames[end - 1]), int(times[end - 1])),
-                )
+def _note_packets(table: Rows, senders: _Sections, links: Sequence[RcLink], chosen: Sequence[int]) -> None:
+    """Count all packets."""
+    sizes = senders.sums(table["length"])
+    (first_frames, last_frames), (first_times, last_times) = map(senders.ends, (table["frame"], table["time"]))
+    for place in chosen:
+        link = links[place]
+        link.forgotten = False
+        for sender in (0, 1):
+            section = 2 * place + sender
+            first, end = senders[section]
+            if first < end:
+                began, last = (first_frames[section], first_times[section]), (last_frames[section], last_times[section])
+                link.connection.passed(sender, end - first, sizes[section], began, last)
                 link.packets += end - first
-                link.health.sent[sender].passed(end - first, int(times[end - 1]))
-            link.forgotten = False
+                link.health.sent[sender].passed(end - first, last[1])
 
-    def _deliver(
-        self, chosen: Sequence[int], runs: list[tuple[RcLink, Run]] | None
-    ) -> list[tuple[int, RcLink, Operation]]:
-        """The Operations of the requests."""
-        rows, psns, sections = self._requests
-        acked, answers = self._answers.psns, self._answers.sections
-        sending = SEND_ONLY[rows["opcode"]]
-        split = [
-            (where, _Sections(sections.owners[where], len(sections.starts) - 1))
-            for where in (sending.nonzero()[0], (~sending).nonzero()[0])
-        ]
-        kept = np.array([not link.closing for link in self._links])[sections.owners >> 1].nonzero()[0]
-        kept_sections = _Sections(sections.owners[kept], len(sections.starts) - 1)
-        sent = sent_rows(self._data, take(rows, kept), psns[kept], psns[kept] + 1)
-        events: list[tuple[int, RcLink, Operation]] = []
-        for place in chosen:
-            link = self._links[place]
-            for sender, queue in enumerate(link.queues):
-                section = 2 * place + sender
-                first, end = answers[section]
-                if first < end:
-                    queue.acked = max(queue.acked, int(acked[end - 1]) + 1)
-                first, end = sections[section]
-                if first == end:
-                    continue
-                sends, others = (where[slice(*each[section])] for where, each in split)
-                if runs is None or not queue.messages.worthy(len(sends), len(others)):
-                    sends, others = sends[:0], np.arange(first, end)
-                queue.started = True
-                queue.gap_proved = 0
-                queue.head = int(psns[end - 1]) + 1
-                frame = int(rows["frame"][end - 1])
-                queue.messages.singles(self._data, take(rows, sends), take(rows, others), psns[others], frame)
-                if not link.closing:
-                    queue.sent.keep(sent[slice(*kept_sections[section])][-KEPT:], queue.acked)
-                delivered, made = queue.messages.take(queue.head, queue.acked, not link.closing)
-                events += [(order, link, operation) for order, operation in delivered]
-                if runs is not None:
-                    runs += [(link, run) for run in made]
-        return events
 
-    def _note_health(self, chosen: Sequence[int]) -> None:
-        """Count what was answered, how fast, and when payload was sent."""
-        rows, psns, sections = self._requests
-        times = rows["time"]
-        steps = np.diff(times, prepend=times[:1])
-        steps[sections.within == 0] = 0
-        active = np.append(0, np.cumsum(np.where((steps >= 0) & (steps <= PAUSE), steps, 0)))
-        totals = np.append(0, np.cumsum(self._table["length"], dtype=np.int64))
-        matched = _Matched(self._requests, self._answers)
-        for place in chosen:
-            link = self._links[place]
-            health, remember = link.health, not link.closing
-            for sender in (0, 1):
-                section = 2 * place + sender
-                first, end = sections[section]
-                if first < end:
-                    low, high = self._senders[section]
-                    health.sent[sender].carried(
-                        int(totals[high] - totals[low]),
-                        int(times[first]),
-                        int(times[end - 1]),
-                        int(active[end] - active[first]),
-                    )
-                low, high = self._answers.sections[section]
-                if first == end and low == high:
-                    continue
-                answers, queue = health.answers[sender], health.retransmissions[sender]
-                head = queue.head
-                queue.passed(int(psns[end - 1]) + 1 if first < end else None, low < high)
-                if remember:
-                    if first < end:
-                        queue.silences.note(self._asked.frames[first:end], self._asked.times[first:end])
-                    queue.remember(
-                        self._earlier[0][:, first:end].copy() if first < end else None,
-                        self._earlier[1][:, low:high].copy() if low < high else None,
-                    )
-                if answers.unanswered:
-                    answers.feed(
-                        self._asked.part(first, end) if first < end else None,
-                        self._answered.part(low, high) if low < high else None,
-                        head,
-                        queue.head,
-                    )
-                else:
-                    answers.passed(matched.of(section))
-            health.renew()
+def _note_health(requests: _Chosen, answers: _Chosen, links: Sequence[RcLink], chosen: Sequence[int]) -> None:
+    """Count what was answered, how fast, and when payload was sent."""
+    rows, psns, sections = requests
+    times, frames = np.ascontiguousarray(rows["time"]), np.ascontiguousarray(rows["frame"])
+    steps = np.diff(times, prepend=times[:1])
+    steps[sections.within == 0] = 0
+    active = sections.sums(np.where((steps >= 0) & (steps <= PAUSE), steps, 0))
+    sizes, (firsts, lasts), (_, reached) = sections.sums(rows["length"]), sections.ends(times), sections.ends(psns)
+    answered = np.zeros(len(answers.rows), ANSWER)
+    answered["psn"], answered["positive"] = answers.psns, True
+    answered["frame"], answered["time"] = answers.rows["frame"], answers.rows["time"]
+    matched = _Matched(requests, answers, links)
+    for place in chosen:
+        link = links[place]
+        health, remember = link.health, not link.closing
+        for sender in (0, 1):
+            section = 2 * place + sender
+            first, end = sections[section]
+            low, high = answers.sections[section]
+            if first == end and low == high:
+                continue
+            queue = health.retransmissions[sender]
+            queue.passed(reached[section] + 1 if first < end else None, low < high)
+            if first < end:
+                health.sent[sender].carried(sizes[section], firsts[section], lasts[section], active[section])
+            if remember and first < end:
+                queue.silences.note(frames[first:end], times[first:end])
+            if remember and low < high:
+                queue.remember(answered[low:high].copy())
+            health.answers[sender].passed(matched.of(section))
+        health.renew()
+
+
+def _deliver(
+    data: Bytes, requests: _Chosen, answers: _Chosen, links: Sequence[RcLink], chosen: Sequence[int]
+) -> list[tuple[RcLink, Run]]:
+    """The Operations of the requests."""
+    rows, psns, sections = requests
+    sending = SEND_ONLY[rows["opcode"]]
+    sends, writes = sending.nonzero()[0], (~sending).nonzero()[0]
+    sent_by, written_by = sections.part(sends), sections.part(writes)
+    send_rows, write_rows = take(rows, sends), take(rows, writes)
+    index = np.arange(len(writes))
+    transfers = transfer_rows(write_rows, index, index)
+    sent = sent_rows(data, rows, psns, psns + 1)
+    (_, acked), (_, reached), (_, frames) = (
+        answers.sections.ends(answers.psns), sections.ends(psns), sections.ends(rows["frame"])
+    )  # fmt: skip
+    runs: list[tuple[RcLink, Run]] = []
+    for place in chosen:
+        link = links[place]
+        for sender, queue in enumerate(link.queues):
+            section = 2 * place + sender
+            low, high = answers.sections[section]
+            if low < high:
+                queue.acked = max(queue.acked, acked[section] + 1)
+            first, end = sections[section]
+            if first == end:
+                continue
+            made: list[Run] = []
+            low, high = sent_by[section]
+            if low < high:
+                made.append(SendRun(data, send_rows[low:high], sender))
+            low, high = written_by[section]
+            if low < high:
+                made.append(TransferRun(data, write_rows, None, transfers[low:high], sender))
+            runs += [(link, run) for run in made]
+            queue.passed(made, reached[section] + 1, frames[section], not link.closing)
+            if not link.closing:
+                queue.sent.keep(sent[first:end].copy(), queue.acked)
+    return runs
 
 
 class _Matched:
     """Requests and what acknowledged them, of all queues."""
 
-    def __init__(self, requests: _Chosen, answers: _Chosen) -> None:
-        owners, answered = requests.sections.owners, answers.sections.owners
-        count = len(requests.sections.starts) - 1
-        firsts = requests.psns - requests.sections.within
+    def __init__(self, requests: _Chosen, answers: _Chosen, links: Sequence[RcLink]) -> None:
+        """Those of earlier batches that wait for it are found in ``links``."""
+        pending = [one.pending for link in links for one in link.health.answers]
+        count, answered = len(pending), answers.sections.owners
+        counts = [len(early) for early, _ in pending]
+        early_owners = np.repeat(np.arange(count), counts)
+        owners = np.append(early_owners, requests.sections.owners)
+        order = owners.argsort(kind="stable")
+        owners = owners[order]
+        psns = np.concatenate([*(early for early, _ in pending), requests.psns])[order]
+        times = np.concatenate([*(early for _, early in pending), requests.rows["time"]])[order]
         base = np.zeros(count, np.int64)
-        base[owners] = firsts
-        asked = owners * _BEYOND + requests.psns - firsts
-        # Of a queue without requests in the batch none is looked for.
+        base[owners[::-1]] = psns[::-1]
+        asked = owners * _BEYOND + psns - base[owners]
+        # Of a queue without requests none is looked for.
         reached = answered * _BEYOND + np.clip(answers.psns - base[answered], -1, _BEYOND - 2)
         by = reached.searchsorted(asked)
-        self._found = found = np.zeros(len(asked), np.bool_)
+        found = np.zeros(len(asked), np.bool_)
         inside = by < len(reached)
         found[inside] = answered[by[inside]] == owners[inside]
         by = by[found]
-        times = requests.rows["time"]
         self._delays = np.maximum(answers.rows["time"][by] - times[found], 0)
         self._answered = _Sections(owners[found], count)
         exact = reached[by] == asked[found]
@@ -493,8 +479,9 @@ class _Matched:
         np.maximum.at(largest, owning, sizes)
         self._largest: list[int] = largest.tolist()
         self._pending = _Sections(owners[~found], count)
-        self._psns, self._times = requests.psns[~found], times[~found]
-        self._answers, self._acked, self._at = answers.sections, answers.psns, answers.rows["time"]
+        self._psns, self._times = psns[~found], times[~found]
+        self._answers = answers.sections
+        (_, self._acked), (_, self._at) = map(answers.sections.ends, (answers.psns, answers.rows["time"]))
 
     def of(self, section: int) -> AnsweredBatch:
         """Of one queue."""
@@ -503,8 +490,8 @@ class _Matched:
         pending = slice(*self._pending[section])
         return AnsweredBatch(
             end - first,
-            int(self._acked[end - 1]) if first < end else None,
-            int(self._at[end - 1]) if first < end else 0,
+            self._acked[section] if first < end else None,
+            self._at[section],
             self._delays[known],
             self._turnarounds[slice(*self._exact[section])],
             self._advancing[section],

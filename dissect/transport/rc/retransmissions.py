@@ -13,71 +13,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Int64s, Rows, places, some
+from ...arrays import Int64s, Rows, joined, places, some
 from ...layers import opcodes
 from ...serial import PSN
 from ..connection import Gap, fill_gaps, overlapping, with_gap
 from ..health import NegativeAcknowledgement, PacketColumns
 from ..retransmissions import DUPLICATE, LATE, NONE, OpenRetransmission, Retransmission, SenderLedger, Silences, Tally
-from ..runs import BEHIND
+from .seen_psns import Parts, SentRequests, trimmed
 
-KEPT = 2048
-"""Packets behind the last one among which an earlier transmission is looked for."""
-MAX_PARTS = 16
-"""Batches whose packets are kept apart."""
-
-_SPAN_BITS = 25
-"""More than the PSNs that one Read may take: 2^24 of 256 bytes."""
-_SPAN = (1 << _SPAN_BITS) - 1
-
-Tables = tuple[Int64s, ...]
-"""Of one batch after the other what ``table_of`` gives."""
+ANSWER = np.dtype([("psn", "i8"), ("frame", "i8"), ("time", "i8"), ("positive", "?"), ("reading", "?")], align=True)
+"""Of a response: its unwrapped PSN, nanoseconds, whether it acknowledges that, and whether it responds to a Read."""
 
 
-def table_of(packets: PacketColumns) -> Int64s:
-    """24 bytes of each packet, (3, packets): they are kept on every connection, and hardly ever looked at."""
-    table = np.empty((3, len(packets)), np.int64)
-    psns = packets.psns
-    table[0] = psns << 1 | opcodes.IS_READ_RESPONSE[packets.opcodes]
-    table[1] = packets.frames << _SPAN_BITS | (packets.ends - psns)
-    table[2] = packets.times
-    return table
-
-
-def trimmed(tables: Tables, acked: int) -> Tables:
-    """What is looked at later, in no more memory than that needs; ``acked``: the highest PSN that was acknowledged."""
-    counts = [table.shape[1] for table in tables]
-    count, first = sum(counts), 0
-    while first < len(counts) and (
-        count - counts[first] >= KEPT or (first + 1 < len(counts) and tables[first][0, -1] >> 1 < acked - BEHIND)
-    ):
-        count -= counts[first]
-        first += 1
-    tables = tables[first:]
-    if count > 2 * KEPT:
-        tables = tables[0][:, count - 2 * KEPT :].copy(), *tables[1:]
-    return joined(tables) if len(tables) > MAX_PARTS else tables
-
-
-def joined(tables: Tables) -> Tables:
-    """The same as one table; none of none."""
-    return (np.concatenate(tables, axis=1),) if len(tables) > 1 else tables
-
-
-class EarlierPackets:
-    """The packets of a table, in capture order."""
-
-    __slots__ = ("ends", "frames", "is_read_response", "psns", "times")
-
-    def __init__(self, table: Int64s) -> None:
-        self.psns: Int64s = table[0] >> 1
-        """Unwrapped."""
-        self.ends: Int64s = self.psns + (table[1] & _SPAN)
-        """PSN behind what the packet takes, see ``PacketColumns``."""
-        self.frames: Int64s = table[1] >> _SPAN_BITS
-        self.times: Int64s = table[2]
-        """Nanoseconds."""
-        self.is_read_response: Rows = table[0] & 1 != 0
+def answer_rows(packets: PacketColumns) -> Rows:
+    """ANSWER rows of responses: they are kept on every connection, and hardly ever looked at."""
+    rows = np.empty(len(packets), ANSWER)
+    rows["psn"], rows["frame"], rows["time"] = packets.psns, packets.frames, packets.times
+    rows["positive"], rows["reading"] = packets.ends > packets.psns, opcodes.IS_READ_RESPONSE[packets.opcodes]
+    return rows
 
 
 MAX_NAKS = 64
@@ -122,7 +75,6 @@ class RcRetransmissions:
         "_gaps",
         "_naks",
         "_open",
-        "_sent",
         "_stray",
         "fatal_naks",
         "head",
@@ -132,6 +84,7 @@ class RcRetransmissions:
         "responses",
         "rnr_count",
         "rnr_naks",
+        "sent",
         "sequence_naks",
         "silences",
         "started",
@@ -157,8 +110,10 @@ class RcRetransmissions:
         self._expected: int | None = None
         """Where the open retransmission goes on."""
         self._stray: int | None = None
-        self._sent: Tables = ()
-        self._answers: Tables = ()
+        self.sent = SentRequests()
+        """Its last requests."""
+        self._answers: Parts = ()
+        """ANSWER rows of its last responses."""
         self._acked = -1
         """The highest PSN that was acknowledged."""
         self._answered = False
@@ -166,7 +121,8 @@ class RcRetransmissions:
 
     def forget(self) -> None:
         """No packet will be retransmitted."""
-        self._sent = self._answers = ()
+        self.sent.forget()
+        self._answers = ()
 
     def feed(
         self,
@@ -186,7 +142,6 @@ class RcRetransmissions:
             new = np.isin(requests.frames, list(reused)) if reused else None
             if new is not None:
                 breaks = np.union1d(breaks, places(np.diff(new)) + 1)
-            self._sent += (table_of(requests),)
             self.silences.note(requests.frames, requests.times)
             if len(breaks) or start is None or int(requests.psns[0]) != start:
                 for run in np.split(np.arange(len(requests)), breaks):
@@ -196,7 +151,7 @@ class RcRetransmissions:
                 events.append((int(requests.frames[0]), 0, np.array([0, len(requests) - 1])))
         if responses is not None and syndromes is not None:
             self._answered = True
-            self._answers += (table_of(responses),)
+            self._answers += (answer_rows(responses),)
             acknowledging = responses.psns[responses.ends > responses.psns]
             self._acked = max(self._acked, int(acknowledging.max(initial=-1)))
             for index in places(syndromes >> 5 & 3).tolist():
@@ -218,7 +173,7 @@ class RcRetransmissions:
                 self._negative(responses, int(run[0]), int(syndromes[run[0]]))
             elif responses is not None:
                 self._late_responses(responses, run)
-        self._sent, self._answers = trimmed(self._sent, self._acked), trimmed(self._answers, self._acked)
+        self._answers = trimmed(self._answers, self._acked)
 
     def passed(self, head: int | None, answered: bool) -> None:
         """Requests came in order, up to the PSN ``head``; ``answered``: and acknowledgements."""
@@ -228,13 +183,10 @@ class RcRetransmissions:
             self.head = head
         self._answered = self._answered or answered
 
-    def remember(self, requests: Int64s | None, responses: Int64s | None) -> None:
-        """Retransmissions are looked for among these, see ``table_of``."""
-        if responses is not None:
-            self._acked = max(self._acked, int(responses[0, -1]) >> 1)
-            self._answers = trimmed((*self._answers, responses), self._acked)
-        if requests is not None:
-            self._sent = trimmed((*self._sent, requests), self._acked)
+    def remember(self, responses: Rows) -> None:
+        """Retransmissions are looked for beside these ANSWER rows."""
+        self._acked = max(self._acked, int(responses["psn"][-1]))
+        self._answers = trimmed((*self._answers, responses), self._acked)
 
     def _old_responses(self, responses: PacketColumns, requests: PacketColumns | None) -> list[Int64s]:
         """Read responses that are not beyond all before them, in runs without a request between."""
@@ -339,10 +291,10 @@ class RcRetransmissions:
             loss = _Loss("request", False, gap.frame, gap.time)
             cause = "timeout" if self._timed_out(gap.time, time) else LATE
             return _opened(start, cause, loss, None, frame, time)
-        before = self._sighting(start, frame)
+        before = self.sent.sighting(start, frame)
         if before is None:
             return _opened(start, "unknown", _NOTHING_KNOWN, None, frame, time)
-        before_psn, before_frame, before_time = before
+        before_psn, before_frame, before_time = (int(before[name]) for name in ("psn", "frame", "time"))
         got, beyond = self._responded(start, before_frame, frame)
         timed_out = self._timed_out(before_time, time)
         copied = time - before_time < TIMEOUT_LEAST
@@ -370,31 +322,22 @@ class RcRetransmissions:
     def _timed_out(self, since: int, time: int) -> bool:
         return self._answered and time - since >= TIMEOUT_LEAST
 
-    def _sighting(self, psn: int, frame: int) -> tuple[int, int, int] | None:
-        """``(psn, frame, time)`` of the last packet before ``frame`` that took this PSN."""
-        if not self._sent:
-            return None
-        self._sent = joined(self._sent)
-        sent = EarlierPackets(self._sent[0])
-        where = places((sent.psns <= psn) & (sent.ends > psn) & (sent.frames < frame))
-        if not len(where):
-            return None
-        last = int(where[-1])
-        return int(sent.psns[last]), int(sent.frames[last]), int(sent.times[last])
-
     def _responded(self, psn: int, after: int, before: int) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
         """``(frame, time)`` of the first response to ``psn``, and of the first to a later PSN, between two frames."""
         if not self._answers:
             return None, None
-        self._answers = joined(self._answers)
-        answers = EarlierPackets(self._answers[0])
-        between = (answers.frames > after) & (answers.frames < before)
-        found = []
-        for matching in (answers.psns == psn, answers.psns > psn):
-            where = places(between & matching & (answers.ends > answers.psns))
-            at = int(where[0]) if len(where) else None
-            found.append(None if at is None else (int(answers.frames[at]), int(answers.times[at])))
+        answers = self._earlier_answers()
+        answers = answers[answers["positive"] & (answers["frame"] > after) & (answers["frame"] < before)]
+        found = [
+            (int(one["frame"][0]), int(one["time"][0])) if len(one) else None
+            for one in (answers[answers["psn"] == psn], answers[answers["psn"] > psn])
+        ]
         return found[0], found[1]
+
+    def _earlier_answers(self) -> Rows:
+        """As one table."""
+        self._answers = (joined(self._answers),)
+        return self._answers[0]
 
     # Responses
 
@@ -427,19 +370,17 @@ class RcRetransmissions:
         gap = next((one for one in self._gaps if one.start <= psn < one.end), None)
         if gap is not None:
             return _Loss(lost, False, gap.frame, gap.time)
-        before = self._sighting(psn, frame)
+        before = self.sent.sighting(psn, frame)
         if before is not None:
-            return _Loss(lost, True, before[1], before[2])
+            return _Loss(lost, True, int(before["frame"]), int(before["time"]))
         return _Loss(lost, None, None, None)
 
     def _late_responses(self, rows: PacketColumns, run: Int64s) -> None:
         """Read responses that are retransmitted, or late."""
         psns, lengths = rows.psns[run], rows.lengths[run]
         first, frame = int(psns[0]), int(rows.frames[run[0]])
-        self._answers = joined(self._answers)
-        answers = EarlierPackets(self._answers[0])
-        reading = answers.is_read_response & (answers.frames < frame)
-        known = np.isin(psns, answers.psns[reading])
+        answers = self._earlier_answers()
+        known = np.isin(psns, answers["psn"][answers["reading"] & (answers["frame"] < frame)])
         asked = next(
             (
                 one

@@ -1,4 +1,4 @@
-"""The requests a send queue sent last: whether a packet whose PSN was seen before is the same packet."""
+"""The packets of a send queue that came last: whether one whose PSN was seen before is the same, and when that came."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from zlib import crc32
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, places, some, take
+from ...arrays import Bytes, Int64s, Rows, gathered, joined, places, some, take
 from ...layers import opcodes
 from ..runs import BEHIND
 from .reads import READ_REQUEST
 
-KEPT = 512
-"""Requests of earlier batches that are remembered."""
+KEPT = 2048
+"""Packets of earlier batches that are remembered."""
+MAX_PARTS = 16
+"""Batches whose packets are kept apart."""
 SEARCHED = 16
 """Requests with one PSN, and Reads with one in their range, among which the same packet is looked for."""
 LEADING = 32
@@ -25,13 +27,14 @@ SENT = np.dtype(
         ("psn", "i8"),  # unwrapped
         ("end", "i8"),  # PSN behind what it takes: a Read takes one for each packet of its response
         ("frame", "i8"),
+        ("time", "i8"),  # nanoseconds
         ("va", "u8"),
         ("r_key", "u4"),
         ("dma_length", "u4"),
         ("immediate", "u4"),
         ("length", "i4"),
         ("captured", "i4"),  # payload bytes in the capture
-        ("leading", "u4"),  # CRC-32 of the first captured bytes of a Send, at most LEADING
+        ("leading", "u4"),  # a sum of the first captured bytes of a Send, at most LEADING
         ("digest", "u4"),  # CRC-32 of all captured bytes of a Send
         ("opcode", "u1"),
         ("headers", "u1"),  # 1 where all headers are in the capture
@@ -40,11 +43,27 @@ SENT = np.dtype(
 )
 """What a request is recognised by."""
 
-_COPIED = ("frame", "va", "r_key", "dma_length", "immediate", "length", "captured", "opcode", "headers")
-_WHOLE = np.dtype((np.void, SENT.itemsize))
-"""A row as one piece: field by field, copies take many times as long."""
-_NONE = np.empty(0, SENT)
+_COPIED = ("frame", "time", "va", "r_key", "dma_length", "immediate", "length", "captured", "opcode", "headers")
+_WEIGHTS = np.array([0x9E3779B1 ** (word + 1) % (1 << 32) | 1 for word in range(LEADING // 4)], np.uint32)
 _BEGINS_SEND = opcodes.IS_SEND & (opcodes.IS_FIRST | opcodes.IS_ONLY)
+
+
+Parts = tuple[Rows, ...]
+"""Rows with a ``psn``, of one batch after the other."""
+
+
+def trimmed(parts: Parts, acked: int) -> Parts:
+    """What is looked at later, in no more memory than that needs; ``acked``: up to where requests were acknowledged."""
+    count, first = sum(map(len, parts)), 0
+    while first + 1 < len(parts) and (
+        count - len(parts[first]) >= KEPT or int(parts[first]["psn"][-1]) < acked - BEHIND
+    ):
+        count -= len(parts[first])
+        first += 1
+    parts = parts[first:]
+    if count > 2 * KEPT:
+        parts = parts[0][count - 2 * KEPT :].copy(), *parts[1:]
+    return (joined(parts),) if len(parts) > MAX_PARTS else parts
 
 
 class Taken(NamedTuple):
@@ -128,36 +147,38 @@ class SentRequests:
     __slots__ = ("_batch", "_kept", "_kept_by_psn")
 
     def __init__(self) -> None:
-        self._kept = _NONE
+        self._kept: Parts = ()
         """SENT rows of earlier batches, in capture order."""
         self._kept_by_psn: _ByPsn | None = None
         self._batch: _LatestRequests | None = None
 
     def forget(self) -> None:
         """No PSN will be seen again."""
-        self._kept, self._kept_by_psn, self._batch = _NONE, None, None
+        self._kept, self._kept_by_psn, self._batch = (), None, None
 
-    def begin(self, data: Bytes, rows: Rows, psns: Int64s, ends: Int64s) -> None:
+    def begin(self, data: Bytes, rows: Rows, psns: Int64s, ends: Int64s, acked: int) -> None:
         """Take the requests of a batch, in capture order; PSNs [psn, end) are unwrapped."""
+        self.settle(acked)
         self._batch = _LatestRequests(data, rows, psns, ends)
 
     def settle(self, acked: int) -> None:
         """Keep the last of the batch; ``acked``: the PSN behind what was acknowledged."""
-        if self._batch is None:
-            return
-        last = self._batch.last(KEPT)
-        self._batch = None
-        self.keep(last, acked)
+        if self._batch is not None:
+            last, self._batch = self._batch.last(KEPT), None
+            self.keep(last, acked)
 
     def keep(self, last: Rows, acked: int) -> None:
-        """``last``: at most ``KEPT`` SENT rows, which came last."""
+        """SENT rows, which came last."""
         self._kept_by_psn = None
-        known = self._kept
-        first = max(len(known) + len(last) - KEPT, int(known["psn"].searchsorted(acked - BEHIND)))
-        if first >= len(known):
-            self._kept = last
-            return
-        self._kept = np.concatenate((known[first:].view(_WHOLE), last.view(_WHOLE))).view(SENT)
+        self._kept = trimmed((*self._kept, last), acked)
+
+    def sighting(self, psn: int, frame: int) -> Rows | None:
+        """The SENT row of the last request before ``frame`` that took this PSN."""
+        for by_psn, sent, before in reversed(self._earlier(frame)):
+            if len(found := by_psn.all(psn, before)):
+                row: Rows = sent(found[-1:])[0]
+                return row
+        return None
 
     def recognise(self, data: Bytes, rows: Rows, psns: Int64s, acked: Callable[[Rows], Int64s]) -> Recognised:
         """Which of ``rows`` are retransmissions, and which are new although an earlier request has their PSN.
@@ -214,11 +235,13 @@ class SentRequests:
     def _earlier(self, frame: int) -> list[tuple[_ByPsn, Callable[[Int64s], Rows], int]]:
         """Those before ``frame``, oldest first: what finds them, what gives their SENT rows, and how many they are."""
         found: list[tuple[_ByPsn, Callable[[Int64s], Rows], int]] = []
-        kept, batch = self._kept, self._batch
-        if len(kept):
+        if self._kept:
+            kept = joined(self._kept)
             if self._kept_by_psn is None:
+                self._kept = (kept,)
                 self._kept_by_psn = _ByPsn(kept["psn"], kept["end"], kept["opcode"])
             found.append((self._kept_by_psn, kept.take, len(kept)))
+        batch = self._batch
         if batch is not None and (before := int(batch.rows["frame"].searchsorted(frame))):
             found.append((batch.find(), batch.sent, before))
         return found
@@ -247,11 +270,19 @@ def sent_rows(data: Bytes, rows: Rows, psns: Int64s, ends: Int64s) -> Rows:
         found[name] = rows[name]
     sends = places(opcodes.IS_SEND[rows["opcode"]])
     if len(sends):
-        view = data.data
-        starts = rows["payload"][sends]
-        behind = starts + rows["captured"][sends]
-        leads = np.minimum(starts + LEADING, behind)
-        leading = list(map(crc32, map(view.__getitem__, map(slice, starts.tolist(), leads.tolist()))))
-        rest = map(view.__getitem__, map(slice, leads.tolist(), behind.tolist()))
-        found["leading"][sends], found["digest"][sends] = leading, list(map(crc32, rest, leading))
+        starts, captured = rows["payload"][sends], rows["captured"][sends]
+        found["leading"][sends] = _leading(data, starts, captured)
+        payloads = map(data.data.__getitem__, map(slice, starts.tolist(), (starts + captured).tolist()))
+        found["digest"][sends] = list(map(crc32, payloads))
     return found
+
+
+def _leading(data: Bytes, starts: Int64s, captured: Int64s) -> Rows:
+    """A sum of the first bytes of payloads, weighted by their places."""
+    if some(starts + LEADING > len(data)):
+        data = np.append(data[int(starts.min()) :], np.zeros(LEADING, np.uint8))
+        starts = starts - starts.min()
+    octets = gathered(data, LEADING, starts)
+    octets[np.arange(LEADING) >= captured[:, np.newaxis]] = 0
+    sums: Rows = (octets.view("<u4") * _WEIGHTS).sum(axis=1, dtype=np.uint32)
+    return sums

@@ -182,7 +182,10 @@ class SendQueue:
         "responses", "sender", "sent", "started", "stray",
     )  # fmt: skip
 
-    def __init__(self, connection: Connection, sender: int, start_psn: int | None = None) -> None:
+    def __init__(
+        self, connection: Connection, sender: int, start_psn: int | None = None, sent: SentRequests | None = None
+    ) -> None:
+        """``sent``: where its requests are remembered."""
         self.connection = connection
         self.sender = sender
         self.head: int | None = start_psn
@@ -208,7 +211,7 @@ class SendQueue:
         """Read responses that have not found their Read."""
         self.messages = RequestAssembly(connection, sender, self.reads)
         self._detached: DetachedMessages | None = None
-        self.sent = SentRequests()
+        self.sent = SentRequests() if sent is None else sent
         self.missing = MissingRequests(connection, sender)
         self._clock = PacketClock(0)
         self.gap_proved = 0
@@ -287,6 +290,14 @@ class SendQueue:
         """The packets among the last batch that reuse a PSN."""
         return self._detached.frames if self._detached is not None else ()
 
+    def passed(self, runs: list[Run], head: int, frame: int, remember: bool) -> None:
+        """Requests came in order, up to the PSN ``head`` in ``frame``, and became complete as these runs.
+
+        Without ``remember``, no repetition is expected.
+        """
+        self.started, self.gap_proved, self.head = True, 0, head
+        self.messages.passed(runs, frame, head, self.acked, remember)
+
     def settle(self) -> None:
         """The batch is over: keep of its requests what those of later ones are compared with."""
         self.sent.settle(self.acked)
@@ -327,7 +338,7 @@ class SendQueue:
         edges = [0, *breaks.tolist(), len(rows)]
         if self._detached is not None:
             self._detached.frames.clear()
-        self.sent.begin(data, rows, psns, ends)
+        self.sent.begin(data, rows, psns, ends, self.acked)
         if self.head is None and len(breaks):
             self.head = self.base = first_psn(psns[edges[:-1]], ends[breaks - 1])
         if self.gap_filled and psns[0] != self.head:

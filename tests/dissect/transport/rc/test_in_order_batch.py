@@ -19,7 +19,6 @@ from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.transport.rc import link as together
 from rdmascope.dissect.transport.rc.link import RcLink
-from rdmascope.dissect.transport.rc.retransmissions import joined
 
 QUICK = settings(max_examples=80, suppress_health_check=list(HealthCheck), deadline=None)
 
@@ -30,11 +29,11 @@ def kept(link: RcLink) -> list[object]:
     for queue in link.queues:
         found += [queue.head, queue.base, queue.acked, queue.started, queue.open_since()]
         if not link.closing:
-            found += [queue.sent._kept.tolist(), [(one.order, one.psn) for one in queue.messages.recent._all()]]
+            found.append([row for part in queue.sent._kept for row in part.tolist()])
     for one in link.health.retransmissions:
         found += [one.head, one.started, one._answered, one.untroubled]
-        for history in () if link.closing else (one._sent, one._answers):
-            found.append([table.tolist() for table in joined(history)])
+        if not link.closing:
+            found.append([row for part in one._answers for row in part.tolist()])
     return found
 
 
@@ -46,14 +45,14 @@ def analysed(batches: Sequence[FrameBatch], options: Options, many: int, monkeyp
     """All that is known behind each batch, and how many portions of connections were taken together."""
     monkeypatch.setattr(together, "MANY", many)
     passed: list[int] = []
-    feed = together._Passing.feed
+    deliver = together._deliver
 
-    def counting(self: Any, chosen: Any, runs: Any) -> Any:
-        passed.append(len(chosen))
-        return feed(self, chosen, runs)
+    def counting(*known: Any) -> Any:
+        passed.append(len(known[-1]))
+        return deliver(*known)
 
     with monkeypatch.context() as patched:
-        patched.setattr(together._Passing, "feed", counting)
+        patched.setattr(together, "_deliver", counting)
         analyzer = Analyzer(options)
         known: list[object] = []
         for batch in batches:
