@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import Bytes, Int64s, Rows, places, some, take, unique
+from ...arrays import Bytes, Int64s, Rows, joined, places, some, take, unique
 from ...layers import opcodes
 from ...serial import PSN
 from ..connection import Connection, raised
@@ -49,6 +49,7 @@ class RequestAssembly:
         "_out",
         "_runs",
         "_taken",
+        "_waiting",
         "columns",
         "connection",
         "order",
@@ -75,8 +76,10 @@ class RequestAssembly:
         """By the PSN (24 bits) of the first packet of a message to come: the frame that took the same PSN before."""
         self.order = 0
         self._out: Delivered | None = None
-        self.columns = False
-        """Sends of one packet, and plain RDMA Reads and Writes, go to ``runs``, not to ``out``."""
+        self.columns: Bytes | None = None
+        """Sends of one packet in these bytes, and plain RDMA Reads and Writes, go to ``runs``, not to ``out``."""
+        self._waiting: Sequence[tuple[Bytes, Rows, Int64s, int]] = ()
+        """What was delivered and not divided, with the ``order`` before it."""
         self._runs: list[Run] | None = None
         self._taken = False
 
@@ -88,12 +91,14 @@ class RequestAssembly:
     @property
     def delivered(self) -> bool:
         """Some Operation became complete."""
+        self.flush()
         return self._taken or bool(self._out or self._runs)
 
     @property
     def idle(self) -> bool:
         """No message is open, and none waits to be taken."""
-        return not (self.partial or self.partial_repeats or self.reused or self._out or self._runs)
+        open_messages = self._waiting or self.partial or self.partial_repeats
+        return not (open_messages or self.reused or self._out or self._runs)
 
     def resume(self, order: int, delivered: bool) -> None:
         """Behind so much that became complete."""
@@ -117,7 +122,7 @@ class RequestAssembly:
 
         ``acked``: the PSN behind what was acknowledged.  Without ``remember``, no repetition is expected.
         """
-        self._taken = self.delivered
+        self._taken = self.delivered  # Which divides what was delivered.
         out, self._out = self._out or [], None
         runs, self._runs = self._runs or [], None
         if self.reused:
@@ -129,6 +134,9 @@ class RequestAssembly:
 
     def gap(self, start: int, end: int, opcode: int) -> None:
         """PSNs [start, end) were sent but not captured; the packet behind them has ``opcode``."""
+        if self._waiting and _STARTS[opcode] and _ENDS[int(self._waiting[-1][1]["opcode"][-1])]:
+            return
+        self.flush()
         if not self.partial:
             return
         first_psn, _, first = self.partial[0]
@@ -144,14 +152,33 @@ class RequestAssembly:
             self.close()
 
     def deliver(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
-        """Divide a run of requests that follows the head into messages."""
+        """Take a run of requests that follows the head; ``flush`` divides all of them at once."""
+        if self._waiting and self._waiting[0][0] is not data:
+            self.flush()
+        if not isinstance(self._waiting, list):
+            self._waiting = []
+        self._waiting.append((data, rows, psns, self.order))
+
+    def flush(self) -> None:
+        """Divide what was delivered into messages."""
+        waiting, self._waiting = self._waiting, ()
+        if not waiting:
+            return
+        order = self.order
+        datas, rows, psns, orders = zip(*waiting, strict=True)
+        self.order = orders[0]
+        self._divide(datas[0], joined(rows), np.concatenate(psns), np.repeat(orders, [*map(len, rows)]))
+        self.order = max(self.order, order)
+
+    def _divide(self, data: Bytes, rows: Rows, psns: Int64s, orders: Int64s) -> None:
+        """``orders``: of each row the place behind which it stands."""
         opcode = rows["opcode"]
         starts = places(_STARTS[opcode])
         ends = places(_ENDS[opcode])
         kinds = _KIND[opcode]
         lead = len(rows) if not len(starts) else int(starts[0])
         if lead or self.partial:
-            lead = self._continue(data, rows, psns, lead)
+            lead = self._continue(data, rows, psns, orders, lead)
         if lead == len(rows):
             return
         starts = starts[starts >= lead]
@@ -168,14 +195,14 @@ class RequestAssembly:
         )
         if legal:
             if len(starts):
-                self._emit_all(data, rows[lead:tail], psns[lead:tail], starts - lead, ends - lead)
+                here = slice(lead, tail)
+                self._emit_all(data, rows[here], psns[here], starts - lead, ends - lead, orders[here])
             if tail < len(rows):
                 self._open((int(psns[tail]), data, rows[tail:]))
             return
-        for index in range(lead, len(rows)):
-            self._one(data, rows[index : index + 1], int(psns[index]))
+        self._one_by_one(data, rows[lead:], psns[lead:], orders[lead:])
 
-    def _continue(self, data: Bytes, rows: Rows, psns: Int64s, lead: int) -> int:
+    def _continue(self, data: Bytes, rows: Rows, psns: Int64s, orders: Int64s, lead: int) -> int:
         """Rows before the first message start continue the open message; the index behind what they took."""
         if not lead:
             self.close()
@@ -183,9 +210,9 @@ class RequestAssembly:
         kind = _KIND[int((self.partial[0][2] if self.partial else rows)["opcode"][0])]
         ends = places(_ENDS[rows["opcode"][:lead]])
         if len(ends) > 1 or (len(ends) and ends[0] != lead - 1) or (_KIND[rows["opcode"][:lead]] != kind).any():
-            for index in range(lead):
-                self._one(data, rows[index : index + 1], int(psns[index]))
+            self._one_by_one(data, rows[:lead], psns[:lead], orders[:lead])
             return lead
+        self.order = max(self.order, int(orders[lead - 1]))
         self._open((int(psns[0]), data, rows[:lead]))
         if len(ends):
             self._flush_partial()
@@ -199,29 +226,39 @@ class RequestAssembly:
             self.partial = []
         self.partial.append(part)
 
-    def _one(self, data: Bytes, row: Rows, psn: int) -> None:
-        """One packet where the sequence of opcodes is not a legal one."""
-        opcode = int(row["opcode"][0])
-        if _STARTS[opcode] or (self.partial and _KIND[opcode] != _KIND[int(self.partial[0][2]["opcode"][0])]):
-            self.close()
-        self._open((psn, data, row))
-        if _ENDS[opcode]:
-            self._flush_partial()
+    def _one_by_one(self, data: Bytes, rows: Rows, psns: Int64s, orders: Int64s) -> None:
+        """Packets where the sequence of opcodes is not a legal one."""
+        for index, (opcode, psn, order) in enumerate(
+            zip(rows["opcode"].tolist(), psns.tolist(), orders.tolist(), strict=True)
+        ):
+            self.order = max(self.order, order)
+            if _STARTS[opcode] or (self.partial and _KIND[opcode] != _KIND[int(self.partial[0][2]["opcode"][0])]):
+                self.close()
+            self._open((psn, data, rows[index : index + 1]))
+            if _ENDS[opcode]:
+                self._flush_partial()
 
-    def _emit_all(self, data: Bytes, rows: Rows, psns: Int64s, starts: Int64s, ends: Int64s) -> None:
+    def _emit_all(
+        self, data: Bytes, rows: Rows, psns: Int64s, starts: Int64s, ends: Int64s, orders: Int64s | None = None
+    ) -> None:
         """Messages that lie wholly in ``rows``, the bulk of all traffic."""
-        reached = self.order
-        if self.columns and len(starts) >= MIN_RUN and self._in_order(rows["frame"][ends]):
+        frames = rows["frame"][ends]
+        reached = np.maximum.accumulate(
+            np.append(self.order, frames if orders is None else np.maximum(frames, orders[ends]))
+        )
+        before, reached = reached[:-1], reached[1:]
+        self.order = int(reached[-1])
+        if self.columns is data and len(starts) >= MIN_RUN:
+            # Of what waited for an earlier packet more has to be said than a row does.
+            ahead = (frames == reached) & (frames > before)
             for run_of in (self._send_run, self._transfer_run):
-                found = run_of(data, rows, psns, starts, ends) if len(starts) else None
+                found = run_of(data, rows, psns, starts, ends, ahead) if len(starts) else None
                 if found is None:
                     continue
                 run, plain = found
                 self._runs = [*(self._runs or ()), run]
-                reached = max(reached, int(rows["frame"][ends[-1]]))
-                starts, ends = starts[~plain], ends[~plain]
+                starts, ends, ahead, reached = starts[~plain], ends[~plain], ahead[~plain], reached[~plain]
             if not len(starts):
-                self.order = reached
                 return
         first = take(rows, starts)
         frames, times = first["frame"].tolist(), first["time"].tolist()
@@ -234,7 +271,7 @@ class RequestAssembly:
         short = rows["captured"] < rows["length"]
         shorts = (_sums(short, starts, ends) > 0).tolist() if some(short) else [False] * len(starts)
         lengths = np.where(opcodes.HAS_RETH[first["opcode"]], first["dma_length"], sums).tolist()
-        out, sender, order = self.out, self.sender, self.order
+        out, sender = self.out, self.sender
         bare = self._bare(rows)
         for (
             kind,
@@ -254,6 +291,7 @@ class RequestAssembly:
             which,
             offset,
             behind,
+            order,
         ) in zip(
             kinds.tolist(),
             starts.tolist(),
@@ -272,6 +310,7 @@ class RequestAssembly:
             EXTRA[last["opcode"]].tolist(),
             first["payload"].tolist(),
             (first["payload"] + first["captured"]).tolist(),
+            reached.tolist(),
             strict=True,
         ):
             if kind == _READ:
@@ -303,35 +342,33 @@ class RequestAssembly:
                 operation.immediate = word
             if kind == _WRITE and seen > length:
                 payload.length = operation.length = seen
-            if frame > order:
-                order = frame
             out.append((order, operation))
-        self.order = max(order, reached)
         issued = places(kinds == _READ)
         if len(issued):
             for index, unwrapped in zip((issued - len(starts)).tolist(), psns[starts[issued]].tolist(), strict=True):
                 self.reads.open(unwrapped, out[index][1])
 
-    def _in_order(self, frames: Rows) -> bool:
-        """Whether messages with these last frames come one after the other, behind all before."""
-        return int(frames[0]) > self.order and not some(frames[1:] <= frames[:-1])
-
     def _send_run(
-        self, data: Bytes, rows: Rows, psns: Int64s, starts: Int64s, ends: Int64s
+        self, data: Bytes, rows: Rows, psns: Int64s, starts: Int64s, ends: Int64s, ahead: Rows
     ) -> tuple[Run, NDArray[np.bool_]] | None:
-        """The Sends among these messages that are as plain as those of a ``SendRun``; None for too few of them."""
+        """The Sends among these messages that are as plain as those of a ``SendRun``; None for too few of them.
+
+        ``ahead``: the messages that stand in the place of their own frame.
+        """
         single = starts == ends
         if PLAIN_SHARE * int(np.count_nonzero(single)) < len(starts):
             return None
         plain: NDArray[np.bool_] = (
-            SEND_ONLY[rows["opcode"]] & (rows["captured"] == rows["length"]) & (rows["headers"] != 0)
-        )[starts] & single
+            (SEND_ONLY[rows["opcode"]] & (rows["captured"] == rows["length"]) & (rows["headers"] != 0))[starts]
+            & single
+            & ahead
+        )
         if PLAIN_SHARE * int(np.count_nonzero(plain)) < max(len(starts), PLAIN_SHARE * MIN_RUN):
             return None
         return SendRun(data, take(rows, starts[plain]), self.sender), plain
 
     def _transfer_run(
-        self, data: Bytes, rows: Rows, psns: Int64s, starts: Int64s, ends: Int64s
+        self, data: Bytes, rows: Rows, psns: Int64s, starts: Int64s, ends: Int64s, ahead: Rows
     ) -> tuple[Run, NDArray[np.bool_]] | None:
         """The same of the RDMA Reads and Writes that are as plain as those of a ``TransferRun``."""
         if len(starts) < MIN_TRANSFERS or some(rows["headers"] == 0):
@@ -344,6 +381,7 @@ class RequestAssembly:
             (reading | ((kinds == _WRITE) & opcodes.HAS_RETH[opcode] & (sums == length) & (short == 0)))
             & (length > 0)
             & (EXTRA[rows["opcode"][ends]] == 0)
+            & ahead
         )
         count = int(np.count_nonzero(plain))
         if count < MIN_TRANSFERS:
@@ -382,6 +420,7 @@ class RequestAssembly:
 
     def close(self) -> None:
         """The open message gets no more packets."""
+        self.flush()
         if self.partial:
             parts, self.partial = self.partial, ()
             self._emit_parts(parts, start_known=bool(_STARTS[int(parts[0][2]["opcode"][0])]), end_known=False)
@@ -441,6 +480,9 @@ class RequestAssembly:
 
     def repeated(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Charge retransmitted packets, in ascending order of PSNs, to the Operations they belong to."""
+        if not len(rows):
+            return
+        self.flush()
         behind = int(psns.searchsorted(self.partial[0][0])) if self.partial else len(rows)
         if len(of_partial := rows[behind:]):
             self.partial_repeats += len(of_partial)

@@ -91,6 +91,7 @@ class DetachedMessages:
             self.assembly.close()
         self._reusing = False
         self.assembly.deliver(data, rows, psns)
+        self.assembly.flush()
         self._next = int(psns[-1]) + 1
 
     def deliver_reused(self, data: Bytes, rows: Rows, psns: Int64s, earlier: Mapping[int, Taken]) -> None:
@@ -232,7 +233,7 @@ class SendQueue:
 
         ``clock`` counts the packets of the whole connection.  Plain ones go to ``runs``.
         """
-        self.messages.columns = runs is not None
+        self.messages.columns = data if runs is not None else None
         self._clock = clock
         learn_mtu(self.connection, requests, responses)
         self.head = self.reads.take_mtu(self.head)
@@ -250,7 +251,7 @@ class SendQueue:
         self.reads.settle(self.acked, clock.now, GRACE_PACKETS)
         self._answers = None
         self.missing.moved(self.head)
-        self.messages.columns = False
+        self.messages.columns = None
         if runs is not None:
             runs += self.messages.runs
         return self._take()
@@ -306,6 +307,7 @@ class SendQueue:
         """No packet will be retransmitted."""
         if self.gap_filled:
             self._resume(self.filled)
+            self.messages.flush()
         self.messages.recent.clear()
         if self._detached is not None:
             self._detached.forget()
@@ -621,6 +623,7 @@ class SendQueue:
 
     def _place_responses(self) -> None:
         """Give the Reads their data; responses to requests behind a gap wait as long as those do."""
+        self.messages.flush()
         if not self.responses or self.head is None:
             return
         due, self.responses = split_early(self.responses, self.head, HELD_PACKETS)
