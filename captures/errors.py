@@ -44,7 +44,7 @@ EXTRAS = {
     "duckdb": ("conditions, SQL and saved tables take DuckDB", "sql"),
     "pandas": ("a DataFrame takes pandas", ""),
     "prompt_toolkit": ("the prompt of sql takes prompt_toolkit", "sql"),
-    "pyarrow": ("Arrow takes pyarrow", "arrow"),
+    "pyarrow": ("Arrow and Parquet take pyarrow", "arrow"),
     "pyshark": ("a second opinion takes pyshark", "verify"),
     "scapy": ("frames in full, synth and probe take Scapy", "layers"),
     "textual": ("browse takes Textual", "browse"),

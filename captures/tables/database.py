@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmascope.dissect.records.table import SQL_TYPES, Columns, Wanted, encodable, masked, named, quoted, tuples
+from rdmascope.dissect.records.table import SQL_TYPES, Columns, Wanted, make_encodable, masked, named, quoted, tuples
 from rdmascope.dissect.records.tables import TABLES
 
 from ..errors import CaptureError, need, words_of
@@ -255,7 +255,7 @@ class Database:
                 self.insert(name, columns)
             for name in lacking:
                 if TABLES[name].order:
-                    self._sort(name)
+                    self.sort(name)
         except BaseException:  # Half a table would answer wrongly.
             with suppress(duckdb.Error):  # Where the disk is full, nothing more can be done with it.
                 self.connection.abort()
@@ -264,7 +264,8 @@ class Database:
             raise
         self._filled.update(lacking)
 
-    def _sort(self, name: str) -> None:
+    def sort(self, name: str) -> None:
+        """Put the rows of a table in its order."""
         self.connection.execute(
             f"CREATE TEMP TABLE in_order AS FROM tables.main.{name} ORDER BY {', '.join(TABLES[name].order)}, rowid"
         )
@@ -474,7 +475,7 @@ def registered(connection: duckdb.DuckDBPyConnection, table: str, columns: Colum
     lists: Columns = {}
     for column in TABLES[table].columns:
         if column.type == "text" and column.name in columns:
-            _make_encodable(columns[column.name].data)
+            make_encodable(columns[column.name].data)
         elif column.type == "texts" and column.name in columns:
             values = columns[column.name]
             texts = ["" if one is None else SEPARATOR.join(one) for one in values.data]
@@ -492,14 +493,6 @@ def insert_rows(connection: duckdb.DuckDBPyConnection, target: str, table: str, 
     listed = ", ".join(map(named, columns))
     with registered(connection, table, columns) as batch:
         connection.execute(f"INSERT INTO {target} ({listed}) SELECT {listed} FROM {batch}")
-
-
-def _make_encodable(texts: np.ndarray[Any, np.dtype[Any]]) -> None:
-    """In place."""
-    if "".join(texts).isascii():
-        return
-    for at, text in enumerate(texts):
-        texts[at] = encodable(text)
 
 
 def write_arrow(

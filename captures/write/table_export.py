@@ -1,25 +1,27 @@
 """Every table of a capture as a file of its own, for other programs: Parquet, CSV or Arrow, the columns explained.
 
-Rows go through a database on the disk, so memory does not grow with the capture.
+Rows are written as they come, or go through a database on the disk; so memory does not grow with the capture.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from types import TracebackType
+from typing import BinaryIO, NamedTuple, Self
 
 from rdmascope.dissect.records.schema import Record, record
-from rdmascope.dissect.records.table import quoted
+from rdmascope.dissect.records.table import Columns, quoted
 from rdmascope.dissect.records.tables import TABLES
 
 from ..errors import need
 from ..session.session import Session
+from ..tables.column_table import arrow_batch, arrow_schema
 from ..tables.condition import Condition
-from ..tables.database import FILLING, Database, write_arrow
+from ..tables.database import FILLING, ROW_GROUP, Database, write_arrow
 from ..tables.filtered_tables import ChosenRows, belonging
 from ..tables.saved import is_data_set
 from ..tables.saved_tables import check_folder, note_origin, open_saved, origin, write_parquet
@@ -68,14 +70,74 @@ def tables_of(
     ``within``: where temporary files are.
     """
     check_folder(folder, session.paths)
-    if format == "arrow":
+    streams = condition is None and format != "csv"
+    if streams or format == "arrow":
         need("pyarrow")
+    whole = condition is None and format == "parquet"
     with Database(lambda wanted: table_batches(session, wanted), memory=FILLING, parent=within) as database:
-        database.fill({name: None for name in TABLES if condition is None or name not in INTERNAL})
-        extent = session.extent()
-        if whole := condition is None and format == "parquet":
-            note_origin(database, session.paths, extent, str(session.damage or ""))
-        return _write(database, format, folder, extent.first_time, condition, whole)
+        if not streams:
+            database.fill({name: None for name in TABLES if condition is None or name not in INTERNAL})
+            return _write(database, format, folder, session.extent().first_time, condition, whole)
+        with OutputFolder(Path(folder)) as made:
+            names = [name for name in TABLES if whole or name not in INTERNAL]
+            written = _stream(session, database, format, made, names)
+            extent = session.extent()
+            if whole:
+                note_origin(database, session.paths, extent, str(session.damage or ""))
+                names += ORIGIN
+            written |= {name: _copy(database, format, made, name) for name in names if name not in written}
+        return [written[name] for name in names]
+
+
+def _stream(
+    session: Session, database: Database, format: str, made: OutputFolder, names: Sequence[str]
+) -> dict[str, ExportedTable]:
+    """Write tables as their rows come; those that have an order are in the database then."""
+    with ExitStack() as stack:
+        files = {name: stack.enter_context(ArrowFile(name, format, made)) for name in names if not TABLES[name].order}
+        for name, columns in table_batches(session, dict.fromkeys(names), rows=ROW_GROUP):
+            if name in files:
+                files[name].add(columns)
+            else:
+                database.insert(name, columns)
+    for name in names:
+        if name not in files:
+            database.sort(name)
+    return {name: file.written for name, file in files.items()}
+
+
+class ArrowFile:
+    """A Parquet or Arrow file of a table, with what its columns mean.  A context manager."""
+
+    def __init__(self, name: str, format: str, made: OutputFolder) -> None:
+        import pyarrow.parquet
+
+        self._columns = TABLES[name].columns
+        self._file = io.BufferedWriter(made.create(f"{name}.{format}"))
+        self.written = ExportedTable(name, str(made.path / f"{name}.{format}"), 0, 0)
+        self._schema = arrow_schema(self._columns)
+        if format == "parquet":
+            schema = self._schema.with_metadata(_meanings(name))
+            self._writer = pyarrow.parquet.ParquetWriter(self._file, schema, compression="zstd")
+        else:
+            self._writer = pyarrow.ipc.new_file(self._file, self._schema)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._file:
+            if kind is None:
+                self._writer.close()
+                self.written = self.written._replace(bytes=self._file.tell())
+
+    def add(self, columns: Columns) -> None:
+        """Rows of the table."""
+        batch = arrow_batch(self._schema, self._columns, columns)
+        self._writer.write_batch(batch)
+        self.written = self.written._replace(rows=self.written.rows + batch.num_rows)
 
 
 def tables_of_saved(path: str, format: str, folder: str, condition: Condition | None = None) -> list[ExportedTable]:
@@ -108,24 +170,24 @@ def _write(
     if condition is not None:
         names = [name for name in names if belonging(TABLES[name])]
         ChosenRows(database, condition, first_time, by_frames=False).count()
+    with OutputFolder(Path(folder)) as made:
+        written = [_copy(database, format, made, name) for name in names]
+        if format == "csv":
+            with made.create(DESCRIPTION) as description:
+                description.write(json.dumps(_description(names), indent=1, ensure_ascii=False).encode() + b"\n")
+    return written
+
+
+def _copy(database: Database, format: str, made: OutputFolder, name: str) -> ExportedTable:
+    """Write a table of the database."""
     writers: dict[str, Callable[[Database, str, str, BinaryIO], int]] = {
         "parquet": lambda database, name, query, file: write_parquet(database, name, f"({query})", file),
         "csv": _write_csv,
         "arrow": lambda database, name, query, file: write_arrow(database.connection, query, file, _meanings(name)),
     }
-    written: list[ExportedTable] = []
-    with OutputFolder(Path(folder)) as made:
-        for name in names:
-            query = f"FROM {name}"
-            file_name = f"{name}.{format}"
-            with io.BufferedWriter(made.create(file_name)) as file:
-                rows = writers[format](database, name, query, file)
-                length = file.tell()
-            written.append(ExportedTable(name, os.path.join(folder, file_name), rows, length))
-        if format == "csv":
-            with made.create(DESCRIPTION) as description:
-                description.write(json.dumps(_description(names), indent=1, ensure_ascii=False).encode() + b"\n")
-    return written
+    with io.BufferedWriter(made.create(f"{name}.{format}")) as file:
+        rows = writers[format](database, name, f"FROM {name}", file)
+        return ExportedTable(name, str(made.path / f"{name}.{format}"), rows, file.tell())
 
 
 def exported_table_record(format: str, table: ExportedTable) -> Record:

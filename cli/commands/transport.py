@@ -126,13 +126,13 @@ def command(
 
     paid: dict[int, list[tuple[int, int, Paid]]] = {}
     with_rpcs: set[int] = set()
-    for table in reading.tables():
+    for table in reading.tables(chunk_rows=condition is None):
         if condition is not None:
             table = condition.selected(table, reading)
             with_rpcs.update(table.rows["connection"].tolist())
-        for rpc in table:
-            if rpc.retransmission_delay:
-                _keep(paid.setdefault(rpc.connection.number, []), rpc)
+        for row in table.rows["latency_retransmission"].nonzero()[0].tolist():
+            rpc = table.rpc(row)
+            _keep(paid.setdefault(rpc.connection.number, []), rpc)
         del table
     analyzer = reading.analyzer
     chosen = [

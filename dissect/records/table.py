@@ -216,3 +216,9 @@ def named(name: str) -> str:
 def encodable(text: str) -> str:
     """With what no UTF-8 can say written out: bytes of a file name, for instance."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def make_encodable(texts: np.ndarray[Any, np.dtype[np.object_]]) -> None:
+    """The same of many texts, in place."""
+    if not "".join(texts).isascii():
+        texts[:] = [encodable(text) for text in texts]
