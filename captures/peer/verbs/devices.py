@@ -82,6 +82,20 @@ def source_of(device: str, peer: str) -> str:
     raise VerbsError(f"{device} has no IPv{version} address ({behind})")
 
 
+def listening_addresses(device: str | None, source: str | None) -> Iterator[tuple[str, str]]:
+    """Devices and their addresses that a server listens on: of ``device``, of that with ``source``, or of the first.
+
+    There is no authentication: no more than one device is open to clients unless another was asked for.
+    """
+    every = devices()
+    if device and device not in every:
+        raise VerbsError(f"no RDMA device {device!r}; there are {', '.join(every) or 'none'}")
+    for name in [device] if device else every if source else [*every][:1]:
+        for address in dict.fromkeys(place for interface in every[name] for place in addresses(interface)):
+            if source in (None, address.partition("%")[0], address):
+                yield name, address
+
+
 _FAMILIES = {0: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
 
 

@@ -19,7 +19,7 @@ import pyverbs.cm_enums as cm
 from pyverbs.cmid import CMID, AddrInfo, CMEvent, CMEventChannel, ConnParam
 from pyverbs.pyverbs_error import PyverbsError
 
-from .devices import addresses, devices, local_address, new_descriptor, readable, resolve, source_of
+from .devices import listening_addresses, local_address, new_descriptor, readable, resolve, source_of
 from .interface import ConnectionParameters, ConnectRequested, Event, PeerAddress, VerbsError
 from .queuepair import QueuePair, refused
 
@@ -166,22 +166,14 @@ class RdmaCm:
         return link
 
     def listen(self, target: PeerAddress) -> list[str]:
-        every = devices()
-        if target.device and target.device not in every:
-            raise VerbsError(f"no RDMA device {target.device!r}; there are {', '.join(every) or 'none'}")
         listening: list[str] = []
         problems: list[str] = []
-        # There is no authentication: no more than one device is open to clients unless another was asked for.
-        chosen = [target.device] if target.device else every if target.source else [*every][:1]
-        for device in chosen:
-            for address in dict.fromkeys(place for interface in every[device] for place in addresses(interface)):
-                if target.source not in (None, address.partition("%")[0], address):
-                    continue
-                try:
-                    self._listeners.append(PortListener(device, address, target.port))
-                    listening.append(f"{PeerAddress(address, target.port)} {device}")
-                except PyverbsError as error:
-                    problems.append(f"{PeerAddress(address, target.port)}: {error}")
+        for device, address in listening_addresses(target.device, target.source):
+            try:
+                self._listeners.append(PortListener(device, address, target.port))
+                listening.append(f"{PeerAddress(address, target.port)} {device}")
+            except PyverbsError as error:
+                problems.append(f"{PeerAddress(address, target.port)}: {error}")
         if not listening:
             raise VerbsError("cannot listen: " + ("; ".join(problems) or "no address to listen at"))
         return listening

@@ -132,6 +132,17 @@ class TestSuite:
         assert "violation  credit-grant  MUST V1-CREDIT-ZERO" in result.stdout
         assert "a grant of zero" in (tmp_path / "j").read_text()
 
+    def test_another_rule_than_the_one_that_is_checked(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """The check is for the threshold; what is broken is named, on the screen as in the files."""
+        served(monkeypatch, fault="other-xid-inline")
+        junit = tmp_path / "junit.xml"
+        asked = ("192.0.2.1", "--suite", "conformance", "--check", "inline-threshold", "--junit", str(junit))
+        assert "violation  inline-threshold  MUST V1-XID-MATCH" in run(*asked).stdout
+        assert records(run(*asked, "--json"))[0]["broken_rule"] == "V1-XID-MATCH"
+        (case,) = ElementTree.parse(junit).getroot()[0]
+        assert case.get("classname") == "V1-XID-MATCH"
+        assert "V1-XID-MATCH: " in (case[0].text or "") and "PD-INLINE" not in (case[0].text or "")
+
     def test_no_fault_without_leave(self, monkeypatch: pytest.MonkeyPatch) -> None:
         served(monkeypatch)
         alone = run("192.0.2.1", "--suite", "conformance", "--check", "done")
