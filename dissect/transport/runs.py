@@ -10,14 +10,14 @@ import weakref
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from operator import attrgetter
-from typing import cast, overload
+from typing import NamedTuple, cast, overload
 
 import numpy as np
 
 from ..arrays import Bytes, Int64s, Rows, places, some, take, unique
 from ..layers import opcodes
 from ..link.packets import PACKET
-from .operations import READ, SEND, WRITE, Delivered, Kind, Operation, Payload
+from .operations import READ, SEND, Delivered, Kind, Operation, Payload
 
 TRANSFER = np.dtype(
     [
@@ -424,16 +424,16 @@ class Tail:
         run = self.run
         known = 0 if run is None else len(run)
         left = [one for index, one in sorted(self.made.items()) if index >= max(self.first, known)]
-        found = [RecentOperation.of(one.last_frame, one) for one in left]
+        found = [RecentOperation.of(one) for one in left]
         if run is None:
             return found
         rows, indices = run.rows[self.first :], range(self.first, known)
         if isinstance(run, SendRun):
             columns = zip(rows["frame"].tolist(), rows["psn"].tolist(), indices, strict=True)
-            return [RecentOperation(order, psn, 1, 0, self, index) for order, psn, index in columns] + found
+            return [RecentOperation(order, psn, 1, 0, run, index) for order, psn, index in columns] + found
         reads = np.where(rows["kind"] == _READ, rows["length"], 0).tolist()
         moved = zip(*(rows[name].tolist() for name in ("place", "psn", "packets")), reads, indices, strict=True)
-        return [RecentOperation(order, psn, packets, read, self, at) for order, psn, packets, read, at in moved] + found
+        return [RecentOperation(order, psn, packets, read, run, at) for order, psn, packets, read, at in moved] + found
 
     def charged(self, index: int) -> Operation | None:
         """None where nothing holds it, so that nothing would see what is noted in it."""
@@ -441,45 +441,35 @@ class Tail:
         return self.made.get(index) if run is None else run.charged(index)
 
 
-class RecentOperation:
+class RecentOperation(NamedTuple):
     """One of those among which a retransmitted packet is looked for."""
 
-    __slots__ = ("_index", "_of", "_packets", "_read", "order", "psn")
-
-    def __init__(
-        self,
-        order: int,
-        psn: int,
-        packets: int,
-        read: int,
-        of: Operation | weakref.ref[Operation] | Tail,
-        index: int = 0,
-    ) -> None:
-        """``read``: the bytes that it asks for, if it is an RDMA Read; else 0."""
-        self.order = order
-        self.psn = psn
-        self._packets = packets
-        self._read = read
-        self._of = of
-        self._index = index
+    order: int
+    psn: int
+    packets: int
+    read: int
+    """The bytes that it asks for, if it is an RDMA Read; else 0."""
+    held: Operation | Run
+    row: int = 0
+    """In the run."""
 
     @classmethod
-    def of(cls, order: int, operation: Operation) -> RecentOperation:
-        """Of a Send, which only its RPC holds: the send queue remembers what its packets were by itself."""
-        held = weakref.ref(operation) if operation.kind is SEND else operation
+    def of(cls, operation: Operation) -> RecentOperation:
         reads = operation.kind is READ
         packets, read = (1, operation.length) if reads else (operation.packets, 0)
-        return cls(order, operation.psn, packets, read, held)
+        return cls(operation.last_frame, operation.psn, packets, read, operation)
 
     def span(self, mtu: int) -> int:
         """PSNs that it takes: a Read one for each packet of its response, of which it may not have any yet."""
-        return max(1, -(-self._read // mtu)) if self._read else self._packets
+        return max(1, -(-self.read // mtu)) if self.read else self.packets
 
-    def charged(self) -> Operation | None:
-        """It, to note in it what was seen again; None where nothing holds it any more."""
-        if isinstance(self._of, Tail):
-            return self._of.charged(self._index)
-        return self._of() if isinstance(self._of, weakref.ref) else self._of
+    def charged(self) -> Operation:
+        """It, to note in it what was seen again."""
+        return self.held if isinstance(self.held, Operation) else self.held.charged(self.row)
+
+
+Held = Operation | weakref.ref[Operation] | Tail
+"""A Send only its RPC holds: the send queue remembers what its packets were by itself."""
 
 
 class RecentOperations:
@@ -488,50 +478,46 @@ class RecentOperations:
     __slots__ = "_parts"
 
     def __init__(self) -> None:
-        self._parts: Sequence[tuple[Sequence[RecentOperation | tuple[int, Operation]], Sequence[Tail], int, int]] = ()
-        """What one batch delivered after the other: Operations, ends of runs, how many these are together, and the
-        unwrapped PSN behind them.
-
-        An RDMA Write stays as it was delivered: what is asked of it does not change.
-        """
+        self._parts: Sequence[tuple[Sequence[Held], int, int]] = ()
+        """What one batch delivered after the other: Operations and ends of runs, how many these are together, and the
+        unwrapped PSN behind them."""
 
     def add(self, delivered: Delivered, runs: Sequence[Run], head: int = 0, acked: int = -1) -> None:
         """They were delivered after all others, before the PSN ``head``; ``acked``: behind what was acknowledged."""
-        if not delivered and not runs:
-            return
-        fresh = tuple([one if one[1].kind is WRITE else RecentOperation.of(*one) for one in delivered[-RECENT:]])
-        count = len(fresh)
-        tails: list[Tail] = []
+        held: list[Held] = [weakref.ref(one) if one.kind is SEND else one for _, one in delivered[-RECENT:]]
+        count = len(held)
         for kind in (SendRun, TransferRun):
             known = 0
             for run in reversed(runs):
                 if isinstance(run, kind) and known < RECENT:
-                    tails.append(Tail(run))
-                    known += min(RECENT, len(run))
+                    held.append(Tail(run))
+                    known += len(run)
             count += known
         if not count:
             return
-        parts = [*self._parts, (fresh, tails or (), count, head)]
-        known = sum([part[2] for part in parts])
-        while known - parts[0][2] >= RECENT or (len(parts) > 1 and parts[0][3] < acked - BEHIND):
-            known -= parts.pop(0)[2]
+        parts = [*self._parts, (held, count, head)]
+        known = sum([count for _, count, _ in parts])
+        while known - parts[0][1] >= RECENT or (len(parts) > 1 and parts[0][2] < acked - BEHIND):
+            known -= parts.pop(0)[1]
         self._parts = tuple(parts)
 
     def clear(self) -> None:
         self._parts = ()
 
     def with_fresh(self, delivered: Delivered, runs: Sequence[Run]) -> list[RecentOperation]:
-        """With those of a batch that is not over, which came after them."""
+        """Those of which anything is left, with those of a batch that is not over, which came after them."""
         newest = RecentOperations()
         newest.add(delivered, runs)
         return self._all() + newest._all()
 
     def _all(self) -> list[RecentOperation]:
         found: list[RecentOperation] = []
-        for fresh, tails, *_ in self._parts:
-            part = [one for tail in tails for one in tail.operations()]
-            part += [one if isinstance(one, RecentOperation) else RecentOperation.of(*one) for one in fresh]
-            if tails:
-                part.sort(key=attrgetter("order"))
-            found += part
+        for held, *_ in self._parts:
+            part: list[RecentOperation] = []
+            for one in held:
+                if isinstance(one, Tail):
+                    part += one.operations()
+                elif (operation := one() if isinstance(one, weakref.ref) else one) is not None:
+                    part.append(RecentOperation.of(operation))
+            found += sorted(part, key=attrgetter("order"))
         return found[-RECENT:]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from unittest.mock import patch
 
 from playbook.mpa import crc
 from playbook.packets import icrc
@@ -25,7 +24,6 @@ from rdmascope.dissect.records.rpc import message_record, rpc_record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
-from rdmascope.dissect.transport.rc import assembly
 
 from .target import Target, first_frames
 
@@ -62,7 +60,6 @@ EXTREMES = (
 EDIT = struct.Struct(">HBBI")
 ROCE = b"\x12\xb7"
 UDP, TCP = 17, 6
-MANY = 1 << 30
 
 
 def header_size(frame: bytes) -> int:
@@ -197,7 +194,7 @@ def run(program: bytes) -> None:
     frames, size = conversation(program)
     if frames:
         # Batches are small here; the columns take them all the same.
-        with decided(True), patch.multiple(assembly, MIN_RUN=1, PLAIN_SHARE=MANY):
+        with decided(True):
             by_columns = analysed(frames, size, True)
         with decided(False):
             assert by_columns == analysed(frames, size, False)

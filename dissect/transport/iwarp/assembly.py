@@ -35,8 +35,6 @@ GROUP = np.array(
 _TAGGED = np.array([group in (WRITE, RESPONSE) for group in GROUP.tolist()])
 
 
-FEWEST_WRITES = 4
-"""From which on columns take less time than objects."""
 _OF_WRITES = {
     "place": "order", "first_frame": "first_frame", "last_frame": "last_frame", "first_time": "first_time",
     "last_time": "last_time", "length": "length", "handle": "key", "address": "place", "packets": "packets",
@@ -176,7 +174,7 @@ def plain_runs(
         rows["immediate"] = np.where(invalidating, fpdus.rows["stag"][columns["first"][where]], 0)
         rows["headers"] = 1
         found.append((SendRun(data, rows, sender, columns["start"][where]), sends))
-    if len(where := places(writes)) >= FEWEST_WRITES:
+    if len(where := places(writes)):
         transfers = np.zeros(len(where), TRANSFER)
         transfers["kind"] = operations.WRITE
         for name, column in _OF_WRITES.items():

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...arrays import Bytes, Int64s, Rows, joined, places, some, take, unique
 from ...layers import opcodes
@@ -33,13 +32,6 @@ WRITE_ONLY = (_KIND == _WRITE) & opcodes.IS_ONLY
 """Opcodes of RDMA Writes that are one packet."""
 
 NOTHING: Mapping[int, int] = MappingProxyType({})
-
-MIN_RUN = 4
-"""Sends from which on columns take less time than objects."""
-PLAIN_SHARE = 8
-"""The same, where at least one of so many messages is a plain Send."""
-MIN_TRANSFERS = 16
-"""RDMA Reads and Writes from which on columns take less time than objects."""
 
 
 class RequestAssembly:
@@ -248,18 +240,12 @@ class RequestAssembly:
         )
         before, reached = reached[:-1], reached[1:]
         self.order = int(reached[-1])
-        if self.columns is data and len(starts) >= MIN_RUN:
+        if self.columns is data:
             # Of what waited for an earlier packet more has to be said than a row does.
-            ahead = (frames == reached) & (frames > before)
-            for run_of in (self._send_run, self._transfer_run):
-                found = run_of(data, rows, psns, starts, ends, ahead) if len(starts) else None
-                if found is None:
-                    continue
-                run, plain = found
-                self._runs = [*(self._runs or ()), run]
-                starts, ends, ahead, reached = starts[~plain], ends[~plain], ahead[~plain], reached[~plain]
-            if not len(starts):
+            left = ~self._as_rows(data, rows, psns, starts, ends, (frames == reached) & (frames > before))
+            if not some(left):
                 return
+            starts, ends, reached = starts[left], ends[left], reached[left]
         first = take(rows, starts)
         frames, times = first["frame"].tolist(), first["time"].tolist()
         last, last_frames, last_times, sums = first, frames, times, first["length"]
@@ -348,51 +334,28 @@ class RequestAssembly:
             for index, unwrapped in zip((issued - len(starts)).tolist(), psns[starts[issued]].tolist(), strict=True):
                 self.reads.open(unwrapped, out[index][1])
 
-    def _send_run(
-        self, data: Bytes, rows: Rows, psns: Int64s, starts: Int64s, ends: Int64s, ahead: Rows
-    ) -> tuple[Run, NDArray[np.bool_]] | None:
-        """The Sends among these messages that are as plain as those of a ``SendRun``; None for too few of them.
+    def _as_rows(self, data: Bytes, rows: Rows, psns: Int64s, starts: Int64s, ends: Int64s, ahead: Rows) -> Rows:
+        """Put those of the messages to ``runs`` that are as plain as their rows; tells which these are.
 
         ``ahead``: the messages that stand in the place of their own frame.
         """
-        single = starts == ends
-        if PLAIN_SHARE * int(np.count_nonzero(single)) < len(starts):
-            return None
-        plain: NDArray[np.bool_] = (
-            (SEND_ONLY[rows["opcode"]] & (rows["captured"] == rows["length"]) & (rows["headers"] != 0))[starts]
-            & single
-            & ahead
-        )
-        if PLAIN_SHARE * int(np.count_nonzero(plain)) < max(len(starts), PLAIN_SHARE * MIN_RUN):
-            return None
-        return SendRun(data, take(rows, starts[plain]), self.sender), plain
-
-    def _transfer_run(
-        self, data: Bytes, rows: Rows, psns: Int64s, starts: Int64s, ends: Int64s, ahead: Rows
-    ) -> tuple[Run, NDArray[np.bool_]] | None:
-        """The same of the RDMA Reads and Writes that are as plain as those of a ``TransferRun``."""
-        if len(starts) < MIN_TRANSFERS or some(rows["headers"] == 0):
-            return None
         opcode, length = rows["opcode"][starts], rows["dma_length"][starts]
-        kinds = _KIND[opcode]
-        reading = kinds == _READ
-        sums, short = _sums(rows["length"], starts, ends), _sums(rows["captured"] < rows["length"], starts, ends)
-        plain: NDArray[np.bool_] = (
-            (reading | ((kinds == _WRITE) & opcodes.HAS_RETH[opcode] & (sums == length) & (short == 0)))
-            & (length > 0)
-            & (EXTRA[rows["opcode"][ends]] == 0)
-            & ahead
-        )
-        count = int(np.count_nonzero(plain))
-        if count < MIN_TRANSFERS:
-            return None
-        if count < len(starts):
-            starts, ends, reading = starts[plain], ends[plain], reading[plain]
-        run = TransferRun(data, rows, None, transfer_rows(rows, starts, ends), self.sender)
-        index = places(reading)
-        if len(index):
-            self.reads.issue(run, index, psns[starts[index]])
-        return run, plain
+        kinds, sums = _KIND[opcode], _sums(rows["length"], starts, ends)
+        whole = ahead & (_sums((rows["captured"] < rows["length"]) | (rows["headers"] == 0), starts, ends) == 0)
+        sends: Rows = whole & SEND_ONLY[opcode]
+        writes = (kinds == _WRITE) & opcodes.HAS_RETH[opcode] & (sums == length)
+        moved: Rows = whole & (writes | (kinds == _READ)) & (length > 0) & (EXTRA[rows["opcode"][ends]] == 0)
+        runs: list[Run] = [*self.runs]
+        if some(sends):
+            runs.append(SendRun(data, take(rows, starts[sends]), self.sender))
+        if some(moved):
+            run = TransferRun(data, rows, None, transfer_rows(rows, starts[moved], ends[moved]), self.sender)
+            runs.append(run)
+            index = places(kinds[moved] == _READ)
+            if len(index):
+                self.reads.issue(run, index, psns[starts[moved][index]])
+        self._runs = runs
+        return sends | moved
 
     def _bare(self, rows: Rows) -> Rows | None:
         """Which packets the capture truncates inside their headers; None for none of them."""
@@ -503,9 +466,9 @@ class RequestAssembly:
         mtu = self.connection.path_mtu or DEFAULT_MTU
         for owner in unique(owners[owners >= 0]).tolist():
             mine = places((owners == owner) & (psns < starts[owner] + recent[owner].span(mtu)))
-            operation = recent[owner].charged() if len(mine) else None
-            if operation is None:
+            if not len(mine):
                 continue
+            operation = recent[owner].charged()
             operation.retransmissions += len(mine)
             operation.last_sent = max(operation.last_sent, int(rows["time"][mine].max()))
             if operation.kind in (Kind.SEND, Kind.WRITE):

@@ -250,40 +250,17 @@ class RcReads:
         starts = np.array([read.start for read in self.reads])
         owners = starts.searchsorted(psns, side="right") - 1
         edges = places((psns[1:] != psns[:-1] + 1) | (owners[1:] != owners[:-1])) + 1
-        firsts = np.concatenate(([0], edges))
-        lasts = np.concatenate((edges, [len(rows)])) - 1
-        mtu = self.connection.path_mtu or DEFAULT_MTU
-        totals = np.concatenate(([0], np.cumsum(rows["length"], dtype=np.int64)))
-        # A response of another size than the path MTU in the middle of a run would shift what follows it.
-        odd = rows["length"] != mtu
-        odd[lasts] = False
-        regular = not some(odd) and not some(rows["captured"] < rows["length"])
+        firsts, behind = np.append(0, edges), np.append(edges, len(rows))
         finished = False
-        for owner, a, b, low, frame, time, seen in zip(
-            owners[firsts].tolist(),
-            firsts.tolist(),
-            (lasts + 1).tolist(),
-            psns[firsts].tolist(),
-            rows["frame"][lasts].tolist(),
-            rows["time"][lasts].tolist(),
-            (totals[lasts + 1] - totals[firsts]).tolist(),
-            strict=True,
+        for owner, a, b, low in zip(
+            owners[firsts].tolist(), firsts.tolist(), behind.tolist(), psns[firsts].tolist(), strict=True
         ):
             read, high = self.reads[max(owner, 0)], low + b - a
             if owner < 0 or low >= read.end:
-                self.unplaced(seen)
+                self.unplaced(int(rows["length"][a:b].sum()))
                 continue
-            fits = low == read.start and high == read.end and seen == read.operation.length
-            if regular and fits and read.seen is None and not read.complete:
-                operation = read.operation
-                operation.payload.stretch = data, rows, a, b
-                operation.payload.seen = seen
-                operation.packets += b - a
-                operation.last_frame, operation.last_time = frame, time
-                operation.closed = read.complete = finished = True
-            else:
-                extra = max(0, high - read.end)
-                finished = self._take(read, low, high - extra, data, rows[a : b - extra]) or finished
+            extra = max(0, high - read.end)
+            finished = self._take(read, low, high - extra, data, rows[a : b - extra]) or finished
         if finished:
             self.reads = _without_oldest(self.reads)
 

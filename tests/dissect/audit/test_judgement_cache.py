@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -23,17 +23,6 @@ from rdmascope.dissect.audit.auditor import Auditor, TallyKey
 from rdmascope.dissect.audit.listener import PlainRows
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, drop_contents
-from rdmascope.dissect.transport.rc import assembly
-
-
-@pytest.fixture(autouse=True, scope="module")
-def small_batches() -> Iterator[None]:
-    """Columns are made of few Sends, too."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(assembly, "MIN_RUN", 1)
-        patch.setattr(assembly, "PLAIN_SHARE", 1 << 30)
-        yield
-
 
 Said = tuple[str, tuple[int, ...], int | None, str, str]
 Tallies = dict[TallyKey, tuple[int, int, int, int, dict[str, int]]]

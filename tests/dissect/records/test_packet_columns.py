@@ -31,7 +31,6 @@ from rdmascope.dissect.records.packets import PacketLister, packet_record
 from rdmascope.dissect.records.schema import placed
 from rdmascope.dissect.rpcrdma import machine
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
-from rdmascope.dissect.transport.rc import assembly
 
 from ..measure.test_files import DATA, FILE, SUB, ask, lookup, read, rename, write
 from ..measure.test_paths import mount
@@ -47,7 +46,6 @@ QUICK = settings(
 @pytest.fixture(autouse=True)
 def columns_from_the_first_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "MIN_ROWS", 1)
-    monkeypatch.setattr(assembly, "MIN_RUN", 1)
 
 
 def text(records: object) -> str:

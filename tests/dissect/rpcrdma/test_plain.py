@@ -30,9 +30,7 @@ from rdmascope.dissect.rpcrdma.matching import Matching
 from rdmascope.dissect.rpcrdma.messages import Message
 from rdmascope.dissect.rpcrdma.rpc_table import COLUMNS, PLACES, RPC, RpcNames, RpcTable, rpc_row
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Rpc
-from rdmascope.dissect.transport.iwarp import assembly as fragments
 from rdmascope.dissect.transport.operations import Operation
-from rdmascope.dissect.transport.rc import assembly
 
 from .test_analyzer_playbook import QUICK
 
@@ -42,10 +40,6 @@ CUTS = st.lists(st.integers(0, 1000), max_size=4)
 @pytest.fixture(autouse=True)
 def columns_from_the_first_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "MIN_ROWS", 1)
-    monkeypatch.setattr(assembly, "MIN_RUN", 1)
-    monkeypatch.setattr(assembly, "MIN_TRANSFERS", 1)
-    monkeypatch.setattr(assembly, "PLAIN_SHARE", 1 << 30)
-    monkeypatch.setattr(fragments, "FEWEST_WRITES", 1)
 
 
 @cache
