@@ -133,7 +133,7 @@ def unwrap_protocols(data: Bytes, walk: Rows, skipped: Counter[str], name: Calla
     direct["link"] = LINKED
     for protocol, ethertype in ((IPV4_INSIDE, IPV4), (IPV6_INSIDE, IPV6), (MPLS_INSIDE, MPLS[0])):
         direct["next"][direct["next"] == protocol] = ethertype
-    return np.concatenate((direct, _gre(data, tunnelled, skipped)))
+    return np.concatenate((direct, _gre(data, tunnelled, skipped))) if len(tunnelled) else direct
 
 
 def _inside(walk: Rows, at: Int64s) -> Rows:
