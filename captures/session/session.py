@@ -29,7 +29,6 @@ from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
 from rdmascope.dissect.units import plural
 
 from ..errors import CaptureError
-from ..parallel.ipc import unchanging
 from ..read.decoded import Source, decoded
 from ..read.frame_origin import NumberOffset, Places, short_names
 from ..read.merge import MergedCaptures, first_of, open_captures, ring_of
@@ -534,6 +533,8 @@ def each_credit_direction(
         on_end()
         yield from found
         return
+    from ..parallel.ipc import unchanging  # Only here, too.
+
     credits = DividedCredits()
     session.watch(credits)
     places: dict[int, int] = {}
