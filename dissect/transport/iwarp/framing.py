@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Int64s, Rows
+from ...arrays import Int64s, Rows, places
 from ...layers.fpdus import LENGTH_BYTES, MarkerGrid, fpdu_bytes
 from ...layers.iwarp_codes import REPLY_KEY, REQUEST_KEY
 from ...layers.private_data_codes import PrivateData, find_private_data
@@ -108,6 +110,34 @@ class Startup:
     frame: int
     """Number of the frame that carried its first byte."""
     time: int
+
+
+class _Aligned(NamedTuple):
+    """What FPDUs would begin where each stretch of a window does: nearly all do."""
+
+    lengths: list[int]
+    """Of their ULPDUs."""
+    following: list[int]
+    """The stretch that begins where each ends, the number of stretches at the end of all; -1 where none does."""
+    stops: list[int]
+    """The stretches that are not followed by the one behind them, and the number of stretches."""
+
+
+_NONE_ALIGNED = _Aligned([], [], [])
+
+
+def _aligned(window: Window) -> _Aligned:
+    rows, count = window.rows, len(window.rows)
+    lengths = np.zeros(count, np.int64)
+    for number, data in enumerate(window.datas):
+        mine = places((rows["chunk"] == number) & (rows["captured"] >= LENGTH_BYTES))
+        at = rows["payload"][mine]
+        lengths[mine] = data[at].astype(np.int64) << 8 | data[at + 1]
+    ends = window.at + fpdu_bytes(lengths)
+    following = window.at.searchsorted(ends)
+    following[(lengths < TAGGED_HEADER) | (np.append(window.at, window.limit)[following] != ends)] = -1
+    stops = places(following != np.arange(1, count + 1))
+    return _Aligned(lengths.tolist(), [*following.tolist(), -1], [*stops.tolist(), count])
 
 
 class Framing:
@@ -244,22 +274,27 @@ class Framing:
         lengths: list[int] = []
         at, limit = self.at, window.limit
         assert at is not None
-        ends, begins, readable = window.ends, window.starts, window.readable
-        shifts, chunks, views = window.shifts, window.chunks, window.views
+        ends, begins = window.ends, window.starts
         last = len(ends)
         index = window.index(at)
+        aligned = _aligned(window) if self._together == MANY else _NONE_ALIGNED
         while at + LENGTH_BYTES <= limit and len(starts) < self._together:
             while index < last and ends[index] <= at:
                 index += 1
-            if begins[index] <= at and at + LENGTH_BYTES <= readable[index]:
-                view, offset = views[chunks[index]], at + shifts[index]
-                length = view[offset] << 8 | view[offset + 1]
-            else:
-                head = window.read(at, LENGTH_BYTES)
-                if len(head) < LENGTH_BYTES:
-                    self.synchronised = False
-                    break
-                length = head[0] << 8 | head[1]
+            if begins[index] == at and aligned.stops:
+                stop = aligned.stops[bisect_left(aligned.stops, index)]
+                behind = stop + (aligned.following[stop] >= 0)
+                if index < behind:
+                    starts += begins[index:behind]
+                    lengths += aligned.lengths[index:behind]
+                    index = aligned.following[behind - 1]
+                    at = begins[index] if index < last else limit
+                    continue
+            head = window.read(at, LENGTH_BYTES)
+            if len(head) < LENGTH_BYTES:
+                self.synchronised = False
+                break
+            length = head[0] << 8 | head[1]
             end = at + fpdu_bytes(length)
             if length < TAGGED_HEADER and not (length == 0 and not self.count and not starts):
                 self.synchronised = False

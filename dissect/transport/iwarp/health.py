@@ -158,6 +158,8 @@ class _Sent(NamedTuple):
         return self.of.charged(self.row) if isinstance(self.of, Tail) else self.of()
 
 
+_SentRows = tuple[Tail, Int64s, Int64s]
+"""The end of a run, and where in the stream each of its rows begins and ends."""
 _start, _stop = attrgetter("start"), attrgetter("stop")
 
 
@@ -178,9 +180,9 @@ class IwarpHealth:
         self.marked = [0, 0]
         """Segments that came marked with congestion, by direction."""
         self._recent: tuple[list[_Sent], list[_Sent]] = [], []
-        self._runs: tuple[list[_Sent], list[_Sent]] = [], []
-        """The same of runs, which ``settle`` sorts in."""
-        """By direction, in the order of the stream; the last of them."""
+        """By direction, the last of them."""
+        self._runs: tuple[list[_SentRows], list[_SentRows]] = [], []
+        """The same of runs."""
         self._pending: tuple[deque[RetransmittedBytes], ...] = (deque(maxlen=MAX_PENDING), deque(maxlen=MAX_PENDING))
         """Retransmitted bytes that no Operation was made of so far."""
         self._recoveries: tuple[int, Recoveries] | None = None
@@ -239,24 +241,29 @@ class IwarpHealth:
         """Operations of a run were each carried by so many FPDUs of a direction from the ``first`` on."""
         tail = Tail(run, compared=False)
         first, last = first[tail.first :], (first + packets - 1)[tail.first :]
-        parts = zip(fpdus.rows["start"][first].tolist(), fpdus.rows["stop"][last].tolist(), strict=True)
-        self._runs[direction].extend(_Sent(*part, tail, row) for row, part in enumerate(parts, tail.first))
+        self._runs[direction].append((tail, fpdus.rows["start"][first], fpdus.rows["stop"][last]))
+
+    def _carrying(self, direction: int) -> list[_Sent]:
+        """What retransmitted bytes may belong to, in the order of the stream."""
+        found = [*self._recent[direction]]
+        for tail, starts, stops in self._runs[direction]:
+            parts = zip(starts.tolist(), stops.tolist(), strict=True)
+            found += [_Sent(*part, tail, row) for row, part in enumerate(parts, tail.first)]
+        return sorted(found, key=_start)
 
     def settle(self, final: bool) -> None:
         """Charge retransmitted bytes to the Operations they belong to, once those were reassembled."""
         for direction in (0, 1):
-            if self._runs[direction]:
-                self._recent[direction].extend(self._runs[direction])
-                self._runs[direction].clear()
-                self._recent[direction].sort(key=_start)
-                del self._recent[direction][: -2 * RECENT]
+            runs = self._runs[direction]
+            while sum([len(starts) for _, starts, _ in runs[1:]]) >= RECENT:
+                del runs[0]
             fresh = self.directions[direction].stream.retransmissions.fresh
             pending = self._pending[direction]
             if not fresh and not pending:
                 continue
             pending.extend(fresh)
             fresh.clear()
-            recent = self._recent[direction]
+            recent = self._carrying(direction)
             for _ in range(len(pending)):
                 one = pending.popleft()
                 if not final and (not recent or recent[-1].stop < one.stop):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, take
+from ...arrays import Bytes, Int64s, Rows, gathered, places, some, take, unique
 from ...intervals import IntervalSet
 from ...layers.fpdus import MarkerGrid, fpdu_bytes
 from ...link.tcp import SYN
@@ -261,12 +261,25 @@ class Window:
         self.end: Int64s = at + rows["length"]
         self.starts: list[int] = at.tolist()
         self.ends: list[int] = self.end.tolist()
-        self.readable: list[int] = (at + rows["captured"]).tolist()
-        self.shifts: list[int] = (rows["payload"] - at).tolist()
-        """From a position to an offset in the data."""
-        self.chunks: list[int] = rows["chunk"].tolist()
-        self.views = [data.data for data in datas]
         self.limit = self.ends[-1] if self.ends else 0
+
+    @cached_property
+    def readable(self) -> list[int]:
+        """Up to where each stretch was captured."""
+        found: list[int] = (self.at + self.rows["captured"]).tolist()
+        return found
+
+    @cached_property
+    def shifts(self) -> list[int]:
+        """From a position in each stretch to an offset in its data."""
+        found: list[int] = (self.rows["payload"] - self.at).tolist()
+        return found
+
+    @cached_property
+    def chunks(self) -> list[int]:
+        """Which of ``datas`` each stretch is in."""
+        found: list[int] = self.rows["chunk"].tolist()
+        return found
 
     @cached_property
     def edges(self) -> set[int]:
@@ -297,7 +310,7 @@ class Window:
             stop = min(at + length, self.readable[index])
             if stop > at:
                 shift = self.shifts[index]
-                out += self.views[self.chunks[index]][at + shift : stop + shift]
+                out += self.datas[self.chunks[index]].data[at + shift : stop + shift]
                 length -= stop - at
                 at = stop
             if stop < self.ends[index]:
@@ -313,24 +326,18 @@ class Window:
         there = np.clip(self.rows["captured"][index] - inside, 0, width)
         there[inside < 0] = 0
         straddling = (there < width) & (at + there == self.end[index])
-        offsets = self.rows["payload"][index] + inside
-        chunk = self.rows["chunk"][index]
-        columns = np.arange(width)
-        for number in np.unique(chunk).tolist():
-            data = self.datas[number]
-            mine = np.flatnonzero((chunk == number) & ~straddling & (there > 0))
-            if len(mine):
-                wanted = offsets[mine, None] + columns
-                np.minimum(wanted, len(data) - 1, out=wanted)
-                out[mine] = data[wanted]
-        short = np.flatnonzero(there < width)
-        for one in short.tolist():
-            if straddling[one]:
-                head = self.read(int(at[one]), width)
-                out[one, : len(head)] = np.frombuffer(head, np.uint8)
-                there[one] = len(head)
-            else:
-                out[one, int(there[one]) :] = 0
+        offsets, chunk = self.rows["payload"][index] + inside, self.rows["chunk"][index]
+        left = np.ones(len(at), np.bool_)
+        for number, data in enumerate(self.datas):
+            mine = places((chunk == number) & ~straddling & (there > 0) & (offsets + width <= len(data)))
+            out[mine] = gathered(data, width, offsets[mine])
+            left[mine] = False
+        if some(there < width):
+            out[np.arange(width) >= there[:, None]] = 0
+        for one in places(left).tolist():
+            head = self.read(int(at[one]), width)
+            out[one, : len(head)] = np.frombuffer(head, np.uint8)
+            there[one] = len(head)
         return out, there
 
     def covers(self, starts: Int64s, ends: Int64s) -> Rows:
@@ -446,15 +453,15 @@ class PendingBytes:
     def forget(self, place: int) -> None:
         """Let go of what lies before a place."""
         window, wire = self._gathered()
-        self._rows = window.rows[int(np.searchsorted(window.end, place, side="right")) :].copy()
-        used = np.unique(self._rows["chunk"])
+        self._rows = window.rows[int(window.end.searchsorted(place, side="right")) :].copy()
+        used = unique(self._rows["chunk"])
         if self.grid is not None:
             start = self.grid.start(place)
-            self._wire = wire.rows[int(np.searchsorted(wire.end, start, side="right")) :].copy()
-            used = np.union1d(used, self._wire["chunk"])
-            self._wire["chunk"] = np.searchsorted(used, self._wire["chunk"])
+            self._wire = wire.rows[int(wire.end.searchsorted(start, side="right")) :].copy()
+            used = unique(np.append(used, self._wire["chunk"]))
+            self._wire["chunk"] = used.searchsorted(self._wire["chunk"])
         self._datas = [self._datas[number] for number in used.tolist()]
-        self._rows["chunk"] = np.searchsorted(used, self._rows["chunk"])
+        self._rows["chunk"] = used.searchsorted(self._rows["chunk"])
         self._windows = None
 
 
