@@ -19,7 +19,7 @@ from .tables import Cell, Grid, indented
 STYLES = {Severity.PROBLEM: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 CERTAIN = 0.9
 """A confidence from which on nothing is said about it."""
-NOTHING = "nothing wrong was found"
+NOTHING, NONE_JUDGED = "nothing wrong was found", "no RDMA connection to judge"
 
 
 def diagnosis_view(path: str, diagnosis: Diagnosis, explain: bool = False) -> RenderableType:
@@ -52,7 +52,12 @@ def note_lines(diagnosis: Diagnosis) -> list[Text]:
 def counted(diagnosis: Diagnosis) -> str:
     """'2 problems, 1 warning'."""
     counts = Counter(one.severity for one in diagnosis.statements)
-    return ", ".join(plural(counts[one], one.value) for one in SEVERITIES if counts[one]) or NOTHING
+    said = ", ".join(plural(counts[one], one.value) for one in SEVERITIES if counts[one])
+    return said or _nothing(diagnosis)
+
+
+def _nothing(diagnosis: Diagnosis) -> str:
+    return NOTHING if diagnosis.connections else NONE_JUDGED
 
 
 def summary_view(diagnosis: Diagnosis, lines: int, width: int) -> RenderableType:
@@ -61,7 +66,7 @@ def summary_view(diagnosis: Diagnosis, lines: int, width: int) -> RenderableType
     parts: list[RenderableType] = [_line(one, width) for one in found[:lines]]
     if len(found) > lines:
         parts.append(Text(f"  and {len(found) - lines} more", "dim"))
-    return Group(*parts) if parts else indented(Text(NOTHING))
+    return Group(*parts) if parts else indented(Text(_nothing(diagnosis)))
 
 
 def _line(one: Statement, width: int) -> RenderableType:

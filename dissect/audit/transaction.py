@@ -140,6 +140,8 @@ class Transaction(Subject):
         rpc = self.rpc
         if rpc.call is None:
             return "the call is not in the capture"
+        if rpc.ambiguous:
+            return "which of several calls with its XID the reply answers is undecidable"
         for message in (rpc.call, rpc.reply):
             if message is not None and (
                 message.header.truncated or (message.header.problem and not message.operation.end_known)

@@ -17,6 +17,8 @@ class Diagnosis(NamedTuple):
     statements: tuple[Statement, ...]
     not_looked_at: tuple[str, ...]
     """Kinds of detectors that had nothing to look at: what they need was not gathered."""
+    connections: int
+    """Those of RDMA that the capture shows; without any there was nothing to judge."""
 
     @property
     def healthy(self) -> bool:
@@ -47,7 +49,7 @@ def diagnose(facts: Facts, kinds: Collection[str] = ()) -> Diagnosis:
         _statement(rank, one, _shared(facts, cause), () if cause.severity is Severity.NOTE else weakened)
         for rank, (one, cause) in enumerate(found, 1)
     )
-    return Diagnosis(statements, tuple(skipped))
+    return Diagnosis(statements, tuple(skipped), len(facts.conversations) + facts.evicted)
 
 
 def _strength(severity: Severity | None) -> int:

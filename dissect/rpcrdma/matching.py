@@ -242,6 +242,8 @@ class Matching:
 
     def call(self, sender: int, message: Message) -> None:
         header = message.header
+        if self.doubts:
+            self._doubt_used(sender, header.xid)
         early = self._early_reply(1 - sender, message)
         number = next(self.numbers) if early is None else early.number
         rpc = Rpc(number, self.conversation, sender == 1, header.xid, message)
@@ -268,7 +270,10 @@ class Matching:
             self.listener.call_sent(rpc)
         if waiting:
             self._count_unmatched(1 - sender, 1)
-        if early is not None and (not early.has_call or (rpc.chunks and self._shares_memory(rpc, early.message))):
+        if early is not None and (
+            not early.has_call
+            or (rpc.chunks and not self._call_unseen(sender) and self._shares_memory(rpc, early.message))
+        ):
             self.unsettled.replies.remove(early)
             self._take_early(early)
 
@@ -364,9 +369,23 @@ class Matching:
                 rpc.notes += (TWO_REPLIES,)
             self.conclude(rpc)
 
+    def _doubt_used(self, caller: int, xid: int) -> None:
+        """An XID is used again soon: a call that is missing between one with it and its reply may have used it, too."""
+        beside_gap = self.unsettled.beside_gap
+        for rpc in [one for one in beside_gap if one.xid == xid and one.backward == (caller == 1)]:
+            if not rpc.ambiguous and calls_missing(self.conversation.connection, rpc):
+                beside_gap.remove(rpc)
+                rpc.ambiguous = True
+                rpc.notes += (USED_BEFORE,)
+                self.conclude(rpc)
+
     def _requests_missing(self, caller: int) -> bool:
         connection = self.conversation.connection
         return bool(connection.missing_packets[caller] or connection.gaps[caller])
+
+    def _call_unseen(self, caller: int) -> bool:
+        """A reply may answer a call that is not in the capture, or was sent before it began."""
+        return self._requests_missing(caller) or not self.conversation.connection.start_known
 
     def _wait(self, reply: WaitingReply) -> None:
         unsettled = self.unsettled
@@ -405,8 +424,9 @@ class Matching:
         self._close(1 - sender, rpc)
         missing = calls_missing(self.conversation.connection, rpc)
         earlier = direction.answered.get(rpc.xid) if missing else None
-        reused = len(candidates) > 1 or comes_again(rpc.number, earlier, self.numbers.last, missing)
-        if missing and reused and not returns_own_memory(rpc):
+        # Who uses an XID in turn may use memory so, too: that it is returned proves nothing then.
+        again = comes_again(rpc.number, earlier, self.numbers.last, missing)
+        if missing and (again or (len(candidates) > 1 and not returns_own_memory(rpc))):
             rpc.ambiguous, doubtful = True, False
             rpc.notes += (USED_BEFORE,)
         direction.answered.add(rpc.xid, rpc.number)

@@ -15,6 +15,8 @@ from .rpcs import Rpc
 TWO_REPLIES = "two replies have its XID while requests of the caller are missing: which answers it is undecidable"
 SHORTEST = HEADER + 40
 """Bytes of a call."""
+SOON = 64
+"""RPCs within which who used an XID again may do so sooner the next time."""
 USED_BEFORE = "its XID is used again and again, and a request of the caller is missing: the reply may be to that"
 
 
@@ -35,7 +37,7 @@ def calls_in(gap: Gap, connection: Connection) -> int:
 def comes_again(number: int, earlier: int | None, last: int, missing: int) -> bool:
     """Whether the XID of RPC ``number`` may have been used again since its call, of which ``missing`` calls are not in
     the capture, if it was not used sooner again than after RPC ``earlier``; RPC ``last`` is the latest."""
-    return earlier is not None and number - earlier <= last - number + missing
+    return earlier is not None and number - earlier <= SOON + last - number + missing
 
 
 def call_may_be_missing(connection: Connection, caller: int, call_frame: int, reply_frame: int) -> bool:

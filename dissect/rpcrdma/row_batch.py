@@ -102,6 +102,7 @@ class CallerRows:
         "counted",
         "direction",
         "dispatcher",
+        "doubtful",
         "doubts",
         "early",
         "foreign",
@@ -127,6 +128,8 @@ class CallerRows:
     room: int
     early: set[int] | None
     foreign: set[int] | None
+    doubtful: set[int] | None
+    """XIDs of RPCs that wait for a second reply."""
 
     def __init__(self, dispatcher: Dispatcher, caller: int, size: int, calls: bool) -> None:
         """``size``: Sends of the batch; ``calls``: it has some that can be rows."""
@@ -164,9 +167,9 @@ class CallerRows:
         self.direction = matching.directions[self.caller]
         self.waiting = matching.waiting_replies(1 - self.caller)
         self.room = matching.maximum - (self.direction.outstanding - self.counted)
-        self.early = self.foreign = None
+        self.early = self.foreign = self.doubtful = None
         self.doubts = matching.doubts
-        self.careful = bool(self.waiting or self.direction.calls) or self.room <= self.size
+        self.careful = bool(self.waiting or self.direction.calls) or self.doubts or self.room <= self.size
         self.ready = (
             dispatcher.conversation.protocol == "rpcrdma"
             and matching.settled == 1
@@ -175,7 +178,14 @@ class CallerRows:
 
     def refuses(self, xid: int) -> bool:
         """Whether a call with this XID has to be an object."""
-        return xid in self.direction.calls or xid in self.waiting or len(self.open) >= self.room
+        if self.doubts and self.doubtful is None:
+            self.doubtful = {rpc.xid for rpc in self.matching.unsettled.beside_gap}
+        return (
+            xid in self.direction.calls
+            or xid in self.waiting
+            or len(self.open) >= self.room
+            or (self.doubtful is not None and xid in self.doubtful)
+        )
 
     def comes_again(self, xid: int, number: int, last: int) -> bool:
         """Whether the XID of RPC ``number`` may be that of a call, too, that is not in the capture."""
@@ -356,6 +366,7 @@ class RowBatch:
                 if (
                     one.ready
                     and key not in one.open
+                    and not (one.beside and key in one.beside)
                     and not (one.careful and one.refuses(key))
                     and (not one.shown or key not in one.shown or self._follows(one, code, key, at))
                     and (code == CALL or self._offer(one, slot, at))

@@ -8,6 +8,7 @@ the order of earlier replies.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -67,6 +68,8 @@ def choose_call(calls: Sequence[Rpc], reply: Message, direction: CallDirection) 
     """One of ``calls``, which are open, have the reply's XID, and are in the order in which they were sent."""
     left = list(calls)
     for evidence, fits in _EVIDENCE:
+        if fits is _was_read and not _read_apart(left):
+            continue
         fitting = [rpc for rpc in left if fits(rpc, reply)]
         if len(fitting) == 1:
             return ReplyChoice(fitting[0], evidence, True)
@@ -134,9 +137,19 @@ def _invalidates(rpc: Rpc, reply: Message) -> bool:
 
 
 def _was_read(rpc: Rpc, reply: Message) -> bool:
-    """All of its Read chunks were read before the reply."""
+    """All of its Read chunks were read before the reply, or may have been: requests of the server are missing."""
+    assert rpc.call is not None
+    gaps = rpc.connection.gaps[reply.operation.initiator]
+    if gaps and gaps[-1].frame > rpc.call.operation.first_frame:
+        return True
     reads = [use for chunk in rpc.chunks if chunk.kind == "read" for use in chunk.segments if use.advertised.length]
     return all(use.operations for use in reads)
+
+
+def _read_apart(calls: Sequence[Rpc]) -> bool:
+    """No two of these offer the same memory to be read."""
+    reads = [chunk for rpc in calls for chunk in rpc.chunks if chunk.kind == "read"]
+    return max(Counter(use.advertised.handle for chunk in reads for use in chunk.segments).values(), default=0) < 2
 
 
 def _before(rpc: Rpc, reply: Message) -> bool:

@@ -8,7 +8,7 @@ from ..audit_event import beheaded
 from ..events import SentMessage
 from ..judgement import PASSED, Judgement, undecidable, violation
 from ..rule import Level, rule
-from ..traits import CALL, REPLY
+from ..traits import REPLY
 from ..transaction import Transaction
 
 MUST, STATED = Level.MUST, Level.STATED
@@ -108,8 +108,8 @@ def first_alone(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-XID-REUSED", "An XID is not reused while its call is outstanding", STATED,
-      "3.1.2", "RFC 8166, 2.2.1", SentMessage, "requester", needs=CALL)  # fmt: skip
-def xid_reused(sent: SentMessage) -> Judgement | None:
+      "3.1.2", "RFC 8166, 2.2.1", Transaction, "requester")  # fmt: skip
+def xid_reused(transaction: Transaction) -> Judgement | None:
     """No call has the XID of another call of the same direction that has no reply yet.
 
     Why: the reply to one would be taken for that of the other.
@@ -118,10 +118,16 @@ def xid_reused(sent: SentMessage) -> Judgement | None:
 
     Wrong: a second call with XID 2 while the first waits.
     """
-    if sent.rpc is None or not sent.is_call:
+    rpc = transaction.rpc
+    if rpc.call is None:
         return None
-    if XID_IN_USE not in sent.rpc.notes:
+    if XID_IN_USE not in rpc.notes:
         return PASSED
-    if reason := sent.missed(1 - sent.sender):
+    responder = transaction.endpoint("responder")
+    if reason := transaction.missed(responder) or beheaded(transaction.connection, responder):
         return undecidable(reason)
-    return violation(f"a call with XID 0x{sent.rpc.xid:08x} is outstanding already", "another XID")
+    if transaction.conversation.unmatched_replies[rpc.backward]:
+        return undecidable(UNMATCHED)
+    if transaction.relieved is not None and transaction.relieved < SKEW:
+        return undecidable(OUT_OF_STEP)
+    return violation(f"a call with XID 0x{rpc.xid:08x} is outstanding already", "another XID", rpc.call_frame)

@@ -99,6 +99,14 @@ def test_a_mount_over_tcp_is_named_and_what_to_do(tmp_path: Path) -> None:
             refused = run("report", str(tmp_path / "mount.pcap"), "--jobs", jobs)
             assert refused.exit_code == 2 and "no RDMA packet among 1 frame (TCP)" in refused.stderr
             assert ("it is NFS over TCP; mount with -o proto=rdma" in refused.stderr) == said
+            assert "no RDMA connection to judge" in refused.stdout and "nothing wrong" not in refused.stdout
+
+
+def test_diagnose_says_that_there_was_nothing_to_judge(tmp_path: Path) -> None:
+    write_pcap(frames((call(program=100003, procedure=1), False)), tmp_path / "mount.pcap")
+    refused = run("diagnose", str(tmp_path / "mount.pcap"))
+    assert refused.exit_code == 2 and "proto=rdma" in refused.stderr
+    assert "mount.pcap: no RDMA connection to judge" in refused.stdout and "nothing wrong" not in refused.stdout
 
 
 def test_a_reply_counts_once() -> None:

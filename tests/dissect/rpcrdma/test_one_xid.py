@@ -71,13 +71,51 @@ def test_wherever_the_capture_begins(transport: str, step: int) -> None:
 @pytest.mark.parametrize("step", [1, 1000])
 def test_whichever_reply_and_next_call_are_missing(step: int) -> None:
     wire = in_turn("RoCE")
-    for one, other in list(pairwise(wire.truth))[1:]:  # The first shows that the XID is used again.
+    for one, other in pairwise(wire.truth):
         gone = {one.reply_operation, other.call_operation}
         kept = [index for index, packet in enumerate(wire.packets) if packet.operation not in gone]
         capture = recorded(wire, kept)
         rpcs = analyze(capture, range(step, len(kept), step))
         assert foreign(capture, rpcs) == [], one.index
         assert [rpc.state for rpc in rpcs].count("complete") == 3
+
+
+def one_buffer(transport: str) -> Wire:
+    """One XID and one buffer for all."""
+    wire = Wire(seed=3) if transport == "RoCE" else IwarpWire(seed=3)
+    connection = wire.connect()
+    memory = connection.register(900)
+    for turn in range(6):
+        data = wire.random.randbytes(900)
+        if turn % 3:
+            rpc = call(connection, nfs3.read(0, 900), xid=7, writes=[memory])
+            reply(rpc, nfs3.read_reply(data))
+        else:
+            rpc = call(connection, nfs3.write(0, data), xid=7, reads={0: memory})
+            fetch(rpc)
+            reply(rpc, nfs3.write_reply(900))
+    return wire
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+@pytest.mark.parametrize("transport", ["RoCE", "iWARP"])
+def test_a_reply_to_a_call_before_the_capture_is_not_that_of_the_next_with_its_buffer(
+    transport: str, step: int
+) -> None:
+    wire = one_buffer(transport)
+    for first in range(sent(wire)):
+        capture = recorded(wire, range(first, sent(wire)))
+        rpcs = analyze(capture, range(step, len(capture.frames), step))
+        assert foreign(capture, rpcs) == [], first
+        judge(capture, rpcs)
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+def test_whichever_packet_of_the_server_is_missing(step: int) -> None:
+    wire = one_buffer("RoCE")
+    for at in faults.where(wire.packets, sender=1):
+        capture = Capture(wire, faults.drop(wire.packets, [at]))
+        assert foreign(capture, analyze(capture, range(step, len(capture.frames), step))) == [], at
 
 
 @pytest.mark.parametrize("step", [1, 1000])

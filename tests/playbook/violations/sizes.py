@@ -43,6 +43,7 @@ def credit_first(wire: Wire) -> Broken:
 def xid_reused(wire: Wire) -> Broken:
     connection = opened(wire)
     calls = [call(connection, nfs3.getattr_(), xid=77) for _ in range(2)]
+    wire.pause(1_000_000)
     for rpc in calls:
         reply(rpc, nfs3.getattr_reply())
     return by_client(wire, calls[1].true.call_operation)

@@ -240,3 +240,21 @@ def test_a_truncated_answer_of_another_version_may_be_an_error() -> None:
     auditor = audit(wire, faults.snap(wire.packets, 14 + 20 + 8 + 12 + 12))
     assert {place.endpoint for place, tally in auditor.tallies.items() if tally.violated} == {0}
     assert total(auditor, "V1-VERSION").undecidable == 1
+
+
+@pytest.mark.parametrize("fault", ["the first reply is missing", "a reply behind the next call", "a reply ahead"])
+def test_an_xid_used_in_turn_is_not_reused_where_the_capture_may_be_out_of_step(fault: str) -> None:
+    wire = Wire(seed=8)
+    connection = wire.connect(cm=fault != "the first reply is missing")
+    for _ in range(4):
+        reply(call(connection, nfs3.getattr_(), xid=7), nfs3.getattr_reply())
+    replies = faults.where(wire.packets, kind="send", sender=1)
+    if fault == "the first reply is missing":
+        packets = faults.drop(wire.packets, [replies[0]])
+    elif fault == "a reply behind the next call":
+        packets = faults.swap(wire.packets, replies[1], 2)
+    else:
+        packets = faults.swap(wire.packets, replies[1] - 2, 2)
+    auditor = audit(wire, packets)
+    assert broken_rules(auditor) == set()
+    assert fault == "a reply ahead" or total(auditor, "V1-XID-REUSED").undecidable
