@@ -76,6 +76,11 @@ class WorkerNouns:
         """Numbers in the whole; so are these."""
         self._rpcs = array("q", (0,))
 
+    @property
+    def numbered(self) -> int:
+        """The highest of its RPC numbers that is known."""
+        return len(self._rpcs) - 1
+
     def resolve(self, kind: str, number: int) -> object:
         """For ``ipc.unpacked``; a new one is filled by ``add``."""
         conversation = self._conversations.get(number)
@@ -257,7 +262,7 @@ class MergedAnalyzer(Analyzer):
             both = [numbers]
             if delivery.plain is not None:
                 rows = delivery.plain.rows
-                rows = rows[~np.isin(rows["number"], numbers)]
+                rows = rows[(rows["number"] > nouns.numbered) & ~np.isin(rows["number"], numbers)]
                 mine.append(2 * rows["call_frame"])
                 both.append(rows["number"])
             joined = np.concatenate(both)

@@ -220,6 +220,7 @@ class Analyzer:
 
     def outstanding(self) -> Iterator[Rpc]:
         """Calls without a reply so far, of which no Rpc has ended: what they are called is not read yet."""
+        self._machine.open_as_objects(self._numbers, self._done)
         for dispatcher in self._dispatchers.values():
             for direction in dispatcher.matching.directions:
                 for rpcs in direction.calls.values():
@@ -390,7 +391,7 @@ class Analyzer:
 
     def _take(self, events: Sequence[Event]) -> None:
         self._count_iwarp()
-        self._machine.take_singly(events, self._numbers)
+        self._machine.take_singly(events, self._numbers, self._done)
 
     def _dispatcher(self, link: Link) -> Dispatcher:
         connection = link.connection

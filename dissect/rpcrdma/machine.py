@@ -25,14 +25,12 @@ from .chunk_columns import PlainChunks, note_chunks
 from .chunk_lists import READ_LIST
 from .dispatch import Dispatcher
 from .listeners import RowSends
-from .row_batch import Event, LinkRun, RowBatch, Sends, connection_number
+from .row_batch import Event, LinkRun, OpenCalls, RowBatch, Sends, connection_number
 from .row_chunks import RowChunks
 from .rpc_numbers import EndedRpcs, RpcNumbers
 from .rpc_table import RPC, STATES, PlainRpcs
 from .sends import SHORTEST_REPLY, CallNames, SendColumns, read_sends
 
-MIN_ROWS = 96
-"""Sends of a batch from which on columns take less time than objects."""
 _FIRST_RESULT = 6
 """The word of a reply with which its results begin."""
 
@@ -44,6 +42,7 @@ class Machine:
         """``dispatcher`` gives that of a connection."""
         self._dispatcher = dispatcher
         self._names = CallNames()
+        self._open: OpenCalls | None = None
 
     def take(
         self, data: Bytes, runs: list[LinkRun], events: Sequence[Event], numbers: RpcNumbers, ended: EndedRpcs
@@ -52,27 +51,53 @@ class Machine:
 
         ``runs``: of bytes in ``data``; ``ended``: where RPCs that end as objects are put.
         """
-        links = _links(runs, events)
+        if self._open is not None and self._open.data is not data:
+            self.open_as_objects(numbers, ended)
+        found = self._batch(data, runs, events, numbers, ended)
+        if found is None:
+            expanded = [(place, link, operation) for link, run in runs for place, operation in run.delivered()]
+            # Where two have one place, the second waited for the packet of the first, which is that of a run.
+            self._take_singly(sorted([*expanded, *events], key=itemgetter(0)), numbers)
+            return None
+        batch, sends, links = found
+        batch.happen()
+        left = batch.left(links)
+        self._open = left if left.runs else None
+        rows = self._rows(batch, sends, links)
+        batch.tell_listeners(rows)
+        ended.arrange()
+        return rows
+
+    def open_as_objects(self, numbers: RpcNumbers, ended: EndedRpcs) -> None:
+        """Calls without a reply are objects from now on."""
+        if self._open is not None:
+            found = self._batch(self._open.data, [], [], numbers, ended)
+            assert found is not None
+            found[0].left(found[2], 0)
+            self._open = None
+
+    def take_singly(self, events: Sequence[Event], numbers: RpcNumbers, ended: EndedRpcs) -> None:
+        """The same of Operations."""
+        self.open_as_objects(numbers, ended)
+        self._take_singly(events, numbers)
+
+    def _batch(
+        self, data: Bytes, runs: list[LinkRun], events: Sequence[Event], numbers: RpcNumbers, ended: EndedRpcs
+    ) -> tuple[RowBatch, Sends, list[Link]] | None:
+        """None where there are no rows."""
+        opened = self._open or OpenCalls(data, [], [], [], [], [], [])
+        links = _links(runs, events, opened.links)
         dispatchers = [self._dispatcher(link) for link in links]
         index = {connection_number(link): place for place, link in enumerate(links)}
         if self._names.full:
             self._names = CallNames()
-        sends = self._sends(data, runs, events, index)
+        sends = self._sends(data, runs, events, index, opened)
         if sends is None:
-            expanded = [(place, link, operation) for link, run in runs for place, operation in run.delivered()]
-            # Where two have one place, the second waited for the packet of the first, which is that of a run.
-            self.take_singly(sorted([*expanded, *events], key=itemgetter(0)), numbers)
             return None
         self._refuse(sends, dispatchers)
-        batch = RowBatch(dispatchers, sends, runs, events, index, numbers, ended)
-        batch.happen()
-        found = self._rows(batch, sends, links)
-        batch.tell_listeners(found)
-        ended.arrange()
-        return found
+        return RowBatch(dispatchers, sends, runs, events, index, numbers, ended, opened), sends, links
 
-    def take_singly(self, events: Sequence[Event], numbers: RpcNumbers) -> None:
-        """The same of Operations."""
+    def _take_singly(self, events: Sequence[Event], numbers: RpcNumbers) -> None:
         before = None
         for place, link, operation in events:
             numbers.place = place
@@ -81,9 +106,14 @@ class Machine:
             take(operation)
 
     def _sends(
-        self, data: Bytes, runs: list[LinkRun], events: Sequence[Event], index: Mapping[int, int]
+        self,
+        data: Bytes,
+        runs: list[LinkRun],
+        events: Sequence[Event],
+        index: Mapping[int, int],
+        opened: OpenCalls,
     ) -> Sends | None:
-        """None where there are too few for columns."""
+        """None where there are none."""
         parts = [(index[connection_number(link)], run) for link, run in runs if isinstance(run, SendRun)]
         counts = [len(run) for _, run in parts]
         link = [np.repeat(np.array([place for place, _ in parts], np.int64), counts)]
@@ -100,7 +130,13 @@ class Machine:
                 every.append(SendRun.of(data, [events[at][2] for at in mine], end))
                 link.append(np.array([index[connection_number(events[at][1])] for at in mine]))
                 sender.append(np.full(len(mine), end))
-        if sum(map(len, every)) < MIN_ROWS:
+        fresh = sum(map(len, every))
+        for owner, run in zip(opened.links, opened.runs, strict=True):
+            run.note_unusual()
+            every.append(run)
+            link.append(np.full(len(run), index[connection_number(owner)]))
+            sender.append(np.full(len(run), run.sender))
+        if not every:
             return None
         counts = [len(run) for run in every]
         rows = joined([run.rows for run in every])
@@ -118,7 +154,7 @@ class Machine:
         number = np.repeat(np.arange(len(every)), counts)
         row = np.arange(len(rows)) - np.repeat(firsts, counts)
         ends = np.concatenate(link), np.concatenate(sender)
-        return Sends(data, held, every, rows, *ends, number, row, read, procedures, replies)
+        return Sends(data, held, fresh, every, rows, *ends, number, row, read, procedures, replies)
 
     def _refuse(self, sends: Sends, dispatchers: list[Dispatcher]) -> None:
         """What listeners do not take as rows are none."""
@@ -253,8 +289,8 @@ def _secured_results(sends: Sends, call: Int64s, reply: Int64s) -> tuple[Int64s,
     return results, (service > 0) & (there | ~inline | (service == GSS_PRIVACY))
 
 
-def _links(runs: Sequence[LinkRun], events: Sequence[Event]) -> list[Link]:
-    """In the order of their first events."""
+def _links(runs: Sequence[LinkRun], events: Sequence[Event], others: Sequence[Link]) -> list[Link]:
+    """In the order of their first events; behind them others."""
     firsts: dict[int, tuple[int, Link]] = {}
     for owner, run in runs:
         if (known := firsts.get(id(owner))) is None or run.place < known[0]:
@@ -265,7 +301,8 @@ def _links(runs: Sequence[LinkRun], events: Sequence[Event]) -> list[Link]:
             before = link
             if (known := firsts.get(id(link))) is None or place < known[0]:
                 firsts[id(link)] = place, link
-    return [link for _, link in sorted(firsts.values(), key=itemgetter(0))]
+    links = {id(link): link for _, link in sorted(firsts.values(), key=itemgetter(0))}
+    return [*(links | {id(link): link for link in others}).values()]
 
 
 def _is_row(operation: Operation, data: Bytes) -> bool:

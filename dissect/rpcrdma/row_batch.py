@@ -7,7 +7,7 @@ which makes objects of the rows that it touches.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import compress, pairwise
 from typing import NamedTuple
 
@@ -48,18 +48,41 @@ CALL, CHUNKED_CALL, REPLY, CHUNKED_REPLY, TRANSFER, SENT, EVENT = range(7)
 """What happens: by rows; or by a Send or another Operation that is more than a row says."""
 
 
+MAX_OPEN = 1 << 12
+"""Frames for which a call without a reply stays a row from batch to batch: it takes time in each of them."""
+
+
 def connection_number(link: Link) -> int:
     """Of a link that has events."""
     assert link.connection is not None
     return link.connection.number
 
 
+class OpenCalls(NamedTuple):
+    """Calls without a reply that are rows, behind a batch."""
+
+    data: Bytes
+    links: list[Link]
+    runs: list[SendRun]
+    """Of each of these."""
+    numbers: list[int]
+    """Of their RPCs; for each call of all runs, and so are these."""
+    orders: list[int]
+    reached: list[int]
+    """Of each of their segments up to which address it was read or written."""
+    transfers: list[list[Operation]]
+    """Which did so."""
+
+
 class Sends(NamedTuple):
-    """Sends of one packet, a row each: first those of runs, then those that came as Operations."""
+    """Sends of one packet, a row each: first those of runs, then those that came as Operations, then calls that were
+    open before."""
 
     data: Bytes
     held: list[int]
-    """Indices of these among the events."""
+    """Indices among the events of those that came as Operations."""
+    fresh: int
+    """How many there are without the open calls."""
     runs: list[SendRun]
     rows: Rows
     """PACKET rows."""
@@ -84,7 +107,9 @@ class Sends(NamedTuple):
     def message(self, at: int) -> Message:
         """The Send as an object."""
         operation = self.runs[int(self.run[at])].operation(int(self.row[at]))
-        data, start, end = operation.payload.prefix()
+        # Its own payload may have been dropped since.
+        data, start = self.data.data, int(self.rows["payload"][at])
+        end = start + int(self.rows["captured"][at])
         header = decode_header(data, start, end, operation.length)
         body = start + header.length
         return Message(operation, header, data, body, end, end - body)
@@ -235,8 +260,10 @@ class RowBatch:
         index: Mapping[int, int],
         numbers: RpcNumbers,
         ended: EndedRpcs,
+        opened: OpenCalls,
     ) -> None:
-        self._sends, self._numbers, self._ended = sends, numbers, ended
+        """``opened``: the calls that were open before."""
+        self._sends, self._numbers, self._ended, self._opened = sends, numbers, ended, opened
         self._events = events
         self._memory: dict[int, int] = {}
         """Slot << 32 | handle -> the segment of an open call that is a row."""
@@ -245,7 +272,7 @@ class RowBatch:
         self._call: list[int] = []
         self._reply: list[int] = []
         """The pairs: calls and replies that are rows."""
-        self._noted: set[int] = set()
+        self._noted = set(opened.numbers)
         self._gone: set[int] = set()
         """Pairs that became objects."""
         self._order(sends, runs, events, index)
@@ -260,26 +287,29 @@ class RowBatch:
             if dispatcher.listener is not None:
                 both[0].log = both[1].log = []
         self._columns(sends)
+        self._reopen_calls(sends, opened)
 
     def _order(self, sends: Sends, runs: list[LinkRun], events: Sequence[Event], index: Mapping[int, int]) -> None:
         """All that happens, in its order: code, slot, XID or handle, index, place."""
         parts: list[tuple[Int64s, ...]] = []
         single = np.ones(len(events), np.bool_)
-        held, count = sends.held, len(sends.rows)
+        held, count = sends.held, sends.fresh
         single[held] = False
         place, rank = sends.rows["frame"].astype(np.int64), np.zeros(count, np.int64)
-        place[count - len(held) :] = [events[at][0] for at in held]
+        place[count - len(held) : count] = [events[at][0] for at in held]
         rank[count - len(held) :] = [at + 1 for at in held]
-        read, code, calls = sends.read, np.full(count, SENT), sends.procedures >= 0
+        read, code, calls = sends.read, np.full(len(place), SENT), sends.procedures >= 0
         code[calls] = np.where(read.chunked[calls], CHUNKED_CALL, CALL)
         code[sends.replies] = np.where(read.listed[sends.replies], CHUNKED_REPLY, REPLY)
         self._places, self._first_held = place, count - len(held)
-        parts.append((place, rank, code, sends.slots, read.xids, np.arange(count)))
+        parts.append((place[:count], rank, code[:count], sends.slots[:count], read.xids[:count], np.arange(count)))
         transfers = [(index[connection_number(link)], run) for link, run in runs if isinstance(run, TransferRun)]
         others = [at for at, (_, _, one) in enumerate(events) if one.kind is not SEND and one.length]
         moved = [(events[at][0], index[connection_number(events[at][1])], events[at][2]) for at in others]
-        self.transfers = row_transfers(transfers, moved)
-        rows, slots = self.transfers.rows, self.transfers.slot
+        earlier = [(0, 0, one) for operations in self._opened.transfers for one in operations]
+        self.transfers = row_transfers(transfers, moved + earlier)
+        count = len(self.transfers.rows) - len(earlier)
+        rows, slots = self.transfers.rows[:count], self.transfers.slot[:count]
         single[others] = False
         rank = np.zeros(len(rows), np.int64)
         rank[len(rows) - len(others) :] = [at + 1 for at in others]
@@ -293,7 +323,7 @@ class RowBatch:
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
         order = np.lexsort((columns[1], columns[0])) if events else columns[0].argsort(kind="stable")
         self._items = [columns[one].take(order).tolist() for one in (2, 3, 4, 5)]
-        self._last_place = int(columns[0][order[-1]])
+        self._last_place = int(columns[0][order[-1]]) if len(order) else 0
 
     def _columns(self, sends: Sends) -> None:
         """What the loop looks up, as lists."""
@@ -334,6 +364,29 @@ class RowBatch:
             )
         ]
         """Of each transfer kind, address, length and time; another kind where it is more than a row."""
+
+    def _reopen_calls(self, sends: Sends, opened: OpenCalls) -> None:
+        """The calls that were open before are so now; those that are no rows any more are objects."""
+        first, count = sends.fresh, len(sends.rows)
+        self._drawn[first:] = opened.numbers
+        self.orders[first:] = opened.orders
+        self._reached[self._firsts[first] :] = opened.reached
+        at = len(self.transfers.rows) - sum(map(len, opened.transfers))
+        for segment, operations in enumerate(opened.transfers, self._firsts[first]):
+            if operations:
+                self.carried[segment] = [*range(at, at + len(operations))]
+                at += len(operations)
+        slots = sends.slots[first:].tolist()
+        for call, slot, xid in zip(range(first, count), slots, sends.read.xids[first:].tolist(), strict=True):
+            one = self.callers[slot]
+            one.open[xid] = call
+            one.counted += 1
+            for segment in range(self._firsts[call], self._firsts[call + 1]):
+                self._memory[slot << 32 | self._handles[segment]] = segment
+        for slot in {*slots}:
+            self.callers[slot].look()
+        for call in places(sends.procedures[first:] < 0).tolist():
+            self._make(self.callers[slots[call]], slots[call], first + call).detach()
 
     def _gap_ranks(self, sends: Sends) -> tuple[list[int], list[int]]:
         """How many gaps in what its caller sent lie before a Send; and how many before a reply, or well before a
@@ -428,14 +481,64 @@ class RowBatch:
                 number = numbers.last
         numbers.last = number
         numbers.place = self._last_place
-        for at in range(self._first_held, len(drawn)):
+        for at in range(self._first_held, self._sends.fresh):
             if drawn[at]:
                 self._note(drawn[at], at)
         self.numbers = np.array(self._drawn)
         self._note_credits()
-        for slot, one in enumerate(callers):
+        for one in callers:
             self._log(one)
-            self._finish(one, slot)
+            self._finish(one)
+
+    def left(self, links: Sequence[Link], frames: int = MAX_OPEN) -> OpenCalls:
+        """The calls that are open behind the batch, on ``links``; but those from before its last ``frames`` become
+        objects."""
+        sends, calls = self._sends, list[int]()
+        owners, runs = list[Link](), list[SendRun]()
+        since = self._last_place - frames if frames else LATE
+        for slot, one in enumerate(self.callers):
+            kept = [call for call in one.open.values() if one.log is None and sends.rows["frame"][call] > since]
+            if len(kept) < len(one.open):
+                self._make_others(one, slot, {*kept})
+            if kept:
+                places = zip(sends.run[kept].tolist(), sends.row[kept].tolist(), strict=True)
+                operations = [sends.runs[run].operation(row) for run, row in places]
+                for operation in operations:
+                    operation.payload.trim()
+                runs.append(SendRun.of(sends.data, operations, one.caller, sends.rows.take(kept)))
+                owners.append(links[slot >> 1])
+                calls += kept
+        numbers = [self._drawn[call] for call in calls]
+        for call, number in zip(calls, numbers, strict=True):
+            self._note(number, call)
+        segments = [one for call in calls for one in range(self._firsts[call], self._firsts[call + 1])]
+        return OpenCalls(
+            sends.data,
+            owners,
+            runs,
+            numbers,
+            self.orders[calls].tolist(),
+            [self._reached[one] for one in segments],
+            [self._held_transfers(one) for one in segments],
+        )
+
+    def _held_transfers(self, segment: int) -> list[Operation]:
+        found = [self.transfers.operations[at] for at in self.carried.get(segment, ())]
+        for operation in found:
+            operation.payload.trim()
+        return found
+
+    def _make_others(self, one: CallerRows, slot: int, kept: Collection[int]) -> None:
+        """Open calls become objects, but for some."""
+        ordered = bool(one.direction.calls)
+        for call in [call for call in one.open.values() if call not in kept]:
+            # It may wait for long, and the batch that its bytes are in is large.
+            self._make(one, slot, call).detach()
+        if ordered:
+            calls = one.direction.calls
+            arranged = sorted(calls.items(), key=_first_order)
+            calls.clear()
+            calls.update(arranged)
 
     def _place(self, code: int, at: int) -> int:
         """In the order of events."""
@@ -721,7 +824,7 @@ class RowBatch:
                 note(low)
                 note(high)
 
-    def _finish(self, one: CallerRows, slot: int) -> None:
+    def _finish(self, one: CallerRows) -> None:
         """The batch is over."""
         self._tell(one)
         for xid in [*one.shown]:
@@ -734,16 +837,6 @@ class RowBatch:
             waiting = one.matching.unsettled.beside_gap
             while len(waiting) > MAX_BESIDE_GAP:
                 one.matching.conclude(waiting.pop(0))
-        if one.open:
-            ordered = bool(one.direction.calls)
-            for call in [*one.open.values()]:
-                # It may wait for long, and the batch that its bytes are in is large.
-                self._make(one, slot, call).detach()
-            if ordered:
-                calls = one.direction.calls
-                arranged = sorted(calls.items(), key=_first_order)
-                calls.clear()
-                calls.update(arranged)
 
     def pairs(self) -> tuple[Int64s, Int64s]:
         """Calls and replies that stayed rows, in the order of replies."""

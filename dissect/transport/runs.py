@@ -306,8 +306,16 @@ class SendRun:
         """Rows whose Operation knows more than the row."""
 
     @classmethod
-    def of(cls, data: Bytes, operations: Sequence[Operation], sender: int) -> SendRun:
-        """Of Sends that were delivered as Operations, and are no more than rows."""
+    def of(cls, data: Bytes, operations: Sequence[Operation], sender: int, rows: Rows | None = None) -> SendRun:
+        """Of Sends that were delivered as Operations, and are no more than rows; ``rows``: their PACKET rows."""
+        if rows is None:
+            rows = cls._rows_of(operations)
+        run = cls(data, rows, sender, np.array([one.position for one in operations]))
+        run._all_kept, run.made = True, dict(enumerate(operations))
+        return run
+
+    @staticmethod
+    def _rows_of(operations: Sequence[Operation]) -> Rows:
         rows = np.zeros(len(operations), PACKET)
         for name, field in _SEND_OF.items():
             rows[name] = [getattr(one, field) for one in operations]
@@ -316,9 +324,7 @@ class SendRun:
         invalidates = [one.invalidate for one in operations]
         rows["opcode"] = [SEND_ONLY if one is None else SEND_ONLY_INVALIDATE for one in invalidates]
         rows["immediate"] = [one or 0 for one in invalidates]
-        run = cls(data, rows, sender, np.array([one.position for one in operations]))
-        run._all_kept, run.made = True, dict(enumerate(operations))
-        return run
+        return rows
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -362,6 +368,10 @@ class SendRun:
                     known[index] = operation
             made.append(operation)
         return made
+
+    def note_unusual(self) -> None:
+        """Of rows that were seen again, in later batches."""
+        self.unusual = {row for row, one in self.made.items() if one.retransmissions or one.contradicted or one.reused}
 
     def charged(self, index: int) -> Operation:
         """The same, to note in it what was seen again."""

@@ -17,7 +17,6 @@ from rdmascope.dissect.measure.file_names import PathLearner
 from rdmascope.dissect.measure.files import FileTable
 from rdmascope.dissect.measure.paths import NamedFile, Paths, SpannedPaths, always_named, path_at, printable, span_at
 from rdmascope.dissect.onc.file_events import NAMED, REMOVED, RENAMED, ROOT, FileEvent
-from rdmascope.dissect.rpcrdma import machine
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 from .test_files import DATA, FILE, OK, OTHER, SUB, ask, lookup, read, remove, rename
@@ -193,8 +192,7 @@ def test_names_that_are_forgotten_are_those_of_no_directory_and_then_all() -> No
 
 
 @pytest.mark.parametrize("name", sorted(MANIFEST))
-def test_columns_teach_what_each_rpc_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "MIN_ROWS", 1)
+def test_columns_teach_what_each_rpc_does(name: str) -> None:
     learner, files = PathLearner(), FileTable()
     for table in Session(str(SAMPLES / MANIFEST[name]["file"]), limits=Limits(frames=3000)).tables():
         called = learner.learn(table)[1]

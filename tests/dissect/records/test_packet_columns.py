@@ -29,7 +29,6 @@ from rdmascope.dissect.records.packet_columns import PacketColumnLister
 from rdmascope.dissect.records.packet_lines import Find, packet_json
 from rdmascope.dissect.records.packets import PacketLister, packet_record
 from rdmascope.dissect.records.schema import placed
-from rdmascope.dissect.rpcrdma import machine
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 from ..measure.test_files import DATA, FILE, SUB, ask, lookup, read, rename, write
@@ -41,11 +40,6 @@ QUICK = settings(
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )
-
-
-@pytest.fixture(autouse=True)
-def columns_from_the_first_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "MIN_ROWS", 1)
 
 
 def text(records: object) -> str:

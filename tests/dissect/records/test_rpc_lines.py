@@ -14,7 +14,6 @@ from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.records.rpc import rpc_record
 from rdmascope.dissect.records.rpc_lines import RpcLines
-from rdmascope.dissect.rpcrdma import machine
 
 
 def encode(value: Any) -> str:
@@ -43,13 +42,6 @@ def records(name: str, frames: int) -> Iterator[dict[str, Any]]:
     return (rpc_record(one.rpc, one.fields, one.path()) for one in named)
 
 
-@pytest.fixture
-def all_plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever can be is decoded in columns, however little it is."""
-    monkeypatch.setattr(machine, "MIN_ROWS", 1)
-
-
-@pytest.mark.usefixtures("all_plain")
 @pytest.mark.parametrize("frames", [700, 1 << 15])
 @pytest.mark.parametrize("name", ["meta-rxe", "loss-rxe", "rxe-nfs-all", "siw-nfs-all"])
 def test_lines_of_columns_are_those_of_objects(name: str, frames: int) -> None:
@@ -61,7 +53,6 @@ def test_lines_of_columns_are_those_of_objects(name: str, frames: int) -> None:
     assert lines.splitlines() == [encode(one) for one in records(name, frames)]
 
 
-@pytest.mark.usefixtures("all_plain")
 def test_followed_lines_come_as_rpcs_end() -> None:
     numbers = [json.loads(line)["number"] for line in listed("loss-rxe", 700, True, at_once=True).splitlines()]
     assert numbers == [rpc.number for rpc in session("loss-rxe", 700).rpcs()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import cache
 from operator import attrgetter
@@ -21,10 +21,9 @@ from playbook.samples import MANIFEST, SAMPLES
 from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conversations, faulty, few_xids
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Session
-from rdmascope.dissect.arrays import Int64s
+from rdmascope.dissect.arrays import Int64s, words_at
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.measure.statistics import EXACT, MAX_PROCEDURES, Statistics
-from rdmascope.dissect.rpcrdma import machine
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.matching import Matching
 from rdmascope.dissect.rpcrdma.messages import Message
@@ -35,11 +34,6 @@ from rdmascope.dissect.transport.operations import Operation
 from .test_analyzer_playbook import QUICK
 
 CUTS = st.lists(st.integers(0, 1000), max_size=4)
-
-
-@pytest.fixture(autouse=True)
-def columns_from_the_first_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "MIN_ROWS", 1)
 
 
 @cache
@@ -73,7 +67,20 @@ def plainly(value: object) -> Any:
             return value
 
 
-def matched(matching: Matching) -> dict[str, object]:
+def open_rows(analyzer: Analyzer) -> dict[tuple[int, int], dict[int, list[int]]]:
+    """By connection and caller the calls without a reply that are rows: XID -> numbers."""
+    found: dict[tuple[int, int], dict[int, list[int]]] = {}
+    opened = analyzer._machine._open
+    if opened is not None:
+        numbers = iter(opened.numbers)
+        for link, run in zip(opened.links, opened.runs, strict=True):
+            assert link.connection is not None
+            xids = words_at(opened.data, run.rows["payload"].astype(np.int64)).tolist()
+            found[link.connection.number, run.sender] = {xid: [next(numbers)] for xid in xids}
+    return found
+
+
+def matched(matching: Matching, rows: Mapping[tuple[int, int], dict[int, list[int]]]) -> dict[str, object]:
     """What is known about what comes next."""
     conversation = matching.conversation
     for direction in matching.directions:
@@ -84,7 +91,9 @@ def matched(matching: Matching) -> dict[str, object]:
         ],
         "answered": [(list(one.answered._known), list(one.answered._known.values())) for one in matching.directions],
         "calls": [
-            {xid: [rpc.number for rpc in rpcs] for xid, rpcs in one.calls.items()} for one in matching.directions
+            {xid: [rpc.number for rpc in rpcs] for xid, rpcs in one.calls.items()}
+            | rows.get((conversation.connection.number, caller), {})
+            for caller, one in enumerate(matching.directions)
         ],
         "replies": [(one.number, one.message.frame, one.earlier) for one in matching.unsettled.replies],
         "settled": matching.settled,
@@ -139,7 +148,8 @@ class Way:
             table = analyzer.feed_table(analyzer.decoder.take(batch))
             self.plain += len(table.plain)
             self._take(table)
-            self.seen.append([matched(one.matching) for one in analyzer._dispatchers.values()])
+            rows = open_rows(analyzer)
+            self.seen.append([matched(one.matching, rows) for one in analyzer._dispatchers.values()])
             self.seen.append(analyzer._numbers.last)
         self._take(RpcTable(analyzer.finish()))
         self.seen.append(counted(self.statistics))

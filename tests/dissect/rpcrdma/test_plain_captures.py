@@ -18,9 +18,7 @@ from rdmascope.captures.session.session import Session
 from rdmascope.dissect.frames import FrameBatch
 
 from .test_analyzer_playbook import QUICK
-from .test_plain import columns_from_the_first_row, compare, sample_batches
-
-__all__ = ["columns_from_the_first_row"]
+from .test_plain import compare, sample_batches
 
 SMALL = [name for name in MANIFEST if int(str(MANIFEST[name]["frames"])) < 6000]
 PAIRS = [

@@ -19,9 +19,7 @@ from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 from .test_analyzer_playbook import QUICK
-from .test_plain import columns_from_the_first_row, compare, plainly
-
-__all__ = ["columns_from_the_first_row"]
+from .test_plain import compare, plainly
 
 DATA = bytes(range(200)) * 20
 """Of 4,000 bytes: several packets."""

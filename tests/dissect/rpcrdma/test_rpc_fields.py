@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Session
-from rdmascope.dissect.rpcrdma import machine
 from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader, rpc_fields
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.transport.runs import SendRun
@@ -23,11 +22,6 @@ from ..onc.test_compound import QUICK
 
 def tables(name: str, frames: int = 3000) -> list[RpcTable]:
     return list(Session(str(SAMPLES / MANIFEST[name]["file"]), limits=Limits(frames=frames)).tables())
-
-
-@pytest.fixture(autouse=True)
-def _plain_from_the_first_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "MIN_ROWS", 1)
 
 
 @pytest.mark.parametrize("name", sorted(MANIFEST))
@@ -46,9 +40,7 @@ def test_columns_hold_what_each_rpc_says(name: str) -> None:
 @pytest.fixture(scope="module")
 def metadata() -> RpcTable:
     """Plain RPCs of many kinds."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine, "MIN_ROWS", 1)
-        return next(table for table in tables("meta-rxe", 400) if len(table.plain) > 40)
+    return next(table for table in tables("meta-rxe", 400) if len(table.plain) > 40)
 
 
 @QUICK

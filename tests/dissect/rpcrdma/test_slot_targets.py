@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Session
-from rdmascope.dissect.rpcrdma import machine
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.slot_targets import NOT_KNOWN, slots_allowed, slots_allowed_by
 from rdmascope.dissect.transport.runs import SendRun
@@ -23,11 +22,6 @@ from ..onc.test_compound import QUICK
 
 def tables(name: str) -> list[RpcTable]:
     return list(Session(str(SAMPLES / MANIFEST[name]["file"]), limits=Limits(frames=2000)).tables())
-
-
-@pytest.fixture(autouse=True)
-def _plain_from_the_first_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "MIN_ROWS", 1)
 
 
 @pytest.mark.parametrize("name", sorted(MANIFEST))
@@ -48,13 +42,11 @@ def test_knfsd_allows_what_it_agreed_to() -> None:
 
 @pytest.fixture(scope="module")
 def metadata() -> RpcTable:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine, "MIN_ROWS", 1)
-        return next(
-            table
-            for table in tables("meta-rxe")
-            if (slots_allowed(table, np.ones(len(table), np.bool_)) > 0).sum() > 40 and len(table.plain) > 40
-        )
+    return next(
+        table
+        for table in tables("meta-rxe")
+        if (slots_allowed(table, np.ones(len(table), np.bool_)) > 0).sum() > 40 and len(table.plain) > 40
+    )
 
 
 @QUICK
