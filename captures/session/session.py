@@ -365,11 +365,11 @@ class Session:
 
         files = FileTable(self.mounts)
         for table in self.tables():
-            counts = None if passes is None else passes(table).tolist()
-            for transfers in files.add_table(table, counts):
-                if on_transfers is not None:
+            uses = files.add_table(table, None if passes is None else passes(table))
+            if on_transfers is not None:
+                for _, transfers in uses.transfers:
                     on_transfers(transfers)
-            del table
+            del table, uses
         return files
 
     def audit(self, auditor: Auditor, connections: Collection[int] = ()) -> int:

@@ -169,7 +169,9 @@ def arrow_batch(schema: pyarrow.Schema, columns: Sequence[TableColumn], rows: Co
     arrays = []
     for column, type in zip(columns, schema.types, strict=True):
         values = rows[column.name]
-        if column.type == "text":
+        try:
+            arrays.append(pyarrow.array(values.data, type, getmaskarray(values)))
+        except UnicodeEncodeError:  # Bytes that are no UTF-8; only few captures have any.
             make_encodable(values.data)
-        arrays.append(pyarrow.array(values.data, type, getmaskarray(values)))
+            arrays.append(pyarrow.array(values.data, type, getmaskarray(values)))
     return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)

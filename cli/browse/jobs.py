@@ -212,8 +212,7 @@ def file_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[D
     session = capture.session()
     files = FileTable(session.mounts)
     for table in session.tables():
-        for _ in files.add_table(table, None):
-            pass
+        files.add_table(table)
         del table
         yield None
     for file in files:

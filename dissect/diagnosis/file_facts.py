@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-from ..measure.files import READ, WRITE, File, FileCall, FileTable, FileTransfer
+import numpy as np
+
+from ..arrays import distinct
+from ..measure.files import READ, WRITE, File, FileCall, FileTable, FileTransfer, FileUses
 from ..measure.paths import MountRoot
-from ..onc.file_operations import UNSTABLE, FileOperation
+from ..onc.file_operations import UNSTABLE
 from ..rpcrdma.rpc_table import RpcTable
 from .examples import Examples
 
@@ -38,8 +42,8 @@ class FileFacts:
     def __init__(self, mounts: Sequence[MountRoot] = ()) -> None:
         """``mounts``: what is known of roots from elsewhere; it may grow."""
         self.table = FileTable(mounts)
-        self.used: list[Sequence[tuple[File, FileOperation]]] = []
-        """What each RPC of the last batch did with which files."""
+        self.used: FileUses | None = None
+        """What the RPCs of the last batch did with which files."""
         self.costs: dict[int, Examples] = {}
         """By the file's number: RPCs on it, weighed by their latency in nanoseconds."""
         self.files: dict[int, File] = {}
@@ -52,34 +56,36 @@ class FileFacts:
 
     def add_table(self, table: RpcTable) -> None:
         """Take the RPCs of a batch."""
-        self.used = []
-        users: dict[File, list[FileCall]] = {}
-        for transfers in self.table.add_table(table):
-            call, used = self.table.call, self.table.used
-            self.used.append(used)
-            if call is None:
-                continue
-            for file, done in used:
-                calls = users.get(file)
-                if calls is None:
-                    users[file] = [call]
-                elif calls[-1] is not call:
-                    calls.append(call)
-                if done.stable not in (None, UNSTABLE) and done.succeeded and done.count:
-                    self.note_synchronous(call, done.count)
-            if transfers:
-                self.transferred(call, transfers)
-        for file, calls in users.items():
-            self.use(file, calls)
+        self.take(table, self.table.add_table(table))
 
-    def use(self, file: File, calls: Sequence[FileCall]) -> None:
-        """RPCs that used a file."""
-        number = file.number
-        self.files[number] = file
-        if number not in self.costs:
-            self.costs[number], self.clients[number] = Examples(), set()
-        self.costs[number].add_each([(one.latency or 0, one.number, one.first_frame) for one in calls])
-        self.clients[number].update([one.client for one in calls])
+    def take(self, table: RpcTable, used: FileUses) -> None:
+        """The same, of what they did with files."""
+        self.used = used
+        done = used.operations
+        stored = (done["stable"] > UNSTABLE) & done["succeeded"] & (done["count"] > 0)
+        rpcs = table.rows
+        weights = np.maximum(rpcs["latency"], 0)
+        for row, count in zip(done["row"][stored].tolist(), done["count"][stored].tolist(), strict=True):
+            one = rpcs[row]
+            examples = self.synchronous.setdefault(count, Examples())
+            examples.add(int(weights[row]), int(one["number"]), int(one["call_frame"]))
+        users = np.unique(done["file"] << 32 | done["row"])
+        files, rows = users >> 32, users & 0xFFFFFFFF
+        columns = weights[rows], rpcs["number"][rows], rpcs["call_frame"][rows]
+        calls = [*zip(*(column.tolist() for column in columns), strict=True)]
+        edges = [*np.unique(files, return_index=True)[1].tolist(), len(files)]
+        for begin, behind in pairwise(edges):
+            file = used.files[files[begin]]
+            if file.number not in self.costs:
+                self.files[file.number] = file
+                self.costs[file.number], self.clients[file.number] = Examples(), set()
+            self.costs[file.number].add_each(calls[begin:behind])
+        connections, callers = rpcs["connection"][rows], rpcs["caller"][rows]
+        for at in distinct(files, connections, callers)[0].tolist():
+            ends = table.conversation(int(connections[at])).connection.endpoints
+            self.clients[used.files[files[at]].number].add(ends[callers[at]].address)
+        for call, transfers in used.transfers:
+            self.transferred(call, transfers)
 
     def transferred(self, call: FileCall, transfers: Iterable[FileTransfer]) -> None:
         """What an RPC did to the contents of files."""
@@ -98,10 +104,6 @@ class FileFacts:
                 # Several in one compound share its latency.
                 counted.add(transfer.kind)
                 totals.examples.add(latency, call.number, call.first_frame)
-
-    def note_synchronous(self, call: FileCall, count: int) -> None:
-        """A WRITE of ``count`` bytes was on stable storage when it was answered."""
-        self.synchronous.setdefault(count, Examples()).add(call.latency or 0, call.number, call.first_frame)
 
     def path(self, number: int) -> str:
         """Of a file: its latest name with those that it had before, or its handle's hash."""

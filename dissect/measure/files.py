@@ -6,135 +6,24 @@ A file is a handle on one server.  Where the same handle serves several protocol
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, gathered, take, words_at
+from ..arrays import Int64s, Rows, distinct, take
 from ..intervals import IntervalSet
 from ..onc import file_events as onc
-from ..onc.file_layouts import FileLayout, file_layout
 from ..onc.file_operations import DIRECTORY, UNSTABLE, FileOperation
 from ..onc.hashes import handle_hash
-from ..onc.programs import MOUNT, NFS
-from ..onc.rpc_header import SUCCESS_AND_ZERO
-from ..onc.shapes.decode_cache import Layout, Layouts
-from ..onc.shapes.registry import procedure_shape
-from ..onc.shapes.rpc_summary_fields import MAX_NODES
-from ..onc.shapes.types import XdrType
 from ..percentiles import Distribution, Samples
-from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
-from ..rpcrdma.rpc_fields import call_places, reply_places
 from ..rpcrdma.rpc_table import RpcTable
-from ..rpcrdma.rpcs import DUPLICATE_REPLY, Extent, Reassembled, Rpc
-from .file_names import server_of
+from ..rpcrdma.rpcs import Reassembled, Rpc
+from .nfs_operations import NfsOperations, OperationReader
 from .paths import MountRoot, NamedFile, Paths, path_of_name
-from .truncated_messages import NfsMessages, nfs_messages, split_at_gaps
-
-MAX_LAYOUTS = 4096
-"""Pairs of layouts, of calls and replies, that are remembered."""
-_SUCCESSFUL = SUCCESS_AND_ZERO[:20]
-"""Behind the XID of a reply with an empty verifier and results."""
-_REPLY_HEADER = 4 + len(_SUCCESSFUL)
-
-
-class FileColumns:
-    """Remembers how messages are laid out."""
-
-    def __init__(self) -> None:
-        self._layouts: dict[XdrType, Layouts] = {}
-        self._known: dict[tuple[int, int, int, int], tuple[Layout, Layout, FileLayout | None]] = {}
-        """By version, procedure and the identities of the two layouts, which are held with it."""
-
-    def messages(self, table: RpcTable) -> dict[int, NfsMessages]:
-        """By row of the table, of NFS calls whose call and reply came in one piece each."""
-        found: dict[int, NfsMessages] = {}
-        data, rows = table.data, table.plain_rows
-        if not len(data) or not len(rows):
-            return found
-        all_calls = call_places(table)
-        all_replies, all_ends = reply_places(table)
-        whole = (all_replies >= 0) & ((rows["chunks"] < 0) | (rows["transfer"] >= 0))
-        whole &= all_ends - all_replies >= _REPLY_HEADER
-        for code in np.unique(rows["procedure"]).tolist():
-            names = table.names.procedures[code]
-            if names.program != NFS or names.version not in (3, 4):
-                continue
-            shape = procedure_shape(names.program, names.version, names.procedure)
-            if shape is None or shape.arguments is None or shape.results is None:
-                continue
-            mine = (whole & (rows["procedure"] == code)).nonzero()[0]
-            calls, replies = all_calls[mine], all_replies[mine]
-            heads = gathered(data, _REPLY_HEADER, replies)[:, 4:]
-            plain = (heads == np.frombuffer(_SUCCESSFUL, np.uint8)).all(axis=1)
-            mine, calls, replies = mine[plain], calls[plain], replies[plain]
-            call_ends = rows["call_at"][mine] + rows["call_send"][mine]
-            reply_ends = all_ends[mine]
-            arguments = _arguments(data, calls)
-            places = table.plain[mine]
-            for group, asked in self._of(shape.arguments).learning(data, arguments, call_ends):
-                results = replies[group] + _REPLY_HEADER
-                for part, answered in self._of(shape.results).learning(data, results, reply_ends[group]):
-                    some = group[part]
-                    layout = self._layout(
-                        (names.version, names.procedure or 0), asked, answered, data,
-                        (int(calls[some[0]]), int(arguments[some[0]]), int(call_ends[some[0]])),
-                        (int(replies[some[0]]), int(results[part[0]]), int(reply_ends[some[0]])),
-                    )  # fmt: skip
-                    if layout is None:
-                        continue
-                    ends = (calls[some], call_ends[some]), (replies[some], reply_ends[some])
-                    sides = [_pieces(data, *one, layout.moves_data) for one in ends]
-                    decoded = layout.decoded(data, arguments[some], results[part])
-                    for place, call, reply, (events, operations) in zip(
-                        places[some].tolist(), *sides, decoded, strict=True
-                    ):
-                        found[place] = NfsMessages(call, reply, events, operations, "")
-        return found
-
-    def _of(self, type: XdrType) -> Layouts:
-        return self._layouts.setdefault(type, Layouts(type, (), MAX_NODES))
-
-    def _layout(
-        self,
-        procedure: tuple[int, int],
-        asked: Layout,
-        answered: Layout,
-        data: Bytes,
-        call: tuple[int, int, int],
-        reply: tuple[int, int, int],
-    ) -> FileLayout | None:
-        """``call``, ``reply``: where one of them begins, its arguments or results, and where it ends."""
-        key = *procedure, id(asked), id(answered)
-        found = self._known.get(key)
-        if found is None:
-            if len(self._known) >= MAX_LAYOUTS:
-                self._known.clear()
-            layout = file_layout(
-                data[call[0] : call[2]], data[reply[0] : reply[2]], call[1] - call[0], reply[1] - reply[0],
-                asked, answered,
-            )  # fmt: skip
-            found = self._known[key] = asked, answered, layout
-        return found[2]
-
-
-def _pieces(data: Bytes, starts: Int64s, ends: Int64s, wanted: bool) -> Iterable[Reassembled | None]:
-    """Whole messages."""
-    if not wanted:
-        return repeat(None, len(starts))
-    whole = [data[start:end].tobytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-    return [Reassembled((Extent(0, len(one), "inline", 0, ""),), ((0, one),)) for one in whole]
-
-
-def _arguments(data: Bytes, calls: Int64s) -> Int64s:
-    """Where the arguments of whole calls begin (RFC 5531, 9): behind credential and verifier."""
-    verifier = calls + 32 + (words_at(data, calls + 28) + 3 & -4)
-    found: Int64s = verifier + 8 + (words_at(data, verifier + 4) + 3 & -4)
-    return found
-
+from .truncated_messages import NfsMessages, split_at_gaps
 
 READ, WRITE, ZEROS, TRUNCATED, ALTERED = "read", "write", "zeros", "truncated", "altered"
 
@@ -270,37 +159,31 @@ class FileCall(NamedTuple):
     """Nanoseconds."""
 
 
-def file_call(rpc: Rpc) -> FileCall:
-    """Of an RPC with a call."""
-    assert rpc.call is not None
-    return FileCall(
-        rpc.number,
-        server_of(rpc),
-        rpc.connection.endpoints[int(rpc.backward)].address,
-        rpc.version or 0,
-        rpc.minor_version,
-        rpc.call.operation.first_time,
-        rpc.reply.operation.last_time if rpc.reply is not None else None,
-        rpc.first_frame,
-        rpc.last_frame,
-        rpc.latency.total if rpc.latency is not None else None,
-    )
+class FileUses(NamedTuple):
+    """What the RPCs of a table did with files."""
+
+    operations: Rows
+    """``OPERATION``, of those that count; ``file`` is an index in ``files``."""
+    names: Sequence[str]
+    files: Sequence[File]
+    transfers: Sequence[tuple[FileCall, list[FileTransfer]]]
+    """What RPCs did to contents, in its order."""
+
+    @property
+    def numbers(self) -> Int64s:
+        """Of the file of each operation."""
+        found: Int64s = np.array([file.number for file in self.files], np.int64)[self.operations["file"]]
+        return found
 
 
 class FileTable:
-    """Fed Rpcs as they end; never raises on what they hold.  Contents are returned, not kept."""
+    """Fed RPCs as they end; never raises on what they hold.  Contents are returned, not kept."""
 
     def __init__(self, mounts: Sequence[MountRoot] = ()) -> None:
         """``mounts``: what is known of roots from elsewhere; it may grow."""
         self._mounts = mounts
         self._mounted = 0
-        self._columns = FileColumns()
-        self._hosts: dict[int, tuple[str, str]] = {}
-        """Addresses of the active and the passive end, by connection."""
-        self.used: list[tuple[File, FileOperation]] = []
-        """What the Rpc that was added last did, with which files."""
-        self.call: FileCall | None = None
-        """The NFS call that was added last."""
+        self._reader = OperationReader()
         self.undecoded: Counter[str] = Counter()
         """NFS RPCs that could not be decoded, or not to their end, by the reason."""
         self.names: Paths[File] = Paths(lambda server, handle: File(server, handle, number=len(self.names) + 1))
@@ -311,95 +194,27 @@ class FileTable:
     def __len__(self) -> int:
         return len(self.names)
 
-    def add(self, rpc: Rpc, counts: bool = True) -> list[FileTransfer]:
-        """Note names, types and sizes; returns what the Rpc did to contents, in its order.
+    def add(self, rpc: Rpc) -> list[FileTransfer]:
+        """Take one RPC; returns what it did to contents, in its order."""
+        return [transfer for _, found in self.add_table(RpcTable([rpc])).transfers for transfer in found]
 
-        ``counts``: it is one of those whose calls and transfers are counted.
+    def add_table(self, table: RpcTable, counts: NDArray[np.bool_] | None = None) -> FileUses:
+        """Note names, types and sizes.
+
+        ``counts``: the RPCs whose operations and transfers are counted; all by default.
         """
-        self.used = []
-        self._mount()
-        if rpc.state == DUPLICATE_REPLY:
-            return []
-        if rpc.program is None and rpc.call is None:
-            self._note_undecoded("the call is not in the capture")
-        if rpc.program not in (NFS, MOUNT) or rpc.call is None:
-            return []
-        if rpc.program == NFS and rpc.version not in (3, 4):
-            self._note_undecoded(f"version {rpc.version} is not read")
-            return []
-        messages = nfs_messages(reassembled_call(rpc), reassembled_reply(rpc))
-        if messages is None:
-            self._note_undecoded("the call is no RPC message")
-            return []
-        if messages.problem:
-            self._note_undecoded(messages.problem)
-        return self._take(file_call(rpc), messages, counts)
-
-    def add_table(self, table: RpcTable, counts: Sequence[bool] | None = None) -> Iterator[list[FileTransfer]]:
-        """Take all RPCs of a table, one after the other, as ``add`` does; ``counts`` for each."""
-        self._mount()
-        messages = self._columns.messages(table)
-        calls = self._calls(table, messages)
-        counted = repeat(True) if counts is None else iter(counts)
-        for row, one in zip(range(len(table)), counted, strict=False):
-            known = messages.get(row)
-            if known is None:
-                yield self.add(table.rpc(row), one)
-                continue
-            yield self._take(next(calls), known, one)
-
-    def _take(self, call: FileCall, messages: NfsMessages, counts: bool) -> list[FileTransfer]:
-        self.call, self.used, server, file_of = call, [], call.server, self.names.file
-        update = _FileUpdate(call, messages) if messages.events else None
-        for event in messages.events:
-            if event.kind not in _OF_CONTENTS:
-                self.names.learn(server, event, call.end if call.end is not None else call.begin)
-            elif update is not None and event.handle is not None and counts:
-                update.contents(event, file_of(server, event.handle))
-        if call.latency is not None and update is not None:
-            for file in update.moved:
-                if file.latencies is None:
-                    file.latencies = Samples(EXACT_LATENCIES)
-                file.latencies.append(call.latency)
-        protocol = call.version, call.minor_version if call.version == 4 else None
-        # Attributes that a WRITE returns hold after it.
-        for done in messages.operations:
-            file = file_of(server, done.handle)
-            if counts:
-                self.used.append((file, done))
-                file.calls[done.operation] += 1
-                file.protocols.add(protocol)
-            if done.type is not None:
-                file.type = done.type
-            size = None if file.type == DIRECTORY else done.size
-            if call.end is None or (size is None and not done.verifier):
-                continue
-            if done.verifier or (size is not None and size < file.reach):
-                update = update or _FileUpdate(call, messages)
-                update.operation(file, done, call.end)
-            else:
-                file.size = size
-        return [] if update is None else update.transfers
-
-    def _mount(self) -> None:
-        """Note the roots that became known since the last time."""
         for server, event, time in self._mounts[self._mounted :]:
             self.names.learn(server, event, time)
         self._mounted = len(self._mounts)
-
-    def _calls(self, table: RpcTable, rows: Collection[int]) -> Iterator[FileCall]:
-        """Of some plain rows, ascending."""
-        chosen = take(table.rows, np.array(sorted(rows), np.int64))
-        names = table.names.procedures
-        for number, connection, caller, procedure, begin, end, first, last, latency in zip(
-            *(chosen[name].tolist() for name in _CALL), strict=True
-        ):
-            hosts = self._hosts.get(connection)
-            if hosts is None:
-                ends = table.conversation(connection).connection.endpoints
-                hosts = self._hosts[connection] = ends[0].address, ends[1].address
-            minor, version = names[procedure].minor_version, names[procedure].version or 0
-            yield FileCall(number, hosts[1 - caller], hosts[caller], version, minor, begin, end, first, last, latency)
+        read = self._reader.read(table)
+        for reason in read.undecoded:
+            self._note_undecoded(reason)
+        counted = np.ones(len(table), np.bool_) if counts is None else counts
+        batch = _FileBatch(table, read, self.names)
+        transfers = batch.take(counted)
+        used = take(read.rows, counted[read.rows["row"]])
+        _note_calls(used, read.names, batch.files, table)
+        return FileUses(used, read.names, batch.files, transfers)
 
     def _note_undecoded(self, reason: str) -> None:
         if len(self.undecoded) >= MAX_REASONS and reason not in self.undecoded:
@@ -433,10 +248,180 @@ class FileTable:
 
 
 _CALL = (
-    "number", "connection", "caller", "procedure", "call_time", "reply_end", "call_frame", "reply_frame", "latency",
+    "number", "connection", "caller", "procedure", "call_time", "reply_end", "call_frame", "call_last_frame",
+    "reply_frame", "latency",
 )  # fmt: skip
 
 
+def file_calls(table: RpcTable, rows: Sequence[int]) -> Iterator[FileCall]:
+    """What files are told of some rows."""
+    chosen = take(table.rows, np.array(rows, np.int64))
+    for number, connection, caller, procedure, begin, end, first, last, replied, latency in zip(
+        *(chosen[name].tolist() for name in _CALL), strict=True
+    ):
+        ends, names = table.conversation(connection).connection.endpoints, table.names.procedures[procedure]
+        yield FileCall(
+            number,
+            ends[1 - caller].address,
+            ends[caller].address,
+            names.version or 0,
+            names.minor_version,
+            begin,
+            end if replied else None,
+            first,
+            replied or last,
+            None if latency < 0 else latency,
+        )
+
+
+class _FileBatch:
+    """The RPCs of a table, by which files change."""
+
+    def __init__(self, table: RpcTable, read: NfsOperations, names: Paths[File]) -> None:
+        self.table, self.read, self.names = table, read, names
+        known = [names.known(*handle) for handle in read.handles]
+        self.files: list[File] = [file for file in known if file is not None]
+        self._appearing: list[tuple[int, int]] = []
+        """Of each file that is not known yet the operation with which it appears, and its index; the last first."""
+        if len(self.files) < len(known):
+            files, first = np.unique(read.rows["file"], return_index=True)
+            order = sorted(zip(first.tolist(), files.tolist(), strict=True), reverse=True)
+            self._appearing = [one for one in order if known[one[1]] is None]
+        self._files = known
+        self._transfers: list[tuple[FileCall, list[FileTransfer]]] = []
+
+    def take(self, counted: NDArray[np.bool_]) -> list[tuple[FileCall, list[FileTransfer]]]:
+        """Note what RPCs say, in their order; returns what they did to contents."""
+        rows, messages = self.read.rows, self.read.messages
+        in_turn = self._in_turn()
+        order = sorted(messages)
+        operations = np.ascontiguousarray(rows["row"])
+        begins, ends = (operations.searchsorted(order, side).tolist() for side in ("left", "right"))
+        turns = in_turn.nonzero()[0]
+        before, behind = turns.searchsorted(begins).tolist(), turns.searchsorted(ends).tolist()
+        said = take(rows, turns)
+        fields = (said["file"], said["type"], said["sized"], said["size"], said["verifier"] > 0)
+        stated = [*zip(turns.tolist(), *(one.tolist() for one in fields), strict=True)]
+        moving = [row for row in order if any(event.kind in _OF_CONTENTS for event in messages[row].events)]
+        calls = dict(zip(moving, file_calls(self.table, moving), strict=True))
+        times = np.where(
+            self.table.rows["reply_frame"] != 0, self.table.rows["reply_end"], self.table.rows["call_time"]
+        )
+        at = 0
+        for row, begin, end, first, last, time in zip(
+            order, begins, ends, before, behind, times[order].tolist(), strict=True
+        ):
+            if at < first:
+                self._state(stated[at:first], None)
+            # Of an RPC first the files of names and contents appear, then those of operations.
+            self._appear(begin)
+            update = _FileUpdate(calls[row], messages[row]) if row in calls else None
+            server, counts = self.read.servers[row], counted[row]
+            for event in messages[row].events:
+                if event.kind not in _OF_CONTENTS:
+                    self.names.learn(server, event, time)
+                elif update is not None and event.handle is not None and counts:
+                    update.contents(event, self.names.file(server, event.handle))
+            self._appear(end)
+            if first < last:
+                self._state(stated[first:last], update)
+            at = last
+            if update is not None:
+                update.note_latency()
+                self._note(update)
+        self._state(stated[at:], None)
+        self._appear(len(rows))
+        self.files = [file for file in self._files if file is not None]
+        _note_states(take(rows, ~in_turn), self.files)
+        return self._transfers
+
+    def _note(self, update: _FileUpdate) -> None:
+        if update.transfers:
+            self._transfers.append((update.call, update.transfers))
+
+    def _appear(self, until: int) -> None:
+        """Number the files that appear before an operation."""
+        while self._appearing and self._appearing[-1][0] < until:
+            _, file = self._appearing.pop()
+            self._files[file] = self.names.file(*self.read.handles[file])
+
+    def _in_turn(self) -> NDArray[np.bool_]:
+        """Operations that say something of files whose contents change: of these the order counts."""
+        rows = self.read.rows
+        states = (rows["type"] >= 0) | rows["sized"] | (rows["verifier"] > 0)
+        reach = np.array([0 if file is None else min(file.reach, _MAX_SIZE) for file in self._files] or [0], np.uint64)
+        turning = np.zeros(len(reach), np.bool_)
+        turning[rows["file"][(rows["verifier"] > 0) | (rows["sized"] & (rows["size"] < reach[rows["file"]]))]] = True
+        changed = {
+            event.handle
+            for found in self.read.messages.values()
+            for event in found.events
+            if event.kind in _OF_CONTENTS
+        }
+        turning[[index for index, (_, handle) in enumerate(self.read.handles) if handle in changed]] = True
+        found: NDArray[np.bool_] = states & turning[rows["file"]]
+        return found
+
+    def _state(self, stated: list[tuple[int, int, int, bool, int, bool]], update: _FileUpdate | None) -> None:
+        """What operations say of type, size and contents; attributes that a WRITE returns hold after it.
+
+        ``stated``: of each its index, that of its file, the type, whether there is a size, and a verifier.
+        """
+        files = self._files
+        for index, which, type, sized, size, verified in stated:
+            file = files[which]
+            if file is None:
+                self._appear(index + 1)
+                file = files[which]
+                assert file is not None
+            if type >= 0:
+                file.type = type
+            sized = sized and file.type != DIRECTORY
+            if verified or (sized and size < file.reach):
+                row = self.read.rows[index].item()
+                change = update or _FileUpdate(next(file_calls(self.table, [row[0]])), _SILENT)
+                change.state(file, self.read.operation(row), size if sized else None)
+                if update is None:
+                    self._note(change)
+            elif sized:
+                file.size = size
+
+
+def _note_states(rows: Rows, files: Sequence[File]) -> None:
+    """The last types and sizes that operations say of files."""
+    rows = take(rows, (rows["type"] >= 0) | rows["sized"])
+    if not len(rows):
+        return
+    rows = take(rows, rows["file"].argsort(kind="stable"))
+    begins = np.append(True, rows["file"][1:] != rows["file"][:-1]).nonzero()[0]
+    behind = np.append(begins[1:], len(rows))
+    before = np.array([-1 if files[file].type is None else files[file].type for file in rows["file"][begins].tolist()])
+    # The type of the file behind each operation.
+    latest = np.maximum.accumulate(np.where(rows["type"] >= 0, np.arange(len(rows)), -1))
+    said = latest >= np.repeat(begins, behind - begins)
+    types = np.where(said, rows["type"][latest], np.repeat(before, behind - begins))
+    for file, type in zip(rows["file"][begins].tolist(), types[behind - 1].tolist(), strict=True):
+        if type >= 0:
+            files[file].type = type
+    sized = take(rows, rows["sized"] & (types != DIRECTORY))
+    for file, size in dict(zip(sized["file"].tolist(), sized["size"].tolist(), strict=True)).items():
+        files[file].size = size
+
+
+def _note_calls(rows: Rows, names: Sequence[str], files: Sequence[File], table: RpcTable) -> None:
+    """Which operations files are used by, and of which versions of NFS."""
+    first, which = distinct(rows["file"], rows["name"])
+    for at, count in sorted(zip(first.tolist(), np.bincount(which, minlength=len(first)).tolist(), strict=True)):
+        files[rows["file"][at]].calls[names[rows["name"][at]]] += count
+    procedures = table.rows["procedure"][rows["row"]]
+    for at in distinct(rows["file"], procedures)[0].tolist():
+        called = table.names.procedures[procedures[at]]
+        minor = called.minor_version if called.version == 4 else None
+        files[rows["file"][at]].protocols.add((called.version or 0, minor))
+
+
+_SILENT = NfsMessages(None, None, (), (), "")
+_MAX_SIZE = (1 << 64) - 1
 _OF_CONTENTS = frozenset((onc.READ, onc.WRITE, onc.HOLE, onc.RESIZED, onc.ALTERED))
 
 
@@ -450,10 +435,20 @@ class _FileUpdate:
         self.moved: dict[File, None] = {}
         """Files that it read or wrote."""
 
-    def operation(self, file: File, done: FileOperation, end: int) -> None:
-        """What it says of the contents."""
-        if done.size is not None and file.type != DIRECTORY:
-            self.size(file, done.size, end)
+    def note_latency(self) -> None:
+        """To the files that it read or wrote."""
+        if self.call.latency is not None:
+            for file in self.moved:
+                if file.latencies is None:
+                    file.latencies = Samples(EXACT_LATENCIES)
+                file.latencies.append(self.call.latency)
+
+    def state(self, file: File, done: FileOperation, size: int | None) -> None:
+        """What an operation says of the contents; ``size``: of a file that is no directory."""
+        if self.end is None:
+            return
+        if size is not None:
+            self.size(file, size, self.end)
         if done.operation == "COMMIT" and done.succeeded:
             start, end, time = file._unstable
             known = done.offset is not None and done.offset <= start

@@ -16,17 +16,14 @@ from ..arrays import Bytes, Int64s, words_at
 from ..onc.compound import OP_GETATTR, OP_GETFH, OP_PUTFH, compound_call, compound_reply
 from ..onc.filehandles import ATTRIBUTE_FILEHANDLE, CompoundStep, CompoundWalk, FileObject, walk_filehandles
 from ..onc.programs import NFS
-from ..onc.shapes.decode_cache import Layout, Layouts
+from ..onc.shapes.decode_cache import Layout, PairedLayouts
 from ..onc.shapes.registry import procedure_shape
-from ..onc.shapes.rpc_summary_fields import MAX_NODES
 from ..onc.xdr import word
 from .nfs_state_clients import CLIENT_OPERATIONS
 from .nfs_state_operations import HANDLERS, LEASE_TIME, ChangingStep, decoded_step
 
 CHANGING = (frozenset(HANDLERS) - {OP_GETATTR}) | CLIENT_OPERATIONS
 """Operations that may change state."""
-MAX_LAYOUTS = 1024
-"""Pairs of layouts, of calls and replies, that are remembered."""
 _COMPOUND = procedure_shape(NFS, 4, 1)
 
 
@@ -87,36 +84,24 @@ class CompoundLayouts:
     """Remembers how COMPOUNDs are laid out."""
 
     def __init__(self) -> None:
-        assert _COMPOUND is not None and _COMPOUND.arguments is not None and _COMPOUND.results is not None
-        self._calls = Layouts(_COMPOUND.arguments, (), MAX_NODES)
-        self._replies = Layouts(_COMPOUND.results, (), MAX_NODES)
-        self._known: dict[tuple[int, int], tuple[Layout, Layout, StepPlaces | None]] = {}
-        """By the identities of the two layouts, which are held with it."""
+        self._layouts: PairedLayouts[StepPlaces | None] = PairedLayouts()
 
     def places(
         self, data: Bytes, arguments: Int64s, call_ends: Int64s, results: Int64s, reply_ends: Int64s
     ) -> list[StepPlaces | None]:
         """Of COMPOUNDs with arguments at ``data[arguments[i]:call_ends[i]]``; None of those to be walked over."""
         found: list[StepPlaces | None] = [None] * len(arguments)
-        for rows, asked in self._calls.learning(data, arguments, call_ends):
-            for part, answered in self._replies.learning(data, results[rows], reply_ends[rows]):
-                mine = rows[part]
-                one = int(mine[0])
-                call, reply = data.data[arguments[one] : call_ends[one]], data.data[results[one] : reply_ends[one]]
-                places = self._of(asked, answered, call, reply)
-                if places is not None:
-                    for row in mine[_agree(places, data, results[mine])].tolist():
-                        found[row] = places
-        return found
+        assert _COMPOUND is not None and _COMPOUND.arguments is not None and _COMPOUND.results is not None
 
-    def _of(self, asked: Layout, answered: Layout, call: memoryview, reply: memoryview) -> StepPlaces | None:
-        key = id(asked), id(answered)
-        known = self._known.get(key)
-        if known is None:
-            if len(self._known) >= MAX_LAYOUTS:
-                self._known.clear()
-            known = self._known[key] = asked, answered, _learned(call, reply)
-        return known[2]
+        def learn(row: int, asked: Layout, answered: Layout) -> StepPlaces | None:
+            return _learned(data.data[arguments[row] : call_ends[row]], data.data[results[row] : reply_ends[row]])
+
+        types, replies = (_COMPOUND.arguments, _COMPOUND.results), (results, reply_ends)
+        for rows, places in self._layouts.groups(types, data, (arguments, call_ends), replies, learn):
+            if places is not None:
+                for row in rows[_agree(places, data, results[rows])].tolist():
+                    found[row] = places
+        return found
 
 
 def _agree(places: StepPlaces, data: Bytes, results: Int64s) -> NDArray[np.bool_]:

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, distinct, gathered, take, words_at
+from ..arrays import Bytes, Int64s, Rows, distinct, gathered, take
 from ..onc.compound import operation_names
 from ..onc.programs import NFS, NFS_CALLBACK
 from ..onc.sequence import SlotRequest, SlotResult, slot_requests, slot_results
-from ..rpcrdma.rpc_fields import REPLY_HEADER
+from ..rpcrdma.rpc_fields import REPLY_HEADER, argument_places
 from ..rpcrdma.rpc_table import PlainRpcs, ProcedureNames, made
 from ..rpcrdma.rpcs import Rpc
 from .nfs_state_operations import LEASE_TIME, OP_GETATTR, ChangingStep
@@ -111,7 +111,7 @@ def plain_compounds(rows: Rows, rpcs: PlainRpcs, layouts: CompoundLayouts) -> Pl
     chosen = [kinds[code] for code in rows["procedure"][first].tolist()]
     data = rpcs.data
     ends, behind = (rows[f"{side}_at"] + rows[f"{side}_send"] for side in ("call", "reply"))
-    starts = _arguments(data, ends - rows["call_inline"])
+    starts = argument_places(data, ends - rows["call_inline"])
     results = behind - rows["reply_inline"] + REPLY_HEADER
     elsewhere = rows["reply_inline"] == 0
     long = (elsewhere & (rows["transfer"] >= 0)).nonzero()[0]
@@ -178,13 +178,6 @@ def plain_compounds(rows: Rows, rpcs: PlainRpcs, layouts: CompoundLayouts) -> Pl
     return PlainCompounds(
         found, *(rows[name].astype(np.int64) for name in ("call_time", "call_last_frame", "reply_end", "reply_frame"))
     )
-
-
-def _arguments(data: Bytes, calls: Int64s) -> Int64s:
-    """Where the arguments of calls begin."""
-    verifier = calls + 32 + (words_at(data, calls + 28) + 3 & -4) + 4
-    found: Int64s = verifier + 4 + (words_at(data, verifier) + 3 & -4)
-    return found
 
 
 def asks_for_lease(data: Bytes, starts: Int64s, ends: Int64s) -> NDArray[np.bool_]:

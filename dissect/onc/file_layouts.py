@@ -26,13 +26,13 @@ MAX_LENGTH = 1 << 16
 Decoded = tuple[tuple[FileEvent, ...], tuple[FileOperation, ...]]
 
 
-class _Constant(NamedTuple):
+class Constant(NamedTuple):
     """A value that all have."""
 
     value: Any
 
 
-class _Varying(NamedTuple):
+class Varying(NamedTuple):
     """A value that stands at an offset from the first byte of the arguments, or of the results."""
 
     of_reply: bool
@@ -41,27 +41,35 @@ class _Varying(NamedTuple):
     number: bool
     """An unsigned integer; else bytes."""
 
+    def column(self, data: Bytes, arguments: Int64s, results: Int64s) -> Any:
+        """The values of many: an array of numbers, or a list of bytes."""
+        places = (results if self.of_reply else arguments) + self.at
+        if not self.number:
+            return bytes_at(data, self.size, places)
+        return words_at(data, places) if self.size == 4 else gathered(data, 8, places).view(">u8")[:, 0]
 
-_Source = _Constant | _Varying
+
+Source = Constant | Varying
 
 
 class FileLayout(NamedTuple):
     """Where the fields of each event and operation come from."""
 
-    events: tuple[tuple[_Source, ...], ...]
-    operations: tuple[tuple[_Source, ...], ...]
+    events: tuple[tuple[Source, ...], ...]
+    operations: tuple[tuple[Source, ...], ...]
     moves_data: bool
     """Contents of files are in the messages."""
 
     def decoded(self, data: Bytes, arguments: Int64s, results: Int64s) -> list[Decoded]:
         """Of messages whose arguments and results begin at these offsets in ``data``."""
-        known: dict[_Source, Iterable[Any]] = {}
+        known: dict[Source, Iterable[Any]] = {}
 
-        def values(source: _Source) -> Iterable[Any]:
-            if isinstance(source, _Constant):
+        def values(source: Source) -> Iterable[Any]:
+            if isinstance(source, Constant):
                 return repeat(source.value, len(arguments))
             if source not in known:
-                known[source] = _values(source, data, results if source.of_reply else arguments)
+                found = source.column(data, arguments, results)
+                known[source] = found.tolist() if source.number else found
             return known[source]
 
         events = _rows((map(_EVENT, zip(*map(values, one), strict=True)) for one in self.events), len(arguments))
@@ -78,15 +86,6 @@ Row = TypeVar("Row")
 def _rows(columns: Iterable[Iterable[Row]], count: int) -> Iterable[tuple[Row, ...]]:
     listed = [*columns]
     return zip(*listed, strict=True) if listed else repeat((), count)
-
-
-def _values(source: _Varying, data: Bytes, starts: Int64s) -> list[Any]:
-    places = starts + source.at
-    if not source.number:
-        return bytes_at(data, source.size, places)
-    if source.size == 4:
-        return words_at(data, places).tolist()  # type: ignore[no-any-return]
-    return gathered(data, 8, places).view(">u8")[:, 0].tolist()  # type: ignore[no-any-return]
 
 
 def file_layout(
@@ -134,7 +133,7 @@ def _marked(message: Bytes, start: int, layout: Layout, mark: int, side: int) ->
 
 def _all_sources(
     decoded: Sequence[Sequence[tuple[Any, ...]]], starts: tuple[int, int]
-) -> tuple[tuple[_Source, ...], ...] | None:
+) -> tuple[tuple[Source, ...], ...] | None:
     """``decoded``: of the message itself, and of the three that are marked."""
     if len({len(one) for one in decoded}) > 1:
         return None
@@ -147,10 +146,10 @@ def _all_sources(
     return tuple(found)
 
 
-def _source(values: tuple[Any, ...], starts: tuple[int, int]) -> _Source | None:
+def _source(values: tuple[Any, ...], starts: tuple[int, int]) -> Source | None:
     value, low, high, side = values
     if value == low == high == side:
-        return _Constant(value)
+        return Constant(value)
     marks = (low, high, side)
     if all(isinstance(one, bytes) for one in marks) and len({len(value), *map(len, marks)}) == 1:
         return _varying(marks, starts, number=False)
@@ -163,11 +162,11 @@ def _source(values: tuple[Any, ...], starts: tuple[int, int]) -> _Source | None:
     return None
 
 
-def _varying(marks: Sequence[bytes], starts: tuple[int, int], number: bool) -> _Varying | None:
+def _varying(marks: Sequence[bytes], starts: tuple[int, int], number: bool) -> Varying | None:
     low, high, side = marks
     offsets = [first | second << 8 for first, second in zip(low, high, strict=True)]
     first = offsets[0]
     if offsets != [*range(first, first + len(offsets))] or len(set(side)) > 1 or side[0] > 1:
         return None
     at = first - starts[side[0]]
-    return _Varying(side[0] == 1, at, len(low), number) if at >= 0 else None
+    return Varying(side[0] == 1, at, len(low), number) if at >= 0 else None

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, distinct, some, take, words_at
+from ..arrays import Int64s, Rows, distinct, some, take
 from ..frames import FrameBatch
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG, procedure_name
 from ..link.addresses import AddressTable
@@ -38,6 +38,7 @@ from ..onc.summary_columns import (
 from ..onc.summary_others import other_call_words, other_reply_words
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.messages import HEADER, LONG_HEADER
+from ..rpcrdma.rpc_fields import REPLY_HEADER, argument_places
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import Rpc
 from ..text_columns import Decimal, Hexadecimal, KnownTexts, Piece, Texts, chosen, chosen_words, joined, words_of
@@ -54,11 +55,6 @@ from .packet_info import (
     packet_info,
 )
 from .packets import MARK, Packet, PacketRpcs, SegmentPackets, ends, headers, outstanding_calls, retransmitted
-
-_CREDENTIAL = 28
-"""Offset of a credential's length in a call."""
-_RESULTS = 24
-"""Of the results in a reply with an empty verifier."""
 
 
 class PlainInfo(NamedTuple):
@@ -185,7 +181,7 @@ def _call_details(batch: _PlainInfos, paths: KnownTexts) -> Iterator[Details]:
         rows = (batch.forms == form).nonzero()[0]
         if not len(rows):
             continue
-        starts = _arguments(data, batch.starts("call", rows))
+        starts = argument_places(data, batch.starts("call", rows))
         ends = batch.ends("call", rows)
         named = paths.rows(rows)
         if form == _NFS3:
@@ -211,19 +207,11 @@ def _other_calls(batch: _PlainInfos, rows: Int64s, starts: Int64s, ends: Int64s,
 def _other_replies(batch: _PlainInfos, rows: Int64s) -> list[str]:
     view = batch.table.data.data
     found = []
-    starts, ends = batch.starts("reply", rows) + _RESULTS, batch.ends("reply", rows)
+    starts, ends = batch.starts("reply", rows) + REPLY_HEADER, batch.ends("reply", rows)
     for row, start, end in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
         one = batch.names[batch.which[row]]
         found.append(other_reply_words(one.program or 0, one.version or 0, one.procedure or 0, view[start:end]))
     return found
-
-
-def _arguments(data: Bytes, starts: Int64s) -> Int64s:
-    """Where the arguments of calls begin: behind credential and verifier (RFC 5531, 9)."""
-    at = starts + _CREDENTIAL
-    for _ in range(2):
-        at = at + 8 + (words_at(data, at) + 3 & -4)
-    return at - 4
 
 
 def _reply_details(batch: _PlainInfos, sequences: OperationSequences) -> Iterator[Details]:
@@ -238,18 +226,18 @@ def _reply_details(batch: _PlainInfos, sequences: OperationSequences) -> Iterato
         rows = ((batch.forms == form) & ~batch.long).nonzero()[0]
         if len(rows):
             starts, ends = batch.starts("reply", rows), batch.ends("reply", rows)
-            details = compound_reply_details(data, starts, starts + _RESULTS, ends, sequences, form == _CALLBACK)
+            details = compound_reply_details(data, starts, starts + REPLY_HEADER, ends, sequences, form == _CALLBACK)
             yield _titled(batch, rows, titles, details)
     status = batch.rows["status"]
     good = np.array([text == OK for text in statuses])[status]
     plain = (batch.forms == _NFS3) | (batch.forms == _OTHER)
     rows = (plain & good & ~batch.long & (batch.forms == _NFS3)).nonzero()[0]
     if len(rows):
-        starts, ends = batch.starts("reply", rows) + _RESULTS, batch.ends("reply", rows)
+        starts, ends = batch.starts("reply", rows) + REPLY_HEADER, batch.ends("reply", rows)
 
         def asked(mine: Int64s) -> Int64s:
             return rights_asked(
-                data, _arguments(data, batch.starts("call", rows[mine])), batch.ends("call", rows[mine])
+                data, argument_places(data, batch.starts("call", rows[mine])), batch.ends("call", rows[mine])
             )
 
         yield _titled(batch, rows, titles, nfs3_reply_details(data, batch.procedures[rows], starts, ends, asked))
@@ -279,7 +267,7 @@ def _long_details(batch: _PlainInfos, sequences: OperationSequences, titles: lis
     for form in (_COMPOUND, _CALLBACK):
         mine = ((batch.forms[rows] == form) & (starts >= 0)).nonzero()[0]
         if len(mine):
-            bodies = starts[mine] + _RESULTS
+            bodies = starts[mine] + REPLY_HEADER
             details = compound_reply_details(data, starts[mine], bodies, ends[mine], sequences, form == _CALLBACK)
             yield _titled(batch, rows[mine], titles, details)
     single = rows[((batch.forms[rows] != _COMPOUND) & (batch.forms[rows] != _CALLBACK)) | (starts < 0)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.ma import MaskedArray
 from numpy.typing import NDArray
 
-from ..arrays import Int64s
+from ..arrays import Int64s, take
 from ..layers.oncrpc_codes import RPCSEC_GSS_DATA
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..onc.rpc_header import GssCredential
@@ -23,13 +23,8 @@ from .table import DTYPES, column_of, masked
 
 if TYPE_CHECKING:
     from ..measure.file_names import PathLearner
-    from ..measure.files import File, FileTable  # Only contents take it, and what follows.
-    from ..onc.file_operations import FileOperation
+    from ..measure.files import FileTable, FileUses  # Only contents take it, and what follows.
     from ..rpcrdma.rpc_fields import FieldColumns, FieldReader
-
-
-FileUse = tuple["File", "FileOperation"]
-"""A file, and what an RPC did with it."""
 
 
 class RpcBatch:
@@ -39,11 +34,11 @@ class RpcBatch:
         self,
         table: RpcTable,
         before: int = 0,
-        used: Sequence[Sequence[FileUse]] = (),
+        used: FileUses | None = None,
         reader: Callable[[], FieldReader] | None = None,
         learner: PathLearner | None = None,
     ) -> None:
-        """``before``: RPCs that ended before these.  ``used``: as ``FileTable.used``, of each; none where not asked.
+        """``before``: RPCs that ended before these.  ``used``: what they did with files, where that is asked for.
         ``reader``: gives that of what they name; ``learner``: of paths, where these are asked for."""
         self._learner = learner
         self._learned = learner.learn(table) if learner is not None else None
@@ -184,21 +179,26 @@ class RpcBatch:
             value(1, long),
         )
 
-    def use(self, type: str, value: Callable[[File, FileOperation], Any]) -> MaskedArray:
-        """Of what each RPC is for: the first operation on a range of a file, else the last on any."""
-        return column_of(type, [None if use is None else value(*use) for use in self._main_uses])
-
-    @cached_property
-    def _main_uses(self) -> list[FileUse | None]:
-        return [
-            next((use for use in used if use[1].offset is not None), used[-1] if used else None) for used in self.used
-        ]
+    def file_numbers(self) -> MaskedArray:
+        """Of the file that each RPC is for: of the first operation on a range of a file, else of the last on any."""
+        assert self.used is not None
+        done, found = self.used.operations, np.zeros(len(self), np.int64)
+        numbers = self.used.numbers
+        found[done["row"]] = numbers
+        ranged = done["ranged"].nonzero()[0][::-1]
+        found[done["row"][ranged]] = numbers[ranged]
+        return masked(found, found == 0)
 
     @cached_property
     def with_chunks(self) -> list[Rpc]:
         """Those that have chunks, in their order."""
-        has = np.flatnonzero(self.rows["read_chunks"] + self.rows["write_chunks"] + self.rows["reply_chunks"])
-        return [self.table.rpc(place) for place in has.tolist()]
+        has = self.rows["read_chunks"] + self.rows["write_chunks"] + self.rows["reply_chunks"] > 0
+        table = self.table
+        plain = iter(table.plain_rpcs(take(table.plain_rows, has[table.plain])))
+        return [
+            next(plain) if is_plain else table.rpc(place)
+            for place, is_plain in zip(has.nonzero()[0].tolist(), table.is_plain[has].tolist(), strict=True)
+        ]
 
     @cached_property
     def steps(self) -> list[tuple[str, ...]]:
@@ -211,13 +211,19 @@ class RpcBatch:
         """How many operations each RPC has."""
         return np.array([len(one) for one in self.steps], np.int64)
 
-    def step_use(self, type: str, value: Callable[[File, FileOperation], Any]) -> MaskedArray:
-        """Of what each operation of each COMPOUND did with a file."""
-        found: list[Any] = []
-        for used, names in zip(self.used, self.steps, strict=True):
-            uses = {use[1].number: use for use in used}
-            found += [value(*uses[index]) if index in uses else None for index in range(len(names))]
-        return column_of(type, found)
+    def step_use(self, type: str, value: Callable[[FileUses], Any], known: str = "") -> MaskedArray:
+        """Of what each operation of each COMPOUND did with a file; ``known``: column that says where that is known."""
+        assert self.used is not None
+        done = self.used.operations
+        mine = done["number"] < self.step_counts[done["row"]]
+        ends = self.step_counts.cumsum()
+        places = (ends - self.step_counts)[done["row"][mine]] + done["number"][mine]
+        dtype, filler = DTYPES[type]
+        found = np.full(int(self.step_counts.sum()), filler, dtype)
+        found[places] = value(self.used)[mine]
+        missing = np.ones(len(found), np.bool_)
+        missing[places] = ~done[known][mine] if known else False
+        return masked(found, missing)
 
 
 def _taken(column: MaskedArray, index: Any) -> MaskedArray:
@@ -275,11 +281,9 @@ class RpcBatches:
 
     def batch(self, table: RpcTable) -> RpcBatch:
         """The RPCs that ended in a batch."""
-        used = []
+        used = None
         if self.names_files:
-            counts = None if self._counts is None else self._counts(table).tolist()
-            for _ in self.file_table.add_table(table, counts):
-                used.append(self.file_table.used)
+            used = self.file_table.add_table(table, None if self._counts is None else self._counts(table))
         before, self._ended = self._ended, self._ended + len(table)
         learner = self._learner if self.names_paths else None
         return RpcBatch(table, before, used, lambda: self._learner.reader, learner)

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from ..audit.auditor import RuleTally, TallyKey  # Tables of RPCs do without, and it takes long to load.
     from ..audit.rule import Rule
     from ..measure.credits import CreditDirection, CreditInterval
-    from ..measure.files import File
-    from ..onc.file_operations import FileOperation
+    from ..measure.files import FileUses
     from .packet_columns import ListedPackets  # Tables of RPCs do without, and it takes long to load.
     from .packets import Packet
 
@@ -407,10 +406,6 @@ def _header(
     return _column(name, type, meaning, lambda batch: batch.message(type, side, value, plain, plain))
 
 
-def _use(name: str, type: str, meaning: str, value: Callable[[File, FileOperation], Any]) -> TableColumn:
-    return _column(name, type, meaning, lambda batch: batch.use(type, value), "files")
-
-
 def _value(value: RpcValue) -> TableColumn:
     return _column(
         value.name, value.type, value.meaning, lambda batch: value_column(value, batch.fields.columns), "contents"
@@ -501,9 +496,9 @@ _RPCS = Table(
         _known("invalidated_handle", "handle that the reply's Send With Invalidate revokes", "invalidated", -1),
         _sum("retransmitted_packets", "packets (iWARP: segments) retransmitted for it", "retransmissions"),
         _sum("retransmission_delay_ns", "part of the latency: waiting for retransmissions", "latency_retransmission"),
-        _use("file", "int",
+        _column("file", "int",
              "number in the table files, of the file that it read, wrote or committed, else of the last that it used",
-             lambda file, done: file.number),
+             lambda batch: batch.file_numbers(), "files"),
         _column("path", "text", "path of the file that the call names, as it was called then",
                 lambda batch: column_of("text", batch.paths), "paths"),
         *(_value(one) for one in RPC_VALUES),
@@ -565,8 +560,8 @@ _RPCS = Table(
 )  # fmt: skip
 
 
-def _step(name: str, type: str, meaning: str, value: Callable[[File, FileOperation], Any]) -> TableColumn:
-    return _column(name, type, meaning, lambda batch: batch.step_use(type, value), "files")
+def _step(name: str, type: str, meaning: str, value: Callable[[FileUses], Any], known: str = "") -> TableColumn:
+    return _column(name, type, meaning, lambda batch: batch.step_use(type, value, known), "files")
 
 
 def _steps(batch: RpcBatch) -> MaskedArray:
@@ -592,12 +587,13 @@ _OPERATIONS = Table(
         _column("operation", "int", "counted from 1 in the COMPOUND", _step_numbers),
         _column("name", "text", "its name", _steps),
         _step("file", "int", "number in the table files, of the file that it was for, where that is known",
-              lambda file, done: file.number),
-        _step("succeeded", "bool", "the reply says that it did", lambda file, done: done.succeeded),
+              lambda used: used.numbers),
+        _step("succeeded", "bool", "the reply says that it did",
+              lambda used: used.operations["succeeded"], "answered"),
         _step("offset_bytes", "uint", "where in the file a READ, WRITE or its like begins, as the call says",
-              lambda file, done: done.offset),
+              lambda used: used.operations["offset"], "ranged"),
         _step("count_bytes", "uint", "how much it asks for or brings, as the call says",
-              lambda file, done: done.count),
+              lambda used: used.operations["count"], "ranged"),
     ),
 )  # fmt: skip
 

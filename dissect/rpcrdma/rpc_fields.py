@@ -216,6 +216,14 @@ def call_places(table: RpcTable) -> Int64s:
     return found
 
 
+def argument_places(data: Bytes, calls: Int64s) -> Int64s:
+    """Where the arguments of whole calls begin: behind credential and verifier (RFC 5531, 9)."""
+    at = calls + 28
+    for _ in range(2):
+        at = at + 8 + (words_at(data, at) + 3 & -4)
+    return at - 4
+
+
 def reply_places(table: RpcTable) -> tuple[Int64s, Int64s]:
     """Where the reply messages of plain RPCs begin and end; -1 for those that are elsewhere."""
     rows = table.plain_rows
@@ -247,11 +255,9 @@ class _Plain:
         """Fill in the columns."""
         through = self.rows["transfer"] >= 0
         calls = call_places(self.table)
-        length = words_at(self.data, calls + 28)
         if self.wanted & _OF_CALLERS:
-            self._read_credentials(calls, length)
-        verifier = calls + 32 + (length + 3 & -4) + 4
-        starts = verifier + 4 + (words_at(self.data, verifier) + 3 & -4)
+            self._read_credentials(calls, words_at(self.data, calls + 28))
+        starts = argument_places(self.data, calls)
         ends = self.rows["call_at"] + self.rows["call_send"]
         replies, behind = self.rows["reply_at"] + HEADER, self.rows["reply_at"] + self.rows["reply_send"]
         first, which = distinct(self.rows["procedure"])

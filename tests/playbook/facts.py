@@ -7,15 +7,19 @@ from dataclasses import MISSING, fields, replace
 from functools import wraps
 from typing import Any, ParamSpec
 
+import numpy as np
+
 from rdmascope.dissect.diagnosis.detector import all_detectors
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
 from rdmascope.dissect.diagnosis.facts import Facts, Gathered
 from rdmascope.dissect.diagnosis.file_facts import FileFacts
 from rdmascope.dissect.diagnosis.statement import Statement
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG
-from rdmascope.dissect.measure.files import File, FileTransfer, file_call
+from rdmascope.dissect.measure.files import File, FileTransfer, FileUses, file_calls
+from rdmascope.dissect.measure.nfs_operations import OPERATION
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.messages import Message, Segment, TransportHeader
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Latency, Rpc, SegmentUse
 from rdmascope.dissect.rpcrdma.unanswered import note_outstanding
 from rdmascope.dissect.transport.connection import Connection, Endpoint
@@ -234,11 +238,12 @@ class Accesses(FileFacts):
     ) -> Rpc:
         made = rpc(len(self.rpcs) + 1, kind.upper(), takes=takes)
         noun = self.files.setdefault(file, File("10.0.0.1", bytes([file % 256, file >> 8]), number=file))
-        call = file_call(made)
-        self.use(noun, [call])
-        self.transferred(call, [FileTransfer(kind, noun, 0, 1, offset, count, made.number, 1, 2)])
-        if stable:
-            self.note_synchronous(call, count)
+        done = np.zeros(1, OPERATION)
+        done["succeeded"], done["stable"], done["count"] = True, stable or -1, count
+        table = RpcTable([made])
+        (call,) = file_calls(table, [0])
+        moved = FileTransfer(kind, noun, 0, 1, offset, count, made.number, 1, 2)
+        self.take(table, FileUses(done, [made.name], [noun], [(call, [moved])]))
         self.rpcs.append(made)
         return made
 

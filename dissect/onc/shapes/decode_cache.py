@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from struct import error as StructError
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from ...arrays import Bytes, Int64s, gathered, words_at
 from ..xdr import round_up, word
 from .decode import NOT_CAPTURED, Node, SparseBytes
 from .nfs4_types import DATA4, STATEID4
-from .rpc_summary_fields import FlatWalk, flat_nodes, linux_name
+from .rpc_summary_fields import MAX_NODES, FlatWalk, flat_nodes, linux_name
 from .types import DATA, XdrInteger, XdrList, XdrOpaque, XdrSelected, XdrType, XdrUnion
 
 MAX_LAYOUTS = 4096
@@ -234,6 +234,41 @@ class Layouts:
         if deciding[-1][0] - deciding[0][0] < MAX_PATTERN:
             branch.patterns[last] = _pattern(start, deciding)
         self._learned += 1
+
+
+Learned = TypeVar("Learned")
+
+
+class PairedLayouts(Generic[Learned]):
+    """What was learned of calls and replies that are laid out alike, by the layouts of their arguments and results."""
+
+    def __init__(self) -> None:
+        self._layouts: dict[XdrType, Layouts] = {}
+        self._known: dict[tuple[int, int], tuple[Layout, Layout, Learned]] = {}
+        """By the identities of the two layouts, which are held with it."""
+
+    def groups(
+        self,
+        types: tuple[XdrType, XdrType],
+        data: Bytes,
+        arguments: tuple[Int64s, Int64s],
+        results: tuple[Int64s, Int64s],
+        learn: Callable[[int, Layout, Layout], Learned],
+    ) -> Iterator[tuple[Int64s, Learned]]:
+        """Rows of calls and replies that are alike, and what was learned of one of them.
+
+        ``arguments``, ``results``: where they begin, and where they end; ``learn``: from a row and its layouts.
+        """
+        of_calls, of_replies = (self._layouts.setdefault(type, Layouts(type, (), MAX_NODES)) for type in types)
+        for rows, asked in of_calls.learning(data, *arguments):
+            for part, answered in of_replies.learning(data, results[0][rows], results[1][rows]):
+                mine = rows[part]
+                key = id(asked), id(answered)
+                if key not in self._known:
+                    if len(self._known) >= MAX_LAYOUTS:
+                        self._known.clear()
+                    self._known[key] = asked, answered, learn(int(mine[0]), asked, answered)
+                yield mine, self._known[key][2]
 
 
 def _pattern(start: int, deciding: list[tuple[int, int]]) -> _Pattern:

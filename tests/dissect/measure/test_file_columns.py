@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import fields
+from typing import Any
 
+import numpy as np
 import pytest
 
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Session
-from rdmascope.dissect.measure.files import FileColumns, FileTable
+from rdmascope.dissect.measure.files import FileTable, FileUses
+from rdmascope.dissect.measure.nfs_operations import OperationReader
 from rdmascope.dissect.measure.truncated_messages import nfs_messages
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 HIDDEN = ("latencies", "names", "seen")
 
@@ -24,24 +28,30 @@ def session(name: str, frames: int = 10_000) -> Session:
 
 @pytest.mark.parametrize("name", list(MANIFEST))
 def test_events_and_operations_are_those_of_the_messages(name: str) -> None:
-    columns = FileColumns()
+    reader = OperationReader()
     by_columns: Counter[str] = Counter()
     for table in session(name).tables():
-        found = columns.messages(table)
-        assert all(table.is_plain[row] for row in found)
-        for row, messages in found.items():
-            rpc = table.rpc(row)
+        found = reader.read(table)
+        operations: dict[int, list[Any]] = {}
+        for row in found.rows:
+            operations.setdefault(int(row["row"]), []).append(found.operation(row.item()))
+            assert found.handles[row["file"]][0] == found.servers[row["row"]]
+        problems = []
+        for place, rpc in enumerate(table):
             alone = nfs_messages(reassembled_call(rpc), reassembled_reply(rpc))
-            assert alone is not None
-            assert (messages.events, messages.operations, messages.problem) == (
-                alone.events,
-                alone.operations,
-                alone.problem,
-            )
-            if messages.call is not None and messages.reply is not None:
+            if alone is None or rpc.state == "duplicate reply" or (rpc.program, rpc.version) == (100003, 2):
+                assert place not in operations and place not in found.messages
+                continue
+            assert (*operations.get(place, ()),) == alone.operations
+            problems += [alone.problem] if alone.problem and rpc.program in (100003, 100005) else []
+            messages = found.messages.get(place)
+            assert (() if messages is None else messages.events) == alone.events
+            if messages is not None and messages.call is not None and messages.reply is not None:
                 assert (messages.call.prefix, messages.call.length) == (alone.call.prefix, alone.call.length)  # type: ignore[union-attr]
                 assert messages.reply.prefix == alone.reply.prefix  # type: ignore[union-attr]
-            by_columns[rpc.operations[-1] if rpc.operations else rpc.name] += 1
+                assert messages.operations == alone.operations
+            by_columns[rpc.operations[-1] if rpc.operations else rpc.name] += bool(alone.operations)
+        assert Counter(problems) <= Counter(found.undecoded)
     if name == "meta-rxe":
         assert by_columns.keys() >= {"GETATTR", "LOOKUP", "CREATE", "REMOVE", "WRITE", "CLOSE"}
 
@@ -49,18 +59,24 @@ def test_events_and_operations_are_those_of_the_messages(name: str) -> None:
 @pytest.mark.parametrize(("name", "frames", "every"), [("meta-rxe", 10_000, 1), ("rxe-nfs-all", 300, 3)])
 def test_files_are_those_that_rpcs_give_one_by_one(name: str, frames: int, every: int) -> None:
     one_by_one, by_table = FileTable(), FileTable()
+
+    def shown(uses: FileUses) -> tuple[list[Any], list[Any]]:
+        moved = [(call, [(one.kind, one.file.handle, *one[2:]) for one in some]) for call, some in uses.transfers]
+        done = [
+            (number, uses.names[row["name"]], *(row[name] for name in ("number", "succeeded", "type", "size", "count")))
+            for number, row in zip(uses.numbers.tolist(), uses.operations, strict=True)
+        ]
+        return moved, done
+
     for table in session(name, frames).tables():
-        counts = [row % every == 0 for row in range(len(table))]
-        alone = []
+        counts = np.arange(len(table)) % every == 0
+        alone: tuple[list[Any], list[Any]] = ([], [])
         for rpc, counted in zip(table, counts, strict=True):
-            transfers = one_by_one.add(rpc, counted)
-            used = [(file.handle, done) for file, done in one_by_one.used]
-            alone.append(([(one.kind, one.file.handle, *one[2:]) for one in transfers], used))
-        together = []
-        for transfers in by_table.add_table(table, counts):
-            used = [(file.handle, done) for file, done in by_table.used]
-            together.append(([(one.kind, one.file.handle, *one[2:]) for one in transfers], used))
-        assert together == alone
+            for some, more in zip(
+                alone, shown(one_by_one.add_table(RpcTable([rpc]), np.array([counted]))), strict=True
+            ):
+                some += more
+        assert shown(by_table.add_table(table, counts)) == alone
     assert by_table.undecoded == one_by_one.undecoded
     for file, other in zip(by_table, one_by_one, strict=True):
         assert by_table.paths(file) == one_by_one.paths(other)
