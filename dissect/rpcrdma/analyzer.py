@@ -30,7 +30,7 @@ from .machine import Machine
 from .matching import MAX_OUTSTANDING, Matching
 from .messages import TransportHeader
 from .pending import LINGER
-from .retransmission_waits import charge_objects, charge_rows
+from .retransmission_waits import TransportWaits, charge_objects, charge_rows
 from .row_batch import LATE, Event, LinkRun
 from .rpc_numbers import MAX_ANSWERED, EndedRpcs, RpcNumbers
 from .rpc_table import PlainRpcs, RpcTable
@@ -419,16 +419,18 @@ class Analyzer:
         done, places = self._done.take()
         links = self._observer.links
         iwarp = self._iwarp.connections if self._iwarp else {}
+
+        def health(number: int) -> TransportWaits:
+            return links[number].health if number in links else iwarp[number].health
+
         ended: dict[int, list[Rpc]] = {}
         for rpc in done:
             ended.setdefault(rpc.connection.number, []).append(rpc)
         for number, rpcs in ended.items():
-            health = links[number].health if number in links else iwarp[number].health
-            charge_objects(rpcs, rpcs[0].connection, health)
+            charge_objects(rpcs, rpcs[0].connection, health(number))
         note_outstanding(done, self.connections, self.last_time or 0)
         if rows is not None:
-            for number in rows.conversations:
-                charge_rows(rows, number, (links[number] if number in links else iwarp[number]).health)
+            charge_rows(rows, health)
         if not self.options.contents:
             for rpc in done:
                 drop_contents(rpc)

@@ -8,7 +8,7 @@ it is recognised by the length of the pause, which is that of a timer of the sen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -102,14 +102,25 @@ def charge_objects(rpcs: Sequence[Rpc], connection: Connection, transport: Trans
         rpc.latency = Latency(total - sum(parts) + sum(kept) + waited, call, reads, server, writes, reply, waited)
 
 
-def charge_rows(plain: PlainRpcs, number: int, transport: TransportWaits) -> None:
-    """The same of the rows of connection ``number``."""
+def charge_rows(plain: PlainRpcs, transports: Callable[[int], TransportWaits]) -> None:
+    """The same of rows; ``transports`` gives what is known of a connection, by its number."""
+    connections, waited = plain.rows["connection"], plain.rows["latency_server"]
+    order = connections.argsort(kind="stable")
+    starts = np.append(0, places(np.diff(connections[order])) + 1)
+    numbers, longest = connections[order[starts]].tolist(), np.maximum.reduceat(waited[order], starts).tolist()
+    for number, most, mine in zip(numbers, longest, np.split(order, starts[1:]), strict=True):
+        transport = transports(number)
+        if transport.recoveries is None:
+            least = _least(transport)
+            if most < least:
+                continue
+            mine = mine[waited[mine] >= least]
+        _charge_rows(plain, number, mine, transport)
+
+
+def _charge_rows(plain: PlainRpcs, number: int, mine: Int64s, transport: TransportWaits) -> None:
+    """Some of connection ``number``."""
     rows = plain.rows
-    mine = places(rows["connection"] == number)
-    if transport.recoveries is None:
-        mine = mine[rows["latency_server"][mine] >= _least(transport)]
-    if not len(mine):
-        return
     part = rows.take(mine)
     transfers = _transfers(plain, part)
     moments, frames = _row_moments(part, transfers)

@@ -90,6 +90,7 @@ NO_TIMES: Int64s = np.empty(0, np.int64)
 NO_TALLIES: Mapping[str, Tally] = MappingProxyType({})
 NO_CAUSES: Mapping[str, Tally] = {}
 """The same, which ``pickle`` takes."""
+_NO_COUNTS: Counter[str] = Counter()
 
 
 class Retransmission(NamedTuple):
@@ -220,7 +221,7 @@ class SenderLedger:
     @property
     def counts(self) -> Counter[str]:
         """Retransmissions by cause, however many packets each has."""
-        return Counter() if self._counts is None else self._counts
+        return _NO_COUNTS if self._counts is None else self._counts
 
     @property
     def recent(self) -> deque[OpenRetransmission]:

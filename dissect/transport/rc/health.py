@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -348,10 +349,8 @@ class RcHealth:
 
     def timers(self, sender: int) -> list[Timer]:
         """Those by which ``sender`` retransmits what the capture may not show to be lost."""
-        found = []
-        if timeout := self.connection.endpoints[0].ack_timeout:
-            power = (timeout >> 12).bit_length() - 1
-            found.append(Timer(timeout, f"the local ACK timeout of {duration(timeout)} (4.096 µs × 2^{power})"))
+        timeout = self.connection.endpoints[0].ack_timeout
+        found = [_ack_timer(timeout)] if timeout else []
         waits = {nak.timer for nak in self.retransmissions[sender].rnr_naks if (nak.timer or 0) >= SILENCE}
         found += [Timer(one, f"the RNR timer of {duration(one)}") for one in sorted(filter(None, waits))]
         return found
@@ -436,6 +435,12 @@ class RcHealth:
             last_time=sent.last_time or 0,
             waiting_since=answered.waiting_since,
         )
+
+
+@cache
+def _ack_timer(timeout: int) -> Timer:
+    power = (timeout >> 12).bit_length() - 1
+    return Timer(timeout, f"the local ACK timeout of {duration(timeout)} (4.096 µs × 2^{power})")
 
 
 def _moment(one: Retransmission) -> int:
