@@ -108,11 +108,11 @@ def charge_rows(plain: PlainRpcs, transports: Callable[[int], TransportWaits]) -
     order = connections.argsort(kind="stable")
     starts = np.append(0, places(np.diff(connections[order])) + 1)
     numbers, longest = connections[order[starts]].tolist(), np.maximum.reduceat(waited[order], starts).tolist()
-    for number, most, mine in zip(numbers, longest, np.split(order, starts[1:]), strict=True):
+    for number, limit, mine in zip(numbers, longest, np.split(order, starts[1:]), strict=True):
         transport = transports(number)
         if transport.recoveries is None:
             least = _least(transport)
-            if most < least:
+            if limit < least:
                 continue
             mine = mine[waited[mine] >= least]
         _charge_rows(plain, number, mine, transport)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, Rows, places, some
+from ..arrays import Int64s, Rows, places, some, take
 from ..layers import opcodes
-from ..percentiles import NO_SAMPLES, Distribution, Samples, added
+from ..percentiles import NO_SAMPLES, Distribution, Samples, added, distribution
+from .connection import Endpoint
 from .retransmissions import InferredLoss, Retransmission, Tally
 
 MAX_PENDING = 16384
@@ -25,69 +26,27 @@ _NONE = np.empty(0, np.int64)
 _NO_READS = np.empty(0, np.bool_)
 
 
-class PacketColumns:
-    """Packets of one send queue, one way, in capture order.  One array: of a few packets, six take much more memory."""
+SEEN = np.dtype(
+    [
+        ("psn", "i8"),  # unwrapped
+        ("end", "i8"),  # PSN behind what it takes: a Read request takes as many as its response has packets
+        ("time", "i8"),  # nanoseconds
+        ("frame", "i8"),
+        ("length", "i4"),  # payload bytes
+        ("opcode", "u1"),
+    ],
+    align=True,
+)
+"""A packet of a send queue, one way; of a response that acknowledges nothing ``end`` is ``psn``."""
 
-    __slots__ = ("_table",)
 
-    def __init__(self, table: Int64s) -> None:
-        """``table``: (6, packets)."""
-        self._table = table
-
-    @classmethod
-    def of(cls, psns: Int64s, ends: Int64s, times: Rows, frames: Rows, lengths: Rows, opcode: Rows | int) -> Self:
-        """Copies."""
-        table = np.empty((6, len(psns)), np.int64)
-        table[0], table[1], table[2], table[3], table[4], table[5] = psns, ends, times, frames, lengths, opcode
-        return cls(table)
-
-    @property
-    def psns(self) -> Int64s:
-        """Unwrapped."""
-        return self._row(0)
-
-    @property
-    def ends(self) -> Int64s:
-        """PSN behind what the packet takes: a Read request takes as many as its response has packets."""
-        return self._row(1)
-
-    @property
-    def times(self) -> Int64s:
-        """Nanoseconds."""
-        return self._row(2)
-
-    @property
-    def frames(self) -> Int64s:
-        return self._row(3)
-
-    @property
-    def lengths(self) -> Int64s:
-        """Payload bytes."""
-        return self._row(4)
-
-    @property
-    def opcodes(self) -> Int64s:
-        return self._row(5)
-
-    def _row(self, index: int) -> Int64s:
-        row: Int64s = self._table[index]
-        return row
-
-    def __len__(self) -> int:
-        return len(self._row(0))
-
-    def chosen(self, mask: Rows) -> PacketColumns:
-        """Those for which it is true."""
-        return PacketColumns(self._table.compress(mask, axis=1))
-
-    def part(self, first: int, end: int) -> PacketColumns:
-        """A copy of some of them."""
-        return PacketColumns(self._table[:, first:end].copy())
-
-    @staticmethod
-    def joined(parts: Sequence[PacketColumns]) -> PacketColumns:
-        """One behind the other."""
-        return parts[0] if len(parts) == 1 else PacketColumns(np.concatenate([part._table for part in parts], axis=1))
+def seen_rows(rows: Rows, psns: Int64s, ends: Int64s, opcode: Rows | int) -> Rows:
+    """SEEN rows of PACKET or SEGMENT rows, copies."""
+    found = np.empty(len(rows), SEEN)
+    found["psn"], found["end"], found["opcode"] = psns, ends, opcode
+    for name in ("time", "frame", "length"):
+        found[name] = rows[name]
+    return found
 
 
 class AnsweredBatch(NamedTuple):
@@ -150,30 +109,28 @@ class Acknowledgements:
         self._open_reads = _NONE
         """PSN behind the last response of each Read under way."""
 
-    def feed(
-        self, requests: PacketColumns | None, responses: PacketColumns | None, head: int | None, furthest: int | None
-    ) -> None:
-        """Take the packets of one batch; ``head``: PSN expected before it, ``furthest``: the one expected behind it."""
-        reads: PacketColumns | None = None
+    def feed(self, requests: Rows | None, responses: Rows | None, head: int | None, furthest: int | None) -> None:
+        """Take the packets of one batch, SEEN rows; ``head``: PSN expected before it, ``furthest``: behind it."""
+        reads: Rows | None = None
         if requests is not None:
             fresh = self._fresh(requests, head)
-            is_read = fresh.opcodes == _READ_REQUEST
-            self._psns = _pending(self._psns, fresh.psns)
-            self._times = _pending(self._times, fresh.times)
+            is_read = fresh["opcode"] == _READ_REQUEST
+            self._psns = _pending(self._psns, fresh["psn"])
+            self._times = _pending(self._times, fresh["time"])
             self._reads = _pending(self._reads, is_read)
             if some(is_read):
-                reads = fresh.chosen(is_read)
-        positive: PacketColumns | None = None
+                reads = take(fresh, is_read)
+        positive: Rows | None = None
         if responses is not None:
-            self.last_answer = int(responses.times[-1])
-            good = responses.ends > responses.psns
+            self.last_answer = int(responses["time"][-1])
+            good = responses["end"] > responses["psn"]
             if furthest is not None:
-                good &= responses.psns < furthest
-            positive = responses if np.count_nonzero(good) == len(good) else responses.chosen(good)
+                good &= responses["psn"] < furthest
+            positive = responses if good.all() else take(responses, good)
         before = self.acked
         reached = None
-        if positive is not None and len(positive.psns):
-            reached = np.maximum.accumulate(positive.psns)
+        if positive is not None and len(positive):
+            reached = np.maximum.accumulate(positive["psn"])
             np.maximum(reached, before, out=reached)
             self._answered(positive, reached)
             self.acked = int(reached[-1])
@@ -209,20 +166,20 @@ class Acknowledgements:
         if len(self._psns):
             self._psns, self._times, self._reads = self._psns.copy(), self._times.copy(), self._reads.copy()
 
-    def _fresh(self, requests: PacketColumns, head: int | None) -> PacketColumns:
+    def _fresh(self, requests: Rows, head: int | None) -> Rows:
         """The requests that were not seen before."""
-        first = int(requests.psns[0])
+        first = int(requests["psn"][0])
         start = first if head is None else head
-        if first >= start and first > self.acked and not some(requests.psns[1:] < requests.ends[:-1]):
+        if first >= start and first > self.acked and not some(requests["psn"][1:] < requests["end"][:-1]):
             return requests
-        furthest = np.maximum.accumulate(requests.ends)
-        fresh = requests.psns >= start
-        fresh[1:] &= requests.psns[1:] >= furthest[:-1]
-        fresh &= requests.psns > self.acked
-        return requests if fresh.all() else requests.chosen(fresh)
+        furthest = np.maximum.accumulate(requests["end"])
+        fresh = requests["psn"] >= start
+        fresh[1:] &= requests["psn"][1:] >= furthest[:-1]
+        fresh &= requests["psn"] > self.acked
+        return requests if fresh.all() else take(requests, fresh)
 
-    def _answered(self, positive: PacketColumns, reached: Int64s) -> None:
-        is_ack = opcodes.IS_ACKNOWLEDGE[positive.opcodes]
+    def _answered(self, positive: Rows, reached: Int64s) -> None:
+        is_ack = opcodes.IS_ACKNOWLEDGE[positive["opcode"]]
         self.acks += int(np.count_nonzero(is_ack))
         covered = int(self._psns.searchsorted(reached[-1], side="right"))
         if not covered:
@@ -232,13 +189,13 @@ class Acknowledgements:
         if int(by.max()) == len(reached):  # A queue pair number that was used again leaves them out of order.
             inside = by < len(reached)
             psns, times, reads, by = psns[inside], times[inside], reads[inside], by[inside]
-        delays = np.maximum(positive.times[by] - times, 0)
+        delays = np.maximum(positive["time"][by] - times, 0)
         if some(reads):
-            answered = positive.psns[by] == psns
+            answered = positive["psn"][by] == psns
             self.read_delay = added(self.read_delay, delays[reads & answered])
             delays, by, psns = delays[~reads], by[~reads], psns[~reads]
         ack = is_ack[by]
-        self._add(delays, delays[ack & (positive.psns[by] == psns)])
+        self._add(delays, delays[ack & (positive["psn"][by] == psns)])
         by = by[ack]
         if len(by):
             starts = places(by[1:] != by[:-1]) + 1
@@ -262,18 +219,16 @@ class Acknowledgements:
         self.delay = added(self.delay, delays)
         self.turnaround = added(self.turnaround, turnarounds)
 
-    def _count_reads(
-        self, reads: PacketColumns | None, positive: PacketColumns | None, reached: Int64s | None, before: int
-    ) -> None:
+    def _count_reads(self, reads: Rows | None, positive: Rows | None, reached: Int64s | None, before: int) -> None:
         """How many Reads were open when each was issued."""
         ends = self._open_reads
         if reads is not None:
-            ends = np.concatenate((ends, reads.ends))[-MAX_PENDING:]
-            done = np.full(len(reads.psns), before, np.int64)
+            ends = np.concatenate((ends, reads["end"]))[-MAX_PENDING:]
+            done = np.full(len(reads), before, np.int64)
             if positive is not None and reached is not None:
-                at = positive.frames.searchsorted(reads.frames) - 1
+                at = positive["frame"].searchsorted(reads["frame"]) - 1
                 done = np.where(at >= 0, reached[np.maximum(at, 0)], before)
-            issued = np.arange(len(ends) - len(reads.psns), len(ends)) + 1
+            issued = np.arange(len(ends) - len(reads), len(ends)) + 1
             complete = ends.searchsorted(done + 1, side="right")
             self.reads_outstanding = max(self.reads_outstanding, int((issued - complete).max()))
         self._open_reads = ends[int(ends.searchsorted(self.acked + 1, side="right")) :]
@@ -344,6 +299,28 @@ def capture_point(requester: Samples, responder: Samples) -> CapturePoint:
             return _placed("undecidable", 0.0, f"{evidence}; {reason}")
         return _placed("between", 0.6 if many else 0.5, f"{evidence}; about the same")
     return _placed("undecidable", 0.0, f"{evidence}; too close together to decide")
+
+
+class RecoveryDelays(NamedTuple):
+    """How long recoveries took; None where none shows it."""
+
+    loss_to_nak: Distribution | None
+    nak_to_retransmission: Distribution | None
+    loss_to_retransmission: Distribution | None
+
+
+def recovery_delays(retransmissions: Sequence[Retransmission]) -> RecoveryDelays:
+    """Of retransmissions of something that was lost."""
+    real = [one for one in retransmissions if one.lost != "nothing"]
+    known = [[value for one in real if (value := getattr(one, name)) is not None] for name in RecoveryDelays._fields]
+    return RecoveryDelays(*(distribution(np.array(values, np.int64)) if values else None for values in known))
+
+
+def read_depth(initiator: Endpoint, responder: Endpoint) -> int | None:
+    """RDMA Reads that ``initiator`` may have open, by what both ends said at set-up (IBA 12.7; RFC 6581)."""
+    if initiator.initiator_depth is None or responder.responder_resources is None:
+        return None
+    return min(initiator.initiator_depth, responder.responder_resources)
 
 
 def _placed(place: str, confidence: float, evidence: str) -> CapturePoint:

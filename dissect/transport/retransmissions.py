@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import Int64s, places
+from ..arrays import Int64s, Rows, places
 from .operations import Kind, Operation
 
 MAX_INTERVALS = 512
@@ -36,9 +36,8 @@ class PacketTimes:
 
     def add(self, times: Int64s) -> None:
         """Packets of these times."""
-        found, counts = np.unique(times >> self._shift, return_counts=True)
-        for interval, count in zip(found.tolist(), counts.tolist(), strict=True):
-            self._counts[interval] = self._counts.get(interval, 0) + count
+        for interval in (times >> self._shift).tolist():
+            self._counts[interval] = self._counts.get(interval, 0) + 1
         while len(self._counts) > MAX_INTERVALS:
             self._shift += 1
             wider: dict[int, int] = {}
@@ -235,11 +234,22 @@ class SenderLedger:
         self.recent.append(one)
         self._count_one(one.cause, 1)
 
-    def grow(self, one: OpenRetransmission, original_captured: Tally, original_missing: Tally, times: Int64s) -> None:
-        """More packets of it, sent at these times (ns)."""
-        one.original_captured += original_captured
-        one.original_missing += original_missing
-        self.add(one.cause, original_captured, original_missing, times)
+    def grow(
+        self, one: OpenRetransmission, end: int, fresh: Rows, lengths: Rows, frames: Rows, times: Rows, copy: bool
+    ) -> None:
+        """More packets of it, up to ``end``, sent at these times (ns).
+
+        ``fresh``: which of them the capture has no earlier transmission of; ``copy``: it may still be one.
+        """
+        if (one.cause == LATE and not fresh.all()) or (one.cause == DUPLICATE and not copy):
+            self.recast(one, "unknown")
+        one.end = max(one.end, end)
+        one.last_frame, one.last_time = int(frames[-1]), int(times[-1])
+        new, new_bytes = int(np.count_nonzero(fresh)), int(lengths[fresh].sum())
+        captured, missing = Tally(len(fresh) - new, int(lengths.sum()) - new_bytes), Tally(new, new_bytes)
+        one.original_captured += captured
+        one.original_missing += missing
+        self.add(one.cause, captured, missing, times)
 
     def recast(self, one: OpenRetransmission, cause: str) -> None:
         """It has another cause than it seemed to have: its packets do count, where they did not."""

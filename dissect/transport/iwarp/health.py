@@ -13,7 +13,6 @@ import numpy as np
 from ...arrays import Bytes, Int64s, Rows, take
 from ...layers import opcodes
 from ...link.tcp import ACK, RIGHT, RST, SYN, WRONG
-from ...percentiles import Distribution, Samples
 from ...serial import TCP_SEQUENCE
 from ...units import duration
 from ..connection import Connection
@@ -23,8 +22,10 @@ from ..health import (
     CapturePoint,
     DirectionHealth,
     NegativeAcknowledgement,
-    PacketColumns,
     TransportHealth,
+    read_depth,
+    recovery_delays,
+    seen_rows,
 )
 from ..operations import Operation
 from ..retransmissions import Recoveries, Retransmission, Silences, Timer
@@ -212,10 +213,9 @@ class IwarpHealth:
             # That of a handshake is of no data: an earlier batch may have had it, before this was known to be iWARP.
             of_data = acks > first
             acks, back = acks[of_data], take(back, of_data)
-            asked = _columns(rows, ends - 1, ends, _DATA) if len(rows) else None
-            answers = _columns(back, acks - 1, acks, _DATA) if len(back) else None
-            if answers is not None:
-                answers.opcodes[back["length"] == 0] = _ACK
+            asked = seen_rows(rows, ends - 1, ends, _DATA) if len(rows) else None
+            carrying = np.where(back["length"] == 0, _ACK, _DATA)
+            answers = seen_rows(back, acks - 1, acks, carrying) if len(back) else None
             self.answers[direction].feed(asked, answers, head, furthest)
 
     def sent(self, sender: int, fpdus: Fpdus) -> None:
@@ -317,12 +317,7 @@ class IwarpHealth:
         checked = sum(one.framing.checks.crc_checked for one in self.directions)
         listed = self._listed()
         counts = sum((one.counts for one in connection.ledgers), Counter[str]())
-        waits: list[Distribution | None] = []
-        for name in ("loss_to_nak", "nak_to_retransmission", "loss_to_retransmission"):
-            samples = Samples()
-            known = [value for one in listed if one.lost != "nothing" and (value := getattr(one, name)) is not None]
-            samples.add(np.array(known, np.int64))
-            waits.append(samples.distribution())
+        waits = recovery_delays(listed)
         return TransportHealth(
             connection.number,
             connection.transport,
@@ -333,9 +328,9 @@ class IwarpHealth:
             connection.ended_by or "open at the end of the capture",
             TCP_UNKNOWN,
             None,
-            waits[0],
-            waits[1],
-            waits[2],
+            waits.loss_to_nak,
+            waits.nak_to_retransmission,
+            waits.loss_to_retransmission,
             dict(counts),
             crc_checked=checked or None,
             inferred=connection.inferred_losses,
@@ -347,10 +342,6 @@ class IwarpHealth:
         theirs, ledger = other.stream.retransmissions, connection.ledgers[sender]
         checks = direction.framing.checks
         answers = self.answers[1 - number]
-        ends = connection.endpoints[sender], connection.endpoints[1 - sender]
-        depth = None
-        if ends[0].initiator_depth is not None and ends[1].responder_resources is not None:
-            depth = min(ends[0].initiator_depth, ends[1].responder_resources)
         return DirectionHealth(
             packets=0,
             segments=connection.segments[sender],
@@ -384,7 +375,7 @@ class IwarpHealth:
             icrc_failures=(),
             icrc_failure_count=0,
             reads_outstanding=direction.reads.max_open,
-            read_depth=depth,
+            read_depth=read_depth(connection.endpoints[sender], connection.endpoints[1 - sender]),
             unanswered=len(direction.reads.open),
             last_time=self.seen[number],
             waiting_since=self.answers[number].waiting_since,
@@ -408,17 +399,6 @@ def _moment(one: Retransmission) -> int:
 def _positions(head: int, numbers: Rows) -> Rows:
     found: Rows = TCP_SEQUENCE.unwrap_near(head, numbers)
     return found
-
-
-def _columns(rows: Rows, at: Rows, ends: Rows, opcode: int) -> PacketColumns:
-    return PacketColumns.of(
-        at,
-        ends,
-        np.ascontiguousarray(rows["time"]),
-        np.ascontiguousarray(rows["frame"]),
-        np.ascontiguousarray(rows["length"]),
-        np.full(len(rows), opcode, np.uint8),
-    )
 
 
 def _marked(data: Bytes, rows: Rows) -> int:

@@ -19,7 +19,7 @@ from ...arrays import Bytes, Int64s, Rows, places
 from ...link.tcp import ACK, ECE, FIN, HEADER, RST, SACK, SYN, sack_blocks
 from ...serial import TCP_SEQUENCE
 from ..connection import MAX_CONTRADICTED, Gap, fill_gaps, overlapping, with_gap
-from ..retransmissions import DUPLICATE, LATE, OpenRetransmission, Retransmission, SenderLedger, Silences, Tally
+from ..retransmissions import DUPLICATE, LATE, OpenRetransmission, Retransmission, SenderLedger, Silences
 
 MAX_COMPARED = 1 << 14
 """Segments of one batch among which an earlier transmission is looked for."""
@@ -363,16 +363,9 @@ class TcpRetransmissions:
         if one is None or start != one.end or time - one.last_time > PAUSE:
             one = self._open = self._begin(sent, a, gap)
             self.ledger.begin(one)
-        if one.cause == DUPLICATE and (c - a > 1 or start > one.start):
-            self.ledger.recast(one, UNKNOWN)
-        if one.cause == LATE and not fresh.all():
-            self.ledger.recast(one, UNKNOWN)
         self.changes += 1
-        one.end = max(one.end, stop)
-        one.last_frame, one.last_time = int(sent.frame[c - 1]), int(sent.time[c - 1])
-        lengths = sent.end[a:c] - sent.at[a:c]
-        new, new_bytes = int(np.count_nonzero(fresh)), int(lengths[fresh].sum())
-        self.ledger.grow(one, Tally(c - a - new, int(lengths.sum()) - new_bytes), Tally(new, new_bytes), sent.time[a:c])
+        lengths, copy = sent.end[a:c] - sent.at[a:c], c - a == 1 and start <= one.start
+        self.ledger.grow(one, stop, fresh, lengths, sent.frame[a:c], sent.time[a:c], copy)
         name = {LATE: DISORDER, DUPLICATE: TWICE}.get(one.cause, RETRANSMITTED)
         for frame in sent.frame[a:c].tolist():
             self._mark(frame, name)
@@ -384,7 +377,7 @@ class TcpRetransmissions:
             self.fresh.append(
                 RetransmittedBytes(int(sent.at[index]), int(sent.end[index]), int(sent.time[index]), found)
             )
-        if new and self._gaps:
+        if self._gaps and fresh.any():
             self._gaps = fill_gaps(self._gaps, start, stop)
 
     def _contradicts(self, sent: SentSegments, index: int) -> dict[int, int]:

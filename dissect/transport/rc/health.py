@@ -9,13 +9,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Int64s, Rows, some
+from ...arrays import Int64s, Rows, joined, some
 from ...layers import opcodes
-from ...percentiles import NO_SAMPLES, Distribution, added, distribution
+from ...percentiles import NO_SAMPLES, added
 from ...serial import PSN
 from ...units import duration
-from ..connection import ENDS, Connection, Endpoint
-from ..health import Acknowledgements, DirectionHealth, PacketColumns, TransportHealth, capture_point
+from ..connection import ENDS, Connection
+from ..health import (
+    Acknowledgements,
+    DirectionHealth,
+    TransportHealth,
+    capture_point,
+    read_depth,
+    recovery_delays,
+    seen_rows,
+)
 from ..retransmissions import SILENCE, Recoveries, Retransmission, Silences, Timer
 from .reads import spans
 from .retransmissions import RcRetransmissions
@@ -91,8 +99,8 @@ NO_CAUSES: Mapping[str, int] = {}
 class _Batch(NamedTuple):
     """One send queue's packets of a batch."""
 
-    requests: PacketColumns | None
-    responses: PacketColumns | None
+    requests: Rows | None
+    responses: Rows | None
     head: int | None
     """PSN expected before it."""
     furthest: int | None
@@ -166,13 +174,13 @@ class _EndpointCounts:
             self.active += first - self.last_payload
         self.last_payload = last
 
-    def count(self, parts: Sequence[PacketColumns | None]) -> None:
+    def count(self, parts: Sequence[Rows | None]) -> None:
         """Its requests and its responses."""
         carrying: list[Int64s] = []
         for part in parts:
             if part is not None:
-                self.bytes += int(part.lengths.sum())
-                carrying.append(part.times[part.lengths > 0])
+                self.bytes += int(part["length"].sum())
+                carrying.append(part["time"][part["length"] > 0])
         times = np.concatenate(carrying) if carrying else np.empty(0, np.int64)
         if len(carrying) > 1:
             times.sort(kind="stable")
@@ -255,14 +263,14 @@ class RcHealth:
         syndromes = None
         if len(requests):
             psns = PSN.unwrap_series(int(requests["psn"][0]) if head is None else head, requests["psn"])
-            asked = _columns(requests, psns, psns + spans(self.connection, requests))
-        reference = head if asked is None else int(asked.psns[0])
+            asked = seen_rows(requests, psns, psns + spans(self.connection, requests), requests["opcode"])
+        reference = head if asked is None else int(asked["psn"][0])
         if len(responses):
             start = int(responses["psn"][0]) if reference is None else PSN.unwrap(reference, int(responses["psn"][0]))
             psns = PSN.unwrap_series(start, responses["psn"])
             syndromes = responses["syndrome"]
             positive = (syndromes >> 5 & 3 == opcodes.ACK) & (responses["headers"] == 1)
-            answers = _columns(responses, psns, psns + positive)
+            answers = seen_rows(responses, psns, psns + positive, responses["opcode"])
         queue.feed(asked, answers, syndromes, reused)
         if reference is None:
             self.sent[1 - initiator].count((answers,))
@@ -366,11 +374,7 @@ class RcHealth:
             total = sum((one.counts for one in self.connection.ledgers), Counter[str]())
             total += Counter(one.cause for queue in self.retransmissions for one in queue.unheeded)
             counts = dict(total)
-        real = [one for one in listed if one.lost != "nothing"]
-        waits: list[Distribution | None] = []
-        for name in ("loss_to_nak", "nak_to_retransmission", "loss_to_retransmission"):
-            known = [value for one in real if (value := getattr(one, name)) is not None]
-            waits.append(distribution(np.array(known, np.int64)) if known else None)
+        waits = recovery_delays(listed)
         return TransportHealth(
             self.connection.number,
             self.connection.transport,
@@ -381,9 +385,9 @@ class RcHealth:
             self._ending(now),
             capture_point(self.answers[1].turnaround, self.answers[0].turnaround),
             icrc_checked,
-            waits[0],
-            waits[1],
-            waits[2],
+            waits.loss_to_nak,
+            waits.nak_to_retransmission,
+            waits.loss_to_retransmission,
             counts,
             inferred=self.connection.inferred_losses,
         )
@@ -447,25 +451,13 @@ def _moment(one: Retransmission) -> int:
     return one.nak_time or one.retransmission_time or 0
 
 
-def read_depth(initiator: Endpoint, responder: Endpoint) -> int | None:
-    """RDMA Reads that ``initiator`` may have open, by what both ends said in their CM messages (IBA 12.7)."""
-    if initiator.initiator_depth is None or responder.responder_resources is None:
-        return None
-    return min(initiator.initiator_depth, responder.responder_resources)
-
-
-def _columns(rows: Rows, psns: Int64s, ends: Int64s) -> PacketColumns:
-    """Copies, which do not keep the rows."""
-    return PacketColumns.of(psns, ends, rows["time"], rows["frame"], rows["length"], rows["opcode"])
-
-
 def _joined(batches: Sequence[_Batch]) -> _Batch:
     if len(batches) == 1:
         return batches[0]
-    parts: list[PacketColumns | None] = []
+    parts: list[Rows | None] = []
     for listed in ([one.requests for one in batches], [one.responses for one in batches]):
         there = [one for one in listed if one is not None]
-        parts.append(PacketColumns.joined(there) if there else None)
+        parts.append(joined(there) if there else None)
     known = [one for one in batches if one.furthest is not None]
     if not known:
         return _Batch(None, None, None, None)

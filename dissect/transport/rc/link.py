@@ -19,7 +19,7 @@ from ...arrays import Bytes, Int64s, Rows, take
 from ...layers import opcodes
 from ...serial import PSN
 from ..connection import Connection
-from ..health import AnsweredBatch
+from ..health import AnsweredBatch, seen_rows
 from ..operations import Delivered, Operation
 from ..runs import EXTRA, Run, SendRun, TransferRun
 from .assembly import SEND_ONLY, WRITE_ONLY, transfer_rows
@@ -27,7 +27,6 @@ from .cm import ConnectionRequest
 from .health import CONGESTION_EXPERIENCED, PAUSE, RcHealth
 from .lost_packets import COPIES_FOLLOW, PacketClock
 from .reads import mtu_change
-from .retransmissions import ANSWER
 from .seen_psns import SentRequests, sent_rows
 from .send_queue import SendQueue
 
@@ -378,9 +377,7 @@ def _note_health(requests: _Chosen, answers: _Chosen, links: Sequence[RcLink], c
     steps[sections.within == 0] = 0
     active = sections.sums(np.where((steps >= 0) & (steps <= PAUSE), steps, 0))
     sizes, (firsts, lasts), (_, reached) = sections.sums(rows["length"]), sections.ends(times), sections.ends(psns)
-    answered = np.zeros(len(answers.rows), ANSWER)
-    answered["psn"], answered["positive"] = answers.psns, True
-    answered["frame"], answered["time"] = answers.rows["frame"], answers.rows["time"]
+    answered = seen_rows(answers.rows, answers.psns, answers.psns + 1, answers.rows["opcode"])
     matched = _Matched(requests, answers, links)
     for place in chosen:
         link = links[place]

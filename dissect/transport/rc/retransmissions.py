@@ -17,21 +17,9 @@ from ...arrays import Int64s, Rows, joined, places, some
 from ...layers import opcodes
 from ...serial import PSN
 from ..connection import Gap, fill_gaps, overlapping, with_gap
-from ..health import NegativeAcknowledgement, PacketColumns
+from ..health import NegativeAcknowledgement
 from ..retransmissions import DUPLICATE, LATE, NONE, OpenRetransmission, Retransmission, SenderLedger, Silences, Tally
 from .seen_psns import Parts, SentRequests, trimmed
-
-ANSWER = np.dtype([("psn", "i8"), ("frame", "i8"), ("time", "i8"), ("positive", "?"), ("reading", "?")], align=True)
-"""Of a response: its unwrapped PSN, nanoseconds, whether it acknowledges that, and whether it responds to a Read."""
-
-
-def answer_rows(packets: PacketColumns) -> Rows:
-    """ANSWER rows of responses: they are kept on every connection, and hardly ever looked at."""
-    rows = np.empty(len(packets), ANSWER)
-    rows["psn"], rows["frame"], rows["time"] = packets.psns, packets.frames, packets.times
-    rows["positive"], rows["reading"] = packets.ends > packets.psns, opcodes.IS_READ_RESPONSE[packets.opcodes]
-    return rows
-
 
 MAX_NAKS = 64
 MAX_LISTED_NAKS = 256
@@ -113,7 +101,7 @@ class RcRetransmissions:
         self.sent = SentRequests()
         """Its last requests."""
         self._answers: Parts = ()
-        """ANSWER rows of its last responses."""
+        """SEEN rows of its last responses."""
         self._acked = -1
         """The highest PSN that was acknowledged."""
         self._answered = False
@@ -126,38 +114,38 @@ class RcRetransmissions:
 
     def feed(
         self,
-        requests: PacketColumns | None,
-        responses: PacketColumns | None,
+        requests: Rows | None,
+        responses: Rows | None,
         syndromes: Rows | None,
         reused: Collection[int] = (),
     ) -> None:
-        """Take the packets of one batch; ``syndromes`` are those of ``responses``, 0 where one has no AETH.
+        """Take the packets of one batch, SEEN rows; ``syndromes`` are those of ``responses``, 0 where one has no AETH.
 
         ``reused``: frames of new requests that have the PSN of an earlier one, and are no retransmissions.
         """
         events: list[tuple[int, int, Int64s]] = []
         start = self.head
         if requests is not None:
-            breaks = places(requests.psns[1:] != requests.ends[:-1]) + 1
-            new = np.isin(requests.frames, list(reused)) if reused else None
+            breaks = places(requests["psn"][1:] != requests["end"][:-1]) + 1
+            new = np.isin(requests["frame"], list(reused)) if reused else None
             if new is not None:
                 breaks = np.union1d(breaks, places(np.diff(new)) + 1)
-            self.silences.note(requests.frames, requests.times)
-            if len(breaks) or start is None or int(requests.psns[0]) != start:
+            self.silences.note(requests["frame"], requests["time"])
+            if len(breaks) or start is None or int(requests["psn"][0]) != start:
                 for run in np.split(np.arange(len(requests)), breaks):
                     kind = 3 if new is not None and new[run[0]] else 0
-                    events.append((int(requests.frames[run[0]]), kind, run))
+                    events.append((int(requests["frame"][run[0]]), kind, run))
             else:
-                events.append((int(requests.frames[0]), 0, np.array([0, len(requests) - 1])))
+                events.append((int(requests["frame"][0]), 0, np.array([0, len(requests) - 1])))
         if responses is not None and syndromes is not None:
             self._answered = True
-            self._answers += (answer_rows(responses),)
-            acknowledging = responses.psns[responses.ends > responses.psns]
+            self._answers += (responses,)
+            acknowledging = responses["psn"][responses["end"] > responses["psn"]]
             self._acked = max(self._acked, int(acknowledging.max(initial=-1)))
             for index in places(syndromes >> 5 & 3).tolist():
-                events.append((int(responses.frames[index]), 1, np.array([index])))
+                events.append((int(responses["frame"][index]), 1, np.array([index])))
             for run in self._old_responses(responses, requests):
-                events.append((int(responses.frames[run[0]]), 2, run))
+                events.append((int(responses["frame"][run[0]]), 2, run))
         if len(events) > 1:
             events.sort(key=itemgetter(0, 1))
         for _, kind, run in events:
@@ -166,7 +154,7 @@ class RcRetransmissions:
                 self._run(requests, int(run[0]), int(run[-1]) + 1)
             elif kind == 3:
                 assert requests is not None
-                self.head = max(self.head or 0, int(requests.ends[run[-1]]))
+                self.head = max(self.head or 0, int(requests["end"][run[-1]]))
                 self._open = None
             elif responses is not None and kind == 1:
                 assert syndromes is not None
@@ -184,16 +172,16 @@ class RcRetransmissions:
         self._answered = self._answered or answered
 
     def remember(self, responses: Rows) -> None:
-        """Retransmissions are looked for beside these ANSWER rows."""
+        """Retransmissions are looked for beside these SEEN rows."""
         self._acked = max(self._acked, int(responses["psn"][-1]))
         self._answers = trimmed((*self._answers, responses), self._acked)
 
-    def _old_responses(self, responses: PacketColumns, requests: PacketColumns | None) -> list[Int64s]:
+    def _old_responses(self, responses: Rows, requests: Rows | None) -> list[Int64s]:
         """Read responses that are not beyond all before them, in runs without a request between."""
-        reading = places(opcodes.IS_READ_RESPONSE[responses.opcodes])
+        reading = places(opcodes.IS_READ_RESPONSE[responses["opcode"]])
         if not len(reading):
             return []
-        psns = responses.psns[reading]
+        psns = responses["psn"][reading]
         furthest = np.maximum.accumulate(psns)
         before = np.empty_like(furthest)
         before[1:] = furthest[:-1]
@@ -205,14 +193,14 @@ class RcRetransmissions:
             return []
         breaks = (np.diff(psns[old]) != 1) | (np.diff(old) != 1)
         if requests is not None:
-            breaks |= np.diff(requests.frames.searchsorted(responses.frames[reading[old]])) != 0
+            breaks |= np.diff(requests["frame"].searchsorted(responses["frame"][reading[old]])) != 0
         return np.split(reading[old], places(breaks) + 1)
 
     # Requests
 
-    def _run(self, rows: PacketColumns, a: int, b: int) -> None:
+    def _run(self, rows: Rows, a: int, b: int) -> None:
         """Requests without a gap between them."""
-        start, end = int(rows.psns[a]), int(rows.ends[b - 1])
+        start, end = int(rows["psn"][a]), int(rows["end"][b - 1])
         if self.head is None or (not self.started and not 0 <= start - self.head < RESTART):
             # Before it may be what was sent and lost before the capture began.
             self._add_gap(start - RESTART, start, rows, a)
@@ -230,19 +218,19 @@ class RcRetransmissions:
             self._open = self._expected = None
             self.head = end
             return
-        c = a + int(rows.psns[a:b].searchsorted(self.head))
+        c = a + int(rows["psn"][a:b].searchsorted(self.head))
         self._old(rows, a, c, maybe_more=c == len(rows))
         self._expected = end if c == b else None
         self.head = max(self.head, end)
 
-    def _add_gap(self, start: int, end: int, rows: PacketColumns, a: int) -> None:
+    def _add_gap(self, start: int, end: int, rows: Rows, a: int) -> None:
         """Before the packet at ``a``."""
-        self._gaps = with_gap(self._gaps, Gap(start, end, int(rows.frames[a]), int(rows.times[a])))
+        self._gaps = with_gap(self._gaps, Gap(start, end, int(rows["frame"][a]), int(rows["time"][a])))
 
-    def _old(self, rows: PacketColumns, a: int, c: int, maybe_more: bool) -> None:
+    def _old(self, rows: Rows, a: int, c: int, maybe_more: bool) -> None:
         """Requests [a, c) that were sent before, or come late."""
-        psns = rows.psns[a:c]
-        start, stop = int(psns[0]), int(rows.ends[c - 1])
+        psns = rows["psn"][a:c]
+        start, stop = int(psns[0]), int(rows["end"][c - 1])
         fresh = np.zeros(c - a, np.bool_)
         gap = None
         for known in overlapping(self._gaps, start, stop):
@@ -257,18 +245,9 @@ class RcRetransmissions:
             one = self._open = self._begin(rows, a, gap, nak)
             one.end = stop
             self.requests.begin(one)
-        if one.cause == LATE and not fresh.all():
-            self.requests.recast(one, "unknown")
-        if one.cause == DUPLICATE and (c - a > 1 or start > one.start) and stop >= (self.head or 0):
-            self.requests.recast(one, "unknown")
-        one.end = max(one.end, stop)
-        one.last_frame, one.last_time = int(rows.frames[c - 1]), int(rows.times[c - 1])
-        lengths = rows.lengths[a:c]
-        new = int(np.count_nonzero(fresh))
-        new_bytes = int(lengths[fresh].sum())
-        original_captured = Tally(c - a - new, int(lengths.sum()) - new_bytes)
-        self.requests.grow(one, original_captured, Tally(new, new_bytes), rows.times[a:c])
-        if new:
+        seen, copy = rows[a:c], (c - a == 1 and start <= one.start) or stop < (self.head or 0)
+        self.requests.grow(one, stop, fresh, seen["length"], seen["frame"], seen["time"], copy)
+        if some(fresh):
             self._gaps = fill_gaps(self._gaps, start, stop)
 
     def _complaint(self, start: int, stop: int, maybe_more: bool) -> _Nak | None:
@@ -281,9 +260,9 @@ class RcRetransmissions:
         self._naks = None
         return nak
 
-    def _begin(self, rows: PacketColumns, a: int, gap: Gap | None, nak: _Nak | None) -> OpenRetransmission:
+    def _begin(self, rows: Rows, a: int, gap: Gap | None, nak: _Nak | None) -> OpenRetransmission:
         """Why the packet at ``a`` is retransmitted, as far as the capture shows."""
-        start, frame, time = int(rows.psns[a]), int(rows.frames[a]), int(rows.times[a])
+        start, frame, time = int(rows["psn"][a]), int(rows["frame"][a]), int(rows["time"][a])
         if nak is not None:
             cause = "RNR NAK" if nak.waits else "NAK sequence error"
             return _opened(start, cause, nak.loss, nak, frame, time)
@@ -299,7 +278,7 @@ class RcRetransmissions:
         timed_out = self._timed_out(before_time, time)
         copied = time - before_time < TIMEOUT_LEAST
         cause = "timeout" if timed_out else DUPLICATE if copied else "unknown"
-        if int(rows.opcodes[a]) == _READ_REQUEST:
+        if int(rows["opcode"][a]) == _READ_REQUEST:
             if beyond is not None and (got is None or start > before_psn or timed_out):
                 first = got or beyond
                 loss = _Loss("response", got is not None, *first)
@@ -327,7 +306,7 @@ class RcRetransmissions:
         if not self._answers:
             return None, None
         answers = self._earlier_answers()
-        answers = answers[answers["positive"] & (answers["frame"] > after) & (answers["frame"] < before)]
+        answers = answers[(answers["end"] > answers["psn"]) & (answers["frame"] > after) & (answers["frame"] < before)]
         found = [
             (int(one["frame"][0]), int(one["time"][0])) if len(one) else None
             for one in (answers[answers["psn"] == psn], answers[answers["psn"] > psn])
@@ -341,9 +320,9 @@ class RcRetransmissions:
 
     # Responses
 
-    def _negative(self, rows: PacketColumns, index: int, syndrome: int) -> None:
+    def _negative(self, rows: Rows, index: int, syndrome: int) -> None:
         """A NAK or RNR NAK (IBA 9.7.5.2)."""
-        psn, frame, time = int(rows.psns[index]), int(rows.frames[index]), int(rows.times[index])
+        psn, frame, time = int(rows["psn"][index]), int(rows["frame"][index]), int(rows["time"][index])
         kind, code = opcodes.syndrome_kind(syndrome), syndrome & 0x1F
         name = opcodes.syndrome_name(syndrome)
         waits = kind == opcodes.RNR_NAK
@@ -375,12 +354,12 @@ class RcRetransmissions:
             return _Loss(lost, True, int(before["frame"]), int(before["time"]))
         return _Loss(lost, None, None, None)
 
-    def _late_responses(self, rows: PacketColumns, run: Int64s) -> None:
+    def _late_responses(self, rows: Rows, run: Int64s) -> None:
         """Read responses that are retransmitted, or late."""
-        psns, lengths = rows.psns[run], rows.lengths[run]
-        first, frame = int(psns[0]), int(rows.frames[run[0]])
+        psns, lengths, times = (rows[name][run] for name in ("psn", "length", "time"))
+        first, frame = int(psns[0]), int(rows["frame"][run[0]])
         answers = self._earlier_answers()
-        known = np.isin(psns, answers["psn"][answers["reading"] & (answers["frame"] < frame)])
+        known = np.isin(psns, answers["psn"][opcodes.IS_READ_RESPONSE[answers["opcode"]] & (answers["frame"] < frame)])
         asked = next(
             (
                 one
@@ -392,13 +371,13 @@ class RcRetransmissions:
         cause = None
         if asked is not None:
             cause = asked.cause
-            asked.last_frame, asked.last_time = int(rows.frames[run[-1]]), int(rows.times[run[-1]])
+            asked.last_frame, asked.last_time = int(rows["frame"][run[-1]]), int(rows["time"][run[-1]])
             asked.answers += ((frame, asked.last_frame, first, int(psns[-1]) + 1),)
         seen, new = int(np.count_nonzero(known)), int(np.count_nonzero(~known))
         if seen:
-            self.responses.add(cause or DUPLICATE, Tally(seen, int(lengths[known].sum())), NONE, rows.times[run][known])
+            self.responses.add(cause or DUPLICATE, Tally(seen, int(lengths[known].sum())), NONE, times[known])
         if new:
-            self.responses.add(cause or LATE, NONE, Tally(new, int(lengths[~known].sum())), rows.times[run][~known])
+            self.responses.add(cause or LATE, NONE, Tally(new, int(lengths[~known].sum())), times[~known])
 
     # What became of it
 
