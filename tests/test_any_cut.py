@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from playbook import Capture, Wire, call, faults, nfs3, reply
 from playbook.capture import frame_batches, write_pcap
+from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.iwarp_strategies import IwarpConversation, iwarp_conversations, iwarp_faulty
 from playbook.packets import Frame
 from playbook.shapes import DATA, read, write
@@ -87,6 +88,16 @@ def test_any_batches_of_iwarp(conversation: IwarpConversation, cuts: list[int]) 
 @given(iwarp_faulty(IWARP_FAULTS, IWARP_ALONE), CUTS)
 def test_any_batches_of_an_iwarp_connection_with_faults(conversation: IwarpConversation, cuts: list[int]) -> None:
     in_any_batches(conversation.capture.frames, cuts)
+
+
+def test_batches_that_end_inside_of_an_mpa_request() -> None:
+    """Another connection begins before all of it is there, and so has the lower number."""
+    wires = IwarpWire(mss=256), IwarpWire(seed=1)
+    for host, wire in enumerate(wires, 2):
+        connection = wire.connect(f"10.0.0.{host}", client_private=bytes(500 * (3 - host)))
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    slow, quick = (IwarpCapture(wire).frames for wire in wires)
+    in_any_batches([*slow[:4], *quick, *slow[4:]], [])
 
 
 def two_connections(cm: bool) -> tuple[Wire, list[Connection]]:

@@ -110,6 +110,8 @@ class Startup:
     frame: int
     """Number of the frame that carried its first byte."""
     time: int
+    complete: int
+    """Number of the frame with which all of it was there."""
 
 
 class _Aligned(NamedTuple):
@@ -207,7 +209,9 @@ class Framing:
         if found is None:
             return False
         frame, time = int(window.rows["frame"][0]), int(window.rows["time"][0])
-        self.startup = Startup(found, start, start + length, frame, time)
+        behind = int(np.searchsorted(window.at, start + length))
+        complete = int(window.rows["frame"][:behind].max())
+        self.startup = Startup(found, start, start + length, frame, time, complete)
         self.begin(start + length)
         self.order = max(self.order, frame)
         self.pending.forget(self.at)

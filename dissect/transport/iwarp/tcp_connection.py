@@ -280,9 +280,9 @@ class TcpConnection:
 
     @property
     def started(self) -> int | None:
-        """The frame of the first MPA Request or Reply, where the capture has one."""
+        """The frame with which the first MPA Request or Reply was there, where the capture has one."""
         startups = (direction.framing.startup for direction in self.directions)
-        return min((one.frame for one in startups if one is not None), default=None)
+        return min((one.complete for one in startups if one is not None), default=None)
 
     def _advance(self, final: bool, data: Bytes | None = None, runs: list[Run] | None = None) -> Delivered:
         for number, direction in enumerate(self.directions):
