@@ -18,7 +18,7 @@ from rdmascope.dissect.rpcrdma.chunk_columns import PlainChunks
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.dispatch import Undecoded
 from rdmascope.dissect.rpcrdma.eviction import Evicted
-from rdmascope.dissect.rpcrdma.row_batch import LATE
+from rdmascope.dissect.rpcrdma.rpc_numbers import LATE, ended_order
 from rdmascope.dissect.rpcrdma.rpc_table import PlainRpcs, RpcNames, RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.rpcrdma.unanswered import note_outstanding
@@ -224,11 +224,7 @@ class MergedAnalyzer(Analyzer):
         objects, ended = self._objects(deliveries)
         plain = self._plain_rpcs(deliveries, data)
         self._evict_divided(deliveries)
-        if plain is None:
-            table = RpcTable(objects)
-        else:
-            places = plain.rows["reply_frame"].searchsorted(np.minimum(ended, LATE), side="right")
-            table = RpcTable(objects, plain, places + np.arange(len(objects)))
+        table = RpcTable.of_ended(objects, plain, ended)
         self._take_watched([one.watched for one in deliveries], table)
         return table
 
@@ -287,7 +283,7 @@ class MergedAnalyzer(Analyzer):
             # What an eviction ends comes behind all else.
             places.append(np.maximum.accumulate(_late(nouns, delivery.ended)))
         ended = np.concatenate(places)
-        order = ended.argsort(kind="stable")
+        order = ended_order(ended, np.array([rpc.number for rpc in objects], np.int64))
         return [objects[index] for index in order.tolist()], ended[order]
 
     def _plain_rpcs(self, deliveries: Sequence[Delivery], data: Bytes) -> PlainRpcs | None:
@@ -313,7 +309,7 @@ class MergedAnalyzer(Analyzer):
             if plain.chunks is not None:
                 chunked += len(plain.chunks.firsts) - 1
         every = np.concatenate([plain.rows for _, _, plain in there])
-        rows = take(every, every["reply_frame"].argsort())
+        rows = take(every, ended_order(every["reply_frame"], every["number"]))
         conversations = {number: self._conversations[number] for number in np.unique(rows["connection"]).tolist()}
         dropped = there[0][2].dropped
         return PlainRpcs(

@@ -31,8 +31,8 @@ from .matching import MAX_OUTSTANDING, Matching
 from .messages import TransportHeader
 from .pending import LINGER
 from .retransmission_waits import TransportWaits, charge_objects, charge_rows
-from .row_batch import LATE, Event, LinkRun
-from .rpc_numbers import MAX_ANSWERED, EndedRpcs, RpcNumbers
+from .row_batch import Event, LinkRun
+from .rpc_numbers import LATE, MAX_ANSWERED, EndedRpcs, RpcNumbers
 from .rpc_table import PlainRpcs, RpcTable
 from .rpcs import Rpc
 from .transport_header import decode_header
@@ -436,10 +436,7 @@ class Analyzer:
                 drop_contents(rpc)
             if rows is not None:
                 rows.drop_contents()
-        if rows is None:
-            return RpcTable(done)
-        behind = rows.rows["reply_frame"].searchsorted(places, side="right")
-        return RpcTable(done, rows, behind + np.arange(len(done)))
+        return RpcTable.of_ended(done, rows, places)
 
 
 _NOTHING = memoryview(b"")

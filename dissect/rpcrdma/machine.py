@@ -27,7 +27,7 @@ from .dispatch import Dispatcher
 from .listeners import RowSends
 from .row_batch import Event, LinkRun, OpenCalls, RowBatch, Sends, connection_number
 from .row_chunks import RowChunks
-from .rpc_numbers import EndedRpcs, RpcNumbers
+from .rpc_numbers import EndedRpcs, RpcNumbers, ended_order
 from .rpc_table import RPC, STATES, PlainRpcs
 from .sends import SHORTEST_REPLY, CallNames, SendColumns, read_sends
 
@@ -65,7 +65,6 @@ class Machine:
         self._open = left if left.runs else None
         rows = self._rows(batch, sends, links)
         batch.tell_listeners(rows)
-        ended.arrange()
         return rows
 
     def open_as_objects(self, numbers: RpcNumbers, ended: EndedRpcs) -> None:
@@ -237,8 +236,8 @@ class Machine:
         else:
             chunks = None
         frames = table["reply_frame"]
-        if some(frames[1:] < frames[:-1]):
-            table = table.take(frames.argsort(kind="stable"))
+        if some(frames[1:] <= frames[:-1]):
+            table = table.take(ended_order(frames, table["number"]))
         conversations = {
             connection_number(links[place]): batch.callers[2 * place].matching.conversation
             for place in places(np.bincount(sends.link[call])).tolist()

@@ -28,7 +28,7 @@ from .messages import Message
 from .missing_calls import calls_in, comes_again
 from .pending import LINGER, MAX_BESIDE_GAP
 from .row_chunks import row_transfers
-from .rpc_numbers import EndedRpcs, RpcNumbers
+from .rpc_numbers import LATE, EndedRpcs, RpcNumbers
 from .rpc_table import RPC, PlainRpcs
 from .rpcs import Rpc
 from .sends import SendColumns
@@ -38,9 +38,6 @@ from .xid_reuse import CallDirection, returned_memory
 Event = tuple[int, Link, Operation]
 """Frame number in whose place it stands, where, what."""
 LinkRun = tuple[Link, Run]
-
-LATE = 1 << 62
-"""A place behind all events."""
 
 _READ, _WRITE = int(READ), int(WRITE)
 

@@ -20,6 +20,9 @@ FEW = 64
 MAX_SHORT = (1 << 32) - 1
 """The highest number that is remembered in as little memory as an XID."""
 
+LATE = 1 << 62
+"""A place behind all events."""
+
 _Numbers = NDArray[np.integer[Any]]
 _NOTHING: Mapping[int, int] = MappingProxyType({})
 
@@ -55,18 +58,19 @@ class EndedRpcs(list[Rpc]):
         self._places.append(self._numbers.place)
         super().append(rpc)
 
-    def arrange(self) -> None:
-        """Put them in the order in which they ended; some were found to be objects only behind the others."""
-        order = np.array(self._places, np.int64).argsort(kind="stable").tolist()
-        self[:] = [self[index] for index in order]
-        self._places = [self._places[index] for index in order]
-
     def take(self) -> tuple[list[Rpc], Int64s]:
-        """All of them, and their places; none is left."""
-        found, places = self[:], np.array(self._places, np.int64)
+        """All of them in the order in which they ended, and their places; none is left."""
+        places = np.array(self._places, np.int64)
+        order = ended_order(places, np.array([rpc.number for rpc in self], np.int64))
+        found = [self[index] for index in order.tolist()]
         self._places.clear()
         self.clear()
-        return found, places
+        return found, places[order]
+
+
+def ended_order(places: Int64s, numbers: Int64s) -> Int64s:
+    """The order in which RPCs ended: by place, and in the same one by number, but for what ended behind all events."""
+    return np.lexsort((np.where(places < LATE, numbers, 0), places))
 
 
 class AnsweredXids:

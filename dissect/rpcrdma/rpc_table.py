@@ -70,6 +70,7 @@ from ..transport.runs import SendRun
 from .chunk_columns import LongReply, PlainChunks
 from .conversation import Conversation
 from .messages import Message, TransportHeader
+from .rpc_numbers import ended_order
 from .rpcs import DUPLICATE_REPLY, Latency, Rpc
 
 STATES = ("complete", "error", "damaged", "undecidable", "no reply", "no call", DUPLICATE_REPLY)
@@ -247,6 +248,15 @@ class RpcTable(Sequence[Rpc]):
         self.plain_rows: Rows = plain.rows if plain is not None else np.empty(0, RPC)
         """RPC rows of these alone."""
         self._rows: Rows | None = None
+
+    @staticmethod
+    def of_ended(objects: list[Rpc], plain: PlainRpcs | None, places: Int64s) -> RpcTable:
+        """All in the order in which they ended, as both are; ``places``: where ``objects`` did in that of events."""
+        if plain is None:
+            return RpcTable(objects)
+        numbers = np.append(plain.rows["number"], np.array([rpc.number for rpc in objects], np.int64))
+        order = ended_order(np.append(plain.rows["reply_frame"], places), numbers)
+        return RpcTable(objects, plain, (order >= len(plain.rows)).nonzero()[0])
 
     @staticmethod
     def joined(table: RpcTable, later: Sequence[Rpc]) -> RpcTable:
