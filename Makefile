@@ -4,6 +4,8 @@ BIN := .venv/bin
 RUNS := .venv/runs
 READY := .venv/ready
 SAMPLE ?= captures/samples/rxe-nfs-all.pcap.zst
+# The tests start the program some thousand times, and it has 200 modules: none may be compiled twice.
+export PYTHONDONTWRITEBYTECODE :=
 
 # $(call apt,PACKAGE): install it where that is possible, that is for root on Debian.  Fails where it is not.
 apt = test "$$(id -u)" = 0 && command -v apt-get >/dev/null && export DEBIAN_FRONTEND=noninteractive && \
