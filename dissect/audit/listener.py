@@ -24,7 +24,7 @@ from ..onc.nfs3 import holds_arguments, nfs3_procedure
 from ..onc.programs import NFS, NFS_CALLBACK
 from ..rpcrdma.characteristics import RespXch, decode_option
 from ..rpcrdma.conversation import DEFAULT_INLINE, Conversation
-from ..rpcrdma.listeners import Listener, RowSends, SentRow
+from ..rpcrdma.listeners import Listener, RowSends, SentRows
 from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpc_table import PlainRpcs, RpcNames, each_made, made
@@ -364,17 +364,18 @@ class PlainRows:
     def outstanding(self) -> int:
         return self.called - self.answered - self.made
 
-    def take(self, calls: Sequence[SentRow], replies: Sequence[SentRow]) -> None:
+    def take(self, calls: SentRows, replies: SentRows) -> None:
         """These have happened."""
-        self.numbers += [one.number for one in calls]
-        self.call_frames += [one.frame for one in calls]
-        self.call_times += [one.time for one in calls]
-        self.requested += [one.credits for one in calls]
-        self.reply_frames += [one.frame for one in replies]
-        self.reply_times += [one.time for one in replies]
-        self.granted += [one.credits for one in replies]
-        self.reliefs[0].extend([one.frame for one in replies])
-        self.reliefs[1].extend([one.time for one in replies])
+        self.numbers += calls.number.tolist()
+        self.call_frames += calls.frame.tolist()
+        self.call_times += calls.time.tolist()
+        self.requested += calls.credits.tolist()
+        answered, times = replies.frame.tolist(), replies.time.tolist()
+        self.reply_frames += answered
+        self.reply_times += times
+        self.granted += replies.credits.tolist()
+        self.reliefs[0].extend(answered)
+        self.reliefs[1].extend(times)
         self.advance(len(self.call_frames), len(self.reply_frames))
 
     def relief(self, frame: int) -> int | None:
@@ -712,22 +713,22 @@ class AuditListener(Listener):
             return super().rows_wanted(sends, names)
         return plain_rows(sends, names)
 
-    def rows_sent(self, rows: Sequence[SentRow]) -> None:
+    def rows_sent(self, rows: SentRows) -> None:
         if self.plain is None:
             self.plain = PlainRows(self)
-        calls, replies = [one for one in rows if one.is_call], [one for one in rows if not one.is_call]
+        calls, replies = rows.chosen(rows.is_call), rows.chosen(~rows.is_call)
         self.plain.take(calls, replies)
-        for one in calls:
-            if one.handle >= 0:
-                self.plain.offers[one.number] = self.memory.offer(0, [one.handle])
-        self.xids[0].add([one.xid for one in calls])
-        self.xids[1].add([one.xid for one in replies])
+        offering = calls.handle >= 0
+        for number, handle in zip(calls.number[offering].tolist(), calls.handle[offering].tolist(), strict=True):
+            self.plain.offers[number] = self.memory.offer(0, [handle])
+        xids = calls.xid.tolist()
+        self.xids[0].add(xids)
+        self.xids[1].add(replies.xid.tolist())
         if self.errored[0]:
-            for one in calls:
-                self.errored[0].pop(one.xid, None)
-        if replies:
-            self.last_answered[0] = max(self.last_answered[0], *[one.call_frame for one in replies])
-        self.terms.plain_sent(len(calls), [one.time for one in replies])
+            for xid in xids:
+                self.errored[0].pop(xid, None)
+        self.last_answered[0] = int(replies.call_frame.max(initial=self.last_answered[0]))
+        self.terms.plain_sent(len(xids), replies.time.tolist())
         self.answers.versions[0].add(1)
         self.answers.versions[1].add(1)
 

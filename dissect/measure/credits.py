@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from ..arrays import unique
 from ..layers.rpcrdma_codes import RDMA_ERROR
 from ..rpcrdma.conversation import Conversation
-from ..rpcrdma.listeners import Listener, SentRow
+from ..rpcrdma.listeners import Listener, SentRows
 from ..rpcrdma.rpcs import Rpc
 from ..transport.connection import Connection
 
@@ -109,24 +108,24 @@ class CreditDirection:
             if here.granted is None or credits < here.granted:
                 here.granted = credits
 
-    def sent(self, rows: Sequence[SentRow]) -> None:
+    def sent(self, rows: SentRows) -> None:
         """Calls, and replies that answer one each, in their order."""
-        first = 0
-        while first < len(rows) and (self.limit is None or self.latest_requested is None):
-            self._sent(rows[first])
+        first, columns = 0, (rows.is_call, rows.time, rows.credits)
+        for one in zip(*(column.tolist() for column in columns), strict=True):
+            if self.limit is not None and self.latest_requested is not None:
+                break
+            self._sent(*one)
             first += 1
-        rows = rows[first:]
-        if not rows:
+        calls, times, credits = (column[first:] for column in columns)
+        if not len(calls):
             return
-        calls = np.array([row.is_call for row in rows])
-        times, credits = np.array([row.time for row in rows]), np.array([row.credits for row in rows])
         after = self.outstanding + np.cumsum(np.where(calls, 1, -1))
         known = np.where(calls, self.latest_requested or 0, self.latest_granted or 0)
         passed = np.diff(times, prepend=self.last_time)
         highest = max(self.outstanding, int(after.max()))
         if (passed < 0).any() or (credits != known).any() or highest >= (self.limit or 0):
-            for row in rows:
-                self._sent(row)
+            for one in zip(calls.tolist(), times.tolist(), credits.tolist(), strict=True):
+                self._sent(*one)
             return
         self.busy += int((passed * np.append(self.outstanding, after[:-1])).sum())
         self.calls += int(np.count_nonzero(calls))
@@ -153,11 +152,11 @@ class CreditDirection:
                 here.granted = min(self.latest_granted if here.granted is None else here.granted, self.latest_granted)
         self.outstanding = int(after[-1])
 
-    def _sent(self, row: SentRow) -> None:
-        if row.is_call:
-            self.call(row.time, row.credits)
+    def _sent(self, is_call: bool, time: int, credits: int) -> None:
+        if is_call:
+            self.call(time, credits)
         else:
-            self.reply(row.time, row.credits, True)
+            self.reply(time, credits, True)
 
     def advance(self, time: int) -> None:
         """It is ``time`` (ns)."""
@@ -265,9 +264,9 @@ class CreditHistory(Listener):
             self.open[rpc.backward].remove(rpc)
             self.directions[rpc.backward].outstanding -= 1
 
-    def rows_sent(self, rows: Sequence[SentRow]) -> None:
+    def rows_sent(self, rows: SentRows) -> None:
         for direction in self.directions:
-            direction.sent([row for row in rows if row.caller == direction.backward])
+            direction.sent(rows.chosen(rows.caller == direction.backward))
 
     def row_made(self, rpc: Rpc) -> None:
         if rpc.reply is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -38,21 +37,25 @@ class RowSends(NamedTuple):
     """Offset of its end."""
 
 
-class SentRow(NamedTuple):
-    """A call or a reply that is a row."""
+class SentRows(NamedTuple):
+    """Calls and replies that are rows, in columns, one after the other as they were sent."""
 
-    is_call: bool
-    caller: int
-    number: int
-    """Of its RPC."""
-    frame: int
-    time: int
-    xid: int
-    credits: int
-    call_frame: int
+    is_call: NDArray[np.bool_]
+    caller: Int64s
+    number: Int64s
+    """Of the RPC."""
+    frame: Int64s
+    time: Int64s
+    xid: Int64s
+    credits: Int64s
+    call_frame: Int64s
     """Of the call."""
-    handle: int
-    """Of the first segment of its chunks; -1 for none."""
+    handle: Int64s
+    """Of the first segment of a message's chunks; -1 for none."""
+
+    def chosen(self, mask: NDArray[np.bool_]) -> SentRows:
+        """Some of them."""
+        return SentRows(*(column[mask] for column in self))
 
 
 class Listener:
@@ -84,8 +87,8 @@ class Listener:
         wanted: NDArray[np.bool_] = (sends.service == 0) & self.takes_rows
         return wanted
 
-    def rows_sent(self, rows: Sequence[SentRow]) -> None:
-        """These were sent, one after the other; a reply to a call that is a row, too."""
+    def rows_sent(self, rows: SentRows) -> None:
+        """These were sent; each reply to a call that is a row, too."""
 
     def row_made(self, rpc: Rpc) -> None:
         """What was sent as a row is an object from now on: a call, or with its reply."""
@@ -130,7 +133,7 @@ class Listeners(Listener):
             wanted &= listener.rows_wanted(sends, names)
         return wanted
 
-    def rows_sent(self, rows: Sequence[SentRow]) -> None:
+    def rows_sent(self, rows: SentRows) -> None:
         for listener in self.listeners:
             listener.rows_sent(rows)
 

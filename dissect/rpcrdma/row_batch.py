@@ -21,7 +21,7 @@ from ..transport.operations import READ, SEND, WRITE, Operation
 from ..transport.runs import EXTRA, INVALIDATE, Run, SendRun, TransferRun
 from .chunk_lists import READ_LIST, REPLY_CHUNK
 from .dispatch import Dispatcher
-from .listeners import SentRow
+from .listeners import SentRows
 from .matching import Matching
 from .memory import REORDERED, advertised_chunks, note_returned
 from .messages import Message
@@ -330,8 +330,6 @@ class RowBatch:
         """The numbers of RPCs whose calls were rows."""
         self.orders = np.zeros(count, np.int64)
         """Places among calls, of the same."""
-        self._sent: list[tuple[int, int, int, int]] = []
-        """For listeners: frame, time, XID and credits of each Send."""
         self._chunked: list[bool] = read.chunked.tolist()
         self._before, self._ranks = self._gap_ranks(sends)
         segments = read.segments
@@ -687,17 +685,22 @@ class RowBatch:
         """Let the listener know what happened in rows."""
         if not one.log:
             return
-        if not self._sent:
-            sends = self._sends
-            times, frames = sends.rows["time"].tolist(), sends.rows["frame"].tolist()
-            self._sent = [*zip(frames, times, sends.read.xids.tolist(), sends.read.credits.tolist(), strict=True)]
-        found = []
-        for entry in one.log:
-            at, call = (entry, entry) if entry >= 0 else (self._reply[~entry], self._call[~entry])
-            caller = int(self._sends.sender[call])
-            handle = self._handles[self._firsts[at]] if self._chunked[at] else -1
-            found.append(SentRow(entry >= 0, caller, self._drawn[call], *self._sent[at], self._sent[call][0], handle))
-        one.log.clear()
+        sends, log = self._sends, one.log
+        at = np.array([entry if entry >= 0 else self._reply[~entry] for entry in log])
+        call = np.array([entry if entry >= 0 else self._call[~entry] for entry in log])
+        frames, read = sends.rows["frame"], sends.read
+        found = SentRows(
+            np.array(log) >= 0,
+            sends.sender[call],
+            np.array([self._drawn[one] for one in call.tolist()]),
+            frames[at].astype(np.int64),
+            sends.rows["time"][at],
+            read.xids[at],
+            read.credits[at],
+            frames[call].astype(np.int64),
+            np.array([self._handles[self._firsts[one]] if self._chunked[one] else -1 for one in at.tolist()]),
+        )
+        log.clear()
         assert one.dispatcher.listener is not None
         one.dispatcher.listener.rows_sent(found)
 
@@ -804,8 +807,8 @@ class RowBatch:
     def _note_credits(self) -> None:
         """What clients requested and servers granted."""
         sends = self._sends
-        for name, at in (("note_requested", places(self.numbers)), ("note_granted", np.array(self._reply))):
-            forward = at[sends.sender[at] == (name == "note_granted")] if len(at) else at
+        for sender, at in enumerate((places(self.numbers), np.array(self._reply))):
+            forward = at[sends.sender[at] == sender] if len(at) else at
             if not len(forward):
                 continue
             order = forward[sends.link[forward].argsort(kind="stable")]
@@ -817,7 +820,8 @@ class RowBatch:
                 np.maximum.reduceat(credits, starts).tolist(),
                 strict=True,
             ):
-                note = getattr(self.callers[2 * place].matching.conversation, name)
+                conversation = self.callers[2 * place].matching.conversation
+                note = conversation.note_granted if sender else conversation.note_requested
                 note(low)
                 note(high)
 
