@@ -92,6 +92,11 @@ class Trigger:
                 rpc = table.rpc(index)
                 if rpc.number not in self._hanging:
                     self._happen_of(SLOW, rpc, f"slower than {duration(limit)}")
+        if HANGS in self._wanted.rules:  # Its connection ended before it was looked at.
+            for index in (table.waiting > HUNG_AFTER).nonzero()[0].tolist():
+                rpc = table.rpc(index)
+                if rpc.reply is None and rpc.number not in self._hanging:
+                    self._happen_of(FINDING, rpc, f"{_called(rpc)} hung for {duration(rpc.waiting or 0)}", rule=HANGS)
         condition = self._wanted.condition
         if condition is not None:
             for index in condition.mask(table, source).nonzero()[0].tolist():
@@ -116,8 +121,7 @@ class Trigger:
         if limit is not None and rpc.outstanding > limit:
             self._happen_of(SLOW, rpc, f"slower than {duration(limit)}", now)
         else:
-            called = procedure_label(rpc.name, rpc.operations)
-            self._happen_of(FINDING, rpc, f"{called} has hung for {duration(rpc.outstanding)}", now, HANGS)
+            self._happen_of(FINDING, rpc, f"{_called(rpc)} has hung for {duration(rpc.outstanding)}", now, HANGS)
 
     def found(self, finding: Finding) -> None:
         """A rule was broken."""
@@ -204,3 +208,7 @@ class Trigger:
                 start_new_session=True,
             )
         )
+
+
+def _called(rpc: Rpc) -> str:
+    return procedure_label(rpc.name, rpc.operations)

@@ -99,7 +99,7 @@ def gaps(connection: Connection, *senders: int) -> str:
     unread = sum(connection.unread_packets[end] + connection.unread_messages[end] for end in senders or (0, 1))
     if unread:
         return f"{unread:,} packets of the connection cannot be read: their headers are truncated, or a check failed"
-    if connection.paired_by == "one direction only":
+    if connection.one_sided:
         return "only one direction was captured"
     return ""
 

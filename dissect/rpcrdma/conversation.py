@@ -201,7 +201,7 @@ class Conversation:
         """Why an announcement may have been missed; '' where it cannot."""
         if not self.connection.start_known:
             return "the capture begins after the connection"
-        if self.connection.paired_by == "one direction only":
+        if self.connection.one_sided:
             return "only one direction was captured"
         missing = sum(self.connection.missing_packets)
         if missing:

@@ -29,7 +29,7 @@ def reply_may_be_missing(rpc: Rpc) -> bool:
         return True
     connection, replier = rpc.connection, 1 - rpc.call.operation.initiator
     return (
-        connection.paired_by == "one direction only"
+        connection.one_sided
         or bool(connection.unread_packets[replier] or connection.unread_messages[replier])
         or any(gap.frame > rpc.call.operation.first_frame for gap in connection.gaps[replier])
         or any(note in (XID_USED_AGAIN, NOT_EXPECTED) for note in rpc.notes)

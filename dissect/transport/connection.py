@@ -229,6 +229,11 @@ class Connection:
         return self.ended_by.startswith(("REJ", "MPA reject", REFUSED)) and not any(self.bytes)
 
     @property
+    def one_sided(self) -> bool:
+        """Only one direction of it was captured."""
+        return self.paired_by == "one direction only"
+
+    @property
     def start_known(self) -> bool:
         """Its beginning is in the capture."""
         return all(end.private_data_frame for end in self.endpoints)

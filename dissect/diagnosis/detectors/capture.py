@@ -135,11 +135,7 @@ def one_direction(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """The capture has the packets of only one end of a connection: calls without replies, or replies without calls, and
     no latency.
     """
-    found = [
-        one.connection
-        for one in facts.conversations
-        if one.connection.paired_by == "one direction only" and any(one.connection.bytes)
-    ]
+    found = [one.connection for one in facts.conversations if one.connection.one_sided and any(one.connection.bytes)]
     if len(found) < limits["least_connections"]:
         return
     yield Cause(

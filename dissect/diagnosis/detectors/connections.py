@@ -99,6 +99,7 @@ def calls_hung(facts: Facts, limits: Limits) -> Iterator[Cause]:
         min(10e9, limits["times_slowest"] * max((one.longest for one in facts.procedures), default=0)),
     )
     silent = {number for host in facts.silences for number in host.connections}
+    silent.update(one.connection.number for one in facts.conversations if one.connection.one_sided)
     known = [one for one in facts.hung if one.waiting >= least and one.connection not in silent]
     doubtful = [
         one

@@ -75,6 +75,18 @@ def test_it_triggers_while_it_hangs(wanted: Wanted, trigger: str) -> None:
     assert made.ending.why == ("finding" if trigger == "finding" else "trigger")
 
 
+@pytest.mark.parametrize("wanted", [Wanted(5 * SECOND), Wanted(rules=frozenset({HANGS}))])
+def test_it_triggers_where_the_client_gave_up_before_it_was_looked_at(wanted: Wanted) -> None:
+    wire = Wire()
+    hangs.hung_server(wire)
+    happened: list[dict[str, object]] = []
+    trigger = Trigger(wanted, on_trigger=happened.append)
+    made = LiveSession(Stream(frame_batches(wire.frames(), [])), bounded(Options()), trigger=trigger)
+    made.run(SECOND)
+    made.live.close()
+    assert [(one["rpc"], one["others"]) for one in happened] == [(22, 0)]
+
+
 def test_it_triggers_once() -> None:
     happened: list[dict[str, object]] = []
     made = session(trigger=Trigger(Wanted(5 * SECOND), every=True, on_trigger=happened.append))
