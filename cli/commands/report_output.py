@@ -88,7 +88,6 @@ def _print_sections(
         views.summary(
             reading.path,
             frames=analyzer.frames,
-            truncated_frames=analyzer.truncated_frames,
             notes=note_lines(diagnosis),
             packets=analyzer.packets,
             first_time=analyzer.earliest_time,

@@ -260,7 +260,6 @@ def _header(page: PageFacts, diagnosis: Diagnosis, sections: Sequence[tuple[str,
     summary = report_views.summary(
         page.session.path,
         frames=analyzer.frames,
-        truncated_frames=analyzer.truncated_frames,
         notes=note_lines(diagnosis),
         packets=analyzer.packets,
         first_time=analyzer.earliest_time,

@@ -67,7 +67,6 @@ def summary(
     name: str,
     *,
     frames: int,
-    truncated_frames: int,
     notes: Sequence[RenderableType],
     packets: int,
     first_time: int | None,
@@ -79,11 +78,6 @@ def summary(
     lines: list[RenderableType] = [Text(name, "bold")]
     lines.append(Text(f"{plural(frames, 'frame')}, {count(packets)} of them RDMA packets"))
     lines += notes
-    if truncated_frames:
-        contents = (
-            f", and with them the contents of {plural(statistics.truncated, 'RPC')}" if statistics.truncated else ""
-        )
-        lines.append(Text(f"{plural(truncated_frames, 'frame')} truncated by the capture{contents}", "yellow"))
     if first_time is not None and last_time is not None:
         lines.append(Text(f"{duration(last_time - first_time)} from {moment(first_time)}"))
     line = Text()

@@ -43,7 +43,7 @@ def diagnose(facts: Facts, kinds: Collection[str] = ()) -> Diagnosis:
         found += [
             (one, replace(cause, severity=cause.severity or one.severity)) for cause in one.detect(facts, one.limits)
         ]
-    weakened = tuple(cause.text for _, cause in found if cause.severity is Severity.NOTE)
+    weakened = tuple(cause.text for _, cause in found if cause.severity is Severity.NOTE and not cause.harmless)
     found = sorted(_gathered(found), key=_weight)
     statements = tuple(
         _statement(rank, one, _shared(facts, cause), () if cause.severity is Severity.NOTE else weakened)

@@ -53,6 +53,8 @@ class Cause:
     """Nanoseconds that RPCs, or those who make them, waited for it; None where that is not known."""
     headline: str = ""
     """What comes before all else that is said of a capture."""
+    harmless: bool = False
+    """A note that weakens no other statement."""
     procedures: tuple[str, ...] = ()
     """What it is about, where that is not connections: 'NFSv3 READ', …"""
 

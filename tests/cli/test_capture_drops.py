@@ -104,11 +104,12 @@ def test_a_capture_of_one_direction_says_so_first(tmp_path: Path, command: str) 
     assert any("1 connection with packets of one end only" in line for line in lines[:8])
 
 
-@pytest.mark.parametrize("command", ["report", "audit"])
-def test_a_truncated_capture_says_so_first(tmp_path: Path, command: str) -> None:
+@pytest.mark.parametrize("length", [90, 150])
+@pytest.mark.parametrize("command", ["report", "audit", "diagnose"])
+def test_a_truncated_capture_says_so_first(tmp_path: Path, command: str, length: int) -> None:
     wire = Wire(mtu=1024, seed=1)
     connection = wire.connect()
     reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
     path = tmp_path / "short.pcap"
-    write_pcap([replace(one, data=one.data[:90]) for one in wire.frames()], path)
+    write_pcap([replace(one, data=one.data[:length]) for one in wire.frames()], path)
     assert any("truncated by the capture" in line for line in run(command, str(path)).stdout.splitlines()[:8])

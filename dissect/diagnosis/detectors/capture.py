@@ -80,7 +80,7 @@ def packets_missing(facts: Facts, limits: Limits) -> Iterator[Cause]:
 )
 def frames_truncated(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """The capture kept too little of each frame: headers or RPC messages are cut off, so calls cannot be named or
-    replies not matched. Truncated payload alone does no harm.
+    replies not matched. Truncated payload alone does no harm, and weakens nothing that is said.
     """
     states = facts.statistics.states
     unread_of = {
@@ -89,13 +89,18 @@ def frames_truncated(facts: Facts, limits: Limits) -> Iterator[Cause]:
     }
     unread = sum(unread_of.values())
     harmed = unread + states.get("damaged", 0)
-    if not facts.truncated_frames or not harmed or harmed < limits["least_share"] * max(1, facts.calls):
+    if not facts.truncated_frames:
         return
+    harmless = not harmed or harmed < limits["least_share"] * max(1, facts.calls)
+    contents = facts.statistics.truncated
+    without = f", and with them the contents of {plural(contents, 'RPC')}" if contents else ""
+    what = without if harmless else f"; {plural(harmed, 'message')} cannot be read"
     yield Cause(
-        f"{plural(facts.truncated_frames, 'frame')} truncated; {plural(harmed, 'message')} cannot be read",
-        harmed,
+        f"{plural(facts.truncated_frames, 'frame')} truncated by the capture{what}",
+        facts.truncated_frames if harmless else harmed,
         facts.truncated_frames / facts.frames if facts.frames else None,
         "all frames",
+        harmless=harmless,
         connections=tuple(sorted(filter(unread_of.get, unread_of), key=lambda number: -unread_of[number])),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from playbook.facts import connection, direction, facts, found, health, kinds, many, silent, speaks
+from playbook.facts import connection, direction, facts, found, health, kinds, many, rpc, silent, speaks
 from rdmascope.dissect.diagnosis.statement import Severity
 
 
@@ -29,8 +29,19 @@ def test_missing_packets() -> None:
 def test_truncated_frames_matter_where_messages_cannot_be_read() -> None:
     unread = connection(1, unread_messages=[5, 5])
     (said,) = found(facts(many(20, on=unread), (), (unread,), truncated_frames=500))
-    assert said.kind == "frames-truncated" and said.cause.text == "500 frames truncated; 10 messages cannot be read"
-    assert not kinds(facts(many(20), truncated_frames=500))
+    assert (
+        said.kind == "frames-truncated"
+        and said.cause.text == "500 frames truncated by the capture; 10 messages cannot be read"
+    )
+    assert not kinds(facts(many(20)))
+
+
+def test_truncated_payload_is_said_and_weakens_nothing() -> None:
+    hung = rpc(21, "WRITE", answered=False)
+    said, note = found(facts([*many(20), hung], seconds=60, truncated_frames=500))
+    assert (said.kind, said.cause.weakened_by, said.cause.confidence) == ("calls-hung", (), 0.95)
+    assert (note.kind, note.severity) == ("frames-truncated", Severity.NOTE)
+    assert note.cause.text == "500 frames truncated by the capture"
 
 
 @speaks("packets-fragmented")
