@@ -24,7 +24,7 @@ def take(rows: Rows, index: NDArray[Any]) -> Rows:
     return taken
 
 
-def put(rows: Rows, index: NDArray[Any], values: Rows) -> None:
+def put(rows: Rows, index: NDArray[Any] | slice, values: Rows) -> None:
     """``rows[index] = values`` of rows of the same dtype, in the same way."""
     piece = np.dtype((np.void, rows.itemsize))
     rows.view(piece)[index] = values.view(piece)

@@ -411,7 +411,7 @@ def _deliver(
     send_rows, write_rows = take(rows, sends), take(rows, writes)
     index = np.arange(len(writes))
     transfers = transfer_rows(write_rows, index, index)
-    sent = sent_rows(data, rows, psns, psns + 1)
+    sent = sent_rows(rows, psns, psns + 1)
     (_, acked), (_, reached), (_, frames) = (
         answers.sections.ends(answers.psns), sections.ends(psns), sections.ends(rows["frame"])
     )  # fmt: skip
@@ -436,7 +436,7 @@ def _deliver(
             runs += [(link, run) for run in made]
             queue.passed(made, reached[section] + 1, frames[section], not link.closing)
             if not link.closing:
-                queue.sent.keep(sent[first:end].copy(), queue.acked)
+                queue.sent.keep(sent[first:end].copy(), data, queue.acked)
     return runs
 
 

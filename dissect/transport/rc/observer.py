@@ -24,6 +24,7 @@ from .cm import TELLING, ConnectionRequest, DisconnectRequested, Established, Ma
 from .link import RcLink, feed_together
 from .lost_packets import COPIES_FOLLOW
 from .pairing import NO_READER, Flow, Pair, SendReader, UnpairedFlows, flow_key, flow_keys
+from .seen_psns import detach
 
 
 class Binding(NamedTuple):
@@ -199,6 +200,8 @@ class RcObserver:
         """Packets that were held and now have a connection."""
         self._by_flow: tuple[Int64s, Int64s] | None = None
         """Flow keys, ascending, and their rows, of a batch whose times run backwards; None where not asked for."""
+        self._data: Bytes | None = None
+        """Of the last batch: all of a file that is mapped into memory, else its own."""
         self.other: Counter[str] = Counter()
         """Packets of other transport services, by name."""
 
@@ -209,6 +212,9 @@ class RcObserver:
         """
         rows = batch.rows
         self._by_flow = None
+        if batch.data is not self._data:
+            self._data = batch.data
+            detach(queue.sent for link in self.links.values() for queue in link.health.retransmissions)
         opcode = rows["opcode"]
         reliable = opcodes.IS_RC[opcode]
         managing = is_management(rows)

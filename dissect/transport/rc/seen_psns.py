@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, gathered, joined, places, some, take
+from ...arrays import Bytes, Int64s, Rows, gathered, joined, places, put, some, take
 from ...layers import opcodes
 from ..runs import BEHIND
 from .reads import READ_REQUEST
@@ -34,6 +34,7 @@ SENT = np.dtype(
         ("immediate", "u4"),
         ("length", "i4"),
         ("captured", "i4"),  # payload bytes in the capture
+        ("payload", "i8"),  # where they begin in the bytes of the batch; -1 where they have been summed up
         ("leading", "u4"),  # a sum of the first captured bytes of a Send, at most LEADING
         ("digest", "u4"),  # CRC-32 of all captured bytes of a Send
         ("opcode", "u1"),
@@ -43,7 +44,19 @@ SENT = np.dtype(
 )
 """What a request is recognised by."""
 
-_COPIED = ("frame", "time", "va", "r_key", "dma_length", "immediate", "length", "captured", "opcode", "headers")
+_COPIED = (
+    "frame",
+    "time",
+    "va",
+    "r_key",
+    "dma_length",
+    "immediate",
+    "length",
+    "captured",
+    "payload",
+    "opcode",
+    "headers",
+)
 _WEIGHTS = np.array([0x9E3779B1 ** (word + 1) % (1 << 32) | 1 for word in range(LEADING // 4)], np.uint32)
 _BEGINS_SEND = opcodes.IS_SEND & (opcodes.IS_FIRST | opcodes.IS_ONLY)
 
@@ -133,28 +146,30 @@ class _LatestRequests:
 
     def sent(self, chosen: Int64s) -> Rows:
         """SENT rows of some of them."""
-        return sent_rows(self.data, take(self.rows, chosen), self.psns[chosen], self.ends[chosen])
+        return digested(sent_rows(take(self.rows, chosen), self.psns[chosen], self.ends[chosen]), self.data)
 
     def last(self, count: int) -> Rows:
-        """SENT rows of the last ones."""
+        """SENT rows of the last ones, without sums."""
         first = max(0, len(self.rows) - count)
-        return sent_rows(self.data, self.rows[first:], self.psns[first:], self.ends[first:])
+        return sent_rows(self.rows[first:], self.psns[first:], self.ends[first:])
 
 
 class SentRequests:
     """Of one send queue.  Call ``begin`` with each batch, and ``settle`` behind it: it keeps the last in short."""
 
-    __slots__ = ("_batch", "_kept", "_kept_by_psn")
+    __slots__ = ("_batch", "_data", "_kept", "_kept_by_psn")
 
     def __init__(self) -> None:
         self._kept: Parts = ()
         """SENT rows of earlier batches, in capture order."""
+        self._data: Bytes | None = None
+        """Where the payload of those is that have no sums of it."""
         self._kept_by_psn: _ByPsn | None = None
         self._batch: _LatestRequests | None = None
 
     def forget(self) -> None:
         """No PSN will be seen again."""
-        self._kept, self._kept_by_psn, self._batch = (), None, None
+        self._kept, self._kept_by_psn, self._batch, self._data = (), None, None, None
 
     def begin(self, data: Bytes, rows: Rows, psns: Int64s, ends: Int64s, acked: int) -> None:
         """Take the requests of a batch, in capture order; PSNs [psn, end) are unwrapped."""
@@ -164,11 +179,19 @@ class SentRequests:
     def settle(self, acked: int) -> None:
         """Keep the last of the batch; ``acked``: the PSN behind what was acknowledged."""
         if self._batch is not None:
-            last, self._batch = self._batch.last(KEPT), None
-            self.keep(last, acked)
+            batch, self._batch = self._batch, None
+            self.keep(batch.last(KEPT), batch.data, acked)
 
-    def keep(self, last: Rows, acked: int) -> None:
-        """SENT rows, which came last."""
+    def undigested(self) -> tuple[Bytes, list[Rows]] | None:
+        """What has no sums of its payload so far, and where that is; it gets them now."""
+        data, self._data, self._kept_by_psn = self._data, None, None
+        return None if data is None else (data, [part for part in self._kept if int(part["payload"][-1]) >= 0])
+
+    def keep(self, last: Rows, data: Bytes, acked: int) -> None:
+        """SENT rows without sums, which came last; ``data``: where their payload is."""
+        if data is not self._data:
+            detach((self,))
+            self._data = data
         self._kept_by_psn = None
         self._kept = trimmed((*self._kept, last), acked)
 
@@ -190,7 +213,7 @@ class SentRequests:
         behind those that were acknowledged before each of some frames.  A packet whose earlier transmission is not
         known is taken for a retransmission.
         """
-        fresh = sent_rows(data, rows, psns, psns + 1)
+        fresh = digested(sent_rows(rows, psns, psns + 1), data)
         frames, opcode = fresh["frame"], fresh["opcode"]
         begins = _BEGINS_SEND[opcode]
         retransmitted = np.zeros(len(rows), np.bool_)
@@ -240,11 +263,25 @@ class SentRequests:
             if self._kept_by_psn is None:
                 self._kept = (kept,)
                 self._kept_by_psn = _ByPsn(kept["psn"], kept["end"], kept["opcode"])
-            found.append((self._kept_by_psn, kept.take, len(kept)))
+            found.append((self._kept_by_psn, lambda index: digested(kept.take(index), self._data), len(kept)))
         batch = self._batch
         if batch is not None and (before := int(batch.rows["frame"].searchsorted(frame))):
             found.append((batch.find(), batch.sent, before))
         return found
+
+
+def detach(memories: Iterable[SentRequests]) -> None:
+    """The bytes of all batches so far go: keep sums of payloads."""
+    found: dict[int, tuple[Bytes, list[Rows]]] = {}
+    for one in memories:
+        if (known := one.undigested()) is not None:
+            found.setdefault(id(known[0]), (known[0], []))[1].extend(known[1])
+    for data, parts in found.values():
+        table = digested(joined(parts), data) if parts else np.empty(0, SENT)
+        behind = 0
+        for part in parts:
+            first, behind = behind, behind + len(part)
+            put(part, slice(None), table[first:behind])
 
 
 def _alike(rows: Rows, earlier: Rows) -> Rows:
@@ -262,19 +299,27 @@ def _alike(rows: Rows, earlier: Rows) -> Rows:
     return alike
 
 
-def sent_rows(data: Bytes, rows: Rows, psns: Int64s, ends: Int64s) -> Rows:
-    """PACKET rows as SENT rows."""
+def sent_rows(rows: Rows, psns: Int64s, ends: Int64s) -> Rows:
+    """PACKET rows as SENT rows, without sums of payloads: those are seldom looked at."""
     found = np.zeros(len(rows), SENT)
     found["psn"], found["end"] = psns, ends
     for name in _COPIED:
         found[name] = rows[name]
-    sends = places(opcodes.IS_SEND[rows["opcode"]])
+    return found
+
+
+def digested(rows: Rows, data: Bytes | None) -> Rows:
+    """SENT rows with the sums of their payloads, which are in ``data``; None where all have them."""
+    if data is None:
+        return rows
+    sends = places(opcodes.IS_SEND[rows["opcode"]] & (rows["payload"] >= 0))
     if len(sends):
         starts, captured = rows["payload"][sends], rows["captured"][sends]
-        found["leading"][sends] = _leading(data, starts, captured)
+        rows["leading"][sends] = _leading(data, starts, captured)
         payloads = map(data.data.__getitem__, map(slice, starts.tolist(), (starts + captured).tolist()))
-        found["digest"][sends] = list(map(crc32, payloads))
-    return found
+        rows["digest"][sends] = list(map(crc32, payloads))
+    rows["payload"] = -1
+    return rows
 
 
 def _leading(data: Bytes, starts: Int64s, captured: Int64s) -> Rows:
