@@ -305,21 +305,24 @@ class Session:
         return FieldReader()
 
     def path_learner(self) -> PathLearner:
-        """Learns the paths of what its RPCs name."""
+        """Learns the paths of what its RPCs name, for all who ask in one pass."""
+        learner = self._learner_without_names()
+        learner.read_names = self._read_file_names
+        return learner
+
+    def _learner_without_names(self) -> PathLearner:
         from rdmascope.dissect.measure.file_names import PathLearner
 
-        return PathLearner(self.field_reader(), self._read_file_names, mounts=self.mounts)
+        if self._learner is None:
+            self._learner = PathLearner(self.field_reader(), mounts=self.mounts)
+        return self._learner
 
     def _listed_paths(self) -> PathLearner:
         """Learns paths for a list of packets, which does not wait for later names where captures are large."""
         from ..read.remote import size_of  # Only here: other passes would wait for it.
 
-        if sum(size_of(path) or 0 for path in self.paths) > MAX_READ_FOR_NAMES:
-            from rdmascope.dissect.measure.file_names import PathLearner
-
-            self._learner = PathLearner(self.field_reader(), mounts=self.mounts)
-            return self._learner
-        return self.path_learner()
+        large = sum(size_of(path) or 0 for path in self.paths) > MAX_READ_FOR_NAMES
+        return self._learner_without_names() if large else self.path_learner()
 
     def _read_file_names(self) -> FileNames[NamedFile] | None:
         """All names of files that the capture has, in a pass of its own; None where it can be read only once."""

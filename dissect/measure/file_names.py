@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple, overload
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,9 +164,11 @@ class PathLearner:
         self.mounts, self._mounted = mounts, 0
         self.paths: Paths[NamedFile] = Paths(NamedFile)
         self._servers: dict[tuple[int, bool], str] = {}
-        self._read_names = read_names
+        self.read_names = read_names
         self._all: Paths[NamedFile] | None = None
         self._max_files = max_files
+        self._latest: tuple[ref[RpcTable], frozenset[str], tuple[FieldColumns, dict[int, Naming]]] | None = None
+        """The table that was learned last, which fields were read of it, and what was found."""
         self.incomplete = False
         """Some path was given as far as it was known then, and could not be looked up."""
 
@@ -180,8 +183,8 @@ class PathLearner:
         path = called.path()
         if not isinstance(called, CalledFile) or called.file is None or (path is not None and path.startswith("/")):
             return path
-        if self._read_names is not None:
-            self._all, self._read_names = self._read_names(), None
+        if self._all is None and self.read_names is not None:
+            self._all, self.read_names = self.read_names(), None
         self.incomplete |= self._all is None
         file = None if self._all is None else self._all.known(called.file.server, called.file.handle)
         return path if file is None else called._replace(file=file).path()
@@ -230,6 +233,9 @@ class PathLearner:
         self, table: RpcTable, wanted: frozenset[str], names_only: bool = False
     ) -> tuple[FieldColumns, dict[int, Naming]]:
         """``names_only``: not the fields of RPCs that say nothing of names, most of whose bytes are data."""
+        same = self._latest is not None and self._latest[0]() is table
+        if self._latest is not None and same and wanted <= self._latest[1]:
+            return self._latest[2]
         codes = table.rows["procedure"]
         kinds = {code: naming(*_procedure(table, code)) for code in unique(codes).tolist()}
         found = among(codes, np.array([code for code, one in kinds.items() if one.kind == FOUND]))
@@ -238,9 +244,11 @@ class PathLearner:
         for server, event, time in self.mounts[self._mounted :]:
             self.paths.learn(server, event, time)
         self._mounted = len(self.mounts)
-        self._learn_names(table, columns, kinds)
+        if not same:
+            self._learn_names(table, columns, kinds)
         if self._max_files and len(self.paths) > self._max_files:
             self.paths.forget(self._max_files // 2)
+        self._latest = ref(table), frozenset() if names_only else wanted, (columns, kinds)
         return columns, kinds
 
     def named(self, table: RpcTable) -> Iterator[NamedRpc]:
