@@ -90,6 +90,16 @@ def test_any_batches_of_an_iwarp_connection_with_faults(conversation: IwarpConve
     in_any_batches(conversation.capture.frames, cuts)
 
 
+@QUICK
+@given(BEGUN, IWARP_BEGUN, st.lists(st.booleans(), min_size=40), CUTS)
+def test_any_batches_of_both_transports(
+    roce: Conversation, iwarp: IwarpConversation, turns: list[bool], cuts: list[int]
+) -> None:
+    parts = [*roce.capture.frames], [*iwarp.capture.frames]
+    frames = [parts[turn].pop(0) for turn in turns if parts[turn]]
+    in_any_batches([*frames, *parts[0], *parts[1]], cuts)
+
+
 def test_batches_that_end_inside_of_an_mpa_request() -> None:
     """Another connection begins before all of it is there, and so has the lower number."""
     wires = IwarpWire(mss=256), IwarpWire(seed=1)

@@ -204,9 +204,9 @@ class _Registry(Registry):
         super().__init__(connections)
         self.found: list[tuple[tuple[int, int], Connection]] = []
 
-    def add(self, connection: Connection) -> None:
-        super().add(connection)
-        self.found.append((self.place, connection))
+    def number(self, place: tuple[int, int], connection: Connection) -> None:
+        super().number(place, connection)
+        self.found.append((place, connection))
 
 
 class ShareAnalyzer(Analyzer):

@@ -265,13 +265,19 @@ class Analyzer:
         self.packets += len(packets)
         self.skipped.update(packets.skipped)
         queues: list[QueueRun] = []
-        events: list[Event] = [*self._observer.feed(packets, queues)]
         runs: list[LinkRun] = []
+        events: list[Event] = []
         if len(decoded.segments):
             if self.on_tcp is not None:
                 self.on_tcp(batch.data, decoded.segments)
-            events = [*self._feed_iwarp(decoded, events, runs)]
-        self._count_iwarp()
+            events += self._feed_iwarp(decoded, runs)
+        of_both = bool(events)
+        events += self._observer.feed(packets, queues)
+        if of_both:
+            events.sort(key=itemgetter(0))
+        if self._iwarp is not None:
+            self._iwarp.number()
+            self._count_iwarp()
         rows = self._machine.take(batch.data, [*runs, *queues], events, self._numbers, self._done)
         frame = int(batch.rows["number"][-1])
         for number, dispatcher in sorted(self._dispatchers.items()):
@@ -352,8 +358,8 @@ class Analyzer:
         self._leaving = [*self._leaving, *evicted][-MAX_LEAVING:]
         return done
 
-    def _feed_iwarp(self, decoded: DecodedFrames, events: Sequence[Event], runs: list[LinkRun]) -> Sequence[Event]:
-        """The events of both transports, in their order; what was found to be iWARP is counted."""
+    def _feed_iwarp(self, decoded: DecodedFrames, runs: list[LinkRun]) -> Sequence[Event]:
+        """The events of iWARP, whose connections have no number yet."""
         observer = self._iwarp
         if observer is None:
             # Most captures have no TCP in them, and then nothing of iWARP need be loaded.
@@ -364,10 +370,9 @@ class Analyzer:
             )
             observer.listener = self._watch_fpdus
         made: list[TcpRun] = []
-        found = observer.feed(decoded.batch.data, decoded.segments, made)
+        found = observer.feed(decoded.batch.data, decoded.segments, made, numbered=False)
         runs += made
-        self._count_iwarp()
-        return sorted([*events, *found], key=itemgetter(0)) if events else found
+        return found
 
     def _count_iwarp(self) -> None:
         """Count as RDMA what was found to be iWARP since the last call; a connection may be known only at its end."""

@@ -55,7 +55,7 @@ class SentRows(NamedTuple):
 
     def chosen(self, mask: NDArray[np.bool_]) -> SentRows:
         """Some of them."""
-        return SentRows(*(column[mask] for column in self))
+        return SentRows._make([column[mask] for column in self])
 
 
 class Listener:

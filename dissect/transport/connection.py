@@ -239,7 +239,8 @@ class Connection:
         return all(end.private_data_frame for end in self.endpoints)
 
 
-BY_CM, BY_PAIRING, BY_ONE_DIRECTION, BY_TCP = range(4)
+BY_CM = BY_TCP = 0
+BY_PAIRING, BY_ONE_DIRECTION, AT_END = 1, 2, 3
 """How connections become known, in the order of a batch."""
 
 
@@ -253,8 +254,21 @@ class Registry:
         """What makes a connection known, as it is ordered in a batch: BY_CM and so on, and a frame."""
         self.last = 0
         """The highest number."""
+        self.coming: list[tuple[tuple[int, int], Connection]] = []
+        """Connections without a number, with what makes them known, in this order."""
 
     def add(self, connection: Connection) -> None:
+        """It is known now, at ``place``."""
+        self.settle(self.place)
+        self.number(self.place, connection)
+
+    def settle(self, place: tuple[int, int] = (AT_END, 0)) -> None:
+        """Number those that become known before that place."""
+        while self.coming and self.coming[0][0] < place:
+            self.number(*self.coming.pop(0))
+
+    def number(self, place: tuple[int, int], connection: Connection) -> None:
+        """The next one, which became known at that place."""
         self.last += 1
         connection.number = self.last
         self.connections.append(connection)

@@ -95,13 +95,14 @@ class IwarpObserver:
         """First frame that the batch has of the connection that is looked at."""
         self._opened: dict[Key, int] = {}
         """The same of those that are open, from the batch that they were opened in."""
-        self._found: list[tuple[int, TcpConnection]] = []
+        self._found: dict[TcpConnection, int] = {}
         """Connections without a number, with the frames by which they go."""
 
-    def feed(self, data: Bytes, rows: Rows, runs: list[TcpRun] | None = None) -> list[Event]:
+    def feed(self, data: Bytes, rows: Rows, runs: list[TcpRun] | None = None, numbered: bool = True) -> list[Event]:
         """Take the SEGMENT rows of a batch, whose offsets are in ``data``.
 
-        Where ``runs`` is given, plain Operations are put there and not among the events.
+        Where ``runs`` is given, plain Operations are put there and not among the events.  Connections are not
+        ``numbered`` where those of another transport may come before them: see ``number``.
         """
         if not len(rows):
             return []
@@ -116,7 +117,10 @@ class IwarpObserver:
             self._place = int(rows["frame"][part[0]])
             if group.key in looked_at and not self._passed_over(group):
                 events += self._take(group.key, segments, part, group.likely, runs)
-        self._number()
+        found = sorted(self._found.items(), key=itemgetter(1))
+        self.registry.coming += [((BY_TCP, place), tcp.connection) for tcp, place in found if tcp.connection]
+        if numbered:
+            self.number()
         events.sort(key=itemgetter(0))
         return events
 
@@ -139,7 +143,7 @@ class IwarpObserver:
                 events += self._finish(key)
             elif tcp.waiting:
                 events += self._register(key, tcp, tcp.idle(now))
-        self._number()
+        self.number()
         events.sort(key=itemgetter(0))
         return events
 
@@ -163,7 +167,7 @@ class IwarpObserver:
         for key in list(self.open):
             self._place = self._opened[key]
             events += self._finish(key)
-        self._number()
+        self.number()
         events.sort(key=itemgetter(0))
         return events
 
@@ -278,20 +282,22 @@ class IwarpObserver:
                 del self.open[key], self._opened[key]
             return []
         if not connection.number:
-            self._found.append((tcp.started or self._place, tcp))
+            self._found[tcp] = tcp.started or self._place
             self.trials.discard(key)
         packets, segments = tcp.uncounted()
         self._packets += packets
         self._segments += segments
         return [(order, tcp, operation) for order, operation in delivered]
 
-    def _number(self) -> None:
+    def number(self) -> None:
         """Number the connections that were found, in the order in which they began to be iWARP."""
-        found, self._found = self._found, []
-        for place, tcp in sorted(found, key=itemgetter(0)):
-            if tcp.connection is not None and not tcp.connection.number:
-                self.registry.place = BY_TCP, place
-                self.registry.add(tcp.connection)
+        found, self._found = self._found, {}
+        self.registry.settle()
+        for tcp, place in sorted(found.items(), key=itemgetter(1)):
+            if tcp.connection is not None:
+                if not tcp.connection.number:
+                    self.registry.place = BY_TCP, place
+                    self.registry.add(tcp.connection)
                 self.connections[tcp.connection.number] = tcp
 
     def _finish(self, key: Key) -> list[Event]:
