@@ -27,8 +27,8 @@ from rdmascope.dissect.transport.connection import Connection
 from .errors import CaptureError, UnknownNameError
 from .read.merge import open_captures
 from .read.open import Follow
+from .read.remote import is_url, local, stays
 from .read.streams import Limits
-from .read.urls import is_url, local, stays
 from .session.session import Paths, Progress, Session
 from .tables.column_table import ColumnTable, masked_as
 from .tables.saved import holds_tables, is_data_set

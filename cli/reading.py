@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rdmascope.captures import CaptureError, Follow
-from rdmascope.captures.read.decoded import Source
-from rdmascope.captures.read.urls import is_url, local, stays
+from rdmascope.captures.read.merge import Source
+from rdmascope.captures.read.remote import is_url, local, stays
 from rdmascope.captures.session.session import Made, Paths, Session
 from rdmascope.captures.tables.saved import holds_tables, is_data_set
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
@@ -26,7 +26,7 @@ from .terminal import complain, meter
 
 if TYPE_CHECKING:
     from rdmascope.captures.live.session import Ending
-    from rdmascope.captures.read.frame_origin import NumberOffset
+    from rdmascope.captures.read.merge import NumberOffset
 
 MAX_JOBS = 256
 OUTPUTS = ("output", "save", "directory", "junit_file", "sarif_file")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rdmascope.captures.live.session import LiveSession, watch
     from rdmascope.captures.session.session import Session
     from rdmascope.captures.tables.column_table import ColumnTable
-    from rdmascope.cli.page.write import write_page
+    from rdmascope.cli.page.document import write_page
     from rdmascope.dissect.audit.finding import Finding
     from rdmascope.dissect.diagnosis.diagnose import Diagnosis
     from rdmascope.dissect.diagnosis.statement import Statement
@@ -83,7 +83,7 @@ _PLACES = {
     "reassembled_call": "dissect.rpcrdma.reassembly",
     "reassembled_reply": "dissect.rpcrdma.reassembly",
     "watch": "captures.live.session",
-    "write_page": "cli.page.write",
+    "write_page": "cli.page.document",
 }
 """Name -> the module that has it, imported when the name is used first."""
 

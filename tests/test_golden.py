@@ -17,8 +17,7 @@ import pytest
 from playbook.samples import MANIFEST, SAMPLES, analyzed
 from rdmascope.captures import open_capture
 from rdmascope.captures.peer.shipped import shipped_scripts
-from rdmascope.captures.peer.wire.conversation import captured, play_script
-from rdmascope.captures.peer.wire.script import parse_script
+from rdmascope.captures.peer.wire.script import captured, parse_script, play_script
 from rdmascope.dissect.layers.characteristics_codes import XCHAR_RBSIZ
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 from rdmascope.dissect.rpcrdma.rpcs import Rpc

@@ -29,8 +29,20 @@ from rdmascope.dissect.units import size
 from ..errors import CaptureError, need, words_of
 from ..plugins import load_plugins
 from ..read.merge import RING
-from ..read.remote import FileStamp, RemoteFile, RemoteFolder, same_contents, stamp
-from ..read.urls import HTTP, is_url, local, refuse_url, scheme, without_query
+from ..read.remote import (
+    HTTP,
+    FileStamp,
+    RemoteFile,
+    RemoteFolder,
+    is_url,
+    local,
+    matching,
+    refuse_url,
+    same_contents,
+    scheme,
+    stamp,
+    without_query,
+)
 from ..session.session import Session
 from ..tables.database import duckdb
 from ..tables.saved import MANIFEST, copies
@@ -80,8 +92,6 @@ def _local(pattern: str) -> tuple[str, list[str]]:
 
 
 def _remote(pattern: str) -> tuple[str, list[str]]:
-    from ..read.remote import matching
-
     return matching(pattern, CAPTURES)
 
 

@@ -11,7 +11,7 @@ from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import plural
 
 from ..errors import CaptureError
-from ..read.frame_origin import NumberOffset, short_names
+from ..read.merge import NumberOffset, short_names
 from ..tables.saved import copies
 from ..tables.saved_tables import ManifestEntry, Numbering, entries, open_saved
 from .batch import changed, options_of

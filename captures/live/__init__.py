@@ -1,8 +1,8 @@
 """Frames from the network as they pass.
 
-``device.py`` finds out what a name stands for; ``sources.py`` has what every source offers, and streams; ``ring.py``
-takes frames from interfaces and adapters, here and on other hosts; ``keep.py`` writes packets into a bounded set of
-files or around a moment, for which ``trigger.py`` waits; ``session.py`` is one capture, ``metrics.py`` its figures.
+``device.py`` finds out what a name stands for, and has what every source offers, and streams; ``ring.py`` takes frames
+from interfaces and adapters, here and on other hosts; ``keep.py`` writes packets into a bounded set of files or around
+a moment, for which it waits; ``session.py`` is one capture, ``metrics.py`` its figures.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .device import Device, find_device
+from .device import Device, Drops, Live, StreamSource, find_device, is_stream
 from .keep import Keep, Keeper
 from .ring import Filter, PacketRing, RemoteSource, Sniffer
-from .sources import Drops, Live, StreamSource, is_stream
 
 __all__ = [
     "CaptureSettings",

@@ -23,7 +23,7 @@ from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.transport.connection import Connection
 
 from ..errors import CaptureError
-from .sources import Live
+from .device import Live
 
 if TYPE_CHECKING:
     from prometheus_client import Counter, Gauge, Histogram

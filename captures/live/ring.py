@@ -64,8 +64,7 @@ from rdmascope.dissect.link.numbers import (
 from ..errors import CaptureError
 from ..read.open import open_capture
 from ..read.streams import gather
-from .device import EVERY, Device
-from .sources import STREAM, Handover, StreamEnded, StreamSource
+from .device import EVERY, STREAM, Device, Handover, StreamEnded, StreamSource
 
 SO_ATTACH = 26
 """Socket option SO_ATTACH_FILTER (asm-generic/socket.h)."""

@@ -44,11 +44,9 @@ from ..read.merge import OtherPoint
 from ..session.kernel_counters import CounterPoint
 from ..session.process_memory import trim
 from . import CaptureSettings, open_live
-from .device import trouble_of
-from .keep import Keeper
+from .device import STREAM, Live, StreamEnded, trouble_of
+from .keep import Keeper, Trigger
 from .metrics import CaptureMetrics
-from .sources import STREAM, Live, StreamEnded
-from .trigger import Trigger
 
 STATM = Path("/proc/self/statm")
 """In pages: size, resident, shared; proc(5)."""

@@ -22,8 +22,8 @@ from ..errors import CaptureError
 from ..write.pcapng_writer import PcapngWriter
 from . import erf, pcap, pcapng
 from .pcapng import Interface, SectionInfo
+from .remote import RemoteFile, is_url, local
 from .streams import Feed, Limits, compression_of, decompress
-from .urls import is_url, local
 
 if TYPE_CHECKING:
     from .remote import RemoteFile
@@ -423,8 +423,6 @@ def _open(path: str, name: str) -> int:
 
 
 def _open_url(url: str) -> RemoteFile:
-    from .remote import RemoteFile
-
     return RemoteFile(url)
 
 

@@ -1,9 +1,12 @@
-"""Captures on other machines, by URL: whatever fsspec has a file system for; fsspec is loaded here and nowhere else."""
+"""Which paths are URLs, and which can be read again; captures on other machines, by URL.
+
+URLs are whatever fsspec has a file system for; fsspec is loaded here and nowhere else."""
 
 from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -11,10 +14,51 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ..errors import CaptureError
-from .urls import HTTP, is_url, scheme, without_query
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
+
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_OUTPUT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+"""A Path has one / of two."""
+HTTP = ("http", "https")
+
+
+def scheme(path: str) -> str:
+    """The scheme of a URL, in lower case; '' of a path."""
+    return found[1].lower() if (found := _URL.match(path)) else ""
+
+
+def is_url(path: str) -> bool:
+    """Whether ``path`` is a URL, and not of a file of this machine."""
+    return scheme(path) not in ("", "file")
+
+
+def without_query(path: str) -> str:
+    """A URL of HTTP without what follows ?; others, in which it is a wildcard, as they are."""
+    return path.partition("?")[0] if scheme(path) in HTTP else path
+
+
+def local(path: str) -> str:
+    """A URL of a file of this machine as its path; others as they are."""
+    if scheme(path) != "file":
+        return path
+    from urllib.parse import unquote, urlsplit
+
+    return unquote(urlsplit(path).path)
+
+
+def refuse_url(output: str | os.PathLike[str]) -> None:
+    """Raise CaptureError for an output: what is written goes into files of this machine."""
+    if _OUTPUT.match(os.fspath(output)):
+        raise CaptureError(f"{os.fspath(output)}: cannot write to a URL; write to a file or folder, and copy it there")
+
+
+def stays(path: str) -> bool:
+    """It can be read again."""
+    return path != "-" and (is_url(path) or os.path.isfile(path) or os.path.isdir(path))
+
 
 _CONTENT_TAGS = ("s3", "s3a")
 """Where equal ETags and sizes are equal contents; elsewhere a tag is of one URL (RFC 9110, 8.8.3)."""

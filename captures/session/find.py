@@ -1,33 +1,335 @@
-"""One RPC or one frame of a capture, and what belongs to it."""
+"""One RPC or one frame of a capture, what belongs to it, and its packets as steps between the two endpoints."""
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from rdmascope.dissect.arrays import Rows
 from rdmascope.dissect.diagnosis.rpc_facts import HUNG
 from rdmascope.dissect.frames import Frame, FrameBatch
+from rdmascope.dissect.layers import iwarp_codes, opcodes
+from rdmascope.dissect.layers import iwarp_codes as codes
+from rdmascope.dissect.layers.rpcrdma_codes import procedure_name
 from rdmascope.dissect.link.locate import AddressTable, locate
-from rdmascope.dissect.link.packets import decode
+from rdmascope.dissect.link.packets import PacketBatch, decode
+from rdmascope.dissect.link.tcp import FIN, RST, SYN, locate_tcp
 from rdmascope.dissect.measure.filters import FrameRange, unknown_frames, unknown_rpcs, unknown_xids
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.listeners import Listener
 from rdmascope.dissect.rpcrdma.messages import Message
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.serial import PSN
+from rdmascope.dissect.transport.connection import Connection
+from rdmascope.dissect.transport.operations import Kind
+from rdmascope.dissect.units import size
 
 from ..read.remote import size_of
 from ..tables.saved import holds_tables
-from .sequence_diagram import Carried, carries_again, frames_of, watch_segments
 from .session import MAX_READ_FOR_NAMES, Session
 
 if TYPE_CHECKING:
     from rdmascope.dissect.diagnosis.facts import Facts
     from rdmascope.dissect.measure.pending_names import Pathed
-    from rdmascope.dissect.transport.iwarp.segments import IwarpSegment
+    from rdmascope.dissect.transport.iwarp.segments import Fpdu, IwarpSegment, IwarpSegments, Part
+
+
+OWN, ACKNOWLEDGEMENT, OTHER = "own", "acknowledgement", "other"
+
+TCP_ACK = "TCP ACK"
+MSN_KEPT = 0xFFFFFF
+"""Bits of a message sequence number that an Operation keeps."""
+LINGER = 1000
+"""Packets of the connection after the reply among which its acknowledgement is looked for."""
+
+
+class Step(NamedTuple):
+    frame: int
+    time: int
+    sender: int
+    """Endpoint of the connection."""
+    family: str
+    """'SEND', 'RDMA WRITE', 'RDMA READ Request', 'Acknowledge', …: packets that may stand for each other."""
+    label: str
+    length: int
+    """Payload bytes."""
+    kind: str
+    """OWN: carries bytes of the RPC or asks for them; OTHER: of another RPC."""
+
+
+def frames_of(rpc: Rpc) -> set[int]:
+    """Frames that carried some of the RPC: its Sends, and the Reads and Writes on its chunks."""
+    frames: set[int] = set()
+    operations = [message.operation for message in (rpc.call, rpc.reply) if message]
+    operations += [one for chunk in rpc.chunks for use in chunk.segments for one in use.operations]
+    for operation in operations:
+        frames |= {operation.first_frame, operation.last_frame}
+        for _, _, rows in operation.payload.runs:
+            frames.update(rows["frame"].tolist())
+    return frames
+
+
+def carries_again(rpc: Rpc, row: Rows, destination: str) -> bool:
+    """Whether a packet retransmits one of the RPC's, or is a NAK for one; ``row``: of PACKET, alone."""
+    (opcode,), (qpn,), (psn,), (syndrome,) = (row[name].tolist() for name in ("opcode", "dest_qp", "psn", "syndrome"))
+    if opcodes.IS_ACKNOWLEDGE[opcode] and opcodes.syndrome_kind(syndrome) not in (opcodes.NAK, opcodes.RNR_NAK):
+        return False
+    ends = rpc.connection.endpoints
+    receivers = [end for end in (0, 1) if (ends[end].address, ends[end].qpn) == (destination, qpn)]
+    operations = [message.operation for message in (rpc.call, rpc.reply) if message]
+    operations += [one for chunk in rpc.chunks for use in chunk.segments for one in use.operations]
+    return any(
+        (one.initiator if opcodes.IS_RESPONSE[opcode] else 1 - one.initiator) in receivers
+        and (psn - one.psn) % PSN.modulus < max(1, one.packets)
+        for one in operations
+    )
+
+
+def steps_of(rpc: Rpc, session: Session) -> list[Step]:
+    """The packets of an RPC, and those between them, in a pass of their own: that of a session not read yet."""
+    if rpc.connection.transport == "iWARP":
+        return segment_steps(rpc, session)
+    return steps(rpc, packet_batches(session, min(frames_of(rpc), default=1)))
+
+
+def packet_batches(session: Session, first: int = 1) -> Iterator[tuple[PacketBatch, AddressTable]]:
+    """Columns, without RPCs, of the batches from the frame of this number on."""
+    addresses = AddressTable()
+    for batch in session.batches():
+        if len(batch) and int(batch.rows["number"][-1]) >= first:
+            yield decode(batch, locate(batch, addresses)), addresses
+
+
+def steps(rpc: Rpc, batches: Iterable[tuple[PacketBatch, AddressTable]]) -> list[Step]:
+    """The connection's packets from the first frame of the RPC to the acknowledgement of its reply; of a call without
+    a reply to its own acknowledgement, and its retransmissions."""
+    own = frames_of(rpc)
+    if not own:
+        return []
+    first, last = min(own), max(own)
+    messages = {m.operation.last_frame: m for m in (rpc.call, rpc.reply) if m}
+    replier = rpc.reply.operation.initiator if rpc.reply else None
+    found: list[Step] = []
+    lingered = 0
+    replied: int | None = None
+    """PSN of the reply's last packet."""
+    acknowledged = False
+    """The call, where there is no reply."""
+    receivers = [one.address for one in reversed(rpc.connection.endpoints)]
+    for packets, addresses in batches:
+        rows = packets.rows
+        if not len(rows) or int(rows["frame"][-1]) < first:
+            continue
+        sender = _senders(packets, addresses, rpc.connection)
+        wanted = np.flatnonzero((sender >= 0) & (rows["frame"] >= first))
+        for at in wanted.tolist():
+            row = rows[at]
+            frame, opcode, end = int(row["frame"]), int(row["opcode"]), int(sender[at])
+            acknowledges = bool(opcodes.IS_ACKNOWLEDGE[opcode])
+            if frame > last:
+                lingered += 1
+                if lingered > LINGER:
+                    return found
+                again = replier is None and carries_again(rpc, rows[at : at + 1], receivers[end])
+                waits_for_it = not acknowledged and end != rpc.backward if replier is None else end != replier
+                if not again and not (acknowledges and waits_for_it):
+                    continue
+                acknowledged |= acknowledges
+                if replied is not None and PSN.distance(replied, int(row["psn"])) >= PSN.modulus // 2:
+                    continue  # It acknowledges something earlier.
+            elif rpc.reply is not None and frame == rpc.reply.operation.last_frame:
+                replied = int(row["psn"])
+            kind = ACKNOWLEDGEMENT if acknowledges else OWN if frame in own or frame > last else OTHER
+            label = _label(opcode, row, messages.get(frame))
+            found.append(Step(frame, int(row["time"]), end, _family(opcode), label, int(row["length"]), kind))
+            if frame > last and replier is not None:
+                return found
+    return found
+
+
+def watch_segments(analyzer: Analyzer) -> Callable[[FrameBatch, int, int], list[IwarpSegment]]:
+    """Have an analyzer's FPDUs remembered; gives a function for the iWARP segments of some frames of a batch.
+
+    It knows what was fed by then.
+    """
+    addresses = AddressTable()
+
+    @cache
+    def segments() -> IwarpSegments:
+        # Most captures have no iWARP in them, and then nothing of it need be loaded.
+        from rdmascope.dissect.transport.iwarp.segments import IwarpSegments
+
+        return IwarpSegments()
+
+    analyzer.watch_fpdus(lambda *fpdus: segments().listen(*fpdus))
+
+    def of(batch: FrameBatch, first: int, last: int) -> list[IwarpSegment]:
+        observer = analyzer.iwarp
+        if observer is None:
+            return []
+        rows = locate_tcp(batch, locate(batch, addresses).tcp, observer.addresses)
+        found = segments().of(batch, rows, observer)
+        return [one for one in found if first <= one.frame <= last]
+
+    return of
+
+
+def segment_steps(rpc: Rpc, session: Session) -> list[Step]:
+    """iWARP: the TCP segments of the connection from the first frame of the RPC to the acknowledgement of its reply."""
+    own = frames_of(rpc)
+    if not own:
+        return []
+    first, last = min(own), max(own)
+    segments = watch_segments(session.analyzer)
+    carried = Carried(rpc)
+    procedures = {
+        (message.operation.initiator, message.operation.psn): procedure_name(
+            message.header.version, message.header.procedure
+        )
+        for message in (rpc.call, rpc.reply)
+        if message
+    }
+    replier = rpc.reply.operation.initiator if rpc.reply else None
+    found: list[Step] = []
+    waiting: FrameBatch | None = None
+    lingered = 0
+    for batch in chain(session.batches(), [None]):
+        # A batch is shown when the next one was looked at, too: an FPDU may end there.
+        if batch is None:
+            session.analyzer.finish()
+        else:
+            session.analyzer.feed(batch)
+            if int(batch.rows["number"][-1]) < first:
+                continue
+        if waiting is not None:
+            for segment in segments(waiting, first, int(waiting.rows["number"][-1])):
+                connection = segment.connection
+                if connection is None or connection.number != rpc.connection.number:
+                    continue
+                if segment.frame > last:
+                    lingered += 1
+                    if replier is None or lingered > LINGER:
+                        return found
+                    if segment.sender == replier:
+                        continue
+                mine = segment.frame in own or (bool(segment.mark) and carried.by(segment))
+                found.append(_step(segment, mine, procedures))
+                if segment.frame > last:
+                    return found
+        waiting = batch
+    return found
+
+
+class Carried:
+    """Which FPDUs are of an RPC, also where they come again: then it was not put together of those frames."""
+
+    def __init__(self, rpc: Rpc) -> None:
+        self._codes = iwarp_codes
+        self._number = rpc.connection.number
+        self._sends = {(m.operation.initiator, m.operation.psn) for m in (rpc.call, rpc.reply) if m}
+        moved = [one for chunk in rpc.chunks for use in chunk.segments for one in use.operations]
+        reads = [one for one in moved if one.kind is Kind.READ]
+        self._reads = {(one.initiator, one.psn) for one in reads}
+        self._responses = {
+            (1 - one.initiator, frame)
+            for one in reads
+            for _, _, rows in one.payload.runs
+            for frame in rows["frame"].tolist()
+        }
+        self._writes = [one for one in moved if one.kind is Kind.WRITE]
+
+    def by(self, segment: IwarpSegment) -> bool:
+        """Whether a segment carries some of it."""
+        connection, sender = segment.connection, segment.sender
+        if connection is None or connection.number != self._number:
+            return False
+        return any(part.fpdu is not None and self._is_mine(part.fpdu, sender) for part in segment.parts)
+
+    def _is_mine(self, fpdu: Fpdu, sender: int) -> bool:
+        if fpdu.opcode in self._codes.SENDS:
+            return (sender, fpdu.msn & MSN_KEPT) in self._sends
+        if fpdu.opcode == self._codes.READ_REQUEST:
+            return (sender, fpdu.msn & MSN_KEPT) in self._reads
+        if fpdu.opcode == self._codes.READ_RESPONSE:
+            return (sender, fpdu.first_frame) in self._responses
+        return fpdu.opcode == self._codes.WRITE and any(
+            (one.initiator, one.handle) == (sender, fpdu.stag) and one.address <= fpdu.place < one.address + one.length
+            for one in self._writes
+        )
+
+
+def _step(segment: IwarpSegment, own: bool, procedures: dict[tuple[int, int], str]) -> Step:
+    kind = OWN if own else OTHER if segment.length else ACKNOWLEDGEMENT
+    family, label = "ACK", TCP_ACK
+    if segment.length:
+        labels = [_part_label(part, segment, procedures) for part in segment.parts]
+        family = " ".join(dict.fromkeys(name for name, _ in labels))
+        label = " | ".join(text for _, text in labels)
+    elif segment.flags & (SYN | FIN | RST):
+        family = label = next(name for flag, name in ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST")) if segment.flags & flag)
+    if segment.mark:
+        label = f"{segment.mark}: {label}"
+    return Step(segment.frame, segment.time, segment.sender, family, label, segment.length, kind)
+
+
+def _part_label(part: Part, segment: IwarpSegment, procedures: dict[tuple[int, int], str]) -> tuple[str, str]:
+    """What a segment carries of one FPDU: '[Write 124 B]', or '[Write 4.02 KiB …' where others have the rest."""
+    begins, ends = "… " if part.before else "[", " …" if part.after else "]"
+    fpdu = part.fpdu
+    if part.mpa is not None:
+        name = f"MPA {'Request' if part.mpa.request else 'Reply'}"
+        return name, name
+    if fpdu is None:
+        return "?", f"{size(part.length)} of an {f'FPDU: {part.fault}' if part.fault else 'unknown FPDU'}"
+    name = codes.opcode_name(fpdu.opcode)
+    label = f"{begins}{name} {size(part.length if not part.whole else fpdu.length)}"
+    if request := fpdu.request:
+        label = f"{begins}{name} {size(request.length)}, STag {request.source_stag:#010x}"
+    elif fpdu.queue is None:
+        label += f", STag {fpdu.stag:#010x}"
+    procedure = procedures.get((segment.sender, fpdu.msn & MSN_KEPT)) if fpdu.opcode in codes.SENDS else None
+    if procedure:
+        label += f", {procedure}"
+    return name, label + ends
+
+
+def _senders(packets: PacketBatch, addresses: AddressTable, connection: Connection) -> np.ndarray:
+    """Which endpoint sent each packet: 0, 1, or -1 where it is not the connection's."""
+    rows = packets.rows
+    sender = np.full(len(rows), -1, np.int8)
+    names = {addresses.name(number): number for number in range(len(addresses))}
+    ends = [(names.get(end.address, -1), end.qpn) for end in connection.endpoints]
+    for end in (0, 1):
+        address, qpn = ends[1 - end]
+        sender[(rows["dest_qp"] == qpn) & (rows["destination"] == address) & (rows["source"] == ends[end][0])] = end
+    return sender
+
+
+def _family(opcode: int) -> str:
+    name = opcodes.opcode_name(opcode).removeprefix("RC ")
+    return re.split(" (?:First|Middle|Last|Only)", name)[0]
+
+
+def _label(opcode: int, row: np.void, message: Message | None) -> str:
+    name = opcodes.opcode_name(opcode).removeprefix("RC ")
+    if opcodes.HAS_RETH[opcode]:
+        return f"{name} {size(int(row['dma_length']))}, R_key {int(row['r_key']):#010x}"
+    if opcodes.IS_ACKNOWLEDGE[opcode]:
+        return opcodes.syndrome_name(int(row["syndrome"]))
+    length = int(row["length"])
+    if message is not None and message.header.procedure is not None:
+        return f"{name} {size(length)}, {procedure_name(message.header.version, message.header.procedure)}"
+    return f"{name} {size(length)}"
+
 
 MAX_ENDED = 4096
 """RPCs that ended last, among which that is looked for of which a packet comes again."""

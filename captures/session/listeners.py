@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from rdmascope.dissect.measure.credits import CreditDirection
+from rdmascope.dissect.measure.credits import CreditDirection, CreditHistory, shared_bins
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.listeners import Listener, Listeners
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
@@ -81,8 +81,6 @@ class DividedCredits:
         self.directions: dict[int, tuple[CreditDirection, ...]] = {}
 
     def listener(self, conversation: Conversation) -> Listener:
-        from rdmascope.dissect.measure.credits import CreditHistory
-
         history = CreditHistory(conversation)
         self.directions[conversation.connection.number] = history.directions
         return history
@@ -97,8 +95,6 @@ class DividedCredits:
         return [*self.directions.values()]
 
     def take(self, workers: Sequence[WorkerFound], table: RpcTable) -> None:
-        from rdmascope.dissect.measure.credits import shared_bins
-
         for worker in workers:
             for directions in worker.found:
                 for one in directions:

@@ -29,12 +29,20 @@ from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
 from rdmascope.dissect.units import plural
 
 from ..errors import CaptureError
-from ..read.decoded import Source, decoded
-from ..read.frame_origin import NumberOffset, Places, short_names
-from ..read.merge import MergedCaptures, first_of, open_captures, ring_of
+from ..read.merge import (
+    MergedCaptures,
+    NumberOffset,
+    Places,
+    Source,
+    decoded,
+    first_of,
+    open_captures,
+    ring_of,
+    short_names,
+)
 from ..read.open import Follow
+from ..read.remote import local, size_of, stays
 from ..read.streams import Limits
-from ..read.urls import local, stays
 from ..tables.saved import holds_tables
 from ..write.output import spool
 from .listeners import DividedAudit, DividedCredits, PassListener, listener_of
@@ -167,8 +175,7 @@ class Session:
         if self.analyzer.listener is not None and not (self._watching and all(one.divisible for one in self._watching)):
             return self._decoded(capture)
         from ..parallel.combine import MergedAnalyzer
-        from ..parallel.partition import carries_iwarp
-        from ..parallel.processes import Division
+        from ..parallel.processes import Division, carries_iwarp
 
         if lists and carries_iwarp(self.paths[0], self.analyzer.options.ports):
             return self._decoded(capture)  # Its segments are found by who analyses them.
@@ -319,8 +326,6 @@ class Session:
 
     def _listed_paths(self) -> PathLearner:
         """Learns paths for a list of packets, which does not wait for later names where captures are large."""
-        from ..read.remote import size_of  # Only here: other passes would wait for it.
-
         large = sum(size_of(path) or 0 for path in self.paths) > MAX_READ_FOR_NAMES
         return self._learner_without_names() if large else self.path_learner()
 

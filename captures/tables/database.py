@@ -23,7 +23,7 @@ from rdmascope.dissect.records.table import SQL_TYPES, Columns, Wanted, make_enc
 from rdmascope.dissect.records.tables import TABLES
 
 from ..errors import CaptureError, need, words_of
-from ..read.decoded import processors
+from ..read.merge import processors
 from ..write.stale_tempdirs import FolderOfProcess
 from .typed_sql import typed
 

@@ -1,41 +1,483 @@
-"""Saved tables in place of a capture: a Session whose RPCs, connections and sums come from them."""
+"""Saved tables in place of a capture: a Session whose RPCs, connections and sums come from them.
+
+Plain RPCs are rows, the others objects, in the batches in which they are read."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, NoReturn, TypeVar, cast
+from functools import cached_property, partial
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast, overload
 
 import numpy as np
+from numpy.ma import MaskedArray, getmaskarray
 from numpy.typing import NDArray
 
+from rdmascope.dissect.arrays import Int64s, Rows, coded_keys
 from rdmascope.dissect.audit.auditor import EARLIER, Auditor, RuleTally, TallyKey
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.judgement import VIOLATION
+from rdmascope.dissect.layers.oncrpc_codes import GSS_PROCEDURE_NAMES, GSS_SERVICE_NAMES
+from rdmascope.dissect.layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_MSG
 from rdmascope.dissect.measure.credits import CreditDirection
 from rdmascope.dissect.measure.file_names import PathLearner
 from rdmascope.dissect.measure.files import EarlierName, File, FileTable, FileTransfer
+from rdmascope.dissect.measure.pending_names import KnownPaths, PathedRows
+from rdmascope.dissect.onc.rpc_header import GssCredential
+from rdmascope.dissect.onc.shapes.rpc_summary_fields import FlatFields
 from rdmascope.dissect.records.details import CaptureSums, DetailError, FileDetails, from_json
+from rdmascope.dissect.records.rpc import RPC_VALUES
+from rdmascope.dissect.records.table import tuples
 from rdmascope.dissect.records.tables import FILTER, SIDES
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.dispatch import Undecoded
 from rdmascope.dissect.rpcrdma.eviction import Evicted
-from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
-from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
+from rdmascope.dissect.rpcrdma.messages import HEADER, Message, Segment, TransportHeader
+from rdmascope.dissect.rpcrdma.rpc_fields import FieldColumns, FieldReader
+from rdmascope.dissect.rpcrdma.rpc_table import RPC, STATES, TOGETHER, PlainRpcs, ProcedureNames, RpcNames, RpcTable
+from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Latency, Rpc, SegmentUse
 from rdmascope.dissect.transport.health import TransportHealth
+from rdmascope.dissect.transport.operations import READ, SEND, Operation, Payload
 
 from ..errors import CaptureError
-from ..read.decoded import Source
-from ..read.frame_origin import Places, short_names
-from ..read.merge import OtherPoint
+from ..read.merge import OtherPoint, Places, Source, short_names
 from ..session.session import Made, Session
-from .database import Database
+from .database import Database, duckdb
 from .saved import copies, is_data_set
-from .saved_rpcs import SavedFieldReader, SavedPathLearner, saved_rpcs
 from .saved_tables import Numbering, entries, make_views_of, not_in_tables, open_saved, origin
+
+ROWS = 1 << 15
+"""RPCs that are read at a time."""
+
+Columns = Mapping[str, MaskedArray]
+
+_SAME = {  # column of RPC rows: column of the table, and what stands for what is not known
+    "number": ("number", 0),
+    "connection": ("connection", 0),
+    "xid": ("xid", 0),
+    "call_frame": ("call_frame", 0),
+    "call_last_frame": ("call_last_frame", 0),
+    "reply_first_frame": ("reply_first_frame", 0),
+    "reply_frame": ("reply_frame", 0),
+    "call_time": ("time_ns", 0),
+    "call_end": ("call_end_time_ns", 0),
+    "reply_time": ("reply_time_ns", 0),
+    "reply_end": ("end_time_ns", 0),
+    "latency": ("latency_ns", -1),
+    "latency_server": ("server_ns", 0),
+    "credits_requested": ("credits_requested", -1),
+    "credits_granted": ("credits_granted", -1),
+    "call_send": ("call_send_bytes", 0),
+    "reply_send": ("reply_send_bytes", 0),
+    "call_inline": ("call_inline_bytes", 0),
+    "reply_inline": ("reply_inline_bytes", 0),
+    "latency_retransmission": ("retransmission_delay_ns", 0),
+    "invalidated": ("invalidated_handle", -1),
+}
+_NONE = ("chunks", "call_ns", "reads_ns", "writes_ns", "reply_ns", "retransmitted_packets")
+"""Columns that are 0 in a plain RPC."""
+_UNKNOWN = (
+    "damage", "notes", "call_header_problem", "reply_header_problem", "call_rdma_direction", "reply_rdma_direction",
+    "call_option", "reply_option", "call_invalidated_handle", "gss_version",
+)  # fmt: skip
+"""Columns that are NULL in a plain RPC."""
+_PROCEDURE = ("program_number", "version", "minor_version", "procedure_number", "operations", "procedure")
+_SIDES = tuple(
+    f"{side}_{name}" for side in ("call", "reply") for name in ("rdma_version", "rdma_procedure_number", "header_bytes")
+)
+_ALWAYS = dict.fromkeys(
+    (
+        *(column for column, _ in _SAME.values()), *_NONE, *_UNKNOWN, *_PROCEDURE, *_SIDES,
+        "waiting_ns", "direction", "state", "status", "failed", "contents", "psn_reused", "gss_procedure",
+        "gss_sequence", "gss_service",
+    )
+)  # fmt: skip
+"""Columns that every question needs; texts, which take longest, are not among them but for names."""
+_SEGMENTS = """
+    SELECT chunks.rpc, chunks.chunk, kind, position, segment, handle, offset_bytes, segments.advertised_bytes,
+        segments.returned_bytes, segments.transferred_bytes, operations, late_operations
+    FROM chunks{behind} AS chunks LEFT JOIN segments{behind} AS segments USING (rpc, chunk)
+    WHERE chunks.rpc BETWEEN ? AND ? ORDER BY ALL
+"""
+
+
+class SavedRpc(Rpc):
+    """An RPC without bytes, that has what its call names all the same."""
+
+    __slots__ = ("fields",)
+    fields: FlatFields
+
+
+class SavedFieldReader(FieldReader):
+    """Gives what calls name from the columns that were saved."""
+
+    def columns(
+        self,
+        table: RpcTable,
+        objects: NDArray[np.bool_] | None = None,
+        wanted: frozenset[str] = frozenset(FlatFields._fields),
+        needless: NDArray[np.bool_] | None = None,
+    ) -> FieldColumns:
+        assert isinstance(table, SavedRpcs)
+        rows = [_flat_fields(row) for row in table.named()]
+        found = {name: np.empty(len(rows), object) for name in FlatFields._fields}
+        for name, values in zip(FlatFields._fields, zip(*rows, strict=True), strict=True):
+            found[name][:] = values
+        return FieldColumns(found)
+
+    def fields(self, rpc: Rpc) -> FlatFields:
+        assert isinstance(rpc, SavedRpc)
+        return rpc.fields
+
+
+class SavedPath(NamedTuple):
+    """A path as it was saved."""
+
+    text: str
+
+    def path(self) -> str:
+        return self.text
+
+    @property
+    def sure(self) -> bool:
+        return True
+
+
+class SavedPaths(PathedRows):
+    """Of some RPCs."""
+
+    def __init__(self, texts: list[str | None]) -> None:
+        self._texts = texts
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    @overload
+    def __getitem__(self, index: int) -> SavedPath | None: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[SavedPath | None]: ...
+
+    def __getitem__(self, index: int | slice) -> SavedPath | list[SavedPath | None] | None:
+        if isinstance(index, slice):
+            return [self[one] for one in range(len(self))[index]]
+        text = self._texts[index]
+        return None if text is None else SavedPath(text)
+
+    def paths(self) -> KnownPaths:
+        distinct, which = coded_keys(self._texts, len(self._texts))
+        return KnownPaths(distinct, [True] * len(distinct), which)
+
+
+class SavedPathLearner(PathLearner):
+    """Gives the paths that were saved."""
+
+    def learn(self, table: RpcTable) -> tuple[FieldColumns, PathedRows]:
+        assert isinstance(table, SavedRpcs)
+        return SavedFieldReader().columns(table), SavedPaths(table.paths())
+
+
+_NAMED = tuple(one.name for one in RPC_VALUES)
+
+
+def _flat_fields(row: Mapping[str, Any]) -> FlatFields:
+    """The reverse of ``RPC_VALUES``."""
+    seqid, other, client, user = row["stateid_seqid"], row["stateid_other"], row["client_id"], row["user"] or ""
+    return FlatFields(
+        _bytes(row["file_handle"]),
+        _encoded(row["file_name"]),
+        row["offset_bytes"],
+        row["count_bytes"],
+        row["eof"],
+        None if seqid is None else int(seqid).to_bytes(4) + bytes.fromhex(other or ""),
+        row["slot"],
+        row["sequence_id"],
+        _bytes(row["session"]),
+        None if client is None else int(client, 16),
+        row["uid"],
+        row["gid"],
+        _encoded(row["machine_name"]),
+        bytes.fromhex(user.removeprefix("gss:")) if user.startswith("gss:") else None,
+        row["linux_operation"],
+    )
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)
+
+
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+class SavedRpcs(RpcTable):
+    """The RPCs of some rows of the saved table, in the order in which they ended."""
+
+    def __init__(
+        self,
+        columns: Columns,
+        named: Callable[[], Columns],
+        chunks: Mapping[int, Sequence[ChunkUse]],
+        conversations: dict[int, Conversation],
+        names: RpcNames,
+    ) -> None:
+        """``named``: reads the columns of what calls name, as long as the tables are open; ``chunks``: by number of
+        the RPC."""
+        self._columns, self._chunks, self._conversations = columns, chunks, conversations
+        self._read_named = named
+        plain = _plain(columns)
+        places = np.flatnonzero(~plain)
+        super().__init__(
+            self._made(places),
+            PlainRpcs(_plain_rows(columns, plain, names), np.empty(0, np.uint8), [], conversations, names, None, True),
+            places,
+        )
+
+    def conversation(self, number: int) -> Conversation:
+        return self._conversations[number]
+
+    def selected(self, mask: NDArray[np.bool_]) -> RpcTable:
+        if mask.all():
+            return self
+
+        def kept(columns: Columns) -> Columns:
+            return {name: values[mask] for name, values in columns.items()}
+
+        return SavedRpcs(kept(self._columns), lambda: kept(self._named), self._chunks, self._conversations, self.names)
+
+    def rpc(self, index: int) -> Rpc:
+        if not self.is_plain[index]:
+            return super().rpc(index)
+        return self._made(np.array([index]))[0]
+
+    def plain_rpcs(self, rows: Rows) -> list[Rpc]:
+        return self._made(rows["call_row"])
+
+    def __iter__(self) -> Iterator[Rpc]:
+        objects = iter(self.objects)
+        for first in range(0, len(self), TOGETHER):
+            part = self.is_plain[first : first + TOGETHER]
+            made = iter(self._made(first + np.flatnonzero(part)))
+            for plain in part.tolist():
+                yield next(made) if plain else next(objects)
+
+    @cached_property
+    def _named(self) -> Columns:
+        return self._read_named()
+
+    def named(self) -> Iterator[dict[str, Any]]:
+        """What the calls name, as columns have it."""
+        lists = [self._named[name].tolist() for name in _NAMED]
+        return (dict(zip(_NAMED, row, strict=True)) for row in zip(*lists, strict=True))
+
+    def paths(self) -> list[str | None]:
+        """What the calls name."""
+        return list(self._named["path"].tolist())
+
+    def _made(self, places: Int64s) -> list[Rpc]:
+        if not len(places):
+            return []
+        columns = {**self._columns, **self._named}
+        lists = [values[places].tolist() for values in columns.values()]
+        return [self._rpc(dict(zip(columns, row, strict=True))) for row in zip(*lists, strict=True)]
+
+    def _rpc(self, row: dict[str, Any]) -> Rpc:
+        names = ("latency", "call", "reads", "server", "writes", "reply", "retransmission_delay")
+        parts = (row[f"{name}_ns"] for name in names)
+        backward = row["direction"] == "backward"
+        rpc = SavedRpc(
+            row["number"],
+            self._conversations[row["connection"]],
+            backward,
+            row["xid"],
+            program=row["program_number"],
+            version=row["version"],
+            procedure=row["procedure_number"],
+            minor_version=row["minor_version"],
+            gss=_credential(row),
+            operations=row["operations"] or (),
+            name=row["procedure"] or "",
+            status=row["status"] or "",
+            failed=row["failed"],
+            state=row["state"],
+            contents=row["contents"],
+            damage=row["damage"] or (),
+            notes=row["notes"] or (),
+            chunks=[*self._chunks.get(row["number"], ())] if row["chunks"] else [],
+            latency=None if row["latency_ns"] is None else Latency(*parts),
+            outstanding=row["waiting_ns"] if row["latency_ns"] is None else None,
+            retransmission_delay=row["retransmission_delay_ns"],
+        )
+        if row["call_frame"] is not None:
+            rpc.call = _message(row, "call", int(backward), row["time_ns"], row["call_end_time_ns"])
+        if row["reply_frame"] is not None:
+            rpc.reply = _message(row, "reply", 1 - backward, row["reply_time_ns"], row["end_time_ns"])
+        rpc.fields = _flat_fields(row)
+        carrier = rpc.call or rpc.reply
+        if carrier is not None:
+            carrier.operation.retransmissions = row["retransmitted_packets"]
+            carrier.operation.reused = int(row["psn_reused"])
+        return rpc
+
+
+def _credential(row: dict[str, Any]) -> GssCredential | None:
+    """The RPCSEC_GSS credential of a call."""
+    if row["gss_version"] is None:
+        return None
+    procedure, service = row["gss_procedure"], row["gss_service"]
+    return GssCredential(
+        row["gss_version"],
+        _GSS_PROCEDURES[procedure] if procedure in _GSS_PROCEDURES else int(procedure),
+        row["gss_sequence"],
+        _GSS_SERVICES[service] if service in _GSS_SERVICES else int(service),
+    )
+
+
+_GSS_PROCEDURES = {name: number for number, name in GSS_PROCEDURE_NAMES.items()}
+_GSS_SERVICES = {name: number for number, name in GSS_SERVICE_NAMES.items()}
+
+
+def saved_rpcs(
+    connection: duckdb.DuckDBPyConnection, conversations: dict[int, Conversation], rows: int = ROWS, behind: str = ""
+) -> Iterator[SavedRpcs]:
+    """All of them, in the order in which they ended; ``behind``: what stands behind the names of the tables."""
+    names = RpcNames()
+    span = f"SELECT coalesce(min(ended) - 1, 0), coalesce(max(ended), 0) FROM rpcs{behind}"
+    ((first, last),) = connection.execute(span).fetchall()
+    while first < last:
+        columns = _read(connection, tuple(_ALWAYS), first, rows, behind)
+        if len(columns["number"]):
+            named = partial(_read, connection, (*_NAMED, "path"), first, rows, behind)
+            yield SavedRpcs(columns, named, _chunks(connection, columns, behind), conversations, names)
+        first += rows
+
+
+def _read(connection: duckdb.DuckDBPyConnection, names: Sequence[str], first: int, rows: int, behind: str) -> Columns:
+    """Columns of so many RPCs that ended behind the ``first`` ones."""
+    query = f"SELECT {', '.join(names)} FROM rpcs{behind} WHERE ended > ? AND ended <= ? ORDER BY ended"
+    found = connection.execute(query, [first, first + rows]).fetchnumpy()
+    return {name: tuples(np.ma.asarray(values)) for name, values in found.items()}
+
+
+def _chunks(connection: duckdb.DuckDBPyConnection, columns: Columns, behind: str) -> dict[int, list[ChunkUse]]:
+    """The chunks of some RPCs, by number."""
+    numbers = columns["number"].data[columns["chunks"].data > 0]
+    found: dict[int, list[ChunkUse]] = {}
+    if not len(numbers):
+        return found
+    wanted = set(numbers.tolist())
+    rows = connection.execute(_SEGMENTS.format(behind=behind), [int(numbers.min()), int(numbers.max())])
+    while some := rows.fetchmany(ROWS):
+        for rpc, number, kind, position, segment, *use in some:
+            if rpc in wanted:
+                chunks = found.setdefault(rpc, [])
+                if len(chunks) < number:
+                    chunks.append(ChunkUse(kind, position, []))
+                if segment is not None:
+                    chunks[-1].segments.append(_use(*use))
+    return found
+
+
+def _use(
+    handle: int, offset: int, advertised: int, returned: int | None, transferred: int, operations: int, late: int
+) -> SegmentUse:
+    """With as many Operations as there were, of which the first moved all bytes."""
+    used = [
+        Operation(READ, 0, 0, 0, 0, 0, 0 if at else transferred, Payload(), address=offset + (transferred if at else 0))
+        for at in range(operations)
+    ]
+    return SegmentUse(Segment(handle, advertised, offset), returned, used, (*used[:1],) * late)
+
+
+def _message(row: dict[str, Any], side: str, initiator: int, first_time: int, last_time: int) -> Message:
+    frames = ("call_frame", "call_last_frame") if side == "call" else ("reply_first_frame", "reply_frame")
+    invalidated = row["call_invalidated_handle"] if side == "call" else row["invalidated_handle"]
+    operation = Operation(
+        SEND,
+        initiator,
+        row[frames[0]],
+        row[frames[1]],
+        first_time,
+        last_time,
+        row[f"{side}_send_bytes"],
+        Payload(),
+        invalidate=invalidated,
+    )
+    header = TransportHeader(
+        row["xid"],
+        row[f"{side}_rdma_version"],
+        row["credits_requested" if side == "call" else "credits_granted"],
+        row[f"{side}_rdma_procedure_number"],
+        length=row[f"{side}_header_bytes"],
+        problem=row[f"{side}_header_problem"] or "",
+        direction=_DIRECTIONS.get(row[f"{side}_rdma_direction"]),
+        option=row[f"{side}_option"],
+    )
+    return Message(operation, header, memoryview(b""), 0, 0, row[f"{side}_inline_bytes"])
+
+
+_DIRECTIONS = {name: number for number, name in DIRECTION_NAMES.items()}
+
+
+def _plain(columns: Columns) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which rows say all there is to say of an RPC: those whose object would add nothing."""
+    plain = ~(
+        getmaskarray(columns["call_frame"])
+        | getmaskarray(columns["reply_frame"])
+        | getmaskarray(columns["latency_ns"])
+        | getmaskarray(columns["credits_requested"])
+        | getmaskarray(columns["credits_granted"])
+        | columns["psn_reused"].data
+    )
+    for name in _UNKNOWN:
+        plain &= getmaskarray(columns[name])
+    for name in _NONE:
+        plain &= columns[name].filled(0) == 0
+    for side in ("call", "reply"):
+        for name, value in (("rdma_version", 1), ("rdma_procedure_number", RDMA_MSG), ("header_bytes", HEADER)):
+            plain &= columns[f"{side}_{name}"].filled(-1) == value
+    plain &= columns["call_frame"].filled(0) == columns["call_last_frame"].filled(-1)
+    plain &= columns["contents"].filled("") == "whole"
+    plain &= columns["state"].filled("") == np.where(columns["failed"].data, "error", "complete").astype(object)
+    return plain
+
+
+def _plain_rows(columns: Columns, plain: np.ndarray[Any, np.dtype[np.bool_]], names: RpcNames) -> Rows:
+    """RPC rows of the plain ones; ``call_row`` has their places."""
+    places = np.flatnonzero(plain)
+    rows = np.zeros(len(places), RPC)
+    for name, (column, missing) in _SAME.items():
+        rows[name] = columns[column].filled(missing)[places]
+    for name in ("call_at", "reply_at", "call_run", "reply_run", "reply_row", "chunks", "transfer"):
+        rows[name] = -1
+    rows["call_row"] = places
+    rows["caller"] = columns["direction"].filled("")[places] == "backward"
+    state = columns["failed"].data[places]
+    rows["state"] = np.where(state, STATES.index("error"), STATES.index("complete"))
+    called = zip(*(columns[name][places].tolist() for name in _PROCEDURE), strict=True)
+    rows["procedure"] = _codes(
+        called,
+        lambda one: names.procedure(ProcedureNames(one[0], one[1], one[2], one[3], one[4] or (), one[5] or "")),
+        len(places),
+    )
+    results = zip(columns["status"][places].tolist(), columns["failed"][places].tolist(), strict=True)
+    rows["status"] = _codes(results, lambda one: names.status(one[0] or "", one[1]), len(places))
+    return rows
+
+
+def _codes(keys: Iterator[tuple[Any, ...]], code: Callable[[tuple[Any, ...]], int], count: int) -> Int64s:
+    known: dict[tuple[Any, ...], int] = {}
+    found = np.empty(count, np.int64)
+    for at, key in enumerate(keys):
+        index = known.get(key)
+        if index is None:
+            index = known[key] = code(key)
+        found[at] = index
+    return found
+
 
 Noun = TypeVar("Noun")
 

@@ -19,8 +19,7 @@ from rdmascope.dissect.records.table import SQL_TYPES, named, quoted
 from rdmascope.dissect.records.tables import FILTER, RECOGNITION, TABLES, VERSION
 
 from ..errors import CaptureError
-from ..read.remote import size_of
-from ..read.urls import is_url, refuse_url
+from ..read.remote import is_url, refuse_url, size_of, stamp
 from ..write.output import PRIVATE, OutputFolder, input_files, open_output, refuse_inputs, write_output
 from .database import ROW_GROUP, Database, duckdb
 from .saved import MANIFEST, is_data_set
@@ -62,8 +61,6 @@ class ManifestEntry:
 
     def unchanged(self) -> bool:
         """Its files are what they were; False where that cannot be told without their contents."""
-        from ..read.remote import stamp
-
         try:
             found = [stamp(path) for path in self.paths]
         except (OSError, CaptureError):

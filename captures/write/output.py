@@ -19,7 +19,7 @@ from rdmascope.dissect.units import size
 
 from ..errors import CaptureError
 from ..read.merge import expand
-from ..read.urls import HTTP, is_url, local, refuse_url, scheme
+from ..read.remote import HTTP, RemoteFolder, is_url, local, refuse_url, scheme
 from .stale_tempdirs import PREFIX, FolderOfProcess
 
 if TYPE_CHECKING:
@@ -266,8 +266,6 @@ def written_to(output: str, inputs: Iterable[str]) -> Iterator[Path]:
         refuse_url(output)
     if output in inputs:
         raise CaptureError(f"{output}: would overwrite what is read; write to another file")
-    from ..read.remote import RemoteFolder
-
     folder, _, name = output.rstrip("/").rpartition("/")
     if is_url(f"{folder}/"):
         store = RemoteFolder(folder)

@@ -45,7 +45,7 @@ def looking() -> Jobs:
 
 
 def _diagnosed(capture: BrowsedCapture) -> Iterator[Any]:
-    from .judging import diagnosed
+    from .jobs import diagnosed
 
     return diagnosed(capture)
 
@@ -56,7 +56,7 @@ def _completed(capture: BrowsedCapture, later: str) -> Iterator[Any]:
 
 
 def _judged(capture: BrowsedCapture) -> Iterator[Any]:
-    from .judging import judged
+    from .jobs import judged
 
     return judged(capture)
 

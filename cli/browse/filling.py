@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.read.frame_origin import NumberOffset
+from rdmascope.captures.read.merge import NumberOffset
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Progress, Session
-from rdmascope.captures.tables.browsed_tables import LATER, first_columns
+from rdmascope.captures.tables.browsed_tables import LATER, first_columns, stored_rows
 from rdmascope.captures.tables.table_pass import needs_contents, table_batches
 from rdmascope.dissect.records.table import Columns, TableBuilder, Wanted, joined
 from rdmascope.dissect.records.tables import TABLES
@@ -187,8 +187,6 @@ def fill(
 
 def _filled(capture: BrowsedCapture, tables: Sequence[str]) -> Iterator[TablePart | ReadProgress | ReadToEnd | None]:
     """The same of a data set, whose rows have all columns at once."""
-    from rdmascope.captures.tables.browsed_tables import stored_rows
-
     session = capture.session()
     frames = session.analyzer.frames
     gathered = RowsToSend(dict.fromkeys(tables, ADDED))

@@ -1,4 +1,4 @@
-"""What the process does that looks closer: at one RPC, frame, connection or file; and writes."""
+"""What the processes behind the panes do: look closer at one RPC, frame, connection or file, audit, diagnose, write."""
 
 from __future__ import annotations
 
@@ -11,20 +11,29 @@ import numpy as np
 from rich.console import RenderableType
 from rich.text import Text
 
-from rdmascope.captures.session.sequence_diagram import steps_of
+from rdmascope.captures.session.diagnosis_pass import FactsPass, diagnosis_of
+from rdmascope.captures.session.find import find_frame, steps_of
 from rdmascope.captures.session.session import Session
+from rdmascope.captures.tables.browsed_tables import LATER
+from rdmascope.dissect.audit.finding import Finding
+from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
 from rdmascope.dissect.diagnosis.facts import Gathered
+from rdmascope.dissect.diagnosis.statement import Severity, Statement
 from rdmascope.dissect.measure.files import FileTable
+from rdmascope.dissect.records.rpc_columns import RpcBatch
+from rdmascope.dissect.records.table import TableBuilder
+from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.eviction import Evicted
 from rdmascope.dissect.rpcrdma.reassembly import header_bytes
 from rdmascope.dissect.rpcrdma.rpcs import Extent, Reassembled, Rpc
 
 from ..views import files as file_views
+from ..views.diagnosis import counted, statement_view
 from ..views.report import connections_view
-from ..views.rpc import Section, decoded_messages, message_sections, packets_section, summary_section
+from ..views.rpc import Section, decoded_messages, frame_tree, message_sections, packets_section, summary_section
 from ..views.transport import connection_view
-from .filling import BrowsedCapture
-from .nodes import Details, RpcPlace, TreeNode, nodes_of, rendered, shown_bytes
+from .filling import ADDED, COMPLETING, BrowsedCapture, RowsToSend, TablePart, fill
+from .nodes import Details, Diagnosed, RpcPlace, TreeNode, nodes_of, rendered, shown_bytes
 
 KEPT = 256
 """RPCs that are kept for being looked at."""
@@ -103,10 +112,7 @@ def section_nodes(section: Section, width: int) -> Iterator[TreeNode]:
 
 def frame_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[Details | None]:
     """One frame, layer by layer, and its bytes."""
-    from rdmascope.captures.session.find import find_frame
     from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure
-
-    from ..views.rpc import frame_tree
 
     capture = capture.holding("packets", number)
     session = capture.session()
@@ -227,3 +233,76 @@ def file_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[D
 
 NOUN_JOBS: dict[str, Callable[..., Iterator[Any]]] = {"connection": connection_details, "file": file_details}
 """By the name under which they are asked for."""
+
+
+STATEMENT_WIDTH = 76
+"""Columns of what has no lines of its own."""
+
+
+def diagnosed(capture: BrowsedCapture) -> Iterator[Diagnosed]:
+    """Nothing but the diagnosis."""
+    yield _shown(diagnosis_of(capture.session()), capture)
+
+
+def judged(capture: BrowsedCapture) -> Iterator[TablePart | Diagnosed | None]:
+    """In one pass the findings, the columns of RPCs that take a table of the files, and the diagnosis."""
+    if capture.data_set:
+        yield from (part for part in fill(capture, ("findings",)) if isinstance(part, TablePart))
+        yield from diagnosed(capture)
+        return
+    session = capture.session(replace(capture.options, contents=True))
+    facts = FactsPass(session)
+    assert facts.auditor is not None and facts.files is not None
+    rpcs = TableBuilder(TABLES["rpcs"], {"number", *LATER["places"]}, session.place)
+    findings = TableBuilder(TABLES["findings"], None, session.place)
+    gathered = RowsToSend({"findings": ADDED, "rpcs": COMPLETING})
+
+    def find(finding: Finding, _: object) -> None:
+        findings.add(finding)
+
+    facts.auditor.on_finding = find
+    ended = 0
+    for table in session.tables(facts.evict):
+        facts.gathered.add_table(table)
+        facts.judge(table)
+        if len(table):
+            rpcs.add(RpcBatch(table, ended, facts.files.used))
+            ended += len(table)
+            gathered.take_from(rpcs)
+        gathered.take_from(findings)
+        del table
+        if gathered.due:
+            yield from gathered.take()
+        else:
+            yield None
+    found = facts.facts()
+    gathered.take_from(findings)
+    yield from gathered.take(ended=True)
+    yield _shown(diagnose(found), capture)
+
+
+def _shown(diagnosis: Diagnosis, capture: BrowsedCapture) -> Diagnosed:
+    head = Text(counted(diagnosis), "bold")
+    if capture.frames_before:
+        head.append(f"; of frames {capture.frames_before + 1} to the last, with RPCs numbered from there", "dim")
+    nodes = [TreeNode(head), *(_statement_node(one, capture.numbered) for one in diagnosis.statements)]
+    return Diagnosed(nodes, diagnosis.worst is Severity.PROBLEM)
+
+
+def _statement_node(statement: Statement, numbered: bool = True) -> TreeNode:
+    """``numbered``: the list has RPCs and connections under the same numbers."""
+    head, *rest = nodes_of((statement_view(statement, False),), STATEMENT_WIDTH)
+    cause = statement.cause
+    head.children = [*rest]
+    if numbered:
+        head.children += [TreeNode(Text(f"RPC {number}"), goes_to=("rpcs", number)) for number in cause.rpcs]
+    head.children += [
+        TreeNode(Text(f"packet in frame {number}"), goes_to=("packets", number)) for number in cause.frames
+    ]
+    if numbered:
+        head.children += [
+            TreeNode(Text(f"connection {number}"), goes_to=("connections", number)) for number in cause.connections
+        ]
+    explained = [*nodes_of((statement_view(statement, True),), STATEMENT_WIDTH)][len(rest) + 1 :]
+    head.children.append(TreeNode(Text("what it means, and what to look at"), explained, opened=False))
+    return head

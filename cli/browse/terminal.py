@@ -17,7 +17,7 @@ import click
 from rdmascope.captures import CaptureError
 from rdmascope.captures.errors import need
 
-from ..exit_status import EXIT_SIGNAL
+from ..options import EXIT_SIGNAL
 from .feed import BACKGROUND, BrowseFeed
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def walk_live(
 ) -> int:
     """The same of a device, until the panes are left; ``keep``: the packets that can be looked at."""
     need_terminal("rdmascope live --json does")
-    from .live_feed import LiveFeed, WatchedDevice
+    from .live_app import LiveFeed, WatchedDevice
 
     feed = LiveFeed(WatchedDevice(device, settings, options, keep, duration))
 

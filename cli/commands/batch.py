@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import click
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.read.decoded import processors
-from rdmascope.captures.read.urls import is_url
+from rdmascope.captures.read.merge import processors
+from rdmascope.captures.read.remote import is_url
 from rdmascope.dissect.records.batch import batch_capture_record, batch_record
 from rdmascope.dissect.units import plural
 
-from ..exit_status import EXIT_BAD_INPUT
+from ..options import EXIT_BAD_INPUT
 from ..reading import analyzer_options, recognition_options
 from ..terminal import complain, print_json, say
 

@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from rdmascope.captures.extract.cut import Choice, extract_record, places_of_findings
-from rdmascope.captures.read.urls import is_url
+from rdmascope.captures.read.remote import is_url
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import chosen
 from rdmascope.captures.tables.saved import holds_tables
@@ -23,8 +23,7 @@ from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count, plural, size
 
 from ..each_capture import GivenCaptures
-from ..exit_status import EXIT_BAD_INPUT
-from ..options import filter_options
+from ..options import EXIT_BAD_INPUT, filter_options
 from ..reading import analyzer_options, file_argument, jobs_option, opened, recognition_options, with_packets
 from ..terminal import binary_output, complain, print_json, say
 

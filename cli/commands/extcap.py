@@ -21,7 +21,7 @@ from rdmascope.captures.wireshark.extcap import (
     personal_folder,
 )
 
-from ..exit_status import EXIT_BAD_INPUT
+from ..options import EXIT_BAD_INPUT
 from ..reading import analyzer_options, stoppable
 from ..terminal import complain, say
 

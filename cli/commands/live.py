@@ -16,7 +16,8 @@ from click.core import ParameterSource
 
 from rdmascope.captures import CaptureError
 from rdmascope.captures.live import CaptureSettings, Keep, Keeper, is_stream, open_live
-from rdmascope.captures.live.keep import Surroundings, WindowKeeper
+from rdmascope.captures.live.device import STREAM
+from rdmascope.captures.live.keep import HANGS, Surroundings, Trigger, Wanted, WindowKeeper
 from rdmascope.captures.live.metrics import LOCAL, CaptureMetrics, Metrics
 from rdmascope.captures.live.session import (
     MAX_BUFFER,
@@ -29,8 +30,6 @@ from rdmascope.captures.live.session import (
     divided,
     run_together,
 )
-from rdmascope.captures.live.sources import STREAM
-from rdmascope.captures.live.trigger import HANGS, Trigger, Wanted
 from rdmascope.captures.session.kernel_counters import RunningCounters
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.selection import matching_rules
@@ -42,14 +41,13 @@ from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.units import moment
 
-from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
-from ..options import BYTES, DURATION, MEGABYTES, SPAN, Grouped
+from ..options import BYTES, DURATION, EXIT_BAD_INPUT, EXIT_FOUND, MEGABYTES, SPAN, Grouped
 from ..reading import analyzer_options, recognition_options, stoppable
 from ..terminal import complain, console, json_value, print_json, print_page, show
 from ..views.kernel_counters import counters_view
 from ..views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Dashboard, Look, capture_view
-from .report_output import print_page as print_report
-from .report_output import print_records
+from .report import print_page as print_report
+from .report import print_records
 
 if TYPE_CHECKING:
     from rdmascope.captures.tables.condition import Condition

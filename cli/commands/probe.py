@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
+from ..options import EXIT_BAD_INPUT, EXIT_FOUND
 from ..terminal import complain, console, print_json, show
 
 if TYPE_CHECKING:

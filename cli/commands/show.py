@@ -8,8 +8,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from rdmascope.captures.session.find import find_frame, find_rpcs, no_frame
-from rdmascope.captures.session.sequence_diagram import steps_of
+from rdmascope.captures.session.find import find_frame, find_rpcs, no_frame, steps_of
 from rdmascope.captures.write.output import rereadable
 from rdmascope.dissect.measure.filters import FrameRange, unknown_rpcs, unknown_xids
 from rdmascope.dissect.records.rpc import contents_fields, reassembled_fields, rpc_record
@@ -24,7 +23,7 @@ from ..options import FRAMES, XID, pager_option
 from ..reading import Reading, analyzer_options, packets_argument, recognition_options
 from ..terminal import console, paged, print_json, show
 from ..views import rpc as views
-from ..views.rpc import field_bytes
+from ..views.rpc import field_bytes, frame_tree
 from ..views.rpcs import frames, title
 from ..views.tables import heading
 
@@ -213,8 +212,6 @@ def _print_bytes(out: Console, rpc: Rpc, field: str) -> bool:
 def _show_frame(out: Console, one: EachCapture, number: int, as_json: bool, at: int) -> Reading:
     from rdmascope.dissect.records.frame_layers import frame_fields
     from rdmascope.dissect.records.packet_info import transport_info
-
-    from ..views.rpc import frame_tree
 
     reading = one.reading()
     found = find_frame(reading, number)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from rdmascope.captures.errors import need
-from rdmascope.captures.read.urls import scheme
+from rdmascope.captures.read.remote import scheme
 from rdmascope.captures.session.rpc_frames import chosen_frames
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.database import FILLING, FORMATS, MEMORY, Database, QueryResult, statements_of

@@ -17,12 +17,11 @@ from rdmascope.captures.write.output import PUBLIC, check_outputs, open_output
 from rdmascope.dissect.records.schema import record, schema
 from rdmascope.dissect.units import plural
 
-from ..exit_status import EXIT_FOUND
+from ..options import EXIT_FOUND
 from ..terminal import binary_output, complain, console, print_json, say, show
 
 if TYPE_CHECKING:
-    from rdmascope.captures.peer.wire.conversation import Played
-    from rdmascope.captures.peer.wire.script import Script
+    from rdmascope.captures.peer.wire.script import Played, Script
 
 
 @click.command("synth")
@@ -110,7 +109,7 @@ def command(
 
 
 def _play(name: str, output: Path, fault: str | None, as_json: bool) -> None:
-    from rdmascope.captures.peer.wire.conversation import captured, play_script
+    from rdmascope.captures.peer.wire.script import captured, play_script
 
     script = _parsed(name, _text(name))
     if fault is not None:

@@ -14,7 +14,7 @@ from rich.style import Style
 from rich.text import Text
 from rich.tree import Tree
 
-from rdmascope.captures.session.sequence_diagram import ACKNOWLEDGEMENT, OTHER, OWN, TCP_ACK, Step
+from rdmascope.captures.session.find import ACKNOWLEDGEMENT, OTHER, OWN, TCP_ACK, Step
 from rdmascope.dissect.frames import Frame
 from rdmascope.dissect.layers.rpcrdma_codes import error_name, procedure_name
 from rdmascope.dissect.measure.statistics import PARTS

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from playbook.commands import unpacked
 from playbook.samples import SAMPLES
-from rdmascope.captures.tables.saved_rpcs import saved_rpcs
+from rdmascope.captures.tables.saved_session import saved_rpcs
 from rdmascope.cli.main import main
 
 EVERYTHING = str(SAMPLES / "rxe-nfs-all.pcap.zst")

@@ -8,8 +8,7 @@ from rdmascope.captures import PcapngWriter
 from rdmascope.captures.peer.endpoint import EndpointSettings
 from rdmascope.captures.peer.endpoint.endpoint import Fault
 from rdmascope.captures.peer.probe.serve import Server
-from rdmascope.captures.peer.verbs.interface import PeerAddress
-from rdmascope.captures.peer.verbs.memory import Fabric, MemoryVerbs
+from rdmascope.captures.peer.verbs.interface import Fabric, MemoryVerbs, PeerAddress
 
 CLIENT, SERVER = "192.0.2.2", "192.0.2.1"
 TARGET = PeerAddress(SERVER, 20049)

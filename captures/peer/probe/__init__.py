@@ -1,6 +1,6 @@
 """The active probe: a requester and a server of its own, over ``rdmascope.captures.peer.verbs``.
 
-``driver.py`` connects the reference endpoint with a device; ``ping.py`` examines a server, ``serve.py`` is a server.
-``raw_connection.py`` sends arbitrary messages and waits for the answers; ``checks.py`` and ``faults.py`` are the
-conformance suite, ``suite.py`` runs it.  ``record.py`` keeps the traffic as frames.
+``serve.py`` connects the reference endpoint with a device, as a requester and as a server, and sends arbitrary
+messages; ``ping.py`` examines a server, ``checks.py`` is the conformance suite, ``record.py`` keeps the traffic as
+frames.
 """

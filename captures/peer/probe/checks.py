@@ -32,8 +32,7 @@ from ..endpoint import DdpItem, Parts, service, whole
 from ..endpoint.nouns import encode_option, xcharval
 from ..rpc import reduce
 from ..verbs.interface import PeerAddress, RegisteredMemory, Verbs, VerbsError
-from .client import CREDITS, Answer, Outcome, RawConnection
-from .serve import OP_GETATTR, OP_PUTROOTFH, OP_WRITE, SUPPORTED_ATTRS
+from .serve import CREDITS, OP_GETATTR, OP_PUTROOTFH, OP_WRITE, SUPPORTED_ATTRS, Answer, Outcome, RawConnection
 
 
 class VerdictKind(Enum):

@@ -16,8 +16,7 @@ from rdmascope.dissect.percentiles import Distribution, Samples
 from ..endpoint import Answered, Call, Chunks, EndpointSettings, Failed, service
 from ..endpoint.nouns import Value
 from ..verbs.interface import Depths, PeerAddress, Verbs, VerbsError
-from .client import Client
-from .serve import echo
+from .serve import Client, echo
 
 NO_SUCH_VERSION = 0xFFFFFFFF
 """Of a program: asks for the range of versions that there are (RFC 5531, 9)."""

@@ -11,17 +11,39 @@ import errno
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import pyverbs.cm_enums as cm
+import pyverbs.enums as ib
 from pyverbs.cmid import CMID, AddrInfo, CMEvent, CMEventChannel, ConnParam
+from pyverbs.cq import CQ, CompChannel
+from pyverbs.device import Context
+from pyverbs.mr import MR, MW, MWBindInfo
+from pyverbs.pd import PD
 from pyverbs.pyverbs_error import PyverbsError
+from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.wr import SGE, RecvWR, SendWR
 
-from .devices import listening_addresses, local_address, new_descriptor, readable, resolve, source_of
-from .interface import ConnectionParameters, ConnectRequested, Event, PeerAddress, VerbsError
-from .queuepair import QueuePair, refused
+from .devices import is_iwarp, listening_addresses, local_address, new_descriptor, readable, resolve, source_of
+from .interface import (
+    MAX_SENDS,
+    SEND_BUFFERS,
+    SEND_SIZE,
+    ConnectionLost,
+    ConnectionParameters,
+    ConnectRequested,
+    Depths,
+    Event,
+    LinkLost,
+    MessageReceived,
+    OutgoingWork,
+    PeerAddress,
+    RdmaFinished,
+    RegisteredMemory,
+    VerbsError,
+)
 
 _RETRIES = 7
 """Of a packet that was not acknowledged: the maximum of three bits."""
@@ -283,3 +305,337 @@ def _parameters(link: QueuePair, terms: ConnectionParameters, room: int) -> Any:
 
 def _text(name: str | bytes) -> str:
     return name.decode() if isinstance(name, bytes) else name
+
+
+_FIRST_WORK = 1 << 20
+"""Work request numbers below it are Receives."""
+_KERNEL_WITH_INVALIDATE = 4
+"""The kernel's flag, which rxe passes on as it is; to user space it means something else, of datagrams alone."""
+_BIND_TIME = 2_000_000_000
+_SETTLING = 0.05
+"""Seconds.  Linux's siw sends its MPA reply, then begins to listen to the socket, and does not look at what received in
+between until more comes (siw_accept): a Send right behind the reply may never be read."""
+
+_ACCESS = ib.IBV_ACCESS_LOCAL_WRITE | ib.IBV_ACCESS_REMOTE_READ | ib.IBV_ACCESS_REMOTE_WRITE
+_STATUSES = {
+    ib.IBV_WC_LOC_LEN_ERR: "a message was longer than the Receive",
+    ib.IBV_WC_LOC_QP_OP_ERR: "this device ended the connection",
+    ib.IBV_WC_LOC_PROT_ERR: "local protection error",
+    ib.IBV_WC_WR_FLUSH_ERR: "the peer ended the connection",
+    ib.IBV_WC_REM_INV_REQ_ERR: "the peer reports an invalid request",
+    ib.IBV_WC_REM_ACCESS_ERR: "the peer reports a remote access error",
+    ib.IBV_WC_REM_OP_ERR: "the peer reports an operational error",
+    ib.IBV_WC_RETRY_EXC_ERR: "the peer no longer acknowledges",
+    ib.IBV_WC_RNR_RETRY_EXC_ERR: "the peer has no Receive posted",
+}
+
+
+def refused(error: Exception) -> str:
+    """Why the kernel refused, and what to do where that is known."""
+    if getattr(error, "error_code", 0) == errno.ENOMEM:
+        return "no memory may be locked for it ('ulimit -l' says how much)"
+    return str(error)
+
+
+class EventSource(Protocol):
+    """What collects the events of all connections; ``RdmaCm`` is one."""
+
+    def now(self) -> int: ...
+
+    def until(self, done: Callable[[], bool], deadline: int) -> None: ...
+
+    def forget(self, link: QueuePair) -> None: ...
+
+
+class DeviceMemory:
+    """Registered memory; ``handle`` is a window's where there is one."""
+
+    def __init__(self, region: Any, handle: int, window: Any = None) -> None:
+        self.region = region
+        self.handle = handle
+        self.bound = window
+        self.address = int(region.buf)
+        self.length = int(region.length)
+
+    def fetch(self, at: int, length: int) -> bytes:
+        return bytes(self.region.read(length, at))
+
+    def store(self, at: int, data: bytes) -> None:
+        self.region.write(data, len(data), at)
+
+    def close(self) -> None:
+        with suppress(PyverbsError):  # a window that the peer invalidated, or a device that is gone
+            (self.bound or self.region).close()
+
+
+class QueuePair:
+    """A ``VerbsConnection``: one connection on one device."""
+
+    def __init__(
+        self, verbs: EventSource, device: str, identifier: Any, parameters: ConnectionParameters, peer: str
+    ) -> None:
+        self.device = device
+        self.local = ""
+        self.peer = peer
+        self.private_data = b""
+        self.depths = Depths()
+        self.identifier = identifier
+        self.events: Any = None
+        """The event channel of this connection alone; None: it is a listener's."""
+        self._verbs = verbs
+        self._number = _FIRST_WORK
+        self._work: dict[int, tuple[int, Callable[[], Event | None]]] = {}
+        """Bytes registered for it, and what to do when it is done."""
+        self._outgoing = OutgoingWork()
+        self._memory: list[DeviceMemory] = []
+        self._lost = ""
+        self._closed = False
+        self._reported = False
+        self._context = Context(name=device)
+        limits = self._context.query_device()
+        self.reads = max(1, min(parameters.reads, limits.max_qp_rd_atom, limits.max_qp_init_rd_atom, 255))
+        self._windows = bool(
+            limits.device_cap_flags & (ib.IBV_DEVICE_MEM_WINDOW_TYPE_2A | ib.IBV_DEVICE_MEM_WINDOW_TYPE_2B)
+        )
+        self._domain = PD(self._context)
+        with new_descriptor("infinibandevent") as found:
+            self._channel = CompChannel(self._context)
+        self.descriptor = found[0]
+        self._queue = CQ(self._context, parameters.receives + MAX_SENDS + 8, None, self._channel, 0)
+        capacity = QPCap(max_send_wr=MAX_SENDS, max_recv_wr=parameters.receives, max_send_sge=1, max_recv_sge=1)
+        wanted = QPInitAttr(qp_type=ib.IBV_QPT_RC, scq=self._queue, rcq=self._queue, cap=capacity)
+        self._pair = QP(self._domain, wanted, QPAttr())
+        self.number = int(self._pair.qp_num)
+        self._receive_size = parameters.receive_size
+        self._receives = MR(self._domain, parameters.receives * parameters.receive_size, ib.IBV_ACCESS_LOCAL_WRITE)
+        self._sends = MR(self._domain, SEND_BUFFERS * SEND_SIZE, ib.IBV_ACCESS_LOCAL_WRITE)
+        self._free = list(range(SEND_BUFFERS))
+        self.step(ib.IBV_QPS_INIT)
+        for slot in range(parameters.receives):
+            self._post_receive(slot)
+
+    def step(self, state: int) -> Any:
+        """Bring the queue pair into a state with the attributes that the connection manager names."""
+        attributes, mask = self.identifier.init_qp_attr(state)
+        self._pair.modify(attributes, mask)
+        return attributes, mask
+
+    def ready(self) -> None:
+        """To RTR and RTS, and note the depths in force."""
+        if not is_iwarp(self.device):
+            self.step(ib.IBV_QPS_INIT)  # again: what the peer may access is known only now
+        to_receive, receive_mask = self.step(ib.IBV_QPS_RTR)
+        to_send, send_mask = self.step(ib.IBV_QPS_RTS)
+        self.depths = Depths(
+            to_receive.max_dest_rd_atomic if receive_mask & ib.IBV_QP_MAX_DEST_RD_ATOMIC else None,
+            to_send.max_rd_atomic if send_mask & ib.IBV_QP_MAX_QP_RD_ATOMIC else None,
+        )
+
+    def settle(self) -> None:
+        if is_iwarp(self.device):
+            time.sleep(_SETTLING)
+
+    def register(self, length: int) -> DeviceMemory:
+        access = _ACCESS | (ib.IBV_ACCESS_MW_BIND if self._windows else 0)
+        region = self._region(length, access)
+        memory = DeviceMemory(region, int(region.rkey))
+        self._memory.append(memory)
+        return memory
+
+    def window(self, memory: RegisteredMemory) -> DeviceMemory | None:
+        if not self._windows or not isinstance(memory, DeviceMemory):
+            return None
+        bound: list[bool] = []
+        access = ib.IBV_ACCESS_REMOTE_READ | ib.IBV_ACCESS_REMOTE_WRITE
+        try:
+            window = MW(self._domain, ib.IBV_MW_TYPE_2)
+        except PyverbsError:
+            return None
+        request = SendWR(self._next(lambda: bound.append(True)), opcode=ib.IBV_WR_BIND_MW)
+        request.set_bind_wr(window, MWBindInfo(memory.region, memory.address, memory.length, access))
+        self._outgoing.submit(0, lambda: self._post(request))
+        self._verbs.until(lambda: bool(bound) or self.gone, self._verbs.now() + _BIND_TIME)
+        if not bound:
+            return None
+        view = DeviceMemory(memory.region, int(request.rkey), window)
+        self._memory.append(view)
+        return view
+
+    def release(self, memory: RegisteredMemory) -> None:
+        if isinstance(memory, DeviceMemory) and memory in self._memory:
+            self._memory.remove(memory)
+            memory.close()
+
+    def send(self, data: bytes, invalidate: int | None = None) -> None:
+        self._alive()
+        number = self._next(lambda: None)
+
+        def start() -> None:
+            if len(data) <= SEND_SIZE and self._free:
+                slot = self._free.pop()
+                region, at = self._sends, slot * SEND_SIZE
+                self._work[number] = 0, lambda: self._free.append(slot)
+            else:
+                region, at = self._region(len(data), ib.IBV_ACCESS_LOCAL_WRITE), 0
+                self._work[number] = 0, region.close
+            region.write(data, len(data), at)
+            place = SGE(region.buf + at, len(data), region.lkey)
+            if invalidate is None:
+                self._post(SendWR(number, opcode=ib.IBV_WR_SEND, num_sge=1, sg=[place]))
+            else:
+                opcode = ib.IBV_WR_SEND_WITH_INV
+                self._post(SendWR(number, opcode=opcode, num_sge=1, sg=[place], imm_data=invalidate))
+
+        self._outgoing.submit(0, start)
+
+    def read(self, handle: int, address: int, length: int) -> int:
+        self._alive()
+        number = self._next(lambda: None)
+
+        def start() -> None:
+            # On iWARP the answer to a Read is a tagged message, for which the memory must be writable from outside.
+            region = self._region(length, ib.IBV_ACCESS_LOCAL_WRITE | ib.IBV_ACCESS_REMOTE_WRITE)
+
+            def finished() -> Event:
+                data = bytes(region.read(length, 0))
+                region.close()
+                return RdmaFinished(self, number, data)
+
+            self._work[number] = length, finished
+            self._rdma(number, ib.IBV_WR_RDMA_READ, SGE(region.buf, length, region.lkey), handle, address)
+
+        self._outgoing.submit(length, start)
+        return number
+
+    def write(self, handle: int, address: int, data: bytes) -> int:
+        self._alive()
+        number = self._next(lambda: None)
+
+        def start() -> None:
+            region = self._region(len(data), ib.IBV_ACCESS_LOCAL_WRITE)
+            region.write(data, len(data))
+
+            def finished() -> Event:
+                region.close()
+                return RdmaFinished(self, number)
+
+            self._work[number] = len(data), finished
+            self._rdma(number, ib.IBV_WR_RDMA_WRITE, SGE(region.buf, len(data), region.lkey), handle, address)
+
+        self._outgoing.submit(len(data), start)
+        return number
+
+    @property
+    def gone(self) -> bool:
+        return self._closed or bool(self._lost)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        with suppress(PyverbsError):  # the peer may have been faster
+            self.identifier.disconnect()
+        windows = [one for one in self._memory if one.bound]  # first: a window holds its queue pair and its memory
+        regions = [one for one in self._memory if not one.bound]
+        parts = (self._receives, self._sends, self._queue, self._channel, self._domain, self._context)
+        for part in (*windows, self._pair, *regions, *parts):
+            with suppress(PyverbsError):
+                part.close()
+        with suppress(PyverbsError):
+            self.identifier.close()
+        if self.events is not None:
+            self.events.channel.close()
+        self._verbs.forget(self)
+
+    def lose(self, reason: str) -> ConnectionLost | None:
+        """The connection is gone; the event that says so, the first time."""
+        if self._lost or self._closed:
+            return None
+        self._lost = reason
+        return ConnectionLost(self, reason)
+
+    def closing(self) -> bool:
+        """The connection manager has left the established state, or the queue pair is in error."""
+        try:
+            self.identifier.init_qp_attr(ib.IBV_QPS_RTS)
+            attributes, _ = self._pair.query(ib.IBV_QP_STATE)
+        except PyverbsError:
+            return True
+        return bool(attributes.qp_state == ib.IBV_QPS_ERR)
+
+    def completions(self) -> Iterator[Event]:
+        """What the completion queue holds."""
+        while not self._closed:
+            _, completions = self._queue.poll(16)
+            if not completions:
+                return
+            now = self._verbs.now()
+            for one in completions:
+                event = self._completed(one, now)
+                if event is not None:
+                    yield event
+
+    def arm(self) -> None:
+        self._queue.req_notify()
+
+    def woken(self) -> None:
+        """The completion channel is readable."""
+        self._channel.get_cq_event(self._queue)
+        self._queue.ack_events(1)
+
+    def _completed(self, one: Any, now: int) -> Event | None:
+        if one.status != ib.IBV_WC_SUCCESS:
+            self._work.pop(one.wr_id, None)
+            return self.lose(_STATUSES.get(one.status, f"work completion status {one.status}"))
+        if one.wr_id >= _FIRST_WORK:
+            size, done = self._work.pop(one.wr_id)
+            event = done()
+            try:
+                self._outgoing.finished(size)
+            except VerbsError as error:
+                return self.lose(str(error))
+            return event
+        at = one.wr_id * self._receive_size
+        data = bytes(self._receives.read(one.byte_len, at))
+        self._post_receive(one.wr_id)
+        invalidated: int | None = None
+        if one.wc_flags & ib.IBV_WC_WITH_INV or (
+            one.wc_flags & _KERNEL_WITH_INVALIDATE and any(one.imm_data == memory.handle for memory in self._memory)
+        ):
+            invalidated = int(one.imm_data)
+        return MessageReceived(self, data, invalidated, now)
+
+    def _post_receive(self, slot: int) -> None:
+        place = SGE(self._receives.buf + slot * self._receive_size, self._receive_size, self._receives.lkey)
+        with suppress(PyverbsError):  # a queue pair in error takes none; its completions say why
+            self._pair.post_recv(RecvWR(slot, 1, [place]))
+
+    def _region(self, length: int, access: int) -> Any:
+        """Registered memory of our own, a byte at least."""
+        try:
+            return MR(self._domain, max(1, length), access)
+        except PyverbsError as error:
+            raise VerbsError(
+                f"{self.peer or self.device}: {length:,} bytes cannot be registered: {refused(error)}"
+            ) from None
+
+    def _rdma(self, number: int, opcode: int, place: Any, handle: int, address: int) -> None:
+        request = SendWR(number, opcode=opcode, num_sge=1, sg=[place])
+        request.set_wr_rdma(handle, address)
+        self._post(request)
+
+    def _post(self, request: Any) -> None:
+        try:
+            self._pair.post_send(request)
+        except PyverbsError as error:
+            raise LinkLost(f"{self.peer}: {error}") from None
+
+    def _next(self, then: Callable[[], Any]) -> int:
+        """A number for a work request, and what to do when it is done."""
+        self._number += 1
+        self._work[self._number] = 0, then
+        return self._number
+
+    def _alive(self) -> None:
+        if self.gone:
+            raise LinkLost(f"{self.peer}: {self._lost or 'closed'}")

@@ -8,7 +8,7 @@ tape starts at a given time and goes on with each frame, by a generator of rando
 Frames are built with the Scapy layers, checksums included: ICRC, CRC32C, TCP and IP.
 """
 
-from .conversation import Dialogue
 from .network import EPOCH, IwarpLink, Path, Rocev2Link, Tape, TapedFrame
+from .script import Dialogue
 
 __all__ = ["EPOCH", "Dialogue", "IwarpLink", "Path", "Rocev2Link", "Tape", "TapedFrame"]

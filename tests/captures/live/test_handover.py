@@ -10,7 +10,7 @@ import pytest
 from playbook import Wire, call, nfs3, reply
 from playbook.capture import Capture, frame_batches
 from rdmascope.captures.errors import CaptureError
-from rdmascope.captures.live.sources import MAX_WAITING, Handover
+from rdmascope.captures.live.device import MAX_WAITING, Handover
 
 
 def readable(handover: Handover, timeout: float = 0) -> bool:

@@ -17,8 +17,8 @@ from playbook.commands import PROGRAM
 from playbook.hangs import SECOND
 from playbook.wire import Wire
 from rdmascope.captures.live import Device
+from rdmascope.captures.live.keep import HANGS, Trigger, Wanted
 from rdmascope.captures.live.session import LiveSession, bounded
-from rdmascope.captures.live.trigger import HANGS, Trigger, Wanted
 from rdmascope.cli.views.live import Look, page, take_snapshot
 from rdmascope.dissect.rpcrdma.analyzer import Options
 

@@ -17,8 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from playbook import Capture, Wire, call, frame_batches, nfs3, reply
 from playbook.commands import LOSS, PROGRAM, objects, run, unpacked
 from rdmascope.captures.live import Device
+from rdmascope.captures.live.device import STREAM
 from rdmascope.captures.live.metrics import MAX_SERIES, OTHER, CaptureMetrics, Metrics
-from rdmascope.captures.live.sources import STREAM
 from rdmascope.dissect.measure.credits import CreditHistory
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.conversation import Conversation

@@ -19,8 +19,8 @@ from playbook.capture import frame_batch
 from playbook.commands import BOTH_WAYS, LOSS, PROGRAM, objects, rest_of, run, unpacked
 from playbook.rpcrdma import call, reply
 from rdmascope.captures import CaptureError
+from rdmascope.captures.live.device import STREAM, StreamEnded, StreamSource, is_stream
 from rdmascope.captures.live.session import LiveSession, bounded
-from rdmascope.captures.live.sources import STREAM, StreamEnded, StreamSource, is_stream
 from rdmascope.captures.write.pcapng_writer import PcapngWriter
 from rdmascope.dissect.link.numbers import ETHERNET
 from rdmascope.dissect.rpcrdma.analyzer import Options

@@ -11,7 +11,7 @@ from playbook import call, nfs3, reply
 from playbook.capture import frame_batch, write_pcap
 from playbook.commands import run
 from playbook.iwarp import IwarpCapture, IwarpWire
-from rdmascope.captures.parallel.partition import Partition
+from rdmascope.captures.parallel.processes import Partition
 from rdmascope.dissect.link.frame_decoder import FrameDecoder
 
 

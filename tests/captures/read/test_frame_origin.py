@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from playbook import Capture, Wire, nfs3, write_pcap
 from playbook.rpcrdma import call, reply
 from rdmascope import Place, read
-from rdmascope.captures.read.frame_origin import Places
+from rdmascope.captures.read.merge import Places
 from rdmascope.cli.main import main
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from playbook.commands import EVERYTHING, run
 from rdmascope.captures import CaptureError
-from rdmascope.captures.read.urls import is_url, local, refuse_url, scheme, without_query
+from rdmascope.captures.read.remote import is_url, local, refuse_url, scheme, without_query
 
 
 @pytest.mark.parametrize("path", ["a.pcap", "/a/b.pcap", "-", "fe80::1.pcap", "C:/a.pcap", "1s3://a"])

@@ -15,8 +15,7 @@ from playbook.commands import run
 from rdmascope.captures import open_capture
 from rdmascope.captures.live import CaptureSettings, Keep
 from rdmascope.captures.live.session import bounded
-from rdmascope.cli.browse.live_app import LiveBrowseApp
-from rdmascope.cli.browse.live_feed import LiveFeed, WatchedDevice
+from rdmascope.cli.browse.live_app import LiveBrowseApp, LiveFeed, WatchedDevice
 from rdmascope.cli.reading import analyzer_options
 
 SAMPLE = "captures/samples/rxe-nfs-all.pcap.zst"

@@ -19,8 +19,7 @@ from rdmascope.captures.peer.faults import FAULTS
 from rdmascope.captures.peer.probe import record as recording
 from rdmascope.captures.peer.probe.serve import ECHO, Server
 from rdmascope.captures.peer.verbs import devices as host_devices
-from rdmascope.captures.peer.verbs.interface import ConnectionLost, PeerAddress, VerbsError
-from rdmascope.captures.peer.verbs.memory import MemoryVerbs
+from rdmascope.captures.peer.verbs.interface import ConnectionLost, MemoryVerbs, PeerAddress, VerbsError
 from rdmascope.cli.commands import probe
 from rdmascope.cli.main import main
 from rdmascope.dissect.layers.oncrpc_codes import PROG_UNAVAIL

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.peer.shipped import shipped_scripts, write_capture
-from rdmascope.captures.peer.wire.conversation import captured, play_script
-from rdmascope.captures.peer.wire.script import parse_script
+from rdmascope.captures.peer.wire.script import captured, parse_script, play_script
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.frames import FrameBatch

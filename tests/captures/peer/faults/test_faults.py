@@ -7,7 +7,7 @@ import pytest
 from playbook.spoken import CLIENT, SIX, analyzed, broken, rules_of, script, settle, undecided, with_occasion
 from rdmascope.captures.peer.endpoint import Role
 from rdmascope.captures.peer.faults import FAULTS, find_fault
-from rdmascope.captures.peer.wire.conversation import play_script
+from rdmascope.captures.peer.wire.script import play_script
 from rdmascope.dissect.audit.rule import all_rules
 
 NETWORKS = ("rocev2", "iwarp")

@@ -15,11 +15,9 @@ from rdmascope.captures.live import Device, Live
 from rdmascope.captures.peer.endpoint import Call, Chunks, EndpointSettings, service
 from rdmascope.captures.peer.probe import record as recording
 from rdmascope.captures.peer.probe.checks import CHECKS, run
-from rdmascope.captures.peer.probe.client import Client
 from rdmascope.captures.peer.probe.record import ASSUMED, BUILT, WRITTEN, Built
-from rdmascope.captures.peer.probe.serve import Server, echo
-from rdmascope.captures.peer.verbs.interface import PeerAddress
-from rdmascope.captures.peer.verbs.memory import Fabric, MemoryVerbs
+from rdmascope.captures.peer.probe.serve import Client, Server, echo
+from rdmascope.captures.peer.verbs.interface import Fabric, MemoryVerbs, PeerAddress
 from rdmascope.cli.main import main
 from rdmascope.dissect.frames import FrameBatch
 

@@ -20,18 +20,19 @@ from rdmascope.captures.peer.faults import FAULTS
 from rdmascope.captures.peer.nfs_server.export import Export
 from rdmascope.captures.peer.probe import probe_records
 from rdmascope.captures.peer.probe.checks import CHECKS, SuiteResult, VerdictKind, chosen, run
-from rdmascope.captures.peer.probe.client import terms_of
-from rdmascope.captures.peer.probe.serve import Server, ServerEvent
+from rdmascope.captures.peer.probe.serve import Server, ServerEvent, terms_of
 from rdmascope.captures.peer.verbs.interface import (
     SEND_BUFFERS,
     SEND_SIZE,
     ConnectionParameters,
     Event,
+    Fabric,
+    MemoryLink,
+    MemoryVerbs,
     MessageReceived,
     PeerAddress,
     VerbsError,
 )
-from rdmascope.captures.peer.verbs.memory import Fabric, MemoryLink, MemoryVerbs
 from rdmascope.cli.main import main
 from rdmascope.cli.views import probe as views
 from rdmascope.dissect.audit.rule import all_rules

@@ -11,13 +11,15 @@ from rdmascope.captures.peer.verbs.interface import (
     ConnectionParameters,
     ConnectRequested,
     Event,
+    Fabric,
     LinkLost,
+    MemoryLink,
+    MemoryVerbs,
     MessageReceived,
     PeerAddress,
     RdmaFinished,
     VerbsError,
 )
-from rdmascope.captures.peer.verbs.memory import Fabric, MemoryLink, MemoryVerbs
 
 SECOND = 1_000_000_000
 THERE = PeerAddress("192.0.2.1", 20049)

@@ -11,9 +11,8 @@ from hypothesis.strategies import DrawFn
 from playbook.spoken import CLIENT, RBSIZ, SERVER, SIX, analyzed, broken, undecided
 from rdmascope.captures.peer.endpoint import Call, Chunks, EndpointSettings, Role, RpcRdmaEndpoint, service, whole
 from rdmascope.captures.peer.wire import Dialogue, IwarpLink, Path, Rocev2Link, Tape
-from rdmascope.captures.peer.wire.conversation import calls_of, play_script
 from rdmascope.captures.peer.wire.network import EPOCH
-from rdmascope.captures.peer.wire.script import Script, ScriptConnection, ScriptStep
+from rdmascope.captures.peer.wire.script import Script, ScriptConnection, ScriptStep, calls_of, play_script
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 from rdmascope.dissect.rpcrdma.transport_header import decode_header

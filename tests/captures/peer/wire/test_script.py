@@ -12,8 +12,7 @@ from playbook.spoken import CLIENT, RBSIZ, REQREMINV, SERVER, analyzed, broken, 
 from rdmascope.captures.peer.endpoint import Chunks
 from rdmascope.captures.peer.faults import FAULTS
 from rdmascope.captures.peer.shipped import shipped_scripts
-from rdmascope.captures.peer.wire.conversation import play_script
-from rdmascope.captures.peer.wire.script import ScriptError, ScriptStep, parse_script, with_fault
+from rdmascope.captures.peer.wire.script import ScriptError, ScriptStep, parse_script, play_script, with_fault
 
 WHOLE = """
 title = "All of it"
