@@ -144,10 +144,6 @@ def wanted(given: Values, now: int, caller: Caller | None = None) -> FileAttribu
 Run = Callable[[Nfs3, Values, Caller], Values]
 
 
-def _getattr(server: Nfs3, args: Values, caller: Caller) -> Values:
-    return {"obj_attributes": server.attributes(server.files.find(args["object"]))}
-
-
 def _setattr(server: Nfs3, args: Values, caller: Caller) -> Values:
     inode = server.files.find(args["object"])
     before = _before(inode)
@@ -233,15 +229,9 @@ def _symlink(server: Nfs3, args: Values, caller: Caller) -> Values:
     return server.made(server.files.make(directory, name, FileType.LINK, attributes, target), directory, before)
 
 
-def _remove(server: Nfs3, args: Values, caller: Caller) -> Values:
+def _remove(server: Nfs3, args: Values, remove: Callable[[Inode, bytes], None]) -> Values:
     directory, name, before = server.place(args["object"])
-    server.files.remove(directory, name)
-    return {"dir_wcc": server.changed(directory, before)}
-
-
-def _rmdir(server: Nfs3, args: Values, caller: Caller) -> Values:
-    directory, name, before = server.place(args["object"])
-    server.files.remove_directory(directory, name)
+    remove(directory, name)
     return {"dir_wcc": server.changed(directory, before)}
 
 
@@ -268,32 +258,22 @@ def _listing(server: Nfs3, args: Values, room: int, plus: bool) -> Values:
     own = [(b".", 1, directory), (b"..", 2, directory.parent or directory)]
     entries: list[Values] = []
     left = min(room, LARGEST) - 4 - 88 - 8 - 8
-    whole = True
     for name, cookie, inode in [one for one in own if one[1] > args["cookie"]] + listed:
         entry: Values = {"fileid": inode.number, "name": name, "cookie": cookie}
         if plus:
             entry |= {"name_attributes": server.attributes(inode), "name_handle": files.handle(inode)}
         left -= 4 + len(encoded(ENTRYPLUS3 if plus else ENTRY3, entry))
         if left < 0:
-            whole = False
             break
         entries.append(entry)
-    if not entries and not whole:
+    if not entries and left < 0:
         raise NfsError(NfsStatus.TOOSMALL)
     return {
         "dir_attributes": server.attributes(directory),
         "cookieverf": files.instance,
         "entries": entries,
-        "eof": whole,
+        "eof": left >= 0,
     }
-
-
-def _readdir(server: Nfs3, args: Values, caller: Caller) -> Values:
-    return _listing(server, args, args["count"], False)
-
-
-def _readdirplus(server: Nfs3, args: Values, caller: Caller) -> Values:
-    return _listing(server, args, args["maxcount"], True)
 
 
 def _fsstat(server: Nfs3, args: Values, caller: Caller) -> Values:
@@ -341,7 +321,7 @@ def _commit(server: Nfs3, args: Values, caller: Caller) -> Values:
 
 
 RUN: dict[str, Run] = {
-    "GETATTR": _getattr,
+    "GETATTR": lambda server, args, caller: {"obj_attributes": server.attributes(server.files.find(args["object"]))},
     "SETATTR": _setattr,
     "LOOKUP": _lookup,
     "ACCESS": _access,
@@ -351,12 +331,12 @@ RUN: dict[str, Run] = {
     "CREATE": _create,
     "MKDIR": _mkdir,
     "SYMLINK": _symlink,
-    "REMOVE": _remove,
-    "RMDIR": _rmdir,
+    "REMOVE": lambda server, args, caller: _remove(server, args, server.files.remove),
+    "RMDIR": lambda server, args, caller: _remove(server, args, server.files.remove_directory),
     "RENAME": _rename,
     "LINK": _link,
-    "READDIR": _readdir,
-    "READDIRPLUS": _readdirplus,
+    "READDIR": lambda server, args, caller: _listing(server, args, args["count"], False),
+    "READDIRPLUS": lambda server, args, caller: _listing(server, args, args["maxcount"], True),
     "FSSTAT": _fsstat,
     "FSINFO": _fsinfo,
     "PATHCONF": _pathconf,

@@ -249,18 +249,6 @@ def _cinfo(directory: Inode, before: int) -> Values:
 # Filehandles
 
 
-def _putfh(on: CompoundState, args: Values) -> None:
-    on.become(on.server.files.find(args["object"]))
-
-
-def _putrootfh(on: CompoundState, args: Values) -> None:
-    on.become(on.server.files.root)
-
-
-def _getfh(on: CompoundState, args: Values) -> Values:
-    return {"object": on.server.files.handle(on.inode)}
-
-
 def _savefh(on: CompoundState, args: Values) -> None:
     on.saved, on.saved_stateid = on.server.files.handle(on.inode), on.stateid
 
@@ -290,10 +278,6 @@ def _lookupp(on: CompoundState, args: Values) -> None:
 # Attributes
 
 
-def _getattr(on: CompoundState, args: Values) -> Values:
-    return {"obj_attributes": requested(on.server.files, on.inode, args["attr_request"])}
-
-
 def _setattr(on: CompoundState, args: Values) -> Values:
     inode, given = on.inode, args["obj_attributes"]
     attributes = wanted(given, on.server.files.now())
@@ -319,10 +303,6 @@ def _verify(on: CompoundState, args: Values) -> None:
 def _nverify(on: CompoundState, args: Values) -> None:
     if _same(on, args["obj_attributes"]):
         raise NfsError(NfsStatus.SAME)
-
-
-def _access(on: CompoundState, args: Values) -> Values:
-    return {"supported": args["access"] & 0x3F, "access": args["access"] & meaningful_access(on.inode)}
 
 
 # Names
@@ -387,18 +367,16 @@ def _readdir(on: CompoundState, args: Values) -> Values:
         raise NfsError(NfsStatus.NOT_SAME)
     left = min(args["maxcount"], LARGEST) - 8 - 4 - 4
     entries: list[Values] = []
-    whole = True
     for name, entry in files.listing(directory, cookie):
         attributes = requested(files, entry.inode, args["attr_request"])
         one = {"cookie": entry.cookie, "name": name, "attrs": attributes}
         left -= 4 + len(encoded(ENTRY4, one))
         if left < 0:
-            whole = False
             break
         entries.append(one)
     if left < 0 and not entries:
         raise NfsError(NfsStatus.TOOSMALL)
-    return {"cookieverf": files.instance, "entries": entries, "eof": whole}
+    return {"cookieverf": files.instance, "entries": entries, "eof": left >= 0}
 
 
 def _secinfo(on: CompoundState, args: Values) -> Values:
@@ -538,22 +516,6 @@ def _delegreturn(on: CompoundState, args: Values) -> None:
 # Clients and sessions
 
 
-def _exchange_id(on: CompoundState, args: Values) -> Values:
-    return on.server.clients.exchange_id(args)
-
-
-def _create_session(on: CompoundState, args: Values) -> Values:
-    return on.server.clients.create_session(args)
-
-
-def _destroy_session(on: CompoundState, args: Values) -> None:
-    on.server.clients.destroy_session(args["dsa_sessionid"])
-
-
-def _destroy_clientid(on: CompoundState, args: Values) -> None:
-    on.server.clients.destroy_client(args["dca_clientid"])
-
-
 def _bind_conn_to_session(on: CompoundState, args: Values) -> Values:
     session = on.server.clients.session(args["bctsa_sessid"])
     if args["bctsa_dir"] not in (FORE, FORE_OR_BOTH):
@@ -570,19 +532,22 @@ def _reclaim_complete(on: CompoundState, args: Values) -> None:
 
 
 STATELESS: dict[str, Operate] = {
-    "PUTFH": _putfh,
-    "PUTPUBFH": _putrootfh,
-    "PUTROOTFH": _putrootfh,
-    "GETFH": _getfh,
+    "PUTFH": lambda on, args: on.become(on.server.files.find(args["object"])),
+    "PUTPUBFH": lambda on, args: on.become(on.server.files.root),
+    "PUTROOTFH": lambda on, args: on.become(on.server.files.root),
+    "GETFH": lambda on, args: {"object": on.server.files.handle(on.inode)},
     "SAVEFH": _savefh,
     "RESTOREFH": _restorefh,
     "LOOKUP": _lookup,
     "LOOKUPP": _lookupp,
-    "GETATTR": _getattr,
+    "GETATTR": lambda on, args: {"obj_attributes": requested(on.server.files, on.inode, args["attr_request"])},
     "SETATTR": _setattr,
     "VERIFY": _verify,
     "NVERIFY": _nverify,
-    "ACCESS": _access,
+    "ACCESS": lambda on, args: {
+        "supported": args["access"] & 0x3F,
+        "access": args["access"] & meaningful_access(on.inode),
+    },
     "CREATE": _create,
     "REMOVE": _remove,
     "RENAME": _rename,
@@ -607,10 +572,10 @@ STATEFUL: dict[str, Operate] = {
 }
 """In a session."""
 ALONE: dict[str, Operate] = {
-    "EXCHANGE_ID": _exchange_id,
-    "CREATE_SESSION": _create_session,
-    "DESTROY_SESSION": _destroy_session,
-    "DESTROY_CLIENTID": _destroy_clientid,
+    "EXCHANGE_ID": lambda on, args: on.server.clients.exchange_id(args),
+    "CREATE_SESSION": lambda on, args: on.server.clients.create_session(args),
+    "DESTROY_SESSION": lambda on, args: on.server.clients.destroy_session(args["dsa_sessionid"]),
+    "DESTROY_CLIENTID": lambda on, args: on.server.clients.destroy_client(args["dca_clientid"]),
     "BIND_CONN_TO_SESSION": _bind_conn_to_session,
 }
 """Without SEQUENCE they are a COMPOUND's only operation (RFC 8881, 2.10.2.1)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from struct import pack
 from typing import NamedTuple
 
@@ -32,7 +33,7 @@ from ..endpoint import DdpItem, Parts, service, whole
 from ..endpoint.nouns import encode_option, xcharval
 from ..rpc import reduce
 from ..verbs.interface import PeerAddress, RegisteredMemory, Verbs, VerbsError
-from .serve import CREDITS, OP_GETATTR, OP_PUTROOTFH, OP_WRITE, SUPPORTED_ATTRS, Answer, Outcome, RawConnection
+from .serve import CREDITS, OP_GETATTR, OP_PUTROOTFH, OP_WRITE, SUPPORTED_ATTRS, Answer, RawConnection
 
 
 class VerdictKind(Enum):
@@ -53,6 +54,18 @@ class CheckVerdict:
     """The rule that was broken, where it is another than the check's."""
 
 
+class NotPassed(Exception):
+    """What ends a check before it has passed: its verdict."""
+
+    def __init__(self, kind: VerdictKind, observed: str, rule: str = "") -> None:
+        super().__init__(observed)
+        self.verdict = CheckVerdict(kind, observed, rule)
+
+
+Function = Callable[[RawConnection], str]
+"""Gives what was observed, where the check has passed; else raises NotPassed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """Something to send for which the specification defines an answer."""
@@ -62,7 +75,7 @@ class Check:
     """The rule of the audit that the answer is held against; it has the section."""
     sends: str
     """What is sent, and what has to come back."""
-    run: Callable[[RawConnection], CheckVerdict]
+    run: Function
     fault: bool = False
     """It sends what no requester may send."""
     remote_invalidation: bool = False
@@ -75,8 +88,6 @@ class Check:
 
 CHECKS: dict[str, Check] = {}
 """By name, in the order in which they are run."""
-
-Function = Callable[[RawConnection], CheckVerdict]
 
 
 def check(
@@ -97,22 +108,20 @@ def check(
     return enter
 
 
-def passed(observed: str) -> CheckVerdict:
-    return CheckVerdict(VerdictKind.PASS, observed)
-
-
-def violation(observed: str, rule: str = "") -> CheckVerdict:
+def violation(observed: str, rule: str = "") -> NotPassed:
     """``rule``: that was broken, where it is not the one that the check is for."""
-    return CheckVerdict(VerdictKind.VIOLATION, observed, rule)
+    return NotPassed(VerdictKind.VIOLATION, observed, rule)
 
 
-def absent(answer: Answer) -> CheckVerdict | None:
-    """The verdict on a message that drew no answer; None where there is one."""
-    if answer.outcome is Outcome.SILENCE:
-        return CheckVerdict(VerdictKind.NO_ANSWER, "no answer")
-    if answer.outcome is Outcome.LOST:
-        return CheckVerdict(VerdictKind.LOST, answer.reason)
-    return None
+def skipped(observed: str) -> NotPassed:
+    return NotPassed(VerdictKind.SKIPPED, observed)
+
+
+def answered(answer: Answer) -> TransportHeader:
+    """The header of the answer, where there is one."""
+    if answer.header is not None:
+        return answer.header
+    raise NotPassed(VerdictKind.LOST, answer.reason) if answer.reason else NotPassed(VerdictKind.NO_ANSWER, "no answer")
 
 
 def named(answer: Answer) -> str:
@@ -128,30 +137,25 @@ def named(answer: Answer) -> str:
     return text + (f" ({header.problem})" if header.problem else "")
 
 
-def refusal(answer: Answer, xid: int, version: int, error: int = ERR_CHUNK) -> CheckVerdict:
-    """The answer has to be an RDMA_ERROR for the message of that XID and version (RFC 8166, 4.5)."""
-    if verdict := absent(answer):
-        return verdict
-    header = answer.header
-    assert header is not None
-    observed = named(answer)
+def refusal(answer: Answer, version: int = 1, error: int = ERR_CHUNK) -> str:
+    """The answer has to be an RDMA_ERROR for a message of that version (RFC 8166, 4.5)."""
+    header, observed = answered(answer), named(answer)
     if header.procedure != RDMA_ERROR:
-        return violation(f"{observed}: the message was accepted")
+        raise violation(f"{observed}: the message was accepted")
     if header.error != error:
-        return violation(observed)
+        raise violation(observed)
     if header.version != version:
-        return violation(
-            f"{observed} with version {header.version}, of a message of version {version}", "V1-ERROR-VERSION"
-        )
+        words = f"{observed} with version {header.version}, of a message of version {version}"
+        raise violation(words, "V1-ERROR-VERSION")
     if answer.payload:
-        return violation(f"{observed}, and {len(answer.payload)} bytes behind it", "V1-ERROR-PAYLOAD")
+        raise violation(f"{observed}, and {len(answer.payload)} bytes behind it", "V1-ERROR-PAYLOAD")
     if error == ERR_VERS:
         if header.supported is None:
-            return violation(f"{observed} without a range", "V1-ERROR-RANGE")
+            raise violation(f"{observed} without a range", "V1-ERROR-RANGE")
         low, high = header.supported
         if low > high or low <= version <= high:
-            return violation(observed, "V1-ERROR-RANGE")
-    return passed(observed)
+            raise violation(observed, "V1-ERROR-RANGE")
+    return observed
 
 
 OP_LOOKUP, OP_READ = 15, 25
@@ -167,13 +171,23 @@ _UNKNOWN_HANDLE = pack(">I4s", 4, b"none")
 """A file handle that no server gave out."""
 
 
-def message(xid: int, version: int = 1) -> TransportHeader:
-    """An RDMA_MSG without chunks; of version 2 a CALL."""
-    return TransportHeader(xid, version, CREDITS, RDMA_MSG, direction=0 if version > 1 else None)
-
-
 def null(xid: int) -> bytes:
     return whole(service.null(xid))
+
+
+def called(
+    on: RawConnection,
+    call: Callable[[int], bytes] = null,
+    version: int = 1,
+    *,
+    writes: tuple[WriteChunk, ...] = (),
+    reply: WriteChunk | None = None,
+) -> Answer:
+    """The answer to a call in an RDMA_MSG; ``call`` makes it of its XID."""
+    xid = on.xid()
+    direction = 0 if version > 1 else None
+    header = TransportHeader(xid, version, CREDITS, RDMA_MSG, writes=writes, reply=reply, direction=direction)
+    return on.ask(header, call(xid))
 
 
 def verbose(xid: int) -> bytes:
@@ -185,6 +199,14 @@ def write(xid: int, data: bytes) -> Parts:
     """An NFSv3 WRITE into no file."""
     head = rpc.call_head(xid, NFS, 3, service.WRITE) + _UNKNOWN_HANDLE + pack(">QII", 0, len(data), 2)
     return head + pack(">I", len(data)), DdpItem(data)
+
+
+def written(on: RawConnection, data: bytes, segments: tuple[Segment, ...], shift: int = 0) -> Answer:
+    """The answer to a WRITE of which these segments have the data; ``shift``: added to their Position."""
+    xid = on.xid()
+    stream, ((position, _),) = reduce(write(xid, data), (0,))
+    reads = (ReadChunk(position + shift, segments),)
+    return on.ask(TransportHeader(xid, 1, CREDITS, RDMA_MSG, reads=reads), stream)
 
 
 def read(xid: int, count: int) -> bytes:
@@ -211,48 +233,42 @@ def write_path(xid: int, path: str, data: bytes) -> bytes:
     return at_path(xid, path, write + pack(">III", OP_GETATTR, 1, 1 << SUPPORTED_ATTRS), 2)
 
 
-def replied(answer: Answer, stream: bytes | None = None, *, parsed: bool = False) -> CheckVerdict:
+def replied(answer: Answer, stream: bytes | None = None, *, parsed: bool = False) -> str:
     """The answer has to be the RPC reply, inline or in ``stream``; ``parsed``: one that understood the arguments."""
-    if verdict := absent(answer):
-        return verdict
-    header = answer.header
-    assert header is not None
-    observed = named(answer)
+    header, observed = answered(answer), named(answer)
     wanted = RDMA_NOMSG if stream is not None else RDMA_MSG
     if header.problem or header.procedure != wanted:
         unasked = header.procedure == RDMA_NOMSG and stream is None
-        return violation(observed, "V1-HEADER-XDR" if header.problem else "V1-REPLY-CHUNK-MISSING" if unasked else "")
+        raise violation(observed, "V1-HEADER-XDR" if header.problem else "V1-REPLY-CHUNK-MISSING" if unasked else "")
     if stream is not None and answer.payload:
-        return violation(f"{observed}, and {len(answer.payload)} bytes behind it", "V1-NOMSG-PAYLOAD")
+        raise violation(f"{observed}, and {len(answer.payload)} bytes behind it", "V1-NOMSG-PAYLOAD")
     data = answer.payload if stream is None else stream
     reply = reply_header(data, 0, len(data))
     if reply is None or reply.xid != header.xid:
-        return violation(f"{observed} without the reply of that XID", "V1-XID-MATCH")
+        raise violation(f"{observed} without the reply of that XID", "V1-XID-MATCH")
     if header.reads:
-        return violation(f"{observed} with a Read list", "V1-READ-IN-REPLY")
+        raise violation(f"{observed} with a Read list", "V1-READ-IN-REPLY")
     if parsed and reply.error == "GARBAGE_ARGS":
-        return violation(f"{observed}, GARBAGE_ARGS")
-    return passed(f"{observed}, {reply.error or 'SUCCESS'}, {header.credits} credits")
+        raise violation(f"{observed}, GARBAGE_ARGS")
+    return f"{observed}, {reply.error or 'SUCCESS'}, {header.credits} credits"
 
 
-def returned(offered: WriteChunk, received: WriteChunk | None, what: str) -> CheckVerdict | None:
-    """A chunk in a reply has to be the call's, with lengths that are no longer; None where it is."""
+def returned(offered: WriteChunk, received: WriteChunk | None, what: str) -> WriteChunk:
+    """The chunk in a reply, which has to be the call's, with lengths that are no longer."""
     if received is None or len(received.segments) != len(offered.segments):
-        return violation(
-            f"{what} has {len(received.segments) if received else 'no'} segments, of {len(offered.segments)}",
-            "V1-WRITE-SEGMENT-COUNT",
-        )
+        words = f"{what} has {len(received.segments) if received else 'no'} segments, of {len(offered.segments)}"
+        raise violation(words, "V1-WRITE-SEGMENT-COUNT")
     full = True
     for mine, theirs in zip(offered.segments, received.segments, strict=True):
         if (mine.handle, mine.offset) != (theirs.handle, theirs.offset):
-            return violation(f"{what} returns another segment than it was given", "V1-WRITE-SEGMENT-COPY")
+            raise violation(f"{what} returns another segment than it was given", "V1-WRITE-SEGMENT-COPY")
         if theirs.length > mine.length:
             words = f"{what} returns {theirs.length} bytes of a segment of {mine.length}"
-            return violation(words, "V1-WRITE-SEGMENT-LENGTH")
+            raise violation(words, "V1-WRITE-SEGMENT-LENGTH")
         if theirs.length and not full:
-            return violation(f"{what} has data behind a segment that is not full", "V1-WRITE-FILL-ORDER")
+            raise violation(f"{what} has data behind a segment that is not full", "V1-WRITE-FILL-ORDER")
         full = theirs.length == mine.length
-    return None
+    return received
 
 
 def contents(pieces: list[RegisteredMemory], chunk: WriteChunk) -> bytes:
@@ -261,29 +277,24 @@ def contents(pieces: list[RegisteredMemory], chunk: WriteChunk) -> bytes:
     return b"".join(memory.fetch(0, segment.length) for memory, segment in pairs)
 
 
-def through_reply_chunk(
-    answer: Answer, offered: WriteChunk, pieces: list[RegisteredMemory], *, must: bool
-) -> CheckVerdict:
-    """A reply to a call with a Reply chunk; ``must``: it is too long for anything else."""
-    if verdict := absent(answer):
-        return verdict
-    header = answer.header
-    assert header is not None
+def in_reply_chunk(answer: Answer, offered: WriteChunk, pieces: list[RegisteredMemory]) -> bytes | None:
+    """What is in the Reply chunk that a call gave; None where the reply came inline."""
+    header = answered(answer)
     if header.procedure == RDMA_ERROR or header.problem:
-        return violation(named(answer))
-    if header.procedure == RDMA_NOMSG:
-        if verdict := returned(offered, header.reply, "the Reply chunk"):
-            return verdict
-        assert header.reply is not None
-        verdict = replied(answer, contents(pieces, header.reply))
-        return verdict if verdict.kind is not VerdictKind.PASS else passed(f"{verdict.observed}, in the Reply chunk")
-    if must:
-        return violation(f"{named(answer)} of {len(answer.payload)} bytes inline")
-    if header.reply is not None:
-        if verdict := returned(offered, header.reply, "the Reply chunk"):
-            return verdict
-        if any(segment.length for segment in header.reply.segments):
-            return violation(f"{named(answer)} inline, and a Reply chunk that is not empty")
+        raise violation(named(answer))
+    if header.procedure != RDMA_NOMSG:
+        return None
+    return contents(pieces, returned(offered, header.reply, "the Reply chunk"))
+
+
+def through_reply_chunk(answer: Answer, offered: WriteChunk, pieces: list[RegisteredMemory]) -> str:
+    """The reply to a call with a Reply chunk."""
+    stream = in_reply_chunk(answer, offered, pieces)
+    if stream is not None:
+        return f"{replied(answer, stream)}, in the Reply chunk"
+    reply = answered(answer).reply
+    if reply is not None and returned(offered, reply, "the Reply chunk").length:
+        raise violation(f"{named(answer)} inline, and a Reply chunk that is not empty")
     return replied(answer)
 
 
@@ -291,8 +302,7 @@ def ask_for_long_reply(on: RawConnection, chunk: WriteChunk) -> Answer:
     """A call whose reply is longer than 1024 bytes, with a Reply chunk; a long call where it does not fit."""
     xid = on.xid()
     call = verbose(xid)
-    header = message(xid)
-    header.reply = chunk
+    header = TransportHeader(xid, 1, CREDITS, RDMA_MSG, reply=chunk)
     if _HEADER + 4 + 16 * len(chunk.segments) + len(call) > on.to_server:
         _, zero = on.chunk([len(call)], call)
         header.procedure, header.reads, call = RDMA_NOMSG, (ReadChunk(0, zero.segments),), b""
@@ -300,71 +310,59 @@ def ask_for_long_reply(on: RawConnection, chunk: WriteChunk) -> Answer:
 
 
 @check("short-call", "V1-XID-MATCH")
-def short_call(on: RawConnection) -> CheckVerdict:
+def short_call(on: RawConnection) -> str:
     """A NULL call in an RDMA_MSG without chunks; the reply comes so, too, under the same XID."""
-    xid = on.xid()
-    return replied(on.ask(message(xid), null(xid)))
+    return replied(called(on))
 
 
 @check("credit-grant", "V1-CREDIT-ZERO")
-def credit_grant(on: RawConnection) -> CheckVerdict:
+def credit_grant(on: RawConnection) -> str:
     """A NULL call; the credit value of the reply is not zero."""
-    xid = on.xid()
-    answer = on.ask(message(xid), null(xid))
-    if verdict := absent(answer):
-        return verdict
-    granted = answer.header.credits if answer.header else None
-    return passed(f"{granted} granted") if granted else violation("a grant of zero")
+    if granted := answered(called(on)).credits:
+        return f"{granted} granted"
+    raise violation("a grant of zero")
 
 
-@check("long-call", "V1-NOMSG-CHUNK")
-def long_call(on: RawConnection) -> CheckVerdict:
-    """A NULL call in an RDMA_NOMSG, its message in a position-zero Read chunk; the reply comes in an RDMA_MSG."""
-    return _long_call(on, 1)
-
-
-@check("long-call-segments", "V1-NOMSG-CHUNK")
-def long_call_segments(on: RawConnection) -> CheckVerdict:
-    """A NULL call in a position-zero Read chunk of three segments."""
-    return _long_call(on, 3)
-
-
-def _long_call(on: RawConnection, count: int) -> CheckVerdict:
+def _long_call(on: RawConnection, count: int) -> str:
     xid = on.xid()
     data = null(xid)
     size = len(data) // count // 4 * 4
     _, chunk = on.chunk([size] * (count - 1) + [len(data) - size * (count - 1)], data)
-    header = TransportHeader(xid, 1, CREDITS, RDMA_NOMSG, reads=(ReadChunk(0, chunk.segments),))
-    return replied(on.ask(header))
+    return replied(on.ask(TransportHeader(xid, 1, CREDITS, RDMA_NOMSG, reads=(ReadChunk(0, chunk.segments),))))
+
+
+LONG_CALLS = (
+    ("long-call", 1, "A NULL call in an RDMA_NOMSG, its message in a position-zero Read chunk; the reply comes in an"
+     " RDMA_MSG."),
+    ("long-call-segments", 3, "A NULL call in a position-zero Read chunk of three segments."),
+)  # fmt: skip
+CHECKS.update(
+    {name: Check(name, "V1-NOMSG-CHUNK", sends, partial(_long_call, count=count)) for name, count, sends in LONG_CALLS}
+)
 
 
 @check("reply-chunk-spare", "V1-WRITE-SEGMENT-COUNT")
-def reply_chunk_spare(on: RawConnection) -> CheckVerdict:
+def reply_chunk_spare(on: RawConnection) -> str:
     """A NULL call with a Reply chunk that its reply does not need; whether it is used or not, it comes back as given,
     with true lengths."""
-    xid = on.xid()
     pieces, chunk = on.chunk([4096])
-    header = message(xid)
-    header.reply = chunk
-    return through_reply_chunk(on.ask(header, null(xid)), chunk, pieces, must=False)
+    return through_reply_chunk(called(on, reply=chunk), chunk, pieces)
 
 
 @check("reply-chunk-used", "V1-REPLY-USES-REPLY-CHUNK", receive_size=1024)
-def reply_chunk_used(on: RawConnection) -> CheckVerdict:
+def reply_chunk_used(on: RawConnection) -> str:
     """An NFSv4 COMPOUND whose reply is longer than the inline threshold, with a Reply chunk of two segments; the reply
     comes through it."""
     pieces, chunk = on.chunk([512, 4096])
     answer = ask_for_long_reply(on, chunk)
-    header = answer.header
-    if header is not None and header.procedure in (RDMA_MSG, RDMA_NOMSG):
-        through = header.reply if header.procedure == RDMA_NOMSG else None
-        data = answer.payload if through is None or returned(chunk, through, "") else contents(pieces, through)
-        reply = reply_header(data, 0, len(data))
-        if reply is not None and reply.xid == header.xid and len(data) <= on.to_client - _HEADER:
-            return CheckVerdict(
-                VerdictKind.SKIPPED, f"no long reply is to be had: {len(data)} bytes, {reply.error or 'SUCCESS'}"
-            )
-    return through_reply_chunk(answer, chunk, pieces, must=True)
+    stream = in_reply_chunk(answer, chunk, pieces)
+    data = answer.payload if stream is None else stream
+    reply = reply_header(data, 0, len(data))
+    if reply is not None and reply.xid == answered(answer).xid and len(data) <= on.to_client - _HEADER:
+        raise skipped(f"no long reply is to be had: {len(data)} bytes, {reply.error or 'SUCCESS'}")
+    if stream is None:
+        raise violation(f"{named(answer)} of {len(data)} bytes inline")
+    return through_reply_chunk(answer, chunk, pieces)
 
 
 class Filled(NamedTuple):
@@ -373,223 +371,176 @@ class Filled(NamedTuple):
     answer: Answer
     pieces: list[RegisteredMemory]
     """The memory of the chunk's segments."""
-    chunk: WriteChunk
-    """As the reply returns it."""
     data: bytes
     """What the responder says it wrote."""
     summary: str
 
 
-def into_write_chunk(on: RawConnection, call: Callable[[int], bytes], sizes: list[int]) -> Filled | CheckVerdict:
-    """Send ``call`` with a Write chunk of untouched segments; a verdict where it does not come back as it should."""
-    xid = on.xid()
+def into_write_chunk(on: RawConnection, call: Callable[[int], bytes], sizes: list[int]) -> Filled:
+    """Send ``call`` with a Write chunk of untouched segments."""
     pieces, chunk = on.chunk(sizes, bytes([UNTOUCHED]) * sum(sizes))
-    header = message(xid)
-    header.writes = (chunk,)
-    answer = on.ask(header, call(xid))
-    verdict = replied(answer)
-    if verdict.kind is not VerdictKind.PASS or answer.header is None:
-        return verdict
-    received = answer.header.writes[0] if answer.header.writes else None
-    if problem := returned(chunk, received, "the Write chunk"):
-        return problem
-    assert received is not None
+    answer = called(on, call, writes=(chunk,))
+    observed = replied(answer)
+    received = returned(chunk, next(iter(answered(answer).writes), None), "the Write chunk")
     lengths = [segment.length for segment in received.segments]
-    return Filled(answer, pieces, received, contents(pieces, received), f"{verdict.observed}, lengths {lengths}")
+    return Filled(answer, pieces, contents(pieces, received), f"{observed}, lengths {lengths}")
 
 
-def reading(on: RawConnection, xid: int, count: int) -> bytes:
+def reading(on: RawConnection, count: int) -> Callable[[int], bytes]:
     """A READ of the file that is known or, without one, of no file."""
-    return read_path(xid, on.file, count) if on.file else read(xid, count)
+    return lambda xid: read_path(xid, on.file, count) if on.file else read(xid, count)
 
 
-def data_into_write_chunk(on: RawConnection, count: int, sizes: list[int]) -> Filled | CheckVerdict:
-    """The same of a READ that has to bring data; a verdict where it brings none."""
-    found = into_write_chunk(on, lambda xid: reading(on, xid, count), sizes)
-    return found if isinstance(found, CheckVerdict) else unread(on, found.answer) or found
-
-
-def same_inline(on: RawConnection, count: int, data: bytes) -> tuple[bool, Answer]:
-    """Whether a READ without chunks brings the same bytes, and its answer."""
-    xid = on.xid()
-    again = on.ask(message(xid), reading(on, xid, count))
-    return again.payload.endswith(rpc.opaque(data)), again
+def data_into_write_chunk(on: RawConnection, count: int, sizes: list[int]) -> Filled:
+    """The same of a READ that has to bring data."""
+    found = into_write_chunk(on, reading(on, count), sizes)
+    error, status = rpc_error(found.answer), nfs_status(found.answer)
+    if not error and status == 0:
+        return found
+    why = error or ("the reply ends before its status" if status is None else f"status {status}")
+    raise skipped(f"{on.file} cannot be read, {why}" if on.file else "no file is known, --file names one")
 
 
 @check("write-chunk-segments", "V1-WRITE-UNFILLED")
-def write_chunk_segments(on: RawConnection) -> CheckVerdict:
+def write_chunk_segments(on: RawConnection) -> str:
     """A READ of a file that is not there, with a Write chunk of three segments; they come back in order, filled as far
     as there were data, the others with length zero."""
     found = into_write_chunk(on, lambda xid: read(xid, 4000), [1000, 2000, 3000])
-    if isinstance(found, CheckVerdict):
-        return found
     if found.data and (nfs_status(found.answer) or rpc_error(found.answer)):
-        return violation(f"a READ that failed returns {len(found.data)} bytes in its Write chunk")
-    return passed(found.summary)
+        raise violation(f"a READ that failed returns {len(found.data)} bytes in its Write chunk")
+    return found.summary
 
 
 @check("write-chunk-used", "V1-CHUNK-LENGTH-MATCH")
-def write_chunk_used(on: RawConnection) -> CheckVerdict:
+def write_chunk_used(on: RawConnection) -> str:
     """A READ of a file, with a Write chunk of three segments; the data come through it, the count that is left in the
     reply is the sum of the lengths, and a READ without chunks brings the same bytes."""
-
     found = data_into_write_chunk(on, 5000, [1000, 2000, 3000])
-    if isinstance(found, CheckVerdict):
-        return found
     count = int.from_bytes(found.answer.payload[-4:], "big")
     if len(found.data) != count:
-        return violation(f"{len(found.data)} bytes in the Write chunk, {count} in the reply")
-    same, again = same_inline(on, _FEW, found.data[:_FEW])
-    if not same:
-        return violation(f"other bytes in the Write chunk than inline ({named(again)})")
-    return passed(found.summary)
+        raise violation(f"{len(found.data)} bytes in the Write chunk, {count} in the reply")
+    again = called(on, reading(on, _FEW))
+    if not again.payload.endswith(rpc.opaque(found.data[:_FEW])):
+        raise violation(f"other bytes in the Write chunk than inline ({named(again)})")
+    return found.summary
 
 
 @check("read-chunk-segments", "V1-READ-POSITION-SAME")
-def read_chunk_segments(on: RawConnection) -> CheckVerdict:
+def read_chunk_segments(on: RawConnection) -> str:
     """A WRITE to a file that is not there, its 5,000 bytes in a Read chunk of three segments; the arguments are
     understood, and the reply comes in an RDMA_MSG."""
-    xid = on.xid()
     data = service.pattern(0, 5000)
-    stream, ((position, _),) = reduce(write(xid, data), (0,))
     _, chunk = on.chunk([1000, 3000, 1000], data)
-    header = message(xid)
-    header.reads = (ReadChunk(position, chunk.segments),)
-    return replied(on.ask(header, stream), parsed=True)
+    return replied(written(on, data, chunk.segments), parsed=True)
 
 
 @check("inline-threshold", "PD-INLINE")
-def inline_threshold(on: RawConnection) -> CheckVerdict:
+def inline_threshold(on: RawConnection) -> str:
     """A WRITE to a file that is not there, as long as the inline threshold allows to the byte; it is received."""
-    xid = on.xid()
-    head = len(whole(write(xid, b"")))
-    call = whole(write(xid, service.pattern(0, on.to_server - _HEADER - head)))
-    answer = on.ask(message(xid), call)
-    verdict = replied(answer, parsed=True)
-    if verdict.kind is not VerdictKind.PASS:
-        return verdict
-    return passed(f"{_HEADER + len(call):,} bytes, {verdict.observed}")
+    data = service.pattern(0, on.to_server - _HEADER - len(whole(write(0, b""))))
+    answer = called(on, lambda xid: whole(write(xid, data)))
+    return f"{_HEADER + len(whole(write(0, data))):,} bytes, {replied(answer, parsed=True)}"
 
 
 @check("credits", "V1-CREDIT-EXCEEDED")
-def credits(on: RawConnection) -> CheckVerdict:
+def credits(on: RawConnection) -> str:
     """One NULL call, then as many at once as its reply grants; every one is answered."""
-    xid = on.xid()
-    first = on.ask(message(xid), null(xid))
-    verdict = replied(first)
-    if verdict.kind is not VerdictKind.PASS:
-        return verdict
-    granted = (first.header.credits if first.header else None) or 1
+    first = called(on)
+    replied(first)
+    granted = answered(first).credits or 1
     xids = [on.xid() for _ in range(min(granted, CREDITS))]
-    for one in xids:
-        on.send(message(one), null(one))
-    for number, one in enumerate(xids):
-        verdict = replied(on.receive(one))
-        if verdict.kind is not VerdictKind.PASS:
-            return CheckVerdict(verdict.kind, f"after {number} of {len(xids)} replies: {verdict.observed}")
-    return passed(f"{len(xids)} at once, all answered, {granted} granted")
+    for xid in xids:
+        on.send(TransportHeader(xid, 1, CREDITS, RDMA_MSG), null(xid))
+    for number, xid in enumerate(xids):
+        try:
+            replied(on.receive(xid))
+        except NotPassed as error:
+            words = f"after {number} of {len(xids)} replies: {error.verdict.observed}"
+            raise NotPassed(error.verdict.kind, words) from None
+    return f"{len(xids)} at once, all answered, {granted} granted"
 
 
 @check("no-invalidation", "PD-INVALIDATE-AGREED")
-def no_invalidation(on: RawConnection) -> CheckVerdict:
+def no_invalidation(on: RawConnection) -> str:
     """A call with a Reply chunk, on a connection that does not allow remote invalidation; the reply does not use it."""
-    return _invalidation(on, None)
+    handle = _invalidated(on, on.memory(4096))
+    if handle is None:
+        return "nothing invalidated"
+    raise violation(f"0x{handle:08x} invalidated, though it was not allowed")
 
 
 @check("invalidation", "PD-INVALIDATE-AGREED", remote_invalidation=True)
-def invalidation(on: RawConnection) -> CheckVerdict:
+def invalidation(on: RawConnection) -> str:
     """A call with a Reply chunk behind a type 2 memory window, on a connection that allows remote invalidation; if
     anything is invalidated it is that window, and the server allowed it, too."""
     window = on.link.window(on.memory(4096))
     if window is None:
-        return CheckVerdict(VerdictKind.SKIPPED, "this device has no type 2 memory windows")
-    return _invalidation(on, window)
-
-
-def _invalidation(on: RawConnection, window: RegisteredMemory | None) -> CheckVerdict:
-    xid = on.xid()
-    memory = window or on.memory(4096)
-    header = message(xid)
-    header.reply = WriteChunk((Segment(memory.handle, 4096, memory.address),))
-    answer = on.ask(header, null(xid))
-    verdict = through_reply_chunk(answer, header.reply, [memory], must=False)
-    if verdict.kind is not VerdictKind.PASS:
-        return verdict
-    handle = answer.invalidated
+        raise skipped("this device has no type 2 memory windows")
+    handle = _invalidated(on, window)
     if handle is None:
-        return passed("nothing invalidated, as far as the device shows" if window else "nothing invalidated")
-    if window is None:
-        return violation(f"0x{handle:08x} invalidated, though it was not allowed")
+        return "nothing invalidated, as far as the device shows"
     if handle != window.handle:
-        return violation(f"0x{handle:08x} invalidated, which is not the call's 0x{window.handle:08x}")
+        raise violation(f"0x{handle:08x} invalidated, which is not the call's 0x{window.handle:08x}")
     if on.announced is None or not on.announced.remote_invalidation:
-        return violation(f"0x{handle:08x} invalidated, and the server did not set R")
-    return passed(f"0x{handle:08x} invalidated")
+        raise violation(f"0x{handle:08x} invalidated, and the server did not set R")
+    return f"0x{handle:08x} invalidated"
+
+
+def _invalidated(on: RawConnection, memory: RegisteredMemory) -> int | None:
+    """The handle that the reply to a call with this memory as its Reply chunk invalidates."""
+    chunk = WriteChunk((Segment(memory.handle, 4096, memory.address),))
+    answer = called(on, reply=chunk)
+    through_reply_chunk(answer, chunk, [memory])
+    return answer.invalidated
 
 
 @check("version-2", "V1-ERROR-FOR-VERSION")
-def version_2(on: RawConnection) -> CheckVerdict:
+def version_2(on: RawConnection) -> str:
     """A NULL call in version 2; the reply comes in version 2, or an RDMA_ERR_VERS says which versions there are."""
-    xid = on.xid()
-    answer = on.ask(message(xid, 2), null(xid))
-    header = answer.header
-    if answer.outcome is Outcome.ANSWER and header is not None and header.procedure == RDMA_MSG:
-        return replied(answer) if header.version == 2 else violation(f"{named(answer)} of version {header.version}")
-    return refusal(answer, xid, 2, ERR_VERS)
+    answer = called(on, version=2)
+    header = answered(answer)
+    if header.procedure != RDMA_MSG:
+        return refusal(answer, 2, ERR_VERS)
+    if header.version != 2:
+        raise violation(f"{named(answer)} of version {header.version}")
+    return replied(answer)
 
 
 @check("unknown-option", "V2-INVAL-OPTION")
-def unknown_option(on: RawConnection) -> CheckVerdict:
+def unknown_option(on: RawConnection) -> str:
     """In version 2 an RDMA2_OPTIONAL of a type that no document defines; RDMA2_ERR_INVAL_OPTION comes back."""
-    answer = on.ask(_option(on.xid(), UNKNOWN_OPTION, b""))
-    return _not_supported(answer) or refusal(answer, answer.header.xid if answer.header else 0, 2, ERR_INVAL_OPTION)
+    return refusal(_optional(on, UNKNOWN_OPTION, b""), 2, ERR_INVAL_OPTION)
 
 
 @check("unknown-characteristic", "XC-UNKNOWN")
-def unknown_characteristic(on: RawConnection) -> CheckVerdict:
+def unknown_characteristic(on: RawConnection) -> str:
     """In version 2 a ROPT_INITXCH with a characteristic that no document defines; it draws no error, except that the
     whole option may not be supported."""
-    header = _option(on.xid(), ROPT_INITXCH, encode_option(ROPT_INITXCH, [xcharval(EXPERIMENTAL[0], b"1234")], []))
-    answer = on.ask(header)
-    if verdict := _not_supported(answer):
-        return verdict
-    if answer.outcome is Outcome.LOST:
-        return CheckVerdict(VerdictKind.LOST, answer.reason)
-    received = answer.header
-    if received is not None and received.procedure == RDMA_ERROR:
-        if received.error == ERR_INVAL_OPTION:
-            return CheckVerdict(VerdictKind.SKIPPED, "transport characteristics are not supported")
-        return violation(named(answer))
-    return passed(named(answer) if received else "accepted without an answer")
+    answer = _optional(on, ROPT_INITXCH, encode_option(ROPT_INITXCH, [xcharval(EXPERIMENTAL[0], b"1234")], []))
+    header = answer.header
+    if header is None and not answer.reason:
+        return "accepted without an answer"
+    if answered(answer).procedure != RDMA_ERROR:
+        return named(answer)
+    if answered(answer).error == ERR_INVAL_OPTION:
+        raise skipped("transport characteristics are not supported")
+    raise violation(named(answer))
 
 
-def _option(xid: int, option: int, info: bytes) -> TransportHeader:
-    return TransportHeader(xid, 2, CREDITS, RDMA_OPTIONAL, direction=0, option=option, optinfo=info)
-
-
-def _not_supported(answer: Answer) -> CheckVerdict | None:
-    """The verdict where the server does not support version 2."""
-    refused = answer.header is not None and answer.header.error == ERR_VERS
-    return CheckVerdict(VerdictKind.SKIPPED, "version 2 is not supported") if refused else None
+def _optional(on: RawConnection, option: int, info: bytes) -> Answer:
+    """The answer to an option, of a server that supports version 2."""
+    answer = on.ask(TransportHeader(on.xid(), 2, CREDITS, RDMA_OPTIONAL, direction=0, option=option, optinfo=info))
+    if answer.header is not None and answer.header.error == ERR_VERS:
+        raise skipped("version 2 is not supported")
+    return answer
 
 
 @check("version-absurd", "V1-ERROR-FOR-VERSION")
-def version_absurd(on: RawConnection) -> CheckVerdict:
+def version_absurd(on: RawConnection) -> str:
     """A message of version 2147483647; an RDMA_ERR_VERS says which versions there are."""
     xid = on.xid()
-    words = pack(">7I", xid, ABSURD_VERSION, CREDITS, RDMA_MSG, 0, 0, 0)
-    on.send(words, null(xid))
-    return refusal(on.receive(xid), xid, ABSURD_VERSION, ERR_VERS)
-
-
-def unread(on: RawConnection, answer: Answer) -> CheckVerdict | None:
-    """The verdict where the reply to a READ has no data; None where the READ succeeded."""
-    error, status = rpc_error(answer), nfs_status(answer)
-    if not error and status == 0:
-        return None
-    why = error or ("the reply ends before its status" if status is None else f"status {status}")
-    reason = f"{on.file} cannot be read, {why}" if on.file else "no file is known, --file names one"
-    return CheckVerdict(VerdictKind.SKIPPED, reason)
+    on.send(pack(">7I", xid, ABSURD_VERSION, CREDITS, RDMA_MSG, 0, 0, 0), null(xid))
+    return refusal(on.receive(xid), ABSURD_VERSION, ERR_VERS)
 
 
 def rpc_error(answer: Answer) -> str:
@@ -615,68 +566,57 @@ EXACT = 256
 
 
 @check("write-chunk-odd", "V1-WRITE-NO-PAD")
-def write_chunk_odd(on: RawConnection) -> CheckVerdict:
+def write_chunk_odd(on: RawConnection) -> str:
     """READs of 1, 2, 3, 5, 1,023 and 2,999 bytes, each with a Write chunk; exactly so many bytes are written and
     returned, and the count in the reply is the same."""
     lengths = []
     for wanted in LENGTHS:
         found = data_into_write_chunk(on, wanted, [1000, 3000])
-        if isinstance(found, CheckVerdict):
-            return found
         count, length = int.from_bytes(found.answer.payload[-4:], "big"), len(found.data)
         if length != count:
-            return violation(f"a READ of {wanted} bytes returns {length} in its Write chunk, and counts {count}")
+            raise violation(f"a READ of {wanted} bytes returns {length} in its Write chunk, and counts {count}")
         memory = b"".join(piece.fetch(0, piece.length) for piece in found.pieces)
-        behind = memory[count : count + 4]
-        if behind != bytes([UNTOUCHED]) * len(behind):
-            return violation(f"a READ of {count} bytes, and pad bytes are written behind them")
+        if memory[count : count + 4].strip(bytes([UNTOUCHED])):
+            raise violation(f"a READ of {count} bytes, and pad bytes are written behind them")
         lengths.append(count)
-    return passed(f"{', '.join(map(str, lengths))} bytes, and no pad")
+    return f"{', '.join(map(str, lengths))} bytes, and no pad"
 
 
 @check("write-chunk-exact", "V1-WRITE-LENGTH-TRUE")
-def write_chunk_exact(on: RawConnection) -> CheckVerdict:
+def write_chunk_exact(on: RawConnection) -> str:
     """A READ of 256 bytes of a file, with a Write chunk of one segment as long; as many are returned as were written,
     and a READ without chunks brings the same, to the last byte."""
-    found = data_into_write_chunk(on, EXACT, [EXACT])
-    if isinstance(found, CheckVerdict):
-        return found
-    data = found.data
-    same, again = same_inline(on, EXACT, data)
-    if same:
-        return passed(f"{len(data)} bytes in one segment, the same inline")
+    data = data_into_write_chunk(on, EXACT, [EXACT]).data
+    again = called(on, reading(on, EXACT))
+    if again.payload.endswith(rpc.opaque(data)):
+        return f"{len(data)} bytes in one segment, the same inline"
     lacking = bytes([UNTOUCHED]) * 8
     if lacking in data and lacking not in again.payload:
-        return violation(f"{len(data)} bytes returned, of which {data.index(lacking)} were written")
-    return violation(f"other bytes in the Write chunk than inline ({named(again)})")
+        raise violation(f"{len(data)} bytes returned, of which {data.index(lacking)} were written")
+    raise violation(f"other bytes in the Write chunk than inline ({named(again)})")
 
 
 @check("inline-write-odd", "V1-READ-ROUNDUP")
-def inline_write_odd(on: RawConnection) -> CheckVerdict:
+def inline_write_odd(on: RawConnection) -> str:
     """An NFSv4.0 COMPOUND with five bytes of WRITE data inline, their pad, and a GETATTR behind; both succeed.  With
     --file the five bytes are those that the file begins with."""
     data = bytes(ODD)
     if on.file:
-        xid = on.xid()
-        answer = on.ask(message(xid), read_path(xid, on.file, ODD))
+        answer = called(on, reading(on, ODD))
         size = answer.payload.find(pack(">I", ODD), max(0, len(answer.payload) - 12))
         if nfs_status(answer) != 0 or size < 0:
-            return CheckVerdict(VerdictKind.SKIPPED, f"{on.file} has no {ODD} bytes that can be read")
+            raise skipped(f"{on.file} has no {ODD} bytes that can be read")
         data = answer.payload[size + 4 : size + 4 + ODD]
-    xid = on.xid()
-    answer = on.ask(message(xid), write_path(xid, on.file, data))
-    verdict = replied(answer, parsed=True)
-    if verdict.kind is not VerdictKind.PASS:
-        return verdict
+    answer = called(on, lambda xid: write_path(xid, on.file, data))
+    replied(answer, parsed=True)
     if error := rpc_error(answer):
-        return CheckVerdict(VerdictKind.SKIPPED, f"no COMPOUND is to be had: {error}")
+        raise skipped(f"no COMPOUND is to be had: {error}")
     status = nfs_status(answer)
     if status == 0:
-        return passed(f"{len(data)} bytes inline, and the GETATTR behind them")
-    results = int.from_bytes(answer.payload[-8:-4], "big")
-    if results == OP_WRITE:
-        return CheckVerdict(VerdictKind.SKIPPED, f"{on.file or 'no file'}: not writable, status {status}")
-    return violation(f"{named(answer)}: status {status} of the operation behind {len(data)} bytes of WRITE data")
+        return f"{len(data)} bytes inline, and the GETATTR behind them"
+    if int.from_bytes(answer.payload[-8:-4], "big") == OP_WRITE:
+        raise skipped(f"{on.file or 'no file'}: not writable, status {status}")
+    raise violation(f"{named(answer)}: status {status} of the operation behind {len(data)} bytes of WRITE data")
 
 
 UNDEFINED = 77
@@ -684,136 +624,102 @@ UNDEFINED = 77
 _NO_HANDLE = 0xDEAD0000
 
 
-def words(xid: int, procedure: int, *more: int) -> bytes:
-    """A header of version 1, word by word."""
-    return pack(f">{4 + len(more)}I", xid, 1, CREDITS, procedure, *more)
+class Malformed(NamedTuple):
+    """A message that RDMA_ERR_CHUNK has to come back to."""
+
+    name: str
+    rule: str
+    what: str
+    header: tuple[int, ...]
+    """Its words behind the credits."""
+    call: bool = False
+    """A NULL call follows the header."""
+    filling: tuple[int, ...] = ()
+    """Words that follow the header again and again, up to the inline threshold."""
+
+    def run(self, on: RawConnection) -> str:
+        xid = on.xid()
+        words = (xid, 1, CREDITS, *self.header)
+        if self.filling:
+            words += self.filling * ((on.to_server - 4 * len(words)) // (4 * len(self.filling)))
+        on.send(pack(f">{len(words)}I", *words), null(xid) if self.call else b"")
+        return refusal(on.receive(xid))
 
 
-def refused(on: RawConnection, header: bytes, payload: bytes = b"") -> CheckVerdict:
-    """RDMA_ERR_CHUNK has to come back."""
-    xid = int.from_bytes(header[:4], "big")
-    on.send(header, payload)
-    return refusal(on.receive(xid), xid, 1)
-
-
-@check("msgp", "V1-ERROR-FOR-RESERVED", fault=True)
-def msgp(on: RawConnection) -> CheckVerdict:
-    """An RDMA_MSGP, which is no longer supported; RDMA_ERR_CHUNK comes back."""
-    xid = on.xid()
-    return refused(on, words(xid, RDMA_MSGP, 0, 0, 0, 0, 0), null(xid))
-
-
-@check("done", "V1-ERROR-FOR-RESERVED", fault=True)
-def done(on: RawConnection) -> CheckVerdict:
-    """An RDMA_DONE, which is no longer supported; RDMA_ERR_CHUNK comes back."""
-    return refused(on, words(on.xid(), RDMA_DONE))
-
-
-@check("undefined-procedure", "V1-ERROR-FOR-HEADER", fault=True)
-def undefined_procedure(on: RawConnection) -> CheckVerdict:
-    """rdma_proc 77; RDMA_ERR_CHUNK comes back."""
-    xid = on.xid()
-    return refused(on, words(xid, UNDEFINED, 0, 0, 0), null(xid))
-
-
-@check("nomsg-without-chunks", "V1-ERROR-FOR-HEADER", fault=True)
-def nomsg_without_chunks(on: RawConnection) -> CheckVerdict:
-    """An RDMA_NOMSG without a chunk, so without an RPC message; RDMA_ERR_CHUNK comes back."""
-    return refused(on, words(on.xid(), RDMA_NOMSG, 0, 0, 0))
-
-
-@check("truncated-header", "V1-ERROR-FOR-HEADER", fault=True)
-def truncated_header(on: RawConnection) -> CheckVerdict:
-    """An RDMA_MSG that ends before its chunk lists; RDMA_ERR_CHUNK comes back."""
-    return refused(on, words(on.xid(), RDMA_MSG))
-
-
-@check("truncated-read-list", "V1-ERROR-FOR-HEADER", fault=True)
-def truncated_read_list(on: RawConnection) -> CheckVerdict:
-    """A Read list that ends in the middle of a segment; RDMA_ERR_CHUNK comes back."""
-    return refused(on, words(on.xid(), RDMA_MSG, 1, 0, _NO_HANDLE))
-
-
-@check("endless-read-list", "V1-ERROR-FOR-HEADER", fault=True)
-def endless_read_list(on: RawConnection) -> CheckVerdict:
-    """A Read list in which each entry announces another, up to the end of the message; RDMA_ERR_CHUNK comes back."""
-    entry = pack(">IIIIQ", 1, 0, _NO_HANDLE, 4, 0)
-    return refused(on, words(on.xid(), RDMA_NOMSG) + entry * ((on.to_server - 16) // len(entry)))
-
-
-@check("segment-count", "V1-ERROR-FOR-HEADER", fault=True)
-def segment_count(on: RawConnection) -> CheckVerdict:
-    """A Write chunk that counts 4,294,967,295 segments; RDMA_ERR_CHUNK comes back."""
-    xid = on.xid()
-    return refused(on, words(xid, RDMA_MSG, 0, 1, 0xFFFFFFFF, _NO_HANDLE, 4, 0, 0, 0, 0), null(xid))
+MALFORMED = (
+    Malformed("msgp", "V1-ERROR-FOR-RESERVED", "An RDMA_MSGP, which is no longer supported",
+              (RDMA_MSGP, 0, 0, 0, 0, 0), call=True),
+    Malformed("done", "V1-ERROR-FOR-RESERVED", "An RDMA_DONE, which is no longer supported", (RDMA_DONE,)),
+    Malformed("undefined-procedure", "V1-ERROR-FOR-HEADER", "rdma_proc 77", (UNDEFINED, 0, 0, 0), call=True),
+    Malformed("nomsg-without-chunks", "V1-ERROR-FOR-HEADER",
+              "An RDMA_NOMSG without a chunk, so without an RPC message", (RDMA_NOMSG, 0, 0, 0)),
+    Malformed("truncated-header", "V1-ERROR-FOR-HEADER", "An RDMA_MSG that ends before its chunk lists", (RDMA_MSG,)),
+    Malformed("truncated-read-list", "V1-ERROR-FOR-HEADER", "A Read list that ends in the middle of a segment",
+              (RDMA_MSG, 1, 0, _NO_HANDLE)),
+    Malformed("endless-read-list", "V1-ERROR-FOR-HEADER",
+              "A Read list in which each entry announces another, up to the end of the message", (RDMA_NOMSG,),
+              filling=(1, 0, _NO_HANDLE, 4, 0, 0)),
+    Malformed("segment-count", "V1-ERROR-FOR-HEADER", "A Write chunk that counts 4,294,967,295 segments",
+              (RDMA_MSG, 0, 1, 0xFFFFFFFF, _NO_HANDLE, 4, 0, 0, 0, 0), call=True),
+)  # fmt: skip
+CHECKS.update(
+    {row.name: Check(row.name, row.rule, f"{row.what}; RDMA_ERR_CHUNK comes back.", row.run, True) for row in MALFORMED}
+)
 
 
 @check("position-odd", "V1-ERROR-FOR-HEADER", fault=True)
-def position_odd(on: RawConnection) -> CheckVerdict:
+def position_odd(on: RawConnection) -> str:
     """A Read chunk whose Position is not a multiple of four; RDMA_ERR_CHUNK comes back."""
-    xid = on.xid()
     data = bytes(64)
-    stream, ((position, _),) = reduce(write(xid, data), (0,))
     _, chunk = on.chunk([len(data)], data)
-    header = message(xid)
-    header.reads = (ReadChunk(position - 2, chunk.segments),)
-    on.send(header, stream)
-    return refusal(on.receive(xid), xid, 1)
+    return refusal(written(on, data, chunk.segments, -2))
 
 
 @check("xid-mismatch", "V1-XID-MATCH", fault=True)
-def xid_mismatch(on: RawConnection) -> CheckVerdict:
+def xid_mismatch(on: RawConnection) -> str:
     """A header with another XID than the RPC message behind it; RDMA_ERR_CHUNK comes back, under the header's XID, or
     the call is accepted: the rule binds the requester alone."""
     xid = on.xid()
     inside = xid ^ 0x5A5A0000
-    on.send(words(xid, RDMA_MSG, 0, 0, 0), null(inside))
+    on.send(TransportHeader(xid, 1, CREDITS, RDMA_MSG), null(inside))
     answer = on.receive(xid, inside)
-    header = answer.header
-    if header is None or header.procedure == RDMA_ERROR:
-        return refusal(answer, xid, 1)
+    header = answered(answer)
+    if header.procedure == RDMA_ERROR:
+        return refusal(answer)
     under = "the header's XID" if header.xid == xid else "the RPC message's XID"
-    return passed(f"{named(answer)} under {under}: accepted, which no rule forbids")
+    return f"{named(answer)} under {under}: accepted, which no rule forbids"
 
 
 @check("read-handle", "V1-RDMA-OUTSIDE", fault=True)
-def read_handle(on: RawConnection) -> CheckVerdict:
+def read_handle(on: RawConnection) -> str:
     """A Read chunk with a handle that does not exist; the connection ends by the Remote Access Error, or RDMA_ERR_CHUNK
     comes back."""
-    xid = on.xid()
-    stream, ((position, data),) = reduce(write(xid, bytes(64)), (0,))
-    header = message(xid)
-    header.reads = (ReadChunk(position, (Segment(_NO_HANDLE, len(data), 0x1000),)),)
-    on.send(header, stream)
-    return _stopped(on.receive(xid))
+    return _stopped(written(on, bytes(64), (Segment(_NO_HANDLE, 64, 0x1000),)))
 
 
 @check("write-handle", "V1-RDMA-OUTSIDE", fault=True, receive_size=1024)
-def write_handle(on: RawConnection) -> CheckVerdict:
+def write_handle(on: RawConnection) -> str:
     """A Reply chunk with a handle that does not exist, and a reply that is too long without; the connection ends by the
     Remote Access Error, or RDMA_ERR_CHUNK comes back."""
     answer = ask_for_long_reply(on, WriteChunk((Segment(_NO_HANDLE, 4096, 0x1000),)))
     if answer.header is not None and answer.header.procedure == RDMA_MSG:
-        return passed(f"{named(answer)}, inline")
+        return f"{named(answer)}, inline"
     return _stopped(answer)
 
 
 @check("afterwards", "V1-XID-MATCH", fault=True)
-def afterwards(on: RawConnection) -> CheckVerdict:
+def afterwards(on: RawConnection) -> str:
     """A NULL call after all faults; the server still answers."""
     return short_call(on)
 
 
-def _stopped(answer: Answer) -> CheckVerdict:
+def _stopped(answer: Answer) -> str:
     """RDMA operational errors are fatal to the connection, or are answered (RFC 8166, 4.5.3)."""
-    if answer.outcome is Outcome.LOST:
-        return passed(f"connection lost: {answer.reason}")
-    if verdict := absent(answer):
-        return verdict
-    header = answer.header
-    if header is not None and header.procedure == RDMA_ERROR:
-        return refusal(answer, header.xid, 1)
-    return violation(f"{named(answer)}, though the memory does not exist")
+    if answer.reason:
+        return f"connection lost: {answer.reason}"
+    if answered(answer).procedure == RDMA_ERROR:
+        return refusal(answer)
+    raise violation(f"{named(answer)}, though the memory does not exist")
 
 
 @dataclass(frozen=True, slots=True)
@@ -848,8 +754,10 @@ def run(
         started = devices.now()
         try:
             verdict = _judge(devices, target, timeout, one, file)
-            if verdict.kind is VerdictKind.NO_ANSWER:
-                verdict = _once_more(_judge(devices, target, timeout, one, file))
+            if verdict.kind is VerdictKind.NO_ANSWER:  # siw sometimes loses the first message of a connection.
+                verdict = _judge(devices, target, timeout, one, file)
+                more = "twice" if verdict.kind is VerdictKind.NO_ANSWER else "at the second try"
+                verdict = CheckVerdict(verdict.kind, f"{verdict.observed}, {more}")
         except VerbsError as error:
             if not number:
                 raise
@@ -868,15 +776,10 @@ def _judge(devices: Verbs, target: PeerAddress, timeout: int, one: Check, file: 
         file=file,
     )
     try:
-        return one.run(on)
+        return CheckVerdict(VerdictKind.PASS, one.run(on))
+    except NotPassed as error:
+        return error.verdict
     except VerbsError as error:
         return CheckVerdict(VerdictKind.LOST, str(error))
     finally:
         on.close()
-
-
-def _once_more(verdict: CheckVerdict) -> CheckVerdict:
-    """What a second try found, which silence deserves: siw sometimes loses the first message of a connection."""
-    if verdict.kind is VerdictKind.NO_ANSWER:
-        return CheckVerdict(verdict.kind, f"{verdict.observed}, twice")
-    return CheckVerdict(verdict.kind, f"{verdict.observed}, at the second try")

@@ -37,37 +37,42 @@ WRITTEN = "built by rdmascope probe of what the reply says was written, and what
 ASSUMED = "assumed by rdmascope probe, since the call was answered; RDMA Reads of the peer cannot be seen from here"
 
 
-class Recorded:
+class _FollowedVerbs:
+    """``Verbs`` that hand on what is asked of them."""
+
+    def __init__(self, inner: verbs.Verbs, file: File) -> None:
+        self.inner = inner
+        self._file = file
+        self.now, self.listen = inner.now, inner.listen
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+class Recorded(_FollowedVerbs):
     """``Verbs`` whose device is recorded by ``live``."""
 
     def __init__(self, inner: verbs.Verbs, live: Live, file: File) -> None:
-        self._inner = inner
+        super().__init__(inner, file)
         self._live = live
-        self._file = file
         self._keeper = Keeper(Keep(str(file), _LARGEST, files=1), live, APPLICATION)
         self._frames = 0
-
-    def now(self) -> int:
-        return self._inner.now()
 
     def connect(
         self, target: verbs.PeerAddress, terms: verbs.ConnectionParameters, deadline: int
     ) -> verbs.VerbsConnection:
         try:
-            return self._inner.connect(target, terms, deadline)
+            return self.inner.connect(target, terms, deadline)
         finally:
             self._drain()
 
-    def listen(self, target: verbs.PeerAddress) -> list[str]:
-        return self._inner.listen(target)
-
     def poll(self, deadline: int) -> verbs.Event | None:
-        event = self._inner.poll(deadline)
+        event = self.inner.poll(deadline)
         self._drain()
         return event
 
     def close(self) -> None:
-        self._inner.close()
+        self.inner.close()
         time.sleep(_AFTERWARDS)
         self._drain()
         self._keeper.close()
@@ -83,29 +88,22 @@ class Recorded:
             self._keeper.write(batch)
 
 
-class Built:
+class Built(_FollowedVerbs):
     """``Verbs`` whose frames are put together."""
 
     def __init__(self, inner: verbs.Verbs, file: File, port: int, why: str) -> None:
-        self.inner = inner
+        super().__init__(inner, file)
         self.port = port
         self.tape = Tape(start=time.time_ns())
-        self._file = file
         self._why = why
         self._comments: list[str] = []
         self._links: dict[int, BuiltLink] = {}
         """By the identity of the recorded connection."""
 
-    def now(self) -> int:
-        return self.inner.now()
-
     def connect(
         self, target: verbs.PeerAddress, terms: verbs.ConnectionParameters, deadline: int
     ) -> verbs.VerbsConnection:
         return self.follow(self.inner.connect(target, terms, deadline), terms, 0)
-
-    def listen(self, target: verbs.PeerAddress) -> list[str]:
-        return self.inner.listen(target)
 
     def poll(self, deadline: int) -> verbs.Event | None:
         event = self.inner.poll(deadline)
@@ -116,9 +114,6 @@ class Built:
         link = self._links[id(event.link)]
         link.happened(event)
         return replace(event, link=link)
-
-    def close(self) -> None:
-        self.inner.close()
 
     def finish(self) -> str:
         try:
@@ -171,6 +166,8 @@ class BuiltLink:
         self._built = built
         self._inner = inner
         self._side = side
+        self.device, self.local, self.peer = inner.device, inner.local, inner.peer
+        self.private_data, self.depths, self.settle = inner.private_data, inner.depths, inner.settle
         family = 6 if ":" in inner.local else 4
         other = inner.peer.rpartition(":")[0].strip("[]") or _UNKNOWN_PEER[family]
         own = inner.local or "192.0.2.1"
@@ -182,29 +179,6 @@ class BuiltLink:
         """Messages with chunks that are not answered yet, by XID."""
         self._reads: dict[int, Segment] = {}
         self._closed = False
-
-    @property
-    def device(self) -> str:
-        return self._inner.device
-
-    @property
-    def local(self) -> str:
-        return self._inner.local
-
-    @property
-    def peer(self) -> str:
-        return self._inner.peer
-
-    @property
-    def private_data(self) -> bytes:
-        return self._inner.private_data
-
-    @property
-    def depths(self) -> verbs.Depths:
-        return self._inner.depths
-
-    def settle(self) -> None:
-        self._inner.settle()
 
     def register(self, length: int) -> verbs.RegisteredMemory:
         made = self._inner.register(length)

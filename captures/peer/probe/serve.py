@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from random import Random
 from struct import pack, unpack_from
 
@@ -391,24 +390,17 @@ CREDITS = 128
 SEND_SIZE = 4096
 
 
-class Outcome(Enum):
-    """What became of a message."""
-
-    ANSWER = "answer"
-    SILENCE = "silence"
-    LOST = "lost"
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
-    outcome: Outcome
+    """What a message drew."""
+
     header: TransportHeader | None = None
-    """Of the message received with the same XID."""
+    """Of the message received with the same XID; None where there is none: silence, or the connection was lost."""
     payload: bytes = b""
     """What stands inline behind the header."""
     invalidated: int | None = None
     reason: str = ""
-    """Why the connection was lost."""
+    """Why the connection was lost; '' where it was not."""
 
 
 class RawConnection:
@@ -479,17 +471,17 @@ class RawConnection:
         deadline = self.devices.now() + self.timeout
         while not (there := [xid for xid in xids if xid in self._early]):
             if self.lost:
-                return Answer(Outcome.LOST, reason=self.lost)
+                return Answer(reason=self.lost)
             event = self.devices.poll(deadline)
             if event is None:
-                return Answer(Outcome.SILENCE)
+                return Answer()
             if isinstance(event, ConnectionLost) and event.link is self.link:
                 self.lost = event.reason
             elif isinstance(event, MessageReceived) and event.link is self.link:
                 self._early.setdefault(int.from_bytes(event.data[:4], "big"), event)
         got = self._early.pop(there[0])
         header = decode_header(got.data, 0, len(got.data), len(got.data))
-        return Answer(Outcome.ANSWER, header, got.data[header.length :], got.invalidated)
+        return Answer(header, got.data[header.length :], got.invalidated)
 
     def ask(self, header: TransportHeader, payload: bytes = b"") -> Answer:
         self.send(header, payload)

@@ -1,8 +1,8 @@
 """What the probe needs of verbs: connect or listen, send and receive, memory; and work requests in order.
 
 Every ``Verbs`` is used by one thread.  Nothing in it waits except ``connect`` and ``poll``, both with a deadline on the
-clock ``now``.  ``MemoryVerbs`` is a host without devices on a ``Fabric``: several hosts in one process, with every frame
-that their devices would have sent.  Its time is the tape's: it passes with every frame, and a ``poll`` that finds
+clock ``now``.  ``MemoryVerbs`` is a host without devices on a ``Fabric``: several hosts in one process, with every
+frame that their devices would have sent.  Its time is the tape's: it passes with every frame, and a ``poll`` that finds
 nothing lets the other hosts work, then jumps to its deadline.
 """
 
