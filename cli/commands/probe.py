@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..options import EXIT_BAD_INPUT, EXIT_FOUND
+from ..options import EXIT_BAD_INPUT, EXIT_FOUND, SPAN
 from ..terminal import complain, console, print_json, show
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rdmascope.captures.peer.probe.ping import PingPlan
     from rdmascope.captures.peer.verbs.interface import PeerAddress, Verbs
 
-SECOND = 1_000_000_000
 NFS_RDMA_PORT = 20049
 _THERE = ("", "PROG_UNAVAIL", "PROG_MISMATCH")
 """What a server may say to the first call that is there, with or without NFS."""
@@ -42,23 +41,10 @@ _THERE = ("", "PROG_UNAVAIL", "PROG_MISMATCH")
 @click.option(
     "-c", "count", type=click.IntRange(0), default=5, show_default=True, metavar="N", help="How many NULL calls."
 )
-@click.option(
-    "-i",
-    "interval",
-    type=click.FloatRange(0),
-    default=1.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time between two calls.",
-)
+@click.option("-i", "interval", type=SPAN, default="1s", show_default=True, metavar="TIME", help="Between two calls.")
 @click.option("--program", "programs", type=int, multiple=True, metavar="N", help="Ask for this RPC program, too.")
 @click.option(
-    "--timeout",
-    type=click.FloatRange(0, min_open=True),
-    default=5.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="The longest wait for an answer.",
+    "--timeout", type=SPAN, default="5s", show_default=True, metavar="TIME", help="The longest wait for an answer."
 )
 @click.option("--suite", type=click.Choice(["conformance"]), help="Check the server against the specification instead.")
 @click.option("--faults", is_flag=True, help="Also make the checks that send what the specification forbids.")
@@ -118,9 +104,9 @@ def command(
     ipv4: bool,
     ipv6: bool,
     count: int,
-    interval: float,
+    interval: int,
     programs: tuple[int, ...],
-    timeout: float,
+    timeout: int,
     suite: str | None,
     faults: bool,
     names: tuple[str, ...],
@@ -192,6 +178,8 @@ def command(
         raise click.UsageError("--faults, --check, --file and --junit are for --suite", ctx)
     if "-" in (write_file, junit_file):
         raise click.UsageError("name a file: standard output has the results", ctx)
+    if not timeout:
+        raise click.UsageError("--timeout: more than 0", ctx)
     if ipv4 and ipv6:
         raise click.UsageError("-4 or -6, not both", ctx)
     target = PeerAddress(host or "", port, source, device, 4 if ipv4 else 6 if ipv6 else 0)
@@ -214,10 +202,10 @@ def command(
                     devices, target, fault, highest or 2, fault_times, (capacity << 20, mount_port), as_json
                 )
             elif suite:
-                status = _suite(devices, target, int(timeout * SECOND), wanted, path or "", as_json, junit_file)
+                status = _suite(devices, target, timeout, wanted, path or "", as_json, junit_file)
             else:
-                times = int(interval * SECOND), int(timeout * SECOND)
-                status = _ping(devices, target, _plan(count, *times, programs, highest or 1, echo or 0), as_json)
+                plan = _plan(count, interval, timeout, programs, highest or 1, echo or 0)
+                status = _ping(devices, target, plan, as_json)
         finally:
             devices.close()
             if recorder is not None:

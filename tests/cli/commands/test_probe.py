@@ -65,7 +65,7 @@ class TestPing:
 
     def test_records(self, monkeypatch: pytest.MonkeyPatch) -> None:
         served(monkeypatch, EndpointSettings(version=1))
-        lines = records(run("192.0.2.1", "-c", "3", "-i", "0.1", "--json", "--program", str(ECHO)))
+        lines = records(run("192.0.2.1", "-c", "3", "-i", "100ms", "--json", "--program", str(ECHO)))
         assert [line["type"] for line in lines] == [
             "probe",
             *["probe_round"] * 3,
@@ -102,7 +102,7 @@ class TestPing:
 
     def test_no_server(self, monkeypatch: pytest.MonkeyPatch) -> None:
         served(monkeypatch)
-        result = run("192.0.2.9", "--timeout", "1")
+        result = run("192.0.2.9", "--timeout", "1s")
         assert result.exit_code == 2
         assert result.stderr == "rdmascope: 192.0.2.9:20049: no answer in time while connecting\n"
 

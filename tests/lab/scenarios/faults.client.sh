@@ -15,7 +15,7 @@ for fault in none half-written segment-missing returned-too-long pad-written; do
   done
   mark $fault
   status=0
-  rdmascope probe $server --port 20050 "${asked[@]}" --suite conformance --file /pattern --timeout 5 --json >/share/suite.$fault.jsonl || status=$?
+  rdmascope probe $server --port 20050 "${asked[@]}" --suite conformance --file /pattern --timeout 5s --json >/share/suite.$fault.jsonl || status=$?
   fact suite $fault status $status
   on_server 'kill -INT $(cat /tmp/serve); while kill -0 $(cat /tmp/serve); do sleep 0.2; done'
 done

@@ -2,10 +2,10 @@
 mount_nfs 4.2 # once this reads, no grace period is in the way
 fact read before "$(md5 </mnt/r1m)"
 umount /mnt
-rdmascope probe $server -c 3 -i 0.1 --json >/share/ping.jsonl
+rdmascope probe $server -c 3 -i 100ms --json >/share/ping.jsonl
 for turn in 1 2; do
   status=0
-  rdmascope probe $server --suite conformance --faults --file /r1m --timeout 5 --json >/share/suite.$turn.jsonl || status=$?
+  rdmascope probe $server --suite conformance --faults --file /r1m --timeout 5s --json >/share/suite.$turn.jsonl || status=$?
   fact suite $turn status $status
 done
 status=0

@@ -8,16 +8,16 @@ wait_for_line() { # TEXT FILE
   return 1
 }
 wait_for_line probe_server /share/serve.jsonl
-rdmascope probe $server --port 20050 --highest 2 -c 3 -i 0.1 --echo 200000 --json >/share/echo.jsonl
+rdmascope probe $server --port 20050 --highest 2 -c 3 -i 100ms --echo 200000 --json >/share/echo.jsonl
 workers=()
 for number in 1 2 3; do
-  rdmascope probe $server --port 20050 --highest 2 -c 5 -i 0.5 --json >/share/several.$number.jsonl &
+  rdmascope probe $server --port 20050 --highest 2 -c 5 -i 500ms --json >/share/several.$number.jsonl &
   workers+=($!)
 done
 for worker in "${workers[@]}"; do
   wait $worker
 done
 mark suite
-rdmascope probe $server --port 20050 --suite conformance --faults --timeout 10 --json >/share/suite.jsonl
+rdmascope probe $server --port 20050 --suite conformance --faults --timeout 10s --json >/share/suite.jsonl
 on_server 'kill -INT $(cat /tmp/serve)'
 wait_for_line probe_served /share/serve.jsonl
