@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from rdmascope.dissect.measure.time_options import parse_duration
+from rdmascope.dissect.onc.compound import OPERATION_NAMES
 from rdmascope.dissect.records.table import named
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.units import parse_size
@@ -37,13 +38,16 @@ WORDS = {
 OLD_NAMES = {"latency_ms": ("(latency_ns / 1e6)", "latency > 10ms"), "latency_us": ("(latency_ns / 1e3)", "latency_ns")}
 """Names that columns had: what they stand for, and what to write."""
 
+OF_COMPOUND = "the procedure of NFSv4 is COMPOUND: list_contains(operations, {name}) finds its operations, too"
+"""Of a query, in which columns mean what they hold."""
+
 
 class Typed(NamedTuple):
     """SQL as people type it, in DuckDB's."""
 
     sql: str
     remarks: tuple[str, ...]
-    """What will not be understood for long, and what to write."""
+    """What will not be understood for long, or means less than it seems to, and what to write."""
 
 
 def typed(text: str, condition: bool = True) -> Typed:
@@ -58,6 +62,8 @@ def typed(text: str, condition: bool = True) -> Typed:
     def translated(token: re.Match[str]) -> str:
         nonlocal column
         if token["listed"] is not None:
+            if not (condition or "operations" in text) and token["value"].strip("'") in OPERATION_NAMES.values():
+                remarks.append(OF_COMPOUND.format(name=token["value"]))
             return _compared(token, condition)
         if token["hexadecimal"] is not None:
             return str(int(token[0], 16))

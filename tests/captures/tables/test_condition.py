@@ -149,6 +149,20 @@ def test_names_that_go_are_said() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "query, said",
+    [
+        ("SELECT count(*) FROM rpcs WHERE procedure = 'WRITE'", True),
+        ("SELECT count(*) FROM rpcs WHERE procedure = 'COMPOUND'", False),
+        ("SELECT count(*) FROM rpcs WHERE procedure = 'WRITE' OR list_contains(operations, 'WRITE')", False),
+    ],
+)
+def test_a_query_for_an_operation_says_that_compounds_have_it(query: str, said: bool) -> None:
+    found = typed(query, condition=False)
+    assert found.sql == query
+    assert ["list_contains(operations, 'WRITE')" in one for one in found.remarks] == [True] * said
+
+
 def test_spans_of_time_add_up() -> None:
     since, until = parse_moment("10"), parse_moment("20")
     first = Session(str(SAMPLES / f"{NAME}.pcap.zst"))
