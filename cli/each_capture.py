@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from rdmascope.captures import CaptureError, Follow
+from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.saved import is_data_set
 from rdmascope.dissect.measure.filters import CaptureExtent, FrameRange, unknown_frames, unknown_rpcs
 from rdmascope.dissect.records.schema import Record
@@ -18,7 +19,6 @@ from .reading import Reading
 if TYPE_CHECKING:
     from rdmascope.captures.extract.cut import Choice, Extracted
     from rdmascope.captures.fleet.captures_behind import CaptureBehind, CapturesBehind
-    from rdmascope.captures.session.session import Session
     from rdmascope.captures.tables.condition import ChosenRpcs, Condition
     from rdmascope.captures.write.export import Exported
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rdmascope.captures import CaptureError, Follow
-from rdmascope.captures.read.merge import Source
+from rdmascope.captures.read.merge import NumberOffset, Source
 from rdmascope.captures.read.remote import is_url, local, stays
 from rdmascope.captures.session.session import Made, Paths, Session
 from rdmascope.captures.tables.saved import holds_tables, is_data_set
@@ -26,7 +26,6 @@ from .terminal import complain, meter
 
 if TYPE_CHECKING:
     from rdmascope.captures.live.session import Ending
-    from rdmascope.captures.read.merge import NumberOffset
 
 MAX_JOBS = 256
 OUTPUTS = ("output", "save", "directory", "junit_file", "sarif_file")

@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.metadata import version
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -238,8 +239,6 @@ def _is_of(entry: ManifestEntry, stamps: Sequence[FileStamp]) -> bool:
 
 
 def _changed(entry: ManifestEntry, **values: object) -> ManifestEntry:
-    from dataclasses import replace
-
     return replace(entry, **values)  # type: ignore[arg-type]
 
 

@@ -10,14 +10,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from rdmascope.dissect.arrays import Bytes, Int64s, Rows, take
 from rdmascope.dissect.frames import FrameBatch, FrameRun, Place
 from rdmascope.dissect.link.addresses import AddressTable
-from rdmascope.dissect.link.capture_points import OTHER_POINT, CommonTraffic, Sightings, common_traffic
+from rdmascope.dissect.link.capture_points import OTHER_POINT, CommonTraffic, Hosts, Sightings, common_traffic
 from rdmascope.dissect.link.frame_decoder import DecodedFrames, FrameDecoder
 from rdmascope.dissect.units import duration, plural
 
@@ -25,10 +25,6 @@ from ..errors import CaptureError
 from .open import CaptureFile, Follow, open_capture
 from .pcapng import Interface
 from .streams import Limits
-
-if TYPE_CHECKING:
-    from rdmascope.dissect.link.capture_points import Hosts
-
 
 MAX_POINTS = 8
 """More files or rings of files are not compared."""

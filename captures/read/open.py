@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Self
+from typing import BinaryIO, NamedTuple, Self
 
 from rdmascope.dissect.arrays import Bytes
 from rdmascope.dissect.frames import FrameBatch
@@ -24,10 +24,6 @@ from . import erf, pcap, pcapng
 from .pcapng import Interface, SectionInfo
 from .remote import RemoteFile, is_url, local
 from .streams import Feed, Limits, compression_of, decompress
-
-if TYPE_CHECKING:
-    from .remote import RemoteFile
-
 
 FORMATS = {  # first bytes: what it is
     b"snoop\0\0\0": "snoop",

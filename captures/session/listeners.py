@@ -14,13 +14,13 @@ from rdmascope.dissect.measure.credits import CreditDirection, CreditHistory, sh
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.listeners import Listener, Listeners
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
+from rdmascope.dissect.transport.connection import Connection
 
 if TYPE_CHECKING:
     from rdmascope.dissect.audit.auditor import Auditor, RuleTally, TallyKey
     from rdmascope.dissect.audit.finding import Finding
     from rdmascope.dissect.measure.nfs_state_events import SentCall
     from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
-    from rdmascope.dissect.transport.connection import Connection
 
 
 _EARLIER = re.compile(r"\bconnection (\d+) was\b")

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from rdmascope.dissect.frames import FrameBatch, FrameRun, Place
 from rdmascope.dissect.link.frame_decoder import DecodedFrames
+from rdmascope.dissect.measure.credits import CreditDirection
 from rdmascope.dissect.measure.filters import CaptureExtent, FrameRange
 from rdmascope.dissect.measure.pnfs import DataServers
 from rdmascope.dissect.measure.tcp_mounts import TcpMounts
@@ -32,6 +33,7 @@ from ..errors import CaptureError
 from ..read.merge import (
     MergedCaptures,
     NumberOffset,
+    OtherPoint,
     Places,
     Source,
     decoded,
@@ -50,7 +52,6 @@ from .process_memory import MallocTrimmer, gc_paused, keep_freed
 
 if TYPE_CHECKING:
     from rdmascope.dissect.audit.auditor import Auditor
-    from rdmascope.dissect.measure.credits import CreditDirection
     from rdmascope.dissect.measure.file_names import PathLearner
     from rdmascope.dissect.measure.files import FileTable, FileTransfer
     from rdmascope.dissect.measure.paths import NamedFile
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
 
     from ..parallel.combine import DividedBatch
     from ..parallel.processes import Division
-    from ..read.merge import OtherPoint
 
 Made = TypeVar("Made", FrameBatch, DecodedFrames, "DecodedFrames | DividedBatch")
 

@@ -6,16 +6,14 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rdmascope.captures import CaptureError
 from rdmascope.captures.parallel.ipc import Jobs, MakeJobs, Reply, Worker
+from rdmascope.captures.tables.browsed_tables import BrowsedTables
 from rdmascope.captures.write.stale_tempdirs import folder_of_process
 
 from .filling import ADDED, COMPLETING, PREPARED, BrowsedCapture, TablePart, fill
-
-if TYPE_CHECKING:
-    from rdmascope.captures.tables.browsed_tables import BrowsedTables
 
 FIRST = ("rpcs", "connections")
 """Tables of the first pass."""
@@ -97,8 +95,6 @@ class BrowseFeed:
 
     def open(self) -> BrowsedTables:
         """Make the tables, and the processes that look at something."""
-        from rdmascope.captures.tables.browsed_tables import BrowsedTables
-
         self._start("asked", asked)
         self._start("looking", looking)
         self.tables = BrowsedTables(self.folder, self.keyed)

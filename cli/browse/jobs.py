@@ -15,6 +15,7 @@ from rdmascope.captures.session.diagnosis_pass import FactsPass, diagnosis_of
 from rdmascope.captures.session.find import find_frame, steps_of
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.browsed_tables import LATER
+from rdmascope.captures.tables.condition import Condition
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
 from rdmascope.dissect.diagnosis.facts import Gathered
@@ -23,9 +24,12 @@ from rdmascope.dissect.measure.files import FileTable
 from rdmascope.dissect.records.rpc_columns import RpcBatch
 from rdmascope.dissect.records.table import TableBuilder
 from rdmascope.dissect.records.tables import TABLES
+from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.eviction import Evicted
+from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure
 from rdmascope.dissect.rpcrdma.reassembly import header_bytes
 from rdmascope.dissect.rpcrdma.rpcs import Extent, Reassembled, Rpc
+from rdmascope.dissect.units import plural, size
 
 from ..views import files as file_views
 from ..views.diagnosis import counted, statement_view
@@ -112,8 +116,6 @@ def section_nodes(section: Section, width: int) -> Iterator[TreeNode]:
 
 def frame_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[Details | None]:
     """One frame, layer by layer, and its bytes."""
-    from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure
-
     capture = capture.holding("packets", number)
     session = capture.session()
     found = find_frame(session, number)
@@ -139,9 +141,6 @@ def written(capture: BrowsedCapture, output: str, rpcs: frozenset[int], where: s
     Raises CaptureError behind that for what could not be read.
     """
     from rdmascope.captures.extract.cut import Choice, ExtractSource, extract_of_each
-    from rdmascope.captures.tables.condition import Condition
-    from rdmascope.dissect.rpcrdma.analyzer import Options
-    from rdmascope.dissect.units import plural, size
 
     from ..each_capture import GivenCaptures
 
@@ -166,9 +165,7 @@ def written(capture: BrowsedCapture, output: str, rpcs: frozenset[int], where: s
 def exported(capture: BrowsedCapture, output: str, where: str) -> Iterator[str | None]:
     """Write RPCs as NFS over TCP, for Wireshark; gives the path.  Raises CaptureError behind that for captures of a
     data set that could not be read."""
-    from rdmascope.captures.tables.condition import Condition
     from rdmascope.captures.write.export import export_tcp
-    from rdmascope.dissect.rpcrdma.analyzer import Options
 
     from ..each_capture import GivenCaptures
 

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from queue import Queue
 from threading import Thread
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from textual.binding import BindingType
 
@@ -21,7 +21,7 @@ from rdmascope.captures import CaptureError
 from rdmascope.captures.live import CaptureSettings, Keep, Keeper, Live, open_live
 from rdmascope.captures.live.session import LiveSession
 from rdmascope.captures.parallel.ipc import Reply
-from rdmascope.captures.tables.browsed_tables import LATER, live_columns
+from rdmascope.captures.tables.browsed_tables import LATER, BrowsedTables, live_columns
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.records.rpc_columns import RpcBatches
 from rdmascope.dissect.records.table import TableBuilder
@@ -36,10 +36,6 @@ from .filling import ADDED, PREPARED, REPLACING, BrowsedCapture, ReadToEnd, Tabl
 from .keys import KEYS, KeyBinding, bindings
 from .lines_pane import TreePane
 from .panes import Came
-
-if TYPE_CHECKING:
-    from rdmascope.captures.tables.browsed_tables import BrowsedTables
-
 
 TURN = 0.3
 """Seconds for which rows are gathered before they are handed over."""

@@ -16,13 +16,13 @@ import click
 
 from rdmascope.captures import CaptureError
 from rdmascope.captures.errors import need
+from rdmascope.dissect.rpcrdma.analyzer import Options
 
 from ..options import EXIT_SIGNAL
 from .feed import BACKGROUND, BrowseFeed
 
 if TYPE_CHECKING:
     from rdmascope.captures.live import CaptureSettings, Keep
-    from rdmascope.dissect.rpcrdma.analyzer import Options
 
     from .app import BrowseApp
 

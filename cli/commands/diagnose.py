@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from rdmascope.captures import CaptureError
 from rdmascope.captures.session.diagnosis_pass import diagnosis_of
+from rdmascope.captures.tables.condition import Condition
 from rdmascope.dissect.diagnosis.detector import all_detectors
 from rdmascope.dissect.diagnosis.statement import SEVERITIES
 from rdmascope.dissect.records.diagnosis import statement_record
@@ -17,9 +16,6 @@ from ..options import EXIT_BAD_INPUT, EXIT_FOUND, filter_options
 from ..reading import file_argument, jobs_option, opened, recognition_options
 from ..terminal import complain, console, print_json, show
 from ..views.diagnosis import diagnosis_view
-
-if TYPE_CHECKING:
-    from rdmascope.captures.tables.condition import Condition
 
 FAIL_ON = (*(one.value for one in SEVERITIES), "never")
 

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -14,7 +13,7 @@ from click.core import ParameterSource
 from rdmascope.captures.extract.cut import Choice, extract_record, places_of_findings
 from rdmascope.captures.read.remote import is_url
 from rdmascope.captures.session.session import Session
-from rdmascope.captures.tables.condition import chosen
+from rdmascope.captures.tables.condition import Condition, chosen
 from rdmascope.captures.tables.saved import holds_tables
 from rdmascope.captures.write.export import EXPORTERS, export_record
 from rdmascope.captures.write.output import check_outputs, open_output, rereadable, written_to
@@ -26,9 +25,6 @@ from ..each_capture import GivenCaptures
 from ..options import EXIT_BAD_INPUT, filter_options
 from ..reading import analyzer_options, file_argument, jobs_option, opened, recognition_options, with_packets
 from ..terminal import binary_output, complain, print_json, say
-
-if TYPE_CHECKING:
-    from rdmascope.captures.tables.condition import Condition
 
 TABLE_FORMATS = ("parquet", "csv", "arrow")
 TCP, CAPTURE, WIRESHARK = "tcp-pcapng", "capture", "wireshark"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 import click
 
 from rdmascope.captures import CaptureError
+from rdmascope.captures.live import CaptureSettings
+from rdmascope.captures.tables.condition import Condition
 from rdmascope.captures.wireshark.extcap import (
     FILE,
     device_of,
@@ -24,9 +25,6 @@ from rdmascope.captures.wireshark.extcap import (
 from ..options import EXIT_BAD_INPUT
 from ..reading import analyzer_options, stoppable
 from ..terminal import complain, say
-
-if TYPE_CHECKING:
-    from rdmascope.captures.tables.condition import Condition
 
 
 @click.command("extcap")
@@ -105,7 +103,6 @@ def command(
 def _capture(
     interface: str, fifo: str | None, file: str | None, device: str | None, port: int | None, filters: tuple[str, ...]
 ) -> None:
-    from rdmascope.captures.live import CaptureSettings
     from rdmascope.captures.live.session import Ending
     from rdmascope.captures.wireshark.tcp_feed import feed, replay
 
@@ -134,7 +131,6 @@ def _condition(filters: tuple[str, ...]) -> Iterator[Condition | None]:
     if not filters:
         yield None
         return
-    from rdmascope.captures.tables.condition import Condition
 
     condition = Condition(filters)
     try:

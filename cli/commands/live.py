@@ -9,7 +9,6 @@ from contextlib import ExitStack, closing
 from functools import partial
 from importlib.metadata import version
 from threading import Lock
-from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -31,6 +30,7 @@ from rdmascope.captures.live.session import (
     run_together,
 )
 from rdmascope.captures.session.kernel_counters import RunningCounters
+from rdmascope.captures.tables.condition import Condition
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.selection import matching_rules
 from rdmascope.dissect.measure.file_names import PathLearner
@@ -48,9 +48,6 @@ from ..views.kernel_counters import counters_view
 from ..views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Dashboard, Look, capture_view
 from .report import print_page as print_report
 from .report import print_records
-
-if TYPE_CHECKING:
-    from rdmascope.captures.tables.condition import Condition
 
 SECOND = 1_000_000_000
 MAX_PORT = 65535
@@ -418,8 +415,6 @@ def _address(text: str) -> tuple[str, int]:
 
 def _condition(conditions: tuple[str, ...]) -> Condition:
     """Raises CaptureError for one that cannot be judged."""
-    from rdmascope.captures.tables.condition import Condition
-
     try:
         return Condition(conditions)
     except CaptureError as error:

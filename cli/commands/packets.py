@@ -18,6 +18,7 @@ from rdmascope.dissect.records.packet_columns import ListedPackets
 from rdmascope.dissect.records.packet_lines import packet_json
 from rdmascope.dissect.records.packets import packet_record
 from rdmascope.dissect.records.schema import schema
+from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -51,7 +52,6 @@ from ..views.packets import FORMATS, RELATIVE, TimeColumn
 if TYPE_CHECKING:
     from rdmascope.captures.session.rpc_frames import ChosenFrames
     from rdmascope.captures.tables.condition import Condition
-    from rdmascope.dissect.rpcrdma.analyzer import Options
 
 MAX_CALLED = 1 << 17
 """RPCs whose procedures are remembered for the packets of their replies, the latest; more than end in a batch."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rdmascope.dissect.onc.programs import NFS
+
 from ..options import EXIT_BAD_INPUT, EXIT_FOUND, SPAN
 from ..terminal import complain, console, print_json, show
 
@@ -239,7 +241,6 @@ def _wanted(faults: bool, names: tuple[str, ...]) -> list[Check]:
 def _plan(count: int, interval: int, timeout: int, programs: tuple[int, ...], version: int, echo: int) -> PingPlan:
     from rdmascope.captures.peer.endpoint import EndpointSettings
     from rdmascope.captures.peer.probe.ping import PingPlan
-    from rdmascope.dissect.onc.programs import NFS
 
     every = tuple(dict.fromkeys((NFS, *programs)))
     return PingPlan(count, interval, timeout, every, echo=echo, settings=EndpointSettings(version=version))

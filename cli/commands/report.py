@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.read.merge import expand
+from rdmascope.captures.read.merge import OtherPoint, expand
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.saved import holds_tables
 from rdmascope.dissect.diagnosis.diagnose import diagnose
@@ -48,7 +48,6 @@ from ..terminal import complain, console, paged, print_json, say, show
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from rdmascope.captures.read.merge import OtherPoint
     from rdmascope.captures.session.comparison import PointsCompared
     from rdmascope.captures.session.grouping import GroupKey, RpcGrouping
     from rdmascope.captures.session.kernel_counters import KernelCounters

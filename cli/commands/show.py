@@ -11,6 +11,8 @@ from rich.text import Text
 from rdmascope.captures.session.find import find_frame, find_rpcs, no_frame, steps_of
 from rdmascope.captures.write.output import rereadable
 from rdmascope.dissect.measure.filters import FrameRange, unknown_rpcs, unknown_xids
+from rdmascope.dissect.records.frame_layers import frame_fields
+from rdmascope.dissect.records.packet_info import transport_info
 from rdmascope.dissect.records.rpc import contents_fields, reassembled_fields, rpc_record
 from rdmascope.dissect.records.schema import record
 from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure
@@ -210,9 +212,6 @@ def _print_bytes(out: Console, rpc: Rpc, field: str) -> bool:
 
 
 def _show_frame(out: Console, one: EachCapture, number: int, as_json: bool, at: int) -> Reading:
-    from rdmascope.dissect.records.frame_layers import frame_fields
-    from rdmascope.dissect.records.packet_info import transport_info
-
     reading = one.reading()
     found = find_frame(reading, number)
     if found is None:

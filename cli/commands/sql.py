@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
@@ -17,6 +17,7 @@ from rdmascope.captures.errors import need
 from rdmascope.captures.read.remote import scheme
 from rdmascope.captures.session.rpc_frames import chosen_frames
 from rdmascope.captures.session.session import Session
+from rdmascope.captures.tables.condition import ChosenRpcs, Condition
 from rdmascope.captures.tables.database import FILLING, FORMATS, MEMORY, Database, QueryResult, statements_of
 from rdmascope.captures.tables.filtered_tables import ChosenRows
 from rdmascope.captures.tables.saved import holds_tables
@@ -34,9 +35,6 @@ from ..reading import CAPTURE, Reading, analyzer_options, jobs_option, read_anew
 from ..sanitize import harmless
 from ..terminal import complain, console, print_json, say
 from ..views import tables as views
-
-if TYPE_CHECKING:
-    from rdmascope.captures.tables.condition import ChosenRpcs, Condition
 
 SHOWN = 40
 """Rows of a result that a terminal gets."""

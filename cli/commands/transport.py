@@ -12,6 +12,7 @@ from rdmascope.captures.session.session import Session, each_credit_direction
 from rdmascope.dissect.measure.filters import unknown_connections
 from rdmascope.dissect.records.connection import Paid, credits_record, transport_record
 from rdmascope.dissect.records.schema import schema
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import plural
 
@@ -23,7 +24,6 @@ from ..views.tables import filter_field, filter_line
 
 if TYPE_CHECKING:
     from rdmascope.captures.tables.condition import Condition
-    from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 MAX_PAID = 1000
 """RPCs of a connection that are kept, those that waited longest."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from rdmascope.captures.errors import need
 from rdmascope.captures.session.session import Session
+from rdmascope.captures.tables.condition import Condition
 from rdmascope.captures.write.output import check_outputs, write_output
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.page import facts
@@ -23,7 +24,7 @@ from rdmascope.dissect.diagnosis.detectors.conformance import TOLERATED
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
 from rdmascope.dissect.diagnosis.facts import label
 from rdmascope.dissect.diagnosis.statement import Statement
-from rdmascope.dissect.measure.service_levels import FAIL, PASS, UNDECIDABLE
+from rdmascope.dissect.measure.service_levels import FAIL, PASS, UNDECIDABLE, ServiceLevel
 from rdmascope.dissect.measure.undecoded import undecoded
 from rdmascope.dissect.transport.connection import ENDS
 from rdmascope.dissect.units import at_least, count, moment, percent, plural
@@ -38,8 +39,6 @@ from .tables import Breaking, breakings, cell_data, same_width, table_html
 
 if TYPE_CHECKING:
     from rdmascope.captures.library import Capture
-    from rdmascope.captures.tables.condition import Condition
-    from rdmascope.dissect.measure.service_levels import ServiceLevel
 
 
 MAX_RULES = 40
@@ -426,8 +425,6 @@ def write_page(
     with ExitStack() as stack:
         condition = None
         if where:
-            from rdmascope.captures.tables.condition import Condition
-
             condition = stack.enter_context(closing(Condition(tuple(where))))
         session = capture.session()
         size, _ = write_page_of(session, path, inputs, top, audit, condition)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.style import Style
@@ -31,15 +31,12 @@ from rdmascope.dissect.rpcrdma.messages import Message, Segment, TransportHeader
 from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Extent, Reassembled, Rpc, SegmentUse
 from rdmascope.dissect.transport.connection import Connection
+from rdmascope.dissect.transport.iwarp.segments import IwarpSegment
 from rdmascope.dissect.units import count, duration, moment, plural, seconds, share, size
 
 from .negotiation import add_option, direction_words
 from .rpcs import frames, outcome, title
 from .tables import PART_NAMES, Cell, Grid, bar, heading
-
-if TYPE_CHECKING:
-    from rdmascope.dissect.transport.iwarp.segments import IwarpSegment
-
 
 WORD, SEGMENT, READ_SEGMENT = 4, 16, 24
 """Bytes of a word, and of segments in a transport header of version 1 (RFC 8166, 4)."""
