@@ -305,7 +305,7 @@ class Capture:
         from .session.grouping import RpcGrouping
 
         try:
-            wanted = [parse_service_level(one) for one in levels]
+            wanted = [parse_service_level(level) for level in levels]
         except ValueError as error:
             raise UnknownNameError(str(error)) from None
         return self._asked(RpcGrouping(levels=wanted), where).levels

@@ -113,7 +113,9 @@ class GivenCaptures:
     @property
     def inputs(self) -> Sequence[str]:
         """Paths of all that may be read."""
-        return self._paths if self.behind is None else [path for one in self.behind.captures for path in one.paths]
+        return (
+            self._paths if self.behind is None else [path for capture in self.behind.captures for path in capture.paths]
+        )
 
     def with_frames(
         self, wanted: Sequence[FrameRange], chosen: ChosenRpcs | Condition | None = None

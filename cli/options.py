@@ -90,8 +90,8 @@ class Grouped(click.Command):
     """Heading -> names of parameters; what is in none comes last."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
-        listed = {str(one.name): found for one in options if (found := one.get_help_record(ctx))}
+        options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        listed = {str(option.name): found for option in options if (found := option.get_help_record(ctx))}
         groups = {heading: [listed.pop(name) for name in names] for heading, names in self.groups.items()}
         for heading, records in {**groups, "Options": [*listed.values()]}.items():
             with formatter.section(heading):

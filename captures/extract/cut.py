@@ -204,7 +204,7 @@ def extract_of_each(
         cut = _Cut(stack.enter_context(open_output(output, paths)), snaplen)
         for one in in_order_of_time(parts):
             cut.write(*one)
-    left_out = sum(sum(one.refused.values()) for one in made_anonymous)
+    left_out = sum(sum(anonymous_frames.refused.values()) for anonymous_frames in made_anonymous)
     return Extracted(rpcs, connections, cut.frames, cut.bytes, left_out)
 
 

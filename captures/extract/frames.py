@@ -155,7 +155,7 @@ class Carriers:
     @property
     def iwarp(self) -> bool:
         """Some were carried by iWARP."""
-        return any(one.transport == "iWARP" for one in self.connections.values())
+        return any(connection.transport == "iWARP" for connection in self.connections.values())
 
 
 class ChosenFpdu(NamedTuple):

@@ -152,8 +152,9 @@ def _begun(unit: CaptureUnit, options: Options) -> ManifestEntry:
         problem = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         capture = hashlib.sha256("\0".join((words, *unit.paths)).encode(errors="surrogateescape")).hexdigest()[:_ID]
     return ManifestEntry(
-        capture, unit.host, unit.paths, tuple(one.size for one in stamps), tuple(one.modified_ns for one in stamps),
-        words, version("rdmascope"), VERSION, problem, tags=tuple(one.tag for one in stamps),
+        capture, unit.host, unit.paths,
+        tuple(stamp.size for stamp in stamps), tuple(stamp.modified_ns for stamp in stamps), words,
+        version("rdmascope"), VERSION, problem, tags=tuple(stamp.tag for stamp in stamps),
     )  # fmt: skip
 
 
@@ -181,7 +182,7 @@ def changed(entry: ManifestEntry) -> str:
         return ""
     try:
         stamps = _stamps(entry.paths)
-        same_sizes = [one.size for one in stamps] == [*entry.sizes]
+        same_sizes = [stamp.size for stamp in stamps] == [*entry.sizes]
         if same_sizes and capture_id(entry.paths, entry.options, stamps, entry.schema_version) == entry.capture:
             return ""
     except OSError as error:
@@ -235,7 +236,7 @@ def failed(unit: CaptureUnit, data_set: str, options: Options, problem: str) -> 
 
 def _is_of(entry: ManifestEntry, stamps: Sequence[FileStamp]) -> bool:
     """Whether an entry has these sizes, times and tags."""
-    return [tuple(one) for one in stamps] == list(zip(entry.sizes, entry.modified_ns, entry.tags, strict=True))
+    return [tuple(stamp) for stamp in stamps] == list(zip(entry.sizes, entry.modified_ns, entry.tags, strict=True))
 
 
 def _changed(entry: ManifestEntry, **values: object) -> ManifestEntry:

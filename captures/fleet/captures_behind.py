@@ -75,7 +75,7 @@ class CommonConnections:
         entry = capture.entry
 
         def own(connection: Connection) -> bool:
-            key = frozenset((one.address, one.qpn, one.port) for one in connection.endpoints)
+            key = frozenset((endpoint.address, endpoint.qpn, endpoint.port) for endpoint in connection.endpoints)
             seen = self._seen.setdefault(key, [])
             if capture not in seen:
                 seen.append(capture)
@@ -110,9 +110,9 @@ class CapturesBehind:
 
     def holding(self, noun: str, number: int) -> CaptureBehind:
         """The capture that has something of this number of its table; raises CaptureError where none has."""
-        for one in self.captures:
-            if number <= one.highest(noun):
-                return one
+        for capture in self.captures:
+            if number <= capture.highest(noun):
+                return capture
         raise CaptureError(f"{self.name}: no {noun.removesuffix('s')} {number}")
 
     def divided(self, noun: str, numbers: Collection[int]) -> dict[str, frozenset[int]]:
@@ -127,11 +127,11 @@ class CapturesBehind:
 
     @property
     def frames(self) -> int:
-        return sum(one.entry.frames for one in self.captures)
+        return sum(capture.entry.frames for capture in self.captures)
 
     @property
     def rpcs(self) -> int:
-        return sum(one.entry.rpcs for one in self.captures)
+        return sum(capture.entry.rpcs for capture in self.captures)
 
     def with_xids(self, xids: Collection[int]) -> dict[int, list[int]]:
         """The numbers of the RPCs that have these XIDs, in the order in which they ended, as the tables have them."""

@@ -142,7 +142,7 @@ class CaptureMetrics:
         time = analyzer.last_time or 0 if time is None else time
         oldest: dict[tuple[str, str], int] = {}
         for rpc in analyzer.unanswered(time):
-            pair = self._pair(*(one.address for one in rpc.connection.endpoints))
+            pair = self._pair(*(endpoint.address for endpoint in rpc.connection.endpoints))
             oldest[pair] = max(oldest.get(pair, 0), time - rpc.first_time)
         metrics = self._metrics
         now: dict[tuple[str, str], int] = {}
@@ -218,5 +218,5 @@ class CaptureMetrics:
 
     def _labels(self, key: ProcedureKey, connection: Connection) -> tuple[str, str, str, str]:
         program = program_label(key.program, key.version, key.minor_version)
-        client, server = self._pair(*(one.address for one in connection.endpoints))
+        client, server = self._pair(*(endpoint.address for endpoint in connection.endpoints))
         return program, procedure_label(key.name, key.operations), client, server

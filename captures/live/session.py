@@ -595,8 +595,8 @@ def run_together(sessions: Sequence[LiveSession], duration: int | None) -> None:
 
     What one raises is raised when all have ended.
     """
-    for one in sessions:
-        one.ending.others += [other.ending for other in sessions if other is not one]
+    for live_session in sessions:
+        live_session.ending.others += [other.ending for other in sessions if other is not live_session]
     raised: list[BaseException] = []
 
     def run(session: LiveSession) -> None:
@@ -606,7 +606,7 @@ def run_together(sessions: Sequence[LiveSession], duration: int | None) -> None:
             raised.append(error)
             session.ending.because("quit")
 
-    threads = [threading.Thread(target=run, args=(one,)) for one in sessions]
+    threads = [threading.Thread(target=run, args=(live_session,)) for live_session in sessions]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -191,7 +191,7 @@ class MergedAnalyzer(Analyzer):
 
     def finish_divided(self, endings: Sequence[ShareEnding], data: Bytes) -> RpcTable:
         """The capture is over: the rest."""
-        table = self._table([one.delivery for one in endings], data)
+        table = self._table([ending.delivery for ending in endings], data)
         others, undecoded, unplaced = self._sums
         for nouns, ending in zip(self._nouns, endings, strict=True):
             for number, connection, conversation in ending.connections:
@@ -208,7 +208,7 @@ class MergedAnalyzer(Analyzer):
             self.skipped.update(ending.skipped)
         self.skipped = Counter({kind: count for kind, count in self.skipped.items() if count > 0})
         self._sums = others, sorted(undecoded), dict(sorted(unplaced.items()))
-        self._take_watched([one.watched for one in endings], RpcTable([]))
+        self._take_watched([ending.watched for ending in endings], RpcTable([]))
         return table
 
     def _table(self, deliveries: Sequence[Delivery], data: Bytes) -> RpcTable:
@@ -297,8 +297,8 @@ class MergedAnalyzer(Analyzer):
         chunked = 0
         for index, (nouns, delivery, plain) in enumerate(there):
             rows = plain.rows
-            procedures = np.array([self._names.procedure(one) for one in delivery.procedures])
-            statuses = np.array([self._names.status(*one) for one in delivery.statuses])
+            procedures = np.array([self._names.procedure(procedure) for procedure in delivery.procedures])
+            statuses = np.array([self._names.status(*status) for status in delivery.statuses])
             rows["procedure"], rows["status"] = procedures[rows["procedure"]], statuses[rows["status"]]
             rows["connection"] = nouns.connections(rows["connection"])
             rows["number"] = nouns.rpcs(rows["number"])
@@ -333,7 +333,7 @@ class MergedAnalyzer(Analyzer):
             numbers = {one.connection.number for one in gone}
             self.connections[:] = [one for one in self.connections if one.number not in numbers]
             self._leaving += sorted(gone, key=lambda one: one.connection.last_time)
-            names = [one.name for one in fields(Evicted)]
+            names = [field.name for field in fields(Evicted)]
             self.evicted = Evicted(*(sum(getattr(one.evicted, name) for one in deliveries) for name in names))
 
 

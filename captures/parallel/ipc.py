@@ -68,7 +68,7 @@ def _made(kind: type, values: tuple[Any, ...]) -> Any:
 
 _PLAIN: tuple[type[Any], ...] = (Operation, Payload, Rpc, Message, TransportHeader, ChunkUse, SegmentUse)
 """Dataclasses of which there are many: without the names of their fields."""
-_NAMES = {kind: tuple([one.name for one in fields(kind)]) for kind in _PLAIN}
+_NAMES = {kind: tuple([field.name for field in fields(kind)]) for kind in _PLAIN}
 _VALUES = {kind: attrgetter(*names) for kind, names in _NAMES.items()}
 
 

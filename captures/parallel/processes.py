@@ -162,7 +162,7 @@ class Division:
         for one in (*inboxes[1:], *outboxes):
             os.close(one)
         self._front = Inbox(inboxes[0])
-        self._workers = [Inbox(one) for one in answers]
+        self._workers = [Inbox(answer) for answer in answers]
         self._nouns = analyzer.divide(workers)
 
     def batches(self) -> Iterator[DividedBatch]:
@@ -234,8 +234,8 @@ class Division:
             signal.signal(signal.SIGUSR1, signal.SIG_IGN)
             for number in (signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
-            for one in others:
-                os.close(one)
+            for other in others:
+                os.close(other)
             with suppress(OSError):  # The reader may be gone.
                 work()
         finally:

@@ -39,14 +39,14 @@ class OperationColumns(Sequence[Operation]):
     """What a list of Operations holds, some perhaps again and again."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
-        own = {id(one): one for one in operations}
+        own = {id(operation): operation for operation in operations}
         usual = [one for one in own.values() if _usual(one)]
         values = [_values(one) for one in usual]
-        self._columns: Int64s = np.array([one[:-1] for one in values], np.int64).reshape(-1, len(_COLUMNS))
-        self._addresses = np.array([one[-1] for one in values], np.uint64)
+        self._columns: Int64s = np.array([value[:-1] for value in values], np.int64).reshape(-1, len(_COLUMNS))
+        self._addresses = np.array([value[-1] for value in values], np.uint64)
         self._others = [one for one in own.values() if not _usual(one)]
         index = {id(one): at for at, one in enumerate([*usual, *self._others])}
-        self._which = np.array([index[id(one)] for one in operations], np.int64)
+        self._which = np.array([index[id(operation)] for operation in operations], np.int64)
         self._made: dict[int, Operation] = {}
 
     def __len__(self) -> int:
@@ -109,7 +109,7 @@ State = dict[str, Any]
 
 def state_of(noun: Connection | Conversation) -> State:
     """All of it but the connection that a conversation is on."""
-    return {one.name: getattr(noun, one.name) for one in fields(noun) if one.name != "connection"}
+    return {field.name: getattr(noun, field.name) for field in fields(noun) if field.name != "connection"}
 
 
 @dataclass(slots=True)
@@ -216,8 +216,8 @@ class ShareAnalyzer(Analyzer):
         """``lists``: packets are listed where the results are."""
         super().__init__(options, listener_of(watching) if watching else None)
         self._watching = watching
-        for one in watching:
-            one.begin_worker()
+        for listener in watching:
+            listener.begin_worker()
         self._numbers = self._drawing = _Numbers()
         self._done = self._ended = _Ended(self._drawing)
         self._registry = self._observer.registry = self._finding = _Registry(self.connections)
@@ -247,14 +247,17 @@ class ShareAnalyzer(Analyzer):
         delivery = self._delivery(RpcTable(self.finish()))
         return ShareEnding(
             delivery,
-            [(one.number, state_of(one), state_of(self.conversation(one))) for one in self.connections],
-            [self.health(one.number) for one in self.connections],
+            [
+                (connection.number, state_of(connection), state_of(self.conversation(connection)))
+                for connection in self.connections
+            ],
+            [self.health(connection.number) for connection in self.connections],
             self.packets,
             self.skipped,
             self.other_packets,
             self.undecoded,
             self.unplaced,
-            [one.rest(self.conversations) for one in self._watching],
+            [listener.rest(self.conversations) for listener in self._watching],
         )
 
     def _count_iwarp(self) -> None:
@@ -281,7 +284,7 @@ class ShareAnalyzer(Analyzer):
             table.objects,
             gone=[(one.connection.number, state_of(one.connection), state_of(one)) for one in gone],
             evicted=self.evicted,
-            watched=[one.found(gone, self.last_time or 0) for one in self._watching],
+            watched=[listener.found(gone, self.last_time or 0) for listener in self._watching],
         )
         for number in evicted:
             self._known.pop(number, None)

@@ -200,7 +200,7 @@ class MergedCaptures:
 
         self.other_points = other_points(rings)
         """Files whose traffic another file shows, too."""
-        self._offsets = {ring_of(one.path): one.common.offset for one in self.other_points}
+        self._offsets = {ring_of(point.path): point.common.offset for point in self.other_points}
         """How far the clocks of their rings are ahead."""
         self._waiting = [(time - self._offsets.get(ring_of(name), 0), name) for time, name in self._waiting]
         self._waiting.sort(key=lambda one: one[0], reverse=True)
@@ -212,7 +212,7 @@ class MergedCaptures:
     @property
     def hosts_elsewhere(self) -> frozenset[Hosts]:
         """Whose packets are to be left out of frames of an ``OTHER_POINT``."""
-        return frozenset().union(*(one.common.hosts for one in self.other_points))
+        return frozenset().union(*(point.common.hosts for point in self.other_points))
 
     def __enter__(self) -> Self:
         return self

@@ -122,11 +122,11 @@ def _servers_first(common: CommonTraffic, columns: RpcColumns, addresses: Addres
 
 def _runs(before: Session, after: Session) -> RunsCompared:
     runs = [_Run(before), _Run(after)]
-    agreed = [settings(one.session.analyzer.conversations) for one in runs]
-    found = [_violations(one.facts.auditor) for one in runs]
+    agreed = [settings(run.session.analyzer.conversations) for run in runs]
+    found = [_violations(run.facts.auditor) for run in runs]
     both = runs[0].facts.gathered & runs[1].facts.gathered
-    kinds = [one.kind for one in all_detectors().values() if one.needs in both]
-    said = [diagnose(one.facts, kinds).statements for one in runs]
+    kinds = [detector.kind for detector in all_detectors().values() if detector.needs in both]
+    said = [diagnose(run.facts, kinds).statements for run in runs]
     return RunsCompared(
         before.path,
         after.path,
@@ -149,11 +149,11 @@ def _runs(before: Session, after: Session) -> RunsCompared:
 
 def _only(mine: Sequence[Statement], others: Sequence[Statement]) -> list[Statement]:
     """The worst of each kind that only one of two diagnoses has."""
-    known = {one.kind for one in others}
+    known = {other.kind for other in others}
     worst: dict[str, Statement] = {}
-    for one in mine:
-        if one.kind not in known:
-            worst.setdefault(one.kind, one)
+    for statement in mine:
+        if statement.kind not in known:
+            worst.setdefault(statement.kind, statement)
     return [*worst.values()]
 
 

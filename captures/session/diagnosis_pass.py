@@ -54,8 +54,8 @@ class FactsPass:
     """Gathers it while another reads the tables of a session: for each ``gathered.add_table``, and then ``judge``."""
 
     def __init__(self, session: Session, kinds: Collection[str] = ()) -> None:
-        detectors = [one for one in all_detectors().values() if not kinds or one.kind in kinds]
-        needs = {what for one in detectors for what in (one.needs, one.uses)}
+        detectors = [detector for detector in all_detectors().values() if not kinds or detector.kind in kinds]
+        needs = {what for detector in detectors for what in (detector.needs, detector.uses)}
         self._session, self._saved = session, holds_tables(session.paths[0])
         self.gathered = Gathered()
         self.auditor = Auditor(examples=EXAMPLES) if "audit" in needs else None

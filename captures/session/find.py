@@ -86,11 +86,11 @@ def carries_again(rpc: Rpc, row: Rows, destination: str) -> bool:
     ends = rpc.connection.endpoints
     receivers = [end for end in (0, 1) if (ends[end].address, ends[end].qpn) == (destination, qpn)]
     operations = [message.operation for message in (rpc.call, rpc.reply) if message]
-    operations += [one for chunk in rpc.chunks for use in chunk.segments for one in use.operations]
+    operations += [operation for chunk in rpc.chunks for use in chunk.segments for operation in use.operations]
     return any(
-        (one.initiator if opcodes.IS_RESPONSE[opcode] else 1 - one.initiator) in receivers
-        and (psn - one.psn) % PSN.modulus < max(1, one.packets)
-        for one in operations
+        (operation.initiator if opcodes.IS_RESPONSE[opcode] else 1 - operation.initiator) in receivers
+        and (psn - operation.psn) % PSN.modulus < max(1, operation.packets)
+        for operation in operations
     )
 
 
@@ -124,7 +124,7 @@ def steps(rpc: Rpc, batches: Iterable[tuple[PacketBatch, AddressTable]]) -> list
     """PSN of the reply's last packet."""
     acknowledged = False
     """The call, where there is no reply."""
-    receivers = [one.address for one in reversed(rpc.connection.endpoints)]
+    receivers = [endpoint.address for endpoint in reversed(rpc.connection.endpoints)]
     for packets, addresses in batches:
         rows = packets.rows
         if not len(rows) or int(rows["frame"][-1]) < first:
@@ -236,13 +236,13 @@ class Carried:
         self._codes = iwarp_codes
         self._number = rpc.connection.number
         self._sends = {(m.operation.initiator, m.operation.psn) for m in (rpc.call, rpc.reply) if m}
-        moved = [one for chunk in rpc.chunks for use in chunk.segments for one in use.operations]
+        moved = [operation for chunk in rpc.chunks for use in chunk.segments for operation in use.operations]
         reads = [one for one in moved if one.kind is Kind.READ]
-        self._reads = {(one.initiator, one.psn) for one in reads}
+        self._reads = {(read.initiator, read.psn) for read in reads}
         self._responses = {
-            (1 - one.initiator, frame)
-            for one in reads
-            for _, _, rows in one.payload.runs
+            (1 - read.initiator, frame)
+            for read in reads
+            for _, _, rows in read.payload.runs
             for frame in rows["frame"].tolist()
         }
         self._writes = [one for one in moved if one.kind is Kind.WRITE]
@@ -262,8 +262,9 @@ class Carried:
         if fpdu.opcode == self._codes.READ_RESPONSE:
             return (sender, fpdu.first_frame) in self._responses
         return fpdu.opcode == self._codes.WRITE and any(
-            (one.initiator, one.handle) == (sender, fpdu.stag) and one.address <= fpdu.place < one.address + one.length
-            for one in self._writes
+            (write.initiator, write.handle) == (sender, fpdu.stag)
+            and write.address <= fpdu.place < write.address + write.length
+            for write in self._writes
         )
 
 
@@ -398,7 +399,7 @@ def find_rpcs(session: Session, numbers: Collection[int] = (), xids: Collection[
             found.append(rpc)
         if rpc.xid in xids and first.setdefault(rpc.xid, rpc) is not rpc:
             others.setdefault(rpc.xid, []).append(rpc.number)
-        if not left and not xids and all(one.sure for one in files.values()):
+        if not left and not xids and all(pathed.sure for pathed in files.values()):
             break
     problem = unknown_rpcs(numbers, {rpc.number for rpc in found}, total) or unknown_xids(xids, first)
     paths = {number: path for number, file in files.items() if (path := file.path()) is not None}
@@ -427,7 +428,7 @@ def find_frame(session: Session, number: int) -> FoundFrame | None:
 
     def look() -> None:
         """What the frame is to iWARP, as far as is known by now."""
-        if seen and analyzer.iwarp is not None and not (segments and all(one.fpdu for one in segments[0].parts)):
+        if seen and analyzer.iwarp is not None and not (segments and all(part.fpdu for part in segments[0].parts)):
             segments[:] = watched_segments(seen[0], number, number)
 
     def watched() -> Iterator[tuple[Rpc, Pathed | None]]:

@@ -154,7 +154,9 @@ class RunningCounters(KernelCounters):
 
     def note_at(self, point: int, conversations: Iterable[Conversation], lossy: bool) -> None:
         with self._lock:
-            self.note([one for one in conversations if self._counts(point, one)], lossy, point)
+            self.note(
+                [conversation for conversation in conversations if self._counts(point, conversation)], lossy, point
+            )
 
     def read_again_at_once(self) -> None:
         """At the first capture point that ends."""
@@ -164,7 +166,7 @@ class RunningCounters(KernelCounters):
     def _counts(self, point: int, conversation: Conversation) -> bool:
         """Whether a connection counts at this point: the first that sees it."""
         ends = conversation.connection.endpoints
-        key = frozenset((one.address, one.qpn, one.port) for one in ends)
+        key = frozenset((end.address, end.qpn, end.port) for end in ends)
         if key not in self._seen_at and len(self._seen_at) >= MAX_CONNECTIONS:
             del self._seen_at[next(iter(self._seen_at))]
         return self._seen_at.setdefault(key, point) == point

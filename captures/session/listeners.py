@@ -69,7 +69,7 @@ def listener_of(watching: Sequence[PassListener]) -> Callable[[Conversation], Li
     """What one conversation is given to: the listener of each of them."""
     if len(watching) == 1:
         return watching[0].listener
-    return lambda conversation: Listeners(*[one.listener(conversation) for one in watching])
+    return lambda conversation: Listeners(*[listener.listener(conversation) for listener in watching])
 
 
 class DividedCredits:
@@ -89,7 +89,7 @@ class DividedCredits:
         """It is the same there."""
 
     def found(self, gone: Sequence[Conversation], now: int) -> object:
-        return [self.directions.pop(one.connection.number, ()) for one in gone]
+        return [self.directions.pop(conversation.connection.number, ()) for conversation in gone]
 
     def rest(self, conversations: Sequence[Conversation]) -> object:
         return [*self.directions.values()]
@@ -97,9 +97,9 @@ class DividedCredits:
     def take(self, workers: Sequence[WorkerFound], table: RpcTable) -> None:
         for worker in workers:
             for directions in worker.found:
-                for one in directions:
-                    one.narrow(shared_bins(one.connection.number))
-                    self.directions[one.connection.number] = directions
+                for direction in directions:
+                    direction.narrow(shared_bins(direction.connection.number))
+                    self.directions[direction.connection.number] = directions
 
 
 class DividedAudit:
@@ -132,7 +132,7 @@ class DividedAudit:
         return self.rest(gone)
 
     def rest(self, conversations: Sequence[Conversation]) -> _Audited:
-        closed = [(one.connection, self.auditor.close(one)) for one in conversations]
+        closed = [(conversation.connection, self.auditor.close(conversation)) for conversation in conversations]
         found, self._found = self._found, []
         return _Audited(closed, found)
 
@@ -188,7 +188,7 @@ class DividedState:
         lone: dict[int, tuple[int, int]] = {}
         for worker in workers:
             rpc = worker.numbers.rpc
-            calls += [one._replace(number=rpc(one.number)) for one in worker.found.calls]
+            calls += [call._replace(number=rpc(call.number)) for call in worker.found.calls]
             lone |= {rpc(number): place for number, place in worker.found.lone.items()}
         self.history.note(StateNotes(calls, lone), table)
 

@@ -228,16 +228,16 @@ class _Finder:
         self._sent: dict[tuple[int, int], _ChosenNumbers] = {}
         """By connection number and end."""
         self.has_tcp = False
-        for one in connections:
+        for connection in connections:
             for end in (0, 1):
-                sender, receiver = one.endpoints[end], one.endpoints[1 - end]
+                sender, receiver = connection.endpoints[end], connection.endpoints[1 - end]
                 tcp = sender.port is not None
                 self.has_tcp |= tcp
                 ports = (sender.port or 0, receiver.port or 0) if tcp else (-1, receiver.qpn)
                 flow = self._flows.setdefault((sender.address, receiver.address, *ports), [])
-                flow.append((one.first_frame, one.number, end))
+                flow.append((connection.first_frame, connection.number, end))
                 flow.sort(reverse=True)
-                self._sent[one.number, end] = _ChosenNumbers(TCP_SEQUENCE if tcp else PSN)
+                self._sent[connection.number, end] = _ChosenNumbers(TCP_SEQUENCE if tcp else PSN)
 
     def packets(self, rows: Rows, addresses: AddressTable) -> Int64s:
         """Choose among PACKET rows."""

@@ -172,7 +172,9 @@ class Session:
         jobs = self.jobs or 1
         if jobs < 2 or isinstance(capture, MergedCaptures) or capture.mapped is None:
             return self._decoded(capture)
-        if self.analyzer.listener is not None and not (self._watching and all(one.divisible for one in self._watching)):
+        if self.analyzer.listener is not None and not (
+            self._watching and all(listener.divisible for listener in self._watching)
+        ):
             return self._decoded(capture)
         from ..parallel.combine import MergedAnalyzer
         from ..parallel.processes import Division, carries_iwarp
@@ -358,7 +360,9 @@ class Session:
             if on_rpcs is not None:
                 on_rpcs(table)
         found = sorted(credits.directions.items())
-        return [one for _, directions in found for one in directions if one.calls or one.replies]
+        return [
+            direction for _, directions in found for direction in directions if direction.calls or direction.replies
+        ]
 
     def files(
         self,
@@ -490,7 +494,7 @@ class Session:
         analyzer = self.analyzer
         return CaptureExtent(
             analyzer.frames,
-            frozenset(one.number for one in analyzer.connections),
+            frozenset(connection.number for connection in analyzer.connections),
             analyzer.evicted.connections,
             self.first_time,
             analyzer.last_time or 0,
@@ -512,7 +516,7 @@ class Session:
 
     def ring(self, path: str) -> tuple[str, ...]:
         """The files that were read, of the ring that one of them belongs to, in order."""
-        return tuple(one for one in self._files if ring_of(one) == ring_of(path))
+        return tuple(file for file in self._files if ring_of(file) == ring_of(path))
 
     def remarks(self) -> list[str]:
         """Which files of a directory were passed over, and which were captured elsewhere: a line each."""
@@ -550,8 +554,8 @@ def each_credit_direction(
     with spool() as file:
 
         def evict(gone: list[Conversation]) -> None:
-            for one in gone:
-                number = one.connection.number
+            for conversation in gone:
+                number = conversation.connection.number
                 directions = credits.directions.pop(number, ())
                 if any(direction.calls or direction.replies for direction in directions):
                     places[number] = file.tell()

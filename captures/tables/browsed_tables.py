@@ -37,15 +37,15 @@ LATER = {
 def first_columns(table: str) -> Collection[str] | None:
     """The columns of a table that come with its rows."""
     if table == "rpcs":
-        return {one.name for one in TABLES[table].columns}.difference(*LATER.values())
+        return {column.name for column in TABLES[table].columns}.difference(*LATER.values())
     if table == "connections":  # The others take the contents of messages: they come with the paths.
-        return {one.name for one in TABLES[table].columns if not one.needs}
+        return {column.name for column in TABLES[table].columns if not column.needs}
     return None
 
 
 def live_columns(table: str) -> Collection[str] | None:
     """The columns of a table that are filled while traffic passes."""
-    return {one.name for one in TABLES["rpcs"].columns} - LEFT_OUT if table == "rpcs" else None
+    return {column.name for column in TABLES["rpcs"].columns} - LEFT_OUT if table == "rpcs" else None
 
 
 class HeldRows:
@@ -291,7 +291,7 @@ class BrowsedTables:
         """Fill columns of RPCs that are there, by their number."""
         from .database import registered
 
-        given = ", ".join(f"{named(one)} = part.{named(one)}" for one in columns if one != "number")
+        given = ", ".join(f"{named(column)} = part.{named(column)}" for column in columns if column != "number")
         with registered(self.connection, "rpcs", columns) as part:
             self.connection.execute(f"UPDATE rpcs SET {given} FROM {part} AS part WHERE rpcs.number = part.number")
 
@@ -393,7 +393,7 @@ class BrowsedTables:
         if (held := self._shared.held) is not None:
             return held.rows(name, ids)
         listed = ",".join(map(str, ids.tolist()))
-        columns = ", ".join(named(one.name) for one in TABLES[name].columns if one.type != "time")
+        columns = ", ".join(named(column.name) for column in TABLES[name].columns if column.type != "time")
         key = self._key(name)
         found = self.connection.execute(f"SELECT {key}, {columns} FROM {name} WHERE {key} IN ({listed})")
         names = [one[0] for one in found.description or ()][1:]
@@ -407,8 +407,12 @@ class BrowsedTables:
 
     def containing(self, name: str, text: str) -> Int64s:
         """Row IDs where any column has this text in it, upper case or lower; of an XID its hexadecimal digits, too."""
-        columns = [named(one.name) for one in TABLES[name].columns if one.type != "time" and one.name not in LEFT_OUT]
-        if "xid" in (one.name for one in TABLES[name].columns):
+        columns = [
+            named(column.name)
+            for column in TABLES[name].columns
+            if column.type != "time" and column.name not in LEFT_OUT
+        ]
+        if "xid" in (column.name for column in TABLES[name].columns):
             columns.append("printf('0x%08x', xid)")
         row = f"lower(concat_ws(' ', {', '.join(columns)}))"
         return self._ids(f"SELECT {self._key(name)} AS row_id FROM {name} WHERE contains({row}, ?)", text.lower())
@@ -506,7 +510,9 @@ def completions(tables: BrowsedTables, text: str, limit: int = 8) -> list[str]:
         if not tables.ready:
             return []
         if column.name in ("operations", "procedure"):
-            values = [one for one in tables.operations() if one.lower().startswith(quote[2].lower())][:limit]
+            values = [operation for operation in tables.operations() if operation.lower().startswith(quote[2].lower())][
+                :limit
+            ]
         else:
             values = tables.distinct(column.name, quote[2], limit)
         before = text[: quote.start(2)].removesuffix("'")
@@ -526,7 +532,9 @@ def _meant(tables: BrowsedTables, word: str, limit: int) -> Iterable[str]:
     """Conditions that a bare value stands for: an operation, a client, a path."""
     if limit <= 0 or not tables.ready:
         return []
-    found = [f"procedure = '{one}'" for one in tables.operations() if one.lower().startswith(word.lower())]
+    found = [
+        f"procedure = '{operation}'" for operation in tables.operations() if operation.lower().startswith(word.lower())
+    ]
     found += [f"client = {quoted(one)}" for one in tables.distinct("client", word, limit)]
     found += [f"path = {quoted(one)}" for one in tables.distinct("path", word, limit)]
     return found[:limit]
@@ -554,10 +562,10 @@ def stored_rows(data_set: str, tables: Sequence[str]) -> Iterator[tuple[str, Col
     from .saved_tables import Numbering, entries, open_saved
 
     with open_saved(data_set) as database:
-        for one in Numbering(entries(data_set)).entries:
+        for entry in Numbering(entries(data_set)).entries:
             for name in tables:
                 listed = ", ".join(map(named, (column.name for column in TABLES[name].columns)))
-                rows = database.connection.execute(f"SELECT {listed} FROM {name} WHERE capture = ?", [one.capture])
+                rows = database.connection.execute(f"SELECT {listed} FROM {name} WHERE capture = ?", [entry.capture])
                 yield name, _columns(name, rows.fetchnumpy())
 
 

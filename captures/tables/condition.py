@@ -80,7 +80,9 @@ class Filters:
             np.logical_and(passes, np.array([judged(value) for value in values], np.bool_)[which], passes)
 
         if self.procedures:
-            called = [any(_is_called(name, one) for name in self.procedures) for one in table.names.procedures]
+            called = [
+                any(_is_called(name, procedure) for name in self.procedures) for procedure in table.names.procedures
+            ]
             passes &= np.array(called, np.bool_)[rows["procedure"]]
         if self.connections:
             passes &= np.isin(rows["connection"], self.connections)
@@ -123,7 +125,7 @@ class Filters:
 
 
 def any_of(conditions: Iterable[str]) -> str:
-    return " OR ".join(f"({one})" for one in conditions)
+    return " OR ".join(f"({condition})" for condition in conditions)
 
 
 def _folder(path: str) -> str:
@@ -188,7 +190,7 @@ class Condition:
         self.written = tuple(conditions)
         self.remarks: list[str] = []
         """About names that go."""
-        self.given = [self._typed(one) for one in conditions]
+        self.given = [self._typed(condition) for condition in conditions]
         self._database: Database | None = None
         self._builder: TableBuilder | None = None
         if conditions:
@@ -323,7 +325,7 @@ class Condition:
             bare = name.upper().rpartition(".")[2]
             if not any(fnmatchcase(known, bare) for known in (*KNOWN_NAMES, *self._called())):
                 return f"no procedure or operation {name!r}{near(bare, KNOWN_NAMES)}"
-        ends = [one.endpoints for one in session.analyzer.connections]
+        ends = [connection.endpoints for connection in session.analyzer.connections]
         for what, addresses, end in (("client", filters.clients, 0), ("server", filters.servers, 1)):
             known = sorted({one[end].address for one in ends})
             for address in addresses:
@@ -362,7 +364,7 @@ class Condition:
 
 
 def _all_of(conditions: Sequence[str]) -> str:
-    return " AND ".join(f"({one}\n)" for one in conditions) or "true"
+    return " AND ".join(f"({condition}\n)" for condition in conditions) or "true"
 
 
 def _below(path: str, wanted: str) -> bool:

@@ -54,7 +54,7 @@ def named_columns(connection: duckdb.DuckDBPyConnection, text: str, selects: boo
     names = _names_in(connection, text) if tables and selects else None
     if names is None:
         return dict.fromkeys(tables)
-    return {table: {one.name for one in TABLES[table].columns if one.name in names} for table in tables}
+    return {table: {column.name for column in TABLES[table].columns if column.name in names} for table in tables}
 
 
 def _tables_of(connection: duckdb.DuckDBPyConnection, text: str, selects: bool) -> set[str]:

@@ -494,8 +494,8 @@ class SavedAnalyzer(Analyzer):
         self.dropped_frames = sums.dropped_frames
         self.skipped, self.evicted = sums.skipped, sums.evicted
         self.first_time, self.earliest_time, self.last_time = sums.first_time, sums.earliest_time, sums.last_time
-        self.connections = [one.connection for one in conversations]
-        self._conversations = {one.connection.number: one for one in conversations}
+        self.connections = [conversation.connection for conversation in conversations]
+        self._conversations = {conversation.connection.number: conversation for conversation in conversations}
         self._healths = healths
         self.addresses.learn(0, sums.addresses)
 
@@ -521,8 +521,8 @@ class SavedFiles(FileTable):
     def __init__(self, facts: list[FileDetails], undecoded: Counter[str]) -> None:
         super().__init__()
         self.undecoded = undecoded
-        self._facts = {one.number: one for one in facts}
-        self._listed = [one.file() for one in facts]
+        self._facts = {fact.number: fact for fact in facts}
+        self._listed = [fact.file() for fact in facts]
 
     def __iter__(self) -> Iterator[File]:
         return iter(self._listed)
@@ -561,7 +561,7 @@ class SavedSession(Session):
             (self.passed_over,) = self._details(database, "passed over", list[str])
             self.filters = self._details(database, FILTER, str)
             self._note_places(database)
-        self.analyzer = SavedAnalyzer(sums, conversations, {one.connection: one for one in healths})
+        self.analyzer = SavedAnalyzer(sums, conversations, {health.connection: health for health in healths})
 
     def _details(self, database: Database, kind: str, noun: type[Noun]) -> list[Noun]:
         rows = database.connection.execute("SELECT content FROM details WHERE kind = ?", [kind]).fetchall()
@@ -627,7 +627,7 @@ class SavedSession(Session):
     def audit(self, auditor: Auditor, connections: Collection[int] = ()) -> int:
         if auditor.meant is not None:
             self.lacks("what single RPCs were judged by")
-        kept = {one.connection.number: one.connection for one in self.analyzer.conversations}
+        kept = {conversation.connection.number: conversation.connection for conversation in self.analyzer.conversations}
         known = kept | {one.connection.number: one.connection for one in self._gone}
         with open_saved(self.paths[0]) as database:
             for row in _rows(database, "SELECT * FROM verdicts"):
@@ -639,9 +639,9 @@ class SavedSession(Session):
                     tally.add(RuleTally(row["passed"], 0, 0, row["undecidable"], reasons), auditor.examples)
                     if number in kept:
                         auditor.connections[number] = kept[number]
-            for one in self.analyzer.conversations:
-                if one.protocol == "rpcrdma":
-                    auditor.connections[one.connection.number] = one.connection
+            for conversation in self.analyzer.conversations:
+                if conversation.protocol == "rpcrdma":
+                    auditor.connections[conversation.connection.number] = conversation.connection
             for row in _rows(database, "SELECT * FROM findings"):
                 rule = auditor.rules.get(row["rule"])
                 if rule is not None:
@@ -687,9 +687,9 @@ class DataSetSession(SavedSession):
         return self._numbering.host(connection)
 
     def _rpcs(self, database: Database, conversations: dict[int, Conversation]) -> Iterator[RpcTable]:
-        for one in self._numbering.entries:
-            if one.rpcs:
-                behind = make_views_of(database.connection, self.paths[0], self._numbering, one)
+        for entry in self._numbering.entries:
+            if entry.rpcs:
+                behind = make_views_of(database.connection, self.paths[0], self._numbering, entry)
                 yield from saved_rpcs(database.connection, conversations, behind=behind)
 
     def _details(self, database: Database, kind: str, noun: type[Noun]) -> list[Noun]:
@@ -755,22 +755,22 @@ def _summed(captures: list[CaptureSums]) -> CaptureSums:
     """What the captures come to together."""
     evicted = Evicted()
     for field in fields(Evicted):
-        setattr(evicted, field.name, sum(getattr(one.evicted, field.name) for one in captures))
-    first = [one.first_time for one in captures if one.first_time is not None]
-    earliest = [one.earliest_time for one in captures if one.earliest_time is not None]
-    last = [one.last_time for one in captures if one.last_time is not None]
+        setattr(evicted, field.name, sum(getattr(capture.evicted, field.name) for capture in captures))
+    first = [capture.first_time for capture in captures if capture.first_time is not None]
+    earliest = [capture.earliest_time for capture in captures if capture.earliest_time is not None]
+    last = [capture.last_time for capture in captures if capture.last_time is not None]
     return CaptureSums(
-        sum(one.frames for one in captures),
-        sum(one.truncated_frames for one in captures),
-        sum(one.dropped_frames for one in captures),
-        sum(one.packets for one in captures),
+        sum(capture.frames for capture in captures),
+        sum(capture.truncated_frames for capture in captures),
+        sum(capture.dropped_frames for capture in captures),
+        sum(capture.packets for capture in captures),
         min(first, default=None),
         min(earliest, default=None),
         max(last, default=None),
-        sum((one.skipped for one in captures), Counter()),
-        sum((one.other_packets for one in captures), Counter()),
-        [undecoded for one in captures for undecoded in one.undecoded],
-        {number: count for one in captures for number, count in one.unplaced.items()},
+        sum((capture.skipped for capture in captures), Counter()),
+        sum((capture.other_packets for capture in captures), Counter()),
+        [undecoded for capture in captures for undecoded in capture.undecoded],
+        {number: count for capture in captures for number, count in capture.unplaced.items()},
         evicted,
         [],
     )

@@ -113,14 +113,14 @@ class Numbering:
     """What has to be added to the numbers of each capture."""
 
     def __init__(self, listed: Sequence[ManifestEntry]) -> None:
-        self.entries = [one for one in listed if not one.problem]
+        self.entries = [entry for entry in listed if not entry.problem]
         self.offsets: dict[str, dict[str, int]] = {}
         """By capture and name of ``COUNTED``."""
         reached = dict.fromkeys(COUNTED, 0)
-        for one in self.entries:
-            self.offsets[one.capture] = dict(reached)
+        for entry in self.entries:
+            self.offsets[entry.capture] = dict(reached)
             for name in COUNTED:
-                reached[name] += getattr(one, name)
+                reached[name] += getattr(entry, name)
 
     def host(self, connection: int) -> str | None:
         """Where the capture of a connection was made."""
@@ -165,15 +165,15 @@ def make_views(connection: duckdb.DuckDBPyConnection, data_set: str) -> list[str
         named = (one.capture, one.host, "\n".join(one.paths), one.problem or None, one.damage or None)
         sums = (one.frames, one.rpcs, one.connections, one.first_time_ns or None, one.last_time_ns or None)
         captures.append((*named, *sums))
-    for one in numbering.entries:
-        alone = one.paths[0] if len(one.paths) == 1 else None
-        numbers.append((one.capture, alone, one.frames, *numbering.offsets[one.capture].values()))
-        for path, size, modified in zip(one.paths, one.sizes, one.modified_ns, strict=True):
+    for entry in numbering.entries:
+        alone = entry.paths[0] if len(entry.paths) == 1 else None
+        numbers.append((entry.capture, alone, entry.frames, *numbering.offsets[entry.capture].values()))
+        for path, size, modified in zip(entry.paths, entry.sizes, entry.modified_ns, strict=True):
             sources.append((path, size, modified and modified // 1000))
     _insert(connection, "captures", captures)
     _insert(connection, "numbering", numbers)
     _insert(connection, "sources", sources, "unnest(?), unnest(?), make_timestamp(CAST(unnest(?) AS BIGINT))")
-    known = {f"capture={one.capture}" for one in numbering.entries}
+    known = {f"capture={entry.capture}" for entry in numbering.entries}
     read: list[str] = []
     for name in TABLES:
         # An analysis that has not ended leaves files without an entry.
@@ -182,17 +182,17 @@ def make_views(connection: duckdb.DuckDBPyConnection, data_set: str) -> list[str
         if files:
             connection.execute(f"CREATE VIEW {name} AS {_view(files, name)}")
             read += files
-    damage = "; ".join(f"{one.host} {one.capture}: {one.damage}" for one in numbering.entries if one.damage)
+    damage = "; ".join(f"{entry.host} {entry.capture}: {entry.damage}" for entry in numbering.entries if entry.damage)
     connection.execute(
         "CREATE TABLE metadata (program_version VARCHAR, schema_version INTEGER, damage VARCHAR, frames BIGINT,"
         " first_time_ns BIGINT, last_time_ns BIGINT)"
     )
     newest = max(numbering.entries, key=lambda one: one.schema_version)
-    times = [one.first_time_ns for one in numbering.entries], [one.last_time_ns for one in numbering.entries]
+    times = [entry.first_time_ns for entry in numbering.entries], [entry.last_time_ns for entry in numbering.entries]
     connection.execute(
         "INSERT INTO metadata VALUES (?, ?, ?, ?, ?, ?)",
         [newest.program_version, newest.schema_version, damage or None,
-         sum(one.frames for one in numbering.entries), min(times[0]), max(times[1])],
+         sum(entry.frames for entry in numbering.entries), min(times[0]), max(times[1])],
     )  # fmt: skip
     return read
 

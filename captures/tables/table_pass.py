@@ -127,18 +127,18 @@ class _TablePass:
         """Nothing more comes of these."""
         if self.auditor is not None:
             self.auditor.evict(conversations)
-        for one in conversations:
-            self._add("conversation", one)
-            self._add("detail", Detail("evicted conversation", one.connection.number, one))
-            self._add_credits(one.connection.number)
+        for conversation in conversations:
+            self._add("conversation", conversation)
+            self._add("detail", Detail("evicted conversation", conversation.connection.number, conversation))
+            self._add_credits(conversation.connection.number)
 
     def finish(self, rows: int) -> Iterator[tuple[str, Columns]]:
         """What is known only now, at least so many rows of a table at a time."""
         analyzer = self.session.analyzer
         conversations = analyzer.conversations
         if self.auditor is not None:
-            for one in conversations:
-                yield from self._add_all("verdict", self._verdicts(self.auditor.close(one)), rows)
+            for conversation in conversations:
+                yield from self._add_all("verdict", self._verdicts(self.auditor.close(conversation)), rows)
                 yield from self._full("finding", rows)
             yield from self._add_all("verdict", self._verdicts(self.auditor.tallies), rows)
         yield from self._add_all("conversation", conversations, rows)
@@ -168,9 +168,9 @@ class _TablePass:
             yield Detail(RECOGNITION, None, words)
         for point in self.session.other_points:
             yield Detail("other capture point", None, point)
-        for one in analyzer.conversations:
-            number = one.connection.number
-            yield Detail("conversation", number, one)
+        for conversation in analyzer.conversations:
+            number = conversation.connection.number
+            yield Detail("conversation", number, conversation)
             yield Detail("health", number, analyzer.health(number))
         for file in file_table:
             yield Detail("file", file.number, FileDetails.of(file_table, file))

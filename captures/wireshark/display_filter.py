@@ -114,14 +114,14 @@ class _FilterReader:
             parts.append(self._all())
         if len(parts) > 1 and (self._frames is not before or before is not None):
             self._refuse_frames()
-        return parts[0] if len(parts) == 1 else " OR ".join(f"({one})" for one in parts)
+        return parts[0] if len(parts) == 1 else " OR ".join(f"({part})" for part in parts)
 
     def _all(self) -> str:
         parts = [self._one()]
         while self._word_of(AND):
             parts.append(self._one())
-        parts = [one for one in parts if one != "true"] or ["true"]
-        return parts[0] if len(parts) == 1 else " AND ".join(f"({one})" for one in parts)
+        parts = [part for part in parts if part != "true"] or ["true"]
+        return parts[0] if len(parts) == 1 else " AND ".join(f"({part})" for part in parts)
 
     def _one(self) -> str:
         if self._word_of(NOT):

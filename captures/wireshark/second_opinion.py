@@ -527,7 +527,7 @@ def _sighting(names: Sequence[str], line: Sequence[str], before: int) -> FrameFi
         found = tshark_fields(line, names)
         if not before:
             return found
-        moved = {name: tuple(one + before for one in values) if name in OF_FRAMES else values
+        moved = {name: tuple(value + before for value in values) if name in OF_FRAMES else values
                  for name, values in found.fields.items()}  # fmt: skip
         return found._replace(frame=found.frame + before, fields=moved)
     except ValueError as error:

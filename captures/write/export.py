@@ -143,7 +143,11 @@ class TcpExport:
         ``remark`` gives what is added to the first comment of an RPC's messages.
         """
         used = set(self._conversations)
-        streams = {one.number: TcpPackets(one) for one in conversations if one.number in used}
+        streams = {
+            conversation.number: TcpPackets(conversation)
+            for conversation in conversations
+            if conversation.number in used
+        }
         self._spool.truncate(self._end)  # also where the last message ends in missing bytes
         self._spool.flush()
         self._comments.flush()

@@ -271,7 +271,9 @@ class Target(OutputFolder):
     def __init__(self, path: Path, captures: Sequence[str], force: bool = False) -> None:
         """Raises OSError where it is no directory, a symbolic link, one of those that ``captures`` names, or, without
         ``force``, not empty."""
-        if any(os.path.isdir(one) and os.path.exists(path) and os.path.samefile(one, path) for one in captures):
+        if any(
+            os.path.isdir(capture) and os.path.exists(path) and os.path.samefile(capture, path) for capture in captures
+        ):
             raise FileExistsError(errno.EEXIST, "its captures are read; extract into another directory", str(path))
         if path.is_symlink():
             raise NotADirectoryError(errno.ENOTDIR, "is there and is no directory", str(path))

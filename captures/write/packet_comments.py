@@ -89,7 +89,7 @@ def _frames(extents: Sequence[Extent], start: int) -> str:
     """' 120' or 's 120-134, 140': those that carried the extents from ``start`` on."""
     if len(extents) == 1 and extents[0].frame and extents[0].start + extents[0].length > start:
         return f" {extents[0].frame}"
-    numbers = sorted({one.frame for one in extents if one.frame and one.start + one.length > start})
+    numbers = sorted({extent.frame for extent in extents if extent.frame and extent.start + extent.length > start})
     if not numbers:
         return ""
     runs: list[list[int]] = []

@@ -59,7 +59,11 @@ class LookedAt:
         number = wanted.number
         capture = capture.holding("rpcs", number)
         if number not in self.rpcs:
-            near = [one for one in around[:KEPT] if capture.behind is None or capture.behind.has_rpc(one.number)]
+            near = [
+                rpc_place
+                for rpc_place in around[:KEPT]
+                if capture.behind is None or capture.behind.has_rpc(rpc_place.number)
+            ]
             yield from self._find(capture, {wanted, *near}, number)
         rpc = self.rpcs.get(number)
         if rpc is None or self.session is None:
@@ -85,8 +89,8 @@ class LookedAt:
         self.session = session = capture.session()
         held = 0
         numbered = capture.numbered
-        wanted = {one.number if numbered else (one.frame, one.xid): one.number for one in places}
-        keys = [one.number if numbered else one.xid for one in places]
+        wanted = {place.number if numbered else (place.frame, place.xid): place.number for place in places}
+        keys = [place.number if numbered else place.xid for place in places]
         for table in session.tables():
             chosen = np.isin(table.rows["number" if numbered else "xid"], keys) if len(table) else np.zeros(0, bool)
             for rpc in table.selected(chosen) if chosen.any() else ():
@@ -129,7 +133,7 @@ def frame_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[
     if capture.frames_before is None and (place := session.place_words(number)):
         nodes.insert(0, TreeNode(Text(f"frame {number} is {place}")))
     if capture.numbered:
-        nodes += [TreeNode(Text(f"It belongs to RPC {one.number}"), goes_to=("rpcs", one.number)) for one in rpcs]
+        nodes += [TreeNode(Text(f"It belongs to RPC {rpc.number}"), goes_to=("rpcs", rpc.number)) for rpc in rpcs]
     data = bytes(frame.data)
     whole = Reassembled((Extent(0, len(data), "frame", number, ""),), ((0, data),))
     yield Details("packets", number, nodes, [], [shown_bytes("frame", whole)])
@@ -198,7 +202,9 @@ def connection_details(capture: BrowsedCapture, number: int, width: int) -> Iter
         gathered.add_table(table)
         del table
         yield None
-    found = [one for one in session.analyzer.conversations if one.connection.number == number]
+    found = [
+        conversation for conversation in session.analyzer.conversations if conversation.connection.number == number
+    ]
     if found and capture.numbered:
         health = session.analyzer.health(number)
         parts = (
@@ -282,7 +288,7 @@ def _shown(diagnosis: Diagnosis, capture: BrowsedCapture) -> Diagnosed:
     head = Text(counted(diagnosis), "bold")
     if capture.frames_before:
         head.append(f"; of frames {capture.frames_before + 1} to the last, with RPCs numbered from there", "dim")
-    nodes = [TreeNode(head), *(_statement_node(one, capture.numbered) for one in diagnosis.statements)]
+    nodes = [TreeNode(head), *(_statement_node(statement, capture.numbered) for statement in diagnosis.statements)]
     return Diagnosed(nodes, diagnosis.worst is Severity.PROBLEM)
 
 

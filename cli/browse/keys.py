@@ -80,20 +80,20 @@ KEYS = (
 
 def bindings(keys: tuple[KeyBinding, ...] = KEYS) -> Iterator[Binding]:
     """The application's; those of panes must be asked before the screen, which has a use of its own for Tab."""
-    for one in keys:
-        if "tab" not in one.keys:
-            yield Binding(one.keys, one.action, one.name, show=one.in_footer, key_display=one.shown)
+    for key in keys:
+        if "tab" not in key.keys:
+            yield Binding(key.keys, key.action, key.name, show=key.in_footer, key_display=key.shown)
 
 
 def pane_bindings(keys: tuple[KeyBinding, ...] = KEYS) -> Iterator[Binding]:
-    for one in keys:
-        if "tab" in one.keys:
-            yield Binding(one.keys, f"app.{one.action}", one.name, show=one.in_footer, key_display=one.shown)
+    for key in keys:
+        if "tab" in key.keys:
+            yield Binding(key.keys, f"app.{key.action}", key.name, show=key.in_footer, key_display=key.shown)
 
 
 def help_text(keys: tuple[KeyBinding, ...], width: int = FULL) -> Text:
     """All keys, on one screen of 80 columns and 24 lines; one below the other where there are fewer columns."""
-    rows = [*((f"{one.shown:>5}", one.meaning) for one in keys), *((shown, meaning) for shown, meaning in MOVING)]
+    rows = [*((f"{key.shown:>5}", key.meaning) for key in keys), *((shown, meaning) for shown, meaning in MOVING)]
     text = Text(no_wrap=True)
     if width < FULL:
         for shown, meaning in rows:
@@ -222,7 +222,7 @@ class ChoiceDialog(ModalScreen[int | None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="choice"):
             yield Static(shown(self._title, "bold"))
-            yield OptionList(*(Option(shown(one)) for one in self._lines), id="choices")
+            yield OptionList(*(Option(shown(line)) for line in self._lines), id="choices")
 
     @on(OptionList.OptionSelected)
     def _chosen(self, event: OptionList.OptionSelected) -> None:

@@ -137,7 +137,7 @@ class LinesPane(ScrollView, can_focus=True):
         text = harmless_text(self.line(index))
         style = self.rich_style
         if index == self.cursor:
-            marked = [Span(one.start, one.end, "not reverse") for one in text.spans if one.style == "reverse"]
+            marked = [Span(span.start, span.end, "not reverse") for span in text.spans if span.style == "reverse"]
             text = Text(text.plain, spans=marked)
             style += Style(reverse=True, bold=True) if self.has_focus else Style(underline=True, bold=True)
         return self._strip(text, width, style)
@@ -662,5 +662,5 @@ def _highest(rates: list[float]) -> str:
 
 
 def _wrong(intervals: tuple[CallInterval, ...]) -> str:
-    wrong = sum(one.wrong for one in intervals)
+    wrong = sum(interval.wrong for interval in intervals)
     return f", {count(wrong)} not complete" if wrong else ""

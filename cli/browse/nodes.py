@@ -86,17 +86,17 @@ def nodes_of(renderables: Iterable[RenderableType], width: int, message: str = "
 
     ``message``: the title of the bytes that fields stand for.
     """
-    for one in renderables:
-        if isinstance(one, Group):
-            yield from nodes_of(one.renderables, width, message)
-        elif isinstance(one, Padding):
-            yield from map(TreeNode, rendered(one.renderable, width))
-        elif isinstance(one, Tree):
-            yield _node(one, width, message)
-        elif isinstance(one, Text):
-            yield _leaf(one, message)
+    for renderable in renderables:
+        if isinstance(renderable, Group):
+            yield from nodes_of(renderable.renderables, width, message)
+        elif isinstance(renderable, Padding):
+            yield from map(TreeNode, rendered(renderable.renderable, width))
+        elif isinstance(renderable, Tree):
+            yield _node(renderable, width, message)
+        elif isinstance(renderable, Text):
+            yield _leaf(renderable, message)
         else:
-            yield from map(TreeNode, rendered(one, width))
+            yield from map(TreeNode, rendered(renderable, width))
 
 
 def _node(tree: Tree, width: int, message: str) -> TreeNode:
@@ -154,9 +154,9 @@ def shown_bytes(title: str, data: Reassembled) -> ShownBytes:
     if data.length <= MAX_BYTES:
         return ShownBytes(title, data)
     extents = [
-        Extent(one.start, min(one.length, MAX_BYTES - one.start), one.origin, one.frame, one.missing)
-        for one in data.extents
-        if one.start < MAX_BYTES
+        Extent(extent.start, min(extent.length, MAX_BYTES - extent.start), extent.origin, extent.frame, extent.missing)
+        for extent in data.extents
+        if extent.start < MAX_BYTES
     ]
     pieces = [(at, piece[: MAX_BYTES - at]) for at, piece in data.pieces if at < MAX_BYTES]
     return ShownBytes(title, Reassembled(tuple(extents), tuple(pieces)), data.length - MAX_BYTES)

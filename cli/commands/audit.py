@@ -168,7 +168,7 @@ def command(
                 if (chosen and place.connection not in chosen) or end not in (None, place.endpoint):
                     del auditor.tallies[place]
             problem = unknown_connections(sorted(chosen), reading.extent())
-            if chosen and not any(one.number in chosen for one in reading.analyzer.connections):
+            if chosen and not any(connection.number in chosen for connection in reading.analyzer.connections):
                 reading.refuse(problem)
             result = Result(named, auditor, rpcs if condition is None else condition.passed, on_connections)
             results.append(result)

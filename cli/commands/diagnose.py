@@ -81,8 +81,8 @@ def command(
     if condition is not None:
         reading.refuse(condition.problem(reading))
     if as_json:
-        for one in diagnosis.statements:
-            print_json({**statement_record(one), "file": reading.path})
+        for statement in diagnosis.statements:
+            print_json({**statement_record(statement), "file": reading.path})
     else:
         show(console(), diagnosis_view(reading.path, diagnosis, explain))
     try:
@@ -91,5 +91,7 @@ def command(
         complain(str(error))
         ctx.exit(EXIT_BAD_INPUT)
     limit = FAIL_ON.index(fail_on.lower())
-    if fail_on.lower() != "never" and any(SEVERITIES.index(one.severity) <= limit for one in diagnosis.statements):
+    if fail_on.lower() != "never" and any(
+        SEVERITIES.index(statement.severity) <= limit for statement in diagnosis.statements
+    ):
         ctx.exit(EXIT_FOUND)

@@ -172,7 +172,7 @@ def command(
     """
     for name, targets in OF_TARGETS.items():
         if target not in targets and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = next(one.opts[-1] for one in ctx.command.params if one.name == name)
+            option = next(param.opts[-1] for param in ctx.command.params if param.name == name)
             raise click.UsageError(f"{option} goes with --to {' or '.join(targets)}", ctx)
     if target == WIRESHARK:
         if output is not None:

@@ -145,7 +145,7 @@ def _print(
     out = console()
     if listed:
         show(out, views.grid(table, listed, out.width))
-    remarks = [note for one in listed for note in views.notes(table, one)]
+    remarks = [note for file in listed for note in views.notes(table, file)]
     remarks += views.earlier(table, listed, first_time)
     remarks += [Text(line, "dim") for line in views.unlisted(unlisted, table)]
     if directory is not None:

@@ -389,7 +389,7 @@ def _files(path: str, devices: tuple[str, ...]) -> list[str]:
 
 def _refuse_with_panes(ctx: click.Context, devices: tuple[str, ...]) -> None:
     """Raises UsageError for what is of no use to them."""
-    listed = [one for one in ctx.command.params if one.name in _NOT_BROWSED]
+    listed = [param for param in ctx.command.params if param.name in _NOT_BROWSED]
     given = [one.opts[0] for one in listed if ctx.get_parameter_source(str(one.name)) is ParameterSource.COMMANDLINE]
     if given:
         raise click.UsageError(f"{', '.join(given)}: not with --browse", ctx)

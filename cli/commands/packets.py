@@ -174,7 +174,7 @@ def command(
     rpc.auth.uid, nfs.procedure_v3 and _v4, nfs.opcode, ip.addr, ipv6.addr, the columns of the table rpcs, and, with &&
     only, frame.number. They mean whole RPCs, with all their packets. Anything else is a condition in SQL.
     """
-    wanted = [one for frames in ranges for one in frames]
+    wanted = [frame for frames in ranges for frame in frames]
     if output is not None:
         if follow or trees or max_packets or wanted:
             raise click.UsageError("-w takes no --follow, -V, -c and no frames", click.get_current_context())
@@ -193,13 +193,13 @@ def command(
         if follow and given.behind is not None:
             given.refuse("--follow is for a capture that is still written; those of a data set were read to their ends")
         meant = given.chosen(condition)
-        for one in given.with_frames(wanted, meant):
+        for frame in given.with_frames(wanted, meant):
             chosen = None
             if meant is not None and not follow:
                 from rdmascope.captures.session.rpc_frames import chosen_frames
 
-                chosen = chosen_frames(one.reading, meant)
-            reading = one.reading(streaming=True, follow=following_file)
+                chosen = chosen_frames(frame.reading, meant)
+            reading = frame.reading(streaming=True, follow=following_file)
             left = limit - listed
             if trees:
                 listed += _list_trees(reading, wanted, chosen, left, as_json, times)
@@ -361,7 +361,10 @@ def _list_trees(
 
     out = console()
     styles = LineStyles(out) if out.is_terminal else None
-    first, last = min((one.first for one in wanted), default=1), max((one.last for one in wanted), default=MAX_FRAME)
+    first, last = (
+        min((frame_range.first for frame_range in wanted), default=1),
+        max((frame_range.last for frame_range in wanted), default=MAX_FRAME),
+    )
     listed = 0
     called: dict[int, tuple[CalledProcedure, str | None]] = {}
     learner = reading.path_learner()

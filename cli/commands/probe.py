@@ -294,7 +294,7 @@ def _suite(
 
     from ..views import probe as views
 
-    if any(one.fault for one in wanted):
+    if any(check.fault for check in wanted):
         complain(f"warning: sending faults to {target}, which may disturb it and its clients")
     out = console()
     results: list[SuiteResult] = []
@@ -315,7 +315,7 @@ def _suite(
         from rdmascope.captures.write.output import write_output
 
         write_output(junit_file, probe_records.junit(results, target), ())
-    return EXIT_FOUND if any(one.failed for one in results) else 0
+    return EXIT_FOUND if any(result.failed for result in results) else 0
 
 
 def _serve(

@@ -152,7 +152,9 @@ def _print_sections(
         transfers = views.transfers_view(statistics.transfers, out.width)
         sections.append(("How payloads travelled", "", transfers))
     if conversations:
-        healths = [(one.connection, facts.healths[one.connection.number]) for one in conversations]
+        healths = [
+            (conversation.connection, facts.healths[conversation.connection.number]) for conversation in conversations
+        ]
         sections.append(("Transport", "rdmascope transport FILE has each connection in full", troubles_view(healths)))
     sections.append(("Not decoded", "", views.undecoded_view(undecoded(analyzer, statistics, facts.damage or None))))
     for title, remark, view in sections:
@@ -181,7 +183,10 @@ def print_records(
 ) -> None:
     """The report for scripts; ``at_points``: the same RPCs at other capture points."""
     names = reading.analyzer.addresses
-    points = [capture_point_record(one.path, one.first, one.common, names, one.whole) for one in reading.other_points]
+    points = [
+        capture_point_record(point.path, point.first, point.common, names, point.whole)
+        for point in reading.other_points
+    ]
     facts = _facts(reading, gathered)
     words = "" if condition is None else str(condition)
     counted = kernel.records() if kernel is not None else ()
@@ -503,7 +508,7 @@ def _count_behind(kernel: KernelCounters, given: GivenCaptures, condition: Condi
         own = common.first_seen(one.behind)
 
         def note(conversations: list[Conversation], own: Callable[[Connection], bool] = own) -> None:
-            kernel.note([one for one in conversations if own(one.connection)])
+            kernel.note([conversation for conversation in conversations if own(conversation.connection)])
 
         for table in reading.tables(note):
             selected = table if meant is None else meant.selected(table, reading)

@@ -117,15 +117,15 @@ def command(
         raise click.UsageError(
             "give the number of an RPC, or one of --rpc, --xid and --frame", click.get_current_context()
         )
-    wanted = [number for frames in ranges for one in frames for number in _each(one)]
+    wanted = [number for frames in ranges for frame in frames for number in _each(frame)]
     out = console()
     with rereadable(files) as paths, paged(out, pager and not as_json):
         given = GivenCaptures(files, analyzer_options(ports, force), paths)
         for at, number in enumerate(wanted):
             this = FrameRange(number, number)
             given.refuse_frames([this])
-            for one in given.with_frames([this]):
-                given.ended(_show_frame(out, one, number, as_json, at))
+            for frame in given.with_frames([this]):
+                given.ended(_show_frame(out, frame, number, as_json, at))
         if not wanted:
             _show_rpcs(out, given, numbers, xids, full, field, as_json)
         given.check()

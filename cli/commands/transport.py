@@ -136,9 +136,10 @@ def command(
         del table
     analyzer = reading.analyzer
     chosen = [
-        one
-        for one in analyzer.connections
-        if (not connections or one.number in connections) and (condition is None or one.number in with_rpcs)
+        connection
+        for connection in analyzer.connections
+        if (not connections or connection.number in connections)
+        and (condition is None or connection.number in with_rpcs)
     ]
     problem = unknown_connections(connections, reading.extent()) or (
         "" if condition is None else condition.problem(reading)

@@ -53,7 +53,9 @@ def diagnosis_html(diagnosis: Diagnosis, shown: Collection[int]) -> str:
     """``shown``: numbers of the RPCs that the page has in full."""
     if not diagnosis.statements:
         return tag("p", text(NOTHING[0].upper() + NOTHING[1:] + "."), class_="healthy")
-    return tag("ol", *(tag("li", _statement(one, shown)) for one in diagnosis.statements), class_="statements")
+    return tag(
+        "ol", *(tag("li", _statement(statement, shown)) for statement in diagnosis.statements), class_="statements"
+    )
 
 
 def _statement(one: Statement, shown: Collection[int]) -> str:
@@ -88,7 +90,9 @@ def _statement(one: Statement, shown: Collection[int]) -> str:
 
 
 def _numbers(numbers: Iterable[int], shown: Collection[int]) -> str:
-    return ", ".join(tag("a", str(one), href=f"#rpc-{one}") if one in shown else str(one) for one in numbers)
+    return ", ".join(
+        tag("a", str(number), href=f"#rpc-{number}") if number in shown else str(number) for number in numbers
+    )
 
 
 def audit_html(result: Result | None, shown: Collection[int]) -> str:
@@ -134,7 +138,7 @@ def _rule(result: Result, rule: Rule, worst: int, shown: Collection[int]) -> str
         where = f"{ENDS[place.endpoint]}s of earlier connections"
         if connection is not None:
             where = f"{who(connection, place.endpoint)}, connection {place.connection}"
-        lines.append(text(f"{where}: {number}") + listed(_finding(one, shown) for one in tally.examples[:2]))
+        lines.append(text(f"{where}: {number}") + listed(_finding(example, shown) for example in tally.examples[:2]))
     if len(ends) > MAX_ENDS:
         lines.append(text(f"{plural(len(ends) - MAX_ENDS, 'end')} more"))
     explained = details(
@@ -200,7 +204,7 @@ def _chosen(page: PageFacts) -> Chosen:
 
 def _assembled(page: PageFacts, diagnosis: Diagnosis, tables: Sequence[Breaking], chosen: Chosen) -> str:
     facts = page.facts
-    shown = {one.number for examples in chosen for one in examples}
+    shown = {example.number for examples in chosen for example in examples}
     result = None if page.auditor is None else Result(page.session.path, page.auditor, facts.calls)
     verdict = f"Diagnosis: {counted(diagnosis)}" if diagnosis.statements else "Diagnosis"
     sections = [("diagnosis", verdict, diagnosis_html(diagnosis, shown))]
@@ -215,9 +219,9 @@ def _assembled(page: PageFacts, diagnosis: Diagnosis, tables: Sequence[Breaking]
     data: list[str] = []
     if tables:
         sections.append(("time", "Over time", _over_time(page, data, tables)))
-        sections += [(f"by-{one.id}", one.title, table_html(one, facts.waiting)) for one in tables]
+        sections += [(f"by-{table.id}", table.title, table_html(table, facts.waiting)) for table in tables]
         data.append(
-            data_script("tables-data", {"width": tables[0].width, "tables": [cell_data(one) for one in tables]})
+            data_script("tables-data", {"width": tables[0].width, "tables": [cell_data(table) for table in tables]})
         )
     sections.append(("findings", "Findings of the audit", audit_html(result, shown)))
     sections += _examples(page, chosen)
@@ -236,9 +240,9 @@ def _assembled(page: PageFacts, diagnosis: Diagnosis, tables: Sequence[Breaking]
             "</head><body>",
             '<a class="skip" href="#diagnosis">To the diagnosis</a>',
             _header(page, diagnosis, sections),
-            tag("main", *(_section(*one) for one in sections)),
+            tag("main", *(_section(*section) for section in sections)),
             *data,
-            *(f"<script>{one}</script>\n" for one in scripts),
+            *(f"<script>{script}</script>\n" for script in scripts),
             "</body></html>\n",
         )
     )
@@ -248,10 +252,10 @@ def _levels(page: PageFacts) -> str:
     """Whether each service level was kept."""
     badges = {PASS: "good", FAIL: "problem", UNDECIDABLE: "warning"}
     rows = []
-    for one in page.levels:
-        value = "-" if one.value is None else at_least(one.value, one.value_is_bound)
-        badge = tag("span", text(one.verdict), class_=f"badge {badges[one.verdict]}")
-        cells = badge, tag("code", text(one.level.text)), text(value), count(one.calls), count(one.beyond)
+    for level in page.levels:
+        value = "-" if level.value is None else at_least(level.value, level.value_is_bound)
+        badge = tag("span", text(level.verdict), class_=f"badge {badges[level.verdict]}")
+        cells = badge, tag("code", text(level.level.text)), text(value), count(level.calls), count(level.beyond)
         rows.append(tag("tr", *(tag("td", cell) for cell in cells)))
     names = ("verdict", "service level", "measured", "calls", "beyond")
     head = tag("tr", *(tag("th", name, scope="col") for name in names))
@@ -260,7 +264,9 @@ def _levels(page: PageFacts) -> str:
 
 def _policy(scripts: Sequence[str]) -> str:
     """Only these scripts, and nothing from anywhere."""
-    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in scripts)
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
+    )
     return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 
 
@@ -389,7 +395,7 @@ def _left_out(page: PageFacts, tables: Sequence[Breaking], chosen: Chosen) -> li
         found.append(("undecoded", "Not decoded", table))
     left = [f"{plural(len(rows) - MAX_UNDECODED, 'more reason')} why something was not decoded"]
     left = left if len(rows) > MAX_UNDECODED else []
-    left += [f"{one.title}: {count(one.others)} are one row" for one in tables if one.others]
+    left += [f"{breaking.title}: {count(breaking.others)} are one row" for breaking in tables if breaking.others]
     everything = _chosen(page)
     dropped = sum(map(len, everything)) - sum(map(len, chosen))
     if dropped:

@@ -176,8 +176,8 @@ def _steps(rpc: Rpc) -> Iterator[LadderStep]:
             yield _send(message)
     for chunk in rpc.chunks:
         for use in chunk.segments:
-            for one in use.operations:
-                yield from _moved(one)
+            for operation in use.operations:
+                yield from _moved(operation)
 
 
 def _send(message: Message) -> LadderStep:
@@ -242,8 +242,8 @@ def path_of(one: ShownRpc) -> str:
 
 def waterfall_html(some: Sequence[ShownRpc], first_time: int, folded: bool = True) -> str:
     """A bar for each RPC, with its phases; ``folded``: without the time in which none of them waited."""
-    rpcs = sorted((one for one in some if one.waiting is not None), key=lambda one: (one.begin, one.number))
-    spans = [(one.begin, one.begin + (one.waiting or 0)) for one in rpcs]
+    rpcs = sorted((rpc for rpc in some if rpc.waiting is not None), key=lambda one: (one.begin, one.number))
+    spans = [(rpc.begin, rpc.begin + (rpc.waiting or 0)) for rpc in rpcs]
     idle = _idle(spans) if folded else []
 
     def place(time: int) -> int:

@@ -64,7 +64,7 @@ def breakings(breakdown: Breakdown, facts: Facts) -> list[Breaking]:
     """The tables of a page."""
     breakdown.finish()
     procedures = {code: label(key) for key, code in breakdown.procedures.codes.items()}
-    exact = {label(one.key): one.latency() for one in facts.procedures}
+    exact = {label(procedure.key): procedure.latency() for procedure in facts.procedures}
     files = {
         code: "(names no file)" if key is None else breakdown.path(key) for key, code in breakdown.files.codes.items()
     }
@@ -125,11 +125,11 @@ def _breaking(
 
 def same_width(tables: list[Breaking]) -> list[Breaking]:
     """All in the same intervals, and so that there are not too many cells."""
-    width = max(one.width for one in tables)
-    doublings = [(width // one.width).bit_length() - 1 for one in tables]
+    width = max(table.width for table in tables)
+    doublings = [(width // table.width).bit_length() - 1 for table in tables]
     while True:
         cells = [widened(one.cells, more) for one, more in zip(tables, doublings, strict=True)]
-        last = max((int(one[:, 1].max()) for one in cells if len(one)), default=0)
+        last = max((int(cell[:, 1].max()) for cell in cells if len(cell)), default=0)
         if sum(map(len, cells)) <= MAX_CELLS or last < FEWEST_INTERVALS:
             break
         doublings = [more + 1 for more in doublings]

@@ -188,7 +188,9 @@ def runs_view(found: RunsCompared, width: int) -> RenderableType:
     ]
     lines.append(Grid(["procedure"], ["before", "after"], payloads) if payloads else Text("  as before"))
     lines += [Text(), heading("Diagnosis of one run only", "rdmascope diagnose FILE has each with its evidence")]
-    said = [("vanished", one) for one in found.vanished] + [("appeared", one) for one in found.appeared]
+    said = [("vanished", statement) for statement in found.vanished] + [
+        ("appeared", statement) for statement in found.appeared
+    ]
     lines += [indented(Text(f"{change}: {one.severity.value}, {one.cause.text}")) for change, one in said]
     lines += [] if said else [Text("  none")]
     lines += [Text(), heading("Settings that differ")]
@@ -203,15 +205,15 @@ def runs_view(found: RunsCompared, width: int) -> RenderableType:
 def answer(changes: Sequence[Change]) -> str:
     """One sentence: what became slower or faster, and by how much."""
     answers = []
-    for one in changes:
-        before, after = one.before.latency, one.after.latency
-        if one.significant and one.chance is not None and before and after and before.median and after.median:
+    for change in changes:
+        before, after = change.before.latency, change.after.latency
+        if change.significant and change.chance is not None and before and after and before.median and after.median:
             factor = after.median / before.median
             if factor != 1:
                 ratio = f"{max(factor, 1 / factor):.1f} times {'slower' if factor > 1 else 'faster'}"
-                chance = "p < 0.001" if one.chance < 0.001 else f"p = {one.chance:.3f}"
-                answers.append(f"{ratio} in {one.name}, {chance}")
-    both = sum(one.chance is not None for one in changes)
+                chance = "p < 0.001" if change.chance < 0.001 else f"p = {change.chance:.3f}"
+                answers.append(f"{ratio} in {change.name}, {chance}")
+    both = sum(change.chance is not None for change in changes)
     if not answers:
         return f"No significant difference in {plural(both, 'procedure')} of both runs"
     more = f"; {len(answers) - MAX_ANSWERS} more differ" if len(answers) > MAX_ANSWERS else ""
@@ -222,16 +224,16 @@ def answer(changes: Sequence[Change]) -> str:
 def _change_table(shown: list[Change], width: int) -> RenderableType:
     """Wide screens have the 99th percentile, too; errors have columns where there are some."""
     wide = width >= WIDE
-    errors = any(run.failed for one in shown for run in (one.before, one.after))
+    errors = any(run.failed for change in shown for run in (change.before, change.after))
     columns = ["RPCs", *(["err"] if errors else []), "median", *(["99%"] if wide else [])]
     rows: list[list[Cell]] = []
-    for one in shown:
-        row: list[Cell] = [one.name]
-        for run in (one.before, one.after):
+    for change in shown:
+        row: list[Cell] = [change.name]
+        for run in (change.before, change.after):
             row += [count(run.rpcs), *([count(run.failed)] if errors else [])]
             row.append(duration(run.latency.median) if run.latency else "-")
             row += [duration(run.latency.p99) if run.latency else "-"] if wide else []
-        rows.append([*row, _factor(one)])
+        rows.append([*row, _factor(change)])
     first, second = ([f"{when}\n{columns[0]}", *columns[1:]] for when in ("before", "after"))
     columns = [*first, *second, "change"]
     return Grid(["procedure"], columns, rows)

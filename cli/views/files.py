@@ -101,9 +101,9 @@ def _renamed(table: FileTable, files: Iterable[File]) -> Iterator[tuple[File, Ea
     """All but the last name of files that were removed."""
     for file in files:
         removed = table.removed_path(file)
-        for one in table.earlier_names(file):
-            if one[0] != removed or one[3] != "removed":
-                yield file, one
+        for name in table.earlier_names(file):
+            if name[0] != removed or name[3] != "removed":
+                yield file, name
 
 
 def notes(table: FileTable, file: File) -> Iterator[Text]:
@@ -119,8 +119,8 @@ def notes(table: FileTable, file: File) -> Iterator[Text]:
         remarks.append(f"{size(file.uncommitted)} written UNSTABLE and not committed in this capture")
     if file.restarted:
         remarks.append("the write verifier changed before a COMMIT: the server may have lost what was written")
-    for one in remarks:
-        yield Text.assemble((path(table, file), "bold"), ": ", one)
+    for remark in remarks:
+        yield Text.assemble((path(table, file), "bold"), ": ", remark)
 
 
 def unlisted(number: int, table: FileTable) -> Iterator[str]:

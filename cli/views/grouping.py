@@ -154,15 +154,25 @@ def over_time_view(intervals: Sequence[LatencyInterval]) -> RenderableType:
     axis = "0" + length.rjust(max(len(intervals) - 1, len(length) + 1))
     views.append(Text(" " * MARGIN + axis, "dim"))
     lines: list[tuple[str, list[float], str, Callable[[float], str]]] = [
-        ("RPCs", [one.calls * 1e9 / each for one in intervals], "magenta", lambda peak: f"{count(peak)}/s"),
-        ("to server", [one.call_bytes * 1e9 / each for one in intervals], "blue", lambda peak: f"{size(peak)}/s"),
-        ("to client", [one.reply_bytes * 1e9 / each for one in intervals], "green", lambda peak: f"{size(peak)}/s"),
+        ("RPCs", [interval.calls * 1e9 / each for interval in intervals], "magenta", lambda peak: f"{count(peak)}/s"),
+        (
+            "to server",
+            [interval.call_bytes * 1e9 / each for interval in intervals],
+            "blue",
+            lambda peak: f"{size(peak)}/s",
+        ),
+        (
+            "to client",
+            [interval.reply_bytes * 1e9 / each for interval in intervals],
+            "green",
+            lambda peak: f"{size(peak)}/s",
+        ),
         *(
-            (name, [float(one.percentile(percent) or 0) for one in intervals], "cyan", duration)
+            (name, [float(interval.percentile(percent) or 0) for interval in intervals], "cyan", duration)
             for name, percent in (("median", 50), ("95%", 95), ("99%", 99))
         ),
-        ("errors", [float(one.errors) for one in intervals], "yellow", count),
-        ("unfinished", [float(one.incomplete) for one in intervals], "red", count),
+        ("errors", [float(interval.errors) for interval in intervals], "yellow", count),
+        ("unfinished", [float(interval.incomplete) for interval in intervals], "red", count),
     ]
     for name, values, style, words in lines:
         if any(values):
@@ -170,7 +180,7 @@ def over_time_view(intervals: Sequence[LatencyInterval]) -> RenderableType:
             views.append(line.append(sparkline(values), style).append(f" peak {words(max(values))}", "dim"))
     begin = f"from {moment(intervals[0].begin)}; one column is {duration(each)}"
     views.append(indented(Text(begin, "dim")))
-    if outstanding := sum(one.outstanding for one in intervals):
+    if outstanding := sum(interval.outstanding for interval in intervals):
         remark = f"{plural(outstanding, 'call')} without a reply: at the time outstanding, a lower bound"
         views.append(indented(Text(remark, "red")))
     legend = Text("RPCs in a cell: ", "dim")
@@ -180,7 +190,7 @@ def over_time_view(intervals: Sequence[LatencyInterval]) -> RenderableType:
 
 def _step(intervals: Sequence[LatencyInterval]) -> int:
     """Bins of latency in a row of the heat map."""
-    places = [place for one in intervals for place in one.bins.tolist()]
+    places = [place for interval in intervals for place in interval.bins.tolist()]
     step = STEPS // 2
     while max(places) // step - min(places) // step >= MAX_ROWS:
         step *= 2
@@ -196,12 +206,12 @@ def _rows_of(interval: LatencyInterval, step: int) -> dict[int, int]:
 
 
 def _heat_map(intervals: Sequence[LatencyInterval]) -> list[Text]:
-    if not any(len(one.bins) for one in intervals):
+    if not any(len(interval.bins) for interval in intervals):
         return [Text("  no RPC with both call and reply", "dim")]
     step = _step(intervals)
-    cells = [_rows_of(one, step) for one in intervals]
+    cells = [_rows_of(interval, step) for interval in intervals]
     highest = max(number for column in cells for number in column.values())
-    rows = range(max(max(column, default=0) for column in cells), min(min(one) for one in cells if one) - 1, -1)
+    rows = range(max(max(column, default=0) for column in cells), min(min(cell) for cell in cells if cell) - 1, -1)
     lines = []
     for row in rows:
         line = Text(f"{duration(bounds(row * step)[0]):>{MARGIN - 2}} ┤", "dim")
@@ -221,10 +231,10 @@ def _level(number: int, highest: int) -> int:
 
 def _legend(intervals: Sequence[LatencyInterval]) -> str:
     """'░ 1 to 4  ▒ 5 to 20 …'."""
-    if not any(len(one.bins) for one in intervals):
+    if not any(len(interval.bins) for interval in intervals):
         return "none"
     step = _step(intervals)
-    highest = max(number for one in intervals for number in _rows_of(one, step).values())
+    highest = max(number for interval in intervals for number in _rows_of(interval, step).values())
     least = [math.ceil((highest + 1) ** (level / len(SHADES)) - 1e-9) for level in range(len(SHADES))]
     edges = [*least, highest + 1]
     words = []
@@ -242,16 +252,16 @@ MAX_SPANS = 8
 def service_levels_view(levels: Sequence[ServiceLevelCounts], first_time: int) -> RenderableType:
     """A row for each, and below those that were not kept when that was."""
     rows: list[list[Cell]] = []
-    for one in levels:
-        verdict = one.verdict
-        value = UNKNOWN if one.value is None else at_least(one.value, one.value_is_bound)
-        beyond: Cell = Text(count(one.beyond), "red") if one.beyond else "-"
-        rows.append([Text(verdict, VERDICT_STYLES[verdict]), one.level.text, value, count(one.calls), beyond])
+    for level in levels:
+        verdict = level.verdict
+        value = UNKNOWN if level.value is None else at_least(level.value, level.value_is_bound)
+        beyond: Cell = Text(count(level.beyond), "red") if level.beyond else "-"
+        rows.append([Text(verdict, VERDICT_STYLES[verdict]), level.level.text, value, count(level.calls), beyond])
     views: list[RenderableType] = [Grid(["", "service level"], ["measured", "calls", "beyond"], rows, 1, gap=2)]
-    for one in levels:
-        lines = [*_reasons(one), *_spans(one, first_time)]
+    for level in levels:
+        lines = [*_reasons(level), *_spans(level, first_time)]
         if lines:
-            views += [Text(), indented(Text(one.level.text, "bold"))]
+            views += [Text(), indented(Text(level.level.text, "bold"))]
             views += [indented(line, 4) for line in lines]
     return Group(*views)
 

@@ -29,7 +29,7 @@ NARROW, WIDE = 20, 60
 
 def file_info_view(info: FileInfo, capture: CaptureFile, width: int) -> RenderableType:
     parts: list[RenderableType] = [Text(info.path, "bold"), _facts(info, capture)]
-    if len(capture.interfaces) > 1 or any(one.name for one in capture.interfaces):
+    if len(capture.interfaces) > 1 or any(interface.name for interface in capture.interfaces):
         parts += [Text(), heading("Interfaces"), _interfaces(info, capture)]
     if info.frames:
         parts += [Text(), heading("Frames", "by what was found in them"), _decoders(info, width)]

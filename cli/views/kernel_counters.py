@@ -54,7 +54,7 @@ def _mount_view(found: MountComparison, between: bool, width: int) -> list[Rende
 
 def _grid(found: MountComparison, wide: bool) -> Grid:
     names = ["calls", "seen", "retrans", "err", "seen", *(["sent", "seen", "received", "seen"] if wide else [])]
-    rows = [_row(one, wide) for one in found.operations]
+    rows = [_row(operation, wide) for operation in found.operations]
     return Grid(["operation"], [*names, "queue", "RTT", "on wire", "execute"], rows, gap=2 if wide else 1)
 
 
@@ -86,10 +86,10 @@ def _row(one: OperationComparison, wide: bool) -> list[Cell]:
 def _differences(found: MountComparison) -> list[Text]:
     """By reason: which operations, and by how much."""
     by_reason: dict[str, list[str]] = defaultdict(list)
-    for one in found.operations:
-        what = f" {abs(one.missing)} {'fewer' if one.missing > 0 else 'more'}" if one.missing else ""
-        for reason in one.reasons:
-            by_reason[reason].append(one.operation + what)
+    for operation in found.operations:
+        what = f" {abs(operation.missing)} {'fewer' if operation.missing > 0 else 'more'}" if operation.missing else ""
+        for reason in operation.reasons:
+            by_reason[reason].append(operation.operation + what)
     lines = [
         Text.assemble(
             (f"{reason}: ", "bold red" if reason == UNEXPLAINED else "yellow"),
@@ -106,8 +106,8 @@ def _waiting(found: MountComparison) -> list[Text]:
     """What the wire does not show: the time before the transmission."""
     counters = found.transport
     sends = counters.get("sends", 0)
-    waited = sum(one.kernel.queue_ms for one in found.operations)
-    calls = sum(one.kernel.calls for one in found.operations)
+    waited = sum(operation.kernel.queue_ms for operation in found.operations)
+    calls = sum(operation.kernel.calls for operation in found.operations)
     words = f"before transmission RPCs waited {duration(waited * MILLISECOND)} in all (queue)"
     if calls:
         words += f", {duration(waited * MILLISECOND / calls)} each"

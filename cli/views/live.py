@@ -205,7 +205,7 @@ class _Section:
 
 def _stack(sections: Sequence[_Section], room: int, apart: int) -> RenderableType:
     room -= len(sections) * (1 + apart)
-    shares = [min(one.wanted, max(1, len(one.rows))) for one in sections]
+    shares = [min(section.wanted, max(1, len(section.rows))) for section in sections]
     while sum(shares) > max(room, len(sections)):
         largest = max(range(len(shares)), key=lambda at: shares[at])
         shares[largest] -= 1
@@ -316,7 +316,7 @@ def _agreed(snapshot: Snapshot, width: int) -> list[RenderableType]:
 
 def _connections(snapshot: Snapshot, look: Look, width: int) -> _Section:
     rows: list[list[Cell]] = []
-    losses = any(one.missing for one in snapshot.connections)
+    losses = any(connection.missing for connection in snapshot.connections)
     ordered = sorted(snapshot.connections, key=lambda one: (one.ended, CONNECTION_ORDERS[look.connections](one)))
     for one in ordered:
         style = "dim" if one.ended or not one.carrier else "bold cyan" if one.number == snapshot.picked else ""
@@ -446,12 +446,12 @@ def _line(one: RecentRpc, now: int) -> list[Cell]:
 def _findings(snapshot: Snapshot, width: int) -> _Section:
     rows: list[list[Cell]] = [
         [
-            Text.assemble((one.rule, LEVELS.get(one.level, "")), f" {one.observed}"),
-            one.place,
-            count(one.times),
-            f"{max(0, snapshot.now - one.last) / 1e9:.0f} s" if one.last else "-",
+            Text.assemble((breach.rule, LEVELS.get(breach.level, "")), f" {breach.observed}"),
+            breach.place,
+            count(breach.times),
+            f"{max(0, snapshot.now - breach.last) / 1e9:.0f} s" if breach.last else "-",
         ]
-        for one in snapshot.breaches
+        for breach in snapshot.breaches
     ]
     section = _Section([_title("Findings"), ""], ["count", "ago"], rows, 0, 3, "none: no rule was violated")
     return _narrowed(section, width, "ago")
@@ -529,7 +529,11 @@ class Dashboard:
         elif key == "S":
             look.connections = _next([*CONNECTION_ORDERS], look.connections)
         elif key in "cC":
-            carriers = [one.connection.number for one in session.analyzer.conversations if one.protocol == "rpcrdma"]
+            carriers = [
+                conversation.connection.number
+                for conversation in session.analyzer.conversations
+                if conversation.protocol == "rpcrdma"
+            ]
             numbers: list[int | None] = [None, *carriers]
             session.recent.picked = _next(numbers if key == "c" else numbers[::-1], session.recent.picked)
             self._snapshot = None

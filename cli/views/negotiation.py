@@ -30,7 +30,7 @@ def speaks_version_2(conversation: Conversation) -> bool:
     """Some message of it was not version 1."""
     negotiation = conversation.negotiation
     uses = [negotiation.requested, *negotiation.answers]
-    return any(one is not None and one.version != 1 for one in uses) or bool(
+    return any(use is not None and use.version != 1 for use in uses) or bool(
         negotiation.refusals or negotiation.announcements or negotiation.requests
     )
 
@@ -52,8 +52,8 @@ def story(conversation: Conversation, conversations: Sequence[Conversation] = ()
             yield from _characteristics(conversation, endpoint)
     yield from _requests(conversation)
     refused = [
-        f"{ENDS[one.endpoint]} {option_name(one.option)} (frame {one.frame})"
-        for one in conversation.negotiation.option_refusals
+        f"{ENDS[refusal.endpoint]} {option_name(refusal.option)} (frame {refusal.frame})"
+        for refusal in conversation.negotiation.option_refusals
     ]
     if refused:
         yield f"not supported by {limited(refused)}"
@@ -70,8 +70,8 @@ def version_story(conversation: Conversation) -> str:
         first = "requested" if conversation.connection.start_known else "first seen: the client's"
         parts.append(f"{first} version {asked.version} in frame {asked.frame}")
     refusals = [
-        f"{'' if one.endpoint else 'the server '}refused by {one.name} {one.range} in frame {one.frame}"
-        for one in negotiation.refusals
+        f"{'' if refusal.endpoint else 'the server '}refused by {refusal.name} {refusal.range} in frame {refusal.frame}"
+        for refusal in negotiation.refusals
     ]
     if refusals:
         parts.append(limited(refusals))
@@ -107,12 +107,12 @@ def _characteristics(conversation: Conversation, endpoint: int) -> Iterator[str]
         shown = "unknown" if known.value is None else value_words(which, known.value)
         by_source.setdefault(known.source, []).append(f"{kind.name} {shown}")
     others = {
-        one.characteristic.which: one
-        for one in conversation.negotiation.announcements
-        if one.endpoint == endpoint and one.characteristic.which not in CHARACTERISTICS
+        announcement.characteristic.which: announcement
+        for announcement in conversation.negotiation.announcements
+        if announcement.endpoint == endpoint and announcement.characteristic.which not in CHARACTERISTICS
     }
-    for one in list(others.values())[:MAX_LISTED]:
-        by_source.setdefault(one.source, []).append(f"{one.characteristic.name} {one.characteristic.words}")
+    for other in list(others.values())[:MAX_LISTED]:
+        by_source.setdefault(other.source, []).append(f"{other.characteristic.name} {other.characteristic.words}")
     known_by = [f"{limited(items)} ({source})" for source, items in by_source.items()]
     if len(others) > MAX_LISTED:
         known_by.append(f"… and {plural(len(others) - MAX_LISTED, 'unknown characteristic')} more")

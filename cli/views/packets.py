@@ -51,17 +51,17 @@ def packet_lines(
     if len(rows):
         beginning = joined([*_beginning(rows, first_time, packets, place, times)], len(rows), encoded)
         wire = joined((" ", Decimal(rows["wire"], 6), " "), len(rows))
-    made = (_group_lines(one, beginning, wire, encoded) for one in packets.worded)
+    made = (_group_lines(worded, beginning, wire, encoded) for worded in packets.worded)
     segments = [
         encoded(
             packet_line(
-                one,
+                segment,
                 first_time,
-                place(one.frame) if place is not None else "",
-                times[one.frame] if times is not None else "",
+                place(segment.frame) if place is not None else "",
+                times[segment.frame] if times is not None else "",
             )
         )
-        for one in packets.segments
+        for segment in packets.segments
     ]
     return packets.ordered(made, segments)
 
@@ -74,8 +74,8 @@ def _group_lines(group: Worded, beginning: Piece, wire: Piece, encoded: Encoder)
 
 def packet_styles(packets: ListedPackets) -> list[str]:
     """The styles of these lines."""
-    made = (lines((one.protocol,), len(one.rows)) for one in packets.worded)
-    protocols = packets.ordered(made, [one.protocol.encode() for one in packets.segments])
+    made = (lines((worded.protocol,), len(worded.rows)) for worded in packets.worded)
+    protocols = packets.ordered(made, [segment.protocol.encode() for segment in packets.segments])
     return [PROTOCOL_STYLES.get(protocol.decode(), "") for protocol in protocols]
 
 

@@ -156,7 +156,7 @@ def _program(one: Program) -> RenderableType:
 
 
 def suite_title(target: PeerAddress, wanted: Sequence[Check]) -> RenderableType:
-    count = sum(one.fault for one in wanted)
+    count = sum(check.fault for check in wanted)
     also = f", {plural(count, 'fault')} among them" if count else ""
     return heading(f"{target}: conformance", f"{plural(len(wanted), 'check')}, each on its own connection{also}")
 
@@ -183,7 +183,7 @@ def result_line(one: SuiteResult, wanted: Sequence[Check], width: int) -> Render
 def suite_summary(results: Sequence[SuiteResult], width: int) -> RenderableType:
     """Counts, and each failed check with the rule it cites."""
     parts: list[RenderableType] = [Text()]
-    failed = [one for one in results if one.failed]
+    failed = [result for result in results if result.failed]
     for one in failed:
         rule = one.rule
         title = Text.assemble((one.verdict.kind.value, STYLES[one.verdict.kind]), f"  {one.check.name}  ")
@@ -194,7 +194,7 @@ def suite_summary(results: Sequence[SuiteResult], width: int) -> RenderableType:
             ["received", one.verdict.observed],
         ]
         parts += [title, facts(rows, gap=2), Text()]
-    counts = {kind: sum(one.verdict.kind is kind for one in results) for kind in VerdictKind}
+    counts = {kind: sum(result.verdict.kind is kind for result in results) for kind in VerdictKind}
     outcomes = [(f"{number} {kind.value}", STYLES[kind]) for kind, number in counts.items() if number]
     line = Text(f"{plural(len(results), 'check')}: ")
     for at, (text, style) in enumerate(outcomes):

@@ -244,15 +244,17 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 def procedures_view(procedures: Sequence[Procedure], width: int, everything: bool = False) -> RenderableType:
     """Latency and its parts by procedure; one table where there is room, else two."""
-    waited = sum(one.waiting for one in procedures)
+    waited = sum(procedure.waiting for procedure in procedures)
     shown, rest = procedures, []
     if not everything:
-        answered = sum(one.waited for one in procedures)
+        answered = sum(procedure.waited for procedure in procedures)
         large = [
-            one for one in procedures if one.failed or one.waiting > one.waited or one.waited >= LEAST_SHARE * answered
+            procedure
+            for procedure in procedures
+            if procedure.failed or procedure.waiting > procedure.waited or procedure.waited >= LEAST_SHARE * answered
         ]
         shown = large[:MAX_PROCEDURES] if len(procedures) > MIN_FOLDED else procedures
-        rest = [one for one in procedures if one not in shown]
+        rest = [procedure for procedure in procedures if procedure not in shown]
     labels: list[list[Cell]] = []
     latencies: list[list[Cell]] = []
     parts: list[list[Cell]] = []
@@ -261,10 +263,10 @@ def procedures_view(procedures: Sequence[Procedure], width: int, everything: boo
         latencies.append([""] * len(LATENCY_COLUMNS))
         parts.append([""] * len(PART_COLUMNS))
         names = _distinct_labels(members)
-        for one in members:
-            labels.append([Text("  " + names[id(one)], "yellow" if one.failed else "")])
-            latencies.append(_latency_cells(one, waited))
-            parts.append(_part_cells(one))
+        for member in members:
+            labels.append([Text("  " + names[id(member)], "yellow" if member.failed else "")])
+            latencies.append(_latency_cells(member, waited))
+            parts.append(_part_cells(member))
     wide = width >= WIDE
     shown_latencies = (LATENCY_COLUMNS, latencies) if wide else (_narrow(LATENCY_COLUMNS), [*map(_narrow, latencies)])
     views = latency_tables(["procedure"], labels, shown_latencies, parts, wide)
@@ -286,9 +288,9 @@ def procedures_view(procedures: Sequence[Procedure], width: int, everything: boo
 def _errors(procedures: Iterable[Procedure]) -> str:
     """'6 NFS3ERR_NOENT (LOOKUP), …', the most frequent first."""
     counts: Counter[tuple[str, str]] = Counter()
-    for one in procedures:
-        for status, number in one.statuses.items():
-            counts[status, procedure_label(one.key.name, one.key.operations)] += number
+    for procedure in procedures:
+        for status, number in procedure.statuses.items():
+            counts[status, procedure_label(procedure.key.name, procedure.key.operations)] += number
     listed = [f"{number:,} {status} ({label})" for (status, label), number in counts.most_common(MAX_ERRORS)]
     return ", ".join([*listed, *(["…"] if len(counts) > MAX_ERRORS else [])])
 
@@ -296,8 +298,8 @@ def _errors(procedures: Iterable[Procedure]) -> str:
 def _failures(procedures: Iterable[Procedure]) -> str:
     """'NOENT 32, NOTSUPP 1', the most frequent first."""
     counts: Counter[str] = Counter()
-    for one in procedures:
-        for status, number in one.statuses.items():
+    for procedure in procedures:
+        for status, number in procedure.statuses.items():
             counts[PREFIX.sub("", status)] += number
     listed = [f"{name} {count(number)}" for name, number in counts.most_common(MAX_ERRORS)]
     return ", ".join([*listed, *(["…"] if len(counts) > MAX_ERRORS else [])])
@@ -305,22 +307,22 @@ def _failures(procedures: Iterable[Procedure]) -> str:
 
 def _by_program(procedures: Iterable[Procedure]) -> list[tuple[str, list[Procedure]]]:
     groups: dict[str, list[Procedure]] = {}
-    for one in procedures:
-        key = one.key
+    for procedure in procedures:
+        key = procedure.key
         name = program_label(key.program, key.version, key.minor_version)
-        groups.setdefault(name + (" backward" if key.backward else ""), []).append(one)
+        groups.setdefault(name + (" backward" if key.backward else ""), []).append(procedure)
     return list(groups.items())
 
 
 def _distinct_labels(members: Sequence[Procedure]) -> dict[int, str]:
     """Short labels, long where two would look alike; by id."""
-    short = {id(one): procedure_label(one.key.name, one.key.operations) for one in members}
+    short = {id(member): procedure_label(member.key.name, member.key.operations) for member in members}
     taken = list(short.values())
     return {
-        id(one): short[id(one)]
-        if taken.count(short[id(one)]) == 1
-        else procedure_label(one.key.name, one.key.operations, full=True)
-        for one in members
+        id(member): short[id(member)]
+        if taken.count(short[id(member)]) == 1
+        else procedure_label(member.key.name, member.key.operations, full=True)
+        for member in members
     }
 
 
@@ -345,7 +347,7 @@ def _part_cells(one: Procedure) -> list[Cell]:
 
 
 def transfers_view(transfers: dict[str, TransferTotals], width: int) -> RenderableType:
-    everything = sum(one.transferred for one in transfers.values())
+    everything = sum(transfer.transferred for transfer in transfers.values())
     rows: list[list[Cell]] = []
     for way, one in transfers.items():
         if not one.messages:
@@ -367,30 +369,30 @@ def transfers_view(transfers: dict[str, TransferTotals], width: int) -> Renderab
 def slowest_view(slowest: Sequence[SlowRpc], width: int) -> RenderableType:
     wide = width >= 100
     rows: list[list[Cell]] = []
-    for one in slowest:
-        key = one.key
+    for rpc in slowest:
+        key = rpc.key
         dominant = "no reply"
-        if one.latency is not None:
-            parts = one.latency._asdict()
+        if rpc.latency is not None:
+            parts = rpc.latency._asdict()
             name = max(PARTS, key=lambda part: parts[part])
-            dominant = f"{PART_NAMES[name]} {share(parts[name], one.latency.total)}"
+            dominant = f"{PART_NAMES[name]} {share(parts[name], rpc.latency.total)}"
         label = program_label(key.program, key.version, key.minor_version) + " "
         label += procedure_label(key.name, key.operations)
-        remark = one.status if one.state == "error" else "" if one.state in ("complete", "no reply") else one.state
-        if one.retransmissions:
-            remark = f"{remark} {one.retransmissions} retransmitted".strip()
+        remark = rpc.status if rpc.state == "error" else "" if rpc.state in ("complete", "no reply") else rpc.state
+        if rpc.retransmissions:
+            remark = f"{remark} {rpc.retransmissions} retransmitted".strip()
         row: list[Cell] = [Text(label)]
         if remark:
-            row[0] = Text.assemble(label, (f"  {remark}", STATE_STYLES.get(one.state, "")))
+            row[0] = Text.assemble(label, (f"  {remark}", STATE_STYLES.get(rpc.state, "")))
         row += [
-            str(one.number),
-            Text(at_least(one.waiting, one.latency is None), "bold"),
+            str(rpc.number),
+            Text(at_least(rpc.waiting, rpc.latency is None), "bold"),
             dominant,
-            str(one.connection),
-            f"{one.call_frame}-{one.reply_frame or '?'}",
+            str(rpc.connection),
+            f"{rpc.call_frame}-{rpc.reply_frame or '?'}",
         ]
         if wide:
-            row += [f"{one.xid:#010x}", size(one.call_bytes), size(one.reply_bytes)]
+            row += [f"{rpc.xid:#010x}", size(rpc.call_bytes), size(rpc.reply_bytes)]
         rows.append(row)
     columns = [
         "RPC",

@@ -70,11 +70,11 @@ def rpc_summary(rpc: Rpc, first_time: int, place: str = "") -> Group:
     elif rpc.outstanding is not None:
         lines.append(Text(f"no reply in {duration(rpc.outstanding)}, until its connection or the capture ended", "red"))
     lines += [Text(f"damage: {one}", "red") for one in rpc.damage]
-    lines += [Text(f"note: {one}", "dim") for one in rpc.notes]
+    lines += [Text(f"note: {note}", "dim") for note in rpc.notes]
     lines += [
-        Text(f"loss inferred: {one.evidence} (confidence {one.confidence:.0%})", "yellow")
-        for one in rpc.connection.inferred_losses
-        if one.rpc == rpc.number
+        Text(f"loss inferred: {loss.evidence} (confidence {loss.confidence:.0%})", "yellow")
+        for loss in rpc.connection.inferred_losses
+        if loss.rpc == rpc.number
     ]
     if rpc.retransmissions:
         unit = "segment" if rpc.connection.transport == "iWARP" else "packet"
@@ -479,8 +479,8 @@ def _inline(node: Node) -> str:
     """A value and all below it on one line."""
     ends = [one for one in node.walk(lambda one: not _is_row(one)) if one.name and (not one.children or _is_row(one))]
     return ", ".join(
-        f"{one.name} [{', '.join(map(value_text, one.children))}]" if _is_row(one) else f"{one.name} {value_text(one)}"
-        for one in ends
+        f"{end.name} [{', '.join(map(value_text, end.children))}]" if _is_row(end) else f"{end.name} {value_text(end)}"
+        for end in ends
     )
 
 

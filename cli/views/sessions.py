@@ -283,7 +283,7 @@ def data_servers_view(servers: DataServers, everything: bool) -> RenderableType:
     parts: list[RenderableType] = [title, Grid(names[:4], names[4:], shown, flexible=2, gap=2)]
     parts += _more(len(rows) - len(shown))
     if others:
-        calls, moved = sum(one.calls for one in others), sum(one.bytes for one in others)
+        calls, moved = sum(other.calls for other in others), sum(other.bytes for other in others)
         text = f"{plural(calls, 'READ or WRITE call')} ({size(moved)}) went to other servers, as the metadata server"
         parts.append(indented(Text(text)))
     return Group(*parts)

@@ -217,7 +217,7 @@ def sparkline(values: Sequence[float]) -> str:
 
 def limit_lines(connections: Iterable[Connection], truncated_frames: int = 0) -> list[Text]:
     """Frames that a snap length truncated, and connections of which it has one direction."""
-    half = sum(one.paired_by == "one direction only" and any(one.bytes) for one in connections)
+    half = sum(connection.paired_by == "one direction only" and any(connection.bytes) for connection in connections)
     lines = [f"{plural(truncated_frames, 'frame')} truncated by the capture"] if truncated_frames else []
     lines += [f"{plural(half, 'connection')} with packets of one end only"] if half else []
     return [Text(line, "red") for line in lines]

@@ -70,7 +70,7 @@ def connection_view(
     losses = health.inferred if everything else health.inferred[:MAX_RETRANSMISSIONS]
     if losses:
         parts += [Text(), Text("  losses inferred from the length of a pause")]
-        parts += [indented(Text(_inferred(one)), 4) for one in losses]
+        parts += [indented(Text(_inferred(loss)), 4) for loss in losses]
         parts += _more(len(health.inferred) - len(losses), "such losses")
     listed = paid if everything else paid[:MAX_PAID]
     if listed:
@@ -214,7 +214,7 @@ def _place(health: TransportHealth) -> Iterator[str]:
 def _rows(health: TransportHealth) -> Iterator[list[Cell]]:
     """A row for each figure, of the client and of the server."""
     for name, cell, always in SEGMENT_ROWS if health.segments else PACKET_ROWS:
-        cells = [cell(one) for one in health.directions]
+        cells = [cell(direction) for direction in health.directions]
         if always or any(text != "-" for text in cells):
             yield [name, *cells]
     if health.segments:
@@ -239,7 +239,7 @@ def causes_view(health: TransportHealth) -> RenderableType:
     for cause in CAUSES:
         if not health.causes.get(cause):
             continue
-        mine = [one for one in health.retransmissions if one.cause == cause]
+        mine = [retransmission for retransmission in health.retransmissions if retransmission.cause == cause]
         rows.append(
             [
                 f"missing Read response ({cause})" if cause == IMPLIED else cause,
@@ -270,14 +270,17 @@ def retransmissions_view(
     left = ["sender", "cause", f"frames: loss {notice.split()[-1]} retrans"]
     narrow_rows: list[list[Cell]] = []
     wide_rows: list[list[Cell]] = []
-    for one in retransmissions:
-        there = place(one.lost_frame, one.nak_frame, one.retransmission_frame)
-        frames = f"{one.lost_frame or '-'} {one.nak_frame or '-'} {one.retransmission_frame or '-'}"
+    for retransmission in retransmissions:
+        numbers = retransmission.lost_frame, retransmission.nak_frame, retransmission.retransmission_frame
+        there, frames = place(*numbers), " ".join(str(number or "-") for number in numbers)
         frames += f" ({there})" if there else ""
-        start, delay = [ENDS[one.initiator], one.cause, frames], timed(one.loss_to_retransmission)
-        narrow_rows.append([*start, count(one.packets), delay])
-        delays = [timed(one.loss_to_nak), timed(one.nak_to_retransmission), delay]
-        wide_rows.append([*start, one.lost, _toward(one), count(one.packets), *delays])
+        start, delay = (
+            [ENDS[retransmission.initiator], retransmission.cause, frames],
+            timed(retransmission.loss_to_retransmission),
+        )
+        narrow_rows.append([*start, count(retransmission.packets), delay])
+        delays = [timed(retransmission.loss_to_nak), timed(retransmission.nak_to_retransmission), delay]
+        wide_rows.append([*start, retransmission.lost, _toward(retransmission), count(retransmission.packets), *delays])
     columns = [unit, f"loss to {notice}", f"{notice} to retrans", "loss to retrans"]
     wide = Grid([*left, "lost", "toward the"], columns, wide_rows, gap=2)
     return wide if wide.width <= width else Grid(left, [unit, "loss to retrans"], narrow_rows, gap=2)

@@ -107,14 +107,20 @@ def _kind(
     else:
         yield Text(f"Undecided{times}", "bold red")
     rows: list[list[Cell]] = [
-        [str(one.frame), one.what, one.field, values_shown(one.field, one.ours), values_shown(one.field, one.theirs)]
-        for one in kept
+        [
+            str(difference.frame),
+            difference.what,
+            difference.field,
+            values_shown(difference.field, difference.ours),
+            values_shown(difference.field, difference.theirs),
+        ]
+        for difference in kept
     ]
     yield Grid(["frame", "what", "field", "rdmascope", "Wireshark"], [], rows, flexible=4)
     if number > len(kept):
         yield Text(f"  … and {count(number - len(kept))} more (--limit 0 lists all)", "dim")
     if not reason:
-        for frame in sorted({one.frame for one in kept} & words.keys()):
+        for frame in sorted({difference.frame for difference in kept} & words.keys()):
             for line in words[frame][:MAX_WORDS]:
                 yield indented(Text(f"frame {frame} in Wireshark's words: {line}", "dim"))
 

@@ -446,7 +446,7 @@ class Requester:
         if problem := self._lay_out(asked):
             return [Failed(call.xid, problem)]
         self.outstanding[call.xid] = asked
-        fresh = [one for one in asked.memories if one.handle is None]
+        fresh = [memory for memory in asked.memories if memory.handle is None]
         registers: list[Output] = [Register(one.number, one.length, one.data) for one in fresh]
         return registers or self._send(asked)
 
@@ -514,7 +514,7 @@ class Requester:
             for memory in asked.memories:
                 if memory.number == event.memory and memory.handle is None:
                     memory.handle, memory.offset = event.handle, event.offset
-                    if all(one.handle is not None for one in asked.memories):
+                    if all(chunk_memory.handle is not None for chunk_memory in asked.memories):
                         return self._send(asked)
         return []
 
@@ -560,7 +560,9 @@ class Requester:
         for memory in asked.memories:
             memory.contents = b"" if memory.number in kept else None
         outputs: list[Output] = [
-            Release(one.number, one.handle == invalidated) for one in asked.memories if one.number not in kept
+            Release(chunk_memory.number, chunk_memory.handle == invalidated)
+            for chunk_memory in asked.memories
+            if chunk_memory.number not in kept
         ]
         if not outputs:
             outputs = self._finish(asked)
@@ -571,7 +573,7 @@ class Requester:
             for memory in asked.memories:
                 if memory.number == event.memory and memory.contents is None:
                     memory.contents = event.data
-                    if all(one.contents is not None for one in asked.memories):
+                    if all(chunk_memory.contents is not None for chunk_memory in asked.memories):
                         return self._finish(asked)
         return []
 

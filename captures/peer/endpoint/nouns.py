@@ -46,9 +46,9 @@ def _body(header: TransportHeader) -> Any:
         return layer(rdma_direction=header.direction or 0, opttype=header.option or 0, optinfo=header.optinfo)
     body = layer(
         reads=[
-            ReadSegment(position=chunk.position, handle=one.handle, length=one.length, offset=one.offset)
+            ReadSegment(position=chunk.position, handle=segment.handle, length=segment.length, offset=segment.offset)
             for chunk in header.reads
-            for one in chunk.segments
+            for segment in chunk.segments
         ],
         writes=[_array(chunk) for chunk in header.writes],
         reply=None if header.reply is None else _array(header.reply),
@@ -59,7 +59,9 @@ def _body(header: TransportHeader) -> Any:
 
 
 def _array(chunk: WriteChunk) -> Any:
-    segments = [RDMASegment(handle=one.handle, length=one.length, offset=one.offset) for one in chunk.segments]
+    segments = [
+        RDMASegment(handle=segment.handle, length=segment.length, offset=segment.offset) for segment in chunk.segments
+    ]
     return SegmentArray(segments=segments)
 
 

@@ -312,7 +312,11 @@ def callback_unannounced(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
 @on("reply", chunks=True, when=lambda endpoint, plan: plan.invalidate is None)
 def invalidate_unasked(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     assert plan.asked is not None
-    chunks = [*plan.asked.reads, *plan.asked.writes, *([plan.asked.reply] if plan.asked.reply else [])]
+    chunks: list[ReadChunk | WriteChunk] = [
+        *plan.asked.reads,
+        *plan.asked.writes,
+        *([plan.asked.reply] if plan.asked.reply else []),
+    ]
     plan.invalidate = chunks[0].segments[0].handle
 
 
@@ -551,7 +555,7 @@ def pad_written(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk,
     last = plan.before[-1]
     if not isinstance(last, RdmaWrite):
         raise NoOccasion
-    room = next(one.length for one in given.segments if one.handle == last.segment.handle)
+    room = next(segment.length for segment in given.segments if segment.handle == last.segment.handle)
     data = last.data + pad(len(last.data))
     if len(data) == len(last.data) or len(data) > room:
         raise NoOccasion

@@ -645,7 +645,7 @@ class _Compound:
     def _bounded(self, result: dict[str, Any]) -> Parts | None:
         """The bytes of a result; None where the session has no room for it."""
         parts = encoded_parts(NFS_RESOP4, result)
-        self.size += sum(len(one.data) + 3 & ~3 if isinstance(one, DdpItem) else len(one) for one in parts)
+        self.size += sum(len(part.data) + 3 & ~3 if isinstance(part, DdpItem) else len(part) for part in parts)
         session, sequence = self.on.session, self.sequence
         if session is None or sequence is None or result["resop"] == SEQUENCE:
             return parts

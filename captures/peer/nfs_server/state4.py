@@ -167,7 +167,7 @@ class ClientRegistry:
         owner, verifier = args["eia_clientowner"]["co_ownerid"], args["eia_clientowner"]["co_verifier"]
         if args["eia_flags"] & ~KNOWN_FLAGS or args["eia_state_protect"]["spa_how"] != SP4_NONE:
             raise NfsError(NfsStatus.INVAL)
-        of_owner = [one for one in self._clients.values() if one.owner == owner]
+        of_owner = [client for client in self._clients.values() if client.owner == owner]
         confirmed = next((one for one in of_owner if one.confirmed), None)
         if args["eia_flags"] & UPDATE_CONFIRMED:
             if confirmed is None:
@@ -250,7 +250,9 @@ class ClientRegistry:
     def _confirm(self, client: ClientRecord) -> None:
         """Its first session: an older incarnation of the same owner is gone (RFC 8881, 18.36.4)."""
         client.confirmed = True
-        for one in [one for one in self._clients.values() if one.owner == client.owner and one is not client]:
+        for one in [
+            record for record in self._clients.values() if record.owner == client.owner and record is not client
+        ]:
             self._forget(one)
 
     def session(self, identifier: bytes) -> ServedSession:

@@ -114,7 +114,7 @@ def result(one: SuiteResult, target: PeerAddress) -> Record:
 
 
 def suite(results: Sequence[SuiteResult], target: PeerAddress) -> Record:
-    counts = {kind.value: sum(one.verdict.kind is kind for one in results) for kind in VerdictKind}
+    counts = {kind.value: sum(result.verdict.kind is kind for result in results) for kind in VerdictKind}
     return record("probe_suite", target=str(target), checks=len(results), verdicts=counts)
 
 
@@ -126,19 +126,21 @@ def junit(results: Sequence[SuiteResult], target: PeerAddress) -> str:
         "testsuite",
         name=f"{target}: conformance",
         tests=str(len(results)),
-        failures=str(sum(one.failed for one in results)),
-        skipped=str(sum(one.verdict.kind is VerdictKind.SKIPPED for one in results)),
+        failures=str(sum(result.failed for result in results)),
+        skipped=str(sum(result.verdict.kind is VerdictKind.SKIPPED for result in results)),
     )
-    for one in results:
+    for result in results:
         case = ElementTree.SubElement(
-            cases, "testcase", classname=one.rule.id, name=one.check.name, time=f"{one.time / 1e9:.3f}"
+            cases, "testcase", classname=result.rule.id, name=result.check.name, time=f"{result.time / 1e9:.3f}"
         )
-        if one.failed:
-            element = ElementTree.SubElement(case, "failure", type=one.verdict.kind.value, message=one.verdict.observed)
-            rule = one.rule
-            element.text = f"{one.check.sends}\n{rule.id}: {rule.title} ({rule.document}, {rule.section})"
-        elif one.verdict.kind is VerdictKind.SKIPPED:
-            ElementTree.SubElement(case, "skipped", message=one.verdict.observed)
+        if result.failed:
+            element = ElementTree.SubElement(
+                case, "failure", type=result.verdict.kind.value, message=result.verdict.observed
+            )
+            rule = result.rule
+            element.text = f"{result.check.sends}\n{rule.id}: {rule.title} ({rule.document}, {rule.section})"
+        elif result.verdict.kind is VerdictKind.SKIPPED:
+            ElementTree.SubElement(case, "skipped", message=result.verdict.observed)
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 

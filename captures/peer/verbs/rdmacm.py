@@ -570,8 +570,8 @@ class QueuePair:
             if not completions:
                 return
             now = self._verbs.now()
-            for one in completions:
-                event = self._completed(one, now)
+            for completion in completions:
+                event = self._completed(completion, now)
                 if event is not None:
                     yield event
 
