@@ -33,9 +33,8 @@ from ..errors import CaptureError
 from ..read.merge import FIRST_BATCH
 from ..read.open import CaptureFile, open_capture
 from ..session.process_memory import gc_paused
-from .combine import DividedBatch, FrameCounts, MergedAnalyzer
+from .combine import DividedBatch, FrameCounts, MergedAnalyzer, ShareAnalyzer, ShareEnding
 from .ipc import Inbox, Outbox, packed, unpacked
-from .worker import ShareAnalyzer, ShareEnding
 
 
 def carries_iwarp(path: str, ports: frozenset[int]) -> bool:

@@ -30,12 +30,11 @@ from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.units import count
 
-from .app import BrowseApp
+from .app import BrowseApp, Came
 from .feed import BrowseFeed, take_part
 from .filling import ADDED, PREPARED, REPLACING, BrowsedCapture, ReadToEnd, TablePart
 from .keys import KEYS, KeyBinding, bindings
 from .lines_pane import TreePane
-from .panes import Came
 
 TURN = 0.3
 """Seconds for which rows are gathered before they are handed over."""

@@ -50,7 +50,7 @@ from ..views import packets as views
 from ..views.packets import FORMATS, RELATIVE, TimeColumn
 
 if TYPE_CHECKING:
-    from rdmascope.captures.session.rpc_frames import ChosenFrames
+    from rdmascope.captures.session.find import ChosenFrames
     from rdmascope.captures.tables.condition import Condition
 
 MAX_CALLED = 1 << 17
@@ -196,7 +196,7 @@ def command(
         for frame in given.with_frames(wanted, meant):
             chosen = None
             if meant is not None and not follow:
-                from rdmascope.captures.session.rpc_frames import chosen_frames
+                from rdmascope.captures.session.find import chosen_frames
 
                 chosen = chosen_frames(frame.reading, meant)
             reading = frame.reading(streaming=True, follow=following_file)
@@ -256,7 +256,7 @@ def _list_as_rpcs_end(
     reading: Reading, wanted: Sequence[FrameRange], condition: Condition, limit: int, page: _Page | _JsonPage
 ) -> int:
     """The same of a file that is still written: the packets of an RPC that passes, when it ends."""
-    from rdmascope.captures.session.rpc_frames import RpcFrames
+    from rdmascope.captures.session.find import RpcFrames
 
     held: dict[int, bytes] = {}
     passed = RpcFrames()

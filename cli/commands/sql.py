@@ -15,7 +15,7 @@ import click
 
 from rdmascope.captures.errors import need
 from rdmascope.captures.read.remote import scheme
-from rdmascope.captures.session.rpc_frames import chosen_frames
+from rdmascope.captures.session.find import chosen_frames
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import ChosenRpcs, Condition
 from rdmascope.captures.tables.database import FILLING, FORMATS, MEMORY, Database, QueryResult, statements_of

@@ -11,7 +11,7 @@ import zstandard
 from click.testing import CliRunner, Result
 
 from rdmascope.captures import Limits
-from rdmascope.captures.parallel import worker as share
+from rdmascope.captures.parallel import combine as share
 from rdmascope.captures.session.session import Session
 from rdmascope.cli.main import main
 from rdmascope.dissect.audit.auditor import EARLIER, Auditor

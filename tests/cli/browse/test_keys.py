@@ -13,10 +13,9 @@ from textual.widgets import Input
 
 from playbook.browsing import Browsing, browse, browsing
 from playbook.commands import objects, run
-from rdmascope.cli.browse.app import BrowseApp
+from rdmascope.cli.browse.app import BrowseApp, KeyLine
 from rdmascope.cli.browse.feed import BrowseFeed
 from rdmascope.cli.browse.keys import KEYS, MOVING, help_text
-from rdmascope.cli.browse.panes import KeyLine
 
 SAMPLE = "captures/samples/rxe-nfs-all.pcap.zst"
 
