@@ -624,7 +624,7 @@ UNDEFINED = 77
 _NO_HANDLE = 0xDEAD0000
 
 
-class Malformed(NamedTuple):
+class MalformedMessage(NamedTuple):
     """A message that RDMA_ERR_CHUNK has to come back to."""
 
     name: str
@@ -647,23 +647,24 @@ class Malformed(NamedTuple):
 
 
 MALFORMED = (
-    Malformed("msgp", "V1-ERROR-FOR-RESERVED", "An RDMA_MSGP, which is no longer supported",
-              (RDMA_MSGP, 0, 0, 0, 0, 0), call=True),
-    Malformed("done", "V1-ERROR-FOR-RESERVED", "An RDMA_DONE, which is no longer supported", (RDMA_DONE,)),
-    Malformed("undefined-procedure", "V1-ERROR-FOR-HEADER", "rdma_proc 77", (UNDEFINED, 0, 0, 0), call=True),
-    Malformed("nomsg-without-chunks", "V1-ERROR-FOR-HEADER",
-              "An RDMA_NOMSG without a chunk, so without an RPC message", (RDMA_NOMSG, 0, 0, 0)),
-    Malformed("truncated-header", "V1-ERROR-FOR-HEADER", "An RDMA_MSG that ends before its chunk lists", (RDMA_MSG,)),
-    Malformed("truncated-read-list", "V1-ERROR-FOR-HEADER", "A Read list that ends in the middle of a segment",
-              (RDMA_MSG, 1, 0, _NO_HANDLE)),
-    Malformed("endless-read-list", "V1-ERROR-FOR-HEADER",
-              "A Read list in which each entry announces another, up to the end of the message", (RDMA_NOMSG,),
-              filling=(1, 0, _NO_HANDLE, 4, 0, 0)),
-    Malformed("segment-count", "V1-ERROR-FOR-HEADER", "A Write chunk that counts 4,294,967,295 segments",
-              (RDMA_MSG, 0, 1, 0xFFFFFFFF, _NO_HANDLE, 4, 0, 0, 0, 0), call=True),
+    MalformedMessage("msgp", "V1-ERROR-FOR-RESERVED", "An RDMA_MSGP, which is no longer supported",
+                     (RDMA_MSGP, 0, 0, 0, 0, 0), call=True),
+    MalformedMessage("done", "V1-ERROR-FOR-RESERVED", "An RDMA_DONE, which is no longer supported", (RDMA_DONE,)),
+    MalformedMessage("undefined-procedure", "V1-ERROR-FOR-HEADER", "rdma_proc 77", (UNDEFINED, 0, 0, 0), call=True),
+    MalformedMessage("nomsg-without-chunks", "V1-ERROR-FOR-HEADER",
+                     "An RDMA_NOMSG without a chunk, so without an RPC message", (RDMA_NOMSG, 0, 0, 0)),
+    MalformedMessage("truncated-header", "V1-ERROR-FOR-HEADER", "An RDMA_MSG that ends before its chunk lists",
+                     (RDMA_MSG,)),
+    MalformedMessage("truncated-read-list", "V1-ERROR-FOR-HEADER", "A Read list that ends in the middle of a segment",
+                     (RDMA_MSG, 1, 0, _NO_HANDLE)),
+    MalformedMessage("endless-read-list", "V1-ERROR-FOR-HEADER",
+                     "A Read list in which each entry announces another, up to the end of the message", (RDMA_NOMSG,),
+                     filling=(1, 0, _NO_HANDLE, 4, 0, 0)),
+    MalformedMessage("segment-count", "V1-ERROR-FOR-HEADER", "A Write chunk that counts 4,294,967,295 segments",
+                     (RDMA_MSG, 0, 1, 0xFFFFFFFF, _NO_HANDLE, 4, 0, 0, 0, 0), call=True),
 )  # fmt: skip
 CHECKS.update(
-    {row.name: Check(row.name, row.rule, f"{row.what}; RDMA_ERR_CHUNK comes back.", row.run, True) for row in MALFORMED}
+    (row.name, Check(row.name, row.rule, f"{row.what}; RDMA_ERR_CHUNK comes back.", row.run, True)) for row in MALFORMED
 )
 
 
