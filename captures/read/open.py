@@ -185,7 +185,7 @@ class CaptureFile:
         self._number = 0
         self._header: pcap.PcapHeader | None = None
         self._sections = pcapng.Sections()
-        self._remote = _open_url(path) if is_url(path) else None
+        self._remote = RemoteFile(path) if is_url(path) else None
         self._file = _open(local(path), self._name) if self._remote is None else -1
         self._converted = -1
         try:
@@ -416,10 +416,6 @@ def _open(path: str, name: str) -> int:
         raise CaptureError(f"{name}: {what.get(type(error), error.strerror)}") from None
     except ValueError as error:
         raise CaptureError(f"{name!r}: {error}") from None
-
-
-def _open_url(url: str) -> RemoteFile:
-    return RemoteFile(url)
 
 
 def _resemblance(head: bytes) -> str:

@@ -331,7 +331,7 @@ class BytesPane(LinesPane):
         self._rows = [
             row for part in parts for row in ((part, None), *((part, extent) for extent in part.data.extents))
         ]
-        heights = [1 if extent is None else _height(extent) for _, extent in self._rows]
+        heights = [1 if extent is None or extent.missing else -(-extent.length // ROW) for _, extent in self._rows]
         self._starts = [0, *accumulate(heights)][:-1]
         self._lines = sum(heights)
         self.field = "", 0, 0
@@ -372,10 +372,6 @@ class BytesPane(LinesPane):
                 line.stylize("reverse", digit, digit + 2)
                 line.stylize("reverse", 49 + byte, 50 + byte)
         return line
-
-
-def _height(extent: Extent) -> int:
-    return 1 if extent.missing else -(-extent.length // ROW)
 
 
 MARK = "◆"

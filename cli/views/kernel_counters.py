@@ -14,7 +14,6 @@ from rdmascope.dissect.measure.kernel_comparison import (
     MountComparison,
     OperationComparison,
     ServerComparison,
-    ServerRow,
 )
 from rdmascope.dissect.units import count, duration, plural, size
 
@@ -148,7 +147,10 @@ def _server_view(found: ServerComparison, between: bool) -> list[RenderableType]
     since = "between two readings" if between else "since its start"
     servers = ", ".join(found.servers) or "none"
     remark = f"{since}, over all clients; seen: on the wire, of {servers}"
-    rows: list[list[Cell]] = [_server_row(row) for row in (*found.procedures, *found.operations)]
+    rows: list[list[Cell]] = [
+        [row.name, count(row.counted), SAME if row.counted == row.seen else _other(count(row.seen))]
+        for row in (*found.procedures, *found.operations)
+    ]
     parts: list[RenderableType] = [heading("Server's counters", remark)]
     parts.append(Grid(["procedure or operation"], ["calls", "seen"], rows, gap=2))
     counters = found.counters
@@ -170,10 +172,6 @@ def _server_view(found: ServerComparison, between: bool) -> list[RenderableType]
             Text(words + (f"; {count(found.unanswered)} are without a reply" * bool(found.unanswered)), "yellow")
         )
     return [*parts, *(indented(line) for line in lines)]
-
-
-def _server_row(row: ServerRow) -> list[Cell]:
-    return [row.name, count(row.counted), SAME if row.counted == row.seen else _other(count(row.seen))]
 
 
 def _mean(milliseconds: int, calls: int) -> str:

@@ -44,6 +44,8 @@ from rdmascope.dissect.rpcrdma.transport_header import decode_header
 
 from ..rpc import Parts, cut, items, pad, reduce, restore, whole
 from .nouns import (
+    CALL,
+    REPLY,
     STAGES,
     TRANSITIONS,
     Action,
@@ -781,7 +783,8 @@ def fill(chunk: WriteChunk, data: bytes) -> tuple[list[int], list[Action]]:
     return lengths, writes
 
 
-CALL, REPLY = 0, 1
+DEFAULTS: Mapping[int, Value] = {code: kind.default for code, kind in CHARACTERISTICS.items()}
+"""The characteristics of an end that announces none."""
 FIRST_XID = 0xF0000001
 """XIDs of options that answer none: from here on, so that they are not those of calls."""
 
@@ -798,7 +801,7 @@ class Characteristics:
             XCHAR_BRS: settings.backward_support,
             **settings.more,
         }
-        self.peer: dict[int, Value] = {code: kind.default for code, kind in CHARACTERISTICS.items()}
+        self.peer: dict[int, Value] = dict(DEFAULTS)
         self.introduced = False
         """This end has sent its ROPT_INITXCH."""
         self.known = False
@@ -823,11 +826,8 @@ class Characteristics:
     @property
     def receive_size(self) -> int:
         """Bytes that the peer knows it may send."""
-        announced = self.own if self.known and self.introduced else self._defaults()
+        announced = self.own if self.known and self.introduced else DEFAULTS
         return int(announced[XCHAR_RBSIZ])
-
-    def _defaults(self) -> Mapping[int, Value]:
-        return {code: kind.default for code, kind in CHARACTERISTICS.items()}
 
     # What this end sends
 

@@ -70,11 +70,7 @@ def create_session(xid: int) -> Parts:
     """Offers the connection for callbacks."""
     attributes = pack(">7I", 0, 4096, 4096, 4096, 8, 16, 0)
     arguments = pack(">QII", 1, 1, CONN_BACK_CHAN) + attributes + attributes + pack(">III", NFS_CALLBACK, 1, 0)
-    return (call_head(xid, NFS, 4, COMPOUND) + _compound(OP_CREATE_SESSION, arguments),)
-
-
-def _compound(operation: int, arguments: bytes) -> bytes:
-    return opaque(b"") + pack(">III", 1, 1, operation) + arguments
+    return (call_head(xid, NFS, 4, COMPOUND) + opaque(b"") + pack(">III", 1, 1, OP_CREATE_SESSION) + arguments,)
 
 
 def callback(xid: int, tag: bytes = b"") -> Parts:
