@@ -14,9 +14,9 @@ from rdmascope.dissect.measure.latency_timeline import STEPS, LatencyInterval, b
 from rdmascope.dissect.measure.service_levels import FAIL, PASS, UNDECIDABLE, ServiceLevelCounts
 from rdmascope.dissect.measure.statistics import PARTS
 from rdmascope.dissect.percentiles import Distribution
-from rdmascope.dissect.units import at_least, count, duration, moment, plural, share, size
+from rdmascope.dissect.units import at_least, count, duration, moment, plural, size
 
-from .tables import WIDE, Cell, Grid, indented, latency_tables, part_cells, sparkline
+from .tables import WIDE, Cell, Grid, indented, latency_cells, latency_tables, part_cells, sparkline
 
 MAX_SHOWN = 30
 """Groups on the page."""
@@ -81,7 +81,9 @@ def groups_view(
     shown = ranked if everything else ranked[:MAX_SHOWN]
     rows = [*shown, *([groups.others] if groups.others is not None else [])]
     labels: list[list[Cell]] = [_labels(group, names, group is groups.others) for group in rows]
-    latencies = [_latency_cells(group, groups.waited) for group in rows]
+    latencies = [
+        latency_cells(group.calls, group.errors, group.waited, groups.waited, group.latency()) for group in rows
+    ]
     parts = [_part_cells(group) for group in rows]
     flexible = next((at for at, name in enumerate(names) if name in ("path", "procedure", "export")), 0)
     views = latency_tables(names, labels, (COLUMNS, latencies), parts, width >= WIDE, flexible)
@@ -110,18 +112,6 @@ def _label(name: str, value: Any) -> str:
     if value is None:
         return UNKNOWN
     return f"{value / 1e9:,.9g} s" if name == "begin" else str(value)
-
-
-def _latency_cells(group: CallGroup, waited: int) -> list[Cell]:
-    errors: Cell = Text(count(group.errors), "yellow") if group.errors else "-"
-    latency = group.latency()
-    cells: list[Cell] = ["-"] * 4
-    if latency is not None:
-        cells = [
-            at_least(value, latency.is_bound(value))
-            for value in (latency.median, latency.p95, latency.p99, latency.maximum)
-        ]
-    return [count(group.calls), errors, share(group.waited, waited), *cells]
 
 
 def _part_cells(group: CallGroup) -> list[Cell]:

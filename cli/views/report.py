@@ -16,7 +16,6 @@ from rdmascope.dissect.measure.connection_counts import connection_counts
 from rdmascope.dissect.measure.statistics import PARTS, Procedure, Share, SlowRpc, Statistics
 from rdmascope.dissect.measure.transfer_totals import TransferTotals
 from rdmascope.dissect.onc.names import procedure_label, program_label
-from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.eviction import Evicted
 from rdmascope.dissect.transport.connection import Connection, Endpoint, ending_words
@@ -33,6 +32,7 @@ from .tables import (
     bar,
     facts,
     indented,
+    latency_cells,
     latency_tables,
     part_cells,
     sparkline,
@@ -265,7 +265,7 @@ def procedures_view(procedures: Sequence[Procedure], width: int, everything: boo
         names = _distinct_labels(members)
         for member in members:
             labels.append([Text("  " + names[id(member)], "yellow" if member.failed else "")])
-            latencies.append(_latency_cells(member, waited))
+            latencies.append(latency_cells(member.calls, member.failed, member.waiting, waited, member.latency(), True))
             parts.append(_part_cells(member))
     wide = width >= WIDE
     shown_latencies = (LATENCY_COLUMNS, latencies) if wide else (_narrow(LATENCY_COLUMNS), [*map(_narrow, latencies)])
@@ -328,17 +328,6 @@ def _distinct_labels(members: Sequence[Procedure]) -> dict[int, str]:
 
 def _narrow(cells: Sequence[Cell]) -> list[Cell]:
     return [*cells[:MINIMUM], *cells[MINIMUM + 1 :]]
-
-
-def _latency_cells(one: Procedure, waited: int) -> list[Cell]:
-    failed: Cell = Text(count(one.failed), "yellow") if one.failed else "-"
-    latency = one.latency()
-    return [count(one.calls), failed, share(one.waiting, waited), *(_five(latency) if latency else ["-"] * 5)]
-
-
-def _five(one: Distribution) -> list[Cell]:
-    values = one.minimum, one.median, one.p95, one.p99, one.maximum
-    return [at_least(value, one.is_bound(value)) for value in values]
 
 
 def _part_cells(one: Procedure) -> list[Cell]:

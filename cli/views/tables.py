@@ -19,9 +19,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.transport.connection import Connection
-from rdmascope.dissect.units import count, duration, plural, size
+from rdmascope.dissect.units import at_least, count, duration, plural, share, size
 
 from ..sanitize import harmless_line
 
@@ -71,6 +72,18 @@ def part_cells(call_bytes: int, reply_bytes: int, means: Sequence[float]) -> lis
     largest = max(means, default=0)
     times = (Text(duration(mean), "bold" if mean == largest else "") if mean else Text("-", "dim") for mean in means)
     return [size(call_bytes), size(reply_bytes), *times]
+
+
+def latency_cells(
+    calls: int, failed: int, waiting: int, waited: int, latency: Distribution | None, least: bool = False
+) -> list[Cell]:
+    """Calls, errors, the share of ``waited``, median, 95%, 99% and maximum; ``least``: the minimum before them."""
+    errors: Cell = Text(count(failed), "yellow") if failed else "-"
+    values: list[Cell] = ["-"] * (4 + least)
+    if latency is not None:
+        known = [latency.minimum] * least + [latency.median, latency.p95, latency.p99, latency.maximum]
+        values = [at_least(value, latency.is_bound(value)) for value in known]
+    return [count(calls), errors, share(waiting, waited), *values]
 
 
 def latency_tables(
