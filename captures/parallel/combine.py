@@ -217,11 +217,11 @@ class _Registry(Registry):
 class ShareAnalyzer(Analyzer):
     """The analyzer of a worker."""
 
-    def __init__(self, options: Options, watching: Sequence[PassListener] = (), lists: bool = False) -> None:
+    def __init__(self, options: Options, pass_listeners: Sequence[PassListener] = (), lists: bool = False) -> None:
         """``lists``: packets are listed where the results are."""
-        super().__init__(options, listener_of(watching) if watching else None)
-        self._watching = watching
-        for listener in watching:
+        super().__init__(options, listener_of(pass_listeners) if pass_listeners else None)
+        self._pass_listeners = pass_listeners
+        for listener in pass_listeners:
             listener.begin_worker()
         self._numbers = self._drawing = _Numbers()
         self._done = self._ended = _Ended(self._drawing)
@@ -262,7 +262,7 @@ class ShareAnalyzer(Analyzer):
             self.other_packets,
             self.undecoded,
             self.unplaced,
-            [listener.rest(self.conversations) for listener in self._watching],
+            [listener.rest(self.conversations) for listener in self._pass_listeners],
         )
 
     def _count_iwarp(self) -> None:
@@ -289,7 +289,7 @@ class ShareAnalyzer(Analyzer):
             table.objects,
             gone=[(one.connection.number, state_of(one.connection), state_of(one)) for one in gone],
             evicted=self.evicted,
-            watched=[listener.found(gone, self.last_time or 0) for listener in self._watching],
+            watched=[listener.found(gone, self.last_time or 0) for listener in self._pass_listeners],
         )
         for number in evicted:
             self._known.pop(number, None)
@@ -486,7 +486,7 @@ class MergedAnalyzer(Analyzer):
         self._registered = self._numbered = 0
         self._names = RpcNames()
         self._outstanding: list[Rpc] = []
-        self.watching: Sequence[PassListener] = ()
+        self.pass_listeners: Sequence[PassListener] = ()
 
     def divide(self, workers: int) -> list[WorkerNouns]:
         """So many workers will deliver."""
@@ -567,7 +567,7 @@ class MergedAnalyzer(Analyzer):
         return table
 
     def _take_watched(self, found: Sequence[list[object]], table: RpcTable) -> None:
-        for index, one in enumerate(self.watching):
+        for index, one in enumerate(self.pass_listeners):
             workers = [WorkerFound(nouns, each[index]) for nouns, each in zip(self._nouns, found, strict=True)]
             one.take(workers, table)
 

@@ -286,7 +286,7 @@ class Division:
 
     def _work(self, reading: int, writing: int) -> None:
         inbox, outbox = Inbox(reading), Outbox(writing)
-        share = ShareAnalyzer(self._analyzer.options, self._analyzer.watching, self._lists)
+        share = ShareAnalyzer(self._analyzer.options, self._analyzer.pass_listeners, self._lists)
         try:
             while (one := unpacked(inbox.get(), self._data, _nothing)) is not None:
                 decoded, addresses, tcp_addresses, position = one

@@ -61,13 +61,13 @@ class FactsPass:
         self.auditor = Auditor(examples=EXAMPLES) if "audit" in needs else None
         self.files = FileFacts(session.mounts) if "files" in needs and not self._saved else None
         self._history = NfsStateHistory(with_credits=False) if "sessions" in needs and not self._saved else None
-        watching: list[PassListener] = []
+        pass_listeners: list[PassListener] = []
         if self.auditor is not None and not self._saved:
-            watching.append(DividedAudit(self.auditor))
+            pass_listeners.append(DividedAudit(self.auditor))
         if self._history is not None:
-            watching.append(DividedState(self._history))
-        if watching:
-            session.watch(*watching)
+            pass_listeners.append(DividedState(self._history))
+        if pass_listeners:
+            session.watch(*pass_listeners)
 
     def evict(self, gone: list[Conversation]) -> None:
         """Nothing more comes of these."""

@@ -65,11 +65,11 @@ class PassListener(Protocol):
         """What all workers found since the last time, and the RPCs that ended in the meantime."""
 
 
-def listener_of(watching: Sequence[PassListener]) -> Callable[[Conversation], Listener]:
+def listener_of(pass_listeners: Sequence[PassListener]) -> Callable[[Conversation], Listener]:
     """What one conversation is given to: the listener of each of them."""
-    if len(watching) == 1:
-        return watching[0].listener
-    return lambda conversation: Listeners(*[listener.listener(conversation) for listener in watching])
+    if len(pass_listeners) == 1:
+        return pass_listeners[0].listener
+    return lambda conversation: Listeners(*[listener.listener(conversation) for listener in pass_listeners])
 
 
 class DividedCredits:

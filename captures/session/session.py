@@ -128,7 +128,7 @@ class Session:
         self._tcp_mounts = TcpMounts(self.analyzer.decoder.tcp_addresses)
         self.analyzer.on_tcp, self.mounts = self._tcp_mounts.feed, self._tcp_mounts.roots
         self._division: Division | None = None
-        self._watching: Sequence[PassListener] = ()
+        self._pass_listeners: Sequence[PassListener] = ()
         self.damage: CaptureError | None = None
         self._places: Places | None = None
         self._files: list[str] = []
@@ -143,10 +143,10 @@ class Session:
         self._learner: PathLearner | None = None
         """Of a list of packets of a large capture."""
 
-    def watch(self, *watching: PassListener) -> None:
+    def watch(self, *pass_listeners: PassListener) -> None:
         """They listen to all conversations of the pass, whichever process analyses them."""
-        self._watching = watching
-        self.analyzer.listener = listener_of(watching)
+        self._pass_listeners = pass_listeners
+        self.analyzer.listener = listener_of(pass_listeners)
 
     @property
     def first_time(self) -> int:
@@ -173,7 +173,7 @@ class Session:
         if jobs < 2 or isinstance(capture, MergedCaptures) or capture.mapped is None:
             return self._decoded(capture)
         if self.analyzer.listener is not None and not (
-            self._watching and all(listener.divisible for listener in self._watching)
+            self._pass_listeners and all(listener.divisible for listener in self._pass_listeners)
         ):
             return self._decoded(capture)
         from ..parallel.combine import MergedAnalyzer
@@ -182,7 +182,7 @@ class Session:
         if lists and carries_iwarp(self.paths[0], self.analyzer.options.ports):
             return self._decoded(capture)  # Its segments are found by who analyses them.
         assert isinstance(self.analyzer, MergedAnalyzer)
-        self.analyzer.watching = self._watching
+        self.analyzer.pass_listeners = self._pass_listeners
         self._division = Division(capture, capture.mapped, self.analyzer, self._tcp_mounts, jobs, lists)
         return self._division.batches()
 

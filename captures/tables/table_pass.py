@@ -90,18 +90,18 @@ class _TablePass:
         names_paths = any(builder.needs("paths") for builder in self.by_noun.get("rpc", ()))
         self.batches = RpcBatches(self.names_files, names_paths, session, chosen and chosen.mask)
         self.auditor: Auditor | None = None
-        watching: list[PassListener] = []
+        pass_listeners: list[PassListener] = []
         if self.by_noun.keys() & AUDITED:
             from rdmascope.dissect.audit.auditor import Auditor  # Only here: most tables do without.
 
             self.auditor = Auditor(examples=1, meant=chosen and chosen.judged)
-            watching.append(DividedAudit(self.auditor, partial(self._add, "finding")))
+            pass_listeners.append(DividedAudit(self.auditor, partial(self._add, "finding")))
         self.credits: DividedCredits | None = None
         if self.by_noun.keys() & WITH_CREDITS:
             self.credits = DividedCredits()
-            watching.append(self.credits)
-        if watching:
-            session.watch(*watching)
+            pass_listeners.append(self.credits)
+        if pass_listeners:
+            session.watch(*pass_listeners)
 
     def full(self, rows: int) -> Iterator[tuple[str, Columns]]:
         """The tables with so many rows, behind each batch."""

@@ -280,7 +280,7 @@ def written_to(output: str, inputs: Iterable[str]) -> Iterator[Path]:
 
 
 @contextmanager
-def rereadable(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+def seekable(paths: Sequence[str]) -> Iterator[Sequence[str]]:
     """What can be read twice: standard input is copied to a temporary file."""
     if "-" not in paths:
         yield paths

@@ -12,7 +12,7 @@ from rich.text import Text
 from rdmascope.captures import CaptureError
 from rdmascope.captures.session.audit_settings import read_settings
 from rdmascope.captures.tables.saved import copies
-from rdmascope.captures.write.output import check_outputs, rereadable, write_output
+from rdmascope.captures.write.output import check_outputs, seekable, write_output
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.result import Result
 from rdmascope.dissect.audit.rule import LEVELS, ROLES
@@ -155,7 +155,7 @@ def command(
         try:
             meant, on_connections = None, chosen
             captures = (file,) if condition is None else behind(file, "what single RPCs were judged by")
-            with rereadable(captures) if condition is not None else nullcontext(captures) as paths:
+            with seekable(captures) if condition is not None else nullcontext(captures) as paths:
                 if condition is not None:
                     rpcs_that_pass = condition.chosen_rpcs(opened(paths, ports, force))
                     meant, with_rpcs = rpcs_that_pass.judged, rpcs_that_pass.connections

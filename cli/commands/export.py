@@ -16,7 +16,7 @@ from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import Condition, chosen
 from rdmascope.captures.tables.saved import holds_tables
 from rdmascope.captures.write.export import EXPORTERS, export_record
-from rdmascope.captures.write.output import check_outputs, open_output, rereadable, written_to
+from rdmascope.captures.write.output import check_outputs, open_output, seekable, written_to
 from rdmascope.captures.write.stale_tempdirs import FolderOfProcess
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count, plural, size
@@ -255,7 +255,7 @@ def _extract(
         connections, condition = frozenset(condition.filters.connections), None
     if condition is None and not (rpcs or rules or connections):
         raise click.UsageError("which RPCs? give --where or another filter, --rpc or --rule", ctx)
-    with rereadable(files) as paths:
+    with seekable(files) as paths:
         given = GivenCaptures(files, options, paths)
         frames: frozenset[int] = frozenset()
         chosen = frozenset(rpcs)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from rdmascope.captures.write.output import check_outputs, rereadable
+from rdmascope.captures.write.output import check_outputs, seekable
 from rdmascope.dissect.measure.filters import MAX_FRAME, FrameRange, includes, unknown_frames
 from rdmascope.dissect.records.packet_columns import ListedPackets
 from rdmascope.dissect.records.packet_lines import packet_json
@@ -188,7 +188,7 @@ def command(
     times = TimeColumn(time_format)
     page = _JsonPage() if as_json else _Page(times)
     listed = 0
-    with rereadable(files) if condition is not None and not follow else nullcontext(files) as paths:
+    with seekable(files) if condition is not None and not follow else nullcontext(files) as paths:
         given = GivenCaptures(files, analyzer_options(ports, force), paths)
         if follow and given.behind is not None:
             given.refuse("--follow is for a capture that is still written; those of a data set were read to their ends")
@@ -227,7 +227,7 @@ def _write(files: tuple[str, ...], output: str, options: Options, condition: Con
     check_outputs([output], files)
     chosen = Condition(["true"]) if condition is None else condition
     try:
-        with rereadable(files) as paths:
+        with seekable(files) as paths:
             given = GivenCaptures(files, options, paths)
             given.extract(Path(output), Choice(chosen))
         given.check()

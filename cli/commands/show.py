@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rdmascope.captures.session.find import find_frame, find_rpcs, no_frame, steps_of
-from rdmascope.captures.write.output import rereadable
+from rdmascope.captures.write.output import seekable
 from rdmascope.dissect.measure.filters import FrameRange, unknown_rpcs, unknown_xids
 from rdmascope.dissect.records.frame_layers import frame_fields
 from rdmascope.dissect.records.packet_info import transport_info
@@ -119,7 +119,7 @@ def command(
         )
     wanted = [number for frames in ranges for frame in frames for number in _each(frame)]
     out = console()
-    with rereadable(files) as paths, paged(out, pager and not as_json):
+    with seekable(files) as paths, paged(out, pager and not as_json):
         given = GivenCaptures(files, analyzer_options(ports, force), paths)
         for at, number in enumerate(wanted):
             this = FrameRange(number, number)

@@ -24,7 +24,7 @@ from rdmascope.captures.tables.saved import holds_tables
 from rdmascope.captures.tables.saved_tables import check_target, open_saved, origin
 from rdmascope.captures.tables.saved_tables import save as save_tables
 from rdmascope.captures.tables.table_pass import needs_contents, table_batches
-from rdmascope.captures.write.output import open_output, refuse_inputs, rereadable
+from rdmascope.captures.write.output import open_output, refuse_inputs, seekable
 from rdmascope.dissect.records.table import Columns, Wanted
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
@@ -119,7 +119,7 @@ def command(
         return
     if save is not None:
         check_target(save, captures)
-    with rereadable(captures) if condition is not None else nullcontext(captures) as paths:
+    with seekable(captures) if condition is not None else nullcontext(captures) as paths:
         _ask(captures, paths, text, save, allow_files, analyzer_options(ports, force), jobs, condition, printer)
 
 

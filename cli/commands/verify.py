@@ -8,7 +8,7 @@ import click
 
 from rdmascope.captures import CaptureError
 from rdmascope.captures.wireshark.second_opinion import Tshark, TsharkInput, compare, find_tshark, in_words
-from rdmascope.captures.write.output import rereadable
+from rdmascope.captures.write.output import seekable
 from rdmascope.dissect.records.comparison import difference_record, verification_record
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.verify.second_opinion import FIELD, Difference
@@ -87,7 +87,7 @@ def command(
     in frame 113, so its response time excludes the transfer of the data.
     """
     agree = True
-    with rereadable(files) as paths:
+    with seekable(files) as paths:
         given = GivenCaptures(files, analyzer_options(ports, force, contents=not headers), paths)
         for at, one in enumerate(given):
             if at and not as_json:
