@@ -28,9 +28,13 @@ def diagnosis_view(path: str, diagnosis: Diagnosis, explain: bool = False) -> Re
     parts: list[RenderableType] = [] if headline is None else [headline]
     parts.append(Text(f"{path}: {counted(diagnosis)}", "bold"))
     parts += note_lines(diagnosis)
-    said = {one.cause.text: one.title for one in diagnosis.statements if one.severity is Severity.NOTE}
-    for one in diagnosis.statements:
-        parts += [Text(), statement_view(one, explain, said)]
+    said = {
+        statement.cause.text: statement.title
+        for statement in diagnosis.statements
+        if statement.severity is Severity.NOTE
+    }
+    for statement in diagnosis.statements:
+        parts += [Text(), statement_view(statement, explain, said)]
     if diagnosis.not_looked_at:
         parts += [Text(), Text(f"not checked, contents missing: {', '.join(diagnosis.not_looked_at)}", "dim")]
     if diagnosis.statements and not explain:
@@ -40,18 +44,20 @@ def diagnosis_view(path: str, diagnosis: Diagnosis, explain: bool = False) -> Re
 
 def headline_view(diagnosis: Diagnosis) -> Text | None:
     """The host that stopped responding, or the call that hangs, if any: all else can wait."""
-    texts = [one.cause.headline for one in diagnosis.statements if one.cause.headline]
+    texts = [statement.cause.headline for statement in diagnosis.statements if statement.cause.headline]
     return Text(texts[0], STYLES[Severity.PROBLEM]) if texts else None
 
 
 def note_lines(diagnosis: Diagnosis) -> list[Text]:
     """What the capture lacks: it comes before what is judged by it."""
-    return [Text(_sentence(one), "red") for one in diagnosis.statements if one.severity is Severity.NOTE]
+    return [
+        Text(_sentence(statement), "red") for statement in diagnosis.statements if statement.severity is Severity.NOTE
+    ]
 
 
 def counted(diagnosis: Diagnosis) -> str:
     """'2 problems, 1 warning'."""
-    counts = Counter(one.severity for one in diagnosis.statements)
+    counts = Counter(statement.severity for statement in diagnosis.statements)
     said = ", ".join(plural(counts[one], one.value) for one in SEVERITIES if counts[one])
     return said or _nothing(diagnosis)
 
@@ -62,7 +68,7 @@ def _nothing(diagnosis: Diagnosis) -> str:
 
 def summary_view(diagnosis: Diagnosis, lines: int, width: int) -> RenderableType:
     """The worst of it, a line each where they fit, without notes."""
-    found = [one for one in diagnosis.statements if one.severity is not Severity.NOTE]
+    found = [statement for statement in diagnosis.statements if statement.severity is not Severity.NOTE]
     parts: list[RenderableType] = [_line(one, width) for one in found[:lines]]
     if len(found) > lines:
         parts.append(Text(f"  and {len(found) - lines} more", "dim"))
@@ -127,7 +133,7 @@ def _numbers(noun: str, numbers: tuple[int, ...]) -> list[str]:
 
 def detectors_view(detectors: Sequence[Detector]) -> RenderableType:
     """The list of detectors."""
-    rows: list[list[Cell]] = [[Text(one.kind, "bold"), one.title] for one in detectors]
+    rows: list[list[Cell]] = [[Text(detector.kind, "bold"), detector.title] for detector in detectors]
     return Group(Text(), Grid(["detector", "what it finds"], [], rows, flexible=1, gap=2, indent=0))
 
 
