@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .device import Device, Drops, Live, StreamSource, find_device, is_stream
+from .device import Device, Live, StreamSource, find_device, is_stream
 from .keep import Keep, Keeper
 from .ring import Filter, PacketRing, RemoteSource, Sniffer
 
 __all__ = [
     "CaptureSettings",
     "Device",
-    "Drops",
     "Filter",
     "Keep",
     "Keeper",

@@ -180,8 +180,14 @@ def _no_such(name: str, devices: Path) -> str:
     return f"{name}: no such device; there are {there}{remedy}"
 
 
-class Drops(Protocol):
-    """The counters of the source of the frames."""
+class Live(Protocol):
+    """A source of frames that does not end by itself."""
+
+    device: Device
+    link_type: int
+    snaplen: int
+    words: str
+    """The filter."""
 
     @property
     def received(self) -> int:
@@ -190,16 +196,6 @@ class Drops(Protocol):
     @property
     def dropped(self) -> int | None:
         """Frames that passed the filter and were lost for lack of room; None: not known."""
-
-
-class Live(Drops, Protocol):
-    """A source of frames that does not end by itself."""
-
-    device: Device
-    link_type: int
-    snaplen: int
-    words: str
-    """The filter."""
 
     def fileno(self) -> int:
         """Becomes readable when there are frames."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.read.merge import OtherPoint, expand
+from rdmascope.captures.read.merge import expand
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.saved import holds_tables
 from rdmascope.dissect.diagnosis.diagnose import diagnose
@@ -25,8 +25,6 @@ from rdmascope.dissect.records.report import (
     report_records,
     service_level_record,
 )
-from rdmascope.dissect.records.schema import Record
-from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import plural, size
@@ -48,6 +46,7 @@ from ..terminal import complain, console, paged, print_json, say, show
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from rdmascope.captures.live.session import LiveSession
     from rdmascope.captures.session.comparison import PointsCompared
     from rdmascope.captures.session.grouping import GroupKey, RpcGrouping
     from rdmascope.captures.session.kernel_counters import KernelCounters
@@ -62,21 +61,8 @@ MAX_STATEMENTS = 5
 DIAGNOSIS = "rdmascope diagnose FILE has the evidence, and looks further"
 
 
-class Read(Protocol):
-    """What was read."""
-
-    path: str
-    """What it is called."""
-    analyzer: Analyzer
-    damage: CaptureError | None
-    other_points: list[OtherPoint]
-
-    def placed(self, fields: Record) -> Record:
-        """With the file of each frame, where there are several."""
-
-
 def print_page(
-    reading: Read,
+    reading: Session | LiveSession,
     gathered: Gathered,
     everything: bool = False,
     pager: bool = False,
@@ -96,7 +82,7 @@ def print_page(
 
 def _print_sections(
     out: Console,
-    reading: Read,
+    reading: Session | LiveSession,
     facts: Facts,
     everything: bool,
     condition: Condition | None,
@@ -175,7 +161,7 @@ def _points_sections(
 
 
 def print_records(
-    reading: Read,
+    reading: Session | LiveSession,
     gathered: Gathered,
     condition: Condition | None = None,
     at_points: Sequence[PointsCompared] = (),
@@ -200,7 +186,7 @@ def print_records(
             print_json(record)
 
 
-def _facts(reading: Read, gathered: Gathered) -> Facts:
+def _facts(reading: Session | LiveSession, gathered: Gathered) -> Facts:
     facts = gathered.facts(reading.analyzer, "" if reading.damage is None else str(reading.damage))
     if not facts.hung or not isinstance(reading, Session):
         return facts
@@ -563,7 +549,12 @@ def _sorted_by(asked: RpcGrouping, sort: str | None) -> str:
 
 
 def _print_answers(
-    reading: Read, asked: RpcGrouping, sort: str | None, everything: bool, pager: bool, condition: Condition | None
+    reading: Session,
+    asked: RpcGrouping,
+    sort: str | None,
+    everything: bool,
+    pager: bool,
+    condition: Condition | None,
 ) -> None:
     """Groups, a heat map and service levels, for people."""
     from rich.text import Text
@@ -591,7 +582,7 @@ def _print_answers(
             show(out, Text(), title, views.over_time_view(intervals))
 
 
-def _print_answer_records(reading: Read, asked: RpcGrouping, sort: str | None, condition: Condition | None) -> None:
+def _print_answer_records(reading: Session, asked: RpcGrouping, sort: str | None, condition: Condition | None) -> None:
     """The same for scripts."""
     from ..views.grouping import sorted_groups
     from ..views.tables import filter_field

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 import pyverbs.cm_enums as cm
 import pyverbs.enums as ib
@@ -337,16 +337,6 @@ def refused(error: Exception) -> str:
     return str(error)
 
 
-class EventSource(Protocol):
-    """What collects the events of all connections; ``RdmaCm`` is one."""
-
-    def now(self) -> int: ...
-
-    def until(self, done: Callable[[], bool], deadline: int) -> None: ...
-
-    def forget(self, link: QueuePair) -> None: ...
-
-
 class DeviceMemory:
     """Registered memory; ``handle`` is a window's where there is one."""
 
@@ -372,7 +362,7 @@ class QueuePair:
     """A ``VerbsConnection``: one connection on one device."""
 
     def __init__(
-        self, verbs: EventSource, device: str, identifier: Any, parameters: ConnectionParameters, peer: str
+        self, verbs: RdmaCm, device: str, identifier: Any, parameters: ConnectionParameters, peer: str
     ) -> None:
         self.device = device
         self.local = ""

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from functools import cache
 from ipaddress import ip_address
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
@@ -92,29 +92,6 @@ class Path:
         return self.client, self.server
 
 
-class WireLink(Protocol):
-    """A connection between host 0, the client, and host 1, the server, and the verbs on it."""
-
-    tape: Tape
-
-    def connect(self, client_private: bytes, server_private: bytes) -> None:
-        """Establish the connection, the consumer private data of both ends in the exchange."""
-
-    def send(self, sender: int, data: bytes, invalidate: int | None = None) -> None: ...
-
-    def write(self, sender: int, segment: Segment, data: bytes) -> None: ...
-
-    def read(self, sender: int, segment: Segment, data: bytes) -> None:
-        """``data`` is what the other host's memory holds there."""
-
-    def write_refused(self, sender: int, segment: Segment, data: bytes) -> None:
-        """A Write that the other host's device does not allow; the connection is broken."""
-
-    def read_refused(self, sender: int, segment: Segment) -> None: ...
-
-    def disconnect(self, sender: int) -> None: ...
-
-
 def below(path: Path, sender: int, identification: int, protocol: int, length: int) -> bytes:
     """Ethernet and IP headers from one of the hosts, for ``length`` bytes behind them.
 
@@ -170,7 +147,7 @@ class SimulatedQueuePair:
 
 
 class Rocev2Link:
-    """One connection; see ``network.Link``."""
+    """One connection; see ``WireLink``."""
 
     def __init__(self, tape: Tape, path: Path) -> None:
         self.tape, self.path = tape, path
@@ -357,7 +334,7 @@ class TcpDirection:
 
 
 class IwarpLink:
-    """One connection; see ``network.Link``.  Every FPDU has a TCP segment of its own, and is acknowledged."""
+    """One connection; see ``WireLink``.  Every FPDU has a TCP segment of its own, and is acknowledged."""
 
     def __init__(self, tape: Tape, path: Path, *, revision: int = 1, markers: bool = False) -> None:
         """``revision`` of MPA, 1 or 2; ``markers`` stand in both streams."""
@@ -485,3 +462,11 @@ class IwarpLink:
         segment[CHECKSUM : CHECKSUM + 2] = checksum(pseudo + bytes(segment)).to_bytes(2)
         headers = below(self.path, sender, self._identification, TCP_PROTOCOL, len(segment))
         self.tape.record(headers + bytes(segment))
+
+
+WireLink = Rocev2Link | IwarpLink
+"""A connection between host 0, the client, and host 1, the server, and the verbs on it.
+
+What a ``read`` is given is what the other host's memory holds there; one that is refused, or a ``write``, is one that
+the other host's device does not allow, and breaks the connection.
+"""

@@ -253,7 +253,7 @@ def captured(script: Script, frames: list[TapedFrame]) -> list[tuple[TapedFrame,
 
 def _play(tape: Tape, setup: ScriptConnection) -> Played:
     ends = [RpcRdmaEndpoint(role, setup.settings[role], setup.faults[role]) for role in Role]
-    link: Rocev2Link | IwarpLink = Rocev2Link(tape, setup.path)
+    link: WireLink = Rocev2Link(tape, setup.path)
     if setup.transport == "iwarp":
         link = IwarpLink(tape, setup.path, revision=setup.mpa_revision, markers=setup.markers)
     conversation = Dialogue(ends[0], ends[1], link)
