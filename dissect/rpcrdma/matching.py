@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from ..layers.rpcrdma_codes import RDMA_ERROR
-from ..transport.connection import raised
+from ..transport.connection import MAX_GAPS, raised
 from . import outcome
 from .conversation import Conversation
 from .listeners import Listener
@@ -272,7 +272,7 @@ class Matching:
             self._count_unmatched(1 - sender, 1)
         if early is not None and (
             not early.has_call
-            or (rpc.chunks and not self._call_unseen(sender) and self._shares_memory(rpc, early.message))
+            or (rpc.chunks and not self._call_unseen(sender, message) and self._shares_memory(rpc, early.message))
         ):
             self.unsettled.replies.remove(early)
             self._take_early(early)
@@ -383,9 +383,13 @@ class Matching:
         connection = self.conversation.connection
         return bool(connection.missing_packets[caller] or connection.gaps[caller])
 
-    def _call_unseen(self, caller: int) -> bool:
-        """A reply may answer a call that is not in the capture, or was sent before it began."""
-        return self._requests_missing(caller) or not self.conversation.connection.start_known
+    def _call_unseen(self, caller: int, message: Message) -> bool:
+        """A reply may answer a call before ``message`` that is not in the capture, or was sent before it began."""
+        connection = self.conversation.connection
+        gaps = connection.gaps[caller]
+        # What a later packet shows to be missing was sent behind the message.
+        before = len(gaps) >= MAX_GAPS or any(gap.frame <= message.frame for gap in gaps)
+        return before or not connection.start_known
 
     def _wait(self, reply: WaitingReply) -> None:
         unsettled = self.unsettled
