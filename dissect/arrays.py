@@ -101,6 +101,8 @@ def big_endian_words(rows: NDArray[np.uint8]) -> Int64s:
     return np.ascontiguousarray(rows).view(">u4").astype(np.int64)
 
 
+FEW = 64
+"""Rows that take less time one by one."""
 DENSE = 1 << 16
 """Different values that are looked up in a table; sorting more of them is quicker."""
 
@@ -135,6 +137,11 @@ def distinct(*columns: NDArray[Any]) -> tuple[Int64s, Int64s]:
 
     Values are integers of 64 bits at most.
     """
+    if len(columns[0]) <= FEW:
+        keys = [*zip(*[column.tolist() for column in columns], strict=True)]
+        known = {key: row for row, key in [*enumerate(keys)][::-1]}
+        codes_of = {key: code for code, key in enumerate(sorted(known))}
+        return np.array([known[key] for key in codes_of], np.int64), np.array([codes_of[key] for key in keys], np.int64)
     inverse: Int64s = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         _, codes = coded(column.astype(np.int64))

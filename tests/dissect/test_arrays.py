@@ -1,17 +1,34 @@
 """Distinct values, and which of them each row has."""
 
-from rdmascope.dissect.arrays import coded_keys
+from unittest.mock import patch
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdmascope.dissect import arrays
+from rdmascope.dissect.arrays import coded_keys, distinct
 
 
 def test_keys_are_numbered_as_they_appear() -> None:
     handles = [b"root", None, b"dir", b"root", None]
-    distinct, which = coded_keys(zip(handles, [1, 1, 1, 1, 2], strict=True), 5)
-    assert distinct == [(b"root", 1), (None, 1), (b"dir", 1), (None, 2)]
+    keys, which = coded_keys(zip(handles, [1, 1, 1, 1, 2], strict=True), 5)
+    assert keys == [(b"root", 1), (None, 1), (b"dir", 1), (None, 2)]
     assert which.tolist() == [0, 1, 2, 0, 3]
 
 
 def test_there_may_be_no_key() -> None:
     none: list[int] = []
-    distinct, which = coded_keys(none, 0)
-    assert distinct == []
+    keys, which = coded_keys(none, 0)
+    assert keys == []
     assert which.tolist() == []
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 1 << 40)), max_size=40))
+def test_distinct_combinations_are_the_same_of_few_rows_and_of_many(rows: list[tuple[int, int]]) -> None:
+    columns = np.array(rows, np.int64).reshape(-1, 2).T
+    few = distinct(*columns)
+    with patch.object(arrays, "FEW", -1):
+        many = distinct(*columns)
+    assert [column.tolist() for column in few] == [column.tolist() for column in many]
+    assert [rows[few[0][code]] for code in few[1].tolist()] == rows
