@@ -311,7 +311,7 @@ class ChunkMerger:
     def take_source(self, length: int) -> None:
         available = self.source.length - self.taken
         beyond = max(0, min(length, MAX_MESSAGE) - available)
-        end = self.taken + max(0, length - beyond)
+        end = self.taken + max(0, min(length, available))
         while self.taken < end:
             extent = self.source.extents[self.extent]
             until = min(end, extent.start + extent.length)

@@ -114,6 +114,16 @@ def test_segments_of_one_position_that_stand_apart_are_one_chunk() -> None:
     assert whole_call.prefix == whole(call_parts(message, xid))
 
 
+def test_a_position_beyond_all_messages_takes_what_there_is() -> None:
+    wire = Wire()
+    connection = wire.connect()
+    stream = whole(call_parts(nfs3.getattr_(), 7))
+    connection.send(CLIENT, header(7, MSG, reads=[(0xFF000034, connection.register(4))]) + stream)
+    found = reassembled_call(only(wire))
+    assert found is not None and not found.complete
+    assert found.prefix == stream
+
+
 def test_a_read_chunk_longer_than_its_count_word_shifts_nothing() -> None:
     wire = Wire(mtu=1024)
     connection = wire.connect()
