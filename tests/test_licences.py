@@ -33,8 +33,9 @@ SPELLED = {
 }
 """Other spellings in the metadata of packages -> SPDX identifier."""
 BY_THE_USER = {
-    "arrow": {"pyarrow": "Arrow's own library; the core writes Parquet and CSV without it"},
+    "arrow": {"pyarrow": "Arrow's own library, which writes its files and Parquet; CSV is written without it"},
     "cluster": {
+        "pyarrow": "data sets are Parquet",
         "importlib-metadata": "Dask takes it",
         "lazy-importer": "Dask takes it",
         "msgpack": "Dask takes it",

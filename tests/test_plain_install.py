@@ -21,9 +21,9 @@ PROGRAM = (
 )
 
 
-def plain(*arguments: str) -> tuple[int, str, str]:
-    """Status, output and errors where no extra is installed."""
-    command = [sys.executable, "-c", PROGRAM, " ".join(HIDDEN), *arguments]
+def plain(*arguments: str, hidden: tuple[str, ...] = HIDDEN) -> tuple[int, str, str]:
+    """Status, output and errors where no extra is installed, or not what is ``hidden``."""
+    command = [sys.executable, "-c", PROGRAM, " ".join(hidden), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     return done.returncode, done.stdout, done.stderr
 
@@ -64,6 +64,18 @@ def test_what_an_extra_brings_is_asked_for_in_one_line(extra: str, words: list[s
     status, _, errors = plain(*(word.format(folder=tmp_path) for word in words))
     assert status == 2 and errors.count("\n") == 1, errors
     assert errors.endswith(f"which is not installed: pip install 'rdmascope[{extra}]'\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words", ["batch {} --out set", "export {} --to parquet -o set", "export {} --to arrow -o set"]
+)
+def test_with_sql_alone_parquet_and_arrow_are_asked_for(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, _, errors = plain(*words.format(CAPTURE).split(), hidden=("pyarrow",))
+    assert (status, errors.count("\n")) == (2, 1) and errors.endswith("pip install 'rdmascope[arrow]'\n"), errors
     assert list(tmp_path.iterdir()) == []
 
 

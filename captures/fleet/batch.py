@@ -291,6 +291,7 @@ class BatchCapture(NamedTuple):
 def prepare(data_set: str) -> None:
     """Make a data set where there is none.  Raises CaptureError where something else is there, or DuckDB is not."""
     need("duckdb")
+    need("pyarrow")
     refuse_url(data_set)
     path = Path(data_set)
     if path.exists() and not (path.is_dir() and ((path / MANIFEST).is_dir() or not any(path.iterdir()))):

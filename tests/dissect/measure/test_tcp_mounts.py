@@ -106,7 +106,8 @@ def test_diagnose_says_that_there_was_nothing_to_judge(tmp_path: Path) -> None:
     write_pcap(frames((call(program=100003, procedure=1), False)), tmp_path / "mount.pcap")
     refused = run("diagnose", str(tmp_path / "mount.pcap"))
     assert refused.exit_code == 2 and "proto=rdma" in refused.stderr
-    assert "mount.pcap: no RDMA connection to judge" in refused.stdout and "nothing wrong" not in refused.stdout
+    said = " ".join(refused.stdout.split())  # The folder's name may be long.
+    assert "no RDMA connection to judge" in said and "nothing wrong" not in said
 
 
 def test_a_reply_counts_once() -> None:
