@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import click
 
-from .options import EXIT_BAD_INPUT, EXIT_CLOSED, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_SIGNAL
+from .exit_status import EXIT_BAD_INPUT, EXIT_CLOSED, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_SIGNAL
 from .terminal import complain, settle_streams
 
 COMMANDS = {

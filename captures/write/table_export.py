@@ -132,6 +132,7 @@ class ArrowFile:
             if kind is None:
                 self._writer.close()
                 self.written = self.written._replace(bytes=self._file.tell())
+            self._writer.is_open = False  # Where something failed, pyarrow would try again when it is collected.
 
     def add(self, columns: Columns) -> None:
         """Rows of the table."""

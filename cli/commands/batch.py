@@ -13,7 +13,7 @@ from rdmascope.captures.read.remote import is_url
 from rdmascope.dissect.records.batch import batch_capture_record, batch_record
 from rdmascope.dissect.units import plural
 
-from ..options import EXIT_BAD_INPUT
+from ..exit_status import EXIT_BAD_INPUT
 from ..reading import analyzer_options, recognition_options
 from ..terminal import complain, print_json, say
 

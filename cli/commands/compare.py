@@ -8,7 +8,7 @@ from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.session.comparison import PointsCompared, compare
 from rdmascope.dissect.records.comparison import points_records, runs_records
 
-from ..options import EXIT_BAD_INPUT
+from ..exit_status import EXIT_BAD_INPUT
 from ..reading import CAPTURE, opened, recognition_options
 from ..terminal import complain, console, print_json, show
 from ..views.compare import points_view, runs_view

@@ -12,7 +12,8 @@ from rdmascope.dissect.diagnosis.statement import SEVERITIES
 from rdmascope.dissect.records.diagnosis import statement_record
 from rdmascope.dissect.records.schema import schema
 
-from ..options import EXIT_BAD_INPUT, EXIT_FOUND, filter_options
+from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
+from ..options import filter_options
 from ..reading import file_argument, jobs_option, opened, recognition_options
 from ..terminal import complain, console, print_json, show
 from ..views.diagnosis import diagnosis_view

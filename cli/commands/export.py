@@ -22,7 +22,8 @@ from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count, plural, size
 
 from ..each_capture import GivenCaptures
-from ..options import EXIT_BAD_INPUT, filter_options
+from ..exit_status import EXIT_BAD_INPUT
+from ..options import filter_options
 from ..reading import analyzer_options, file_argument, jobs_option, opened, recognition_options, with_packets
 from ..terminal import binary_output, complain, print_json, say
 

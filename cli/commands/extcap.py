@@ -22,7 +22,7 @@ from rdmascope.captures.wireshark.extcap import (
     personal_folder,
 )
 
-from ..options import EXIT_BAD_INPUT
+from ..exit_status import EXIT_BAD_INPUT
 from ..reading import analyzer_options, stoppable
 from ..terminal import complain, say
 

@@ -11,7 +11,7 @@ from rdmascope.captures.read.merge import expand
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count
 
-from ..options import EXIT_BAD_INPUT
+from ..exit_status import EXIT_BAD_INPUT
 from ..reading import captures_of, file_argument
 from ..terminal import complain, console, meter, print_json, show
 from ..views import info as views

@@ -41,7 +41,8 @@ from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.units import moment
 
-from ..options import BYTES, DURATION, EXIT_BAD_INPUT, EXIT_FOUND, MEGABYTES, SPAN, Grouped
+from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
+from ..options import BYTES, DURATION, MEGABYTES, SPAN, Grouped
 from ..reading import analyzer_options, recognition_options, stoppable
 from ..terminal import complain, console, json_value, print_json, print_page, show
 from ..views.kernel_counters import counters_view

@@ -13,7 +13,8 @@ import click
 
 from rdmascope.dissect.onc.programs import NFS
 
-from ..options import EXIT_BAD_INPUT, EXIT_FOUND, SPAN
+from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
+from ..options import SPAN
 from ..terminal import complain, console, print_json, show
 
 if TYPE_CHECKING:

@@ -29,7 +29,8 @@ from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import plural, size
 
-from ..options import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED, Parsed, filter_options, pager_option
+from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
+from ..options import Parsed, filter_options, pager_option
 from ..reading import (
     CAPTURE,
     Reading,

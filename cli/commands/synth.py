@@ -17,7 +17,7 @@ from rdmascope.captures.write.output import PUBLIC, check_outputs, open_output
 from rdmascope.dissect.records.schema import record, schema
 from rdmascope.dissect.units import plural
 
-from ..options import EXIT_FOUND
+from ..exit_status import EXIT_FOUND
 from ..terminal import binary_output, complain, console, print_json, say, show
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.verify.second_opinion import FIELD, Difference
 
 from ..each_capture import EachCapture, GivenCaptures
-from ..options import EXIT_FOUND
+from ..exit_status import EXIT_FOUND
 from ..reading import analyzer_options, packets_argument, recognition_options
 from ..terminal import complain, console, print_json, show
 from ..views import verify as views
