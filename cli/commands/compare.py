@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from rich.text import Text
 
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.session.comparison import PointsCompared, compare
@@ -12,6 +13,7 @@ from ..exit_status import EXIT_BAD_INPUT
 from ..reading import CAPTURE, opened, recognition_options
 from ..terminal import complain, console, print_json, show
 from ..views.compare import points_view, runs_view
+from ..views.tables import limit_lines
 
 
 @click.command("compare")
@@ -75,6 +77,9 @@ def command(first: str, second: str, as_json: bool, each: bool, ports: tuple[int
             print_json(record)
     else:
         out = console()
+        for reading in readings:
+            for line in limit_lines(reading.analyzer.connections, reading.analyzer.truncated_frames):
+                show(out, Text.assemble(f"{reading.path}: ", line, style="red"))
         show(out, points_view(found) if isinstance(found, PointsCompared) else runs_view(found, out.width))
     failed = False
     for reading in readings:

@@ -11,6 +11,7 @@ from rdmascope.dissect.units import plural
 
 from ..reading import Reading, analyzer_options, captures_of, file_argument, no_jobs_option, recognition_options
 from ..terminal import complain, console, print_json, show
+from ..views.tables import limit_lines
 
 TYPES = (
     "nfs_client", "nfs_delegation", "nfs_session", "nfs_slot_event", "nfs_data_server", "gss_context", "nfs_wait",
@@ -69,7 +70,10 @@ def command(files: tuple[str, ...], everything: bool, as_json: bool, ports: tupl
         for record in state_records(history):
             print_json({**reading.placed(record), "file": reading.path})
     elif history.clients or history.security.contexts:
-        show(console(), views.state_view(history, everything))
+        out = console()
+        for line in limit_lines(reading.analyzer.connections, reading.analyzer.truncated_frames):
+            show(out, line)
+        show(out, views.state_view(history, everything))
     elif reading.analyzer.packets:
         click.echo("no NFSv4 client, session or state in this capture")
     if history.table.untracked:

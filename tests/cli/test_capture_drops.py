@@ -13,8 +13,10 @@ import pytest
 
 from playbook import Wire, call, nfs3, reply
 from playbook.capture import write_pcap
-from playbook.commands import PROGRAM, run
+from playbook.commands import PROGRAM, SAMPLES, run
+from playbook.packets import Frame
 from playbook.terminal import Terminal
+from rdmascope.captures.read.open import open_capture
 
 JUDGING = ("report", "diagnose", "audit", "transport")
 WORDS = "the capture lost 870 frames (97%): what is missing may be these, not the network's loss"
@@ -113,3 +115,14 @@ def test_a_truncated_capture_says_so_first(tmp_path: Path, command: str, length:
     path = tmp_path / "short.pcap"
     write_pcap([replace(one, data=one.data[:length]) for one in wire.frames()], path)
     assert any("truncated by the capture" in line for line in run(command, str(path)).stdout.splitlines()[:8])
+
+
+@pytest.mark.parametrize("command", [["compare", "{0}", "{1}"], ["sessions", "{0}"]])
+def test_so_do_comparisons_and_sessions(tmp_path: Path, command: list[str]) -> None:
+    """Of a mount of NFSv4.1, as a snap length of 250 bytes leaves it."""
+    path, sample = tmp_path / "short.pcap", SAMPLES / "loss-siw.pcap.zst"
+    with open_capture(str(sample)) as capture:
+        frames = [batch.frame(number) for batch in capture.batches() for number in batch.rows["number"].tolist()]
+    write_pcap([Frame(frame.time, frame.data[:250], frame.original) for frame in frames], path)
+    ended = run(*(word.format(path, sample) for word in command))
+    assert "truncated by the capture" in " ".join(ended.stdout.splitlines()[:2]), ended.output
