@@ -17,7 +17,6 @@ from .terminal import complain
 if TYPE_CHECKING:
     from rdmascope.dissect.measure.time_options import Moment
 
-
 Value = TypeVar("Value")
 
 

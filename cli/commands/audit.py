@@ -188,7 +188,7 @@ def command(
                         show(out, Text())
                     if condition is not None:
                         show(out, filter_line(condition, "these are judged, and the setup of their connections"))
-                    for limit_line in limit_lines(reading.analyzer.connections, reading.analyzer.truncated_frames):
+                    for limit_line in limit_lines(reading.analyzer):
                         show(out, limit_line)
                     show(out, views.page(result, out.width, settings.waivers, reading.place_words))
             reading.refuse(problem)

@@ -78,7 +78,7 @@ def command(first: str, second: str, as_json: bool, each: bool, ports: tuple[int
     else:
         out = console()
         for reading in readings:
-            for line in limit_lines(reading.analyzer.connections, reading.analyzer.truncated_frames):
+            for line in limit_lines(reading.analyzer):
                 show(out, Text.assemble(f"{reading.path}: ", line, style="red"))
         show(out, points_view(found) if isinstance(found, PointsCompared) else runs_view(found, out.width))
     failed = False

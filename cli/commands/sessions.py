@@ -71,7 +71,7 @@ def command(files: tuple[str, ...], everything: bool, as_json: bool, ports: tupl
             print_json({**reading.placed(record), "file": reading.path})
     elif history.clients or history.security.contexts:
         out = console()
-        for line in limit_lines(reading.analyzer.connections, reading.analyzer.truncated_frames):
+        for line in limit_lines(reading.analyzer):
             show(out, line)
         show(out, views.state_view(history, everything))
     elif reading.analyzer.packets:

@@ -21,13 +21,13 @@ from rich.text import Text
 
 from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.records.tables import TABLES
-from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import at_least, count, duration, plural, share, size
 
 from ..sanitize import harmless_line
 
 if TYPE_CHECKING:
     from rdmascope.captures.tables.condition import Condition
+    from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 
 STATE_STYLES = {
@@ -228,10 +228,11 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(LEVELS[min(7, int(8 * value / highest))] if value else " " for value in values)
 
 
-def limit_lines(connections: Iterable[Connection], truncated_frames: int = 0) -> list[Text]:
-    """Frames that a snap length truncated, and connections of which it has one direction."""
-    half = sum(connection.paired_by == "one direction only" and any(connection.bytes) for connection in connections)
-    lines = [f"{plural(truncated_frames, 'frame')} truncated by the capture"] if truncated_frames else []
+def limit_lines(analyzer: Analyzer) -> list[Text]:
+    """Frames that a snap length truncated, and connections of which the capture has one direction."""
+    half = sum(connection.one_sided and any(connection.bytes) for connection in analyzer.connections)
+    truncated = analyzer.truncated_frames
+    lines = [f"{plural(truncated, 'frame')} truncated by the capture"] if truncated else []
     lines += [f"{plural(half, 'connection')} with packets of one end only"] if half else []
     return [Text(line, "red") for line in lines]
 
