@@ -190,7 +190,7 @@ def extract_of_each(
                 session.refuse(_unknown(choice, session))
             if part.carriers.iwarp:
                 part.tcp.keep = anonymous.keep if anonymous is not None else None
-                _find_segments(source.opened(), part)
+                part.tcp.find(source.opened())
             paths += session.paths
             origin = FrameOrigin(len(parts), "", {})
             if not anonymize:
@@ -234,14 +234,6 @@ def _chosen(session: Session, choice: Choice, operations: AnonymousOperations | 
         if connection.number in choice.connections:
             part.whole[connection.number] = connection
     return part
-
-
-def _find_segments(session: Session, part: ChosenTraffic) -> None:
-    """Where in the TCP streams the chosen FPDUs are, in a pass of its own."""
-    session.analyzer.watch_fpdus(part.tcp.listen)
-    for _ in session.tables():
-        part.tcp.settle()
-    part.tcp.finish()
 
 
 class FrameOrigin(NamedTuple):

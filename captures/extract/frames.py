@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rdmascope.dissect.arrays import Int64s, Rows, take
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.layers import iwarp_codes, opcodes
 from rdmascope.dissect.link.addresses import AddressTable
-from rdmascope.dissect.link.locate import Located
+from rdmascope.dissect.link.locate import Located, locate
 from rdmascope.dissect.link.packets import decode, is_management
 from rdmascope.dissect.link.tcp import ACK, FIN, RST, SYN, locate_tcp
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -30,6 +31,9 @@ from rdmascope.dissect.transport.iwarp.tcp_connection import TcpConnection
 from rdmascope.dissect.transport.operations import READ, SEND, WRITE, Operation
 from rdmascope.dissect.transport.rc.cm import ManagementMessage, read_cm
 from rdmascope.dissect.transport.rc.reads import DEFAULT_MTU
+
+from ..session.session import Session
+from ..tables.condition import ChosenRpcs, Condition
 
 PSN_LINGER = 1 << 20
 """Frames around an Operation within which its PSNs mean no other: there are sixteen times as many."""
@@ -178,7 +182,7 @@ class ChosenFpdu(NamedTuple):
 class TcpRanges:
     """TCP sequence numbers of the chosen FPDUs, and of the beginning of their connections.
 
-    ``listen`` is to be shown the FPDUs of a whole pass (``Analyzer.watch_fpdus``).
+    ``find`` reads a whole pass for them.
     """
 
     carriers: Carriers
@@ -256,6 +260,13 @@ class TcpRanges:
                 sink = self._sinks.get(tag, 0) if opcode == iwarp_codes.READ_RESPONSE else None
                 self.keep(flow, ChosenFpdu(start, stop, opcode, place, tag, sink, grid))
 
+    def find(self, session: Session) -> None:
+        """Read a session that was not read yet for where in the TCP streams the chosen FPDUs are."""
+        session.analyzer.watch_fpdus(self.listen)
+        for _ in session.tables():
+            self.settle()
+        self.finish()
+
     def finish(self) -> None:
         """The pass is over: what begins each connection is added."""
         self.settle()
@@ -281,7 +292,7 @@ class ChosenPacket(NamedTuple):
 
     frames: Int64s
     tags: Int64s
-    """The Operation; negative where it is of none, such as an acknowledgement."""
+    """The Operation; negative where it is of none: SETUP, or that of an acknowledgement."""
 
 
 @dataclass(slots=True)
@@ -292,6 +303,46 @@ class _Unacknowledged:
     frames: Int64s
     until: int
     """The frame up to which Operations were looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenFrames:
+    """Frames, by number."""
+
+    numbers: Int64s
+    """Ascending, each once."""
+    rpcs: int
+    """How many RPCs they are of."""
+
+    def among(self, frames: Int64s) -> NDArray[np.bool_]:
+        """Which of some frames are chosen."""
+        return np.isin(frames, self.numbers)
+
+    def __contains__(self, frame: int) -> bool:
+        return frame in self.numbers
+
+
+def chosen_frames(opened: Callable[[], Session], condition: Condition | ChosenRpcs) -> ChosenFrames:
+    """The frames of the RPCs of a capture that pass a condition, without those that set connections up.
+
+    ``opened`` gives a session of it that was not read yet, again and again, with the contents of messages: RPCs are
+    judged when they end, and by then their packets are long past.  Raises CaptureError for what cannot be judged, and
+    for a condition that nothing passes.
+    """
+    session, carriers = opened(), Carriers()
+    for table in session.tables():
+        for rpc in condition.selected(table, session):
+            carriers.add(rpc)
+    session.refuse(condition.problem(session))
+    tcp = TcpRanges(carriers)
+    if carriers.iwarp:
+        tcp.find(opened())
+    chooser, addresses = FrameChooser(carriers, tcp, {}), AddressTable()
+    found: list[Int64s] = []
+    for batch in filter(len, opened().batches()):
+        chosen = chooser.choose(batch, locate(batch, addresses), addresses)
+        found.append(chosen.frames[chosen.tags != SETUP])
+    return ChosenFrames(np.unique(np.concatenate([np.zeros(0, np.int64), *found])), carriers.rpcs)
 
 
 class FrameChooser:
@@ -346,7 +397,7 @@ class FrameChooser:
         managing = is_management(rows)
         if managing.any():
             frames = self._exchanges.frames(batch, take(rows, managing), addresses)
-            found.append((frames, np.full(len(frames), -1, np.int64)))
+            found.append((frames, np.full(len(frames), SETUP, np.int64)))
         rows = take(rows, opcodes.IS_RC[rows["opcode"]] | (rows["opcode"] == opcodes.CNP))
         keys = (rows["source"].astype(np.int64) * len(addresses) + rows["destination"]) << 24 | rows["dest_qp"]
         for key, mine in _groups(keys):
@@ -429,8 +480,12 @@ class FrameChooser:
         if (theirs := self._tcp.ranges.get((connection.number, 1 - sender))) is not None:
             bare = np.flatnonzero((length == 0) & (flags & ACK > 0))
             acknowledged = rows["ack"].astype(np.int64)
-            chosen[bare] = theirs.tags(acknowledged[bare] - 1, 1, frames[bare]) != -1
-        chosen |= (flags & (SYN | FIN | RST)) > 0
+            answered = theirs.tags(acknowledged[bare] - 1, 1, frames[bare])
+            chosen[bare] = answered != -1
+            tags[bare[answered == SETUP]] = SETUP
+        opens_or_ends = (flags & (SYN | FIN | RST)) > 0
+        tags[opens_or_ends & (tags == -1)] = SETUP
+        chosen |= opens_or_ends
         if connection.number in self._whole:
             chosen[:] = True
         chosen &= alive

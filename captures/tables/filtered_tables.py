@@ -10,7 +10,7 @@ from rdmascope.dissect.records.table import Table, Wanted, named
 from rdmascope.dissect.records.tables import FILTER, TABLES
 
 from ..errors import CaptureError
-from ..session.find import ChosenFrames
+from ..extract.frames import ChosenFrames
 from .condition import ChosenRpcs, Condition
 from .database import Database, named_columns
 

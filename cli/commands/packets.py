@@ -50,7 +50,7 @@ from ..views import packets as views
 from ..views.packets import FORMATS, RELATIVE, TimeColumn
 
 if TYPE_CHECKING:
-    from rdmascope.captures.session.find import ChosenFrames
+    from rdmascope.captures.extract.frames import ChosenFrames
     from rdmascope.captures.tables.condition import Condition
 
 MAX_CALLED = 1 << 17
@@ -196,7 +196,7 @@ def command(
         for frame in given.with_frames(wanted, meant):
             chosen = None
             if meant is not None and not follow:
-                from rdmascope.captures.session.find import chosen_frames
+                from rdmascope.captures.extract.frames import chosen_frames
 
                 chosen = chosen_frames(frame.reading, meant)
             reading = frame.reading(streaming=True, follow=following_file)
@@ -256,19 +256,19 @@ def _list_as_rpcs_end(
     reading: Reading, wanted: Sequence[FrameRange], condition: Condition, limit: int, page: _Page | _JsonPage
 ) -> int:
     """The same of a file that is still written: the packets of an RPC that passes, when it ends."""
-    from rdmascope.captures.session.find import RpcFrames
+    from rdmascope.captures.session.find import frames_of
 
     held: dict[int, bytes] = {}
-    passed = RpcFrames()
+    passed: set[int] = set()
     listed = forgotten = too_old = 0
 
     def note(table: RpcTable) -> None:
-        passed.add(condition.selected(table, reading))
+        passed.update(*map(frames_of, condition.selected(table, reading)))
 
     def print_passed() -> int:
-        nonlocal passed, too_old
-        frames = passed.frames().tolist()
-        passed = RpcFrames()
+        nonlocal too_old
+        frames = sorted(passed)
+        passed.clear()
         too_old += sum(frame <= forgotten for frame in frames)
         lines = [held.pop(frame) for frame in frames if frame in held][: limit - listed]
         print_lines(lines)

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import click
 
 from rdmascope.captures.errors import need
+from rdmascope.captures.extract.frames import chosen_frames
 from rdmascope.captures.read.remote import scheme
-from rdmascope.captures.session.find import chosen_frames
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import ChosenRpcs, Condition
 from rdmascope.captures.tables.database import FILLING, FORMATS, MEMORY, Database, QueryResult, statements_of

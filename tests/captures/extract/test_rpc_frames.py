@@ -17,7 +17,7 @@ from playbook.capture import write_pcap
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.strategies import Conversation, conversations, faulty
 from rdmascope.captures.errors import CaptureError
-from rdmascope.captures.session.find import ChosenFrames, chosen_frames
+from rdmascope.captures.extract.frames import ChosenFrames, chosen_frames
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import Condition
 from rdmascope.dissect.records.packets import Packet
