@@ -275,7 +275,7 @@ def texts(folder: Path = ROOT) -> Iterator[tuple[Path, str]]:
             continue
         if path.is_dir():
             yield from texts(path)
-        elif path.suffix != ".zst":
+        elif path.suffix not in (".zst", ".dat"):
             yield path.relative_to(ROOT), path.read_text()
 
 

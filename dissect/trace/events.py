@@ -1,0 +1,260 @@
+"""Event: one tracepoint that was passed, with its fields under the names that the kernel's format files give them.
+
+What ``trace-cmd report``, ``trace_pipe`` and ``perf script`` print is read by TEXTS, the form of each event's line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+Value = int | str | None
+
+
+class Event(NamedTuple):
+    """A tracepoint that a thread passed."""
+
+    number: int
+    """1-based place in the trace, in which all events count."""
+    time: int
+    """Nanoseconds on the trace's clock."""
+    name: str
+    pid: int
+    """The thread."""
+    values: tuple[Value, ...]
+    """In the order of ``EVENTS[name]``; None where this kernel does not tell."""
+
+
+_TASK = "task:{task_id:x}@{client_id:x} "
+_WC = "cq.id={cq_id} cid={completion_id}"
+_STATUS = " status={_} ({status}/{_})"
+_PEER = "peer=[{addr:s}]:{port:s}"
+_SEGMENT = "{length}@{offset}:{handle}"
+_ENDS = "server={server:s} client={client:s}"
+_FILE = "fileid={dev:d}:{fileid} fhandle={fhandle}"
+_ERROR = "error={_} ({_}) "
+_CALL = "xid={xid} {progname:s}v{version} {procname:s}"
+_CM = "cm.id={cm_id} src={srcaddr:s} dst={dstaddr:s}"
+
+TEXTS: dict[str, str | tuple[str, ...]] = {
+    # A client's RPC, from the task that waits for it (net/sunrpc).
+    "rpc_task_begin": _TASK + "flags={_}",
+    "rpc_request": _TASK + "{progname:s}v{version} {procname:s} (",
+    "xprt_reserve": _TASK + "xid={xid}",
+    "xprt_reserve_cong": _TASK + "snd_task:{snd_task_id:x} cong={cong} cwnd={cwnd}",
+    "rpc_xdr_sendto": _TASK + "head=[{_},{head_len}] page={page_len}({_}) tail=[{_},{tail_len}] len={msg_len}",
+    "xprt_transmit": _TASK + "xid={xid} seqno={_} status={status}",
+    "xprt_retransmit": _TASK + _CALL + " ntrans={ntrans} timeout={timeout}",
+    "rpc_task_sleep": _TASK + "flags={_} runstate={_} status={status} timeout={timeout} queue={q_name:l}",
+    "rpc_task_wakeup": _TASK + "flags={_} runstate={_} status={status} timeout={timeout} queue={q_name:l}",
+    "rpc_xdr_recvfrom": _TASK + "head=[{_},{head_len}] page={page_len}({_}) tail=[{_},{tail_len}] len={msg_len}",
+    "rpc_task_end": _TASK + "flags={_} runstate={_} status={status} ",
+    "rpc_stats_latency": _TASK + _CALL + " backlog={backlog} rtt={rtt} execute={execute}",
+    "rpc_timeout_status": _TASK + "status={status}",
+    "rpc_connect_status": _TASK + "status={status}",
+    "nfs_xdr_status": _TASK + _CALL + " error=-{error} ",
+    "nfs4_setup_sequence": "session={session} slot_nr={slot_nr} seq_nr={seq_nr} ",
+    "nfs4_sequence_done": _ERROR + "session={session} slot_nr={slot_nr} seq_nr={seq_nr} ",
+    "rpc_clnt_new": (
+        "client={client_id:x} " + _PEER + " program={program:s} server={server:s}",
+        "client={client_id:x} program={program:s} server={server:s}",
+    ),
+    "xprt_create": _PEER + " state=",
+    "xprt_destroy": _PEER + " state=",
+    "xprt_connect": _PEER + " state=",
+    "xprt_disconnect_auto": _PEER + " state=",
+    "xprt_disconnect_done": _PEER + " state=",
+    "xprt_disconnect_force": _PEER + " state=",
+    "xprt_lookup_rqst": _PEER + " xid={xid} status={status}",
+    "xprt_timer": _PEER + " xid={xid} status={status}",
+    # A client's transport (net/sunrpc/xprtrdma).
+    "xprtrdma_op_connect": _PEER + " delay={delay}",
+    "xprtrdma_connect": _PEER + " rc={rc} connection status={connect_status}",
+    "xprtrdma_disconnect": _PEER + " rc={rc} connection status={connect_status}",
+    "xprtrdma_inline_thresh": (
+        "{srcaddr:s} -> {dstaddr:s} neg send/recv={inline_send}/{inline_recv}, calc send/recv={max_send}/{max_recv}"
+    ),
+    "xprtrdma_createmrs": _PEER + " created {count} MRs",
+    "xprtrdma_post_recvs": _PEER + " cq.id={cq_id} {count} new recvs, {posted} active",
+    "xprtrdma_nomrs_err": _TASK + _PEER,
+    "xprtrdma_marshal_failed": _TASK + "xid={xid} ret={ret}",
+    "xprtrdma_prepsend_failed": _TASK + "xid={xid} ret={ret}",
+    "xprtrdma_mr_map": _TASK + "mr.id={mr_id} nents={nents} " + _SEGMENT,
+    "xprtrdma_chunk_read": _TASK + "pos={pos} " + _SEGMENT,
+    "xprtrdma_chunk_write": _TASK + _SEGMENT,
+    "xprtrdma_chunk_wp": _TASK + _SEGMENT,
+    "xprtrdma_chunk_reply": _TASK + _SEGMENT,
+    "xprtrdma_marshal": _TASK + "xid={xid} hdr={hdrlen} xdr={headlen}/{pagelen}/{taillen} {rtype:c}/{wtype:c}",
+    "xprtrdma_mr_fastreg": _TASK + "mr.id={mr_id} nents={nents} " + _SEGMENT,
+    "xprtrdma_mr_localinv": _TASK + "mr.id={mr_id} nents={nents} " + _SEGMENT,
+    "xprtrdma_mr_reminv": _TASK + "mr.id={mr_id} nents={nents} " + _SEGMENT,
+    "xprtrdma_mr_unmap": "mr.id={mr_id} nents={nents} " + _SEGMENT,
+    "xprtrdma_post_send": _TASK + _WC + " ({num_sge} SGE",
+    "xprtrdma_post_send_err": _TASK + "cq.id={cq_id} rc={rc}",
+    "xprtrdma_wc_send": _WC + _STATUS,
+    "xprtrdma_wc_receive": _WC + _STATUS + " received={received}",
+    "xprtrdma_wc_fastreg": "cq.id={cq_id} mr.id={completion_id}" + _STATUS,
+    "xprtrdma_wc_li": "cq.id={cq_id} mr.id={completion_id}" + _STATUS,
+    "xprtrdma_wc_li_wake": "cq.id={cq_id} mr.id={completion_id}" + _STATUS,
+    "xprtrdma_wc_li_done": "cq.id={cq_id} mr.id={completion_id}" + _STATUS,
+    "xprtrdma_reply": _TASK + "xid={xid} credits={credits}",
+    "xprtrdma_decode_seg": _SEGMENT,
+    "xprtrdma_err_vers": _TASK + "xid={xid} versions=[{min}, {max}]",
+    "xprtrdma_err_chunk": _TASK + "xid={xid}",
+    "xprtrdma_err_unrecognized": _TASK + "xid={xid} procedure={procedure}",
+    "xprtrdma_cb_call": _PEER + " xid={xid}",
+    "xprtrdma_cb_reply": _PEER + " xid={xid}",
+    # A server's transport (net/sunrpc/xprtrdma/svc_rdma*), and its threads.
+    "svcrdma_wc_recv": _WC + " received={received}",
+    "svcrdma_wc_recv_err": _WC + _STATUS,
+    "svc_xprt_accept": _ENDS + " flags={_} protocol={protocol:s} service={service:s}",
+    "svc_xprt_enqueue": _ENDS,
+    "svc_xprt_dequeue": (_ENDS + " flags={_} wakeup-us={wakeup}", _ENDS + " flags={_} qtime-us={wakeup}"),
+    "svc_xprt_detach": _ENDS,
+    "svc_xprt_free": _ENDS,
+    "svcrdma_decode_rseg": "cq_id={cq_id} cid={completion_id} segno={segno} position={position} " + _SEGMENT,
+    "svcrdma_decode_wseg": "cq_id={cq_id} cid={completion_id} segno={segno} " + _SEGMENT,
+    "svcrdma_decode_rqst": _WC + " xid={xid} vers={vers} credits={credits} proc={proc:c} hdrlen={hdrlen}",
+    "svcrdma_post_read_chunk": _WC + " sqecount={sqecount}",
+    "svcrdma_wc_read": (_WC + " totalbytes={totalbytes} latency-us={read_latency}", _WC),
+    "svcrdma_wc_read_err": _WC + _STATUS,
+    "svc_xdr_recvfrom": "xid={xid} head=[{_},{head_len}] page={page_len} tail=[{_},{tail_len}] len={msg_len}",
+    "svc_process": "addr={addr:s} xid={xid} service={service:s} vers={vers} proc={procedure:s}",
+    "svc_xdr_sendto": "xid={xid} head=[{_},{head_len}] page={page_len}({_}) tail=[{_},{tail_len}] len={msg_len}",
+    "svc_stats_latency": (
+        "xid={xid} " + _ENDS + " proc={procedure:s} execute-us={execute}",
+        "addr={client:s} xid={xid} proc={procedure:s} execute-us={execute}",
+    ),
+    "svc_drop": "xid={xid} " + _ENDS,
+    "svc_defer": "xid={xid} " + _ENDS,
+    "svcrdma_post_write_chunk": _WC + " sqecount={sqecount}",
+    "svcrdma_post_reply_chunk": _WC + " sqecount={sqecount}",
+    "svcrdma_encode_wseg": "cq_id={cq_id} cid={completion_id} segno={segno} " + _SEGMENT,
+    "svcrdma_send_pullup": "cq_id={cq_id} cid={completion_id} hdr={hdrlen} msg={msglen}",
+    "svcrdma_post_send": "cq_id={cq_id} cid={completion_id} num_sge={num_sge} inv_rkey={inv_rkey}",
+    "svcrdma_wc_write": _WC,
+    "svcrdma_wc_write_err": _WC + _STATUS,
+    "svcrdma_wc_send": _WC,
+    "svcrdma_wc_send_err": _WC + _STATUS,
+    "svcrdma_wc_send_flush": _WC + _STATUS,
+    "svcrdma_sq_full": "addr={addr:s} sc_sq_avail={avail}/{depth}",
+    "svcrdma_qp_error": "addr={addr:s} dev={device:s} event={_} ({event})",
+    "svc_send": "xid={xid} " + _ENDS + " status={status}",
+    # NFS in the server (fs/nfsd).
+    "nfsd_compound": "xid={xid} opcnt={opcnt}",
+    "nfsd_compound_status": "op={resp_opcnt}/{args_opcnt} {name:s} status={status}",
+    "nfsd_fh_verify": "xid={xid} fh_hash={fh_hash}",
+    **dict.fromkeys(
+        (
+            *("nfsd_read_start", "nfsd_read_splice", "nfsd_read_vector", "nfsd_read_io_done", "nfsd_read_done"),
+            *("nfsd_write_start", "nfsd_write_opened", "nfsd_write_io_done", "nfsd_write_done"),
+            *("nfsd_commit_start", "nfsd_commit_done"),
+        ),
+        "xid={xid} fh_hash={fh_hash} offset={offset} len={len}",
+    ),
+    "nfsd_file_acquire": "xid={xid} inode={_}",
+    # NFS in the client (fs/nfs).
+    "nfs_lookup_exit": _ERROR + "flags={_} ({_}) name={dev:d}:{dir}/{name:s}",
+    "nfs_initiate_read": _FILE + " offset={offset} count={count}",
+    "nfs_initiate_write": _FILE + " offset={offset} count={count}",
+    "nfs_initiate_commit": _FILE + " offset={offset} count={count}",
+    "nfs_getattr_exit": _ERROR + _FILE,
+    # The connection manager (drivers/infiniband/core/cma_trace.h).
+    "cm_send_req": _CM + " tos={_} qp_num={qp_num}",
+    "cm_send_rep": _CM + " tos={_} qp_num={qp_num}",
+    "cm_send_rej": _CM,
+    "cm_send_rtu": _CM,
+    "cm_req_handler": _CM,
+    "cm_disconnect": _CM,
+    "cm_event_handler": _CM + " tos={_} {_} ({event}/{status})",
+}
+"""Event: how its line reads, the first form as in 6.1; '{_}' is passed over."""
+
+_CODES = {
+    **{word: i for i, word in enumerate(("RDMA_MSG", "RDMA_NOMSG", "RDMA_MSGP", "RDMA_DONE", "RDMA_ERROR"))},
+    **{word: i for i, word in enumerate(
+        ("inline", "pullup", "mapped", "read list", "*read list", "write list", "reply chunk"))},
+}  # fmt: skip
+"""Numbers behind the words of ``{...:c}``."""
+
+
+def _number(text: str) -> int:
+    return int(text, 0)
+
+
+def _code(text: str) -> Value:
+    return _CODES[text] if text in _CODES else int(text, 0) if text.isdigit() else None
+
+
+def _device(text: str) -> int:
+    """dev_t as the kernel holds it: 12 bits of major, 20 of minor."""
+    major, minor = text.split(":")
+    return int(major, 16) << 20 | int(minor, 16)
+
+
+_KINDS: Mapping[str, tuple[str, Callable[[str], Value]]] = {
+    "": (r"(-?(?:0x)?[0-9a-f]+)", _number),
+    "x": (r"([0-9a-f]+)", lambda text: int(text, 16)),
+    "s": (r"(.*?)", str),
+    "l": (r"(.*)", str.rstrip),  # the rest of the line
+    "c": (r"(.+?)", _code),
+    "d": (r"([0-9a-f]+:[0-9a-f]+)", _device),
+}
+_FIELD = re.compile(r"\{(\w+)(?::(\w))?\}")
+
+
+class TextForm(NamedTuple):
+    """One way in which an event is printed."""
+
+    pattern: re.Pattern[str]
+    places: tuple[int, ...]
+    """In ``Event.values``, of its groups."""
+    readers: tuple[Callable[[str], Value], ...]
+
+
+def _fields(form: str) -> list[tuple[str, str]]:
+    return [(name, kind) for name, kind in _FIELD.findall(form) if name != "_"]
+
+
+_FORMS = {name: (forms,) if isinstance(forms, str) else forms for name, forms in TEXTS.items()}
+
+EVENTS: dict[str, tuple[str, ...]] = {
+    name: tuple(dict.fromkeys(field for form in forms for field, _ in _fields(form))) for name, forms in _FORMS.items()
+}
+"""Event: its fields, named as in the format files of 6.1."""
+
+
+def _text_form(name: str, form: str) -> TextForm:
+    parts, at = [], 0
+    for match in _FIELD.finditer(form):
+        parts.append(re.escape(form[at : match.start()]))
+        parts.append(".*?" if match[1] == "_" else _KINDS[match[2] or ""][0])
+        at = match.end()
+    fields = _fields(form)
+    ends = "" if form[at:] else r"\s*$" if fields[-1][1] == "c" else r"(?=\s|$)"
+    places = tuple(EVENTS[name].index(field) for field, _ in fields)
+    return TextForm(
+        re.compile("".join(parts) + re.escape(form[at:]) + ends), places, tuple(_KINDS[kind][1] for _, kind in fields)
+    )
+
+
+_TEXT_FORMS: dict[str, list[TextForm]] = {}
+"""Made when an event is first seen as text."""
+
+
+def text_values(name: str, text: str) -> tuple[Value, ...] | None:
+    """The values of an event's line; None where it is none of EVENTS, or reads otherwise."""
+    if name not in EVENTS:
+        return None
+    forms = _TEXT_FORMS.get(name)
+    if forms is None:
+        forms = _TEXT_FORMS[name] = [_text_form(name, form) for form in _FORMS[name]]
+    for form in forms:
+        match = form.pattern.match(text)
+        if match is not None:
+            values: list[Value] = [None] * len(EVENTS[name])
+            for place, read, found in zip(form.places, form.readers, match.groups(), strict=True):
+                values[place] = read(found)
+            return tuple(values)
+    return None

@@ -1,0 +1,191 @@
+"""The kernel's ring buffer as trace-cmd saves it: pages of events, whose fields the format files describe.
+
+Documents: trace-cmd.dat.v6(5), trace-cmd.dat.v7(5), and the kernel's Documentation/trace/ring-buffer-map.rst.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from ipaddress import IPv4Address, IPv6Address
+from typing import NamedTuple
+
+from .events import EVENTS, Value
+
+PADDING, TIME_EXTEND, TIME_STAMP = 29, 30, 31
+"""``type_len`` of what is no event; smaller ones are an event's length in words, 0: that follows."""
+MISSED_EVENTS, MISSED_STORED = 1 << 31, 1 << 30
+"""Of a page's ``commit``: events were lost before it; their number stands behind its data."""
+AF_INET, AF_INET6 = 2, 10
+
+_FIELD = re.compile(r"field:([^;]*?)\s*\b(\w+)(?:\[(\w*)\])?;\s*offset:(\d+);\s*size:(\d+);\s*signed:(\d);")
+_NAME = re.compile(r"^name: (\w+)\nID: (\d+)", re.MULTILINE)
+
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "client": ("addr",),
+    "wakeup": ("qtime",),
+    "completion_id": ("cid", "mr_id"),
+    "progname": ("program",),
+    "procname": ("procedure",),
+}
+"""Our name of a field: what other kernels call it."""
+
+Reader = Callable[[bytes, int], Value]
+
+
+class EventFormat(NamedTuple):
+    """How an event's record is read."""
+
+    name: str
+    record: struct.Struct
+    """Of the integers, and the places of strings."""
+    order: tuple[int, ...]
+    """Of each field of ``EVENTS[name]``: its place in ``record``; -1 where this kernel has none."""
+    readers: tuple[tuple[int, Reader], ...]
+    """Of fields that are no integers: their place among the values."""
+
+    def values(self, page: bytes, at: int) -> tuple[Value, ...]:
+        """Of the record at ``at``; raises struct.error where it is not whole."""
+        found = self.record.unpack_from(page, at)
+        if not self.readers:
+            return tuple([found[i] if i >= 0 else None for i in self.order])
+        values = [found[i] if i >= 0 else None for i in self.order]
+        for place, read in self.readers:
+            values[place] = read(page, at)
+        return tuple(values)
+
+
+def socket_address(data: bytes) -> str:
+    """'10.0.0.1:20049' or '[::1]:20049' of a struct sockaddr in the host's order; '' for another family."""
+    family = data[0] | data[1] if len(data) >= 8 else 0  # Below 256, so that the byte order does not matter.
+    port = int.from_bytes(data[2:4], "big")
+    if family == AF_INET:
+        return f"{IPv4Address(data[4:8])}:{port}"
+    if family == AF_INET6 and len(data) >= 24:
+        return f"[{IPv6Address(data[8:24])}]:{port}"
+    return ""
+
+
+def _string(data: bytes) -> str:
+    return data.partition(b"\0")[0].decode(errors="replace")
+
+
+def _reader(element: str, offset: int, size: int, dynamic: str, order: str) -> Reader:
+    """Of a string or socket address: at a fixed place, or where a word of its length and offset points."""
+    decode = _string if element.endswith("char") and "unsigned" not in element else socket_address
+    if not dynamic:
+        return lambda page, at: decode(page[at + offset : at + offset + size])
+    word = struct.Struct(order + "I")
+    behind = offset + 4 if dynamic == "__rel_loc" else 0
+
+    def read(page: bytes, at: int) -> Value:
+        (place,) = word.unpack_from(page, at + offset)
+        start = at + (place & 0xFFFF) + behind
+        return decode(page[start : start + (place >> 16)])
+
+    return read
+
+
+_INTEGERS = {1: "B", 2: "H", 4: "I", 8: "Q"}
+
+
+def event_format(text: str, order: str) -> tuple[int, EventFormat | None] | None:
+    """The ID of the event in a format file, and how it is read; None where it is none of EVENTS.
+
+    ``order``: '<' or '>'.  Gives None for a text that is no format file.
+    """
+    head = _NAME.search(text)
+    if head is None:
+        return None
+    name, number = head[1], int(head[2])
+    if name not in EVENTS:
+        return number, None
+    fields: dict[str, tuple[str, bool, int, int, bool]] = {}
+    for kind, field, count, offset, size, signed in _FIELD.findall(text):
+        array = count != "" or "[" in kind
+        fields[field] = kind, array, int(offset), int(size), signed == "1"
+    layout, at = order, 0
+    places: dict[int, int] = {}
+    readers: list[tuple[int, Reader]] = []
+    chosen = {}
+    for place, wanted in enumerate(EVENTS[name]):
+        field = next((one for one in (wanted, *ALIASES.get(wanted, ())) if one in fields), None)
+        if field is not None:
+            chosen[place] = fields[field]
+    for place, (kind, array, offset, size, signed) in sorted(chosen.items(), key=lambda item: item[1][2]):
+        if array:
+            dynamic = next((word for word in ("__data_loc", "__rel_loc") if word in kind), "")
+            element = kind.replace(dynamic, "").replace("[]", "").strip()
+            readers.append((place, _reader(element, offset, size, dynamic, order)))
+        elif size in _INTEGERS and offset >= at:
+            code = _INTEGERS[size]
+            layout += "x" * (offset - at) + (code.lower() if signed else code)
+            places[place], at = len(places), offset + size
+    return number, EventFormat(
+        name,
+        struct.Struct(layout),
+        tuple(places.get(place, -1) for place in range(len(EVENTS[name]))),
+        tuple(readers),
+    )
+
+
+Record = tuple[int, str, int, tuple[Value, ...]]
+"""Time, name, thread and values of an event; the name is '' where it is none of EVENTS."""
+_OTHER: tuple[Value, ...] = ()
+
+
+class PageReader:
+    """Reads pages of one trace."""
+
+    def __init__(self, formats: Mapping[int, EventFormat], order: str, long: int) -> None:
+        """``long``: bytes of a page's ``commit``."""
+        self._formats = formats
+        self._word = struct.Struct(order + "I")
+        self._common = struct.Struct(order + "HBBi")
+        self._head = struct.Struct(order + ("QQ" if long == 8 else "QI"))
+        self._little = order == "<"
+        self.missed = 0
+        """Events that pages say were lost; where one does not say how many, 1."""
+
+    def records(self, page: bytes) -> Iterator[Record]:
+        """Raises struct.error where the page is damaged."""
+        time, commit = self._head.unpack_from(page)
+        at, end = self._head.size, self._head.size + (commit & 0xFFFFF)
+        if commit & MISSED_EVENTS:
+            stored = commit & MISSED_STORED and end + 8 <= len(page)
+            self.missed += int.from_bytes(page[end : end + 8], "little" if self._little else "big") if stored else 1
+        word, common, formats, little = self._word.unpack_from, self._common.unpack_from, self._formats, self._little
+        end = min(end, len(page))
+        while at + 4 <= end:
+            (head,) = word(page, at)
+            kind, delta = (head & 31, head >> 5) if little else (head >> 27, head & 0x7FFFFFF)
+            at += 4
+            if kind == PADDING:
+                if not delta:
+                    return
+                (size,) = word(page, at)
+                time += delta
+                at += size
+                continue
+            if kind == TIME_EXTEND:
+                time += delta + (word(page, at)[0] << 27)
+                at += 4
+                continue
+            if kind == TIME_STAMP:
+                # It has 59 bits; the uppermost five are those of the time before.
+                time = (time >> 59 << 59) | delta | word(page, at)[0] << 27
+                at += 4
+                continue
+            size = 4 * kind
+            if not kind:
+                size = word(page, at)[0] - 4
+                at += 4
+            time += delta
+            ident, _, _, pid = common(page, at)
+            form = formats.get(ident)
+            if form is None:
+                yield time, "", pid, _OTHER
+            else:
+                yield time, form.name, pid, form.values(page, at)
+            at += size
