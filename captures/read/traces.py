@@ -17,7 +17,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
 
-from rdmascope.dissect.trace.events import EVENTS, Event, text_values
+from rdmascope.dissect.trace.events import EVENTS, RENAMED, Event, text_values
 from rdmascope.dissect.trace.ring_buffer import EventFormat, PageReader, Record, event_format
 
 from ..errors import CaptureError
@@ -146,7 +146,7 @@ class Trace:
                     self._missed += int(lost[1] or lost[2] or 1)
                 continue
             self.events += 1
-            name = match["name"]
+            name = RENAMED.get(match["name"], match["name"])
             if name in EVENTS and (values := text_values(name, match["text"])) is not None:
                 time = int(match["seconds"]) * 1_000_000_000 + int(match["part"].ljust(9, "0"))
                 made.append(Event(self.events, time, name, int(match["pid"]), values))

@@ -26,15 +26,22 @@ class Event(NamedTuple):
     """In the order of ``EVENTS[name]``; None where this kernel does not tell."""
 
 
-_TASK = "task:{task_id:x}@{client_id:x} "
+_TASK = "task:{task_id:t}@{client_id:t} "
 _WC = "cq.id={cq_id} cid={completion_id}"
 _STATUS = " status={_} ({status}/{_})"
-_PEER = "peer=[{addr:s}]:{port:s}"
+_MR = "mr.id={mr_id} nents={nents} {length}@{offset}:{handle}"
+_LI = ("cq.id={cq_id} mr.id={completion_id}" + " status={_} ({status}/{_})", "mr.id={completion_id} {_} ({status}/{_})")
+_PEER = "peer=[{addr:s}]:{port:w}"
 _SEGMENT = "{length}@{offset}:{handle}"
 _ENDS = "server={server:s} client={client:s}"
+_XPRT = (_ENDS, "addr={client:s} ")
 _FILE = "fileid={dev:d}:{fileid} fhandle={fhandle}"
 _ERROR = "error={_} ({_}) "
 _CALL = "xid={xid} {progname:s}v{version} {procname:s}"
+_BUFFER = ("head=[{_},{head_len}] page={page_len}({_}) tail=[{_},{tail_len}] len={msg_len}",
+           "head=[{_},{head_len}] page={page_len} tail=[{_},{tail_len}] len={msg_len}")  # fmt: skip
+_WORK = (_WC + _STATUS, _WC)
+_CHUNK = _WC + " sqecount={sqecount}"
 _CM = "cm.id={cm_id} src={srcaddr:s} dst={dstaddr:s}"
 
 TEXTS: dict[str, str | tuple[str, ...]] = {
@@ -43,12 +50,12 @@ TEXTS: dict[str, str | tuple[str, ...]] = {
     "rpc_request": _TASK + "{progname:s}v{version} {procname:s} (",
     "xprt_reserve": _TASK + "xid={xid}",
     "xprt_reserve_cong": _TASK + "snd_task:{snd_task_id:x} cong={cong} cwnd={cwnd}",
-    "rpc_xdr_sendto": _TASK + "head=[{_},{head_len}] page={page_len}({_}) tail=[{_},{tail_len}] len={msg_len}",
+    "rpc_xdr_sendto": (_TASK + _BUFFER[0], _TASK + _BUFFER[1]),
     "xprt_transmit": _TASK + "xid={xid} seqno={_} status={status}",
     "xprt_retransmit": _TASK + _CALL + " ntrans={ntrans} timeout={timeout}",
     "rpc_task_sleep": _TASK + "flags={_} runstate={_} status={status} timeout={timeout} queue={q_name:l}",
     "rpc_task_wakeup": _TASK + "flags={_} runstate={_} status={status} timeout={timeout} queue={q_name:l}",
-    "rpc_xdr_recvfrom": _TASK + "head=[{_},{head_len}] page={page_len}({_}) tail=[{_},{tail_len}] len={msg_len}",
+    "rpc_xdr_recvfrom": (_TASK + _BUFFER[0], _TASK + _BUFFER[1]),
     "rpc_task_end": _TASK + "flags={_} runstate={_} status={status} ",
     "rpc_stats_latency": _TASK + _CALL + " backlog={backlog} rtt={rtt} execute={execute}",
     "rpc_timeout_status": _TASK + "status={status}",
@@ -57,8 +64,8 @@ TEXTS: dict[str, str | tuple[str, ...]] = {
     "nfs4_setup_sequence": "session={session} slot_nr={slot_nr} seq_nr={seq_nr} ",
     "nfs4_sequence_done": _ERROR + "session={session} slot_nr={slot_nr} seq_nr={seq_nr} ",
     "rpc_clnt_new": (
-        "client={client_id:x} " + _PEER + " program={program:s} server={server:s}",
-        "client={client_id:x} program={program:s} server={server:s}",
+        "client={client_id:t} " + _PEER + " program={program:s} server={server:s}",
+        "client={client_id:t} program={program:s} server={server:s}",
     ),
     "xprt_create": _PEER + " state=",
     "xprt_destroy": _PEER + " state=",
@@ -77,70 +84,85 @@ TEXTS: dict[str, str | tuple[str, ...]] = {
     ),
     "xprtrdma_createmrs": _PEER + " created {count} MRs",
     "xprtrdma_post_recvs": _PEER + " cq.id={cq_id} {count} new recvs, {posted} active",
-    "xprtrdma_nomrs_err": _TASK + _PEER,
+    "xprtrdma_nomrs_err": (_TASK + _PEER, _TASK + "xid={xid} req="),
     "xprtrdma_marshal_failed": _TASK + "xid={xid} ret={ret}",
     "xprtrdma_prepsend_failed": _TASK + "xid={xid} ret={ret}",
-    "xprtrdma_mr_map": _TASK + "mr.id={mr_id} nents={nents} " + _SEGMENT,
+    "xprtrdma_mr_map": (_TASK + _MR, _MR),
     "xprtrdma_chunk_read": _TASK + "pos={pos} " + _SEGMENT,
     "xprtrdma_chunk_write": _TASK + _SEGMENT,
     "xprtrdma_chunk_wp": _TASK + _SEGMENT,
     "xprtrdma_chunk_reply": _TASK + _SEGMENT,
     "xprtrdma_marshal": _TASK + "xid={xid} hdr={hdrlen} xdr={headlen}/{pagelen}/{taillen} {rtype:c}/{wtype:c}",
-    "xprtrdma_mr_fastreg": _TASK + "mr.id={mr_id} nents={nents} " + _SEGMENT,
-    "xprtrdma_mr_localinv": _TASK + "mr.id={mr_id} nents={nents} " + _SEGMENT,
-    "xprtrdma_mr_reminv": _TASK + "mr.id={mr_id} nents={nents} " + _SEGMENT,
-    "xprtrdma_mr_unmap": "mr.id={mr_id} nents={nents} " + _SEGMENT,
-    "xprtrdma_post_send": _TASK + _WC + " ({num_sge} SGE",
+    "xprtrdma_mr_fastreg": (_TASK + _MR, _MR),
+    "xprtrdma_mr_localinv": (_TASK + _MR, _MR),
+    "xprtrdma_mr_reminv": (_TASK + _MR, _MR),
+    "xprtrdma_mr_unmap": _MR,
+    "xprtrdma_post_send": (
+        _TASK + _WC + " ({num_sge} SGE",
+        _TASK + "req={_} sc={completion_id:x} ({num_sge} SGE",
+    ),
     "xprtrdma_post_send_err": _TASK + "cq.id={cq_id} rc={rc}",
-    "xprtrdma_wc_send": _WC + _STATUS,
-    "xprtrdma_wc_receive": _WC + _STATUS + " received={received}",
-    "xprtrdma_wc_fastreg": "cq.id={cq_id} mr.id={completion_id}" + _STATUS,
-    "xprtrdma_wc_li": "cq.id={cq_id} mr.id={completion_id}" + _STATUS,
-    "xprtrdma_wc_li_wake": "cq.id={cq_id} mr.id={completion_id}" + _STATUS,
-    "xprtrdma_wc_li_done": "cq.id={cq_id} mr.id={completion_id}" + _STATUS,
-    "xprtrdma_reply": _TASK + "xid={xid} credits={credits}",
+    "xprtrdma_wc_send": (_WC + _STATUS, "req={_} sc={completion_id:x} unmapped={_} {_} ({status}/{_})"),
+    "xprtrdma_wc_receive": (
+        _WC + _STATUS + " received={received}",
+        "rep={completion_id:x} {received} bytes: {_} ({status}/{_})",
+    ),
+    "xprtrdma_wc_fastreg": _LI,
+    "xprtrdma_wc_li": _LI,
+    "xprtrdma_wc_li_wake": _LI,
+    "xprtrdma_wc_li_done": _LI,
+    "xprtrdma_reply": (_TASK + "xid={xid} credits={credits}", _TASK + "xid={xid}, {credits} credits, "),
     "xprtrdma_decode_seg": _SEGMENT,
     "xprtrdma_err_vers": _TASK + "xid={xid} versions=[{min}, {max}]",
     "xprtrdma_err_chunk": _TASK + "xid={xid}",
     "xprtrdma_err_unrecognized": _TASK + "xid={xid} procedure={procedure}",
-    "xprtrdma_cb_call": _PEER + " xid={xid}",
-    "xprtrdma_cb_reply": _PEER + " xid={xid}",
+    "xprtrdma_cb_call": (_PEER + " xid={xid}", "xid={xid}, "),
+    "xprtrdma_cb_reply": (_PEER + " xid={xid}", "xid={xid}, "),
     # A server's transport (net/sunrpc/xprtrdma/svc_rdma*), and its threads.
-    "svcrdma_wc_recv": _WC + " received={received}",
+    "svcrdma_wc_recv": (_WC + " received={received}", _WC + _STATUS + " received={received}", _WC + _STATUS),
     "svcrdma_wc_recv_err": _WC + _STATUS,
-    "svc_xprt_accept": _ENDS + " flags={_} protocol={protocol:s} service={service:s}",
-    "svc_xprt_enqueue": _ENDS,
-    "svc_xprt_dequeue": (_ENDS + " flags={_} wakeup-us={wakeup}", _ENDS + " flags={_} qtime-us={wakeup}"),
-    "svc_xprt_detach": _ENDS,
-    "svc_xprt_free": _ENDS,
-    "svcrdma_decode_rseg": "cq_id={cq_id} cid={completion_id} segno={segno} position={position} " + _SEGMENT,
-    "svcrdma_decode_wseg": "cq_id={cq_id} cid={completion_id} segno={segno} " + _SEGMENT,
+    "svc_xprt_accept": (
+        _ENDS + " flags={_} protocol={protocol:s} service={service:s}",
+        "addr={client:s} protocol={protocol:s} service={service:s}",
+    ),
+    "svc_xprt_enqueue": _XPRT,
+    "svc_xprt_dequeue": (
+        _ENDS + " flags={_} wakeup-us={wakeup}",
+        _ENDS + " flags={_} qtime-us={wakeup}",
+        "addr={client:s} flags={_} wakeup-us={wakeup}",
+    ),
+    "svc_xprt_detach": _XPRT,
+    "svc_xprt_free": _XPRT,
+    "svcrdma_decode_rseg": (_WC + " segno={segno} position={position} " + _SEGMENT, _SEGMENT),
+    "svcrdma_decode_wseg": (_WC + " segno={segno} " + _SEGMENT, _SEGMENT),
     "svcrdma_decode_rqst": _WC + " xid={xid} vers={vers} credits={credits} proc={proc:c} hdrlen={hdrlen}",
-    "svcrdma_post_read_chunk": _WC + " sqecount={sqecount}",
-    "svcrdma_wc_read": (_WC + " totalbytes={totalbytes} latency-us={read_latency}", _WC),
+    "svcrdma_post_read_chunk": _CHUNK,
+    "svcrdma_wc_read": (_WC + " totalbytes={totalbytes} latency-us={read_latency}", *_WORK),
     "svcrdma_wc_read_err": _WC + _STATUS,
-    "svc_xdr_recvfrom": "xid={xid} head=[{_},{head_len}] page={page_len} tail=[{_},{tail_len}] len={msg_len}",
+    "svc_xdr_recvfrom": "xid={xid} " + _BUFFER[1],
     "svc_process": "addr={addr:s} xid={xid} service={service:s} vers={vers} proc={procedure:s}",
-    "svc_xdr_sendto": "xid={xid} head=[{_},{head_len}] page={page_len}({_}) tail=[{_},{tail_len}] len={msg_len}",
+    "svc_xdr_sendto": ("xid={xid} " + _BUFFER[0], "xid={xid} " + _BUFFER[1]),
     "svc_stats_latency": (
         "xid={xid} " + _ENDS + " proc={procedure:s} execute-us={execute}",
         "addr={client:s} xid={xid} proc={procedure:s} execute-us={execute}",
+        "addr={client:s} xid={xid} execute-us={execute}",
     ),
-    "svc_drop": "xid={xid} " + _ENDS,
-    "svc_defer": "xid={xid} " + _ENDS,
-    "svcrdma_post_write_chunk": _WC + " sqecount={sqecount}",
-    "svcrdma_post_reply_chunk": _WC + " sqecount={sqecount}",
-    "svcrdma_encode_wseg": "cq_id={cq_id} cid={completion_id} segno={segno} " + _SEGMENT,
-    "svcrdma_send_pullup": "cq_id={cq_id} cid={completion_id} hdr={hdrlen} msg={msglen}",
-    "svcrdma_post_send": "cq_id={cq_id} cid={completion_id} num_sge={num_sge} inv_rkey={inv_rkey}",
-    "svcrdma_wc_write": _WC,
+    "svc_drop": ("xid={xid} " + _ENDS, "addr={client:s} xid={xid} "),
+    "svc_defer": ("xid={xid} " + _ENDS, "addr={client:s} xid={xid} "),
+    "svcrdma_post_write_chunk": _CHUNK,
+    "svcrdma_post_chunk": _CHUNK,  # of any kind, before 5.15
+    "svcrdma_post_reply_chunk": _CHUNK,
+    "svcrdma_encode_wseg": (_WC + " segno={segno} " + _SEGMENT, _SEGMENT),
+    "svcrdma_send_pullup": (_WC + " hdr={hdrlen} msg={msglen}", "len={msglen}"),
+    "svcrdma_post_send": _WC + " num_sge={num_sge} inv_rkey={inv_rkey}",
+    "svcrdma_wc_write": _WORK,
     "svcrdma_wc_write_err": _WC + _STATUS,
-    "svcrdma_wc_send": _WC,
+    "svcrdma_wc_send": _WORK,
     "svcrdma_wc_send_err": _WC + _STATUS,
     "svcrdma_wc_send_flush": _WC + _STATUS,
-    "svcrdma_sq_full": "addr={addr:s} sc_sq_avail={avail}/{depth}",
+    "svcrdma_sq_full": ("addr={addr:s} sc_sq_avail={avail}/{depth}", _WC + " sc_sq_avail={avail}/{depth}"),
     "svcrdma_qp_error": "addr={addr:s} dev={device:s} event={_} ({event})",
-    "svc_send": "xid={xid} " + _ENDS + " status={status}",
+    "svc_send": ("xid={xid} " + _ENDS + " status={status}", "addr={client:s} xid={xid} status={status}"),
     # NFS in the server (fs/nfsd).
     "nfsd_compound": "xid={xid} opcnt={opcnt}",
     "nfsd_compound_status": "op={resp_opcnt}/{args_opcnt} {name:s} status={status}",
@@ -169,7 +191,19 @@ TEXTS: dict[str, str | tuple[str, ...]] = {
     "cm_disconnect": _CM,
     "cm_event_handler": _CM + " tos={_} {_} ({event}/{status})",
 }
-"""Event: how its line reads, the first form as in 6.1; '{_}' is passed over."""
+"""Event: how its line reads, the first form as in 6.1, others before and after it; '{_}' is passed over."""
+
+RENAMED = {
+    "xprtrdma_nomrs": "xprtrdma_nomrs_err",
+    "svcrdma_wc_receive": "svcrdma_wc_recv",
+    "svcrdma_encode_rseg": "svcrdma_decode_rseg",
+    "svcrdma_wc_reply": "svcrdma_wc_write",  # since 6.8
+    "svcrdma_wc_reply_err": "svcrdma_wc_write_err",
+    "svc_xprt_do_enqueue": "svc_xprt_enqueue",
+}
+"""Event of another kernel, before 6.1 where nothing is said: ours."""
+_FILLERS = re.compile(r" r_xprt=\w+:?|(?<=[0-9a-f]):(?= )")
+"""What 5.10 prints between fields: an address of the kernel's, or a colon."""
 
 _CODES = {
     **{word: i for i, word in enumerate(("RDMA_MSG", "RDMA_NOMSG", "RDMA_MSGP", "RDMA_DONE", "RDMA_ERROR"))},
@@ -195,8 +229,10 @@ def _device(text: str) -> int:
 
 _KINDS: Mapping[str, tuple[str, Callable[[str], Value]]] = {
     "": (r"(-?(?:0x)?[0-9a-f]+)", _number),
+    "t": (r"(-?[0-9a-f]+)", lambda text: int(text, 16 if len(text) == 8 else 10)),  # eight digits since 6.0
     "x": (r"([0-9a-f]+)", lambda text: int(text, 16)),
     "s": (r"(.*?)", str),
+    "w": (r"(\S*?)", str),
     "l": (r"(.*)", str.rstrip),  # the rest of the line
     "c": (r"(.+?)", _code),
     "d": (r"([0-9a-f]+:[0-9a-f]+)", _device),
@@ -228,7 +264,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
 def _text_form(name: str, form: str) -> TextForm:
     parts, at = [], 0
     for match in _FIELD.finditer(form):
-        parts.append(re.escape(form[at : match.start()]))
+        parts.append(re.escape(form[at : match.start()]).replace("cq\\.id=", "cq[._]id="))
         parts.append(".*?" if match[1] == "_" else _KINDS[match[2] or ""][0])
         at = match.end()
     fields = _fields(form)
@@ -250,11 +286,12 @@ def text_values(name: str, text: str) -> tuple[Value, ...] | None:
     forms = _TEXT_FORMS.get(name)
     if forms is None:
         forms = _TEXT_FORMS[name] = [_text_form(name, form) for form in _FORMS[name]]
-    for form in forms:
-        match = form.pattern.match(text)
-        if match is not None:
-            values: list[Value] = [None] * len(EVENTS[name])
-            for place, read, found in zip(form.places, form.readers, match.groups(), strict=True):
-                values[place] = read(found)
-            return tuple(values)
+    for line in (text, _FILLERS.sub("", text)):
+        for form in forms:
+            match = form.pattern.match(line)
+            if match is not None:
+                values: list[Value] = [None] * len(EVENTS[name])
+                for place, read, found in zip(form.places, form.readers, match.groups(), strict=True):
+                    values[place] = read(found)
+                return tuple(values)
     return None

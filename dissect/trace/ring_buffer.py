@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
-from .events import EVENTS, Value
+from .events import EVENTS, RENAMED, Value
 
 PADDING, TIME_EXTEND, TIME_STAMP = 29, 30, 31
 """``type_len`` of what is no event; smaller ones are an event's length in words, 0: that follows."""
 MISSED_EVENTS, MISSED_STORED = 1 << 31, 1 << 30
 """Of a page's ``commit``: events were lost before it; their number stands behind its data."""
 AF_INET, AF_INET6 = 2, 10
+SOCKADDR = 28
+"""Bytes of a struct sockaddr_in6, which tracepoints keep for either family."""
 
 _FIELD = re.compile(r"field:([^;]*?)\s*\b(\w+)(?:\[(\w*)\])?;\s*offset:(\d+);\s*size:(\d+);\s*signed:(\d);")
 _NAME = re.compile(r"^name: (\w+)\nID: (\d+)", re.MULTILINE)
@@ -25,9 +27,11 @@ _NAME = re.compile(r"^name: (\w+)\nID: (\d+)", re.MULTILINE)
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "client": ("addr",),
     "wakeup": ("qtime",),
-    "completion_id": ("cid", "mr_id"),
+    "completion_id": ("cid", "mr_id", "sc", "rep"),
+    "received": ("byte_len",),
     "progname": ("program",),
     "procname": ("procedure",),
+    "procedure": ("proc",),
 }
 """Our name of a field: what other kernels call it."""
 
@@ -73,7 +77,8 @@ def _string(data: bytes) -> str:
 
 def _reader(element: str, offset: int, size: int, dynamic: str, order: str) -> Reader:
     """Of a string or socket address: at a fixed place, or where a word of its length and offset points."""
-    decode = _string if element.endswith("char") and "unsigned" not in element else socket_address
+    text = element.endswith("char") and "unsigned" not in element
+    decode = _string if text or not (dynamic or size == SOCKADDR) else socket_address
     if not dynamic:
         return lambda page, at: decode(page[at + offset : at + offset + size])
     word = struct.Struct(order + "I")
@@ -98,7 +103,7 @@ def event_format(text: str, order: str) -> tuple[int, EventFormat | None] | None
     head = _NAME.search(text)
     if head is None:
         return None
-    name, number = head[1], int(head[2])
+    name, number = RENAMED.get(head[1], head[1]), int(head[2])
     if name not in EVENTS:
         return number, None
     fields: dict[str, tuple[str, bool, int, int, bool]] = {}
