@@ -28,6 +28,7 @@ COMMANDS = {
     "show": "One RPC or one frame in full.",
     "browse": "Walk through a capture on the terminal: lists, trees, packets, bytes, what is wrong.",
     "live": "RPCs, latencies and findings on an interface or RDMA device, as they happen.",
+    "record": "What records the kernel's own traces, where no capture is possible.",
     "packets": "One line per RDMA packet, as tshark lists them.",
     "transport": "Health of the transport: losses, retransmissions, congestion, and the RPCs they delayed.",
     "files": "The files that were read and written, and their contents.",

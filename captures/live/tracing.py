@@ -1,0 +1,149 @@
+"""The kernel's tracepoints on this host: which there are, what records them, and their events as they happen.
+
+Documents: the kernel's Documentation/trace/ftrace.rst and events.rst; trace-cmd-record(1).
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from rdmascope.dissect.trace.events import EVENTS, RENAMED
+
+from ..errors import CaptureError
+
+TRACING = Path("/sys/kernel/tracing")
+"""Where tracefs is mounted."""
+SYSTEMS = ("rpcrdma", "sunrpc", "nfs", "nfs4", "nfsd", "rdma_cma")
+"""Parts of the kernel whose tracepoints we read."""
+CLOCK = "mono"
+"""One clock for all processors; that of the beginning, 'local', may differ between them."""
+BUFFER = 20_000
+"""KiB of the kernel's memory, for each processor."""
+MODULES = "modprobe -a rpcrdma nfs nfsd"
+PROBED = 2000
+"""Events of our own, by which the cost of one is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tracepoints:
+    """Those of this kernel that we read."""
+
+    names: tuple[str, ...]
+    """'rpcrdma:xprtrdma_post_send'; systems alone where it could not be looked what there is."""
+    kernel: str
+    problem: str = ""
+    """Why it could not be looked."""
+
+    def command(self, path: str, seconds: float | None = None, buffer: int = BUFFER) -> str:
+        """What records them with trace-cmd until Ctrl-C, or for so long."""
+        chosen = " ".join(f"-e {shlex.quote(name)}" for name in self.names)
+        end = f" sleep {seconds:g}" if seconds is not None else ""
+        return f"trace-cmd record -o {shlex.quote(path)} -C {CLOCK} -b {buffer} {chosen}{end}"
+
+
+def tracepoints(place: Path = TRACING) -> Tracepoints:
+    """What this kernel has; never raises."""
+    wanted = {*EVENTS, *RENAMED}
+    kernel = os.uname().release
+    try:
+        here = [system for system in SYSTEMS if (place / "events" / system).is_dir()]
+        found = [
+            f"{system}:{event.name}"
+            for system in here
+            for event in sorted((place / "events" / system).iterdir())
+            if event.name in wanted
+        ]
+    except OSError as error:
+        return Tracepoints(SYSTEMS, kernel, f"{place}: {error.strerror}")
+    if "rpcrdma" not in here:
+        return Tracepoints(SYSTEMS, kernel, f"{place}: no events of rpcrdma; as root: {MODULES}")
+    return Tracepoints(tuple(found), kernel)
+
+
+class TraceInstance:
+    """A ring buffer of our own in the kernel, which keeps nothing but the events that we read; a context manager.
+
+    Other tracing on the host goes on beside it undisturbed.
+
+    Attributes:
+        pipe: what prints the events as they happen.
+        cost: nanoseconds that one event takes a processor, as far as it could be measured; it is an upper bound.
+    """
+
+    def __init__(self, place: Path = TRACING, buffer: int = BUFFER) -> None:
+        found = tracepoints(place)
+        if found.problem:
+            raise CaptureError(f"tracepoints cannot be read: {found.problem}")
+        self._folder = place / "instances" / f"rdmascope-{os.getpid()}"
+        self.events = found.names
+        try:
+            self._folder.mkdir()
+        except OSError as error:
+            raise CaptureError(f"{self._folder}: {error.strerror}; tracing takes root") from None
+        try:
+            self._write("trace_clock", CLOCK)
+            self._write("buffer_size_kb", str(buffer))
+            self.cost = self._measured()
+            self._write("trace", "")
+            for name in found.names:
+                system, _, event = name.partition(":")
+                self._write(f"events/{system}/{event}/enable", "1")
+        except OSError as error:
+            self.close()
+            raise CaptureError(f"{error.filename}: {error.strerror}") from None
+        self.pipe = self._folder / "trace_pipe"
+
+    def __enter__(self) -> TraceInstance:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Takes it out of the kernel."""
+        with suppress(OSError):
+            self._write("tracing_on", "0")
+        with suppress(OSError):
+            self._folder.rmdir()
+
+    def lost(self) -> int:
+        """Events that the buffer had no room for, on all processors."""
+        found = 0
+        for stats in self._folder.glob("per_cpu/cpu*/stats"):
+            with suppress(OSError):
+                said = dict(line.split(": ", 1) for line in stats.read_text().splitlines() if ": " in line)
+                found += int(said.get("overrun", 0)) + int(said.get("dropped events", 0))
+        return found
+
+    def _write(self, name: str, text: str) -> None:
+        (self._folder / name).write_text(text)
+
+    def _measured(self) -> int:
+        """What a marker costs, which is written into the same buffer, and takes a system call on top."""
+        with suppress(OSError), open(self._folder / "trace_marker", "wb", buffering=0) as marker:
+            began = time.perf_counter_ns()
+            for _ in range(PROBED):
+                marker.write(b"rdmascope")
+            return (time.perf_counter_ns() - began) // PROBED
+        return 0
+
+
+def run_recording(words: Sequence[str]) -> int:
+    """Run trace-cmd until it ends or Ctrl-C ends it; returns its status."""
+    import subprocess
+
+    try:
+        process = subprocess.Popen(words)
+    except OSError as error:
+        raise CaptureError(f"{words[0]}: {error.strerror}; apt install trace-cmd (or dnf) has it") from None
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue  # It got the signal, too, and writes its file.
