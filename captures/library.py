@@ -29,6 +29,7 @@ from .read.merge import open_captures
 from .read.open import Follow
 from .read.remote import is_url, local, stays
 from .read.streams import Limits
+from .read.traces import is_trace
 from .session.session import Paths, Progress, Session
 from .tables.column_table import ColumnTable, masked_as
 from .tables.saved import holds_tables, is_data_set
@@ -76,7 +77,7 @@ def read(
     options = Options(ports=frozenset({NFS_RDMA_PORT, *ports}), force=force, icrc=icrc)
     capture = Capture(paths, options, follow=follow, limits=limits, progress=progress)
     given = [local(os.fspath(path)) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
-    if follow is None and not any(holds_tables(path) or not _opens(path) for path in given):
+    if follow is None and not any(holds_tables(path) or is_trace(path) or not _opens(path) for path in given):
         with open_captures(given):
             pass
     return capture
@@ -227,6 +228,7 @@ class Capture:
         """NFSv4 clients and sessions, what they held and how they used their slots, at the end of the capture."""
         history = NfsStateHistory()
         session = self.session()
+        session.needs_packets()
         session.analyzer.listener = history.listener
         session.data_servers = history.pnfs
         for table in session.tables(history.evict):
@@ -242,6 +244,7 @@ class Capture:
             found.append(finding) if tally.violated <= auditor.examples else None
         )
         session = self.session()
+        session.needs_packets()
         if self.saved is not None:
             session.audit(auditor)
             self._read_whole = True

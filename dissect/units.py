@@ -81,11 +81,17 @@ def seconds(nanoseconds: int) -> str:
     return f"{sign}{whole}.{rest // 1000:06d}"
 
 
+YEAR = 365 * 86_400
+"""Seconds; a clock that has not come so far counts from the start of a host, as those of traces do."""
+
+
 def moment(nanoseconds: int, digits: int = 6) -> str:
     """Nanoseconds since the Unix epoch as a date and time in UTC, with so many digits behind the second."""
     whole, rest = divmod(nanoseconds, 1_000_000_000)
     if abs(nanoseconds) >= 1 << 63:
         return f"{whole}.{rest:09d} s"
+    if 0 < whole < YEAR:
+        return f"{whole}.{rest // 10 ** (9 - digits):0{digits}d} s on a clock without a date"
     return f"{str(np.datetime64(whole, 's')).replace('T', ' ')}.{rest // 10 ** (9 - digits):0{digits}d} UTC"
 
 

@@ -27,6 +27,7 @@ from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
+from rdmascope.dissect.trace.analyzer import TraceAnalyzer
 from rdmascope.dissect.units import plural
 
 from ..errors import CaptureError
@@ -45,6 +46,7 @@ from ..read.merge import (
 from ..read.open import Follow
 from ..read.remote import local, size_of, stays
 from ..read.streams import Limits
+from ..read.traces import Trace, is_trace
 from ..tables.saved import holds_tables
 from ..write.output import spool
 from .listeners import DividedAudit, DividedCredits, PassListener, listener_of
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from rdmascope.dissect.records.packet_columns import FrameMask, ListedPackets
     from rdmascope.dissect.records.packets import Packet
     from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
+    from rdmascope.dissect.trace.events import Event
 
     from ..parallel.combine import DividedBatch
     from ..parallel.processes import Division
@@ -123,7 +126,9 @@ class Session:
         self.passed_over: list[str] = []
         self.other_points: list[OtherPoint] = []
         self.jobs = jobs
-        self.analyzer = _analyzer(options, jobs)
+        self.traced = is_trace(self.paths[0])
+        """It is a trace of a kernel, which has no packets."""
+        self.analyzer = TraceAnalyzer(options) if self.traced else _analyzer(options, jobs)
         self.data_servers = DataServers()
         self._tcp_mounts = TcpMounts(self.analyzer.decoder.tcp_addresses)
         self.analyzer.on_tcp, self.mounts = self._tcp_mounts.feed, self._tcp_mounts.roots
@@ -234,7 +239,7 @@ class Session:
 
     def _tables(self, on_eviction: Callable[[list[Conversation]], None] | None, chunk_rows: bool) -> Iterator[RpcTable]:
         heap = MallocTrimmer()
-        for batch in self._read(self._shared):
+        for batch in self._read_trace() if self.traced else self._read(self._shared):
             with gc_paused():
                 table = self._analysed(batch)
                 self.data_servers.learn(table, lambda: self.analyzer.conversations)
@@ -251,7 +256,9 @@ class Session:
         self.data_servers.mark(self.analyzer.conversations)
         yield table
 
-    def _analysed(self, batch: DecodedFrames | DividedBatch) -> RpcTable:
+    def _analysed(self, batch: DecodedFrames | DividedBatch | list[Event]) -> RpcTable:
+        if isinstance(batch, list):
+            return self._trace_analyzer.feed_events(batch)
         if isinstance(batch, DecodedFrames):
             return self.analyzer.feed_table(batch)
         assert self._division is not None
@@ -386,6 +393,7 @@ class Session:
 
     def audit(self, auditor: Auditor, connections: Collection[int] = ()) -> int:
         """Judge all connections, in a pass of its own; returns the number of RPCs, of some ``connections`` only."""
+        self.needs_packets()
         self.watch(DividedAudit(auditor))
         rpcs = 0
         for table in self.tables(auditor.evict):
@@ -401,6 +409,7 @@ class Session:
 
     def _read(self, line: Callable[[Source], Iterator[Made]]) -> Iterator[Made]:
         """What ``line`` gives of the frames, until they end or are damaged."""
+        self.needs_packets()
         frames, before = 0, self._before.frames
         keep_freed()
         try:
@@ -440,10 +449,41 @@ class Session:
                 raise
             self.damage = error
 
+    def _read_trace(self) -> Iterator[list[Event]]:
+        """The events of a trace, likewise."""
+        analyzer = self._trace_analyzer
+        try:
+            with Trace(self.paths[0]) as trace:
+                for events in trace.batches():
+                    analyzer.frames, analyzer.dropped_frames = trace.events, trace.lost
+                    yield events
+                    if self._progress is not None:
+                        self._progress(trace.position, trace.size, trace.events)
+                analyzer.frames, analyzer.dropped_frames = trace.events, trace.lost
+        except CaptureError as error:
+            if not analyzer.frames:
+                raise
+            self.damage = error
+
+    @property
+    def _trace_analyzer(self) -> TraceAnalyzer:
+        assert isinstance(self.analyzer, TraceAnalyzer)
+        return self.analyzer
+
+    def needs_packets(self) -> None:
+        """Raise CaptureError where there are none."""
+        if self.traced:
+            raise CaptureError(f"{self.path}: a trace of a kernel has no packets, and no bytes of messages")
+
     def check(self) -> None:
         """Raise CaptureError for what was wrong with the capture, after what it gave was used."""
         if self.damage is not None:
             raise self.damage
+        if self.traced:
+            if not self.analyzer.connections:
+                words = "with the events rpcrdma, sunrpc and nfsd there would be"
+                raise CaptureError(f"{self.path}: no RPC among {plural(self.analyzer.frames, 'event')}; {words}")
+            return
         frames = self.analyzer.frames
         if not frames:
             raise CaptureError(f"{self.path}: no frames in it")

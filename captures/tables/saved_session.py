@@ -36,7 +36,7 @@ from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.dispatch import Undecoded
 from rdmascope.dissect.rpcrdma.eviction import Evicted
 from rdmascope.dissect.rpcrdma.messages import HEADER, Message, Segment, TransportHeader
-from rdmascope.dissect.rpcrdma.rpc_fields import FieldColumns, FieldReader
+from rdmascope.dissect.rpcrdma.rpc_fields import FieldColumns, FieldReader, KnownRpc, known_columns
 from rdmascope.dissect.rpcrdma.rpc_table import RPC, STATES, TOGETHER, PlainRpcs, ProcedureNames, RpcNames, RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Latency, Rpc, SegmentUse
 from rdmascope.dissect.transport.health import TransportHealth
@@ -104,13 +104,6 @@ _SEGMENTS = """
 """
 
 
-class SavedRpc(Rpc):
-    """An RPC without bytes, that has what its call names all the same."""
-
-    __slots__ = ("fields",)
-    fields: FlatFields
-
-
 class SavedFieldReader(FieldReader):
     """Gives what calls name from the columns that were saved."""
 
@@ -122,15 +115,7 @@ class SavedFieldReader(FieldReader):
         needless: NDArray[np.bool_] | None = None,
     ) -> FieldColumns:
         assert isinstance(table, SavedRpcs)
-        rows = [_flat_fields(row) for row in table.named()]
-        found = {name: np.empty(len(rows), object) for name in FlatFields._fields}
-        for name, values in zip(FlatFields._fields, zip(*rows, strict=True), strict=True):
-            found[name][:] = values
-        return FieldColumns(found)
-
-    def fields(self, rpc: Rpc) -> FlatFields:
-        assert isinstance(rpc, SavedRpc)
-        return rpc.fields
+        return known_columns([_flat_fields(row) for row in table.named()])
 
 
 class SavedPath(NamedTuple):
@@ -288,7 +273,7 @@ class SavedRpcs(RpcTable):
         names = ("latency", "call", "reads", "server", "writes", "reply", "retransmission_delay")
         parts = (row[f"{name}_ns"] for name in names)
         backward = row["direction"] == "backward"
-        rpc = SavedRpc(
+        rpc = KnownRpc(
             row["number"],
             self._conversations[row["connection"]],
             backward,

@@ -450,6 +450,7 @@ def messages_of(rpc: Rpc) -> list[tuple[bool, int, int, Reassembled | None]]:
 
 def _judged(session: Session, condition: Condition | ChosenRpcs | None, notes: FindingNotes) -> Iterator[Rpc]:
     """The chosen RPCs; on the way, the audit's findings go to ``notes``."""
+    session.needs_packets()
     auditor = Auditor(examples=0)
     session.watch(DividedAudit(auditor, notes.add))
     for table in session.tables(auditor.evict):

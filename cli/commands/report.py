@@ -107,6 +107,7 @@ def _print_sections(
         views.summary(
             reading.path,
             frames=analyzer.frames,
+            traced=analyzer.traced,
             notes=note_lines(diagnosis),
             packets=analyzer.packets,
             first_time=analyzer.earliest_time,

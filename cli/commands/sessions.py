@@ -59,6 +59,7 @@ def command(files: tuple[str, ...], everything: bool, as_json: bool, ports: tupl
     reading = Reading(
         captures_of(files, "what calls say of clients and sessions", together=True), analyzer_options(ports, force)
     )
+    reading.needs_packets()
     history = NfsStateHistory()
     reading.analyzer.listener = history.listener
     reading.data_servers = history.pnfs

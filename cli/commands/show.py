@@ -191,8 +191,10 @@ def _show_rpcs(
 def _print_rpc(out: Console, rpc: Rpc, reading: Reading, one: EachCapture, full: bool, path: str | None) -> None:
     place = one.with_host(reading.place_words(rpc.call_frame, rpc.reply_frame))
     show(out, *views.summary_section(rpc, reading.first_time, place, path).body)
-    packets = views.packets_section(rpc, steps_of(rpc, one.reading()), out.width, full)
-    for section in (packets, *views.message_sections(rpc, out.width, full)):
+    sections = [] if rpc.host is None else [views.hosts_section(rpc)]
+    if not reading.traced:
+        sections.append(views.packets_section(rpc, steps_of(rpc, one.reading()), out.width, full))
+    for section in (*sections, *views.message_sections(rpc, out.width, full)):
         show(out, Text())
         show(out, section.heading)
         if section.body:

@@ -67,6 +67,7 @@ def summary(
     name: str,
     *,
     frames: int,
+    traced: str,
     notes: Sequence[RenderableType],
     packets: int,
     first_time: int | None,
@@ -76,7 +77,8 @@ def summary(
     evicted: Evicted,
 ) -> RenderableType:
     lines: list[RenderableType] = [Text(name, "bold")]
-    lines.append(Text(f"{plural(frames, 'frame')}, {count(packets)} of them RDMA packets"))
+    what = f"{plural(frames, 'event')} of the {traced}'s kernel" if traced else ""
+    lines.append(Text(what or f"{plural(frames, 'frame')}, {count(packets)} of them RDMA packets"))
     lines += notes
     if first_time is not None and last_time is not None:
         lines.append(Text(f"{duration(last_time - first_time)} from {moment(first_time)}"))

@@ -29,7 +29,7 @@ from rdmascope.dissect.records.frame_layers import Words, all_layers, fields_of,
 from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure, DecodedMessage, decoded_call, decoded_reply
 from rdmascope.dissect.rpcrdma.messages import Message, Segment, TransportHeader
 from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
-from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Extent, Reassembled, Rpc, SegmentUse
+from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Extent, HostTimes, Reassembled, Rpc, SegmentUse
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.transport.iwarp.segments import IwarpSegment
 from rdmascope.dissect.units import count, duration, moment, plural, seconds, share, size
@@ -369,6 +369,39 @@ def packets_section(rpc: Rpc, steps: Sequence[Step], width: int, full: bool) -> 
     return Section("Packets", "", (ladder(steps, rpc.connection, width, full),))
 
 
+_CLIENT = (
+    ("queued", "for a slot, a connection, credits, registrations"), ("encoded", "XDR"), ("registered", "memory"),
+    ("posted", "Send to the adapter"), ("wire", "network and server"), ("completed", "receive handled"),
+    ("invalidated", "registrations revoked"), ("woken", "the task runs again"), ("decoded", "XDR"),
+)  # fmt: skip
+_SERVER = (
+    ("received", "header decoded"), ("thread", "for a thread of nfsd"), ("reads", "RDMA Reads"), ("executed", ""),
+    ("file_system", "READ, WRITE, COMMIT"), ("writes", "RDMA Writes"), ("sent", "until the Send is complete"),
+)  # fmt: skip
+
+
+def hosts_section(rpc: Rpc) -> Section:
+    """Where its time went inside the hosts, downwards."""
+    times = rpc.host or HostTimes()
+    rows: list[Sequence[Cell]] = []
+    for side, phases in (("client", _CLIENT), ("server", _SERVER)):
+        spans = [(name, words, getattr(times, name)) for name, words in phases]
+        whole = sum(span for _, _, span in spans if span is not None)
+        for name, words, span in spans:
+            if span is not None:
+                shown = Text(bar(span, whole, 20), "cyan" if side == "client" else "green")
+                rows.append([side, name.replace("_", " "), words, shown, duration(span), share(span, whole)])
+                side = ""
+        if rows and whole:
+            rows.append(["", "in all", "", "", duration(whole), ""])
+    for queue, waited in times.waits:
+        rows.append(["", f"of queued: {queue}", "", "", duration(waited), ""])
+    if times.failed_registrations:
+        rows.append(["", "of queued:", "no memory registration", "", duration(times.registration_wait or 0), ""])
+    body: RenderableType = Grid(["", "", "", ""], ["", ""], rows, 2) if rows else Text("  not told", "dim")
+    return Section("In the hosts", "as the traces of their kernels tell it", (body,))
+
+
 def message_sections(rpc: Rpc, width: int, full: bool) -> Iterator[Section]:
     """Both transport headers, the use of every chunk, and every field of the call and the reply."""
     for message, name in ((rpc.call, "call"), (rpc.reply, "reply")):
@@ -380,6 +413,8 @@ def message_sections(rpc: Rpc, width: int, full: bool) -> Iterator[Section]:
     if rpc.chunks:
         remark = "bytes advertised, transferred, and returned in the reply"
         yield Section("Chunks", remark, (chunk_map(rpc.chunks, width, full),))
+    if rpc.conversation.traced:
+        return
     for decoded, name in zip(decoded_messages(rpc, full), ("call", "reply"), strict=True):
         if decoded is None:
             yield Section(f"The {name}", "no RPC message", ())

@@ -301,7 +301,7 @@ class PathLearner:
                 self._learn_singly(table.rpc(place))
 
     def _learn_singly(self, rpc: Rpc) -> None:
-        if rpc.call is None or rpc.reply is None or rpc.state == DUPLICATE_REPLY:
+        if rpc.call is None or rpc.reply is None or rpc.state == DUPLICATE_REPLY or rpc.conversation.traced:
             return
         messages = nfs_messages(reassembled_call(rpc), reassembled_reply(rpc))
         if messages is not None:

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arrays import Bytes, Int64s, Rows, coded_keys, gathered
+from ..onc import file_events
+from ..onc.file_events import FileEvent
 from ..onc.file_layouts import Constant, FileLayout, Source, file_layout
 from ..onc.file_operations import FileOperation
 from ..onc.programs import MOUNT, NFS
@@ -21,7 +23,7 @@ from ..onc.rpc_header import SUCCESS_AND_ZERO
 from ..onc.shapes.decode_cache import Layout, PairedLayouts
 from ..onc.shapes.registry import procedure_shape
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
-from ..rpcrdma.rpc_fields import REPLY_HEADER, argument_places, call_places, reply_places
+from ..rpcrdma.rpc_fields import REPLY_HEADER, KnownRpc, argument_places, call_places, reply_places
 from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Extent, Reassembled, Rpc
 from .truncated_messages import NfsMessages, nfs_messages
@@ -218,6 +220,8 @@ class _Reading:
         """What an RPC says, its undecoded bytes noted."""
         if rpc.state == DUPLICATE_REPLY:
             return None
+        if isinstance(rpc, KnownRpc):
+            return _known_messages(rpc)
         if rpc.program is None and rpc.call is None:
             self.undecoded.append("the call is not in the capture")
         if rpc.program not in (NFS, MOUNT) or rpc.call is None:
@@ -295,6 +299,33 @@ class _Reading:
 
 
 _NOTHING = Constant(None)
+
+
+def _known_messages(rpc: KnownRpc) -> NfsMessages | None:
+    """What one without bytes says of a file, whose data is as if all of the message had been missing."""
+    fields, moved = rpc.fields, rpc.moved
+    if fields.handle is None or rpc.program != NFS:
+        return None
+    named = [one for one in rpc.operations if one in (READ, WRITE)] or [rpc.name]
+    answered = rpc.reply is not None
+    done = FileOperation(
+        named[0], fields.handle, not rpc.failed if answered else None, offset=fields.offset, count=fields.count
+    )
+    events: tuple[FileEvent, ...] = ()
+    if done.operation in (READ, WRITE) and fields.offset is not None and not rpc.failed:
+        kind = file_events.READ if done.operation == READ else file_events.WRITE
+        count = (fields.count or 0) if moved is None else moved
+        events = (FileEvent(kind, fields.handle, None, None, fields.offset, count, 0, moved if answered else None),)
+    sides = [
+        None if one is None else Reassembled((Extent(0, 1 << 32, "inline", one.frame, NOT_TRACED),), ())
+        for one in (rpc.call, rpc.reply)
+    ]
+    return NfsMessages(sides[0], sides[1], events, (done,), "")
+
+
+READ, WRITE = "READ", "WRITE"
+NOT_TRACED = "not in a trace"
+"""Why bytes are missing."""
 
 
 def _pieces(data: Bytes, starts: Int64s, ends: Int64s, wanted: bool) -> Iterable[Reassembled | None]:

@@ -6,9 +6,13 @@ from binascii import crc_hqx
 from zlib import crc32
 
 
+class HashedHandle(bytes):
+    """A file handle of which only the number is known, by which tshark and Linux's traces name it: its four bytes."""
+
+
 def handle_hash(handle: bytes | memoryview) -> int:
     """The number that tshark prints for a file handle: its CRC-32."""
-    return crc32(handle)
+    return int.from_bytes(handle) if isinstance(handle, HashedHandle) else crc32(handle)
 
 
 _REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))

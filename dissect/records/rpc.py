@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..arrays import coded_keys
 from ..layers.characteristics_codes import option_name
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, procedure_name
-from ..onc.hashes import handle_hash
+from ..onc.hashes import HashedHandle, handle_hash
 from ..onc.programs import program_name
 from ..onc.shapes.decode import Node
 from ..onc.shapes.rpc_summary_fields import NO_FIELDS, FlatFields
@@ -63,7 +63,7 @@ _HANDLE, _STATEID, _CALLER = ("handle",), ("stateid",), ("client", "uid", "gid",
 
 RPC_VALUES: tuple[RpcValue, ...] = (
     RpcValue("file_handle", "text", "first file handle of the call, hexadecimal", _HANDLE,
-           lambda fields: fields.handle and fields.handle.hex()),
+           lambda fields: None if isinstance(fields.handle, HashedHandle) else fields.handle and fields.handle.hex()),
     RpcValue("file_handle_hash", "int", "its CRC-32, as Wireshark shows it", _HANDLE,
            lambda fields: None if fields.handle is None else handle_hash(fields.handle)),
     RpcValue("file_name", "text", "first name of a file in the call", ("name",), lambda fields: _text(fields.name)),

@@ -121,6 +121,9 @@ class Options:
 class Analyzer:
     """Carries all state from batch to batch.  Never raises on what it sees."""
 
+    traced = ""
+    """'client' or 'server', whose kernel's trace it is fed; '' for frames."""
+
     def __init__(
         self, options: Options | None = None, listener: Callable[[Conversation], Listener] | None = None
     ) -> None:

@@ -56,6 +56,8 @@ class Conversation:
     """By caller, the replies that fit none of its calls; those whose call may still come included."""
     negotiation: Negotiation = field(default_factory=Negotiation)
     """Version and characteristics, as the messages announce them."""
+    traced: bool = False
+    """A trace of a kernel tells of it, which has no bytes of its messages."""
     data_server: DataServerRole | None = None
     """None: nothing in the capture says that the server is a pNFS data server."""
 

@@ -6,6 +6,7 @@ message of many that are laid out alike where the fields of all stand; a propert
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from struct import pack
 from typing import Any, NamedTuple
@@ -50,8 +51,19 @@ REPLY_HEADER = 24
 """Of a reply with an empty verifier."""
 
 
+class KnownRpc(Rpc):
+    """An RPC without bytes, that has what its call names all the same."""
+
+    __slots__ = ("fields", "moved")
+    fields: FlatFields
+    moved: int | None
+    """Bytes of a file that it read or wrote, where that is told."""
+
+
 def rpc_fields(rpc: Rpc) -> FlatFields:
     """Of one RPC; all None where its messages are not there, or sealed."""
+    if isinstance(rpc, KnownRpc):
+        return rpc.fields
     call, reply = decoded_call(rpc, MAX_NODES), decoded_reply(rpc, MAX_NODES)
     return flat_fields(
         call.tree.body if call is not None else None,
@@ -104,6 +116,8 @@ class FieldReader:
 
     def _found(self, rpc: Rpc, asked: bool) -> dict[str, Any]:
         """The same by their names; ``asked``: and ``object``, where the results were read."""
+        if isinstance(rpc, KnownRpc):
+            return rpc.fields._asdict()
         call = _message_bytes(rpc, False)
         head = call_head(call.prefix, 0, len(call.prefix)) if call is not None else None
         if call is None or head is None or head[3] is not None or not head[4]:
@@ -150,6 +164,14 @@ class FieldReader:
                 return decoded_values(type, results, data, start)
             found[name] = field_of(name, raw)
         return found
+
+
+def known_columns(rows: Sequence[FlatFields]) -> FieldColumns:
+    """Fields that were read elsewhere, as columns."""
+    found = {name: np.empty(len(rows), object) for name in FlatFields._fields}
+    for name, values in zip(FlatFields._fields, zip(*rows, strict=True), strict=False):  # Of no rows there are none.
+        found[name][:] = values
+    return FieldColumns(found)
 
 
 class _MessageBytes(NamedTuple):

@@ -160,6 +160,53 @@ class Latency(NamedTuple):
     """In none of the others: it waited until what was lost had been retransmitted, see ``retransmission_waits``."""
 
 
+class HostTimes(NamedTuple):
+    """Where an RPC's time went inside the hosts, as their kernels' traces tell it: nanoseconds, None where none does.
+
+    The client's phases, ``queued`` to ``decoded``, add up to what it waited in all; the server's, ``received`` to
+    ``sent``, to the time from its receive completion to the completion of the reply's Send.
+    """
+
+    queued: int | None = None
+    """For a slot, the connection, credits, memory registrations, and the client's own threads."""
+    encoded: int | None = None
+    """XDR and, without chunks, the transport header."""
+    registered: int | None = None
+    """Memory mapped and registered, chunk lists written; 0 without chunks."""
+    posted: int | None = None
+    """The Send handed to the adapter."""
+    wire: int | None = None
+    """Until the completion of the reply's receive: network and server."""
+    completed: int | None = None
+    """Until the reply is handled."""
+    invalidated: int | None = None
+    """Memory registrations revoked by the client itself; 0 where the reply did it, or none had to be."""
+    woken: int | None = None
+    """Until the task runs again."""
+    decoded: int | None = None
+    received: int | None = None
+    """Until the transport is queued for a thread, and the header decoded."""
+    thread: int | None = None
+    """Waiting for a thread of nfsd."""
+    reads: int | None = None
+    """RDMA Reads; 0 without Read chunks."""
+    executed: int | None = None
+    """Carried out, but for the next."""
+    file_system: int | None = None
+    """READ, WRITE and COMMIT in the file system."""
+    writes: int | None = None
+    """RDMA Writes that were not complete when the reply was; 0 without any."""
+    sent: int | None = None
+    """Until the reply's Send is complete."""
+    registration_wait: int | None = None
+    """Of ``queued``: no memory registration was free."""
+    failed_registrations: int | None = None
+    """How often."""
+    waits: tuple[tuple[str, int], ...] = ()
+    """Of ``queued``: nanoseconds on each wait queue of the kernel, by its name."""
+    local_invalidations: int | None = None
+
+
 class Named(Protocol):
     """What calls name, by number of the RPC."""
 
@@ -223,6 +270,8 @@ class Rpc:
     """Of a reply without a call: the RDMA Writes before it on the memory that it returns."""
     named: Named | None = None
     """What its call names; None: it was not asked for."""
+    host: HostTimes | None = None
+    """What traces of its hosts' kernels tell."""
 
     def __repr__(self) -> str:
         """One line: of an RPC with all its chunks and bytes there would be thousands."""

@@ -1,0 +1,74 @@
+"""An Analyzer that is fed events of a trace in place of frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..rpcrdma.analyzer import Analyzer, Options
+from ..rpcrdma.rpc_table import RpcTable
+from ..rpcrdma.rpcs import Rpc
+from ..rpcrdma.unanswered import note_outstanding
+from ..transport.connection import Connection, ending_words
+from ..transport.health import CapturePoint, DirectionHealth, TransportHealth
+from ..transport.retransmissions import NONE
+from .events import Event
+from .machine import TraceMachine
+
+_NOTHING_SENT = DirectionHealth(
+    packets=0, segments=0, fpdus=0, bytes=0, retransmitted=NONE, retransmission_times=(), original_captured=NONE,
+    original_missing=NONE, reordered=0, causes={}, missing=0, unconfirmed=0, active_time=0, acknowledgements=0,
+    requests_acknowledged=0, requests_per_ack=None, max_per_ack=0, ack_delay=None, read_delay=None, sequence_naks=0,
+    rnr_naks=(), rnr_count=0, fatal_naks=(), ecn_marked=0, cnps=0, cnp_gap=None, cnp_delay=None, icrc_failures=(),
+    icrc_failure_count=0, reads_outstanding=0, read_depth=None, unanswered=0,
+)  # fmt: skip
+
+
+class TraceAnalyzer(Analyzer):
+    """What an Analyzer is to frames: ``frames`` counts events, and there are no packets.
+
+    Times are those of the trace's clock, which most often begins with the host.
+    """
+
+    def __init__(self, options: Options | None = None) -> None:
+        super().__init__(options)
+        self._traced = TraceMachine(self.connections, self._conversations)
+
+    def feed_events(self, events: Sequence[Event]) -> RpcTable:
+        """Take events in the order of time, give the Rpcs that ended with them."""
+        if events:
+            if self.first_time is None:
+                self.first_time = self.earliest_time = events[0].time
+                self._traced.listen(self.listener)
+            self.last_time = events[-1].time
+        return self._ended(self._traced.feed(events))
+
+    def finish(self) -> list[Rpc]:
+        return self._ended(self._traced.finish()).objects
+
+    def _ended(self, rpcs: list[Rpc]) -> RpcTable:
+        note_outstanding(rpcs, self.connections, self.last_time or 0)
+        return RpcTable(rpcs)
+
+    def number_behind(self, connections: int, rpcs: int) -> None:
+        self._traced.log.last_number = rpcs
+
+    @property
+    def traced(self) -> str:  # type: ignore[override]
+        return self._traced.log.side or "host"
+
+    def health(self, number: int) -> TransportHealth:
+        connection = self.conversations[number - 1].connection
+        point = CapturePoint(
+            "beside the responder" if self.traced == "server" else "beside the requester",
+            1.0,
+            f"a trace of the {self.traced}'s kernel",
+            "server times are the server's own" if self.traced == "server" else "server times include the network",
+        )
+        return TransportHealth(
+            number, connection.transport, (_NOTHING_SENT, _NOTHING_SENT), (), 0, None, _ended_words(connection), point,
+            None,
+        )  # fmt: skip
+
+
+def _ended_words(connection: Connection) -> str:
+    return ending_words(connection.ended_by) if connection.ended_by else "open at the end of the trace"

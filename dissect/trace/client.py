@@ -1,0 +1,405 @@
+"""The client's half of a trace: tasks of SunRPC, each from its begin to its latency, and what xprtrdma did for them.
+
+Events name a task, ``task:ID@CLIENT``, which is used again by later RPCs; completions name a completion queue, and
+belong to the task that the same thread tells of next.
+"""
+
+from __future__ import annotations
+
+from errno import errorcode
+from itertools import pairwise
+from typing import Any
+
+from ..layers.rpcrdma_codes import ERR_CHUNK, ERR_VERS, RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, error_name
+from ..onc.hashes import HashedHandle
+from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.messages import Segment
+from ..rpcrdma.rpc_fields import KnownRpc
+from ..rpcrdma.rpcs import ChunkUse, HostTimes, Latency
+from .connections import RDMA, SOCKET, TracedConnections
+from .log import RpcLog
+from .rpcs import Received, TracedChunks, TracedSegment, add_lists, message, name_call, nfs_status, reply_header
+
+READ_LIST, LONG_CALL, REPLY_CHUNK = 3, 4, 6
+"""Chunk types of ``xprtrdma_marshal``; below are those of a call that goes inline."""
+PENDING = "xprt_pending"
+"""The wait queue of tasks that wait for the connection, or for their reply."""
+
+
+class ClientCall:
+    """A task's RPC, under way."""
+
+    __slots__ = (
+        "begin", "chunks", "client", "decode", "encode", "encoded", "end", "error", "failed", "failing",
+        "fields", "inline", "invalidations", "marshal", "post", "procedure", "program", "receive", "reply",
+        "rpc", "send", "sleeping", "status", "transmit", "version", "waited", "waits", "wake", "xid",
+    )  # fmt: skip
+
+    def __init__(self, client: int, begin: int | None, fields: dict[str, Any] | None) -> None:
+        self.client, self.begin, self.fields = client, begin, fields
+        self.xid: int | None = None
+        self.program, self.procedure = "", ""
+        self.version: int | None = None
+        self.encode = self.encoded = self.send = self.marshal = self.post = self.transmit = None
+        self.receive = self.reply = self.wake = self.decode = self.end = self.status = None
+        self.error: str | None = None
+        self.failing: int | None = None
+        self.failed = self.waited = self.invalidations = 0
+        self.inline: tuple[int, int, int] = (0, 0, RDMA_MSG)
+        self.sleeping: tuple[str, int] | None = None
+        self.waits: dict[str, int] = {}
+        self.chunks = TracedChunks()
+        self.rpc: KnownRpc | None = None
+
+
+class ClientSide:
+    """Makes RPCs of the events of a client."""
+
+    def __init__(self, connections: TracedConnections, log: RpcLog) -> None:
+        self._connections, self._log = connections, log
+        self._calls: dict[tuple[int, int], ClientCall] = {}
+        self._peers: dict[int, tuple[str, int | None]] = {}
+        """Of RPC clients."""
+        self._queues: dict[int, Conversation] = {}
+        """By the completion queue of their Sends."""
+        self._sockets: dict[int, Conversation] = {}
+        """By RPC client."""
+        self._received: dict[int, Received] = {}
+        """By thread, the latest."""
+        self._answered: dict[int, ClientCall] = {}
+        """By thread: whose reply it handles."""
+        self._initiated: dict[int, dict[str, Any]] = {}
+        """By thread: what the next task that it begins is for."""
+        self._registering: dict[int, ClientCall] = {}
+        """By memory registration: the call that revokes it."""
+
+    def finish(self) -> None:
+        """The trace is over."""
+        for call in self._calls.values():
+            self._close(call, None)
+        self._calls.clear()
+
+    def _call(self, task: int, client: int, begins: bool = False) -> ClientCall:
+        """That of a task; ``begins``: one that has its reply is over."""
+        call = self._calls.get((task, client))
+        if call is None or (begins and call.reply is not None):
+            if call is not None:
+                self._close(call, None)
+            call = self._calls[task, client] = ClientCall(client, None, None)
+        return call
+
+    # Before the call is sent.
+
+    def initiated(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        handle, offset, count = fields
+        self._initiated[pid] = {"handle": HashedHandle(handle.to_bytes(4)), "offset": offset, "count": count}
+
+    def task_begin(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        call = self._calls.get(fields)  # type: ignore[arg-type]
+        if call is not None:
+            self._close(call, None)
+        self._calls[fields] = ClientCall(fields[1], time, self._initiated.pop(pid, None))  # type: ignore[index]
+
+    def request(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        task, client, program, version, procedure = fields
+        call = self._call(task, client, True)
+        call.program, call.version, call.procedure = program, version, procedure
+        if call.begin is None:
+            call.begin = time
+
+    def reserve(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        call = self._call(fields[0], fields[1], True)
+        call.xid, call.encode = fields[2], time
+
+    def sleep(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        task, client, queue = fields
+        call = self._calls.get((task, client))
+        if call is not None and call.post is None:
+            call.sleeping = queue, time
+            if call.encoded is None and call.encode is not None:
+                call.encoded = time
+
+    def wakeup(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        task, client, queue = fields
+        call = self._calls.get((task, client))
+        if call is None:
+            return
+        if call.reply is not None:
+            if call.wake is None:
+                call.wake = time
+        elif call.sleeping is not None and call.sleeping[0] == queue:
+            call.waits[queue] = call.waits.get(queue, 0) + time - call.sleeping[1]
+            call.sleeping = None
+
+    def reserve_credit(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        call = self._calls.get(fields)  # type: ignore[arg-type]
+        if call is not None and call.encoded is None:
+            call.encoded = time
+
+    def send(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        """An attempt to transmit, which may fail and be made again with other memory."""
+        call = self._call(fields[0], fields[1], True)
+        call.send = time
+        if call.encoded is None:
+            call.encoded = time
+        if call.failing is not None:
+            call.waited += time - call.failing
+            call.failing = None
+        call.chunks = TracedChunks()
+
+    def chunk_read(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        task, client, position, *segment = fields
+        self._call(task, client, True).chunks.read(position, Segment(*segment))
+
+    def chunk_write(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        self._written(self._call(fields[0], fields[1], True).chunks.writes, "write", Segment(*fields[2:]))
+
+    def chunk_reply(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        self._written(self._call(fields[0], fields[1], True).chunks.reply, "reply", Segment(*fields[2:]))
+
+    @staticmethod
+    def _written(chunks: list[ChunkUse], kind: str, segment: Segment) -> None:
+        """Linux offers one chunk of a kind in a call."""
+        if not chunks:
+            chunks.append(ChunkUse(kind, None, []))
+        chunks[0].segments.append(TracedSegment(segment))
+
+    def marshal_failed(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        """No memory registration was free, as ``xprtrdma_nomrs_err`` says before it."""
+        call = self._call(fields[0], fields[1])
+        call.failed += 1
+        call.failing = time
+        call.chunks = TracedChunks()
+
+    def marshal(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        task, client, xid, header, head, page, tail, read = fields
+        call = self._call(task, client, True)
+        call.xid, call.marshal = xid, time
+        if read == LONG_CALL:
+            call.inline = header, 0, RDMA_NOMSG
+        elif read == READ_LIST:
+            call.inline = header, head + (tail & ~3 if tail > 3 else 0), RDMA_MSG
+        else:
+            call.inline = header, head + page + tail, RDMA_MSG
+
+    # The call is sent.
+
+    def post_send(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        task, client, queue = fields
+        call = self._call(task, client)
+        if call.xid is None:
+            return
+        conversation = self._queues.get(queue)
+        if conversation is None:
+            peer, port = self._peers.get(client, ("", None))
+            conversation = self._connections.make(RDMA, "", peer, number, time, port)
+            self._queues[queue] = conversation
+        header, inline, procedure = call.inline
+        self._sent(call, conversation, number, time, header, inline, procedure)
+
+    def transmit(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        task, client, xid, status = fields
+        call = self._calls.get((task, client))
+        if call is None or status:
+            return
+        if call.post is not None:
+            call.transmit = time
+            return
+        if client in self._sockets or call.marshal is None:  # By a socket: xprtrdma tells of each Send.
+            conversation = self._sockets.get(client)
+            if conversation is None:
+                peer, port = self._peers.get(client, ("", None))
+                conversation = self._sockets[client] = self._connections.make(SOCKET, "", peer, number, time, port)
+            call.xid = xid
+            self._sent(call, conversation, number, time, 0, 0, None)
+
+    def _sent(
+        self,
+        call: ClientCall,
+        conversation: Conversation,
+        number: int,
+        time: int,
+        header: int,
+        inline: int,
+        procedure: int | None,
+    ) -> None:
+        assert call.xid is not None
+        if call.rpc is not None:  # Once more, on another connection.
+            self._unanswered(call.rpc)
+        rpc = self._log.begin(conversation, call.xid, "client")
+        name_call(rpc, call.program, call.version, call.procedure)
+        if call.fields is not None:
+            rpc.fields = rpc.fields._replace(**call.fields)
+        rpc.call = message(0, number, time, call.xid, None, header + inline, header, inline, procedure)
+        rpc.chunks = call.chunks.all()
+        add_lists(rpc.call.header, rpc.chunks, False)
+        call.rpc, call.post, call.transmit = rpc, time, None
+        self._log.called(rpc)
+
+    # The reply.
+
+    def receive(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        length, status = fields
+        if not status:
+            self._received[pid] = Received(number, time, length)
+
+    def replied(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        task, client, xid, credits = fields
+        call = self._calls.get((task, client))
+        if call is None or call.rpc is None or call.rpc.xid != xid:
+            return
+        came = self._received.pop(pid, None) or Received(number, time, 0)
+        call.receive, call.reply = came.time, time
+        self._answered[pid] = call
+        call.rpc.reply = message(1, came.number, came.time, xid, credits, came.length)
+        self._log.replied(call.rpc)
+
+    def refused_version(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        self._refused(fields, ERR_VERS)
+
+    def refused_chunk(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        self._refused(fields, ERR_CHUNK)
+
+    def _refused(self, task: tuple[Any, ...], error: int) -> None:
+        """The reply is an RDMA_ERROR."""
+        call = self._calls.get(task)  # type: ignore[arg-type]
+        if call is not None and call.rpc is not None and call.rpc.reply is not None:
+            call.error = error_name(1, error)
+            call.rpc.reply.header.procedure, call.rpc.reply.header.error = RDMA_ERROR, error
+
+    def local_invalidation(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        task, client, registration = fields
+        call = self._calls.get((task, client))
+        if call is not None:
+            call.invalidations += 1
+            self._registering[registration] = call
+
+    def remote_invalidation(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        task, client, handle = fields
+        call = self._calls.get((task, client))
+        if call is not None and call.rpc is not None and call.rpc.reply is not None:
+            call.rpc.reply.operation.invalidate = handle
+
+    def invalidated(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        """The last one of a call is done: the same thread goes on with its reply."""
+        call = self._registering.pop(fields[0], None)
+        if call is not None:
+            self._answered[pid] = call
+
+    def decode_segment(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        call = self._answered.get(pid)
+        if call is not None:
+            call.chunks.returned(*fields)
+
+    def receive_xdr(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        call = self._calls.get((fields[0], fields[1]))
+        if call is None or call.decode is not None:
+            return
+        call.decode = time
+        rpc = call.rpc
+        if rpc is not None and rpc.reply is None and rpc.connection.transport == SOCKET:
+            call.receive = call.reply = time
+            rpc.reply = message(1, number, time, rpc.xid, None, fields[2], 0, fields[2], None)
+
+    def nfs_status(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        task, client, error = fields
+        call = self._calls.get((task, client))
+        if call is not None:
+            call.error = nfs_status(call.version, error)
+
+    def task_end(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        call = self._calls.get((fields[0], fields[1]))
+        if call is not None:
+            call.end, call.status = time, fields[2]
+
+    def latency(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        task, client, program, version, procedure, execute = fields
+        call = self._calls.pop((task, client), None)
+        if call is None:
+            return
+        if not call.program and call.rpc is not None:
+            call.program, call.version, call.procedure = program, version, procedure
+            name_call(call.rpc, program, version, procedure)
+        call.end = time
+        self._close(call, execute * 1000)
+
+    def _close(self, call: ClientCall, execute: int | None) -> None:
+        """``execute``: nanoseconds in all, as the kernel counts them."""
+        rpc = call.rpc
+        if rpc is None:
+            return
+        reply = rpc.reply
+        if reply is None:
+            self._unanswered(rpc)
+            return
+        if rpc.connection.transport == RDMA and reply.header.procedure != RDMA_ERROR:
+            call.chunks.finish_reads()
+            reply.header.length, reply.header.procedure = reply_header(rpc.chunks)
+            add_lists(reply.header, rpc.chunks, True)
+            reply.inline_length = max(0, reply.operation.length - reply.header.length)
+        status = call.status or 0
+        if rpc.fields.offset is not None and status >= 0:
+            rpc.moved = call.status
+        rpc.status, rpc.failed = "OK" if call.status is not None else "", False
+        if call.error is not None:
+            rpc.status, rpc.failed = call.error, True
+        elif status < 0:
+            rpc.status, rpc.failed = errorcode.get(-status, f"error {status}"), True
+        assert rpc.call is not None
+        total = reply.operation.last_time - rpc.call.operation.first_time
+        rpc.latency = Latency(total, 0, 0, total, 0, 0)
+        rpc.host = client_times(call, execute)
+        self._log.end(rpc)
+
+    def _unanswered(self, rpc: KnownRpc) -> None:
+        rpc.state = "no reply"
+        self._log.end(rpc)
+
+    # Connections.
+
+    def new_client(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        client, address, port, server = fields
+        self._peers[client] = (address or server or "").strip("[]"), int(port) if port else None
+        self._sockets.pop(client, None)
+
+
+def client_times(call: ClientCall, execute: int | None) -> HostTimes:
+    """The phases of a call that has its reply; without the kernel's own measure of all of it, from the first event to
+    the last."""
+    begin, end = call.begin, call.end
+    if execute is not None and end is not None:
+        begin = end - execute
+    sent = call.post if call.transmit is None or (call.receive or 0) < call.transmit else call.transmit
+    moments = (
+        begin, call.encode, call.encoded, call.send, call.post, sent, call.receive, call.reply, call.wake, call.decode,
+        end,
+    )  # fmt: skip
+    known: list[int | None] = []
+    before = None
+    for moment in moments:
+        if moment is not None:
+            before = moment if before is None else max(before, moment)
+            before = before if end is None else min(before, end)
+        known.append(before)
+    spans = [None if first is None or last is None else last - first for first, last in pairwise(known)]
+    reserved, encoded, credit, marshalled, posted, wire, completed, invalidated, woken, decoded = spans
+    chunked = bool(call.rpc is not None and call.rpc.chunks)
+    return HostTimes(
+        None if begin is None else _sum(reserved, credit),
+        None if begin is None else _sum(encoded, 0 if chunked else marshalled),
+        marshalled if chunked else 0,
+        posted,
+        wire,
+        completed if call.invalidations else _sum(completed, invalidated),
+        invalidated if call.invalidations else 0,
+        None if call.decode is None else woken,
+        None if end is None else decoded,
+        registration_wait=call.waited,
+        failed_registrations=call.failed,
+        waits=tuple(sorted(call.waits.items())),
+        local_invalidations=call.invalidations,
+    )
+
+
+def _sum(*values: int | None) -> int | None:
+    return None if None in values else sum(value for value in values if value is not None)

@@ -1,0 +1,67 @@
+"""The RPCs of a trace, numbered as they are called, and given as they end."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.listeners import Listener
+from ..rpcrdma.rpc_fields import KnownRpc
+from ..rpcrdma.rpcs import Rpc
+from .rpcs import traced_rpc
+
+_NO_LISTENER = Listener()
+
+
+class RpcLog:
+    """What both sides add to."""
+
+    def __init__(self, listeners: dict[int, Listener]) -> None:
+        """By connection number."""
+        self._listeners = listeners
+        self._orders: Counter[int] = Counter()
+        self._done: list[Rpc] = []
+        self.last_number = 0
+        self.side = ""
+        """'client' or 'server': whose RPC began first."""
+
+    def take(self) -> list[Rpc]:
+        """Those that ended since the last time."""
+        done, self._done = self._done, []
+        return done
+
+    def begin(self, conversation: Conversation, xid: int, side: str) -> KnownRpc:
+        """The next one, seen by its client or its server."""
+        self.side = self.side or side
+        connection = conversation.connection
+        self.last_number += 1
+        self._orders[connection.number] += 1
+        return traced_rpc(self.last_number, conversation, xid, self._orders[connection.number])
+
+    def called(self, rpc: KnownRpc) -> None:
+        """Its call is there."""
+        assert rpc.call is not None
+        self._passed(rpc, rpc.call.operation.last_frame, rpc.call.operation.last_time)
+        if rpc.call.header.credits is not None:
+            rpc.conversation.note_requested(rpc.call.header.credits)
+        self._listeners.get(rpc.connection.number, _NO_LISTENER).call_sent(rpc)
+
+    def replied(self, rpc: KnownRpc) -> None:
+        """Its reply is there."""
+        assert rpc.reply is not None
+        self._passed(rpc, rpc.reply.operation.last_frame, rpc.reply.operation.last_time)
+        if rpc.reply.header.credits is not None:
+            rpc.conversation.note_granted(rpc.reply.header.credits)
+        self._listeners.get(rpc.connection.number, _NO_LISTENER).reply_sent(rpc)
+
+    def _passed(self, rpc: KnownRpc, number: int, time: int) -> None:
+        connection = rpc.connection
+        connection.last_frame = max(connection.last_frame, number)
+        connection.last_time = max(connection.last_time, time)
+
+    def end(self, rpc: KnownRpc) -> None:
+        """No more is told of it."""
+        if rpc.reply is not None:
+            rpc.state = "error" if rpc.failed else "complete"
+        self._listeners.get(rpc.connection.number, _NO_LISTENER).rpc_ended(rpc)
+        self._done.append(rpc)

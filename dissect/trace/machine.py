@@ -1,0 +1,174 @@
+"""The line from events to Rpcs, incremental: feed it events in the order of time, take Rpcs as they end.
+
+One dictionary look-up for an event finds who takes it and which of its fields; state is that of the hosts: tasks,
+completion queues, threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from operator import itemgetter
+from typing import Any
+
+from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.listeners import Listener
+from ..rpcrdma.rpcs import Rpc
+from ..transport.connection import Connection
+from .client import ClientSide
+from .connections import CmPair, TracedConnections
+from .events import EVENTS, Event
+from .log import RpcLog
+from .server import ServerSide
+
+_TASK = ("task_id", "client_id")
+_SEGMENT = ("handle", "length", "offset")
+_QUEUE = ("cq_id", "completion_id")
+_CALL = ("progname", "version", "procname")
+
+CLIENT: dict[str, tuple[str, tuple[str, ...]]] = {
+    "nfs_initiate_read": ("initiated", ("fhandle", "offset", "count")),
+    "nfs_initiate_write": ("initiated", ("fhandle", "offset", "count")),
+    "nfs_initiate_commit": ("initiated", ("fhandle", "offset", "count")),
+    "rpc_clnt_new": ("new_client", ("client_id", "addr", "port", "server")),
+    "rpc_task_begin": ("task_begin", _TASK),
+    "rpc_request": ("request", (*_TASK, *_CALL)),
+    "xprt_reserve": ("reserve", (*_TASK, "xid")),
+    "rpc_task_sleep": ("sleep", (*_TASK, "q_name")),
+    "rpc_task_wakeup": ("wakeup", (*_TASK, "q_name")),
+    "xprt_reserve_cong": ("reserve_credit", _TASK),
+    "rpc_xdr_sendto": ("send", _TASK),
+    "xprtrdma_chunk_read": ("chunk_read", (*_TASK, "pos", *_SEGMENT)),
+    "xprtrdma_chunk_write": ("chunk_write", (*_TASK, *_SEGMENT)),
+    "xprtrdma_chunk_wp": ("chunk_write", (*_TASK, *_SEGMENT)),
+    "xprtrdma_chunk_reply": ("chunk_reply", (*_TASK, *_SEGMENT)),
+    "xprtrdma_marshal_failed": ("marshal_failed", _TASK),
+    "xprtrdma_prepsend_failed": ("marshal_failed", _TASK),
+    "xprtrdma_marshal": ("marshal", (*_TASK, "xid", "hdrlen", "headlen", "pagelen", "taillen", "rtype")),
+    "xprtrdma_post_send": ("post_send", (*_TASK, "cq_id")),
+    "xprt_transmit": ("transmit", (*_TASK, "xid", "status")),
+    "xprtrdma_wc_receive": ("receive", ("received", "status")),
+    "xprtrdma_reply": ("replied", (*_TASK, "xid", "credits")),
+    "xprtrdma_err_vers": ("refused_version", _TASK),
+    "xprtrdma_err_chunk": ("refused_chunk", _TASK),
+    "xprtrdma_mr_localinv": ("local_invalidation", (*_TASK, "mr_id")),
+    "xprtrdma_mr_reminv": ("remote_invalidation", (*_TASK, "handle")),
+    "xprtrdma_wc_li": ("invalidated", ("completion_id",)),
+    "xprtrdma_wc_li_done": ("invalidated", ("completion_id",)),
+    "xprtrdma_wc_li_wake": ("invalidated", ("completion_id",)),
+    "xprtrdma_decode_seg": ("decode_segment", _SEGMENT),
+    "rpc_xdr_recvfrom": ("receive_xdr", (*_TASK, "msg_len")),
+    "nfs_xdr_status": ("nfs_status", (*_TASK, "error")),
+    "rpc_task_end": ("task_end", (*_TASK, "status")),
+    "rpc_stats_latency": ("latency", (*_TASK, *_CALL, "execute")),
+}
+"""Event: method of ClientSide that takes it, and the fields that it is given."""
+
+SERVER: dict[str, tuple[str, tuple[str, ...]]] = {
+    "svcrdma_wc_recv": ("receive", (*_QUEUE, "received")),
+    "svc_xprt_enqueue": ("enqueue", ("server", "client")),
+    "svc_xprt_dequeue": ("dequeue", ("server", "client")),
+    "svcrdma_decode_rseg": ("read_segment", (*_QUEUE, "segno", "position", *_SEGMENT)),
+    "svcrdma_decode_wseg": ("write_segment", (*_QUEUE, "segno", *_SEGMENT)),
+    "svcrdma_decode_rqst": ("request", (*_QUEUE, "xid", "credits", "proc", "hdrlen")),
+    "svcrdma_post_read_chunk": ("post_read", _QUEUE),
+    "svcrdma_wc_read": ("read", _QUEUE),
+    "svc_xdr_recvfrom": ("receive_xdr", ("xid",)),
+    "svc_process": ("process", ("xid", "service", "vers", "procedure")),
+    "nfsd_compound_status": ("operation", ("name", "status")),
+    "nfsd_fh_verify": ("handle", ("xid", "fh_hash")),
+    "nfsd_read_start": ("file_begin", ("xid", "fh_hash", "offset", "len")),
+    "nfsd_write_start": ("file_begin", ("xid", "fh_hash", "offset", "len")),
+    "nfsd_commit_start": ("file_begin", ("xid", "fh_hash", "offset", "len")),
+    "nfsd_read_done": ("file_end", ("xid", "len")),
+    "nfsd_write_done": ("file_end", ("xid", "len")),
+    "nfsd_commit_done": ("file_end", ("xid", "len")),
+    "svc_xdr_sendto": ("send_xdr", ("xid", "msg_len")),
+    "svc_stats_latency": ("latency", ("xid", "execute")),
+    "svcrdma_post_write_chunk": ("post_write", _QUEUE),
+    "svcrdma_post_reply_chunk": ("post_write", _QUEUE),
+    "svcrdma_encode_wseg": ("returned", _SEGMENT),
+    "svcrdma_send_pullup": ("pulled_up", ("hdrlen",)),
+    "svcrdma_post_send": ("post_send", (*_QUEUE, "inv_rkey")),
+    "svcrdma_wc_write": ("wrote", _QUEUE),
+    "svcrdma_wc_send": ("sent", _QUEUE),
+    "svcrdma_wc_send_err": ("send_failed", (*_QUEUE, "status")),
+    "svcrdma_wc_send_flush": ("send_failed", (*_QUEUE, "status")),
+}
+"""The same of ServerSide."""
+
+OWN: dict[str, tuple[str, tuple[str, ...]]] = {
+    "cm_event_handler": ("_manage", ("srcaddr", "dstaddr", "event")),
+    "cm_disconnect": ("_disconnect", ("srcaddr", "dstaddr")),
+    "xprtrdma_inline_thresh": ("_negotiated", ("srcaddr", "dstaddr", "inline_send", "inline_recv")),
+}
+"""The same of TraceMachine."""
+
+CONNECT_REQUEST, ESTABLISHED, DISCONNECTED = 4, 9, 10
+"""Events of the connection manager (include/rdma/rdma_cm.h)."""
+
+
+class TraceMachine:
+    """Carries all state from batch to batch."""
+
+    def __init__(self, connections: list[Connection], conversations: dict[int, Conversation]) -> None:
+        """Where connections are put, and conversations by their number."""
+        self._connections = TracedConnections(connections, conversations)
+        self.log = RpcLog(self._connections.listeners)
+        self.client = ClientSide(self._connections, self.log)
+        self.server = ServerSide(self._connections, self.log)
+        sides = (self.client, CLIENT), (self.server, SERVER), (self, OWN)
+        self._handlers: dict[str, tuple[Callable[..., None], Callable[[tuple[Any, ...]], Any]]] = {}
+        self._passive: set[str] = set()
+        """Addresses at which connections were asked for here."""
+        for side, table in sides:
+            for name, (method, fields) in table.items():
+                self._handlers[name] = getattr(side, method), _chooser(name, fields)
+
+    def listen(self, listener: Callable[[Conversation], Listener] | None) -> None:
+        """``listener`` makes the one of a new conversation."""
+        self._connections.listener = listener
+
+    def feed(self, events: Iterable[Event]) -> list[Rpc]:
+        """Take events, give the Rpcs that ended."""
+        handlers = self._handlers
+        for number, time, name, pid, values in events:
+            handler = handlers.get(name)
+            if handler is not None:
+                handler[0](number, time, pid, handler[1](values))
+        return self.log.take()
+
+    def finish(self) -> list[Rpc]:
+        """The trace is over: give the rest."""
+        self.client.finish()
+        self.server.finish()
+        return self.log.take()
+
+    def _manage(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        source, destination, event = fields
+        if event == CONNECT_REQUEST:
+            self._passive.add(source)
+        elif event == ESTABLISHED:
+            self._connections.establish(self._pair(source, destination), time)
+        elif event == DISCONNECTED:
+            self._connections.end(self._pair(source, destination), "disconnected", time)
+
+    def _disconnect(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        source, destination = fields
+        by = "server" if source in self._passive else "client"
+        self._connections.end(self._pair(source, destination), f"DREQ from the {by}", time)
+
+    def _pair(self, source: str, destination: str) -> CmPair:
+        return CmPair(destination, source) if source in self._passive else CmPair(source, destination)
+
+    def _negotiated(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        source, destination, *_ = fields
+        self._connections.establish(CmPair(source, destination), time)
+
+
+def _chooser(name: str, fields: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Any]:
+    """Gives a tuple of those fields of an event's values."""
+    places = [EVENTS[name].index(field) for field in fields]
+    if len(places) == 1:
+        (place,) = places
+        return lambda values: (values[place],)
+    return itemgetter(*places)

@@ -1,0 +1,341 @@
+"""The server's half of a trace: what svcrdma received, which thread of nfsd took it, and how it was answered.
+
+Before the XID is told, events name a receive by completion queue and ID; behind it a thread is at one call, and events
+that name an XID, or none, are of the call that their thread is at.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from ..layers.rpcrdma_codes import RDMA_NOMSG
+from ..onc.hashes import HashedHandle
+from ..onc.programs import NFS
+from ..onc.xdr import round_up
+from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.messages import HEADER, Segment
+from ..rpcrdma.rpc_fields import KnownRpc
+from ..rpcrdma.rpcs import ChunkUse, HostTimes, Latency
+from .connections import RDMA, TracedConnections, socket_parts
+from .log import RpcLog
+from .rpcs import Received, TracedChunks, TracedSegment, add_lists, message, name_call, nfs_status, reply_header
+
+OP = "OP_"
+"""Before the names of operations."""
+
+
+class Dequeued(NamedTuple):
+    """A transport that a thread took."""
+
+    time: int
+    server: str
+    client: str
+    enqueued: int | None
+
+
+class ServerCall:
+    """A call, as far as it was carried out."""
+
+    __slots__ = (
+        "answered", "chunks", "dequeued", "encoded", "execute", "file_begin", "file_time", "operations", "posted",
+        "read", "read_posted", "received", "replying", "rpc", "started", "status", "written",
+    )  # fmt: skip
+
+    def __init__(self, rpc: KnownRpc, chunks: TracedChunks, received: int | None, dequeued: Dequeued | None) -> None:
+        self.rpc, self.chunks, self.received, self.dequeued = rpc, chunks, received, dequeued
+        self.read_posted = self.read = self.started = self.execute = self.answered = self.posted = self.written = None
+        self.file_begin: int | None = None
+        self.file_time = 0
+        self.status: int | None = None
+        self.operations: list[str] = []
+        self.encoded = 0
+        """Bytes of the reply."""
+        self.replying: int | None = None
+        """Bytes of its transport header, where told."""
+
+
+Queue = tuple[int, int]
+"""Completion queue and completion ID."""
+
+
+class ServerSide:
+    """Makes RPCs of the events of a server."""
+
+    def __init__(self, connections: TracedConnections, log: RpcLog) -> None:
+        self._connections, self._log = connections, log
+        self._received: dict[Queue, Received] = {}
+        self._enqueued: dict[tuple[str, str], int] = {}
+        self._dequeued: dict[int, Dequeued] = {}
+        """By thread."""
+        self._segments: dict[Queue, list[tuple[int, int | None, Segment]]] = {}
+        """Number and Position of each."""
+        self._queues: dict[int, Conversation] = {}
+        """By the completion queue of their receives."""
+        self._threads: dict[int, ServerCall] = {}
+        """What each thread is at."""
+        self._open: dict[int, ServerCall] = {}
+        """By XID."""
+        self._transfers: dict[Queue, ServerCall] = {}
+        """RDMA Reads and Writes under way."""
+        self._sends: dict[Queue, ServerCall] = {}
+        """Replies under way."""
+
+    def finish(self) -> None:
+        """The trace is over."""
+        for call in [*self._open.values()]:
+            self._close(call, None)
+        for call in [*self._sends.values()]:
+            self._close(call, None)
+
+    # A call comes.
+
+    def receive(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        queue, identity, length = fields
+        self._received[queue, identity] = Received(number, time, length)
+
+    def enqueue(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        self._enqueued[fields] = time  # type: ignore[index]
+
+    def dequeue(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        server, client = fields
+        self._dequeued[pid] = Dequeued(time, server or "", client or "", self._enqueued.pop((server, client), None))
+
+    def read_segment(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        queue, identity, index, position, *segment = fields
+        self._segments.setdefault((queue, identity), []).append((index, position, Segment(*segment)))
+
+    def write_segment(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        queue, identity, index, *segment = fields
+        self._segments.setdefault((queue, identity), []).append((index, None, Segment(*segment)))
+
+    def request(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        queue, identity, xid, credits, procedure, header = fields
+        came = self._received.pop((queue, identity), None)
+        taken = self._dequeued.pop(pid, None)
+        conversation = self._queues.get(queue)
+        if conversation is None:
+            client, server = ("", "") if taken is None else (taken.client, taken.server)
+            address, port = socket_parts(server)
+            conversation = self._connections.make(RDMA, socket_parts(client)[0], address, number, time, port)
+            self._queues[queue] = conversation
+        rpc = self._log.begin(conversation, xid, "server")
+        chunks = _chunks(self._segments.pop((queue, identity), []), header)
+        call = ServerCall(rpc, chunks, None if came is None else came.time, taken)
+        rpc.chunks = chunks.all()
+        first = came or Received(number, time, header)
+        rpc.call = message(0, first.number, first.time, xid, credits, first.length, header, procedure=procedure)
+        add_lists(rpc.call.header, rpc.chunks, False)
+        before = self._open.pop(xid, None)
+        if before is not None:
+            self._close(before, None)
+        self._open[xid] = self._threads[pid] = call
+        self._log.called(rpc)
+
+    def post_read(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        call = self._threads.get(pid)
+        if call is not None:
+            self._transfers[fields] = call  # type: ignore[index]
+            if call.read_posted is None:
+                call.read_posted = time
+
+    def read(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        call = self._transfers.pop(fields, None)  # type: ignore[arg-type]
+        if call is not None:
+            call.read = time
+            call.chunks.finish_reads()
+
+    # It is carried out.
+
+    def receive_xdr(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        """From here on by this thread, which need not be the one that asked for the RDMA Reads."""
+        call = self._open.get(fields[0])
+        if call is not None:
+            self._threads[pid] = call
+            call.started = time
+
+    def process(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        xid, service, version, procedure = fields
+        call = self._at(pid, xid)
+        if call is not None:
+            name_call(call.rpc, service, version, procedure)
+
+    def _at(self, pid: int, xid: int) -> ServerCall | None:
+        call = self._threads.get(pid)
+        return call if call is not None and call.rpc.xid == xid else self._open.get(xid)
+
+    def operation(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        call = self._threads.get(pid)
+        if call is not None:
+            call.operations.append(fields[0].removeprefix(OP))
+            call.status = fields[1]
+
+    def handle(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        xid, hashed = fields
+        call = self._at(pid, xid)
+        if call is not None and call.rpc.fields.handle is None:
+            call.rpc.fields = call.rpc.fields._replace(handle=HashedHandle(hashed.to_bytes(4)))
+
+    def file_begin(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        xid, hashed, offset, length = fields
+        call = self._at(pid, xid)
+        if call is None:
+            return
+        call.file_begin = time
+        known = call.rpc.fields
+        if known.offset is None:
+            handle = HashedHandle(hashed.to_bytes(4)) if known.handle is None else known.handle
+            call.rpc.fields = known._replace(handle=handle, offset=offset, count=length)
+
+    def file_end(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        xid, length = fields
+        call = self._at(pid, xid)
+        if call is not None and call.file_begin is not None:
+            call.file_time += time - call.file_begin
+            call.file_begin, call.rpc.moved = None, length
+
+    # It is answered.
+
+    def send_xdr(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        xid, length = fields
+        call = self._at(pid, xid)
+        if call is not None:
+            call.encoded, call.answered = length, time
+
+    def latency(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        xid, execute = fields
+        call = self._at(pid, xid)
+        if call is not None:
+            call.answered, call.execute = time, execute * 1000
+
+    def post_write(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        call = self._threads.get(pid)
+        if call is not None:
+            self._transfers[fields] = call  # type: ignore[index]
+
+    def wrote(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        call = self._transfers.pop(fields, None)  # type: ignore[arg-type]
+        if call is not None:
+            call.written = time
+
+    def returned(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        call = self._threads.get(pid)
+        if call is not None:
+            call.chunks.returned(*fields)
+
+    def pulled_up(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        call = self._threads.get(pid)
+        if call is not None:
+            call.replying = fields[0]
+
+    def post_send(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        queue, identity, invalidated = fields
+        call = self._threads.pop(pid, None)
+        if call is None or call.rpc.reply is not None:
+            return
+        rpc, call.posted = call.rpc, time
+        header, procedure = reply_header(rpc.chunks)
+        inline = 0
+        if procedure != RDMA_NOMSG:
+            inline = call.encoded - sum(round_up(one.returned or 0) for one in rpc.chunks if one.kind == "write")
+        header = call.replying or header
+        rpc.reply = message(1, number, time, rpc.xid, None, header + inline, header, inline, procedure)
+        rpc.reply.operation.invalidate = invalidated or None
+        add_lists(rpc.reply.header, rpc.chunks, True)
+        self._log.replied(rpc)
+        if self._open.get(rpc.xid) is call:
+            del self._open[rpc.xid]
+        before = self._sends.get((queue, identity))
+        if before is not None:
+            self._close(before, None)
+        self._sends[queue, identity] = call
+
+    def sent(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        call = self._sends.pop(fields, None)  # type: ignore[arg-type]
+        if call is not None:
+            self._close(call, time)
+
+    def send_failed(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        queue, identity, status = fields
+        call = self._sends.pop((queue, identity), None)
+        if call is not None:
+            call.rpc.notes += (f"the reply's Send failed: completion status {status}",)
+            self._close(call, None)
+
+    def _close(self, call: ServerCall, completed: int | None) -> None:
+        rpc = call.rpc
+        if rpc.reply is None:
+            rpc.state = "no reply"
+        else:
+            assert rpc.call is not None
+            if call.status is not None and rpc.program == NFS:
+                rpc.operations = tuple(call.operations)
+                if "PUTFH" not in rpc.operations:  # The handle is not the call's.
+                    rpc.fields = rpc.fields._replace(handle=None)
+                rpc.status = nfs_status(4, call.status)
+                rpc.failed = bool(call.status)
+            total = rpc.reply.operation.last_time - rpc.call.operation.first_time
+            reads = 0
+            if call.read is not None and call.read_posted is not None:
+                reads = min(call.read - call.read_posted, total)
+            rpc.latency = Latency(total, 0, reads, total - reads, 0, 0)
+            rpc.host = server_times(call, completed)
+        self._log.end(rpc)
+
+
+def _chunks(segments: list[tuple[int, int | None, Segment]], header: int) -> TracedChunks:
+    """Of a call.  Nothing says which of the arrays of plain segments is the Reply chunk, but the length of the header:
+    each Write chunk adds a word more than that one (RFC 8166, 4)."""
+    chunks = TracedChunks()
+    arrays: list[list[Segment]] = []
+    reads = 0
+    for index, position, segment in segments:
+        if position is not None:
+            chunks.read(position, segment)
+            reads += 1
+        elif not index or not arrays:
+            arrays.append([segment])
+        else:
+            arrays[-1].append(segment)
+    plain = sum(map(len, arrays))
+    words = header - HEADER - 24 * reads - 16 * plain
+    replies = int(bool(arrays) and words == 8 * len(arrays) - 4)
+    for at, array in enumerate(arrays):
+        reply = replies and at == len(arrays) - 1
+        kind, where = ("reply", chunks.reply) if reply else ("write", chunks.writes)
+        where.append(ChunkUse(kind, None, [TracedSegment(segment) for segment in array]))
+    return chunks
+
+
+def server_times(call: ServerCall, completed: int | None) -> HostTimes:
+    """The phases of a call that was answered; ``completed``: its reply's Send."""
+    taken = call.dequeued
+    started, answered = call.started, call.answered
+    if call.execute is not None and answered is not None:
+        # It is measured behind the moment that the event has: where an interrupt came between, that was later.
+        started = max(answered - call.execute, call.read or 0, taken.time if taken is not None else 0)
+        answered = started + call.execute
+    queued = None if taken is None else taken.enqueued
+    reading = call.read_posted if call.read is not None else None
+    moments = (
+        call.received, queued, None if taken is None else taken.time, reading, call.read, started, answered,
+        call.written, completed,
+    )  # fmt: skip
+    known: list[int | None] = []
+    before = None
+    for moment in moments:
+        if moment is not None:
+            before = moment if before is None else max(before, moment)
+        known.append(before)
+    spans = [None if first is None or last is None else last - first for first, last in pairwise(known)]
+    received, thread, decoded, reads, left, executed, writes, sent = (span for span in spans)
+    beginning = sum(span for span in (received, decoded, left) if span is not None)
+    return HostTimes(
+        received=None if call.received is None else beginning,
+        thread=thread if taken is not None else None,
+        reads=reads,
+        executed=None if executed is None else max(0, executed - call.file_time),
+        file_system=call.file_time,
+        writes=writes,
+        sent=None if completed is None else sent,
+    )

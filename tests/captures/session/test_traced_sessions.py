@@ -1,0 +1,270 @@
+"""One run, recorded by both kernels' traces and on the wire: the same RPCs, one by one."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import rdmascope
+from rdmascope.captures.errors import CaptureError
+from rdmascope.captures.read.traces import Trace
+from rdmascope.captures.session.session import Session
+from rdmascope.cli.main import main
+from rdmascope.dissect.onc.hashes import handle_hash
+from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
+from rdmascope.dissect.rpcrdma.rpcs import HostTimes, Rpc
+from rdmascope.dissect.trace.events import EVENTS
+
+HERE = Path(__file__).parent.parent / "read"
+TRACES = {side: HERE / f"{side}-6.1.trace.dat" for side in ("client", "server")}
+WIRE = HERE / "wire-6.1.pcap.zst"
+"""Data packets are truncated behind their headers."""
+SIDES = pytest.mark.parametrize("side", ["client", "server"])
+
+
+def run(*arguments: str | Path, columns: int = 100) -> Result:
+    return CliRunner(env={"COLUMNS": str(columns)}).invoke(main, [*map(str, arguments)])
+
+
+@cache
+def traced(side: str) -> list[Rpc]:
+    return list(rdmascope.read(TRACES[side]))
+
+
+@cache
+def over_rdma(side: str) -> list[Rpc]:
+    return [rpc for rpc in traced(side) if rpc.connection.transport == "RDMA"]
+
+
+@cache
+def seen() -> dict[tuple[str, int], Rpc]:
+    """By the client's address and port, of which the wire has only the order, and XID."""
+    return {(str(rpc.connection.number), rpc.xid): rpc for rpc in rdmascope.read(WIRE)}
+
+
+def pairs(side: str) -> list[tuple[Rpc, Rpc]]:
+    numbers = sorted({rpc.connection.number for rpc in over_rdma(side)})
+    return [(rpc, seen()[str(1 + numbers.index(rpc.connection.number)), rpc.xid]) for rpc in over_rdma(side)]
+
+
+@SIDES
+def test_each_rpc_is_on_the_wire(side: str) -> None:
+    found = pairs(side)
+    assert len(found) == len(seen()) == 592
+    assert [*Counter(rpc.connection.number for rpc, _ in found).values()] == [324, 134, 134]
+    assert {
+        (one.program, one.version, one.procedure) == (two.program, two.version, two.procedure) for one, two in found
+    } == {True}
+
+
+@SIDES
+def test_messages_and_chunks_are_those_of_the_wire(side: str) -> None:
+    for one, two in pairs(side):
+        for mine, theirs in ((one.call, two.call), (one.reply, two.reply)):
+            assert mine is not None and theirs is not None
+            assert mine.operation.length == theirs.operation.length
+            assert mine.operation.invalidate == theirs.operation.invalidate
+            assert mine.inline_length == theirs.inline_length
+            header, other = mine.header, theirs.header
+            assert (header.length, header.procedure, header.reads, header.writes, header.reply) == (
+                other.length, other.procedure, other.reads, other.writes, other.reply
+            )  # fmt: skip
+        assert [(chunk.kind, chunk.position) for chunk in one.chunks] == [
+            (chunk.kind, chunk.position) for chunk in two.chunks
+        ]
+        for ours, other_chunk in zip(one.chunks, two.chunks, strict=True):
+            uses = zip(ours.segments, other_chunk.segments, strict=True)
+            assert all(use.advertised == other.advertised and use.returned == other.returned for use, other in uses)
+            assert ours.transferred == other_chunk.transferred
+
+
+def test_what_each_side_knows_of_credits_is_right() -> None:
+    for one, two in pairs("client"):
+        assert one.call and two.call and one.reply and two.reply
+        assert one.call.header.credits is None
+        assert one.reply.header.credits == two.reply.header.credits
+    for one, two in pairs("server"):
+        assert one.call and two.call and one.reply and two.reply
+        assert one.call.header.credits == two.call.header.credits
+        assert one.reply.header.credits is None
+
+
+def test_statuses_and_operations_are_those_of_the_wire() -> None:
+    assert {(one.status, one.failed) == (two.status, two.failed) for one, two in pairs("client") if two.status} == {
+        True
+    }
+    for one, two in pairs("server"):
+        assert one.operations == two.operations
+        assert one.status in ("", two.status)
+        assert (one.status != "") == (two.name == "COMPOUND")
+
+
+def test_the_client_names_compounds_as_linux_does() -> None:
+    for one, two in pairs("client"):
+        assert one.name == (rpc_fields(two).linux if two.name == "COMPOUND" else two.name)
+
+
+@SIDES
+def test_file_handles_and_ranges_are_those_of_the_wire(side: str) -> None:
+    told = Counter[str]()
+    for one, two in pairs(side):
+        mine, theirs = rpc_fields(one), rpc_fields(two)
+        if mine.handle is not None:
+            assert theirs.handle is not None and handle_hash(mine.handle) == handle_hash(theirs.handle)
+            told["handle"] += 1
+        if mine.offset is not None:
+            assert (mine.offset, mine.count) == (theirs.offset, theirs.count)
+            told["range"] += 1
+    assert told == {"client": {"handle": 114, "range": 114}, "server": {"handle": 572, "range": 111}}[side]
+
+
+def test_three_rpcs_went_by_sockets() -> None:
+    others = [rpc for rpc in traced("client") if rpc.connection.transport == "socket"]
+    assert [rpc.name for rpc in others] == ["GETPORT", "NULL", "MOUNT"]
+    assert all(rpc.state == "complete" and rpc.call and rpc.call.header.credits is None for rpc in others)
+
+
+@SIDES
+def test_the_connections_have_their_ends(side: str) -> None:
+    session = Session(str(TRACES[side]))
+    for table in session.tables():
+        del table
+    known = [one for one in session.analyzer.connections if one.transport == "RDMA"]
+    assert [str(one.endpoints[0]) for one in known] == ["10.77.0.2:39492", "10.77.0.2:32831", "10.77.0.2:33376"]
+    assert {str(one.endpoints[1]) for one in known} == {"10.77.0.1:20049"}
+    assert all(one.ended_by for one in known)
+
+
+def kernel_times(side: str) -> dict[int, tuple[int, ...]]:
+    """What the kernel measured itself, in microseconds, by XID."""
+    event, names = {
+        "client": ("rpc_stats_latency", ("backlog", "rtt", "execute")), "server": ("svc_stats_latency", ("execute",))
+    }[side]  # fmt: skip
+    found = {}
+    with Trace(TRACES[side]) as trace:
+        for one in (one for batch in trace.batches() for one in batch if one.name == event):
+            values = dict(zip(EVENTS[event], one.values, strict=True))
+            xid, *times = (values[name] for name in ("xid", *names))
+            assert isinstance(xid, int)
+            found[xid] = tuple(time for time in times if isinstance(time, int))
+    return found
+
+
+def host_times(rpc: Rpc) -> HostTimes:
+    assert rpc.host is not None
+    return rpc.host
+
+
+def test_the_phases_of_the_client_add_up_to_what_it_measured() -> None:
+    measured = kernel_times("client")
+    assert len(measured) == 595
+    for rpc in traced("client"):
+        times = host_times(rpc)
+        phases = [getattr(times, name) for name in HostTimes._fields[:9]]
+        assert sum(phases) == measured[rpc.xid][2] * 1000
+        assert all(phase >= 0 for phase in phases)
+    for rpc in over_rdma("client"):
+        times = host_times(rpc)
+        backlog = (times.queued or 0) + (times.encoded or 0) + (times.registered or 0)
+        assert abs(backlog - measured[rpc.xid][0] * 1000) < 200_000  # An interrupt may come between.
+
+
+def test_the_phases_of_the_server_add_up_to_what_it_measured() -> None:
+    measured = kernel_times("server")
+    assert len(measured) == 592
+    for rpc in traced("server"):
+        times = host_times(rpc)
+        assert (times.executed or 0) + (times.file_system or 0) == measured[rpc.xid][0] * 1000
+        assert all(phase is None or phase >= 0 for phase in times[9:16])
+        assert (times.reads != 0) == any(chunk.kind == "read" for chunk in rpc.chunks)
+        # Data of a Write chunk are written while the rest is encoded.
+        assert times.writes or not any(chunk.kind == "reply" for chunk in rpc.chunks if chunk.returned)
+
+
+def test_what_waited_for_memory_registrations_is_told() -> None:
+    failed = [rpc for rpc in traced("client") if host_times(rpc).failed_registrations]
+    assert [(rpc.name, host_times(rpc).failed_registrations) for rpc in failed] == [("WRITE", 1)] * 3
+    for rpc in failed:
+        assert 0 < (host_times(rpc).registration_wait or 0) < (host_times(rpc).queued or 0)
+
+
+@pytest.mark.parametrize(("version", "first"), [("3", 0), ("4.1", 1), ("4.2", 2)])
+def test_mountstats_counts_the_same(version: str, first: int) -> None:
+    numbers = sorted({rpc.connection.number for rpc in over_rdma("client")})
+    mine = [rpc for rpc in over_rdma("client") if rpc.connection.number == numbers[first]]
+    text = (HERE / f"mountstats-{version}.txt").read_text().split("per-op statistics")[1]
+    counted = {name: (int(ops), int(sent)) for name, ops, sent in re.findall(r"(\w+): (\d+) \d+ \d+ (\d+)", text)}
+    for name, (ops, sent) in counted.items():
+        found = [rpc for rpc in mine if rpc.name == name and rpc.program == 100003]
+        if name in ("NULL", "EXCHANGE_ID", "CREATE_SESSION", "RECLAIM_COMPLETE", "DESTROY_SESSION", "DESTROY_CLIENTID"):
+            continue  # Of the mount's other clients, too, or behind the moment when it was read.
+        if name in ("GETATTR", "DELEGRETURN") and version != "3":
+            continue  # The umount makes more.
+        assert len(found) == ops, name
+        if name in ("WRITE", "READ", "OPEN"):
+            assert sum(rpc.call_bytes for rpc in found) == sent, name
+
+
+def test_the_page_says_what_it_is() -> None:
+    page = run("report", TRACES["client"]).output
+    assert "43,148 events of the client's kernel" in page
+    assert "62.688961 s on a clock without a date" in page
+    assert "1970-01" not in page
+    assert "592" in page
+
+
+COMMANDS = """
+rpcs|rpcs --json|files|files --json|diagnose|transport|report --by client,procedure|report --over-time|report --json
+show --rpc 27|show --rpc 27 --json|report --slo 'READ p99 < 10s'
+"""
+
+
+@pytest.mark.parametrize("command", COMMANDS.strip().replace("\n", "|").split("|"))
+@SIDES
+def test_commands_take_a_trace(side: str, command: str) -> None:
+    name, *options = shlex.split(command)
+    result = run(name, TRACES[side], *options)
+    assert result.exit_code == 0, result.output
+    assert "1970-01" not in result.output
+
+
+def test_sql_asks_a_trace() -> None:
+    question = "SELECT count(*) n, count(credits_requested) asked, count(credits_granted) granted FROM rpcs"
+    assert run("sql", TRACES["client"], question, "--csv").output.split() == ["n,asked,granted", "595,0,592"]
+
+
+@pytest.mark.parametrize("command", [("packets",), ("audit",), ("sessions",), ("export", "-o", "never.pcapng")])
+def test_what_needs_packets_refuses_a_trace(command: tuple[str, ...]) -> None:
+    name, *options = command
+    result = run(name, TRACES["client"], *options)
+    assert result.exit_code == 2
+    assert "a trace of a kernel has no packets" in result.output
+
+
+def test_the_library_refuses_what_needs_packets() -> None:
+    capture = rdmascope.read(TRACES["client"])
+    for ask in (lambda: [*capture.packets()], lambda: [*capture.findings()], capture.sessions):
+        with pytest.raises(CaptureError, match="no packets"):
+            ask()
+
+
+def test_a_text_tells_the_same_rpcs() -> None:
+    found = list(rdmascope.read(HERE / "client-6.1.txt.zst"))
+    assert [(rpc.xid, rpc.name, rpc.status) for rpc in found] == [
+        (rpc.xid, rpc.name, rpc.status) for rpc in traced("client")
+    ]
+
+
+def test_show_has_the_phases() -> None:
+    page = run("show", TRACES["client"], "--rpc", "27").output
+    assert re.search(r"client queued .*1\.05 ms", page)
+    assert re.search(r"of queued: +no memory registration +730 µs", page)
+    page = run("show", TRACES["server"], "--rpc", "23").output
+    assert re.search(r"file system .*ms +\d+%", page)
+    assert re.search(r"Read chunk 1: Position 112, 256 KiB", page)
