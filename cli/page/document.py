@@ -279,6 +279,7 @@ def _header(page: PageFacts, diagnosis: Diagnosis, sections: Sequence[tuple[str,
     summary = report_views.summary(
         page.session.path,
         frames=analyzer.frames,
+        traced=analyzer.traced,
         notes=note_lines(diagnosis),
         packets=analyzer.packets,
         first_time=analyzer.earliest_time,
