@@ -25,10 +25,11 @@ from rdmascope.dissect.measure.credits import CreditDirection
 from rdmascope.dissect.measure.file_names import PathLearner
 from rdmascope.dissect.measure.files import EarlierName, File, FileTable, FileTransfer
 from rdmascope.dissect.measure.pending_names import KnownPaths, PathedRows
+from rdmascope.dissect.onc.hashes import HashedHandle
 from rdmascope.dissect.onc.rpc_header import GssCredential
 from rdmascope.dissect.onc.shapes.rpc_summary_fields import FlatFields
 from rdmascope.dissect.records.details import CaptureSums, DetailError, FileDetails, from_json
-from rdmascope.dissect.records.rpc import RPC_VALUES
+from rdmascope.dissect.records.rpc import HOST_TIMES, RPC_VALUES
 from rdmascope.dissect.records.table import tuples
 from rdmascope.dissect.records.tables import FILTER, SIDES
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
@@ -38,7 +39,8 @@ from rdmascope.dissect.rpcrdma.eviction import Evicted
 from rdmascope.dissect.rpcrdma.messages import HEADER, Message, Segment, TransportHeader
 from rdmascope.dissect.rpcrdma.rpc_fields import FieldColumns, FieldReader, KnownRpc, known_columns
 from rdmascope.dissect.rpcrdma.rpc_table import RPC, STATES, TOGETHER, PlainRpcs, ProcedureNames, RpcNames, RpcTable
-from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Latency, Rpc, SegmentUse
+from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, HostTimes, Latency, Rpc, SegmentUse
+from rdmascope.dissect.trace.rpcs import TracedSegment
 from rdmascope.dissect.transport.health import TransportHealth
 from rdmascope.dissect.transport.operations import READ, SEND, Operation, Payload
 
@@ -92,7 +94,7 @@ _ALWAYS = dict.fromkeys(
     (
         *(column for column, _ in _SAME.values()), *_NONE, *_UNKNOWN, *_PROCEDURE, *_SIDES,
         "waiting_ns", "direction", "state", "status", "failed", "contents", "psn_reused", "gss_procedure",
-        "gss_sequence", "gss_service",
+        "gss_sequence", "gss_service", *(one.column for one in HOST_TIMES),
     )
 )  # fmt: skip
 """Columns that every question needs; texts, which take longest, are not among them but for names."""
@@ -171,8 +173,9 @@ _NAMED = tuple(one.name for one in RPC_VALUES)
 def _flat_fields(row: Mapping[str, Any]) -> FlatFields:
     """The reverse of ``RPC_VALUES``."""
     seqid, other, client, user = row["stateid_seqid"], row["stateid_other"], row["client_id"], row["user"] or ""
+    handle, hashed = _bytes(row["file_handle"]), row["file_handle_hash"]
     return FlatFields(
-        _bytes(row["file_handle"]),
+        HashedHandle(int(hashed).to_bytes(4)) if handle is None and hashed is not None else handle,
         _encoded(row["file_name"]),
         row["offset_bytes"],
         row["count_bytes"],
@@ -296,6 +299,9 @@ class SavedRpcs(RpcTable):
             outstanding=row["waiting_ns"] if row["latency_ns"] is None else None,
             retransmission_delay=row["retransmission_delay_ns"],
         )
+        times = {one.field: row[one.column] for one in HOST_TIMES}
+        if any(time is not None for time in times.values()):
+            rpc.host = HostTimes(**times)
         if row["call_frame"] is not None:
             rpc.call = _message(row, "call", int(backward), row["time_ns"], row["call_end_time_ns"])
         if row["reply_frame"] is not None:
@@ -370,6 +376,8 @@ def _use(
     handle: int, offset: int, advertised: int, returned: int | None, transferred: int, operations: int, late: int
 ) -> SegmentUse:
     """With as many Operations as there were, of which the first moved all bytes."""
+    if transferred and not operations:
+        return TracedSegment(Segment(handle, advertised, offset), returned, moved=transferred)
     used = [
         Operation(READ, 0, 0, 0, 0, 0, 0 if at else transferred, Payload(), address=offset + (transferred if at else 0))
         for at in range(operations)

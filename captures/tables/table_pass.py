@@ -83,7 +83,7 @@ class _TablePass:
         self.by_noun: dict[str, list[TableBuilder]] = {}
         for builder in builders:
             self.by_noun.setdefault(builder.table.of, []).append(builder)
-        self.packets = self.by_noun.get("packet", [])
+        self.packets = [] if session.traced else self.by_noun.get("packet", [])
         self.names_files = bool(self.by_noun.keys() & WITH_FILES) or any(
             builder.needs("files") for builder in self.by_noun.get("rpc", ())
         )

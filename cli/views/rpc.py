@@ -26,6 +26,7 @@ from rdmascope.dissect.onc.shapes.messages import call_tree, reply_tree
 from rdmascope.dissect.onc.shapes.text import is_line, value_text
 from rdmascope.dissect.onc.shapes.types import DATA, XdrArray, XdrList, XdrOpaque
 from rdmascope.dissect.records.frame_layers import Words, all_layers, fields_of, layers_of
+from rdmascope.dissect.records.rpc import HOST_PHASES
 from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure, DecodedMessage, decoded_call, decoded_reply
 from rdmascope.dissect.rpcrdma.messages import Message, Segment, TransportHeader
 from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
@@ -369,30 +370,19 @@ def packets_section(rpc: Rpc, steps: Sequence[Step], width: int, full: bool) -> 
     return Section("Packets", "", (ladder(steps, rpc.connection, width, full),))
 
 
-_CLIENT = (
-    ("queued", "for a slot, a connection, credits, registrations"), ("encoded", "XDR"), ("registered", "memory"),
-    ("posted", "Send to the adapter"), ("wire", "network and server"), ("completed", "receive handled"),
-    ("invalidated", "registrations revoked"), ("woken", "the task runs again"), ("decoded", "XDR"),
-)  # fmt: skip
-_SERVER = (
-    ("received", "header decoded"), ("thread", "for a thread of nfsd"), ("reads", "RDMA Reads"), ("executed", ""),
-    ("file_system", "READ, WRITE, COMMIT"), ("writes", "RDMA Writes"), ("sent", "until the Send is complete"),
-)  # fmt: skip
-
-
 def hosts_section(rpc: Rpc) -> Section:
     """Where its time went inside the hosts, downwards."""
     times = rpc.host or HostTimes()
     rows: list[Sequence[Cell]] = []
-    for side, phases in (("client", _CLIENT), ("server", _SERVER)):
-        spans = [(name, words, getattr(times, name)) for name, words in phases]
-        whole = sum(span for _, _, span in spans if span is not None)
-        for name, words, span in spans:
-            if span is not None:
-                shown = Text(bar(span, whole, 20), "cyan" if side == "client" else "green")
-                rows.append([side, name.replace("_", " "), words, shown, duration(span), share(span, whole)])
-                side = ""
-        if rows and whole:
+    for name, phases in groupby(HOST_PHASES, lambda phase: phase.side):
+        spans = [(phase, span) for phase in phases if (span := phase.value(rpc)) is not None]
+        whole = sum(span for _, span in spans)
+        side = name
+        for phase, span in spans:
+            shown = Text(bar(span, whole, 20), "cyan" if name == "client" else "green")
+            rows.append([side, phase.field.replace("_", " "), phase.words, shown, duration(span), share(span, whole)])
+            side = ""
+        if spans:
             rows.append(["", "in all", "", "", duration(whole), ""])
     for queue, waited in times.waits:
         rows.append(["", f"of queued: {queue}", "", "", duration(waited), ""])

@@ -130,7 +130,8 @@ def _made(kind: Any, value: Any) -> Any:
         starts = {one.name for one in dataclasses.fields(kind) if one.init}
     else:
         starts = set(kind._fields)
-    fields = {name: _noun(hints[name], value[name]) for name in starts}
+    # What an earlier version did not know has its default.
+    fields = {name: _noun(hints[name], value[name]) for name in starts if name in value}
     made: Callable[..., Any] = kind
     return made(**fields)
 

@@ -219,6 +219,58 @@ REASSEMBLED = {
 PHASES = ("call", "reads", "server", "writes", "reply")
 """Parts of a latency without retransmissions."""
 
+
+class HostTime(NamedTuple):
+    """A column of what traces of the hosts' kernels tell."""
+
+    side: str
+    field: str
+    """Of ``HostTimes``."""
+    words: str
+    """What it is, beside its name."""
+    column: str
+
+    def value(self, rpc: Rpc) -> int | None:
+        """Of one RPC."""
+        found: int | None = None if rpc.host is None else getattr(rpc.host, self.field)
+        return found
+
+
+def _phases(side: str, *phases: tuple[str, str]) -> tuple[HostTime, ...]:
+    return tuple(HostTime(side, field, words, f"{side}_{field}_ns") for field, words in phases)
+
+
+HOST_PHASES = _phases(
+    "client",
+    ("queued", "for a slot, the connection, credits, registrations"),
+    ("encoded", "XDR"),
+    ("registered", "memory registered, header written; 0 without chunks"),
+    ("posted", "Send to the adapter"),
+    ("wire", "network and server"),
+    ("completed", "receive handled"),
+    ("invalidated", "own registrations revoked"),
+    ("woken", "until the task runs"),
+    ("decoded", "XDR"),
+) + _phases(
+    "server",
+    ("received", "until queued, header decoded"),
+    ("thread", "waiting for a thread of nfsd"),
+    ("reads", "RDMA Reads"),
+    ("executed", "but for the next"),
+    ("file_system", "READ, WRITE, COMMIT"),
+    ("writes", "RDMA Writes behind the reply"),
+    ("sent", "until the reply's Send is complete"),
+)
+"""Where the time went, in order; those of a side add up to what its kernel measured."""
+HOST_TIMES = (
+    *HOST_PHASES,
+    HostTime("client", "registration_wait", "part of queued: no memory registration was free",
+             "client_registration_wait_ns"),
+    HostTime("client", "failed_registrations", "how often none was free", "client_failed_registrations"),
+    HostTime("client", "local_invalidations", "registrations that it had to revoke itself",
+             "client_local_invalidations"),
+)  # fmt: skip
+
 _JSON_TYPES = {"text": "string|null", "int": "integer|null", "uint": "integer|null", "bool": "boolean|null"}
 FLAT = {name: field for one in RPC_VALUES for name, field in of_table(_JSON_TYPES[one.type], one.name).items()}
 
@@ -287,6 +339,7 @@ TYPES = {
             **of_table("integer|null", "latency_ns", *(f"{name}_ns" for name in PHASES), "waiting_ns"),
             **objects("chunks", "array of object", "chunks, in the order of the headers", CHUNK),
             **of_table("integer", "retransmitted_packets", "retransmission_delay_ns"),
+            **of_table("integer|null|absent", *(one.column for one in HOST_TIMES)),
             **of_table("array of string", "damage", "notes"),
             **of_table("string|null", "path"),
             **FLAT,
@@ -409,6 +462,7 @@ def message_record(rpc: Rpc) -> Record:
         chunks=[_chunk(chunk) for chunk in rpc.chunks],
         retransmitted_packets=rpc.retransmissions,
         retransmission_delay_ns=rpc.retransmission_delay,
+        **({} if rpc.host is None else {one.column: one.value(rpc) for one in HOST_TIMES}),
         damage=list(rpc.damage),
         notes=list(rpc.notes),
     )

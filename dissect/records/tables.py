@@ -23,7 +23,7 @@ from ..rpcrdma.messages import Message
 from ..rpcrdma.rpc_table import STATES, ProcedureNames
 from ..rpcrdma.rpcs import ChunkUse, Rpc, SegmentUse
 from ..text_columns import lines
-from .rpc import RPC_VALUES, RpcValue, value_column
+from .rpc import HOST_TIMES, RPC_VALUES, HostTime, RpcValue, value_column
 from .rpc_columns import RpcBatch
 from .table import Table, TableColumn, column_of, masked, place_columns
 
@@ -412,6 +412,12 @@ def _value(value: RpcValue) -> TableColumn:
     )
 
 
+def _host_time(one: HostTime) -> TableColumn:
+    """Of the hosts' traces."""
+    meaning = f"from a trace of the {one.side}'s kernel: {one.field.replace('_', ' ')}, {one.words}"
+    return _column(one.column, "int", meaning, lambda batch: batch.objects("int", one.value))
+
+
 def _gss(name: str, type: str, meaning: str, value: Callable[[GssCredential], Any]) -> TableColumn:
     """Of the RPCSEC_GSS credential of a call."""
     return _column(name, type, meaning, lambda batch: batch.gss(type, value))
@@ -496,6 +502,7 @@ _RPCS = Table(
         _known("invalidated_handle", "handle that the reply's Send With Invalidate revokes", "invalidated", -1),
         _sum("retransmitted_packets", "packets (iWARP: segments) retransmitted for it", "retransmissions"),
         _sum("retransmission_delay_ns", "part of the latency: waiting for retransmissions", "latency_retransmission"),
+        *(_host_time(one) for one in HOST_TIMES),
         _column("file", "int",
              "number in the table files, of the file that it read, wrote or committed, else of the last that it used",
              lambda batch: batch.file_numbers(), "files"),

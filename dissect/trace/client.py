@@ -6,6 +6,7 @@ belong to the task that the same thread tells of next.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from errno import errorcode
 from itertools import pairwise
 from typing import Any
@@ -26,30 +27,41 @@ PENDING = "xprt_pending"
 """The wait queue of tasks that wait for the connection, or for their reply."""
 
 
+@dataclass(slots=True, eq=False)
 class ClientCall:
-    """A task's RPC, under way."""
+    """A task's RPC, under way; moments in nanoseconds."""
 
-    __slots__ = (
-        "begin", "chunks", "client", "decode", "encode", "encoded", "end", "error", "failed", "failing",
-        "fields", "inline", "invalidations", "marshal", "post", "procedure", "program", "receive", "reply",
-        "rpc", "send", "sleeping", "status", "transmit", "version", "waited", "waits", "wake", "xid",
-    )  # fmt: skip
-
-    def __init__(self, client: int, begin: int | None, fields: dict[str, Any] | None) -> None:
-        self.client, self.begin, self.fields = client, begin, fields
-        self.xid: int | None = None
-        self.program, self.procedure = "", ""
-        self.version: int | None = None
-        self.encode = self.encoded = self.send = self.marshal = self.post = self.transmit = None
-        self.receive = self.reply = self.wake = self.decode = self.end = self.status = None
-        self.error: str | None = None
-        self.failing: int | None = None
-        self.failed = self.waited = self.invalidations = 0
-        self.inline: tuple[int, int, int] = (0, 0, RDMA_MSG)
-        self.sleeping: tuple[str, int] | None = None
-        self.waits: dict[str, int] = {}
-        self.chunks = TracedChunks()
-        self.rpc: KnownRpc | None = None
+    begin: int | None
+    fields: dict[str, Any] | None
+    """What it was told to be for."""
+    xid: int | None = None
+    program: str = ""
+    version: int | None = None
+    procedure: str = ""
+    encode: int | None = None
+    encoded: int | None = None
+    send: int | None = None
+    """Of the attempt that was not refused; so are chunks."""
+    marshalled: bool = False
+    inline: tuple[int, int, int] = (0, 0, RDMA_MSG)
+    """Bytes of the transport header, and of the Payload stream in the Send; procedure."""
+    chunks: TracedChunks = field(default_factory=TracedChunks)
+    failing: int | None = None
+    failed: int = 0
+    waited: int = 0
+    sleeping: tuple[str, int] | None = None
+    waits: dict[str, int] = field(default_factory=dict)
+    post: int | None = None
+    transmit: int | None = None
+    receive: int | None = None
+    reply: int | None = None
+    invalidations: int = 0
+    wake: int | None = None
+    decode: int | None = None
+    end: int | None = None
+    status: int | None = None
+    error: str | None = None
+    rpc: KnownRpc | None = None
 
 
 class ClientSide:
@@ -85,7 +97,7 @@ class ClientSide:
         if call is None or (begins and call.reply is not None):
             if call is not None:
                 self._close(call, None)
-            call = self._calls[task, client] = ClientCall(client, None, None)
+            call = self._calls[task, client] = ClientCall(None, None)
         return call
 
     # Before the call is sent.
@@ -95,10 +107,10 @@ class ClientSide:
         self._initiated[pid] = {"handle": HashedHandle(handle.to_bytes(4)), "offset": offset, "count": count}
 
     def task_begin(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        call = self._calls.get(fields)  # type: ignore[arg-type]
+        call = self._calls.get(fields)
         if call is not None:
             self._close(call, None)
-        self._calls[fields] = ClientCall(fields[1], time, self._initiated.pop(pid, None))  # type: ignore[index]
+        self._calls[fields] = ClientCall(time, self._initiated.pop(pid, None))
 
     def request(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         task, client, program, version, procedure = fields
@@ -132,7 +144,7 @@ class ClientSide:
             call.sleeping = None
 
     def reserve_credit(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        call = self._calls.get(fields)  # type: ignore[arg-type]
+        call = self._calls.get(fields)
         if call is not None and call.encoded is None:
             call.encoded = time
 
@@ -174,7 +186,7 @@ class ClientSide:
     def marshal(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         task, client, xid, header, head, page, tail, read = fields
         call = self._call(task, client, True)
-        call.xid, call.marshal = xid, time
+        call.xid, call.marshalled = xid, True
         if read == LONG_CALL:
             call.inline = header, 0, RDMA_NOMSG
         elif read == READ_LIST:
@@ -205,7 +217,7 @@ class ClientSide:
         if call.post is not None:
             call.transmit = time
             return
-        if client in self._sockets or call.marshal is None:  # By a socket: xprtrdma tells of each Send.
+        if client in self._sockets or not call.marshalled:  # By a socket: xprtrdma tells of each Send.
             conversation = self._sockets.get(client)
             if conversation is None:
                 peer, port = self._peers.get(client, ("", None))
@@ -262,7 +274,7 @@ class ClientSide:
 
     def _refused(self, task: tuple[Any, ...], error: int) -> None:
         """The reply is an RDMA_ERROR."""
-        call = self._calls.get(task)  # type: ignore[arg-type]
+        call = self._calls.get(task)
         if call is not None and call.rpc is not None and call.rpc.reply is not None:
             call.error = error_name(1, error)
             call.rpc.reply.header.procedure, call.rpc.reply.header.error = RDMA_ERROR, error

@@ -74,7 +74,7 @@ def message(
     length: int,
     header: int = HEADER,
     inline: int | None = None,
-    procedure: int = RDMA_MSG,
+    procedure: int | None = RDMA_MSG,
 ) -> Message:
     """A Send of ``length`` bytes that a trace tells of, ``header`` of them the transport header; ``number`` and
     ``time`` of the event."""

@@ -6,6 +6,7 @@ that name an XID, or none, are of the call that their thread is at.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -34,25 +35,29 @@ class Dequeued(NamedTuple):
     enqueued: int | None
 
 
+@dataclass(slots=True, eq=False)
 class ServerCall:
-    """A call, as far as it was carried out."""
+    """A call, as far as it was carried out; moments in nanoseconds."""
 
-    __slots__ = (
-        "answered", "chunks", "dequeued", "encoded", "execute", "file_begin", "file_time", "operations", "posted",
-        "read", "read_posted", "received", "replying", "rpc", "started", "status", "written",
-    )  # fmt: skip
-
-    def __init__(self, rpc: KnownRpc, chunks: TracedChunks, received: int | None, dequeued: Dequeued | None) -> None:
-        self.rpc, self.chunks, self.received, self.dequeued = rpc, chunks, received, dequeued
-        self.read_posted = self.read = self.started = self.execute = self.answered = self.posted = self.written = None
-        self.file_begin: int | None = None
-        self.file_time = 0
-        self.status: int | None = None
-        self.operations: list[str] = []
-        self.encoded = 0
-        """Bytes of the reply."""
-        self.replying: int | None = None
-        """Bytes of its transport header, where told."""
+    rpc: KnownRpc
+    chunks: TracedChunks
+    received: int | None
+    dequeued: Dequeued | None
+    read_posted: int | None = None
+    read: int | None = None
+    started: int | None = None
+    execute: int | None = None
+    """Nanoseconds, as the kernel counts them."""
+    file_begin: int | None = None
+    file_time: int = 0
+    operations: list[str] = field(default_factory=list)
+    status: int | None = None
+    answered: int | None = None
+    encoded: int = 0
+    """Bytes of the reply."""
+    header: int | None = None
+    """Bytes of its transport header, where told."""
+    written: int | None = None
 
 
 Queue = tuple[int, int]
@@ -95,7 +100,7 @@ class ServerSide:
         self._received[queue, identity] = Received(number, time, length)
 
     def enqueue(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        self._enqueued[fields] = time  # type: ignore[index]
+        self._enqueued[fields] = time
 
     def dequeue(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         server, client = fields
@@ -135,12 +140,12 @@ class ServerSide:
     def post_read(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         call = self._threads.get(pid)
         if call is not None:
-            self._transfers[fields] = call  # type: ignore[index]
+            self._transfers[fields] = call
             if call.read_posted is None:
                 call.read_posted = time
 
     def read(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        call = self._transfers.pop(fields, None)  # type: ignore[arg-type]
+        call = self._transfers.pop(fields, None)
         if call is not None:
             call.read = time
             call.chunks.finish_reads()
@@ -211,10 +216,10 @@ class ServerSide:
     def post_write(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         call = self._threads.get(pid)
         if call is not None:
-            self._transfers[fields] = call  # type: ignore[index]
+            self._transfers[fields] = call
 
     def wrote(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        call = self._transfers.pop(fields, None)  # type: ignore[arg-type]
+        call = self._transfers.pop(fields, None)
         if call is not None:
             call.written = time
 
@@ -226,19 +231,19 @@ class ServerSide:
     def pulled_up(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         call = self._threads.get(pid)
         if call is not None:
-            call.replying = fields[0]
+            call.header = fields[0]
 
     def post_send(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         queue, identity, invalidated = fields
         call = self._threads.pop(pid, None)
         if call is None or call.rpc.reply is not None:
             return
-        rpc, call.posted = call.rpc, time
+        rpc = call.rpc
         header, procedure = reply_header(rpc.chunks)
         inline = 0
         if procedure != RDMA_NOMSG:
             inline = call.encoded - sum(round_up(one.returned or 0) for one in rpc.chunks if one.kind == "write")
-        header = call.replying or header
+        header = call.header or header
         rpc.reply = message(1, number, time, rpc.xid, None, header + inline, header, inline, procedure)
         rpc.reply.operation.invalidate = invalidated or None
         add_lists(rpc.reply.header, rpc.chunks, True)
@@ -251,7 +256,7 @@ class ServerSide:
         self._sends[queue, identity] = call
 
     def sent(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        call = self._sends.pop(fields, None)  # type: ignore[arg-type]
+        call = self._sends.pop(fields, None)
         if call is not None:
             self._close(call, time)
 

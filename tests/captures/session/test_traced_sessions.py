@@ -268,3 +268,21 @@ def test_show_has_the_phases() -> None:
     page = run("show", TRACES["server"], "--rpc", "23").output
     assert re.search(r"file system .*ms +\d+%", page)
     assert re.search(r"Read chunk 1: Position 112, 256 KiB", page)
+
+
+def test_saved_tables_keep_what_a_trace_tells(tmp_path: Path) -> None:
+    saved = tmp_path / "trace.duckdb"
+    assert run("sql", TRACES["client"], "--save", saved).exit_code == 0
+    found = {rpc.number: rpc for rpc in rdmascope.read(saved)}
+    for rpc in traced("client"):
+        kept = found[rpc.number]
+        assert kept.host == host_times(rpc)._replace(waits=())
+        assert (kept.call_bytes, kept.reply_bytes, kept.status) == (rpc.call_bytes, rpc.reply_bytes, rpc.status)
+        mine, theirs = rpc_fields(kept), rpc_fields(rpc)
+        assert (mine.handle, mine.offset, mine.linux) == (theirs.handle, theirs.offset, theirs.linux)
+
+
+def test_a_trace_becomes_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "trace.html"
+    assert run("report", TRACES["client"], "-o", page).exit_code == 0
+    assert "events of the client" in page.read_text()
