@@ -1,20 +1,24 @@
 """Frames from the network as they pass.
 
-``device.py`` finds out what a name stands for, and has what every source offers, and streams; ``ring.py`` takes frames
-from interfaces and adapters, here and on other hosts; ``keep.py`` writes packets into a bounded set of files or around
-a moment, for which it waits; ``session.py`` is one capture, ``metrics.py`` its figures.
+``device.py`` finds out what a name stands for, and has what every source offers, and streams; ``tracing.py`` has the
+tracepoints of the kernel; ``ring.py`` takes frames from interfaces and adapters, here and on other hosts; ``keep.py``
+writes packets into a bounded set of files or around a moment, for which it waits; ``session.py`` is one capture,
+``metrics.py`` its figures.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .device import Device, Live, StreamSource, find_device, is_stream
 from .keep import Keep, Keeper
 from .ring import Filter, PacketRing, RemoteSource, Sniffer
+from .tracing import TRACE, TraceInstance, TraceSource
 
 __all__ = [
+    "TRACE",
     "CaptureSettings",
     "Device",
     "Filter",
@@ -46,8 +50,12 @@ class CaptureSettings:
 def open_live(name: str, settings: CaptureSettings) -> Live:
     """Begin to capture on an interface or RDMA device, here or as HOST:DEVICE elsewhere, or to read a stream.
 
+    TRACE stands for the tracepoints of this host's kernel.
+
     Raises CaptureError with the remedy.
     """
+    if name == TRACE:
+        return TraceSource(TraceInstance(buffer=settings.buffer // (1024 * (os.cpu_count() or 1))))
     if is_stream(name):
         return StreamSource(name, settings.buffer)
     filter = Filter(tuple(settings.ports), settings.all_tcp, settings.tunnels)

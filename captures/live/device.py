@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.trace.events import Event
 
 from ..errors import CaptureError
 from ..read.open import CaptureFile, open_capture
@@ -200,7 +201,7 @@ class Live(Protocol):
     def fileno(self) -> int:
         """Becomes readable when there are frames."""
 
-    def read(self) -> FrameBatch | None:
+    def read(self) -> FrameBatch | list[Event] | None:
         """What came since the last time, without waiting; None for nothing.  Raises CaptureError at an end."""
 
     def refuse(self) -> None:
@@ -272,6 +273,8 @@ class Handover:
 
 STREAM = "stream"
 """The kind of such a device."""
+TRACED = "trace"
+"""The kind of the device that is the host's own tracepoints, which give events in place of frames."""
 BATCH = 8 << 20
 """Bytes of a batch at most, where its frames are not larger."""
 

@@ -37,6 +37,8 @@ from rdmascope.dissect.rpcrdma.listeners import Listeners
 from rdmascope.dissect.rpcrdma.outcome import named
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.trace.analyzer import TraceAnalyzer
+from rdmascope.dissect.trace.events import Event
 from rdmascope.dissect.transport.rc.observer import MAX_FLOWS
 
 from ..errors import CaptureError
@@ -44,9 +46,10 @@ from ..read.merge import OtherPoint
 from ..session.kernel_counters import CounterPoint
 from ..session.process_memory import trim
 from . import CaptureSettings, open_live
-from .device import STREAM, Live, StreamEnded, trouble_of
+from .device import STREAM, TRACED, Live, StreamEnded, trouble_of
 from .keep import Keeper, Trigger
 from .metrics import CaptureMetrics
+from .tracing import TraceSource
 
 STATM = Path("/proc/self/statm")
 """In pages: size, resident, shared; proc(5)."""
@@ -266,7 +269,9 @@ class LiveSession:
         self.not_kept: CaptureError | None = None
         """Why packets are kept no more."""
         self.other_points: list[OtherPoint] = []
-        self.analyzer = Analyzer(options, self._listeners)
+        traced = live.device.kind == TRACED
+        self.analyzer: Analyzer = TraceAnalyzer(options) if traced else Analyzer(options)
+        self.analyzer.listener = self._listeners
         self.data_servers = DataServers()
         self.gathered = Gathered(exact=EXACT, max_procedures=PROCEDURES)
         self._judged: list[Rpc] = []
@@ -315,8 +320,13 @@ class LiveSession:
 
     @property
     def now(self) -> int:
-        """Nanoseconds since the epoch, by the frames' clock where it is ahead; of a stream by its clock alone."""
+        """Nanoseconds since the epoch, by the frames' clock where it is ahead; of a stream by its clock alone.
+
+        Of a trace on its own clock, which began with the host.
+        """
         last = self.analyzer.last_time or 0
+        if self.live.device.kind == TRACED:
+            return max(time.monotonic_ns(), last)
         if self.live.device.kind != STREAM:
             return max(time.time_ns(), last)
         return last + int((time.monotonic() - self._came) * SECOND) if last else 0
@@ -435,8 +445,13 @@ class LiveSession:
         if self.trouble != before and self._on_trouble is not None:
             self._on_trouble(self.trouble or "it is up again")
 
-    def _take(self, batch: FrameBatch) -> None:
+    def _take(self, batch: FrameBatch | list[Event]) -> None:
         self._came = time.monotonic()
+        if isinstance(batch, list):
+            assert isinstance(self.analyzer, TraceAnalyzer)
+            self.analyzer.frames = self.live.received - (self.live.dropped or 0)
+            self._ended(self.analyzer.feed_events(batch))
+            return
         if self.keeper is not None:
             self._attempt(partial(self.keeper.write, batch))
         if self.trigger is not None:
@@ -573,6 +588,7 @@ class LiveSession:
             not_kept=None if self.not_kept is None else str(self.not_kept),
             ended_by=self.ending.why,
             error=None if self.damage is None else str(self.damage),
+            event_cost_ns=live.event_cost_ns if isinstance(live, TraceSource) else None,
         )
 
     def _memory(self) -> Record:

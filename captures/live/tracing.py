@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rdmascope.dissect.trace.events import EVENTS, RENAMED
+from rdmascope.dissect.trace.events import EVENTS, RENAMED, Event
 
 from ..errors import CaptureError
+from ..read.traces import TextEvents
+from .device import TRACED, Device
 
 TRACING = Path("/sys/kernel/tracing")
 """Where tracefs is mounted."""
@@ -89,6 +92,7 @@ class TraceInstance:
         try:
             self._write("trace_clock", CLOCK)
             self._write("buffer_size_kb", str(buffer))
+            self._write("buffer_percent", "0")  # What waits for events is woken by the first.
             self.cost = self._measured()
             self._write("trace", "")
             for name in found.names:
@@ -107,10 +111,14 @@ class TraceInstance:
 
     def close(self) -> None:
         """Takes it out of the kernel."""
-        with suppress(OSError):
-            self._write("tracing_on", "0")
+        self.stop()
         with suppress(OSError):
             self._folder.rmdir()
+
+    def stop(self) -> None:
+        """No more events."""
+        with suppress(OSError):
+            self._write("tracing_on", "0")
 
     def lost(self) -> int:
         """Events that the buffer had no room for, on all processors."""
@@ -134,16 +142,84 @@ class TraceInstance:
         return 0
 
 
+TRACE = "kernel trace"
+"""The name of the device, which is that of no interface."""
+PIECE = 1 << 20
+"""Bytes that are read at once."""
+
+
+class TraceSource:
+    """What a ``Live`` is, with events in place of frames."""
+
+    link_type = snaplen = 0
+
+    def __init__(self, instance: TraceInstance) -> None:
+        self.device = Device(TRACE, TRACED)
+        self.words = f"{len(instance.events)} tracepoints"
+        self._instance = instance
+        self._text = TextEvents()
+        self._lost = 0
+        try:
+            self._file = os.open(instance.pipe, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise CaptureError(f"{instance.pipe}: {error.strerror}") from None
+
+    @property
+    def dropped(self) -> int:
+        """Events for which the kernel's buffer had no room."""
+        return max(self._lost, self._text.lost)
+
+    @property
+    def received(self) -> int:
+        """Events, the dropped ones included."""
+        return self._text.events + self.dropped
+
+    @property
+    def event_cost_ns(self) -> int:
+        """Nanoseconds that an event takes the processor on which it happens, at most."""
+        return self._instance.cost
+
+    def fileno(self) -> int:
+        return self._file
+
+    def read(self) -> list[Event] | None:
+        """What came since the last time, without waiting; None for nothing."""
+        try:
+            piece = os.read(self._file, PIECE)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise CaptureError(f"{self._instance.pipe}: {error.strerror}") from None
+        return self._text.take(piece) or None
+
+    def refuse(self) -> None:
+        """Let no more events in; those that came are still read."""
+        self._instance.stop()
+
+    def count(self) -> None:
+        """Bring ``dropped`` up to date."""
+        self._lost = self._instance.lost()
+
+    def close(self) -> None:
+        os.close(self._file)
+        self._instance.close()
+
+
 def run_recording(words: Sequence[str]) -> int:
     """Run trace-cmd until it ends or Ctrl-C ends it; returns its status."""
     import subprocess
 
     try:
-        process = subprocess.Popen(words)
+        # In a session of its own Ctrl-C reaches us alone: a second one would end trace-cmd before its file is whole.
+        process = subprocess.Popen(words, start_new_session=True)
     except OSError as error:
         raise CaptureError(f"{words[0]}: {error.strerror}; apt install trace-cmd (or dnf) has it") from None
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            continue  # It got the signal, too, and writes its file.
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.send_signal(signal.SIGINT)
+        return process.wait()
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            process.wait()

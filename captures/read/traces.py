@@ -60,6 +60,41 @@ class _Buffer(NamedTuple):
     """Bytes of a page."""
 
 
+class TextEvents:
+    """The events of a trace that is printed, piece by piece.
+
+    Attributes:
+        events: lines that are events, so far.
+        lost: events that the text says were lost, so far.
+    """
+
+    def __init__(self) -> None:
+        self.events = self.lost = 0
+        self._rest = b""
+
+    def take(self, piece: bytes, ended: bool = False) -> list[Event]:
+        """Those that EVENTS names, of the lines that are whole now; at the end also of the last."""
+        whole, newline, rest = (self._rest + piece).rpartition(b"\n")
+        self._rest = rest
+        lines = whole.decode(errors="replace").split("\n") if newline else []
+        if ended and rest:
+            lines.append(rest.decode(errors="replace"))
+        made = []
+        for line in lines:
+            match = _LINE.match(line)
+            if match is None:
+                lost = _LOST.match(line)
+                if lost is not None:
+                    self.lost += int(lost[1] or lost[2] or 1)
+                continue
+            self.events += 1
+            name = RENAMED.get(match["name"], match["name"])
+            if name in EVENTS and (values := text_values(name, match["text"])) is not None:
+                time = int(match["seconds"]) * 1_000_000_000 + int(match["part"].ljust(9, "0"))
+                made.append(Event(self.events, time, name, int(match["pid"]), values))
+        return made
+
+
 class Trace:
     """A trace; a context manager.
 
@@ -78,8 +113,9 @@ class Trace:
         self.name = "standard input" if self.path == "-" else self.path
         self.clock = self.kernel = ""
         self.position = self.events = 0
-        self._missed = self._overrun = 0
+        self._overrun = 0
         self._reader: PageReader | None = None
+        self._text: TextEvents | None = None
         self.size: int | None = None
         try:
             self._file = 0 if self.path == "-" else os.open(local(self.path), os.O_RDONLY | os.O_CLOEXEC)
@@ -112,8 +148,8 @@ class Trace:
     @property
     def lost(self) -> int:
         """Events that the trace itself says were lost, so far; where a place does not say how many, one."""
-        missed = self._reader.missed if self._reader is not None else self._missed
-        return max(missed, self._overrun)
+        missed = self._reader.missed if self._reader is not None else 0
+        return max(missed, self._overrun) + (self._text.lost if self._text is not None else 0)
 
     def batches(self) -> Iterator[list[Event]]:
         """Events that EVENTS names, in order of time; raises CaptureError behind the last that could be read."""
@@ -133,47 +169,23 @@ class Trace:
         return (piece for piece in decompress(self.name, compression, chunks) if piece)
 
     def _text_batches(self) -> Iterator[list[Event]]:
-        made: list[Event] = []
-        problem: CaptureError | None = None
-        for line in self._lines():
-            if isinstance(line, CaptureError):
-                problem = line
-                break
-            match = _LINE.match(line)
-            if match is None:
-                lost = _LOST.match(line)
-                if lost is not None:
-                    self._missed += int(lost[1] or lost[2] or 1)
-                continue
-            self.events += 1
-            name = RENAMED.get(match["name"], match["name"])
-            if name in EVENTS and (values := text_values(name, match["text"])) is not None:
-                time = int(match["seconds"]) * 1_000_000_000 + int(match["part"].ljust(9, "0"))
-                made.append(Event(self.events, time, name, int(match["pid"]), values))
-                if len(made) >= BATCH:
-                    yield made
-                    made = []
-        if made:
+        text = self._text = TextEvents()
+        piece, problem = self._head, None
+        while piece:
+            if made := text.take(piece):
+                yield made
+            try:
+                piece = next(self._pieces, b"")
+            except CaptureError as error:
+                piece, problem = b"", error
+            except OSError as error:
+                piece, problem = b"", CaptureError(f"{self.name}: {error.strerror}")
+            self.events = text.events
+        if made := text.take(b"", ended=True):
             yield made
+        self.events = text.events
         if problem is not None:
             raise problem
-
-    def _lines(self) -> Iterator[str | CaptureError]:
-        rest, pieces = self._head, self._pieces
-        while True:
-            whole, newline, rest = rest.rpartition(b"\n")
-            if newline:
-                yield from whole.decode(errors="replace").split("\n")
-            try:
-                piece = next(pieces, b"")
-            except (CaptureError, OSError) as error:
-                yield error if isinstance(error, CaptureError) else CaptureError(f"{self.name}: {error.strerror}")
-                return
-            if not piece:
-                if rest:
-                    yield rest.decode(errors="replace")
-                return
-            rest += piece
 
     def _whole(self) -> bytes | mmap.mmap:
         """All bytes of a trace.dat, which has its parts where its options say."""

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.live import CaptureSettings, Keep, Keeper, is_stream, open_live
+from rdmascope.captures.live import TRACE, CaptureSettings, Keep, Keeper, is_stream, open_live
 from rdmascope.captures.live.device import STREAM
 from rdmascope.captures.live.keep import HANGS, Surroundings, Trigger, Wanted, WindowKeeper
 from rdmascope.captures.live.metrics import LOCAL, CaptureMetrics, Metrics
@@ -66,7 +66,8 @@ OUTPUT = Lock()
 
 
 @click.command("live", cls=Grouped)
-@click.argument("devices", metavar="DEVICE...", nargs=-1, required=True)
+@click.argument("devices", metavar="[DEVICE]...", nargs=-1)
+@click.option("--trace", "traces", is_flag=True, help="The tracepoints of this host's kernel, too, or alone.")
 @click.option("--remote", metavar="HOST", help="DEVICE is of that host, whose tcpdump is run over ssh.")
 @click.option("--json", "as_json", is_flag=True, help="RPCs and findings as they happen, one JSON object a line.")
 @click.option("--duration", type=SPAN, metavar="TIME", help="End after 10s, 500ms, 2m.")
@@ -145,6 +146,7 @@ OUTPUT = Lock()
 def command(
     ctx: click.Context,
     devices: tuple[str, ...],
+    traces: bool,
     remote: str | None,
     as_json: bool,
     duration: int | None,
@@ -184,6 +186,9 @@ def command(
     that another program writes a capture into.  HOST:DEVICE is captured by tcpdump on that host, over ssh, which must
     need no password; so is DEVICE with --remote HOST.  Several DEVICEs are several capture points: each is analysed and
     reported by itself, for their clocks differ.
+
+    --trace reads the tracepoints of this host's own kernel, as "rdmascope record" does, alone or beside DEVICEs; its
+    report says what that costs the host.
 
     Example: what is this client doing?
 
@@ -252,9 +257,13 @@ def command(
     and at the end all records of "rdmascope report", and one
       live     device, filter, frames, what was dropped, why it ended
     """
+    if not devices and not traces:
+        raise click.UsageError("name a DEVICE, or --trace for this kernel's tracepoints", ctx)
     if path == "-":
         raise click.UsageError("--write: name a file: standard output has the report", ctx)
     around = before is not None or after is not None
+    if path and not devices:
+        raise click.UsageError('--write keeps packets; "rdmascope record" keeps a trace', ctx)
     if path and any(map(is_stream, devices)) and not around:
         raise click.UsageError("--write keeps what is captured here; of a stream, tee keeps a copy", ctx)
     if around and path is None:
@@ -268,6 +277,11 @@ def command(
     options = bounded(analyzer_options(ports, force))
     if remote is not None:
         devices = tuple(f"{remote}:{device}" for device in devices)
+    files = dict(zip(devices, _files(path, devices), strict=True)) if path else {}
+    if files and len(set(files.values())) < len(devices):
+        raise click.UsageError("--write: two DEVICEs would be written to one file", ctx)
+    if traces:
+        devices = *devices, TRACE
     parts = None
     if memory is not None:
         parts = _divided(ctx, memory, len(devices))
@@ -278,9 +292,6 @@ def command(
     settings = CaptureSettings(
         tuple(sorted({NFS_RDMA_PORT, *ports})), all_tcp, tunnels, snaplen, room, not no_promiscuous
     )
-    files = dict(zip(devices, _files(path, devices), strict=True)) if path else {}
-    if files and len(set(files.values())) < len(devices):
-        raise click.UsageError("--write: two DEVICEs would be written to one file", ctx)
     shown = sys.stdout.isatty() and not as_json and len(devices) == 1
     if browsed:
         _refuse_with_panes(ctx, devices)
@@ -297,7 +308,7 @@ def command(
         trigger = None
         if waits:
             keeper = None
-            if around:
+            if around and device in files:
                 waiting = None if parts is None else parts.before
                 window = Surroundings(files[device], before or BEFORE, after or AFTER, ring_size, waiting, ring_files)
                 keeper = WindowKeeper(window, live, application, numbered=every)
@@ -325,7 +336,7 @@ def command(
         )
         if live.device.note:
             complain(live.device.note)
-        if files and not around:
+        if device in files and not around:
             seconds = ring_time / SECOND if ring_time else None
             keep = Keep(files[device], ring_size, ring_files, seconds)
             session.keeper = Keeper(keep, live, application)
@@ -373,7 +384,7 @@ command.groups = {
     "When it ends": ("duration", "wanted", "until", "slower", "conditions", "every"),
     "What is kept": ("path", "before", "after", "program", "ring_size", "ring_files", "ring_time"),
     "What is captured": (
-        "remote", "ports", "all_tcp", "tunnels", "snaplen", "buffer", "memory", "no_promiscuous", "force",
+        "traces", "remote", "ports", "all_tcp", "tunnels", "snaplen", "buffer", "memory", "no_promiscuous", "force",
     ),
     "What is shown": ("as_json", "sort", "sort_connections", "connection", "browsed"),
     "What else counts": ("mount", "nfsd", "metrics_at"),

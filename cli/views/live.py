@@ -14,6 +14,7 @@ from rich.live import Live as Screen
 from rich.table import Table
 from rich.text import Text
 
+from rdmascope.captures.live.device import TRACED
 from rdmascope.captures.live.session import LiveSession
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.result import who
@@ -136,6 +137,8 @@ class Snapshot:
     """The call that is outstanding the longest."""
     memory_short: int = 0
     """Connections that went for want of memory."""
+    noun: str = "frame"
+    """What ``frames`` counts: 'event' of a trace."""
 
 
 @dataclass(slots=True)
@@ -278,7 +281,7 @@ def _losses(snapshot: Snapshot) -> Text:
     line = Text(no_wrap=True, overflow="ellipsis")
     if snapshot.trouble:
         line.append(f"{snapshot.trouble}  ", "bold red")
-    line.append(f"{count(snapshot.frames)} frames, ")
+    line.append(f"{count(snapshot.frames)} {snapshot.noun}s, ")
     if dropped:
         part = 100 * dropped / max(1, received)
         line.append(f"{count(dropped)} dropped by the kernel ({part:.2g}%): RPCs are missing or damaged", "bold red")
@@ -390,18 +393,23 @@ def capture_view(record: Record, breaches: Sequence[tuple[Finding, int]]) -> Ren
     where = device if interface in (None, device) else f"{device} ({interface})"
     ended = ENDS.get(record["ended_by"], record["ended_by"])
     lines = [Text(f"{where} for {duration(record['seconds'] * 1e9)}, ended by {ended}")]
-    dropped, received = record["kernel_dropped"], record["kernel_received"]
+    dropped, received, cost = record["kernel_dropped"], record["kernel_received"], record["event_cost_ns"]
+    noun = "frame" if cost is None else "event"
     if dropped:
         lines.append(
             Text(
-                f"{count(dropped)} of {plural(received, 'frame')} dropped by the kernel: what they carried is missing "
+                f"{count(dropped)} of {plural(received, noun)} dropped by the kernel: what they carried is missing "
                 "above; a larger --buffer helps against bursts",
                 "bold red",
             )
         )
     else:
         known = "none" if dropped == 0 else "unknown how many were"
-        lines.append(Text(f"{plural(received, 'frame')}, {known} dropped by the kernel"))
+        lines.append(Text(f"{plural(received, noun)}, {known} dropped by the kernel"))
+    if cost is not None:
+        rate = received / max(record["seconds"], 1e-3)
+        share = f"{rate * cost / 1e7:.2g} % of one processor"
+        lines.append(Text(f"tracing: {rate:,.0f} events/s of at most {duration(cost)} each, {share}"))
     if record["went_down"]:
         words = f"{where} went down {plural(record['went_down'], 'time')}: what passed meanwhile is missing above"
         lines.append(Text(words, "bold red"))
@@ -608,4 +616,5 @@ def take_snapshot(session: LiveSession) -> Snapshot:
         session.trouble,
         session.oldest_call(),
         session.bound.given_up if session.bound is not None else 0,
+        "event" if live.device.kind == TRACED else "frame",
     )

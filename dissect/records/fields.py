@@ -31,6 +31,7 @@ OTHERS = {
             "seconds": ("number", "how long it ran, in seconds"),
             "frames": ("integer", "frames"),
             "kernel_received": ("integer", "frames that passed the filter, as the kernel counts them"),
+            "event_cost_ns": ("integer|null", "of a kernel's trace: what an event takes a processor, at most"),
             "kernel_dropped": ("integer|null", "frames that the kernel dropped for want of room; null: not known"),
             **common("rpcs"),
             "findings": ("integer", "findings of the audit"),

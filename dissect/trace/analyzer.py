@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ..rpcrdma.analyzer import Analyzer, Options
 from ..rpcrdma.rpc_table import RpcTable
@@ -41,6 +41,13 @@ class TraceAnalyzer(Analyzer):
                 self._traced.listen(self.listener)
             self.last_time = events[-1].time
         return self._ended(self._traced.feed(events))
+
+    def tick(self, now: int) -> list[Rpc]:
+        """Nothing of a trace waits for time to pass."""
+        return []
+
+    def outstanding(self) -> Iterator[Rpc]:
+        yield from self._traced.outstanding()
 
     def finish(self) -> list[Rpc]:
         return self._ended(self._traced.finish()).objects

@@ -91,6 +91,15 @@ class ClientSide:
             self._close(call, None)
         self._calls.clear()
 
+    def outstanding(self) -> list[KnownRpc]:
+        """Calls without a reply so far."""
+        return [call.rpc for call in self._calls.values() if call.rpc is not None and call.rpc.reply is None]
+
+    def let_go(self, limit: int) -> None:
+        """Of tasks whose end may have been lost, remember no more than ``limit``: the oldest go."""
+        while len(self._calls) > limit:
+            self._close(self._calls.pop(next(iter(self._calls))), None)
+
     def _call(self, task: int, client: int, begins: bool = False) -> ClientCall:
         """That of a task; ``begins``: one that has its reply is over."""
         call = self._calls.get((task, client))

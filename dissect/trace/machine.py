@@ -107,6 +107,10 @@ CONNECT_REQUEST, ESTABLISHED, DISCONNECTED = 4, 9, 10
 """Events of the connection manager (include/rdma/rdma_cm.h)."""
 
 
+MAX_OPEN = 1 << 16
+"""Calls that either side remembers; of more, events were lost that ended them."""
+
+
 class TraceMachine:
     """Carries all state from batch to batch."""
 
@@ -135,7 +139,13 @@ class TraceMachine:
             handler = handlers.get(name)
             if handler is not None:
                 handler[0](number, time, pid, handler[1](values))
+        for side in (self.client, self.server):
+            side.let_go(MAX_OPEN)
         return self.log.take()
+
+    def outstanding(self) -> list[Rpc]:
+        """Calls without a reply so far, of which no Rpc has ended."""
+        return [*self.client.outstanding(), *self.server.outstanding()]
 
     def finish(self) -> list[Rpc]:
         """The trace is over: give the rest."""

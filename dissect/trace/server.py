@@ -93,6 +93,15 @@ class ServerSide:
         for call in [*self._sends.values()]:
             self._close(call, None)
 
+    def outstanding(self) -> list[KnownRpc]:
+        """Calls without a reply so far."""
+        return [call.rpc for call in self._open.values() if call.rpc.reply is None]
+
+    def let_go(self, limit: int) -> None:
+        """Of calls whose end may have been lost, remember no more than ``limit``: the oldest go."""
+        while len(self._open) > limit:
+            self._close(next(iter(self._open.values())), None)
+
     # A call comes.
 
     def receive(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:

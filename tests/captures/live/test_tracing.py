@@ -1,11 +1,24 @@
 """The tracepoints of a host, as folders of its tracefs tell them."""
 
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
+import zstandard
 
+from playbook.commands import run
+from rdmascope.captures import live
 from rdmascope.captures.errors import CaptureError
-from rdmascope.captures.live.tracing import SYSTEMS, TraceInstance, run_recording, tracepoints
+from rdmascope.captures.live.tracing import SYSTEMS, TraceInstance, TraceSource, run_recording, tracepoints
+
+HERE = Path(__file__).parents[1]
 
 
 def tracefs(place: Path, *events: str) -> Path:
@@ -56,3 +69,112 @@ def test_a_host_without_trace_cmd() -> None:
     with pytest.raises(CaptureError, match="no-such-program: No such file or directory; apt install trace-cmd"):
         run_recording(["no-such-program"])
     assert run_recording(["sh", "-c", "exit 3"]) == 3
+
+
+def test_ctrl_c_lets_trace_cmd_write_its_file(tmp_path: Path) -> None:
+    recorder, target = tmp_path / "trace-cmd", tmp_path / "t.dat"
+    recorder.write_text(
+        "#!/bin/sh\ntrap 'echo whole > \"$1\"; exit 0' INT\necho records\nwhile :; do sleep 0.05; done\n"
+    )
+    recorder.chmod(0o755)
+    script = (
+        "import signal, sys; from rdmascope.captures.live.tracing import run_recording;"
+        "signal.signal(signal.SIGINT, signal.default_int_handler); sys.exit(run_recording(sys.argv[1:]))"
+    )
+    words = [sys.executable, "-c", script, str(recorder), str(target)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "records\n"
+        time.sleep(0.1)  # Until the program waits for it.
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    assert target.read_text() == "whole\n"
+
+
+class Printed:
+    """A pipe into which a kernel would print."""
+
+    events = ("rpcrdma:xprtrdma_reply",)
+    cost = 500
+    stopped = closed = False
+
+    def __init__(self, pipe: Path) -> None:
+        os.mkfifo(pipe)
+        self.pipe = pipe
+
+    def lost(self) -> int:
+        return 7
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_events_are_read_as_they_are_printed(tmp_path: Path) -> None:
+    kernel = Printed(tmp_path / "trace_pipe")
+    source = TraceSource(kernel)  # type: ignore[arg-type]
+    with open(kernel.pipe, "wb", buffering=0) as pipe:
+        assert source.read() is None
+        line = b"  kworker/0:1H-38  [000] d..1.    64.670818: xprtrdma_reply: task:00000005@00000002 xid=0x7bd6051a cr"
+        pipe.write(b"CPU:0 [LOST 3 EVENTS]\n" + line)
+        assert source.read() is None
+        pipe.write(b"edits=64\n  x-1 [000] d..1. 64.7: sched_switch: x\n")
+        found = source.read()
+        assert found is not None
+        assert [event.values for event in found] == [(5, 2, 0x7BD6051A, 64)]
+    assert (source.received, source.dropped) == (5, 3)
+    source.count()
+    assert (source.received, source.dropped) == (9, 7)
+    assert source.event_cost_ns == 500
+    source.refuse()
+    source.close()
+    assert kernel.stopped
+    assert kernel.closed
+
+
+def printing(pipe: Path) -> threading.Thread:
+    """A server's kernel, that prints what it printed once."""
+    text = zstandard.ZstdDecompressor().decompressobj().decompress((HERE / "read" / "server-6.1.txt.zst").read_bytes())
+
+    def play() -> None:
+        with open(pipe, "wb", buffering=0) as file:
+            for at in range(0, len(text), 50_000):
+                file.write(text[at : at + 50_000])
+
+    thread = threading.Thread(target=play, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_a_server_s_kernel_as_it_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Printed(tmp_path / "trace_pipe")
+    monkeypatch.setattr(live, "TraceInstance", lambda **_: kernel)
+    player = printing(kernel.pipe)
+    done = run("live", "--trace", "--json", "--count", "592")
+    player.join(30)
+    assert (done.exit_code, kernel.stopped or kernel.closed) == (0, True)
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    rpcs = [record for record in records if record["type"] == "rpc"]
+    assert len({rpc["xid"] for rpc in rpcs}) == 592
+    said = records[-1]
+    assert (said["type"], said["device"], said["kind"], said["ended_by"]) == ("live", "kernel trace", "trace", "count")
+    assert (said["event_cost_ns"], said["kernel_dropped"]) == (500, 7)
+    assert said["frames"] <= 15510
+
+
+def test_its_report_says_what_tracing_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Printed(tmp_path / "trace_pipe")
+    monkeypatch.setattr(live, "TraceInstance", lambda **_: kernel)
+    player = printing(kernel.pipe)
+    done = run("live", "--trace", "--count", "592")
+    player.join(30)
+    assert re.search(r"tracing: [\d,]+ events/s of at most 500 ns each, \S+ % of one processor", done.stdout)
+    assert "592 RPCs" in done.stdout
+
+
+def test_what_a_trace_cannot_be_asked(tmp_path: Path) -> None:
+    assert "name a DEVICE, or --trace" in run("live").stderr
+    refused = run("live", "--trace", "--write", str(tmp_path / "x.pcapng"))
+    assert 'keeps packets; "rdmascope record" keeps a trace' in " ".join(refused.stderr.split())

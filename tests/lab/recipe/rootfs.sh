@@ -5,7 +5,7 @@ packages=(
   nfs-kernel-server nfs-common
   rdma-core ibverbs-providers rdmacm-utils python3 python3-pyverbs
   krb5-kdc krb5-admin-server krb5-user
-  iproute2 ethtool kmod procps iputils-ping tcpdump
+  iproute2 ethtool kmod procps iputils-ping tcpdump trace-cmd
 )
 included=$(IFS=,; echo "${packages[*]}")
 
