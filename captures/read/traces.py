@@ -13,7 +13,6 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -211,16 +210,21 @@ class Trace:
             raise CaptureError(f"{self.name}: its clock '{self.clock}' does not count nanoseconds")
         self._reader = PageReader(header.formats, header.order, header.long)
         damage: list[str] = []
-        records = _by_time([self._records(header, buffer, damage) for buffer in header.buffers])
-        while batch := list(islice(records, BATCH)):
+        made: list[Event] = []
+        make, offset = Event, header.offset
+        for ready in _by_time([self._records(header, buffer, damage) for buffer in header.buffers]):
             first = self.events + 1
-            self.events += len(batch)
-            offset = header.offset
-            yield [
-                Event(number, time + offset, name, pid, values)
-                for number, (time, name, pid, values) in enumerate(batch, first)
+            self.events += len(ready)
+            made += [
+                make(number, time + offset, name, pid, values)
+                for number, (time, name, pid, values) in enumerate(ready, first)
                 if name
             ]
+            if len(made) >= BATCH:
+                yield made
+                made = []
+        if made:
+            yield made
         if damage:
             raise CaptureError(f"{self.name}: {damage[0]}")
 
@@ -232,7 +236,7 @@ class Trace:
             if len(page) < buffer.page:
                 damage.append(f"truncated in the page at byte {at}")
             try:
-                records.extend(self._reader.records(page))
+                self._reader.read(page, records)
             except struct.error:
                 damage.append(f"damaged in the page at byte {at}")
             self.position = max(self.position, at)
@@ -240,8 +244,8 @@ class Trace:
                 yield records
 
 
-def _by_time(processors: list[Iterator[list[Record]]]) -> Iterator[Record]:
-    """All records, in order of time; each processor's are."""
+def _by_time(processors: list[Iterator[list[Record]]]) -> Iterator[list[Record]]:
+    """All records, piece by piece in order of time; each processor's are."""
     time_of = itemgetter(0)
     waiting: list[tuple[list[Record], Iterator[list[Record]]]] = []
     for pages in processors:
@@ -261,7 +265,7 @@ def _by_time(processors: list[Iterator[list[Record]]]) -> Iterator[Record]:
                 rest.append((left, pages))
         waiting = rest
         ready.sort(key=time_of)
-        yield from ready
+        yield ready
 
 
 class TraceDat:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from ipaddress import IPv4Address, IPv6Address
+from operator import itemgetter
 from typing import NamedTuple
 
 from .events import EVENTS, RENAMED, Value
@@ -42,19 +43,21 @@ class EventFormat(NamedTuple):
     """How an event's record is read."""
 
     name: str
-    record: struct.Struct
-    """Of the integers, and the places of strings."""
-    order: tuple[int, ...]
-    """Of each field of ``EVENTS[name]``: its place in ``record``; -1 where this kernel has none."""
+    integers: Callable[[bytes, int], tuple[int, ...]]
+    """Unpacks them."""
+    chosen: Callable[[tuple[Value, ...]], tuple[Value, ...]] | None
+    """Of them and a None behind: the fields of ``EVENTS[name]``; None where they are just these."""
     readers: tuple[tuple[int, Reader], ...]
     """Of fields that are no integers: their place among the values."""
 
     def values(self, page: bytes, at: int) -> tuple[Value, ...]:
         """Of the record at ``at``; raises struct.error where it is not whole."""
-        found = self.record.unpack_from(page, at)
+        found: tuple[Value, ...] = self.integers(page, at)
+        if self.chosen is not None:
+            found = self.chosen((*found, None))
         if not self.readers:
-            return tuple([found[i] if i >= 0 else None for i in self.order])
-        values = [found[i] if i >= 0 else None for i in self.order]
+            return found
+        values = [*found]
         for place, read in self.readers:
             values[place] = read(page, at)
         return tuple(values)
@@ -127,12 +130,14 @@ def event_format(text: str, order: str) -> tuple[int, EventFormat | None] | None
             code = _INTEGERS[size]
             layout += "x" * (offset - at) + (code.lower() if signed else code)
             places[place], at = len(places), offset + size
-    return number, EventFormat(
-        name,
-        struct.Struct(layout),
-        tuple(places.get(place, -1) for place in range(len(EVENTS[name]))),
-        tuple(readers),
-    )
+    picked = [places.get(place, -1) for place in range(len(EVENTS[name]))]
+    plain = picked == [*range(len(places))]
+    chosen_of = None if plain else itemgetter(*picked) if len(picked) > 1 else _alone(picked[0])
+    return number, EventFormat(name, struct.Struct(layout).unpack_from, chosen_of, tuple(readers))
+
+
+def _alone(place: int) -> Callable[[tuple[Value, ...]], tuple[Value, ...]]:
+    return lambda values: (values[place],)
 
 
 Record = tuple[int, str, int, tuple[Value, ...]]
@@ -147,25 +152,35 @@ class PageReader:
         """``long``: bytes of a page's ``commit``."""
         self._formats = formats
         self._word = struct.Struct(order + "I")
-        self._common = struct.Struct(order + "HBBi")
+        self._start = struct.Struct(order + "IHxxi")
         self._head = struct.Struct(order + ("QQ" if long == 8 else "QI"))
         self._little = order == "<"
         self.missed = 0
         """Events that pages say were lost; where one does not say how many, 1."""
 
-    def records(self, page: bytes) -> Iterator[Record]:
-        """Raises struct.error where the page is damaged."""
+    def read(self, page: bytes, records: list[Record]) -> None:
+        """Put the records of a page behind those there are; raises struct.error where it is damaged."""
         time, commit = self._head.unpack_from(page)
-        at, end = self._head.size, self._head.size + (commit & 0xFFFFF)
+        at = self._head.size
+        end = min(at + (commit & 0xFFFFF), len(page))
         if commit & MISSED_EVENTS:
             stored = commit & MISSED_STORED and end + 8 <= len(page)
             self.missed += int.from_bytes(page[end : end + 8], "little" if self._little else "big") if stored else 1
-        word, common, formats, little = self._word.unpack_from, self._common.unpack_from, self._formats, self._little
-        end = min(end, len(page))
+        word, start, formats, little = self._word.unpack_from, self._start.unpack_from, self._formats, self._little
+        page += bytes(12)  # So that the last word can be looked at as if an event began there.
         while at + 4 <= end:
-            (head,) = word(page, at)
+            head, ident, pid = start(page, at)
             kind, delta = (head & 31, head >> 5) if little else (head >> 27, head & 0x7FFFFFF)
             at += 4
+            if 0 < kind < PADDING:
+                time += delta
+                form = formats.get(ident)
+                if form is None:
+                    records.append((time, "", pid, _OTHER))
+                else:
+                    records.append((time, form.name, pid, form.values(page, at)))
+                at += 4 * kind
+                continue
             if kind == PADDING:
                 if not delta:
                     return
@@ -182,15 +197,10 @@ class PageReader:
                 time = (time >> 59 << 59) | delta | word(page, at)[0] << 27
                 at += 4
                 continue
-            size = 4 * kind
-            if not kind:
-                size = word(page, at)[0] - 4
-                at += 4
+            size, ident, pid = start(page, at)
+            at += 4
             time += delta
-            ident, _, _, pid = common(page, at)
             form = formats.get(ident)
-            if form is None:
-                yield time, "", pid, _OTHER
-            else:
-                yield time, form.name, pid, form.values(page, at)
-            at += size
+            values = _OTHER if form is None else form.values(page, at)
+            records.append((time, "" if form is None else form.name, pid, values))
+            at += size - 4
