@@ -77,8 +77,9 @@ def read(
     options = Options(ports=frozenset({NFS_RDMA_PORT, *ports}), force=force, icrc=icrc)
     capture = Capture(paths, options, follow=follow, limits=limits, progress=progress)
     given = [local(os.fspath(path)) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
-    if follow is None and not any(holds_tables(path) or is_trace(path) or not _opens(path) for path in given):
-        with open_captures(given):
+    captures = [path for path in given if not is_trace(path)]
+    if follow is None and captures and not any(holds_tables(path) or not _opens(path) for path in captures):
+        with open_captures(captures):
             pass
     return capture
 

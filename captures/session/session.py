@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
     from ..parallel.combine import DividedBatch
     from ..parallel.processes import Division
+    from .joined_traces import JoinedTraces
 
 Made = TypeVar("Made", FrameBatch, DecodedFrames, "DecodedFrames | DividedBatch")
 
@@ -120,14 +121,20 @@ class Session:
         ``jobs``: processes that analyse RPCs, where the capture can be divided among them; None: as is usual.
         """
         given = (paths,) if isinstance(paths, str | os.PathLike) else paths
-        self.paths = tuple(local(os.fspath(path)) for path in given)
-        self.path = self.paths[0] + (f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else "")
+        self.given = tuple(local(os.fspath(path)) for path in given)
+        """All of ``paths`` as they were given."""
+        traces = tuple(path for path in self.given if is_trace(path))
+        self.traced = len(traces) == len(self.given)
+        """It is a trace of a kernel, which has no packets."""
+        self.paths = traces[:1] if self.traced else tuple(path for path in self.given if path not in traces)
+        self._beside = traces[1:] if self.traced else traces
+        """Traces of the same RPCs."""
+        self._joined: JoinedTraces | None = None
+        self.path = self.given[0] + (f" and {len(self.given) - 1} more" if len(self.given) > 1 else "")
         self.follow = follow
         self.passed_over: list[str] = []
         self.other_points: list[OtherPoint] = []
         self.jobs = jobs
-        self.traced = is_trace(self.paths[0])
-        """It is a trace of a kernel, which has no packets."""
         self.analyzer = TraceAnalyzer(options) if self.traced else _analyzer(options, jobs)
         self.data_servers = DataServers()
         self._tcp_mounts = TcpMounts(self.analyzer.decoder.tcp_addresses)
@@ -241,7 +248,7 @@ class Session:
         heap = MallocTrimmer()
         for batch in self._read_trace() if self.traced else self._read(self._shared):
             with gc_paused():
-                table = self._analysed(batch)
+                table = self._with_traces(self._analysed(batch))
                 self.data_servers.learn(table, lambda: self.analyzer.conversations)
             del batch
             yield table if chunk_rows else table.with_few_chunks()
@@ -251,10 +258,22 @@ class Session:
             if gone and on_eviction is not None:
                 on_eviction(gone)
             del gone
-        table = self._finished()
+        table = self._with_traces(self._finished())
         self.data_servers.learn(table, lambda: self.analyzer.conversations)
         self.data_servers.mark(self.analyzer.conversations)
         yield table
+
+    def _with_traces(self, table: RpcTable) -> RpcTable:
+        """With what other traces tell of these RPCs."""
+        if not self._beside:
+            return table
+        if self._joined is None:
+            from .joined_traces import joined_traces
+
+            self._joined = joined_traces(
+                self.analyzer.traced, [(path, partial(_traced, path)) for path in self._beside]
+            )
+        return self._joined.add_to(table)
 
     def _analysed(self, batch: DecodedFrames | DividedBatch | list[Event]) -> RpcTable:
         if isinstance(batch, list):
@@ -354,7 +373,7 @@ class Session:
         if self.follow is not None or not all(map(stays, self.paths)):
             return None
         options = replace(self.analyzer.options, contents=True)
-        return Session(self.paths, options, limits=self._limits, before=self._before)
+        return Session(self.given, options, limits=self._limits, before=self._before)
 
     def credit_directions(self, on_rpcs: Callable[[RpcTable], None] | None = None) -> list[CreditDirection]:
         """The credits of each connection and direction that had calls or replies, in a pass of its own.
@@ -562,7 +581,15 @@ class Session:
         """Which files of a directory were passed over, and which were captured elsewhere: a line each."""
         passed_over = [f"passed over: {first_of(self.passed_over)}"] if self.passed_over else []
         incomplete = [INCOMPLETE_PATHS] if self._learner is not None and self._learner.incomplete else []
-        return passed_over + [str(point) for point in self.other_points] + incomplete
+        joined = [] if self._joined is None else [*self._joined.remarks()]
+        return passed_over + [str(point) for point in self.other_points] + incomplete + joined
+
+
+def _traced(path: str) -> tuple[str, list[Rpc]]:
+    """Of a trace whose it is, and its RPCs."""
+    session = Session(path)
+    rpcs = list(session.rpcs())
+    return session.analyzer.traced, rpcs
 
 
 def _analyzer(options: Options | None, jobs: int | None) -> Analyzer:

@@ -167,7 +167,7 @@ def common_traffic(first: Sightings, other: Sightings, apart: int = WINDOW) -> C
         return None
     there = _passing(here_rows, later)
     times = here_rows["time"]
-    clocks = _clocks(times, later, there)
+    clocks = clocks_between(times, later, there)
     transit = later - clocks.at(times)
     totals = [int(np.count_nonzero(np.isin(one, shared))) for one in pairs]
     both = len(later)
@@ -229,7 +229,7 @@ def _passing(rows: Rows, later: Int64s) -> NDArray[np.bool_]:
     return there
 
 
-def _clocks(times: Int64s, later: Int64s, there: NDArray[np.bool_]) -> Clocks:
+def clocks_between(times: Int64s, later: Int64s, there: NDArray[np.bool_]) -> Clocks:
     """By packets at these times of the first point, so much ``later`` at the other; ``there``: that pass it last."""
     since = int(times.min())
     if there.all() or not there.any():

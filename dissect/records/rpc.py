@@ -264,6 +264,9 @@ HOST_PHASES = _phases(
 """Where the time went, in order; those of a side add up to what its kernel measured."""
 HOST_TIMES = (
     *HOST_PHASES,
+    HostTime("server", "answered", "in all, until the reply's Send is posted", "server_answered_ns"),
+    HostTime("client", "network", "part of wire that the server did not take; from traces of both hosts",
+             "network_ns"),
     HostTime("client", "registration_wait", "part of queued: no memory registration was free",
              "client_registration_wait_ns"),
     HostTime("client", "failed_registrations", "how often none was free", "client_failed_registrations"),

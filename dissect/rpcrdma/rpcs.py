@@ -198,6 +198,10 @@ class HostTimes(NamedTuple):
     """RDMA Writes that were not complete when the reply was; 0 without any."""
     sent: int | None = None
     """Until the reply's Send is complete."""
+    answered: int | None = None
+    """By the server in all: from its receive completion until the reply's Send is posted."""
+    network: int | None = None
+    """Of ``wire``, what the server did not take: where both hosts tell."""
     registration_wait: int | None = None
     """Of ``queued``: no memory registration was free."""
     failed_registrations: int | None = None

@@ -352,4 +352,5 @@ def server_times(call: ServerCall, completed: int | None) -> HostTimes:
         file_system=call.file_time,
         writes=writes,
         sent=None if completed is None else sent,
+        answered=None if call.rpc.latency is None else call.rpc.latency.total,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections import Counter
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import rdmascope
+from playbook.samples import SAMPLES
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.read.traces import Trace
 from rdmascope.captures.session.session import Session
@@ -268,6 +270,52 @@ def test_show_has_the_phases() -> None:
     page = run("show", TRACES["server"], "--rpc", "23").output
     assert re.search(r"file system .*ms +\d+%", page)
     assert re.search(r"Read chunk 1: Position 112, 256 KiB", page)
+
+
+def test_traces_of_both_hosts_beside_the_wire() -> None:
+    session = Session([str(TRACES["client"]), str(WIRE), str(TRACES["server"])])
+    rpcs = list(session.rpcs())
+    alone = {side: {rpc.xid: host_times(rpc) for rpc in over_rdma(side)} for side in TRACES}
+    assert len(rpcs) == 592
+    for rpc in rpcs:
+        times, client, server = host_times(rpc), alone["client"][rpc.xid], alone["server"][rpc.xid]
+        assert times[:9] == client[:9]
+        assert times[9:17] == server[9:17]
+        # What the capture point sees is shorter than what the client waits, and longer than what the server takes.
+        assert rpc.latency is not None and times.wire is not None and times.answered is not None
+        assert (server.answered or 0) - 2_000_000 < rpc.latency.total < times.wire + (times.posted or 0)
+        assert times.network == max(0, times.wire - times.answered)
+    client_words, server_words = session.remarks()
+    assert "592 of its 592 RPCs over RDMA joined" in client_words
+    assert "its clock began at 2026-11-23 20:05:29.162" in client_words and ", to 66.3 µs" in client_words
+    assert "its clock began at 2026-11-23 20:05:25.627" in server_words
+
+
+def test_two_traces_without_a_capture() -> None:
+    for first, other, words in (("client", "server", "3.54 s ahead"), ("server", "client", "3.54 s behind")):
+        session = Session([str(TRACES[first]), str(TRACES[other])])
+        rpcs = [rpc for rpc in session.rpcs() if rpc.connection.transport == "RDMA"]
+        assert len(rpcs) == 592
+        assert all(host_times(rpc).network is not None for rpc in rpcs)
+        (remark,) = session.remarks()
+        assert words in remark and "592 of its 592" in remark
+
+
+def test_a_trace_of_other_rpcs_is_said_to_be_so() -> None:
+    session = Session([str(SAMPLES / "meta-rxe.pcap.zst"), str(TRACES["client"])])
+    assert all(rpc.host is None for rpc in session.rpcs())
+    (remark,) = session.remarks()
+    assert "0 of its 592 RPCs over RDMA joined: no RPC of it is there" in remark
+
+
+def test_the_command_line_joins_them() -> None:
+    result = run("rpcs", TRACES["client"], WIRE, TRACES["server"], "--where", "server_thread_ns > 10ms", "--json")
+    assert result.exit_code == 0
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert len(lines) == sum((host_times(rpc).thread or 0) > 10_000_000 for rpc in traced("server")) > 0
+    assert all(line["client_queued_ns"] > 0 and line["server_thread_ns"] > 10_000_000 for line in lines)
+    page = run("show", WIRE, TRACES["server"], TRACES["client"], "--rpc", "24").output
+    assert re.search(r"client queued", page) and re.search(r"server received", page) and "SEND Only 188 B" in page
 
 
 def test_saved_tables_keep_what_a_trace_tells(tmp_path: Path) -> None:

@@ -1,0 +1,130 @@
+"""Traces of kernels beside a capture, or beside one another: the same RPCs, by XID, and how far clocks are apart."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rdmascope.dissect.link.capture_points import Clocks, clocks_between
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
+from rdmascope.dissect.rpcrdma.rpcs import HostTimes, Rpc
+from rdmascope.dissect.units import count, duration, moment, plural
+
+CLIENT, WIRE, SERVER = range(3)
+"""Where RPCs are seen, in the order in which calls pass."""
+_PLACES = {"client": CLIENT, "": WIRE, "server": SERVER}
+
+
+class _Seen(NamedTuple):
+    """An RPC of a trace."""
+
+    client: str
+    server: str
+    """Addresses; '' where it does not tell."""
+    program: int | None
+    called: int
+    """Nanoseconds, by its clock; the next, too."""
+    replied: int
+    host: HostTimes
+
+    def fits(self, rpc: Rpc) -> bool:
+        """It may be this RPC, which has its XID."""
+        ends = (self.client, rpc.client), (self.server, rpc.server)
+        return rpc.program in (None, self.program) and all(mine in ("", other) for mine, other in ends)
+
+
+class JoinedTrace:
+    """A trace beside what is read."""
+
+    def __init__(self, path: str, place: int, rpcs: Iterable[Rpc]) -> None:
+        """``place``: of the trace, CLIENT or SERVER; ``rpcs``: all that it has."""
+        self.path, self._place = path, place
+        self._rpcs: defaultdict[int, list[_Seen]] = defaultdict(list)
+        """By XID, those not found yet, in order."""
+        self.rpcs = self.found = 0
+        self._times: list[tuple[int, int, bool]] = []
+        """By the clock of what is read, by its own; of a call."""
+        for rpc in rpcs:
+            if rpc.host is None or rpc.call is None or rpc.reply is None or rpc.connection.transport == "socket":
+                continue
+            self.rpcs += 1
+            times = rpc.call.operation.first_time, rpc.reply.operation.last_time
+            self._rpcs[rpc.xid].append(_Seen(rpc.client, rpc.server, rpc.program, *times, rpc.host))
+
+    def add_to(self, rpc: Rpc, place: int) -> None:
+        """What it tells of an RPC that is seen at another place."""
+        for index, seen in enumerate(self._rpcs.get(rpc.xid, ())):
+            if rpc.call is None or rpc.reply is None or not seen.fits(rpc):
+                continue
+            del self._rpcs[rpc.xid][index]
+            self.found += 1
+            call, reply = rpc.call.operation, rpc.reply.operation
+            nearer = self._place < place
+            self._times.append((call.first_time if nearer else call.last_time, seen.called, True))
+            self._times.append((reply.last_time if nearer else reply.first_time, seen.replied, False))
+            rpc.host = _merged(rpc.host, seen.host)
+            return
+
+    def clocks(self, place: int) -> Clocks | None:
+        """Its clock and that of what is read at ``place``, which is ``Clocks``' other one."""
+        if not self._times:
+            return None
+        there, mine, calls = (np.array(column) for column in zip(*self._times, strict=True))
+        later = there - mine
+        # Calls pass what is nearer to the client first, replies what is nearer to the server.
+        return clocks_between(mine, later, calls == (self._place < place))
+
+    def words(self, place: int) -> str:
+        """What was joined, and by what clocks."""
+        found = f"{self.path}: {count(self.found)} of its {plural(self.rpcs, 'RPC')} over RDMA joined"
+        clocks = self.clocks(place)
+        if clocks is None:
+            return f"{found}: no RPC of it is there"
+        error = "" if clocks.error is None else f", to {duration(clocks.error)}"
+        drift = f"; it loses {clocks.drift * 1e6:.1f} µs a second" if clocks.drift else ""
+        zero = int(clocks.offset - round(clocks.since * clocks.drift))
+        if place == WIRE:
+            return f"{found}; its clock began at {moment(zero)}{error}{drift}"
+        return f"{found}; its clock is {duration(abs(zero))} {'behind' if zero > 0 else 'ahead'}{error}{drift}"
+
+
+def _merged(known: HostTimes | None, more: HostTimes) -> HostTimes:
+    """What two hosts tell."""
+    if known is None:
+        return more
+    found = known._replace(**{name: value for name, value in more._asdict().items() if value not in (None, ())})
+    if found.wire is not None and found.answered is not None:
+        found = found._replace(network=max(0, found.wire - found.answered))
+    return found
+
+
+class JoinedTraces:
+    """All traces that stand beside what is read."""
+
+    def __init__(self, side: str, traces: Sequence[JoinedTrace]) -> None:
+        """``side``: of the trace that is read, 'client' or 'server'; '' for a capture."""
+        self._place, self.traces = _PLACES[side], traces
+
+    def add_to(self, table: RpcTable) -> RpcTable:
+        """The same RPCs, as objects, with what the traces tell."""
+        rpcs = list(table)
+        for rpc in rpcs:
+            for trace in self.traces:
+                trace.add_to(rpc, self._place)
+        return RpcTable(rpcs, names=table.names)
+
+    def remarks(self) -> Iterator[str]:
+        """A line for each."""
+        return (trace.words(self._place) for trace in self.traces)
+
+
+def joined_traces(side: str, opened: Sequence[tuple[str, Callable[[], tuple[str, list[Rpc]]]]]) -> JoinedTraces:
+    """``opened``: path of each trace, and what reads it: gives its side and its RPCs."""
+    found = []
+    for path, read in opened:
+        of, rpcs = read()
+        found.append(JoinedTrace(path, SERVER if of == "server" else CLIENT, rpcs))
+    return JoinedTraces(side, found)
