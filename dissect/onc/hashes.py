@@ -10,6 +10,11 @@ class HashedHandle(bytes):
     """A file handle of which only the number is known, by which tshark and Linux's traces name it: its four bytes."""
 
 
+def hashed_handle(number: int) -> HashedHandle:
+    """The handle of that number."""
+    return HashedHandle((number & 0xFFFFFFFF).to_bytes(4))
+
+
 def handle_hash(handle: bytes | memoryview) -> int:
     """The number that tshark prints for a file handle: its CRC-32."""
     return int.from_bytes(handle) if isinstance(handle, HashedHandle) else crc32(handle)

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..layers.rpcrdma_codes import ERR_CHUNK, ERR_VERS, RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, error_name
-from ..onc.hashes import HashedHandle
+from ..onc.hashes import hashed_handle
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Segment
 from ..rpcrdma.rpc_fields import KnownRpc
@@ -113,7 +113,7 @@ class ClientSide:
 
     def initiated(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         handle, offset, count = fields
-        self._initiated[pid] = {"handle": HashedHandle(handle.to_bytes(4)), "offset": offset, "count": count}
+        self._initiated[pid] = {"handle": hashed_handle(handle), "offset": offset, "count": count}
 
     def task_begin(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         call = self._calls.get(fields)
@@ -206,7 +206,7 @@ class ClientSide:
     # The call is sent.
 
     def post_send(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        task, client, queue = fields
+        queue, task, client = fields
         call = self._call(task, client)
         if call.xid is None:
             return

@@ -44,7 +44,7 @@ CLIENT: dict[str, tuple[str, tuple[str, ...]]] = {
     "xprtrdma_marshal_failed": ("marshal_failed", _TASK),
     "xprtrdma_prepsend_failed": ("marshal_failed", _TASK),
     "xprtrdma_marshal": ("marshal", (*_TASK, "xid", "hdrlen", "headlen", "pagelen", "taillen", "rtype")),
-    "xprtrdma_post_send": ("post_send", (*_TASK, "cq_id")),
+    "xprtrdma_post_send": ("post_send", ("cq_id", *_TASK)),
     "xprt_transmit": ("transmit", (*_TASK, "xid", "status")),
     "xprtrdma_wc_receive": ("receive", ("received", "status")),
     "xprtrdma_reply": ("replied", (*_TASK, "xid", "credits")),
@@ -64,7 +64,7 @@ CLIENT: dict[str, tuple[str, tuple[str, ...]]] = {
 """Event: method of ClientSide that takes it, and the fields that it is given."""
 
 SERVER: dict[str, tuple[str, tuple[str, ...]]] = {
-    "svcrdma_wc_recv": ("receive", (*_QUEUE, "received")),
+    "svcrdma_wc_recv": ("receive", ("received", *_QUEUE)),
     "svc_xprt_enqueue": ("enqueue", ("server", "client")),
     "svc_xprt_dequeue": ("dequeue", ("server", "client")),
     "svcrdma_decode_rseg": ("read_segment", (*_QUEUE, "segno", "position", *_SEGMENT)),
@@ -86,6 +86,7 @@ SERVER: dict[str, tuple[str, tuple[str, ...]]] = {
     "svc_stats_latency": ("latency", ("xid", "execute")),
     "svcrdma_post_write_chunk": ("post_write", _QUEUE),
     "svcrdma_post_reply_chunk": ("post_write", _QUEUE),
+    "svcrdma_post_chunk": ("post_chunk", _QUEUE),
     "svcrdma_encode_wseg": ("returned", _SEGMENT),
     "svcrdma_send_pullup": ("pulled_up", ("hdrlen",)),
     "svcrdma_post_send": ("post_send", (*_QUEUE, "inv_rkey")),
@@ -107,6 +108,16 @@ CONNECT_REQUEST, ESTABLISHED, DISCONNECTED = 4, 9, 10
 """Events of the connection manager (include/rdma/rdma_cm.h)."""
 
 
+LACKING = {
+    "rpc_clnt_new": 4,
+    "xprtrdma_post_send": 1,
+    "svcrdma_wc_recv": 1,
+    "svc_xprt_enqueue": 2,
+    "svc_xprt_dequeue": 2,
+    "svcrdma_decode_rseg": 4,
+    "svcrdma_decode_wseg": 3,
+}
+"""Events of which some kernels do not tell so many of the first fields; any that lacks another is passed over."""
 MAX_OPEN = 1 << 16
 """Calls that either side remembers; of more, events were lost that ended them."""
 
@@ -138,7 +149,9 @@ class TraceMachine:
         for number, time, name, pid, values in events:
             handler = handlers.get(name)
             if handler is not None:
-                handler[0](number, time, pid, handler[1](values))
+                fields = handler[1](values)
+                if None not in fields or (name in LACKING and None not in fields[LACKING[name] :]):
+                    handler[0](number, time, pid, fields)
         for side in (self.client, self.server):
             side.let_go(MAX_OPEN)
         return self.log.take()

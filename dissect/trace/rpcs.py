@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
-from ..onc.programs import MOUNT, NFS, NFS_CALLBACK, NFSACL, NLM, PORTMAP, PROCEDURES, STATUS_MONITOR
+from ..onc.programs import MOUNT, NFS, NFS_CALLBACK, NFSACL, NLM, PORTMAP, PROCEDURES, STATUS_MONITOR, procedure_name
 from ..onc.shapes.rpc_summary_fields import NO_FIELDS
 from ..onc.status import nfs4_status
 from ..onc.statuses import NFS3_STATUS
@@ -53,9 +53,16 @@ def traced_rpc(number: int, conversation: Conversation, xid: int, order: int) ->
     return rpc
 
 
-def name_call(rpc: KnownRpc, program: str, version: int | None, procedure: str) -> None:
-    """As Linux calls them.  Its client has names of its own for COMPOUNDs, of whose operations nothing is told."""
+def name_call(rpc: KnownRpc, program: str, version: int | None, procedure: str | int) -> None:
+    """As Linux calls them.  Its client has names of its own for COMPOUNDs, of whose operations nothing is told.
+
+    The server of 5.10 tells a procedure by its number.
+    """
     rpc.program, rpc.version = PROGRAMS.get(program), version
+    if isinstance(procedure, int) or procedure.isdecimal():
+        rpc.procedure = int(procedure)
+        rpc.name = procedure_name(rpc.program or 0, version or 0, rpc.procedure)
+        return
     rpc.name = procedure
     if rpc.program is None or version is None:
         return
@@ -80,7 +87,7 @@ def message(
     ``time`` of the event."""
     operation = Operation(SEND, sender, number, number, time, time, length, Payload())
     known = TransportHeader(xid, 1, credits, procedure, length=header)
-    return Message(operation, known, _NOTHING, 0, 0, length - header if inline is None else inline)
+    return Message(operation, known, _NOTHING, 0, 0, max(0, length - header) if inline is None else inline)
 
 
 def add_lists(header: TransportHeader, chunks: list[ChunkUse], returned: bool) -> None:
@@ -110,8 +117,8 @@ class TracedChunks:
         self.writes: list[ChunkUse] = []
         self.reply: list[ChunkUse] = []
 
-    def read(self, position: int, segment: Segment) -> None:
-        """A segment of a Read chunk."""
+    def read(self, position: int | None, segment: Segment) -> None:
+        """A segment of a Read chunk; None: its Position is not told."""
         if not self.reads or self.reads[-1].position != position:
             self.reads.append(ChunkUse("read", position, []))
         self.reads[-1].segments.append(TracedSegment(segment))

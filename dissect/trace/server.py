@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ..layers.rpcrdma_codes import RDMA_NOMSG
-from ..onc.hashes import HashedHandle
+from ..onc.hashes import hashed_handle
 from ..onc.programs import NFS
 from ..onc.xdr import round_up
 from ..rpcrdma.conversation import Conversation
@@ -62,6 +62,8 @@ class ServerCall:
 
 Queue = tuple[int, int]
 """Completion queue and completion ID."""
+THREAD = -1
+"""In place of a completion queue, where segments belong to a thread."""
 
 
 class ServerSide:
@@ -105,8 +107,8 @@ class ServerSide:
     # A call comes.
 
     def receive(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        queue, identity, length = fields
-        self._received[queue, identity] = Received(number, time, length)
+        length, queue, identity = fields
+        self._received[queue, identity] = Received(number, time, length or 0)
 
     def enqueue(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         self._enqueued[fields] = time
@@ -117,11 +119,19 @@ class ServerSide:
 
     def read_segment(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         queue, identity, index, position, *segment = fields
-        self._segments.setdefault((queue, identity), []).append((index, position, Segment(*segment)))
+        if queue is not None:
+            self._segments.setdefault((queue, identity), []).append((index, position, Segment(*segment)))
+        elif (call := self._threads.get(pid)) is not None:
+            # Before 5.12 it is told of the Read that is made of it, without its Position.
+            call.chunks.read(None, Segment(*segment))
+            call.rpc.chunks = call.chunks.all()
 
     def write_segment(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         queue, identity, index, *segment = fields
-        self._segments.setdefault((queue, identity), []).append((index, None, Segment(*segment)))
+        # Before 5.12 nothing but the thread tells whose it is.
+        owner = (THREAD, pid) if queue is None else (queue, identity)
+        segments = self._segments.setdefault(owner, [])
+        segments.append((len(segments) if index is None else index, None, Segment(*segment)))
 
     def request(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         queue, identity, xid, credits, procedure, header = fields
@@ -134,11 +144,14 @@ class ServerSide:
             conversation = self._connections.make(RDMA, socket_parts(client)[0], address, number, time, port)
             self._queues[queue] = conversation
         rpc = self._log.begin(conversation, xid, "server")
-        chunks = _chunks(self._segments.pop((queue, identity), []), header)
+        segments = self._segments.pop((queue, identity), None) or self._segments.pop((THREAD, pid), [])
+        chunks = _chunks(segments, header)
         call = ServerCall(rpc, chunks, None if came is None else came.time, taken)
         rpc.chunks = chunks.all()
         first = came or Received(number, time, header)
-        rpc.call = message(0, first.number, first.time, xid, credits, first.length, header, procedure=procedure)
+        rpc.call = message(
+            0, first.number, first.time, xid, credits, first.length or header, header, procedure=procedure
+        )
         add_lists(rpc.call.header, rpc.chunks, False)
         before = self._open.pop(xid, None)
         if before is not None:
@@ -188,7 +201,7 @@ class ServerSide:
         xid, hashed = fields
         call = self._at(pid, xid)
         if call is not None and call.rpc.fields.handle is None:
-            call.rpc.fields = call.rpc.fields._replace(handle=HashedHandle(hashed.to_bytes(4)))
+            call.rpc.fields = call.rpc.fields._replace(handle=hashed_handle(hashed))
 
     def file_begin(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         xid, hashed, offset, length = fields
@@ -198,7 +211,7 @@ class ServerSide:
         call.file_begin = time
         known = call.rpc.fields
         if known.offset is None:
-            handle = HashedHandle(hashed.to_bytes(4)) if known.handle is None else known.handle
+            handle = hashed_handle(hashed) if known.handle is None else known.handle
             call.rpc.fields = known._replace(handle=handle, offset=offset, count=length)
 
     def file_end(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
@@ -226,6 +239,12 @@ class ServerSide:
         call = self._threads.get(pid)
         if call is not None:
             self._transfers[fields] = call
+
+    def post_chunk(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        """Before 5.15, of either: before it is carried out a call is read, behind that it is answered."""
+        call = self._threads.get(pid)
+        post = self.post_read if call is not None and call.started is None else self.post_write
+        post(number, time, pid, fields)
 
     def wrote(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         call = self._transfers.pop(fields, None)

@@ -1,0 +1,136 @@
+"""From events to Rpcs: kernels that tell less, and traces of which something is lost or wrong."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from rdmascope.captures.read.traces import TextEvents, Trace
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.trace.analyzer import TraceAnalyzer
+from rdmascope.dissect.trace.events import Event
+
+HERE = Path(__file__).parents[2] / "captures" / "read"
+
+READ_5_10 = """\
+svcrdma_wc_receive: cq.id=2 cid=44 status=SUCCESS (0/0x0)
+svc_xprt_do_enqueue: addr=10.0.0.2 pid=0 flags=XPT_DATA
+svc_xprt_dequeue: addr=10.0.0.2 flags=XPT_DATA wakeup-us=31
+svcrdma_decode_wseg: 4096@0x5cd6051a045cc000:0x00000c28
+svcrdma_decode_rqst: cq.id=2 cid=44 xid=0x5cd6051a vers=1 credits=128 proc=RDMA_MSG hdrlen=52
+svc_xdr_recvfrom: xid=0x5cd6051a head=[00000000a1,104] page=0 tail=[00000000a1,0] len=104
+svc_process: addr=10.0.0.2 xid=0x5cd6051a service=nfsd vers=3 proc=6
+nfsd_read_start: xid=0x5cd6051a fh_hash=0x2c6dea28 offset=0 len=4096
+nfsd_read_done: xid=0x5cd6051a fh_hash=0x2c6dea28 offset=0 len=6
+svc_xdr_sendto: xid=0x5cd6051a head=[00000000a1,128] page=6 tail=[00000000a1,2] len=136
+svc_stats_latency: addr=10.0.0.2 xid=0x5cd6051a execute-us=410
+svcrdma_post_chunk: cq.id=1 cid=81 sqecount=1
+svcrdma_encode_wseg: 6@0x5cd6051a045cc000:0x00000c28
+svcrdma_post_send: cq_id=1 cid=72 num_sge=1 inv_rkey=0x00000c28
+svcrdma_wc_write: cq.id=1 cid=81 status=SUCCESS (0/0x0)
+svcrdma_wc_send: cq.id=1 cid=72 status=SUCCESS (0/0x0)
+"""
+WRITE_5_10 = """\
+svcrdma_decode_rqst: cq.id=2 cid=45 xid=0x66d6051a vers=1 credits=128 proc=RDMA_MSG hdrlen=76
+svcrdma_encode_rseg: 131072@0x66d6051a087c8000:0x00000b19
+svcrdma_post_chunk: cq.id=1 cid=94 sqecount=14
+svcrdma_wc_read: cq.id=1 cid=94 status=SUCCESS (0/0x0)
+svc_xdr_recvfrom: xid=0x66d6051a head=[00000000a1,112] page=131072 tail=[00000000a1,0] len=131184
+svc_process: addr=10.0.0.2 xid=0x66d6051a service=nfsd vers=3 proc=7
+svc_xdr_sendto: xid=0x66d6051a head=[00000000a1,136] page=0 tail=[00000000a1,0] len=136
+svcrdma_post_send: cq_id=1 cid=73 num_sge=1 inv_rkey=0x00000000
+svcrdma_wc_send: cq.id=1 cid=73 status=SUCCESS (0/0x0)
+"""
+CALL_5_10 = """\
+rpc_clnt_new: client=5 peer=[10.0.0.1]:20049 program=nfs server=10.0.0.1
+rpc_task_begin: task:23@5 flags=SENT runstate=ACTIVE status=0 action=0
+rpc_request: task:23@5 nfsv3 GETATTR (sync)
+xprt_reserve: task:23@5 xid=0x7bd6051a
+rpc_xdr_sendto: task:23@5 head=[00000000a1,92] page=0 tail=[00000000a1,0] len=92
+xprtrdma_marshal: task:23@5 xid=0x7bd6051a: hdr=28 xdr=92/0/0 inline/inline
+xprtrdma_post_send: task:23@5 req=00000000a1 sc=00000000b2 (2 SGEs) signaled
+xprt_transmit: task:23@5 xid=0x7bd6051a seqno=0 status=0
+xprtrdma_wc_receive: rep=00000000c3 140 bytes: SUCCESS (0/0x0)
+xprtrdma_reply: task:23@5 xid=0x7bd6051a, 64 credits, rep=00000000c3 -> req=00000000a1
+rpc_xdr_recvfrom: task:23@5 head=[00000000a1,112] page=0 tail=[00000000a1,0] len=112
+rpc_task_end: task:23@5 flags=SENT runstate=ACTIVE status=0 action=0
+rpc_stats_latency: task:23@5 xid=0x7bd6051a nfsv3 GETATTR backlog=5 rtt=90 execute=120
+"""
+
+
+def rpcs_of(lines: str) -> list[Rpc]:
+    """A line each 10 us."""
+    printed = [f"nfsd-170 [000] 64.{i:05}0: {line}\n" for i, line in enumerate(lines.splitlines())]
+    analyzer = TraceAnalyzer()
+    found = [*analyzer.feed_events(TextEvents().take("".join(printed).encode()))]
+    return [*found, *analyzer.finish()]
+
+
+def test_a_read_in_a_server_of_5_10() -> None:
+    (rpc,) = rpcs_of(READ_5_10)
+    assert (rpc.xid, rpc.name, rpc.state, rpc.client) == (0x5CD6051A, "READ", "complete", "10.0.0.2")
+    assert [(chunk.kind, chunk.advertised, chunk.returned) for chunk in rpc.chunks] == [("write", 4096, 6)]
+    assert rpc.reply is not None
+    assert (rpc.reply.operation.invalidate, rpc.reply_bytes) == (0xC28, 134)
+
+
+def test_a_write_in_a_server_of_5_10() -> None:
+    (rpc,) = rpcs_of(WRITE_5_10)
+    assert (rpc.xid, rpc.name, rpc.state) == (0x66D6051A, "WRITE", "complete")
+    assert [(chunk.kind, chunk.position, chunk.transferred) for chunk in rpc.chunks] == [("read", None, 131072)]
+
+
+def test_a_call_in_a_client_of_5_10() -> None:
+    (rpc,) = rpcs_of(CALL_5_10)
+    assert (rpc.xid, rpc.name, rpc.state, rpc.server) == (0x7BD6051A, "GETATTR", "complete", "10.0.0.1")
+    assert rpc.latency is not None
+    assert rpc.latency.total == 20_000  # From the posted Send to the receive completion of its reply.
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, list[Event]]:
+    found = {}
+    for host in ("client", "server"):
+        with Trace(HERE / f"{host}-6.1.trace.dat") as trace:
+            found[host] = [event for batch in trace.batches() for event in batch]
+    return found
+
+
+def spoilt(events: Sequence[Event], chance: Random) -> list[Event]:
+    """Some are lost, some out of order, and some lack a field, or have an impossible one."""
+    rate = chance.choice([0.002, 0.01, 0.05, 0.2])
+    kept = []
+    for event in events:
+        luck = chance.random()
+        if luck < rate / 3:
+            continue
+        if luck < rate and event.values:
+            values = [*event.values]
+            at = chance.randrange(len(values))
+            wrong = chance.choice([None, 0, (1 << 32) - 1, 1 << 63] if isinstance(values[at], int) else [None, ""])
+            kept.append(event._replace(values=(*values[:at], wrong, *values[at + 1 :])))
+        else:
+            kept.append(event)
+    if chance.random() < 0.3:
+        at = chance.randrange(len(kept))
+        kept[at : at + 20] = kept[at : at + 20][::-1]
+    return kept
+
+
+@pytest.mark.parametrize("host", ["client", "server"])
+def test_a_spoilt_trace_gives_what_is_whole_in_it(host: str, recorded: dict[str, list[Event]]) -> None:
+    chance = Random(7)
+    for _ in range(60):
+        first = chance.randrange(len(recorded[host]) - 1500)
+        events = spoilt(recorded[host][first : first + chance.randrange(50, 1500)], chance)
+        analyzer = TraceAnalyzer()
+        found = []
+        for at in range(0, len(events), 200):
+            found += [*analyzer.feed_events(events[at : at + 200])]
+        found += analyzer.finish()
+        for rpc in found:
+            assert rpc.call_bytes >= 0
+            assert rpc.reply_bytes >= 0
+            assert rpc.xid < 1 << 64
+        assert found or len(events) < 200
