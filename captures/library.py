@@ -11,8 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from rdmascope.dissect.audit.auditor import Auditor
-from rdmascope.dissect.audit.finding import Finding
-from rdmascope.dissect.audit.selection import UnknownRule, select_rules
+from rdmascope.dissect.audit.rule import Finding, UnknownRule, select_rules
 from rdmascope.dissect.frames import Place
 from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
 from rdmascope.dissect.records.packets import Packet
@@ -37,9 +36,7 @@ from .tables.table_pass import needs_contents, table_batches
 
 if TYPE_CHECKING:
     from rdmascope.dissect.diagnosis.diagnose import Diagnosis
-    from rdmascope.dissect.measure.call_groups import CallGroups
-    from rdmascope.dissect.measure.latency_timeline import LatencyInterval
-    from rdmascope.dissect.measure.service_levels import ServiceLevelCounts
+    from rdmascope.dissect.measure.call_groups import CallGroups, LatencyInterval, ServiceLevelCounts
 
     from .session.grouping import RpcGrouping
     from .tables.database import Database
@@ -304,7 +301,7 @@ class Capture:
 
         Raises CaptureError for what is no service level.
         """
-        from rdmascope.dissect.measure.service_levels import parse_service_level
+        from rdmascope.dissect.measure.call_groups import parse_service_level
 
         from .session.grouping import RpcGrouping
 

@@ -273,7 +273,7 @@ class Commands(click.Group):
             sys.exit(EXIT_BAD_INPUT)
         except Exception as error:
             from rdmascope.captures.errors import EXTRAS, not_installed, words_of
-            from rdmascope.dissect.audit.selection import UnknownRule
+            from rdmascope.dissect.audit.rule import UnknownRule
 
             if signals:
                 sys.exit(EXIT_SIGNAL + signals[0])

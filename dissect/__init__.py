@@ -8,7 +8,7 @@ One straight line of nouns, each a module (or a folder) of its own::
     rpcrdma/messages.py      Message    one RPC-over-RDMA message: transport header and payload stream
     rpcrdma/rpcs.py          Rpc        a call and its reply, put together by reassembly.py and matching.py
     rpcrdma/analyzer.py                 the line itself: feed it FrameBatches, take Rpcs
-    audit/finding.py         Finding    one rule's verdict about one of the above
+    audit/rule.py            Finding    one rule's verdict about one of the above
 
 ``layers/`` declares every header once, as Scapy packets after their specifications; ``columns.py`` compiles the
 fixed-size ones into NumPy extractors.  ``onc/`` knows ONC RPC and the programs on top of it.

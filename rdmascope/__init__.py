@@ -26,13 +26,18 @@ if TYPE_CHECKING:
     from rdmascope.captures.session.session import Session
     from rdmascope.captures.tables.column_table import ColumnTable
     from rdmascope.cli.page.document import write_page
-    from rdmascope.dissect.audit.finding import Finding
+    from rdmascope.dissect.audit.rule import Finding
+    from rdmascope.dissect.diagnosis.detector import Statement
     from rdmascope.dissect.diagnosis.diagnose import Diagnosis
-    from rdmascope.dissect.diagnosis.statement import Statement
     from rdmascope.dissect.frames import Frame, Place
-    from rdmascope.dissect.measure.call_groups import CallGroup, CallGroups
-    from rdmascope.dissect.measure.latency_timeline import LatencyInterval
-    from rdmascope.dissect.measure.service_levels import ServiceLevel, ServiceLevelCounts, ViolatedSpan
+    from rdmascope.dissect.measure.call_groups import (
+        CallGroup,
+        CallGroups,
+        LatencyInterval,
+        ServiceLevel,
+        ServiceLevelCounts,
+        ViolatedSpan,
+    )
     from rdmascope.dissect.records.packets import Packet
     from rdmascope.dissect.records.table import TableColumn
     from rdmascope.dissect.records.tables import TABLES
@@ -56,11 +61,11 @@ _PLACES = {
     "Conversation": "dissect.rpcrdma.conversation",
     "Diagnosis": "dissect.diagnosis.diagnose",
     "Endpoint": "dissect.transport.connection",
-    "Finding": "dissect.audit.finding",
+    "Finding": "dissect.audit.rule",
     "Follow": "captures",
     "Frame": "dissect.frames",
     "Latency": "dissect.rpcrdma.rpcs",
-    "LatencyInterval": "dissect.measure.latency_timeline",
+    "LatencyInterval": "dissect.measure.call_groups",
     "Limits": "captures",
     "LiveSession": "captures.live.session",
     "Message": "dissect.rpcrdma.messages",
@@ -71,14 +76,14 @@ _PLACES = {
     "Rpc": "dissect.rpcrdma.rpcs",
     "Segment": "dissect.rpcrdma.messages",
     "SegmentUse": "dissect.rpcrdma.rpcs",
-    "ServiceLevel": "dissect.measure.service_levels",
-    "ServiceLevelCounts": "dissect.measure.service_levels",
+    "ServiceLevel": "dissect.measure.call_groups",
+    "ServiceLevelCounts": "dissect.measure.call_groups",
     "Session": "captures.session.session",
-    "Statement": "dissect.diagnosis.statement",
+    "Statement": "dissect.diagnosis.detector",
     "TABLES": "dissect.records.tables",
     "TableColumn": "dissect.records.table",
     "TransportHeader": "dissect.rpcrdma.messages",
-    "ViolatedSpan": "dissect.measure.service_levels",
+    "ViolatedSpan": "dissect.measure.call_groups",
     "read": "captures.library",
     "reassembled_call": "dissect.rpcrdma.reassembly",
     "reassembled_reply": "dissect.rpcrdma.reassembly",

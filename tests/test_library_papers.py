@@ -205,7 +205,7 @@ def architecture() -> str:
                 table.strip("\n"),
                 "Start with the nouns: `dissect/frames.py`, `dissect/link/packets.py`,"
                 " `dissect/transport/operations.py`, `dissect/rpcrdma/messages.py`, `dissect/rpcrdma/rpcs.py`,"
-                " `dissect/audit/finding.py`;"
+                " `dissect/audit/rule.py`;"
                 " `dissect/rpcrdma/analyzer.py` is the line that joins them, `captures/session/session.py` one pass"
                 " over a capture, `captures/library.py` what `import rdmascope` gives.",
             ]

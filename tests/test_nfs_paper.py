@@ -12,10 +12,10 @@ from rdmascope.dissect.onc.programs import PROCEDURES, program_name
 from rdmascope.dissect.onc.shapes.attributes4 import NUMBERED
 from rdmascope.dissect.onc.shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
 from rdmascope.dissect.onc.shapes.nfs4_types import NFSSTAT4
-from rdmascope.dissect.onc.shapes.procedures import OperationShape
 from rdmascope.dissect.onc.shapes.registry import PROGRAMS
 from rdmascope.dissect.onc.shapes.rfc5531 import GSS_ARGUMENTS, GSS_RESULTS, RPC_CALL, RPC_REPLY
 from rdmascope.dissect.onc.shapes.types import (
+    OperationShape,
     XdrArm,
     XdrArray,
     XdrAttributes,

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rdmascope.dissect.audit.auditor import Auditor
-from rdmascope.dissect.audit.finding import Finding
-from rdmascope.dissect.audit.rule import all_rules
+from rdmascope.dissect.audit.rule import Finding, all_rules
 from rdmascope.dissect.diagnosis.detector import all_detectors
 from rdmascope.dissect.frames import Frame, Place
 from rdmascope.dissect.link.addresses import AddressTable

@@ -19,9 +19,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from rdmascope.dissect.audit.finding import Finding
+from rdmascope.dissect.audit.rule import Finding
 from rdmascope.dissect.frames import FrameBatch
-from rdmascope.dissect.onc.names import procedure_label
+from rdmascope.dissect.onc.programs import procedure_label
 from rdmascope.dissect.records.rpc_columns import RpcSource
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer

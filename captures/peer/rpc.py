@@ -32,9 +32,9 @@ from rdmascope.dissect.layers.oncrpc_codes import (
 )
 from rdmascope.dissect.onc.shapes.decode import MAX_NODES, Node, SparseBytes, decode
 from rdmascope.dissect.onc.shapes.nfs4_types import AUTHSYS_PARMS
-from rdmascope.dissect.onc.shapes.procedures import ProcedureShape
 from rdmascope.dissect.onc.shapes.rfc5531 import RPC_CALL
 from rdmascope.dissect.onc.shapes.types import (
+    ProcedureShape,
     XdrArm,
     XdrArray,
     XdrAttributes,

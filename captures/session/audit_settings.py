@@ -7,8 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from rdmascope.dissect.audit.rule import LEVELS, ROLES, all_rules
-from rdmascope.dissect.audit.selection import Waiver
+from rdmascope.dissect.audit.rule import LEVELS, ROLES, Waiver, all_rules
 
 from ..errors import CaptureError
 

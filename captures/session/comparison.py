@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rdmascope.dissect.audit.auditor import Auditor
-from rdmascope.dissect.diagnosis.detector import all_detectors
+from rdmascope.dissect.diagnosis.detector import Statement, all_detectors
 from rdmascope.dissect.diagnosis.diagnose import diagnose
-from rdmascope.dissect.diagnosis.statement import Statement
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.capture_points import CommonTraffic, LonePackets, Sightings, common_traffic, lone_packets
 from rdmascope.dissect.measure.comparison import COLUMNS, Change, RpcColumns, SameTraffic, same_traffic, two_runs

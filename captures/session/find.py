@@ -40,7 +40,7 @@ from .session import MAX_READ_FOR_NAMES, Session
 
 if TYPE_CHECKING:
     from rdmascope.dissect.diagnosis.facts import Facts
-    from rdmascope.dissect.measure.pending_names import Pathed
+    from rdmascope.dissect.measure.file_names import Pathed
     from rdmascope.dissect.transport.iwarp.segments import Fpdu, IwarpSegment, IwarpSegments, Part
 
 

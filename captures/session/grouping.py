@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rdmascope.dissect.measure.call_columns import CallColumns, call_columns
-from rdmascope.dissect.measure.call_groups import CallGroups
-from rdmascope.dissect.measure.latency_timeline import LatencyTimeline
-from rdmascope.dissect.measure.service_levels import ServiceLevel, ServiceLevelCounts
+from rdmascope.dissect.measure.call_groups import (
+    CallColumns,
+    CallGroups,
+    LatencyTimeline,
+    ServiceLevel,
+    ServiceLevelCounts,
+    call_columns,
+)
 from rdmascope.dissect.measure.time_options import parse_duration
-from rdmascope.dissect.onc.names import procedure_label, program_label
+from rdmascope.dissect.onc.programs import procedure_label, program_label
 from rdmascope.dissect.records.rpc_columns import RpcBatches
 from rdmascope.dissect.records.table import Columns, TableBuilder
 from rdmascope.dissect.records.tables import TABLES

@@ -14,17 +14,15 @@ from typing import TypeVar
 import numpy as np
 
 from rdmascope.dissect.arrays import among, unique
-from rdmascope.dissect.measure.kernel_comparison import (
-    Completeness,
-    MountComparison,
-    ServerComparison,
-    compare_mounts,
-    compare_server,
-)
 from rdmascope.dissect.measure.kernel_counters import (
+    Completeness,
     CounterError,
     Mount,
+    MountComparison,
+    ServerComparison,
     ServerCounters,
+    compare_mounts,
+    compare_server,
     mount_of,
     mounts_since,
     parse_mountstats,

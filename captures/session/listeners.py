@@ -18,9 +18,8 @@ from rdmascope.dissect.transport.connection import Connection
 
 if TYPE_CHECKING:
     from rdmascope.dissect.audit.auditor import Auditor, RuleTally, TallyKey
-    from rdmascope.dissect.audit.finding import Finding
-    from rdmascope.dissect.measure.nfs_state_events import SentCall
-    from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
+    from rdmascope.dissect.audit.rule import Finding
+    from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory, SentCall
 
 
 _EARLIER = re.compile(r"\bconnection (\d+) was\b")
@@ -182,7 +181,7 @@ class DividedState:
         return self.history.notes()
 
     def take(self, workers: Sequence[WorkerFound], table: RpcTable) -> None:
-        from rdmascope.dissect.measure.nfs_state_events import StateNotes
+        from rdmascope.dissect.measure.nfs_state_history import StateNotes
 
         calls: list[SentCall] = []
         lone: dict[int, tuple[int, int]] = {}

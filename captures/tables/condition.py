@@ -16,7 +16,7 @@ from numpy.ma import getmaskarray
 from numpy.typing import NDArray
 
 from rdmascope.dissect.arrays import coded_keys
-from rdmascope.dissect.audit.audit_event import Subject
+from rdmascope.dissect.audit.rule import Subject
 from rdmascope.dissect.measure.filters import KNOWN_NAMES, empty_span, near, unknown_connections
 from rdmascope.dissect.measure.time_options import Moment
 from rdmascope.dissect.onc.programs import program_name

@@ -17,14 +17,12 @@ from numpy.typing import NDArray
 
 from rdmascope.dissect.arrays import Int64s, Rows, coded_keys
 from rdmascope.dissect.audit.auditor import EARLIER, Auditor, RuleTally, TallyKey
-from rdmascope.dissect.audit.finding import Finding
-from rdmascope.dissect.audit.judgement import VIOLATION
+from rdmascope.dissect.audit.rule import VIOLATION, Finding
 from rdmascope.dissect.layers.oncrpc_codes import GSS_PROCEDURE_NAMES, GSS_SERVICE_NAMES
 from rdmascope.dissect.layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_MSG
 from rdmascope.dissect.measure.credits import CreditDirection
-from rdmascope.dissect.measure.file_names import PathLearner
+from rdmascope.dissect.measure.file_names import KnownPaths, PathedRows, PathLearner
 from rdmascope.dissect.measure.files import EarlierName, File, FileTable, FileTransfer
-from rdmascope.dissect.measure.pending_names import KnownPaths, PathedRows
 from rdmascope.dissect.onc.hashes import HashedHandle
 from rdmascope.dissect.onc.rpc_header import GssCredential
 from rdmascope.dissect.onc.shapes.rpc_summary_fields import FlatFields

@@ -19,8 +19,16 @@ from ..live import CaptureSettings, open_live
 from ..live.session import Ending, LiveSession, bounded
 from ..session.session import Session
 from ..tables.condition import Condition
-from ..write.export import LINKTYPE_RAW, TcpPackets, Written, messages_of, ranges, stream_pair
-from ..write.packet_comments import FindingNotes, message_comments
+from ..write.export import (
+    LINKTYPE_RAW,
+    FindingNotes,
+    TcpPackets,
+    Written,
+    message_comments,
+    messages_of,
+    ranges,
+    stream_pair,
+)
 from ..write.pcapng_writer import PcapngWriter
 
 MAX_CONNECTIONS = 1 << 14

@@ -19,26 +19,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rdmascope.dissect.measure.file_contents import (
-    ContentChange,
-    ContentRegion,
-    Contents,
-    ContentSource,
-    ContentStep,
-    in_order_of_time,
-)
 from rdmascope.dissect.measure.files import (
     ALTERED,
     READ,
     TRUNCATED,
     WRITE,
     ZEROS,
+    ContentChange,
+    ContentRegion,
+    Contents,
+    ContentSource,
+    ContentStep,
     File,
     FileTable,
     FileTransfer,
     MissingRange,
+    in_order_of_time,
 )
-from rdmascope.dissect.records.files import file_record
+from rdmascope.dissect.records.report import file_record
 from rdmascope.dissect.records.schema import Record, record
 
 from .output import OutputFile, OutputFolder, input_files, not_written, spool

@@ -43,8 +43,17 @@ from .feed import BrowseFeed
 from .filling import ReadProgress, ReadToEnd, TablePart
 from .keys import KEYS, ChoiceDialog, HelpPage, KeyBinding, PromptDialog, bindings, help_text, shown
 from .lines_pane import BytesPane, LadderPane, LinesPane, TablePane, TimeStrip, TreePane
-from .listings import LISTINGS, ListingLayout, column_at, copied_values, row_nodes
-from .nodes import Details, Diagnosed, RpcPlace, TreeNode
+from .listings import (
+    LISTINGS,
+    Details,
+    Diagnosed,
+    ListingLayout,
+    RpcPlace,
+    TreeNode,
+    column_at,
+    copied_values,
+    row_nodes,
+)
 
 PALETTE = KeyBinding("ctrl+p", "^P", "command_palette", "palette", "all of them by their names")
 

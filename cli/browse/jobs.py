@@ -16,10 +16,10 @@ from rdmascope.captures.session.find import find_frame, steps_of
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.browsed_tables import LATER
 from rdmascope.captures.tables.condition import Condition
-from rdmascope.dissect.audit.finding import Finding
+from rdmascope.dissect.audit.rule import Finding
+from rdmascope.dissect.diagnosis.detector import Severity, Statement
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
 from rdmascope.dissect.diagnosis.facts import Gathered
-from rdmascope.dissect.diagnosis.statement import Severity, Statement
 from rdmascope.dissect.measure.files import FileTable
 from rdmascope.dissect.records.rpc_columns import RpcBatch
 from rdmascope.dissect.records.table import TableBuilder
@@ -37,7 +37,7 @@ from ..views.report import connections_view
 from ..views.rpc import Section, decoded_messages, frame_tree, message_sections, packets_section, summary_section
 from ..views.transport import connection_view
 from .filling import ADDED, COMPLETING, BrowsedCapture, RowsToSend, TablePart, fill
-from .nodes import Details, Diagnosed, RpcPlace, TreeNode, nodes_of, rendered, shown_bytes
+from .listings import Details, Diagnosed, RpcPlace, TreeNode, nodes_of, rendered, shown_bytes
 
 KEPT = 256
 """RPCs that are kept for being looked at."""

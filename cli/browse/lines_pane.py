@@ -28,8 +28,7 @@ from rdmascope.dissect.units import count, duration, plural, seconds
 from ..views.rpc import ROW, hex_row
 from ..views.tables import sparkline
 from .keys import pane_bindings
-from .listings import LISTINGS, ListingLayout
-from .nodes import ShownBytes, TreeNode, harmless_text
+from .listings import LISTINGS, ListingLayout, ShownBytes, TreeNode, harmless_text
 
 MAX_WIDTH = 1000
 """Columns of a line that can be scrolled to."""

@@ -22,7 +22,7 @@ from rdmascope.captures.live import CaptureSettings, Keep, Keeper, Live, open_li
 from rdmascope.captures.live.session import LiveSession
 from rdmascope.captures.parallel.ipc import Reply
 from rdmascope.captures.tables.browsed_tables import LATER, BrowsedTables, live_columns
-from rdmascope.dissect.audit.finding import Finding
+from rdmascope.dissect.audit.rule import Finding
 from rdmascope.dissect.records.rpc_columns import RpcBatches
 from rdmascope.dissect.records.table import TableBuilder
 from rdmascope.dissect.records.tables import TABLES

@@ -13,10 +13,8 @@ from rdmascope.captures import CaptureError
 from rdmascope.captures.session.audit_settings import read_settings
 from rdmascope.captures.tables.saved import copies
 from rdmascope.captures.write.output import check_outputs, seekable, write_output
-from rdmascope.dissect.audit.auditor import Auditor
-from rdmascope.dissect.audit.result import Result
-from rdmascope.dissect.audit.rule import LEVELS, ROLES
-from rdmascope.dissect.audit.selection import not_waived, select_rules
+from rdmascope.dissect.audit.auditor import Auditor, Result
+from rdmascope.dissect.audit.rule import LEVELS, ROLES, not_waived, select_rules
 from rdmascope.dissect.measure.filters import unknown_connections
 from rdmascope.dissect.records.audit import finding_records, junit, sarif, sum_records, verdict_lines
 from rdmascope.dissect.rpcrdma.analyzer import drop_contents

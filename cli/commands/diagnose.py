@@ -7,8 +7,7 @@ import click
 from rdmascope.captures import CaptureError
 from rdmascope.captures.session.diagnosis_pass import diagnosis_of
 from rdmascope.captures.tables.condition import Condition
-from rdmascope.dissect.diagnosis.detector import all_detectors
-from rdmascope.dissect.diagnosis.statement import SEVERITIES
+from rdmascope.dissect.diagnosis.detector import SEVERITIES, all_detectors
 from rdmascope.dissect.records.diagnosis import statement_record
 from rdmascope.dissect.records.schema import schema
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rdmascope.captures.write.file_copies import MANIFEST, Spool, Target, extract_files
 from rdmascope.dissect.measure.files import File, FileTable, FileTransfer
-from rdmascope.dissect.records.files import file_record
+from rdmascope.dissect.records.report import file_record
 from rdmascope.dissect.records.schema import Record, schema
 
 from ..options import filter_options

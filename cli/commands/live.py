@@ -17,22 +17,23 @@ from rdmascope.captures import CaptureError
 from rdmascope.captures.live import TRACE, CaptureSettings, Keep, Keeper, is_stream, open_live
 from rdmascope.captures.live.device import STREAM
 from rdmascope.captures.live.keep import HANGS, Surroundings, Trigger, Wanted, WindowKeeper
-from rdmascope.captures.live.metrics import LOCAL, CaptureMetrics, Metrics
 from rdmascope.captures.live.session import (
+    LOCAL,
     MAX_BUFFER,
     MAX_FILES,
+    CaptureMetrics,
     Ending,
     LiveSession,
     MemoryBound,
     MemoryParts,
+    Metrics,
     bounded,
     divided,
     run_together,
 )
 from rdmascope.captures.session.kernel_counters import RunningCounters
 from rdmascope.captures.tables.condition import Condition
-from rdmascope.dissect.audit.finding import Finding
-from rdmascope.dissect.audit.selection import matching_rules
+from rdmascope.dissect.audit.rule import Finding, matching_rules
 from rdmascope.dissect.measure.file_names import PathLearner
 from rdmascope.dissect.records.audit import finding_record
 from rdmascope.dissect.records.rpc_lines import RpcLines

@@ -14,8 +14,7 @@ import numpy as np
 
 from rdmascope.captures.write.output import check_outputs, seekable
 from rdmascope.dissect.measure.filters import MAX_FRAME, FrameRange, includes, unknown_frames
-from rdmascope.dissect.records.packet_columns import ListedPackets
-from rdmascope.dissect.records.packet_lines import packet_json
+from rdmascope.dissect.records.packet_columns import ListedPackets, packet_json
 from rdmascope.dissect.records.packets import packet_record
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.rpcrdma.analyzer import Options

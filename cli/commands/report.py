@@ -16,7 +16,7 @@ from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.saved import holds_tables
 from rdmascope.dissect.diagnosis.diagnose import diagnose
 from rdmascope.dissect.diagnosis.facts import Facts, Gathered
-from rdmascope.dissect.measure.undecoded import undecoded
+from rdmascope.dissect.measure.files import undecoded
 from rdmascope.dissect.records.report import (
     INTERVALS,
     capture_point_record,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from rdmascope.captures.session.grouping import GroupKey, RpcGrouping
     from rdmascope.captures.session.kernel_counters import KernelCounters
     from rdmascope.captures.tables.condition import Condition
-    from rdmascope.dissect.measure.service_levels import ServiceLevel
+    from rdmascope.dissect.measure.call_groups import ServiceLevel
 
     from ..each_capture import GivenCaptures
 
@@ -204,7 +204,7 @@ def _group_keys(text: str) -> tuple[GroupKey, ...]:
 
 
 def _service_level(text: str) -> ServiceLevel:
-    from rdmascope.dissect.measure.service_levels import parse_service_level
+    from rdmascope.dissect.measure.call_groups import parse_service_level
 
     return parse_service_level(text)
 
@@ -466,7 +466,7 @@ def command(
 def _exit_with(verdicts: set[str]) -> None:
     """End with the status of the verdicts on service levels."""
     if verdicts:
-        from rdmascope.dissect.measure.service_levels import FAIL, UNDECIDABLE
+        from rdmascope.dissect.measure.call_groups import FAIL, UNDECIDABLE
 
         if FAIL in verdicts:
             click.get_current_context().exit(EXIT_FOUND)

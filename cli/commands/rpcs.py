@@ -13,9 +13,8 @@ import click
 
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.measure.call_order import MAX_HELD, CallOrder
-from rdmascope.dissect.measure.file_names import NamedRpc, PathLearner
+from rdmascope.dissect.measure.file_names import MAX_LATE, LatePaths, LateRow, NamedRpc, PathLearner
 from rdmascope.dissect.measure.filters import unknown_xids
-from rdmascope.dissect.measure.pending_names import MAX_LATE, LatePaths, LateRow
 from rdmascope.dissect.records.rpc import rpc_record
 from rdmascope.dissect.records.rpc_lines import RpcLines
 from rdmascope.dissect.records.schema import schema

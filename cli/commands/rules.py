@@ -6,8 +6,7 @@ from difflib import get_close_matches
 
 import click
 
-from rdmascope.dissect.audit.page import markdown
-from rdmascope.dissect.audit.rule import LEVELS, ROLES, all_rules
+from rdmascope.dissect.audit.rule import LEVELS, ROLES, all_rules, markdown
 from rdmascope.dissect.diagnosis.detector import all_detectors
 from rdmascope.dissect.records.audit import rule_record
 from rdmascope.dissect.records.diagnosis import detector_record

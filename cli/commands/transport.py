@@ -19,8 +19,8 @@ from rdmascope.dissect.units import plural
 from ..options import connection_filter_options, pager_option
 from ..reading import file_argument, jobs_option, opened, recognition_options
 from ..terminal import complain, console, paged, print_json, show
-from ..views.credits import credits_view
 from ..views.tables import filter_field, filter_line
+from ..views.transport import credits_view
 
 if TYPE_CHECKING:
     from rdmascope.captures.tables.condition import Condition

@@ -16,25 +16,33 @@ from rdmascope.captures.errors import need
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import Condition
 from rdmascope.captures.write.output import check_outputs, write_output
-from rdmascope.dissect.audit.finding import Finding
-from rdmascope.dissect.audit.page import facts
-from rdmascope.dissect.audit.result import Result, who
-from rdmascope.dissect.audit.rule import Rule
+from rdmascope.dissect.audit.auditor import Result, who
+from rdmascope.dissect.audit.rule import Finding, Rule, facts
+from rdmascope.dissect.diagnosis.detector import Statement
 from rdmascope.dissect.diagnosis.detectors.conformance import TOLERATED
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
 from rdmascope.dissect.diagnosis.facts import label
-from rdmascope.dissect.diagnosis.statement import Statement
-from rdmascope.dissect.measure.service_levels import FAIL, PASS, UNDECIDABLE, ServiceLevel
-from rdmascope.dissect.measure.undecoded import undecoded
+from rdmascope.dissect.measure.call_groups import FAIL, PASS, UNDECIDABLE, ServiceLevel
+from rdmascope.dissect.measure.files import undecoded
 from rdmascope.dissect.transport.connection import ENDS
 from rdmascope.dissect.units import at_least, count, moment, percent, plural
 
 from ..views import report as report_views
 from ..views.diagnosis import CERTAIN, NOTHING, counted, headline_view, note_lines, shared_words
-from .charts import Charts, library
-from .examples import ShownRpc, example_html, reference_html, waterfall_html
-from .markup import data_script, details, listed, of_rich, shortened, tag, text
-from .over_time import PageFacts, peak_series, retransmissions, series
+from .examples import (
+    ShownRpc,
+    data_script,
+    details,
+    example_html,
+    listed,
+    of_rich,
+    reference_html,
+    shortened,
+    tag,
+    text,
+    waterfall_html,
+)
+from .over_time import Charts, PageFacts, library, peak_series, retransmissions, series
 from .tables import Breaking, breakings, cell_data, same_width, table_html
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from rdmascope.dissect.measure.time_cells import summed, widened
 from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.units import at_least, count, percent, plural, size
 
-from .markup import shortened, tag, text
+from .examples import shortened, tag, text
 from .over_time import PERCENTS, edges, fitted, percentile
 
 INTERVALS = 120

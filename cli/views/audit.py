@@ -10,19 +10,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rdmascope.dissect.audit.auditor import EARLIER
-from rdmascope.dissect.audit.finding import Finding
-from rdmascope.dissect.audit.judgement import NOT_APPLICABLE, PASS, UNDECIDABLE, VIOLATION
-from rdmascope.dissect.audit.page import facts
-from rdmascope.dissect.audit.result import Result, who
-from rdmascope.dissect.audit.rule import Rule
+from rdmascope.dissect.audit.auditor import EARLIER, Result, who
+from rdmascope.dissect.audit.rule import NOT_APPLICABLE, PASS, UNDECIDABLE, VIOLATION, Finding, Rule, facts
 from rdmascope.dissect.transport.connection import ENDS
 from rdmascope.dissect.units import plural
 
 from .tables import Cell, Grid, heading, indented
 
 if TYPE_CHECKING:
-    from rdmascope.dissect.audit.selection import Waiver
+    from rdmascope.dissect.audit.rule import Waiver
 
 STYLES = {"MUST": "bold red", "SHOULD": "yellow", "STATED": "cyan"}
 MAX_REASONS = 5

@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rdmascope.dissect.diagnosis.detector import Detector
+from rdmascope.dissect.diagnosis.detector import SEVERITIES, Detector, Severity, Statement, detector_lines
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis
-from rdmascope.dissect.diagnosis.page import detector_lines
-from rdmascope.dissect.diagnosis.statement import SEVERITIES, Severity, Statement
 from rdmascope.dissect.units import duration, moment, percent, plural
 
 from .tables import Cell, Grid, indented

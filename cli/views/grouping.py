@@ -9,9 +9,17 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rdmascope.dissect.measure.call_groups import CallGroup, CallGroups
-from rdmascope.dissect.measure.latency_timeline import STEPS, LatencyInterval, bounds
-from rdmascope.dissect.measure.service_levels import FAIL, PASS, UNDECIDABLE, ServiceLevelCounts
+from rdmascope.dissect.measure.call_groups import (
+    FAIL,
+    PASS,
+    STEPS,
+    UNDECIDABLE,
+    CallGroup,
+    CallGroups,
+    LatencyInterval,
+    ServiceLevelCounts,
+    bounds,
+)
 from rdmascope.dissect.measure.statistics import PARTS
 from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.units import at_least, count, duration, moment, plural, size

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rdmascope.captures.session.kernel_counters import KernelCounters
-from rdmascope.dissect.measure.kernel_comparison import (
+from rdmascope.dissect.measure.kernel_counters import (
     REASONS,
     UNEXPLAINED,
     MountComparison,

@@ -16,11 +16,11 @@ from rich.text import Text
 
 from rdmascope.captures.live.device import TRACED
 from rdmascope.captures.live.session import LiveSession
-from rdmascope.dissect.audit.finding import Finding
-from rdmascope.dissect.audit.result import who
+from rdmascope.dissect.audit.auditor import who
+from rdmascope.dissect.audit.rule import Finding
 from rdmascope.dissect.measure.live_window import HISTORY, BusyProcedure, Rate, RecentRpc
 from rdmascope.dissect.measure.statistics import ProcedureKey
-from rdmascope.dissect.onc.names import procedure_label, program_label
+from rdmascope.dissect.onc.programs import procedure_label, program_label
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import at_least, count, duration, plural, size

@@ -12,10 +12,16 @@ from rich.table import Table
 from rich.text import Text
 
 from rdmascope.dissect.diagnosis.facts import Facts, label
-from rdmascope.dissect.measure.connection_counts import connection_counts
-from rdmascope.dissect.measure.statistics import PARTS, Procedure, Share, SlowRpc, Statistics
-from rdmascope.dissect.measure.transfer_totals import TransferTotals
-from rdmascope.dissect.onc.names import procedure_label, program_label
+from rdmascope.dissect.measure.statistics import (
+    PARTS,
+    Procedure,
+    Share,
+    SlowRpc,
+    Statistics,
+    TransferTotals,
+    connection_counts,
+)
+from rdmascope.dissect.onc.programs import procedure_label, program_label
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.eviction import Evicted
 from rdmascope.dissect.transport.connection import Connection, Endpoint, ending_words

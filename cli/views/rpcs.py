@@ -10,9 +10,9 @@ from rich.text import Text
 from rdmascope.dissect.layers.oncrpc_codes import GSS_PRIVACY, GSS_PROCEDURE_NAMES, RPCSEC_GSS_DATA
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_NOMSG, procedure_name
 from rdmascope.dissect.onc.hashes import handle_hash
-from rdmascope.dissect.onc.names import procedure_label, program_label
+from rdmascope.dissect.onc.programs import procedure_label, program_label
 from rdmascope.dissect.onc.shapes.rpc_summary_fields import FlatFields
-from rdmascope.dissect.onc.summary_words import TO_END_OF_FILE
+from rdmascope.dissect.onc.summary import TO_END_OF_FILE
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import at_least, moment, seconds, size
 

@@ -8,13 +8,25 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rdmascope.dissect.measure.gss_contexts import GssContext
-from rdmascope.dissect.measure.nfs_slots import FALSE_RETRY, GAP, RETRY, SlotEvent, SlotTable, SlotUse
-from rdmascope.dissect.measure.nfs_state import HeldState, NfsClient, NfsSession, StateTable, StatusTally, Wait
+from rdmascope.dissect.measure.nfs_state import (
+    FALSE_RETRY,
+    GAP,
+    RETRY,
+    HeldState,
+    NfsClient,
+    NfsSession,
+    SlotEvent,
+    SlotTable,
+    SlotUse,
+    StateTable,
+    StatusTally,
+    Wait,
+)
 from rdmascope.dissect.measure.nfs_state_history import NO_REPLY, NfsStateHistory
 from rdmascope.dissect.measure.nfs_waits import DELAY, NO_CREDIT, NO_SLOT, RECALL, waits
 from rdmascope.dissect.measure.pnfs import DataServers, DataTraffic
 from rdmascope.dissect.onc.hashes import handle_hash
-from rdmascope.dissect.onc.names import procedure_label
+from rdmascope.dissect.onc.programs import procedure_label
 from rdmascope.dissect.onc.shapes.rfc8881 import SEQ4_STATUS
 from rdmascope.dissect.units import count, duration, plural, size
 

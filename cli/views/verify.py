@@ -9,8 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rdmascope.dissect.units import count, duration, plural
-from rdmascope.dissect.verify.frame_fields import Values
-from rdmascope.dissect.verify.known_tshark_bugs import PRESENCE
+from rdmascope.dissect.verify.frame_fields import PRESENCE, Values
 from rdmascope.dissect.verify.second_opinion import Comparison, ComparisonTally, Difference
 
 from .tables import Cell, Grid, indented

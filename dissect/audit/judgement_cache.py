@@ -20,9 +20,9 @@ from ..onc.rpc_header import call_head
 from ..rpcrdma.conversation import DEFAULT_INLINE, Conversation
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import ChunkUse, Rpc
-from .audit_event import Subject
 from .events import RdmaOperation, SentMessage
 from .memory import PREDICTABLE, Offer
+from .rule import Subject
 from .transaction import CreditState, Transaction
 
 

@@ -31,15 +31,11 @@ from ..rpcrdma.rpc_table import PlainRpcs, RpcNames, each_made, made
 from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.version_loops import VersionRefusals
 from ..transport.operations import Operation
-from .audit_event import Subject
-from .back_channel import BackChannel
-from .deferred import SILENCE, Settling
-from .events import MessageOrder, RdmaOperation, RefusableMessage, SentMessage, SentOption
-from .grants import CreditGrants
+from .events import SILENCE, MessageOrder, RdmaOperation, RefusableMessage, SentMessage, SentOption, Settling
 from .judgement_cache import message_class, plain_call, plain_message, plain_procedure, rpc_class, settled_class
-from .lru import REMEMBERED, LastXids, remember
 from .memory import MAX_ADVERTISERS, PREDICTABLE, AdvertisedHistory, Offer
-from .transaction import CreditState, Transaction, offers
+from .rule import Subject
+from .transaction import REMEMBERED, BackChannel, CreditGrants, CreditState, LastXids, Transaction, offers, remember
 
 MAX_VERSIONS = 16
 

@@ -14,10 +14,9 @@ from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.segment_table import AdvertisedSegment, SegmentTable
 from ..transport.connection import Connection
 from ..transport.operations import Operation
-from .audit_event import precedes
 from .events import RdmaOperation
-from .lru import remember
-from .transaction import HandleStep, Transaction, delivers
+from .rule import precedes
+from .transaction import HandleStep, Transaction, delivers, remember
 
 PERSISTENT = 16
 """Calls in a row that advertise a handle, from which on it is persistent."""

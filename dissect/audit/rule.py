@@ -1,19 +1,196 @@
-"""Rule: one requirement of a specification, and the function that judges it."""
+"""Rule: one requirement of a specification, and the function that judges it; Finding: its verdict about one thing that
+happened.  Which rules are meant by names, levels and roles, and what a page says of one."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..plugged import guarded, origin
-from .audit_event import Subject
-from .judgement import Judgement
-from .traits import CHUNK_LISTS, SECOND
+from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.messages import Message
+from ..rpcrdma.rpcs import Rpc
+from ..serial import PSN
+from ..transport.connection import Connection
+from ..transport.operations import Operation
+
+FIRST = 1 << 0
+"""Sent: version 1, or an unknown one."""
+SECOND = 1 << 1
+"""Sent: version 2.  Transaction: call or reply is."""
+CALL = 1 << 2
+"""Sent: a call."""
+REPLY = 1 << 3
+"""Sent: a reply.  Transaction: it has one."""
+ERROR = 1 << 4
+"""Sent: RDMA_ERROR."""
+NOMSG = 1 << 5
+"""Sent: RDMA_NOMSG.  Transaction: its reply is."""
+READS = 1 << 6
+"""A Read list."""
+CHUNKS = 1 << 7
+"""Transaction: the call has chunks."""
+RETURNS = 1 << 8
+"""Transaction: the reply returns Write chunks or the Reply chunk, or should."""
+CHUNK_LISTS = NOMSG | READS | CHUNKS | RETURNS
+"""Whatever shows chunks."""
+GSS = 1 << 9
+"""Transaction: an RPCSEC_GSS credential."""
+INVALIDATE = 1 << 10
+"""Sent: Send With Invalidate."""
+
+
+PASS, VIOLATION, UNDECIDABLE = "pass", "violation", "undecidable"
+
+NOT_APPLICABLE = "not applicable"
+"""No opportunity: a rule that met nothing to judge."""
+
+
+class Judgement(NamedTuple):
+    """What a rule says of one noun."""
+
+    verdict: str
+    observed: str = ""
+    """In words and values."""
+    required: str = ""
+    reason: str = ""
+    """Why it is undecidable."""
+    frames: tuple[int, ...] = ()
+    """Instead of the noun's own frames, where others show it better."""
+    by: str = ""
+    """'requester' or 'responder': the end that is meant, where the rule judges both."""
+    note: bool = False
+    """Worth reporting, but no fault: the severity is 'note' whatever the level."""
+    stated: bool = False
+    """Of a MUST rule a part that the document states without a requirement word: the severity is 'notice'."""
+
+
+PASSED = Judgement(PASS)
+
+
+def violation(
+    observed: str, required: str, *frames: int, by: str = "", note: bool = False, stated: bool = False
+) -> Judgement:
+    return Judgement(VIOLATION, observed, required, frames=frames, by=by, note=note, stated=stated)
+
+
+def undecidable(reason: str) -> Judgement:
+    return Judgement(UNDECIDABLE, reason=reason)
+
+
+class Subject:
+    """Common to all nouns."""
+
+    conversation: Conversation
+    rpc: Rpc | None = None
+    followed: tuple[bool, bool] = (False, False)
+    """Whether either end sent another message later."""
+
+    @property
+    def connection(self) -> Connection:
+        return self.conversation.connection
+
+    def missed(self, sender: int) -> str:
+        """Why ``sender`` may have sent something up to now that is not in the capture; '' where it cannot have.
+
+        A gap is only seen when something behind it is.
+        """
+        if reason := gaps(self.connection):
+            return reason
+        return "" if self.followed[sender] else "no later message shows whether one is missing from the capture"
+
+    def endpoint(self, role: str) -> int:
+        """Which end of the connection a rule that judges ``role`` judges here."""
+        raise NotImplementedError
+
+    @property
+    def role(self) -> str:
+        """What that end is: 'requester', 'responder', or 'either' where it is not known."""
+        raise NotImplementedError
+
+    @property
+    def frames(self) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    @property
+    def time(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def rpc_number(self) -> int | None:
+        return self.rpc.number if self.rpc is not None else None
+
+    @property
+    def xid(self) -> int | None:
+        return self.rpc.xid if self.rpc is not None else None
+
+    @property
+    def backward(self) -> bool:
+        return False
+
+    @property
+    def shape(self) -> int:
+        """Its features, in the bits of ``shape``."""
+        return 0
+
+    @property
+    def start_known(self) -> bool:
+        """The connection's beginning is in the capture."""
+        return self.connection.start_known
+
+
+class OfMessage(Subject):
+    """A noun about one message that was sent."""
+
+    message: Message
+    sender: int
+
+    @property
+    def frames(self) -> tuple[int, ...]:
+        return (self.message.frame,)
+
+    @property
+    def time(self) -> int:
+        return self.message.time
+
+    @property
+    def xid(self) -> int | None:
+        return self.message.header.xid
+
+
+def gaps(connection: Connection, *senders: int) -> str:
+    """Why what these ends sent is not all known; '' where it is."""
+    missing = sum(connection.missing_packets[sender] for sender in senders or (0, 1))
+    if missing:
+        what = "are not in the capture, or arrived damaged" if connection.damaged else "are not in the capture"
+        return f"{missing:,} packets of the connection {what}"
+    unread = sum(connection.unread_packets[end] + connection.unread_messages[end] for end in senders or (0, 1))
+    if unread:
+        return f"{unread:,} packets of the connection cannot be read: their headers are truncated, or a check failed"
+    if connection.one_sided:
+        return "only one direction was captured"
+    return ""
+
+
+def precedes(connection: Connection, first: Operation, second: Operation) -> bool:
+    """Whether one end certainly issued ``first`` before ``second``.
+
+    PSNs say so, or the places in the TCP stream, whatever the order of the capture.
+    """
+    if connection.transport == "iWARP":
+        return first.position < second.position
+    return PSN.distance(first.psn, second.psn) < PSN.half
+
+
+def beheaded(connection: Connection, sender: int) -> str:
+    """Why the first packets of this end may be missing unnoticed; '' where it is known which ones they must be."""
+    known = connection.transport == "iWARP" or connection.endpoints[1 - sender].start_psn is not None
+    return "" if known and connection.start_known else "the capture may begin behind the first packets of the other end"
 
 
 class Level(StrEnum):
@@ -161,3 +338,144 @@ def all_rules() -> dict[str, Rule]:
     for module in iter_modules(import_module(package).__path__):
         import_module(f"{package}.{module.name}")
     return dict(sorted(_RULES.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A judgement with its place: endpoint, frames, time."""
+
+    rule: Rule
+    verdict: str
+    connection: Connection
+    endpoint: int
+    """0 the active side, 1 the passive one."""
+    role: str
+    """What that endpoint was in this matter: 'requester', 'responder' or 'either'."""
+    frames: tuple[int, ...]
+    time: int
+    """Nanoseconds; 0 where no packet carried it."""
+    rpc: int | None
+    """Number of the Rpc."""
+    xid: int | None
+    observed: str
+    required: str
+    reason: str
+    severity: str
+    """'error' (MUST), 'warning' (SHOULD), 'notice' (stated behaviour) or 'note'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiver:
+    """Findings that are known and accepted."""
+
+    rule: str
+    reason: str
+    role: str | None = None
+    """'requester' or 'responder'."""
+    address: str | None = None
+    """Of the endpoint that is judged."""
+    connection: int | None = None
+
+    def covers(self, finding: Finding) -> bool:
+        return (
+            finding.rule.id == self.rule
+            and self.role in (None, finding.role)
+            and self.address in (None, finding.connection.endpoints[finding.endpoint].address)
+            and self.connection in (None, finding.connection.number)
+        )
+
+
+def not_waived(waivers: Sequence[Waiver]) -> Callable[[Finding], bool] | None:
+    """Whether a finding counts; None where every one does."""
+    if not waivers:
+        return None
+    return lambda finding: not any(waiver.covers(finding) for waiver in waivers)
+
+
+class UnknownRule(ValueError):
+    """A name that no rule has."""
+
+
+def matching_rules(*names: str) -> frozenset[str]:
+    """Ids of the rules that are meant by these names; a name may end with a star.  Raises UnknownRule."""
+    found: set[str] = set()
+    for name in names:
+        some = {id for id in all_rules() if _matches(id, name)}
+        if not some:
+            raise UnknownRule(f"no rule {name!r}; 'rdmascope rules' lists them")
+        found |= some
+    return frozenset(found)
+
+
+def _matches(id: str, name: str) -> bool:
+    return id == name.upper() or (name.endswith("*") and id.startswith(name[:-1].upper()))
+
+
+def select_rules(
+    names: Iterable[str] = (), ignore: Iterable[str] = (), level: str | None = None, role: str | None = None
+) -> list[Rule]:
+    """The rules of these names (all where there is none) but the ignored ones, of ``level`` or above, about ``role``.
+
+    Raises UnknownRule for a name that no rule has.
+    """
+    every = all_rules()
+    wanted = tuple(names)
+    chosen = (matching_rules(*wanted) if wanted else frozenset(every)) - matching_rules(*ignore)
+    kept = [rule for id, rule in every.items() if id in chosen]
+    if level:
+        lowest = LEVELS.index(Level(level.upper()))
+        kept = [rule for rule in kept if LEVELS.index(rule.level) <= lowest]
+    return [rule for rule in kept if role is None or rule.role in (role, "either")]
+
+
+SECTIONS = {
+    "V1": "RPC-over-RDMA version 1",
+    "PD": "Private data",
+    "V2": "RPC-over-RDMA version 2",
+    "XC": "Transport characteristics of version 2",
+}
+
+_HEAD = """# Rules of the audit
+
+`rdmascope audit FILE` judges both endpoints of every RPC-over-RDMA connection by these rules. This page is written by
+`rdmascope rules --markdown`.
+
+A judgement is *pass*, *violation*, *not applicable* (there was nothing to judge) or *undecidable* (packets are not in
+the capture, frames are truncated, the connection began before the capture, or the upper-layer binding is not known).
+Levels: **MUST** and **SHOULD** are the document's own words, **STATED** is behaviour that it describes without them.
+"""
+
+
+def facts(rule: Rule) -> list[tuple[str, str]]:
+    """What there is to know of a rule, as (name, text), in the order of a page."""
+    parts = rule.paragraphs
+    found = [
+        ("Level", rule.level.value),
+        ("Judges", {"either": "either end", "requester": "the requester", "responder": "the responder"}[rule.role]),
+        ("Document", rule.sources),
+    ]
+    if rule.unjudgeable:
+        found.append(("Not judged", rule.unjudgeable))
+    found += [(name, parts[name]) for name in ("What", "Why", "Right", "Wrong") if name in parts]
+    return found
+
+
+def markdown(rules: Iterable[Rule]) -> str:
+    """``docs/rules.md``."""
+    rules = list(rules)
+    parts = [_HEAD]
+    for prefix, title in SECTIONS.items():
+        chosen = [rule for rule in rules if rule.id.startswith(f"{prefix}-")]
+        parts.append(f"\n## {title}\n\n| rule | level | judges | requirement |\n| --- | --- | --- | --- |\n")
+        parts += [
+            f"| [{rule.id}](#{rule.id.lower()}) | {rule.level} | {rule.role} | {_escape(rule.title)} |\n"
+            for rule in chosen
+        ]
+        for rule in chosen:
+            parts.append(f"\n### {rule.id}\n\n{_escape(rule.title)}.\n\n")
+            parts += [f"- **{name}**: {_escape(text)}\n" for name, text in facts(rule)]
+    return "".join(parts)
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")

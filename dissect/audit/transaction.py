@@ -1,17 +1,23 @@
-"""Transaction: a call with its reply and what was moved for it, when all of that is over."""
+"""Transaction: a call with its reply and what was moved for it, when all of that is over; and what
+is known of its unreduced data, of credits and of the back channel by then."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from struct import pack
+from typing import NamedTuple, TypeVar
 
 from ..intervals import IntervalSet
-from ..layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY, RPCSEC_GSS_DATA
-from ..layers.rpcrdma_codes import RDMA_NOMSG
+from ..layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY, RPCSEC_GSS, RPCSEC_GSS_DATA
+from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
 from ..onc import binding
+from ..onc import compound as nfs4
 from ..onc.binding import Items
+from ..onc.programs import NFS
 from ..onc.rpc_header import CallHeader, ReplyHeader, call_header, reply_header
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.memory import REORDERED
@@ -19,8 +25,40 @@ from ..rpcrdma.messages import Message
 from ..rpcrdma.reassembly import call_stream_prefix, claimed_prefix, reply_stream_prefix
 from ..rpcrdma.rpcs import ChunkUse, Rpc, SegmentUse
 from ..transport.operations import Operation
-from . import traits as shape
-from .audit_event import Subject, beheaded, gaps
+from .rule import CHUNKS, GSS, NOMSG, READS, REPLY, RETURNS, SECOND, Subject, beheaded, gaps
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+REMEMBERED = 4096
+"""XIDs of each end that are remembered per connection, and other small things."""
+
+
+def remember(table: OrderedDict[Key, Value], key: Key, value: Value) -> None:
+    """Put an entry at the end; the first one falls out of a full table."""
+    table[key] = value
+    table.move_to_end(key)
+    if len(table) > REMEMBERED:
+        table.popitem(last=False)
+
+
+class LastXids:
+    """The XIDs of the last ``REMEMBERED`` messages of one end, as numbers of four bytes."""
+
+    __slots__ = "_xids"
+
+    def __init__(self) -> None:
+        self._xids = array("I")
+
+    def __contains__(self, xid: int) -> bool:
+        return xid in self._xids[-REMEMBERED:]
+
+    def add(self, xids: Iterable[int]) -> None:
+        """Of the messages that follow, in order."""
+        self._xids.extend(xids)
+        if len(self._xids) > 2 * REMEMBERED:
+            del self._xids[:-REMEMBERED]
+
 
 CALL_NOT_WHOLE = "the call's Payload stream is not all in the capture"
 LOOKED_AT = 1 << 20
@@ -104,22 +142,22 @@ class Transaction(Subject):
         rpc, found = self.rpc, 0
         call, reply = rpc.call, rpc.reply
         if call is not None and call.header.version == 2:
-            found = shape.SECOND
+            found = SECOND
         if rpc.chunks:
-            found |= shape.CHUNKS
+            found |= CHUNKS
             if rpc.chunks[0].kind == "read":
-                found |= shape.READS
+                found |= READS
         if rpc.gss is not None:
-            found |= shape.GSS
+            found |= GSS
         if reply is not None:
             header = reply.header
-            found |= shape.REPLY
+            found |= REPLY
             if header.version == 2:
-                found |= shape.SECOND
+                found |= SECOND
             if header.procedure == RDMA_NOMSG:
-                found |= shape.NOMSG
+                found |= NOMSG
             if any(chunk.kind != "read" for chunk in rpc.chunks) or header.writes or header.reply:
-                found |= shape.RETURNS
+                found |= RETURNS
         return found
 
     @property
@@ -352,3 +390,216 @@ def delivers(rpc: Rpc, operation: Operation) -> bool:
             if operation.handle == handle and low < high and filled(use, use.operations).missing(low, high):
                 return True
     return False
+
+
+class Leftover(NamedTuple):
+    """Bytes behind the count word of a reduced item that belong to the item."""
+
+    name: str
+    """Procedure or operation."""
+    length: int
+    """Bytes of the item."""
+    excess: int
+    """Bytes that are left."""
+
+    @property
+    def only_pad(self) -> bool:
+        return self.excess < 4 and self.excess == -self.length % 4 and self.length != self.excess
+
+
+def call_leftover(transaction: Transaction) -> Leftover | None:
+    """Of the call's Read chunks."""
+    items, stream, call = transaction.arguments, transaction.call_stream, transaction.bound_procedure
+    if items is None or call is None:
+        return None
+    return _leftover(
+        items, stream, True, lambda less: binding.call_items(*call, less, 0, len(less), transaction.reduced)
+    )
+
+
+def reply_leftover(transaction: Transaction) -> Leftover | None:
+    """Of the reply's Write chunks."""
+    items, stream, call = transaction.results, transaction.reply_stream, transaction.bound_procedure
+    if items is None or call is None:
+        return None
+    lengths = [chunk.returned or 0 for chunk in transaction.writes]
+    gss = transaction.rpc.gss
+    return _leftover(items, stream, False, lambda less: binding.reply_items(*call, less, 0, len(less), lengths, gss))
+
+
+def _leftover(items: Items, stream: bytes, arguments: bool, walk: Callable[[bytes], Items]) -> Leftover | None:
+    """The bytes behind a reduced item without which the stream can be read to its very end."""
+    if items.complete and items.end == len(stream):
+        return None
+    taken = 0
+    for item in items.items:
+        if not item.reduced:
+            continue
+        place = item.position - taken
+        padded = item.count + 3 & -4
+        for excess in dict.fromkeys((padded, item.count, padded - item.count)):
+            if not excess or place + excess > len(stream):
+                continue
+            found = walk(stream[:place] + stream[place + excess :])
+            if found.complete and found.end == len(stream) - excess:
+                return Leftover(item.name, item.count, excess)
+        taken += padded if arguments else 0
+    return None
+
+
+COMPOUND = 1
+_COMPOUND_CALL = pack(">III", NFS, 4, COMPOUND)
+"""Program, version and procedure."""
+_GSS = pack(">I", RPCSEC_GSS)
+_OFFERING = (pack(">I", nfs4.OP_CREATE_SESSION), pack(">I", nfs4.OP_BIND_CONN_TO_SESSION))
+UNREAD = "a call before it cannot be read"
+
+
+class BackChannel:
+    """Of one connection.  A client has offered it from its call on, not from the reply to that."""
+
+    def __init__(self) -> None:
+        self.offered = 0
+        """Frame of the first call that did; 0 for none."""
+        self.unread = 0
+        """Frame of the first message of the client that cannot be read, and may have."""
+        self.reason = ""
+        """Why it cannot."""
+        self.calls_back = False
+        """The server has called the client."""
+        self._pending: dict[Rpc, int] = {}
+        """Forward calls whose contents are not all there yet, and their frames."""
+
+    def call_sent(self, transaction: Transaction) -> None:
+        """A forward call."""
+        call = transaction.rpc.call
+        assert call is not None
+        if call.header.procedure == RDMA_NOMSG and not call.header.problem:
+            self._pending[transaction.rpc] = call.frame
+        else:
+            self._note(transaction, call)
+
+    def other_sent(self, sender: int, message: Message) -> None:
+        """What is no call, or cannot be read as one."""
+        if sender == 0 and message.header.problem:
+            self._unread(message.frame, UNREAD)
+
+    def ended(self, transaction: Transaction) -> None:
+        """A forward call, when all of it is known."""
+        if self._pending.pop(transaction.rpc, 0):
+            assert transaction.rpc.call is not None
+            self._note(transaction, transaction.rpc.call)
+
+    def doubt(self, frame: int) -> str:
+        """Why the client may have offered it before ``frame`` all the same; '' where it cannot have."""
+        if self.unread and self.unread < frame:
+            return self.reason
+        return UNREAD if any(one < frame for one in self._pending.values()) else ""
+
+    def _note(self, transaction: Transaction, call: Message) -> None:
+        offers = _offers(transaction, call)
+        if offers is True and not self.offered:
+            self.offered = call.frame
+        elif isinstance(offers, str):
+            self._unread(call.frame, offers)
+
+    def _unread(self, frame: int, reason: str) -> None:
+        if not self.unread:
+            self.unread, self.reason = frame, reason
+
+
+def _offers(transaction: Transaction, call: Message) -> bool | str:
+    """Whether a call offers the back channel; in words why that is not known."""
+    if call.header.problem:
+        return UNREAD
+    if call.header.procedure == RDMA_MSG and call.end - call.start >= 28:
+        at = call.start + 12
+        behind = bytes(call.data[at : call.end])
+        if not behind.startswith(_COMPOUND_CALL):
+            return False
+        whole = len(behind) == call.inline_length - 12
+        if whole and behind[12:16] != _GSS and not any(one in behind for one in _OFFERING):
+            return False
+    stream = transaction.call_stream
+    head = call_header(stream, 0, len(stream))
+    if head is None:
+        return UNREAD
+    if (head.program, head.version, head.procedure) != (NFS, 4, COMPOUND):
+        return False
+    if head.body < 0:
+        return "a call before it is sealed by RPCSEC_GSS" if head.flavor == RPCSEC_GSS else UNREAD
+    compound = nfs4.compound_call(stream, head.body, len(stream), transaction.reduced, origin=0)
+    if nfs4.offers_back_channel(compound, stream):
+        return True
+    return False if compound.complete else UNREAD
+
+
+LOWERING = 1_000_000_000
+"""Nanoseconds that a lower grant may need to reach the requester."""
+
+
+class CreditGrants:
+    """Requested and granted, by caller."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self.conversation = conversation
+        self.explained = [0, 0]
+        """Replies without a call up to when the last call alone was outstanding: they are none to a later one."""
+        self.granted: list[int | None] = [None, None]
+        """The latest."""
+        self.higher: list[tuple[int, int]] = [(0, 0), (0, 0)]
+        """A grant that was in force until that time, ns."""
+        self.requested = [0, 0]
+        self.unrelieved: tuple[list[Transaction], ...] = ([], [])
+        """Calls since the last reply."""
+
+    def called(self, caller: int, transaction: Transaction, outstanding: int) -> None:
+        """A call takes a credit; ``outstanding`` counts it."""
+        message = transaction.rpc.call
+        assert message is not None
+        transaction.flow = self.flow(caller, message.header.credits or 0, message.time, outstanding)
+        self.unrelieved[caller].append(transaction)
+        if len(self.unrelieved[caller]) > REMEMBERED:
+            del self.unrelieved[caller][: REMEMBERED // 2]
+
+    def flow(self, caller: int, credits: int, time: int, outstanding: int) -> CreditState:
+        """Of a call that requests ``credits`` at ``time`` (ns)."""
+        grant = self.granted[caller]
+        requested = max(1, credits or 1, self.requested[caller])
+        self.requested[caller] = credits
+        if outstanding == 1:
+            self.explained[caller] = self.conversation.unmatched_replies[caller]
+        unmatched = self.unmatched(caller)
+        if grant is None:
+            return CreditState(outstanding, None, None, None, unmatched)
+        before, until = self.higher[caller]
+        highest = max(grant, before) if time < until else grant
+        limits = min(requested, max(1, grant)), min(requested, max(1, highest))
+        return CreditState(outstanding, *limits, grant, unmatched)
+
+    def unmatched(self, caller: int) -> int:
+        """Replies that fit no call, and may be those of calls that count as outstanding."""
+        known = self.conversation.unmatched_replies[caller]
+        self.explained[caller] = min(self.explained[caller], known)
+        return known - self.explained[caller]
+
+    def grant(self, caller: int, credits: int, time: int) -> None:
+        """A reply grants ``credits`` at ``time`` (ns)."""
+        old = self.granted[caller]
+        if old is not None and credits < old:
+            before, until = self.higher[caller]
+            highest = max(old, before) if time < until else old
+            self.higher[caller] = highest, time + LOWERING
+        self.granted[caller] = credits
+
+    def replied(self, caller: int, message: Message) -> bool:
+        """Whether a reply grants credits; an RDMA_ERROR's word is not counted on."""
+        credits, header = message.header.credits, message.header
+        if credits is None or header.problem or header.procedure == RDMA_ERROR:
+            return False
+        self.grant(caller, credits, message.time)
+        for transaction in self.unrelieved[caller]:
+            assert transaction.rpc.call is not None
+            transaction.relieved = message.time - transaction.rpc.call.time
+        self.unrelieved[caller].clear()
+        return True

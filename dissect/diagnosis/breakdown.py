@@ -10,15 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64s, coded
-from ..measure.file_names import CalledFile, PathLearner
-from ..measure.paths import NamedFile
-from ..measure.pending_names import Pathed
+from ..measure.file_names import CalledFile, NamedFile, Pathed, PathLearner
 from ..measure.statistics import ProcedureKey, key_of_names
 from ..measure.time_cells import Peaks, TimeCells
 from ..rpcrdma.rpc_table import STATES, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY
 from ..rpcrdma.slot_targets import NOT_KNOWN, slots_allowed
-from .outstanding import CallsOutstanding, columns_of
+from .rpc_facts import CallsOutstanding, columns_of
 
 MAX_GROUPS = 512
 """Of a kind that are counted one by one; where there are more, those with the fewest RPCs are counted together, until

@@ -4,13 +4,82 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import NamedTuple
 
 from ..plugged import guarded
 from .facts import Facts
-from .statement import Cause, Severity
+
+
+class Severity(StrEnum):
+    """How much a statement matters; the strongest first."""
+
+    PROBLEM = "problem"
+    """It delays or fails RPCs."""
+    WARNING = "warning"
+    """It may do so, or wastes work."""
+    NOTE = "note"
+    """It weakens what else is said, and does no harm by itself."""
+
+
+SEVERITIES = tuple(Severity)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What one detector found: a statement before it has a rank."""
+
+    text: str
+    """What is wrong, in one sentence without a full stop."""
+    count: int
+    """How often; of what, the text says."""
+    share: float | None = None
+    """0 to 1: what part it is of ``share_of``; None where there is no such number, or ``lost`` makes it."""
+    share_of: str = ""
+    """'the time that all RPCs waited', 'all RPCs', …"""
+    since: int | None = None
+    """Nanoseconds since the epoch: when it began; None where that is not known."""
+    evidence: tuple[str, ...] = ()
+    """What shows it, a line each; the worst first."""
+    connections: tuple[int, ...] = ()
+    """Numbers of the connections, the worst first."""
+    rpcs: tuple[int, ...] = ()
+    """Numbers of some of the RPCs, the worst first."""
+    frames: tuple[int, ...] = ()
+    """Some of the frames."""
+    confidence: float = 1.0
+    """0 to 1."""
+    weakened_by: tuple[str, ...] = ()
+    """What makes it less sure, a sentence each."""
+    severity: Severity | None = None
+    """Where it is another than the detector's."""
+    lost: int | None = None
+    """Nanoseconds that RPCs, or those who make them, waited for it; None where that is not known."""
+    headline: str = ""
+    """What comes before all else that is said of a capture."""
+    harmless: bool = False
+    """A note that weakens no other statement."""
+    procedures: tuple[str, ...] = ()
+    """What it is about, where that is not connections: 'NFSv3 READ', …"""
+
+
+class Statement(NamedTuple):
+    """A cause, ranked, with what its detector has to say about all of its kind."""
+
+    kind: str
+    """The detector: 'packets-lost'."""
+    severity: Severity
+    rank: int
+    """1-based: the first matters most."""
+    cause: Cause
+    title: str
+    explanation: str
+    """What it means and why, in plain words."""
+    next_steps: tuple[str, ...]
+    """What to look at next, a command or a place each."""
 
 
 class Threshold(NamedTuple):
@@ -103,3 +172,40 @@ def all_detectors() -> dict[str, Detector]:
     for module in iter_modules(import_module(package).__path__):
         import_module(f"{package}.{module.name}")
     return dict(sorted(_DETECTORS.items()))
+
+
+_HEAD = """# What a diagnosis looks for
+
+`rdmascope diagnose FILE` asks each of these detectors, and `rdmascope report` those that need neither the audit nor the
+contents of messages. A detector speaks only where its thresholds are met: of a healthy capture nothing is said.
+This page is written from the detectors' own data by `python tests/dissect/diagnosis/test_page.py`.
+
+A *problem* delays or fails RPCs, a *warning* may do so or wastes work, a *note* says what weakens the other statements.
+They are sorted by the time that RPCs waited for them, weighed by how sure they are, and among equals in this order;
+notes come last.
+"""
+
+
+def detector_lines(one: Detector) -> list[tuple[str, str]]:
+    """What there is to know of a detector, as (name, text), in the order of a page."""
+    found = [("Severity", one.severity.value), ("Looks at", one.looks_at), ("Means", one.explanation)]
+    if one.thresholds:
+        limits = "; ".join(f"{threshold.meaning}: {threshold.value:g}" for threshold in one.thresholds.values())
+        found.append(("Speaks from", limits))
+    found.append(("Look at next", "; ".join(one.next_steps)))
+    return found
+
+
+def markdown(detectors: Iterable[Detector]) -> str:
+    """``docs/diagnosis.md``."""
+    detectors = list(detectors)
+    parts = [_HEAD, "\n| detector | severity | speaks when |\n| --- | --- | --- |\n"]
+    parts += [f"| [{one.kind}](#{one.kind}) | {one.severity.value} | {_escape(one.title)} |\n" for one in detectors]
+    for one in detectors:
+        parts.append(f"\n## {one.kind}\n\n{_escape(one.title)}.\n\n")
+        parts += [f"- **{name}**: {_escape(text)}\n" for name, text in detector_lines(one)]
+    return "".join(parts)
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")

@@ -6,9 +6,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
-from .detector import Detector, all_detectors
+from .detector import SEVERITIES, Cause, Detector, Severity, Statement, all_detectors
 from .facts import Facts
-from .statement import SEVERITIES, Cause, Severity, Statement
 
 
 class Diagnosis(NamedTuple):

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..link.walk_rows import FIRST_FRAGMENT, IP_FRAGMENT
 from ..measure.statistics import EXACT as EXACT_LATENCIES
 from ..measure.statistics import MAX_PROCEDURES, Procedure, ProcedureKey, Statistics
-from ..onc.names import procedure_label, program_label
+from ..onc.programs import procedure_label, program_label
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import Rpc
 from ..transport.health import TransportHealth
 from ..transport.retransmissions import Retransmission
-from .examples import Examples
-from .rpc_facts import RpcFacts, Sums, Unanswered
+from .rpc_facts import Examples, RpcFacts, Sums, Unanswered
 
 if TYPE_CHECKING:
     from ..audit.auditor import Auditor

@@ -10,11 +10,11 @@ from itertools import pairwise
 import numpy as np
 
 from ..arrays import distinct
+from ..measure.file_names import MountRoot
 from ..measure.files import READ, WRITE, File, FileCall, FileTable, FileTransfer, FileUses
-from ..measure.paths import MountRoot
 from ..onc.file_operations import UNSTABLE
 from ..rpcrdma.rpc_table import RpcTable
-from .examples import Examples
+from .rpc_facts import Examples
 
 MAX_EARLIER = 2
 """Names that a file had before, of those that are listed."""

@@ -2,28 +2,230 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64s, Rows, coded, extremes, some, take, unique
-from ..measure.paths import joined, printable
+from ..measure.file_names import joined, printable
 from ..measure.statistics import ProcedureKey, key_of_names, other_procedures, procedure_key
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER
 from ..rpcrdma.rpc_table import STATES, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
-from .examples import Examples
-from .outstanding import AtLimit, CallsOutstanding, Watch, columns_of
 
 if TYPE_CHECKING:
     from ..onc.shapes.rpc_summary_fields import FlatFields
     from ..rpcrdma.rpc_fields import FieldReader
+
+
+MAX_EXAMPLES = 5
+
+
+@dataclass(slots=True)
+class Examples:
+    """How many there are of something, how much in all, and the worst of them."""
+
+    count: int = 0
+    total: int = 0
+    _worst: Sequence[int] = ()
+    """Weight, negative number and frame of each, ascending, in the least memory."""
+
+    def add(self, weight: int, number: int, frame: int) -> None:
+        """An RPC and its first frame."""
+        self.count += 1
+        self.total += weight
+        if len(self._worst) < 3 * MAX_EXAMPLES or weight >= self._worst[0]:
+            self._keep([(weight, -number, frame)])
+
+    def add_each(self, rpcs: Sequence[tuple[int, int, int]]) -> None:
+        """Weight, number and first frame of some RPCs."""
+        self.count += len(rpcs)
+        self.total += sum([weight for weight, _, _ in rpcs])
+        self._keep([(weight, -number, frame) for weight, number, frame in rpcs])
+
+    def add_all(self, weights: Int64s, numbers: Int64s, frames: Int64s) -> None:
+        """Many RPCs."""
+        if len(weights) > MAX_EXAMPLES:
+            worst = np.argpartition(weights, -MAX_EXAMPLES)[-MAX_EXAMPLES:]
+            self.count += len(weights) - MAX_EXAMPLES
+            self.total += int(weights.sum()) - int(weights[worst].sum())
+            weights, numbers, frames = weights[worst], numbers[worst], frames[worst]
+        self.add_each([*zip(weights.tolist(), numbers.tolist(), frames.tolist(), strict=True)])
+
+    def join(self, other: Examples) -> None:
+        """Take over those of another one."""
+        self.count += other.count
+        self.total += other.total
+        self._keep(other._examples)
+
+    def _keep(self, more: list[tuple[int, int, int]]) -> None:
+        kept = sorted(self._examples + more)[-MAX_EXAMPLES:]
+        self._worst = array("q", chain.from_iterable(kept))
+
+    @property
+    def _examples(self) -> list[tuple[int, int, int]]:
+        return [*zip(self._worst[::3], self._worst[1::3], self._worst[2::3], strict=True)]
+
+    @property
+    def rpcs(self) -> tuple[int, ...]:
+        """Numbers, the worst first."""
+        return tuple(-number for _, number, _ in reversed(self._examples))
+
+    @property
+    def frames(self) -> tuple[int, ...]:
+        return tuple(frame for _, _, frame in reversed(self._examples) if frame)
+
+
+NO_CALLS: Int64s = np.empty((3, 0), np.int64)
+AT_ONCE = 100_000
+"""Nanoseconds from the reply that brings a credit back to the next call, within which that call had waited for it."""
+
+
+@dataclass(slots=True)
+class AtLimit:
+    """What one direction of a connection showed."""
+
+    calls: int = 0
+    busy: int = 0
+    """Nanoseconds with a call outstanding."""
+    blocked: int = 0
+    """Nanoseconds with as many calls outstanding as credits allow."""
+    freed: int = 0
+    """Replies that came while it was so."""
+    refilled: int = 0
+    """Those after which the next call came at once."""
+    limit: int = 0
+    """The lowest number of credits at which calls were blocked; 0: never."""
+    max_outstanding: int = 0
+
+
+Watch = Callable[[Int64s, Int64s, Int64s], None]
+
+TOGETHER = 256
+"""RPCs that are looked at together: a look costs more than an RPC."""
+
+
+def columns_of(calls: Int64s, replies: Int64s, requested: Int64s, granted: Int64s) -> Int64s:
+    """What ``CallsOutstanding`` is fed: times of RPCs in nanoseconds, and the credits that they name; -1 for none."""
+    credits = np.where(requested > 0, np.minimum(requested, granted), granted)
+    return np.stack((calls, replies, np.where(granted < 0, 0, np.maximum(credits, 1))))
+
+
+class CallsOutstanding:
+    """One direction of a connection; fed batches of RPCs with both halves.
+
+    A batch is settled when the one after it has come: calls that took longer than that are left out.
+    """
+
+    __slots__ = ("_credits", "_fresh", "_known", "_settled", "_watch", "result")
+
+    def __init__(self, watch: Watch | None = None) -> None:
+        """``watch`` is given the moments of replies, the calls outstanding just before each, and the credits then, 0
+        where these are not known."""
+        self.result = AtLimit()
+        self._watch = watch
+        self._known: Int64s = NO_CALLS
+        """Times of calls and of replies, and the credits that the reply left."""
+        self._fresh: Sequence[Int64s] = ()
+        """The same, not looked at yet."""
+        self._settled = -(1 << 62)
+        """The moment up to which all is counted."""
+        self._credits = 0
+        """The latest credits then; 0: not known."""
+
+    def add(self, calls: Int64s) -> None:
+        """RPCs that ended, as ``columns_of`` gives them."""
+        self._fresh = (*self._fresh, calls)
+        if sum([one.shape[1] for one in self._fresh]) >= TOGETHER:
+            self._look()
+
+    def _look(self) -> None:
+        boundary = int(self._known[1].max(initial=self._settled))
+        self._known = np.concatenate((self._known, *self._fresh), axis=1)
+        self._fresh = ()
+        self._settle(boundary)
+
+    def finish(self) -> AtLimit:
+        """No more comes."""
+        self._look()
+        self._settle(int(self._known[1].max(initial=self._settled)))
+        return self.result
+
+    def _settle(self, until: int) -> None:
+        calls, replies, credits = self._known
+        since = self._settled
+        if until <= since or not len(calls):
+            return
+        self._settled = until
+        self._known = self._known[:, replies > until]
+        result = self.result
+        order = np.argsort(replies, kind="stable")
+        replies, credits = replies[order], credits[order]
+        calls = np.sort(calls, kind="stable")
+        before = np.searchsorted(calls, replies, side="right") - np.arange(len(replies))
+        """Outstanding just before each reply."""
+        now = (replies > since) & (replies <= until)
+        result.calls += int(np.count_nonzero(now))
+        highest = int(before[now].max(initial=0))
+        result.max_outstanding = max(result.max_outstanding, highest)
+        if self._watch is not None:
+            self._watch(replies[now], before[now], credits[now])
+        known = credits[now & (credits > 0)]
+        least = int(known.min(initial=self._credits or 1 << 62))
+        if highest < least:
+            result.busy += _spent(calls, replies, since, until)
+        else:
+            self._count_blocked(calls, replies, credits, since, until)
+        if len(known):
+            self._credits = int(known[-1])
+
+    def _count_blocked(self, calls: Int64s, replies: Int64s, credits: Int64s, since: int, until: int) -> None:
+        times = np.concatenate((replies, calls))
+        is_reply = np.arange(len(times)) < len(replies)
+        order = np.argsort(times, kind="stable")
+        times, is_reply = times[order], is_reply[order]
+        level = np.cumsum(np.where(is_reply, -1, 1))
+        limits = _latest(np.concatenate((credits, np.zeros_like(calls)))[order])
+        limits[limits == 0] = self._credits
+        spans = np.diff(np.clip(times, since, until), append=until)
+        full = (level >= limits) & (limits > 0)
+        result = self.result
+        result.busy += int(spans[level > 0].sum())
+        result.blocked += int(spans[full].sum())
+        # What was the state before this event, and does a call come at once?
+        was_full = np.concatenate(([False], full[:-1]))
+        freed = is_reply & was_full & (times > since) & (times <= until)
+        following = np.append(calls, 1 << 62)[calls.searchsorted(times, side="right")]
+        result.freed += int(np.count_nonzero(freed))
+        result.refilled += int(np.count_nonzero(freed & (following - times <= AT_ONCE)))
+        if full.any():
+            lowest = int(limits[full].min())
+            result.limit = min(result.limit, lowest) if result.limit else lowest
+
+
+def _latest(credits: Int64s) -> NDArray[np.int64]:
+    """Each credit value as it stays until the next."""
+    places = np.maximum.accumulate(np.where(credits > 0, np.arange(len(credits)), 0))
+    return credits[places]
+
+
+def _spent(calls: Int64s, replies: Int64s, since: int, until: int) -> int:
+    """Nanoseconds of [since, until) with a call outstanding; both are sorted."""
+    begins = np.clip(calls, since, until)
+    ends = np.clip(replies, since, until)
+    if not len(begins):
+        return 0
+    # A pause is where all that was called before is answered; the n-th reply then comes before the n+1-th call.
+    pauses = np.maximum(0, begins[1:] - ends[:-1]).sum()
+    return int(ends[-1] - begins[0] - pauses)
+
 
 BINS = 64
 MEASURES = ("calls", "latency", "reads", "server", "writes")

@@ -1,16 +1,82 @@
-"""RPCs in groups: how many, what they transferred, how long they took, and their share of all waiting."""
+"""RPCs in groups: how many, what they transferred, how long they took, and their share of all waiting;
+over time, and against service levels."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..arrays import Int64s
-from ..percentiles import NO_SAMPLES, Distribution, Samples, added
-from .call_columns import CallColumns
+from ..arrays import Int64s, take
+from ..onc.programs import program_label
+from ..percentiles import LONGEST_NS, NO_SAMPLES, Distribution, Samples, added
+from ..rpcrdma.rpc_table import STATES, ProcedureNames, RpcNames, RpcTable
+from ..rpcrdma.rpcs import DUPLICATE_REPLY
 from .statistics import PARTS
+from .time_options import parse_duration
+
+_DUPLICATE = STATES.index(DUPLICATE_REPLY)
+_ENDED = np.array([STATES.index("complete"), STATES.index("error")])
+
+
+@dataclass(frozen=True, slots=True)
+class CallColumns:
+    """RPCs in columns; duplicate replies are not among them."""
+
+    rows: Int64s
+    """Their rows in the table."""
+    numbers: Int64s
+    times: Int64s
+    """Nanoseconds since the Unix epoch: first packet of the call, or of the reply where no call was seen."""
+    latencies: Int64s
+    """Nanoseconds; -1 where it is not known."""
+    waiting: Int64s
+    """As ``RpcTable.waiting``."""
+    parts: Int64s
+    """``PARTS`` in columns, nanoseconds; 0 where unknown."""
+    call_bytes: Int64s
+    reply_bytes: Int64s
+    failed: NDArray[np.bool_]
+    """The reply reports an error."""
+    incomplete: NDArray[np.bool_]
+    """Neither 'complete' nor 'error'."""
+    procedures: Int64s
+    """Index into ``names.procedures``, doubled, and one more where the call came from the server."""
+    names: RpcNames
+
+    @property
+    def outstanding(self) -> NDArray[np.bool_]:
+        """What is known of the latency is a lower bound."""
+        return (self.latencies < 0) & (self.waiting >= 0)
+
+
+def call_columns(table: RpcTable, passes: NDArray[np.bool_] | None = None) -> CallColumns:
+    """Of a table, those of its RPCs that pass; all by default."""
+    kept = table.rows["state"] != _DUPLICATE
+    if passes is not None:
+        kept &= passes
+    rows = take(table.rows, kept)
+    failures = np.array([failed for _, failed in table.names.statuses] or [False])
+    whole = rows["read_bytes"], rows["write_bytes"] + rows["reply_chunk_bytes"]
+    return CallColumns(
+        np.flatnonzero(kept),
+        rows["number"].astype(np.int64),
+        np.where(rows["call_frame"] != 0, rows["call_time"], rows["reply_time"]),
+        rows["latency"].astype(np.int64),
+        take(table.waiting, kept),
+        np.column_stack([rows[f"latency_{part}"] for part in PARTS]),
+        rows["call_inline"] + whole[0],
+        rows["reply_inline"] + whole[1],
+        failures[rows["status"]],
+        ~np.isin(rows["state"], _ENDED),
+        rows["procedure"].astype(np.int64) << 1 | (rows["caller"] != 0),
+        table.names,
+    )
+
 
 MAX_GROUPS = 4096
 """Groups that are told apart; what comes later is counted together."""
@@ -110,3 +176,331 @@ class CallGroups:
     @property
     def calls(self) -> int:
         return sum(group.calls for group in self._groups.values())
+
+
+MAX_INTERVALS = 1024
+"""Intervals of time that are told apart; they widen as time goes on."""
+STEPS = 32
+"""Bins of latency for each doubling, so that a percentile is good to 2 %."""
+_UNKNOWN = -1
+"""The bin of RPCs of which no latency is known."""
+_SUMS = 6
+"""Columns of counts behind time and bin: RPCs, errors, incomplete, bytes of calls, bytes of replies, outstanding."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyInterval:
+    """What began in one interval of time."""
+
+    begin: int
+    """Nanoseconds since the Unix epoch."""
+    end: int
+    calls: int
+    errors: int
+    """Replies that report an error."""
+    incomplete: int
+    """RPCs without reply, without call, or damaged."""
+    call_bytes: int
+    reply_bytes: int
+    outstanding: int
+    """RPCs without a reply, which are in the bins with a lower bound of their latency."""
+    bins: Int64s
+    """Of latency, ascending; see ``bounds``."""
+    counts: Int64s
+    """RPCs in each."""
+
+    def percentile(self, percent: int) -> int | None:
+        """Nanoseconds: the smallest latency that this share does not exceed, to 2 %; None without latencies."""
+        total = int(self.counts.sum())
+        if not total:
+            return None
+        rank = -(-total * percent // 100)
+        low, high = bounds(int(self.bins[self.counts.cumsum().searchsorted(rank)]))
+        return (low + high) // 2
+
+
+def bounds(place: int) -> tuple[int, int]:
+    """Nanoseconds from which and below which latencies are in a bin."""
+    return round(2 ** (place / STEPS)), round(2 ** ((place + 1) / STEPS))
+
+
+class LatencyTimeline:
+    """Feed it RPCs, batch after batch."""
+
+    def __init__(self) -> None:
+        self._width = 1_000
+        self._table = np.zeros((0, 2 + _SUMS), np.int64)
+        """Time // width, bin, and the counts; ascending."""
+
+    def add(self, calls: CallColumns) -> None:
+        """Take RPCs."""
+        latencies = calls.waiting
+        places = np.floor(np.log2(np.maximum(latencies, 1)) * STEPS).astype(np.int64)
+        places[latencies < 0] = _UNKNOWN
+        fresh = np.column_stack(
+            (
+                calls.times // self._width,
+                places,
+                np.ones_like(places),
+                calls.failed,
+                calls.incomplete,
+                calls.call_bytes,
+                calls.reply_bytes,
+                calls.outstanding,
+            )
+        ).astype(np.int64)
+        table = _summed(np.concatenate((self._table, fresh)))
+        while len(np.unique(table[:, 0])) > MAX_INTERVALS:
+            table[:, 0] >>= 1
+            self._width <<= 1
+            table = _summed(table)
+        self._table = table
+
+    def intervals(self, count: int) -> list[LatencyInterval]:
+        """The whole time in at most ``count`` equal intervals, those included in which nothing began."""
+        table = self._table
+        if not len(table):
+            return []
+        first, last = int(table[0, 0]), int(table[-1, 0])
+        each = -(-(last - first + 1) // count)
+        found = []
+        for at in range(first, last + 1, each):
+            rows = table[table[:, 0].searchsorted(at) : table[:, 0].searchsorted(at + each)]
+            sums = rows[:, 2:].sum(axis=0).tolist()
+            known = rows[rows[:, 1] != _UNKNOWN]
+            bins, inverse = np.unique(known[:, 1], return_inverse=True)
+            counts = np.bincount(inverse, known[:, 2], len(bins)).astype(np.int64)
+            span = at * self._width, (at + each) * self._width
+            calls, errors, incomplete, called, replied, outstanding = sums
+            found.append(LatencyInterval(*span, calls, errors, incomplete, called, replied, outstanding, bins, counts))
+        return found
+
+
+def _summed(table: Int64s) -> Int64s:
+    """Rows with the same time and bin become one, ascending."""
+    if not len(table):
+        return table
+    table = table[np.lexsort((table[:, 1], table[:, 0]))]
+    starts = np.flatnonzero((np.diff(table[:, :2], axis=0, prepend=table[:1, :2] - 1) != 0).any(axis=1))
+    sums = np.add.reduceat(table, starts)
+    sums[:, :2] = table[starts, :2]
+    return sums
+
+
+PASS, FAIL, UNDECIDABLE = "pass", "fail", "undecidable"
+MAX_COUNTED = 1 << 20
+"""Latencies that are kept as they are, of each service level: with more, the value that is named is good to 2 %."""
+SPANS = 60
+"""Equal parts of the time, each of which is judged by itself."""
+
+_WRITTEN = re.compile(r"\s*(\S+)\s+([a-z]+|p\d{1,2}(?:\.\d+)?)\s*(<=?)\s*(\S+(?:\s+\S+)?)\s*", re.IGNORECASE)
+EXAMPLE = "'READ p99 < 4ms', with median, mean, max or p1 to p99.9"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLevel:
+    """A bound on a latency of the calls of a procedure or operation."""
+
+    text: str
+    """As it was written."""
+    procedure: str
+    """Its name, perhaps behind that of a program; ``*`` and ``?`` stand for others."""
+    measure: str
+    """'mean', 'max', 'median' or 'p99'."""
+    share: float | None
+    """How many of 100 calls must be within the limit; None for the mean."""
+    limit: int
+    """Nanoseconds."""
+    inclusive: bool
+    """The limit itself is within."""
+
+    def is_about(self, names: ProcedureNames) -> bool:
+        """Whether the procedure, or an operation of the COMPOUND, is meant.  Case does not matter."""
+        program, _, procedure = self.procedure.upper().rpartition(".")
+        versions = ((None, None), (names.version, None), (names.version, names.minor_version))
+        labels = [program_label(names.program, *one).upper() for one in versions]
+        if program and not any(fnmatchcase(label, program) for label in labels):
+            return False
+        return any(fnmatchcase(called, procedure) for called in (names.name.upper(), *names.operations))
+
+    def within(self, latencies: Int64s) -> NDArray[np.bool_]:
+        """Which of known latencies are."""
+        return latencies <= self.limit if self.inclusive else latencies < self.limit
+
+    def judged(self, calls: int, within: int, unknown: int, total: int, outstanding: int = 0) -> str:
+        """Of so many calls with a latency, of which so many are within; ``unknown``: calls without one.
+
+        ``total``: the sum of latencies, in nanoseconds; ``outstanding``: those of the calls that have a lower bound.
+        """
+        if not calls + unknown:
+            return UNDECIDABLE
+        if self.share is None:
+            if not calls:
+                return UNDECIDABLE
+            kept = total <= self.limit * calls if self.inclusive else total < self.limit * calls
+            if unknown + outstanding:  # One that never ends has no mean.
+                return FAIL if not kept and total >= self.limit * (calls + unknown) else UNDECIDABLE
+            return PASS if kept else FAIL
+        needed = _rank(calls + unknown, self.share)
+        if within >= needed:
+            return PASS
+        return FAIL if within + unknown < needed else UNDECIDABLE
+
+
+def _rank(count: int, share: float) -> int:
+    """How many of so many calls must be within."""
+    return max(1, int(-(-round(count * share * 1000) // 100_000)))
+
+
+def parse_service_level(text: str) -> ServiceLevel:
+    """'READ p99 < 4ms', 'NFSv3.WRITE median <= 600us'; raises ValueError."""
+    match = _WRITTEN.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no service level: write it as {EXAMPLE}")
+    procedure, measure, bound, limit = match[1], match[2].lower(), match[3], match[4]
+    shares: dict[str, float | None] = {"median": 50.0, "max": 100.0, "mean": None}
+    if measure.startswith("p") and measure[1:]:
+        shares[measure] = float(measure[1:])
+    if measure not in shares or shares[measure] == 0:
+        raise ValueError(f"{text!r}: no measure {match[2]!r}: write it as {EXAMPLE}")
+    try:
+        return ServiceLevel(text, procedure, measure, shares[measure], parse_duration(limit), bound == "<=")
+    except ValueError as error:
+        raise ValueError(f"{text!r}: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class ViolatedSpan:
+    """A span of time in which a service level was not kept."""
+
+    begin: int
+    """Nanoseconds since the Unix epoch."""
+    end: int
+    calls: int
+    """With a latency, that began in it."""
+    beyond: int
+    """Of them, those beyond the limit."""
+    worst: int
+    """The longest latency, in nanoseconds."""
+    worst_rpc: int
+    """The number of an RPC that took that long."""
+
+
+class ServiceLevelCounts:
+    """Counts the calls that one service level is about.  Feed it RPCs, batch after batch."""
+
+    def __init__(self, level: ServiceLevel) -> None:
+        self.level = level
+        self.unknown = 0
+        """Calls without a latency: no reply was seen, or not the whole of it."""
+        self.outstanding = 0
+        """Calls without a reply that were outstanding for longer than the limit: they are counted with that time."""
+        self._least_bound = LONGEST_NS
+        self._samples = Samples(MAX_COUNTED)
+        self._names: RpcNames | None = None
+        self._about: list[bool] = []
+        """Whether each of the procedures of ``_names`` is meant."""
+        self._width = 1_000
+        self._table = np.zeros((0, 6), np.int64)
+        """Time // width, calls, those within, sum of latencies, the longest, its RPC; ascending."""
+
+    def add(self, calls: CallColumns) -> None:
+        """Take RPCs."""
+        procedures = calls.names.procedures
+        if calls.names is not self._names:
+            self._names, self._about = calls.names, []
+        self._about += [self.level.is_about(one) for one in procedures[len(self._about) :]]
+        mine = np.array(self._about or [False])[calls.procedures >> 1]
+        beyond = mine & calls.outstanding & ~self.level.within(calls.waiting)
+        self.outstanding += int(np.count_nonzero(beyond))
+        self._least_bound = min(self._least_bound, int(calls.waiting[beyond].min(initial=LONGEST_NS)))
+        known = mine & (calls.latencies >= 0) | beyond
+        self.unknown += int(np.count_nonzero(mine & ~known))
+        if not known.any():
+            return
+        latencies = calls.waiting[known]
+        self._samples.add(latencies)
+        fresh = np.column_stack(
+            (
+                calls.times[known] // self._width,
+                np.ones_like(latencies),
+                self.level.within(latencies),
+                latencies,
+                latencies,
+                calls.numbers[known],
+            )
+        ).astype(np.int64)
+        table = _merged(np.concatenate((self._table, fresh)))
+        while len(table) > MAX_INTERVALS:
+            table[:, 0] >>= 1
+            self._width <<= 1
+            table = _merged(table)
+        self._table = table
+
+    @property
+    def calls(self) -> int:
+        """With a latency, or a lower bound of it beyond the limit."""
+        return int(self._table[:, 1].sum())
+
+    @property
+    def beyond(self) -> int:
+        """Of them, those beyond the limit."""
+        return self.calls - int(self._table[:, 2].sum())
+
+    @property
+    def value(self) -> int | None:
+        """What was measured, of the calls with a latency, in nanoseconds; None without one."""
+        share, calls = self.level.share, self.calls
+        if not calls:
+            return None
+        return self._samples.total // calls if share is None else self._samples.nth(_rank(calls, share) - 1)
+
+    @property
+    def value_is_bound(self) -> bool:
+        """The value is a lower bound of what was measured."""
+        value = self.value
+        return bool(self.outstanding) and value is not None and (self.level.share is None or value >= self._least_bound)
+
+    @property
+    def verdict(self) -> str:
+        within, total = self.calls - self.beyond, int(self._table[:, 3].sum())
+        return self.level.judged(self.calls, within, self.unknown, total, self.outstanding)
+
+    def spans(self) -> list[ViolatedSpan]:
+        """When it was not kept: parts of the time, judged one by one; neighbours as one span."""
+        table = self._table
+        if not len(table):
+            return []
+        first, last = int(table[0, 0]), int(table[-1, 0])
+        each = -(-(last - first + 1) // SPANS)
+        found: list[ViolatedSpan] = []
+        for at in range(first, last + 1, each):
+            rows = table[table[:, 0].searchsorted(at) : table[:, 0].searchsorted(at + each)]
+            _, calls, within, total = rows[:, :4].sum(axis=0).tolist()
+            if not calls or self.level.judged(calls, within, 0, total) != FAIL:
+                continue
+            worst, rpc = max(rows[:, 4:].tolist(), key=lambda row: (row[0], -row[1]))
+            span = ViolatedSpan(at * self._width, (at + each) * self._width, calls, calls - within, worst, rpc)
+            if found and found[-1].end == span.begin:
+                before = found.pop()
+                longest = max((before, span), key=lambda one: one.worst)
+                span = ViolatedSpan(
+                    before.begin,
+                    span.end,
+                    before.calls + span.calls,
+                    before.beyond + span.beyond,
+                    longest.worst,
+                    longest.worst_rpc,
+                )
+            found.append(span)
+        return found
+
+
+def _merged(table: Int64s) -> Int64s:
+    """Rows of the same time become one, ascending."""
+    table = table[np.lexsort((table[:, 5], -table[:, 4], table[:, 0]))]
+    starts = np.flatnonzero(np.diff(table[:, 0], prepend=table[0, 0] - 1))
+    sums = np.add.reduceat(table, starts)
+    sums[:, 0] = table[starts, 0]
+    sums[:, 4:] = table[starts, 4:]
+    return sums

@@ -15,7 +15,7 @@ from numpy.ma import MaskedArray, getmaskarray
 from numpy.typing import NDArray
 
 from ..arrays import Int64s
-from ..onc.names import procedure_label, program_label
+from ..onc.programs import procedure_label, program_label
 from ..percentiles import Distribution, distribution
 
 COLUMNS = (

@@ -1,32 +1,551 @@
 """Names of files from batches of RPCs: what each call names, with the path that is known then or learned later.
 
 Most calls that name a file are alike: a directory's handle and a name in the call, the file's handle in the reply.
-These are read by columns; where a look at every step is needed, ``onc.file_events`` takes it.
+These are read by columns; where a look at every step is needed, ``onc.file_operations`` takes it.
+A path may become known later than the file: rows can wait for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, overload
+from typing import Generic, NamedTuple, Protocol, TypeVar, overload
 from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64s, among, coded_keys, take, unique
+from ..onc.file_operations import (
+    NAMED,
+    READ,
+    REMOVED,
+    RENAMED,
+    ROOT,
+    WRITE,
+    FileEvent,
+    FileMessages,
+    FileOperation,
+    events_of,
+    file_events,
+    operations_of,
+)
 from ..onc.naming import FOUND, NOTHING, Naming, naming
 from ..onc.naming import REMOVED as REMOVES
 from ..onc.programs import NFS_CALLBACK
 from ..onc.shapes.rpc_summary_fields import FlatFields
+from ..onc.xdr import round_up
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
 from ..rpcrdma.rpc_fields import FieldColumns, FieldReader
 from ..rpcrdma.rpc_table import STATES, RpcTable
-from ..rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
+from ..rpcrdma.rpcs import DUPLICATE_REPLY, Reassembled, Rpc
 from ..text_columns import KnownTexts
-from .paths import MountRoot, NamedFile, Paths, SpannedPaths, always_named, joined, path_at, printable
-from .pending_names import KnownPaths, Pathed, PathedRows
-from .truncated_messages import nfs_messages
+
+UNKNOWN = "…"
+"""Stands for directories that no call has named."""
+MAX_NAMES = 16
+"""Of one file that are remembered, those that it has no more among them."""
+MAX_DEPTH = 256
+"""Directories above a file that are looked up."""
+MAX_RECURSION = 32
+"""Of these, those whose paths are kept for others."""
+
+
+@dataclass(slots=True, eq=False)
+class Name:
+    """A name that a file has, or had."""
+
+    directory: NamedFile
+    raw: bytes
+    """b"" where only the directory is known."""
+    text: str
+    since: int
+    """Nanoseconds: when a reply had it first."""
+    made: bool
+    """It was made then; else the file had it already, for a time that is not known."""
+    until: int | None = None
+    ended: str = ""
+    """What ended it: removed, renamed, or replaced by another file."""
+
+
+@dataclass(slots=True, eq=False)
+class NamedFile:
+    server: str
+    """Address."""
+    handle: bytes
+    names: list[Name] = field(default_factory=list)
+    """The latest last."""
+    root: str | None = None
+    """Its path, where it is the root of what the server exports; of several, as NFSv4 and MNT may say it, the first."""
+    rooted: int = 0
+    """Since when, nanoseconds."""
+
+
+class MountRoot(NamedTuple):
+    """The root of an export, as MNT says outside of the RPCs."""
+
+    server: str
+    """Address."""
+    event: FileEvent
+    time: int
+    """Of the reply, nanoseconds."""
+
+
+SomeFile = TypeVar("SomeFile", bound=NamedFile)
+
+
+class Paths(Generic[SomeFile]):
+    """Files by server and handle; ``make``: of these."""
+
+    def __init__(self, make: Callable[[str, bytes], SomeFile]) -> None:
+        self._make = make
+        self._files: dict[tuple[str, bytes], SomeFile] = {}
+        self._places: dict[tuple[NamedFile, bytes], tuple[SomeFile, Name]] = {}
+        """What has which name in which directory now."""
+
+    def __iter__(self) -> Iterator[SomeFile]:
+        return iter(self._files.values())
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def file(self, server: str, handle: bytes) -> SomeFile:
+        """The file, which is a new one where none has this handle."""
+        found = self._files.get((server, handle))
+        if found is None:
+            found = self._files[server, handle] = self._make(server, handle)
+        return found
+
+    def known(self, server: str, handle: bytes) -> SomeFile | None:
+        return self._files.get((server, handle))
+
+    def same(self, file: NamedFile) -> NamedFile:
+        """The file with the server and handle of another one."""
+        return self._files.get((file.server, file.handle), file)
+
+    def learn(self, server: str, event: FileEvent, time: int) -> None:
+        """What a call and its reply say of a name."""
+        if event.kind == ROOT:
+            if event.handle is not None:
+                top = self.file(server, event.handle)
+                if top.root is None or time < top.rooted:
+                    path = "/".join(map(printable, (event.name or b"/").split(b"/")))
+                    top.root, top.rooted = path.rstrip("/") or "/", time
+            return
+        if event.directory is None or event.name is None:
+            return
+        directory = self.file(server, event.directory)
+        if event.kind == REMOVED:
+            self.end(directory, event.name, time, "removed")
+        elif event.kind == NAMED:
+            if event.handle is not None:
+                self.name(directory, event.name, self.file(server, event.handle), time, event.made)
+        elif event.kind == RENAMED and event.to_directory is not None and event.to_name is not None:
+            target = self.file(server, event.to_directory)
+            if (target, event.to_name) != (directory, event.name):
+                file = self.end(directory, event.name, time, "renamed")
+                if file is None:
+                    self.end(target, event.to_name, time, "replaced")
+                else:
+                    self.name(target, event.to_name, file, time, made=True)
+
+    def name(self, directory: NamedFile, name: bytes, file: SomeFile, time: int, made: bool = False) -> None:
+        """``file`` has this name; no file is in itself."""
+        if name in (b"", b".") or file is directory:
+            return
+        if name == b"..":
+            if not directory.names and directory.root is None:
+                directory.names.append(Name(file, b"", UNKNOWN, time, False))
+            return
+        before = self._places.get((directory, name))
+        if before is not None and before[0] is file:
+            return
+        self.end(directory, name, time, "replaced")
+        if file.names and not file.names[-1].raw:
+            file.names.pop()
+        found = Name(directory, name, printable(name), time, made)
+        self._places[directory, name] = file, found
+        file.names.append(found)
+        if len(file.names) > MAX_NAMES:
+            forgotten = next((one for one in file.names if one.until is not None), file.names[0])
+            file.names.remove(forgotten)
+            if forgotten.until is None:
+                del self._places[forgotten.directory, forgotten.raw]
+
+    def forget(self, left: int) -> None:
+        """Files until so many are ``left``: those that appeared first, and are no directories of others; all, where
+        directories are too many."""
+        directories = {name.directory for file in self._files.values() for name in file.names}
+        others = [key for key, file in self._files.items() if file.root is None and file not in directories]
+        for key in others[: max(0, len(self._files) - left)]:
+            for name in self._files.pop(key).names:
+                if name.until is None:
+                    del self._places[name.directory, name.raw]
+        if len(self._files) > left:
+            self._files.clear()
+            self._places.clear()
+
+    def end(self, directory: NamedFile, name: bytes, time: int, how: str) -> SomeFile | None:
+        """The name is gone; returns what it named."""
+        file, found = self._places.pop((directory, name), (None, None))
+        if found is not None:
+            found.until, found.ended = time, how
+        return file
+
+
+def path_at(file: NamedFile, time: int) -> str | None:
+    """The path that a file had; by what is known of it later, where nothing was then; None where no call named it."""
+    name = None if file.root is not None else _name_at(file, time)
+    return file.root if name is None else path_of_name(name, time)
+
+
+def span_at(file: NamedFile, time: int) -> tuple[int, int]:
+    """From when and until when, around ``time``, the file has the path that it has then, as far as is known now."""
+    since, until = -(1 << 62), 1 << 62
+    above: set[NamedFile] = set()
+    while file.root is None and file not in above and len(above) <= MAX_DEPTH:
+        above.add(file)
+        directory: NamedFile | None = None
+        for name in reversed(file.names):
+            if name.since > time:
+                until = min(until, name.since)
+            elif name.until is not None and name.until <= time:
+                since = max(since, name.until)
+            else:
+                since = max(since, name.since)
+                until = until if name.until is None else min(until, name.until)
+                directory = name.directory
+                break
+        else:
+            # It has no name then, and which stands for it may depend on any.
+            moments = [moment for name in file.names for moment in (name.since, name.until) if moment is not None]
+            since = max([since, *(moment for moment in moments if moment <= time)])
+            until = min([until, *(moment for moment in moments if moment > time)])
+            found = _name_at(file, time)
+            directory = None if found is None else found.directory
+        if directory is None:
+            break
+        file = directory
+    return since, until
+
+
+class SpannedPaths:
+    """Paths of many files at many times, between which nothing is learned."""
+
+    def __init__(self) -> None:
+        self._known: dict[NamedFile, tuple[int, int, str | None]] = {}
+        """From when and until when a file has a path."""
+
+    def at(self, file: NamedFile, time: int) -> tuple[int, str | None]:
+        """``path_at``, and until when it is that."""
+        _, until, path = self._spanned(file, time, 0)
+        return until, path
+
+    def _spanned(self, file: NamedFile, time: int, depth: int) -> tuple[int, int, str | None]:
+        found = self._known.get(file)
+        if found is None or not found[0] <= time < found[1]:
+            found = self._known[file] = self._found(file, time, depth)
+        return found
+
+    def _found(self, file: NamedFile, time: int, depth: int) -> tuple[int, int, str | None]:
+        since, until = -(1 << 62), 1 << 62
+        if file.root is not None:
+            return since, until, file.root
+        for name in reversed(file.names) if depth < MAX_RECURSION else ():
+            if name.since > time:
+                until = min(until, name.since)
+            elif name.until is not None and name.until <= time:
+                since = max(since, name.until)
+            else:
+                begun, ended, above = self._spanned(name.directory, time, depth + 1)
+                if above is None or not above.startswith("/") or above.count("/") >= MAX_RECURSION:
+                    break
+                last = ended if name.until is None else min(ended, name.until)
+                return max(since, begun, name.since), min(until, last), joined(above, name.text)
+        return *span_at(file, time), path_at(file, time)
+
+
+def path_of_name(name: Name, time: int | None = None) -> str:
+    """With the directories above it as they were then; None: as they are at last."""
+    parts = [name.text]
+    directory = name.directory
+    above = {directory}
+    while directory.root is None:
+        found = _last_name(directory) if time is None else _name_at(directory, time)
+        if found is None:
+            return "/".join([UNKNOWN, *reversed(parts)])
+        directory = found.directory
+        if directory in above or len(above) > MAX_DEPTH:
+            return "/".join([UNKNOWN, *reversed(parts)])
+        above.add(directory)
+        parts.append(found.text)
+    top = "" if directory.root == "/" else directory.root
+    return "/".join([top, *reversed(parts)])
+
+
+def _last_name(file: NamedFile) -> Name | None:
+    return next((one for one in reversed(file.names) if one.until is None), file.names[-1] if file.names else None)
+
+
+def _name_at(file: NamedFile, time: int) -> Name | None:
+    names = file.names
+    if len(names) < 2:
+        return names[0] if names else None
+    for one in reversed(names):
+        if one.since <= time and (one.until is None or time < one.until):
+            return one
+    later = next((one for one in names if one.since > time and not one.made), None)
+    if later is not None:
+        return later
+    return next((one for one in reversed(names) if one.until is not None and one.until <= time), names[0])
+
+
+def always_named(file: NamedFile) -> bool:
+    """Whether its path is the same at all times, as far as is known."""
+    for _ in range(MAX_DEPTH):
+        if file.root is not None:
+            return True
+        if len(file.names) != 1:
+            return not file.names
+        file = file.names[0].directory
+    return False
+
+
+def joined(directory: str | None, name: str) -> str:
+    """The path of a name in a directory, whose path may not be known."""
+    if directory is None:
+        return f"{UNKNOWN}/{name}"
+    return f"/{name}" if directory == "/" else f"{directory}/{name}"
+
+
+def printable(name: bytes) -> str:
+    """A component of a path: what is no UTF-8, no printable character, a slash or a backslash is escaped."""
+    # Nearly all.
+    if name.isalnum():
+        return name.decode("ascii")
+    return "".join(
+        letter if letter.isprintable() and letter not in "/\\" else _escape(letter)
+        for letter in name.decode("utf-8", "surrogateescape")
+    )
+
+
+def _escape(letter: str) -> str:
+    code = ord(letter)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+Row = TypeVar("Row")
+
+MAX_LATE = 20_000
+"""Rows that wait, or wait behind one that does."""
+
+
+class Pathed(Protocol):
+    """What a call names."""
+
+    def path(self) -> str | None:
+        """As far as it is known now."""
+
+    @property
+    def sure(self) -> bool:
+        """Nothing that is learned later can complete the path."""
+
+
+class LookUp(Protocol):
+    """Knows more of paths than was read by now."""
+
+    @property
+    def knows_all(self) -> bool:
+        """At no further cost."""
+
+    def path(self, called: Pathed) -> str | None:
+        """Of what a call names."""
+
+
+class KnownPaths(NamedTuple):
+    """The paths of many rows, as far as they are known now."""
+
+    texts: list[str | None]
+    sure: list[bool]
+    """Of each text: nothing that is learned later can complete it."""
+    which: Int64s
+    """The index of each row's text."""
+
+    def late(self) -> Int64s:
+        """Rows whose path may become known, ascending."""
+        return np.flatnonzero(~np.array(self.sure, np.bool_)[self.which])
+
+
+class PathedRows(Sequence[Pathed | None], ABC):
+    """What the calls of a batch name, row by row; None where that is nothing."""
+
+    @abstractmethod
+    def paths(self) -> KnownPaths:
+        """Of all rows."""
+
+
+class LateRow(NamedTuple, Generic[Row]):
+    """A row that is made as soon as its path is known, or when it has waited for long enough."""
+
+    file: Pathed
+    make: Callable[[str | None], Row]
+
+
+class LatePaths(Generic[Row]):
+    """Rows go in and come out in the same order, no more than ``max_held`` of them in between."""
+
+    def __init__(self, look_up: LookUp, max_held: int = MAX_LATE) -> None:
+        self._look_up, self._max_held = look_up, max_held
+        self._held: deque[Row | LateRow[Row]] = deque()
+
+    def add(self, rows: Iterable[Row | LateRow[Row]]) -> list[Row]:
+        """Rows that can be given now."""
+        self._held += rows
+        given: list[Row] = []
+        while self._held:
+            first = self._held[0]
+            if isinstance(first, LateRow):
+                known = first.file.sure or self._look_up.knows_all
+                if not known and len(self._held) <= self._max_held:
+                    break
+                first = first.make(self._look_up.path(first.file))
+            given.append(first)
+            self._held.popleft()
+        return given
+
+    def rest(self) -> list[Row]:
+        """The others, when nothing more is learned."""
+        given = [row.make(row.file.path()) if isinstance(row, LateRow) else row for row in self._held]
+        self._held.clear()
+        return given
+
+
+class NfsMessages(NamedTuple):
+    """The messages of an Rpc, and what they say without a look at missing bytes."""
+
+    call: Reassembled | None
+    """None where nothing of its contents is asked for."""
+    reply: Reassembled | None
+    events: tuple[FileEvent, ...]
+    operations: tuple[FileOperation, ...]
+    problem: str
+
+
+def nfs_messages(call: Reassembled | None, reply: Reassembled | None) -> NfsMessages | None:
+    """None without a call.
+
+    Bytes may be missing inside the data of a READ or WRITE; the first byte that is missing elsewhere ends the message.
+    """
+    if call is None:
+        return None
+    written: dict[int, int] = {}
+    returned: dict[int, int] = {}
+    while True:
+        call_part = _without_contents(call, written)
+        reply_part = None if reply is None else _without_contents(reply, returned)
+        reply_data = None if reply_part is None else reply_part.data
+        decoded = FileMessages(call_part.data, reply_data)
+        found = events_of(decoded)
+        events = tuple(_in_place(event, call_part, reply_part) for event in found.events)
+        # Data are only stepped over where a length before them says how far they go.
+        known = len(written), len(returned)
+        written |= _contents(events, WRITE, call)
+        if reply is not None:
+            returned |= _contents(events, READ, reply)
+        if known == (len(written), len(returned)):
+            break
+    problem = found.problem
+    if problem and reply is not None:
+        # Of a reply that cannot be read to its end, some writes have no result: whether they happened is not known.
+        answered = {event.position for event in events if event.kind == WRITE}
+        alone = [_in_place(event, call_part, None) for event in file_events(call_part.data, None).events]
+        events += tuple(event for event in alone if event.kind == WRITE and event.position not in answered)
+    if problem and not (call_part.whole and (reply_part is None or reply_part.whole)):
+        problem = "bytes of the message are missing"
+    return NfsMessages(call, reply, events, operations_of(decoded), problem)
+
+
+def _contents(events: Iterable[FileEvent], kind: str, message: Reassembled) -> dict[int, int]:
+    """Position and length of data read or written of which bytes are missing."""
+    gaps = message.gaps
+    found = {}
+    for event in events:
+        if event.kind == kind and event.position >= 0:
+            end = event.position + round_up(event.count)
+            if any(start < end and event.position < last for start, last in gaps):
+                found[event.position] = event.count
+    return found
+
+
+class _PartialMessage(NamedTuple):
+    """A message up to a missing byte, data with missing bytes taken out and their lengths made 0."""
+
+    data: bytes
+    contents: tuple[tuple[int, int, int], ...]
+    """Where data were taken out: their place in ``data``, their position in the message, their length."""
+    whole: bool
+    """Nothing but those data is missing."""
+
+
+def _without_contents(message: Reassembled, contents: dict[int, int]) -> _PartialMessage:
+    if not contents:
+        return _PartialMessage(message.prefix, (), message.complete)
+    data = bytearray()
+    taken: list[tuple[int, int, int]] = []
+    reached = 0
+    gaps = message.gaps
+    for position, count in [*sorted(contents.items()), (message.length, 0)]:
+        gap = next((start for start, end in gaps if end > reached and start < position), None)
+        until = position if gap is None else max(gap, reached)
+        data += message.captured(reached, until) if until > reached else b""
+        if gap is not None or position >= message.length:
+            return _PartialMessage(bytes(data), tuple(taken), gap is None)
+        data[-4:] = bytes(4)
+        taken.append((len(data), position, count))
+        reached = min(position + round_up(count), message.length)
+    return _PartialMessage(bytes(data), tuple(taken), True)
+
+
+def _in_place(event: FileEvent, call: _PartialMessage, reply: _PartialMessage | None) -> FileEvent:
+    """The event with the position and length that it has in the whole message."""
+    part = call if event.kind == WRITE else reply
+    if part is None or event.position < 0 or event.kind not in (READ, WRITE):
+        return event
+    shift = 0
+    for place, position, count in part.contents:
+        if place == event.position:
+            return event._replace(position=position, count=count)
+        if place > event.position:
+            break
+        shift = position + round_up(count) - place
+    return event._replace(position=event.position + shift)
+
+
+def split_at_gaps(message: Reassembled, start: int, end: int) -> Iterator[tuple[int, int, str]]:
+    """[start, end) of a message, split where bytes begin or cease to be missing: start, end, why ('': not missing)."""
+    reached = start
+    pending: tuple[int, int, str] | None = None
+    for extent in message.extents:
+        low, high = max(extent.start, start), min(extent.start + extent.length, end)
+        if low >= high:
+            continue
+        if pending is not None and pending[1] == low and pending[2] == extent.missing:
+            pending = pending[0], high, extent.missing
+        else:
+            if pending is not None:
+                yield pending
+            pending = low, high, extent.missing
+        reached = high
+    if pending is not None:
+        yield pending
+    if reached < end:
+        yield reached, end, "behind the end of the message"
+
 
 _NAMES = frozenset(("handle", "name"))
 

@@ -14,10 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arrays import Bytes, Int64s, Rows, coded_keys, gathered
-from ..onc import file_events
-from ..onc.file_events import FileEvent
-from ..onc.file_layouts import Constant, FileLayout, Source, file_layout
-from ..onc.file_operations import FileOperation
+from ..onc import file_operations as file_events
+from ..onc.file_operations import Constant, FileEvent, FileLayout, FileOperation, Source, file_layout
 from ..onc.programs import MOUNT, NFS
 from ..onc.rpc_header import SUCCESS_AND_ZERO
 from ..onc.shapes.decode_cache import Layout, PairedLayouts
@@ -26,7 +24,7 @@ from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
 from ..rpcrdma.rpc_fields import REPLY_HEADER, KnownRpc, argument_places, call_places, reply_places
 from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Extent, Reassembled, Rpc
-from .truncated_messages import NfsMessages, nfs_messages
+from .file_names import NfsMessages, nfs_messages
 
 OPERATION = np.dtype(
     [

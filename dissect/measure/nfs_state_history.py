@@ -6,46 +6,429 @@ Messages of all connections are taken in the order of time, a batch of frames at
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cached_property
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..arrays import Rows
+from ..arrays import Bytes, Int64s, Rows, distinct, gathered, take, words_at
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
-from ..onc.compound import compound_call
+from ..onc.compound import (
+    ATTRIBUTE_FILEHANDLE,
+    OP_GETATTR,
+    OP_GETFH,
+    OP_OPEN,
+    OP_PUTFH,
+    CompoundStep,
+    CompoundWalk,
+    FileObject,
+    compound_call,
+    compound_reply,
+    operation_names,
+    walk_filehandles,
+)
 from ..onc.programs import NFS, NFS_CALLBACK
 from ..onc.rpc_header import call_head, results_at
-from ..onc.sequence import SlotRequest, SlotResult, slot_request, slot_result
+from ..onc.sequence import SlotRequest, SlotResult, slot_request, slot_requests, slot_result, slot_results
+from ..onc.shapes.decode_cache import Layout, PairedLayouts
+from ..onc.shapes.registry import procedure_shape
 from ..onc.status import nfs4_status
+from ..onc.xdr import word
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.listeners import Listener, Listeners
 from ..rpcrdma.messages import Message
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
-from ..rpcrdma.rpc_table import PlainRpcs, ProcedureNames, RpcTable
+from ..rpcrdma.rpc_fields import REPLY_HEADER, argument_places
+from ..rpcrdma.rpc_table import PlainRpcs, ProcedureNames, RpcTable, made
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Reassembled, Rpc
 from ..transport.connection import Connection
 from .credits import CreditDirection, CreditHistory
 from .gss_contexts import GssContexts
-from .nfs_slots import SlotTable, SlotUse
-from .nfs_state import CALLED_BACK, USED, HeldState, NfsClient, NfsSession, StatusTally
-from .nfs_state_clients import CLIENT_OPERATIONS, AtReply, ClientTable
-from .nfs_state_events import SentCall, StateEvent, StateListener, StateNotes, called, ended
+from .nfs_state import CALLED_BACK, USED, HeldState, NfsClient, NfsSession, SlotTable, SlotUse, StatusTally
 from .nfs_state_operations import (
+    CLIENT_OPERATIONS,
     HANDLERS,
+    LEASE_TIME,
     OP_CB_LAYOUTRECALL,
     OP_CB_RECALL,
-    OP_OPEN,
     OP_RENEW,
+    AtReply,
     ChangingStep,
+    ClientTable,
     StateChange,
+    decoded_step,
     recalled,
     walked,
 )
-from .nfs_state_steps import CompoundLayouts, changing_steps
-from .plain_compounds import RENEWING, PlainCompound, compound_kind, plain_compounds
 from .pnfs import DataServers
+
+
+class SentCall(NamedTuple):
+    """A call, of which the RPC may go on."""
+
+    number: int
+    """Of its RPC."""
+    connection: Connection
+    message: Message
+
+
+class StateEvent(NamedTuple):
+    """Something that may tell of state."""
+
+    time: int
+    frame: int
+    what: SentCall | Rpc
+    """A call, or an RPC that ended."""
+
+
+class StateNotes(NamedTuple):
+    """What a worker of a divided capture notes in a batch beside the RPCs that ended."""
+
+    calls: list[SentCall]
+    lone: dict[int, tuple[int, int]]
+    """Number of an RPC that ended without a reply -> when, and at which frame."""
+
+
+class StateListener(Listener):
+    """Notes the events of one conversation."""
+
+    takes_rows = True
+
+    def __init__(self, queue: list[StateEvent], plain: list[tuple[Rows, PlainRpcs]]) -> None:
+        self._queue, self._plain = queue, plain
+
+    def call_sent(self, rpc: Rpc) -> None:
+        assert rpc.call is not None
+        self._queue.append(called(SentCall(rpc.number, rpc.connection, rpc.call)))
+
+    def rpc_ended(self, rpc: Rpc) -> None:
+        self._queue.append(ended(rpc, rpc.connection.last_time, rpc.connection.last_frame))
+
+    row_made = call_sent
+
+    def rows_ended(self, rows: Rows, rpcs: PlainRpcs | None) -> None:
+        if rpcs is not None:
+            self._plain.append((rows, rpcs))
+
+
+def called(call: SentCall) -> StateEvent:
+    sent = call.message.operation
+    return StateEvent(sent.first_time, sent.last_frame, call)
+
+
+def ended(rpc: Rpc, time: int = 0, frame: int = 0) -> StateEvent:
+    """``time`` and ``frame``: of one without a reply."""
+    if rpc.reply is None:
+        return StateEvent(time, frame, rpc)
+    answer = rpc.reply.operation
+    return StateEvent(answer.last_time, answer.last_frame, rpc)
+
+
+CHANGING = (frozenset(HANDLERS) - {OP_GETATTR}) | CLIENT_OPERATIONS
+"""Operations that may change state."""
+_NFS4 = procedure_shape(NFS, 4, 1)
+
+
+def changes_state(step: CompoundStep, reply: memoryview) -> bool:
+    """An operation that may change state, or a GETATTR that returns the lease time."""
+    if step.operation != OP_GETATTR:
+        return step.operation in CHANGING
+    if step.results < 0 or step.results + 8 > len(reply):
+        return False
+    return bool(word(reply, step.results)[0] and word(reply, step.results + 4)[0] >> LEASE_TIME & 1)
+
+
+def changing_steps(walk: CompoundWalk, call: memoryview, reply: memoryview) -> Iterator[ChangingStep]:
+    """Those of a walk over a COMPOUND that succeeded."""
+    for step in walk.steps:
+        if step.succeeded and changes_state(step, reply):
+            fields = decoded_step(step.operation, call, step.arguments, reply, step.results)
+            yield ChangingStep(step.operation, *fields, step.current.handle)
+
+
+class _HandlePlace(NamedTuple):
+    """Bytes of a filehandle, from the first of the arguments, or of the results, on."""
+
+    of_reply: bool
+    at: int
+    size: int
+
+
+class _StepPlace(NamedTuple):
+    """An operation that changes state; offsets as those of ``_HandlePlace``."""
+
+    operation: int
+    arguments: int
+    results: int
+    layouts: tuple[Layout | None, Layout | None]
+    handle: _HandlePlace | None
+
+
+class StepPlaces(NamedTuple):
+    """Of COMPOUNDs alike."""
+
+    places: tuple[_StepPlace, ...]
+    masks: tuple[tuple[int, int], ...]
+    """Of each GETATTR where the first word of its results' mask is, and what."""
+
+    def steps(self, call: memoryview, reply: memoryview) -> Iterator[ChangingStep]:
+        """Of one of them: its arguments and its results."""
+        for operation, asked, answered, layouts, handle in self.places:
+            arguments, results = decoded_step(operation, call, asked, reply, answered, layouts)
+            if handle is None:
+                yield ChangingStep(operation, arguments, results, None)
+            else:
+                view = reply if handle.of_reply else call
+                yield ChangingStep(operation, arguments, results, bytes(view[handle.at : handle.at + handle.size]))
+
+
+class CompoundLayouts:
+    """Remembers how COMPOUNDs are laid out."""
+
+    def __init__(self) -> None:
+        self._layouts: PairedLayouts[StepPlaces | None] = PairedLayouts()
+
+    def places(
+        self, data: Bytes, arguments: Int64s, call_ends: Int64s, results: Int64s, reply_ends: Int64s
+    ) -> list[StepPlaces | None]:
+        """Of COMPOUNDs with arguments at ``data[arguments[i]:call_ends[i]]``; None of those to be walked over."""
+        found: list[StepPlaces | None] = [None] * len(arguments)
+        assert _NFS4 is not None and _NFS4.arguments is not None and _NFS4.results is not None
+
+        def learn(row: int, asked: Layout, answered: Layout) -> StepPlaces | None:
+            return _learned(data.data[arguments[row] : call_ends[row]], data.data[results[row] : reply_ends[row]])
+
+        types, replies = (_NFS4.arguments, _NFS4.results), (results, reply_ends)
+        for rows, places in self._layouts.groups(types, data, (arguments, call_ends), replies, learn):
+            if places is not None:
+                for row in rows[_agree(places, data, results[rows])].tolist():
+                    found[row] = places
+        return found
+
+
+def _agree(places: StepPlaces, data: Bytes, results: Int64s) -> NDArray[np.bool_]:
+    """Of which the masks are those of the first: they are no part of a layout."""
+    alike = np.ones(len(results), np.bool_)
+    for at, mask in places.masks:
+        alike &= words_at(data, results + at) == mask
+    return alike
+
+
+def _learned(call: memoryview, reply: memoryview) -> StepPlaces | None:
+    walk = walk_filehandles(compound_call(call, 0, len(call)), call, compound_reply(reply, 0, len(reply)), reply)
+    steps = [step for step in walk.steps if step.succeeded]
+    if walk.problem or any(step.operation in CLIENT_OPERATIONS for step in steps):
+        return None
+    masks = [
+        (step.results + 4, word(reply, step.results + 4)[0])
+        for step in steps
+        if step.operation == OP_GETATTR and word(reply, step.results)[0]
+    ]
+    if any(mask >> ATTRIBUTE_FILEHANDLE & 1 for _, mask in masks):
+        return None
+    handles = _handles(walk, call, reply)
+    places = []
+    for step in steps:
+        if changes_state(step, reply):
+            fields = decoded_step(step.operation, call, step.arguments, reply, step.results)
+            layouts = fields[0].layout, fields[1].layout
+            handle = handles.get(id(step.current))
+            places.append(_StepPlace(step.operation, step.arguments, step.results, layouts, handle))
+    return StepPlaces(tuple(places), tuple(masks))
+
+
+def _handles(walk: CompoundWalk, call: memoryview, reply: memoryview) -> dict[int, _HandlePlace]:
+    """By the identity of a file."""
+    found: dict[int, _HandlePlace] = {}
+
+    def note(file: FileObject, of_reply: bool, at: int) -> None:
+        found[id(file)] = _HandlePlace(of_reply, at + 4, word(reply if of_reply else call, at)[0])
+
+    for step in walk.steps:
+        if step.operation == OP_PUTFH and step.succeeded:
+            note(step.current, False, step.arguments)
+        elif step.operation == OP_GETFH and step.succeeded:
+            note(step.current, True, step.results)
+    return found
+
+
+RENEWING = frozenset((4, 8, 12, 14, 18, 20, 21, 25, 30, 34, 38))
+"""Of NFSv4.0: RENEW, and what has a stateid or an owner (RFC 7530, 9.5)."""
+_CHANGING_NAMES = frozenset(operation_names(tuple(CHANGING)))
+_RENEWING_NAMES = frozenset(operation_names(tuple(RENEWING)))
+_COMPOUND = 1
+"""The procedure, of NFSv4 and of its callbacks."""
+
+
+class CompoundKind(NamedTuple):
+    """What the operations of a COMPOUND say of it."""
+
+    callback: bool
+    minor_version: int | None
+    operations: tuple[str, ...]
+    changes: bool
+    """One of them may change state."""
+    renews: bool
+    """It renews the lease of an NFSv4.0 client, and changes nothing."""
+    attributes: bool
+    """It has a GETATTR."""
+
+
+@lru_cache(maxsize=4096)
+def compound_kind(names: ProcedureNames) -> CompoundKind | None:
+    """None of another procedure."""
+    callback = names.program == NFS_CALLBACK
+    if not (callback or (names.program == NFS and names.version == 4)) or names.procedure != _COMPOUND:
+        return None
+    operations = frozenset(names.operations)
+    changes = callback or not operations.isdisjoint(_CHANGING_NAMES)
+    renews = names.minor_version == 0 and not changes and not operations.isdisjoint(_RENEWING_NAMES)
+    return CompoundKind(callback, names.minor_version, names.operations, changes, renews, "GETATTR" in operations)
+
+
+class _Changes(NamedTuple):
+    places: StepPlaces
+    call: memoryview
+    """Arguments."""
+    reply: memoryview
+    """Results."""
+
+    def steps(self) -> Iterator[ChangingStep]:
+        return self.places.steps(self.call, self.reply)
+
+
+@dataclass(slots=True)
+class PlainCompound:
+    """One row."""
+
+    kind: CompoundKind
+    request: SlotRequest | None
+    result: SlotResult | None
+    rpc: Rpc | None
+    """The same as an object, where its operations have to be decoded, or may have to be."""
+    changes: _Changes | None
+    """What it changes, where that is known without."""
+    elsewhere: bool
+    """The reply came through a Reply chunk, and not in one piece."""
+    status: str
+    number: int
+    connection: int
+    caller: int
+    call_frame: int
+    call_time: int
+    reply_frame: int
+    reply_end: int
+
+
+class PlainCompounds(NamedTuple):
+    """Those of a batch, in the order of calls."""
+
+    compounds: list[PlainCompound]
+    call_times: Int64s
+    call_frames: Int64s
+    """Last frames."""
+    reply_times: Int64s
+    reply_frames: Int64s
+
+
+def plain_compounds(rows: Rows, rpcs: PlainRpcs, layouts: CompoundLayouts) -> PlainCompounds:
+    """Of the RPC rows of one direction of a connection."""
+    kinds = {code: compound_kind(rpcs.names.procedures[code]) for code in np.unique(rows["procedure"]).tolist()}
+    if None in kinds.values():
+        rows = take(rows, np.isin(rows["procedure"], [code for code, kind in kinds.items() if kind is not None]))
+    first, which = distinct(rows["procedure"])
+    chosen = [kinds[code] for code in rows["procedure"][first].tolist()]
+    data = rpcs.data
+    ends, behind = (rows[f"{side}_at"] + rows[f"{side}_send"] for side in ("call", "reply"))
+    starts = argument_places(data, ends - rows["call_inline"])
+    results = behind - rows["reply_inline"] + REPLY_HEADER
+    elsewhere = rows["reply_inline"] == 0
+    long = (elsewhere & (rows["transfer"] >= 0)).nonzero()[0]
+    if len(long) and rpcs.chunks is not None:
+        results[long], behind[long] = rpcs.chunks.places(rows["transfer"][long], data)
+        elsewhere[long] = results[long] < 0
+        results[long] += REPLY_HEADER
+    requests: list[SlotRequest | None] = [None] * len(rows)
+    answers: list[SlotResult | None] = [None] * len(rows)
+    changes: list[_Changes | None] = [None] * len(rows)
+    decoded = elsewhere.copy()
+    view = data.data
+    for callback in (False, True):
+        mine = np.isin(which, [index for index, kind in enumerate(chosen) if kind and kind.callback is callback])
+        places = mine.nonzero()[0]
+        if not len(places):
+            continue
+        for place, request, answer in zip(
+            places.tolist(),
+            slot_requests(data, starts[places], ends[places], callback),
+            slot_results(data, results[places], behind[places], callback),
+            strict=True,
+        ):
+            requests[place], answers[place] = request, answer
+    for index, kind in enumerate(chosen):
+        assert kind is not None
+        mine = which == index
+        if kind.changes and not kind.callback:
+            whole = (mine & ~elsewhere).nonzero()[0]
+            edges = [one[whole] for one in (starts, ends, results, behind)]
+            for row, known in zip(whole.tolist(), layouts.places(data, *edges), strict=True):
+                if known is None:
+                    decoded[row] = True
+                else:
+                    call, reply = view[starts[row] : ends[row]], view[results[row] : behind[row]]
+                    changes[row] = _Changes(known, call, reply)
+        else:
+            decoded[mine] |= kind.changes or (kind.attributes and asks_for_lease(data, starts[mine], ends[mine]))
+    objects = iter(made(rpcs, take(rows, decoded)))
+    statuses = rpcs.names.statuses
+    names = "status", "number", "connection", "caller", "call_frame", "call_time", "reply_frame", "reply_end"
+    found = [
+        PlainCompound(
+            chosen[index],
+            request,
+            answer,
+            next(objects) if is_decoded else None,
+            changed,
+            is_elsewhere,
+            statuses[status][0],
+            *rest,
+        )
+        for index, request, answer, is_decoded, changed, is_elsewhere, status, *rest in zip(
+            which.tolist(),
+            requests,
+            answers,
+            decoded.tolist(),
+            changes,
+            elsewhere.tolist(),
+            *(rows[name].tolist() for name in names),
+            strict=True,
+        )
+    ]
+    return PlainCompounds(
+        found, *(rows[name].astype(np.int64) for name in ("call_time", "call_last_frame", "reply_end", "reply_frame"))
+    )
+
+
+def asks_for_lease(data: Bytes, starts: Int64s, ends: Int64s) -> NDArray[np.bool_]:
+    """Whether a COMPOUND may have a GETATTR for lease_time: some three words of it look like that.
+
+    Args:
+        data, starts, ends: the arguments are ``data[starts[i]:ends[i]]``.
+    """
+    found = np.zeros(len(starts), np.bool_)
+    sizes = ends - starts & -4
+    for size in np.unique(sizes).tolist():
+        mine = (sizes == size).nonzero()[0]
+        if size < 12:
+            continue
+        words = gathered(data, size, starts[mine]).view(">u4")
+        operation, count, mask = words[:, :-2], words[:, 1:-1], words[:, 2:]
+        found[mine] = ((operation == OP_GETATTR) & (count > 0) & (mask >> LEASE_TIME & 1 == 1)).any(axis=1)
+    return found
+
 
 _STATUSES = (
     "GRACE", "NO_GRACE", "DELAY", "STALE_CLIENTID", "STALE_STATEID", "BAD_STATEID", "OLD_STATEID", "EXPIRED",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..arrays import take
 from ..onc.compound import OP_GETDEVICEINFO, OP_LAYOUTGET
 from ..onc.programs import NFS
-from ..onc.universal_address import universal_address
+from ..onc.shapes.text import universal_address
 from ..rpcrdma.conversation import Conversation, DataServerRole
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable

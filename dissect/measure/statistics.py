@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import heapq
 import re
+from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
@@ -18,13 +19,185 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import Int64s, Rows, distinct
+from ..arrays import Int64s, Rows, distinct, take
+from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..percentiles import NO_SAMPLES, Distribution, Samples, added, histogram
 from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.eviction import Evicted
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Latency, Rpc
-from .time_series import Timeline
-from .transfer_totals import WAYS, TransferTotals, add_chunk_rows, add_chunks
+
+WAYS = ("inline call", "inline reply", "read chunk", "position zero", "write chunk", "reply chunk")
+"""How Payload streams travel (RFC 8166, 3.4 and 3.5): in a Send, or through memory."""
+
+
+@dataclass(slots=True)
+class TransferTotals:
+    """One of ``WAYS``: how many messages used it, and their bytes."""
+
+    messages: int = 0
+    chunks: int = 0
+    segments: int = 0
+    advertised: int = 0
+    """Bytes of memory offered; inline: 0."""
+    transferred: int = 0
+    unused: int = 0
+    """Chunks without a byte transferred."""
+
+
+def add_chunks(totals_by_way: Mapping[str, TransferTotals], rpc: Rpc) -> None:
+    """The chunks of an RPC."""
+    ways = set()
+    long_call = rpc.call is not None and rpc.call.header.procedure == RDMA_NOMSG
+    for chunk in rpc.chunks:
+        transferred = chunk.transferred
+        way = f"{chunk.kind} chunk"
+        if long_call and chunk.kind == "read" and chunk.position == 0:
+            way = "position zero"
+        totals = totals_by_way[way]
+        if way not in ways:
+            ways.add(way)
+            totals.messages += 1
+        totals.chunks += 1
+        totals.segments += len(chunk.segments)
+        totals.advertised += chunk.advertised
+        totals.transferred += transferred
+        if not transferred:
+            totals.unused += 1
+
+
+def add_chunk_rows(totals_by_way: Mapping[str, TransferTotals], table: RpcTable) -> None:
+    """Those of the plain rows of a table."""
+    rows = take(table.plain_rows, table.plain_rows["chunks"] >= 0)
+    if not len(rows):
+        return
+    for kind, advertised in zip(("read", "write", "reply"), table.advertised(rows).T, strict=True):
+        totals = totals_by_way[f"{kind} chunk"]
+        transferred = rows["reply_chunk_bytes" if kind == "reply" else f"{kind}_bytes"]
+        offered = rows[f"{kind}_chunks"] > 0  # One of a kind at most.
+        count = int(np.count_nonzero(offered))
+        totals.messages += count
+        totals.chunks += count
+        totals.segments += int(rows[f"{kind}_segments"].sum())
+        totals.advertised += int(advertised.sum())
+        totals.transferred += int(transferred.sum())
+        totals.unused += int(np.count_nonzero(offered & (transferred == 0)))
+
+
+class ConnectionCounts(NamedTuple):
+    """Connections of a capture, evicted ones included."""
+
+    total: int
+    rpcrdma: int
+    """Those that carry RPC-over-RDMA."""
+    refused: int
+    """Those that the server refused."""
+
+    @property
+    def others(self) -> int:
+        """Those of another protocol, or of an unknown one."""
+        return self.total - self.rpcrdma - self.refused
+
+
+def connection_counts(conversations: Iterable[Conversation], evicted: Evicted) -> ConnectionCounts:
+    """Of those that were kept, and of those that were evicted.  A refused one carries nothing."""
+    total, rpcrdma, refused = evicted.connections, evicted.carriers, evicted.refused
+    for one in conversations:
+        total += 1
+        if one.connection.refused:
+            refused += 1
+        else:
+            rpcrdma += one.protocol == "rpcrdma"
+    return ConnectionCounts(total, rpcrdma, refused)
+
+
+MAX_BINS = 4096
+TOGETHER = 1024
+"""Events that are sorted into bins at a time."""
+
+
+class Bin(NamedTuple):
+    """What ended in one interval of time."""
+
+    calls: int = 0
+    call_bytes: int = 0
+    reply_bytes: int = 0
+
+
+class Timeline:
+    """Traffic over time, in bins that widen as time goes on, so that their number stays bounded."""
+
+    def __init__(self) -> None:
+        self._width = 1_000_000
+        self._table = np.zeros((0, 4), np.int64)
+        """Time // width, ascending, and the three numbers of a Bin; intervals in which nothing ended are absent."""
+        self._waiting = array("q")
+        """Time and the same numbers of one event after the other."""
+
+    def add(self, time: int, call_bytes: int, reply_bytes: int) -> None:
+        """An RPC ended at ``time`` (ns)."""
+        self._waiting.extend((time, 1, call_bytes, reply_bytes))
+        if len(self._waiting) >= 4 * TOGETHER:
+            self._fold()
+
+    def add_all(self, times: Int64s, call_bytes: Int64s, reply_bytes: Int64s) -> None:
+        """The same of many."""
+        columns = np.column_stack((times, np.ones_like(times), call_bytes, reply_bytes))
+        self._waiting.frombytes(columns.astype(np.int64).tobytes())
+        if len(self._waiting) >= 4 * TOGETHER:
+            self._fold()
+
+    @property
+    def width(self) -> int:
+        """Of a bin, in nanoseconds."""
+        self._fold()
+        return self._width
+
+    @property
+    def bins(self) -> dict[int, Bin]:
+        """By time // width."""
+        self._fold()
+        return {at: Bin(*numbers) for at, *numbers in self._table.tolist()}
+
+    def _fold(self) -> None:
+        if not self._waiting:
+            return
+        fresh = np.array(self._waiting).reshape(-1, 4)
+        del self._waiting[:]
+        fresh[:, 0] //= self._width
+        table = _summed(np.concatenate((self._table, fresh)))
+        while len(table) > MAX_BINS:
+            # Two numbers become one with the last bit in which they differ; those of before and after 1970 never do.
+            near = (table[:-1, 0] ^ table[1:, 0])[(table[:-1, 0] < 0) == (table[1:, 0] < 0)]
+            doublings = int(near.min()).bit_length()
+            table[:, 0] >>= doublings
+            self._width <<= doublings
+            table = _summed(table)
+        self._table = table
+
+    def intervals(self, count: int) -> tuple[float, list[Bin]]:
+        """The whole time in at most ``count`` equal intervals: seconds of each, and what ended in it."""
+        self._fold()
+        if not len(self._table):
+            return 0.0, []
+        first, last = int(self._table[0, 0]), int(self._table[-1, 0])
+        each = -(-(last - first + 1) // count)
+        found = [Bin()] * -(-(last - first + 1) // each)
+        table = self._table.copy()
+        table[:, 0] = (table[:, 0] - first) // each
+        for at, *numbers in _summed(table).tolist():
+            found[at] = Bin(*numbers)
+        return each * self._width / 1e9, found
+
+
+def _summed(table: Int64s) -> Int64s:
+    """Rows with the same first number become one, ascending."""
+    table = table[np.argsort(table[:, 0], kind="stable")]
+    starts = np.flatnonzero(np.diff(table[:, 0], prepend=table[0, 0] - 1))
+    sums = np.add.reduceat(table, starts)
+    sums[:, 0] = table[starts, 0]
+    return sums
+
 
 MAX_REASONS = 64
 OTHER = "other"

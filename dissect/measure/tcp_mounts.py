@@ -17,7 +17,7 @@ from ..onc.programs import MOUNT, NFS
 from ..onc.xdr import words3
 
 if TYPE_CHECKING:
-    from .paths import MountRoot
+    from .file_names import MountRoot
 
 SHORTEST, LONGEST = 28, 1400
 """Bytes of a record, with its mark, that is looked at."""
@@ -51,7 +51,7 @@ class TcpMounts:
 
     def _take(self, data: Bytes, rows: Rows) -> None:
         names = "source", "source_port", "destination", "destination_port", "payload", "captured", "time"
-        from ..onc.file_events import MNT  # Only here: most captures have no such record, and would wait for it.
+        from ..onc.file_operations import MNT  # Only here: most captures have no such record, and would wait for it.
 
         for source, port, destination, other_port, payload, length, time in zip(
             *(rows[name].tolist() for name in names), strict=True
@@ -71,8 +71,8 @@ class TcpMounts:
                     self._answered(call, record, source, time)
 
     def _answered(self, call: bytes, reply: bytes, server: int, time: int) -> None:
-        from ..onc.file_events import file_events
-        from .paths import MountRoot
+        from ..onc.file_operations import file_events
+        from .file_names import MountRoot
 
         for event in file_events(call, reply).events:
             if len(self.roots) < MAX_ROOTS:

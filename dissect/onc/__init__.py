@@ -6,11 +6,9 @@
 ``nfs3.py``             the procedures of NFS version 3, in one table (RFC 1813)
 ``status.py``           where a reply carries a program-level status
 ``xdr.py``              shapes: how many bytes a value takes (RFC 4506)
-``compound.py``         COMPOUNDs, walked with the steps of ``nfs4_skips.py``
-``filehandles.py``      the current and the saved filehandle along a COMPOUND
+``compound.py``         COMPOUNDs, walked step by step, in columns, and with the current and the saved filehandle
 ``binding.py``          the upper-layer binding: which items may travel in chunks, and where they sit (RFC 8267)
-``file_events.py``      names, offsets and lengths in NFS calls and replies
-``file_operations.py``  which file each operation was for, its type and its size
+``file_operations.py``  which file each operation was for, its type and its size; names, offsets and lengths
 ``summary.py``          one line per message
 ``statuses.py``         names of program-level statuses
 ``shapes/``             every argument and result, declared once; trees of values, and the steps over them

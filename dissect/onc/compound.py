@@ -9,21 +9,66 @@ from __future__ import annotations
 
 import struct as _struct
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from struct import error as StructError
 from typing import NamedTuple
 
-from .nfs4_skips import (
-    ALWAYS,
-    ARGUMENTS,
-    BEHIND_CREATE_TYPE,
-    CALLBACK_ARGUMENTS,
-    CALLBACK_RESULTS,
-    DATA_IN_READ_RESULT,
-    FAILURES,
-    RESULTS,
-    place_in_arguments,
-)
-from .xdr import Data, Malformed, Shape, as_skip, round_up, word, words2, words3
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Bytes, Int64s, unique, words_at
+from .shapes.attributes4 import ATTRIBUTE_BITS, FATTR4, NUMBERED
+from .shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
+from .shapes.rfc7530 import CREATE4ARGS, OPEN4ARGS, READ4RESOK
+from .shapes.skips import place_of, skip_of, skip_of_arm, steps_behind, steps_to
+from .shapes.types import OperationShape, XdrStruct
+from .xdr import Data, Malformed, Shape, as_skip, opaque, opaque_at, round_up, word, words2, words3
+
+
+def _arguments(operations: Mapping[int, OperationShape]) -> dict[int, tuple[str, Shape]]:
+    return {number: (one.name, skip_of_arm(one.arguments)) for number, one in operations.items()}
+
+
+def _results(operations: Mapping[int, OperationShape]) -> dict[int, Shape]:
+    return {number: skip_of_arm(one.results.arms[0]) for number, one in operations.items()}
+
+
+ARGUMENTS = _arguments(OPERATIONS)
+CALLBACK_ARGUMENTS = _arguments(CALLBACK_OPERATIONS)
+RESULTS = _results(OPERATIONS)
+CALLBACK_RESULTS = _results(CALLBACK_OPERATIONS)
+FAILURES: dict[tuple[int, int], Shape] = {
+    (number, status): skip_of_arm(arm)
+    for number, one in OPERATIONS.items()
+    for status, arm in one.results.arms.items()
+    if status
+}
+ALWAYS: dict[int, Shape] = {
+    number: skip_of_arm(one.results.default) for number, one in OPERATIONS.items() if one.results.default is not None
+}
+"""What comes with every other status: attrsset of SETATTR."""
+
+BITMAP = as_skip(skip_of(ATTRIBUTE_BITS))
+FATTR = as_skip(skip_of(FATTR4))
+ATTRIBUTES = {number: as_skip(skip_of(type)) for number, (_, type) in NUMBERED.items()}
+"""By attribute number."""
+
+
+@cache
+def place_in_arguments(operation: int, field: str) -> int:
+    """Bytes from the beginning of an operation's arguments to one of their fields, behind others of fixed size."""
+    arguments = OPERATIONS[operation].arguments
+    assert isinstance(arguments, XdrStruct)
+    return place_of(arguments, field)
+
+
+DATA_IN_READ_RESULT = place_of(READ4RESOK, "data")
+BEHIND_CREATE_TYPE = steps_behind(CREATE4ARGS, "objtype")
+TO_CREATE_NAME = steps_to(CREATE4ARGS, "objname")
+TO_CREATE_ATTRIBUTES = steps_to(CREATE4ARGS, "createattrs")
+TO_OPEN_HOW = steps_to(OPEN4ARGS, "openhow")
+TO_OPEN_CLAIM = steps_to(OPEN4ARGS, "claim")
+
 
 OP_COMMIT, OP_CREATE, OP_GETATTR, OP_GETFH, OP_LINK, OP_LOOKUP, OP_LOOKUPP, OP_OPEN, OP_OPENATTR = (
     5, 6, 9, 10, 11, 15, 16, 18, 19,
@@ -391,3 +436,339 @@ def operation_counts(compound: Compound, data: Data, operation: int, field: str)
         for number, at in zip(compound.operations, compound.places, strict=True)
         if number == operation
     )
+
+
+_UNNAMED = frozenset((OP_LOOKUPP, OP_OPENATTR, OP_PUTPUBFH, OP_PUTROOTFH))
+"""Operations whose new object is none that a name in the arguments stands for."""
+SETS_FILEHANDLE = frozenset((*_UNNAMED, OP_PUTFH, OP_RESTOREFH, OP_SAVEFH, OP_GETFH))
+"""Operations that do nothing else than set or return a filehandle."""
+
+_CLAIM_NULL, _CLAIM_DELEGATE_CUR, _CLAIM_DELEGATE_PREV = 0, 2, 3  # open_claim_type4 (RFC 8881, 18.16)
+
+ATTRIBUTE_TYPE, ATTRIBUTE_SIZE, ATTRIBUTE_FILEHANDLE = 1, 4, 19  # RFC 8881, 5.8
+
+
+class FileObject:
+    """A file system object; ``handle`` is None until a GETFH or GETATTR of the same COMPOUND returns it."""
+
+    __slots__ = ("handle",)
+
+    def __init__(self, handle: bytes | None = None) -> None:
+        self.handle = handle
+
+
+class CompoundStep(NamedTuple):
+    """One operation of a COMPOUND."""
+
+    number: int
+    """In the COMPOUND, from 0."""
+    operation: int
+    arguments: int
+    """Offset in the call."""
+    results: int
+    """Offset in the reply, behind the status; -1 where there is no result."""
+    succeeded: bool | None
+    """None where the reply does not show it."""
+    before: FileObject
+    """The current filehandle as the operation found it."""
+    current: FileObject
+    """As it left it."""
+    saved: FileObject
+    name: bytes | None = None
+    """LOOKUP, CREATE and OPEN by name: the name in ``before`` of what ``current`` is."""
+
+
+class CompoundWalk(NamedTuple):
+    steps: tuple[CompoundStep, ...]
+    problem: str
+    """Why there may be more operations than steps, '' where there are not."""
+
+
+def walk_filehandles(
+    compound: Compound, call: memoryview, reply: CompoundReply | None, answer: memoryview
+) -> CompoundWalk:
+    """Every operation with the objects it was for; ``call`` and ``answer`` are what the two were decoded from.
+
+    The walk ends behind the first operation that failed, as the server's did (RFC 8881, 16.2.3).  Without a reply, or
+    behind the end of one that is truncated, operations count as if they had succeeded.
+    """
+    steps: list[CompoundStep] = []
+    current, saved = FileObject(), FileObject()
+    problem = compound.problem or (reply.problem if reply is not None else "")
+    try:
+        for index, (operation, at) in enumerate(zip(compound.operations, compound.places, strict=True)):
+            succeeded: bool | None = None
+            result = -1
+            if reply is not None and index < len(reply.results):
+                number, status = reply.results[index]
+                if number != operation:
+                    return CompoundWalk(tuple(steps), problem or f"result {index + 1} is of another operation")
+                succeeded, result = status == 0, reply.places[index]
+            elif reply is not None and not reply.truncated:
+                break
+            before, name = current, None
+            if succeeded is not False:
+                current, saved, name = _moved(operation, call, at, current, saved)
+            steps.append(CompoundStep(index, operation, at, result, succeeded, before, current, saved, name))
+            if succeeded:
+                _note_handle(operation, answer, result, current)
+    except StructError:
+        problem = problem or "the bytes end too early"
+    except Malformed as error:
+        problem = problem or str(error)
+    return CompoundWalk(tuple(steps), problem)
+
+
+def _moved(
+    operation: int, call: memoryview, at: int, current: FileObject, saved: FileObject
+) -> tuple[FileObject, FileObject, bytes | None]:
+    """Current and saved filehandle behind the operation, and the name by which a new one was found."""
+    if operation == OP_PUTFH:
+        return FileObject(opaque_at(call, at)[0]), saved, None
+    if operation == OP_SAVEFH:
+        return current, current, None
+    if operation == OP_RESTOREFH:
+        return saved, saved, None
+    if operation in _UNNAMED:
+        return FileObject(), saved, None
+    name = _name_of_object(operation, call, at)
+    return (current, saved, None) if name is None else (FileObject(), saved, name)
+
+
+def _name_of_object(operation: int, call: memoryview, at: int) -> bytes | None:
+    """The name in the arguments of LOOKUP, CREATE, or an OPEN by name."""
+    if operation == OP_LOOKUP:
+        return opaque_at(call, at)[0]
+    if operation == OP_CREATE:
+        return opaque_at(call, TO_CREATE_NAME(call, at))[0]
+    if operation == OP_OPEN:
+        at = TO_OPEN_CLAIM(call, at)
+        claim = word(call, at)[0]
+        if claim in (_CLAIM_NULL, _CLAIM_DELEGATE_PREV):
+            return opaque_at(call, at + 4)[0]
+        if claim == _CLAIM_DELEGATE_CUR:
+            return opaque_at(call, at + 20)[0]  # behind delegate_stateid
+    return None
+
+
+def _note_handle(operation: int, answer: memoryview, result: int, current: FileObject) -> None:
+    if operation == OP_GETFH:
+        current.handle = opaque_at(answer, result)[0]
+    elif operation == OP_GETATTR:
+        place = attribute_at(answer, result, ATTRIBUTE_FILEHANDLE)
+        if place is not None:
+            current.handle = opaque_at(answer, place)[0]
+
+
+def attribute_at(view: memoryview, at: int, number: int) -> int | None:
+    """Where attribute ``number`` (at most 19) stands in the fattr4 at ``at``; None where it is not in it."""
+    mask = word(view, at + 4)[0] if word(view, at)[0] else 0
+    if not mask >> number & 1:
+        return None
+    place = BITMAP(view, at) + 4
+    for lower in range(number):
+        if mask >> lower & 1:
+            place = ATTRIBUTES[lower](view, place)
+    return place
+
+
+MAX_OPERATIONS = 64
+"""Of a COMPOUND that is walked in columns."""
+MAX_SEQUENCES = 1 << 14
+"""Sequences of operations that are remembered."""
+
+_SHAPES: tuple[dict[int, Shape], ...] = (
+    {number: shape for number, (_, shape) in ARGUMENTS.items()},
+    {number: shape for number, (_, shape) in CALLBACK_ARGUMENTS.items()},
+)
+
+
+class OperationSequences:
+    """Sequences of operation numbers, as indices; the first one is the empty one."""
+
+    def __init__(self) -> None:
+        self.sequences: list[tuple[int, ...]] = [()]
+        self._longer: dict[tuple[int, int], int] = {}
+
+    @property
+    def full(self) -> bool:
+        """There are so many of them that another collection should take over."""
+        return len(self.sequences) >= MAX_SEQUENCES
+
+    def longer(self, sequence: int, number: int) -> int:
+        """The index of a sequence with one more operation."""
+        key = sequence, number
+        found = self._longer.get(key)
+        if found is None:
+            found = self._longer[key] = len(self.sequences)
+            self.sequences.append((*self.sequences[sequence], number))
+        return found
+
+
+class CompoundColumns(NamedTuple):
+    """One row for each COMPOUND."""
+
+    walked: NDArray[np.bool_]
+    """All operations were stepped over; where not, the other columns say nothing."""
+    minor_versions: Int64s
+    sequences: Int64s
+    """Indices into ``OperationSequences.sequences``."""
+
+
+def compound_calls(
+    data: Bytes,
+    starts: Int64s,
+    ends: Int64s,
+    known: OperationSequences,
+    callback: bool = False,
+    reduced: Int64s | None = None,
+) -> CompoundColumns:
+    """Walk the COMPOUND4args, or CB_COMPOUND4args, at ``data[starts[i]:ends[i]]``.
+
+    ``reduced``: where in ``data`` a Read chunk took out what a WRITE writes, for each of them; -1 for nowhere.
+    """
+    head = 12 if callback else 8
+    walked = ends - starts >= 12
+    at = starts + 4
+    rows = walked.nonzero()[0]
+    at[rows] += words_at(data, starts[rows]) + 3 & -4  # the tag
+    walked &= at + head <= ends
+    rows = walked.nonzero()[0]
+    minor = np.zeros(len(starts), np.int64)
+    count = np.zeros(len(starts), np.int64)
+    minor[rows] = words_at(data, at[rows])
+    count[rows] = words_at(data, at[rows] + head - 4)
+    at += head
+    walked &= count <= MAX_OPERATIONS
+    sequences = np.zeros(len(starts), np.int64)
+    shapes = _SHAPES[callback]
+    rows = (walked & (count > 0)).nonzero()[0]
+    step = 0
+    taken_out = np.full(len(starts), -1) if reduced is None else reduced.copy()
+    while len(rows):
+        rows = _dropped(walked, rows, at[rows] + 4 > ends[rows])
+        numbers = words_at(data, at[rows])
+        at[rows] += 4
+        codes = _longer(known, sequences, rows, numbers)
+        for number in unique(codes & 0xFFFFFFFF).tolist():
+            mine = rows[numbers == number]
+            if number == OP_WRITE and not callback:
+                here = taken_out[mine] == at[mine] + DATA_IN_WRITE + 4
+                at[mine[here]] += DATA_IN_WRITE + 4
+                taken_out[mine[here]] = -1
+                mine = mine[~here]
+            _step(data, shapes.get(number), walked, mine, starts, at, ends)
+        walked[rows[at[rows] > ends[rows]]] = False
+        step += 1
+        rows = rows[walked[rows] & (count[rows] > step)]
+    return CompoundColumns(walked & (taken_out < 0), minor, sequences)
+
+
+class CompoundReplyColumns(NamedTuple):
+    """One row for each COMPOUND's results."""
+
+    walked: NDArray[np.bool_]
+    """All results were stepped over; where not, the other columns say nothing."""
+    statuses: Int64s
+    """Of the whole COMPOUND."""
+    sequences: Int64s
+    """Indices into ``OperationSequences.sequences``."""
+
+
+def compound_replies(
+    data: Bytes, starts: Int64s, ends: Int64s, known: OperationSequences, callback: bool = False
+) -> CompoundReplyColumns:
+    """Walk the COMPOUND4res, or CB_COMPOUND4res, at ``data[starts[i]:ends[i]]``, none of them reduced to chunks.
+
+    Equal to ``compound.compound_reply``, a property test says.
+    """
+    walked = ends - starts >= 12
+    at = starts + 8
+    rows = walked.nonzero()[0]
+    statuses = np.zeros(len(starts), np.int64)
+    count = np.zeros(len(starts), np.int64)
+    statuses[rows] = words_at(data, starts[rows])
+    at[rows] += words_at(data, starts[rows] + 4) + 3 & -4  # the tag
+    rows = _dropped(walked, rows, at[rows] + 4 > ends[rows])
+    count[rows] = words_at(data, at[rows])
+    at += 4
+    walked &= count <= MAX_OPERATIONS
+    sequences = np.zeros(len(starts), np.int64)
+    shapes = CALLBACK_RESULTS if callback else RESULTS
+    rows = (walked & (count > 0)).nonzero()[0]
+    step = 0
+    while len(rows):
+        rows = _dropped(walked, rows, at[rows] + 8 > ends[rows])
+        numbers = words_at(data, at[rows])
+        outcomes = words_at(data, at[rows] + 4)
+        at[rows] += 8
+        codes = _longer(known, sequences, rows, numbers)
+        for number in unique(codes & 0xFFFFFFFF).tolist():
+            mine = numbers == number
+            _step(data, shapes.get(number), walked, rows[mine & (outcomes == 0)], starts, at, ends)
+            failed = mine & (outcomes != 0)
+            if not callback and failed.any():
+                for outcome in unique(outcomes[failed]).tolist():
+                    shape = ALWAYS.get(number, FAILURES.get((number, outcome), 0))
+                    _step(data, shape, walked, rows[failed & (outcomes == outcome)], starts, at, ends)
+        walked[rows[at[rows] > ends[rows]]] = False
+        step += 1
+        rows = rows[walked[rows] & (count[rows] > step)]
+    return CompoundReplyColumns(walked, statuses, sequences)
+
+
+def _longer(known: OperationSequences, sequences: Int64s, rows: Int64s, numbers: Int64s) -> Int64s:
+    """Let the sequences of rows go on; the distinct pairs of a sequence, in the upper bits, and a number."""
+    codes: Int64s
+    codes, inverse = np.unique(sequences[rows] << 32 | numbers, return_inverse=True)
+    longer = [known.longer(code >> 32, code & 0xFFFFFFFF) for code in codes.tolist()]
+    sequences[rows] = np.array(longer, np.int64)[inverse]
+    return codes
+
+
+def _step(
+    data: Bytes,
+    shape: Shape | None,
+    walked: NDArray[np.bool_],
+    rows: Int64s,
+    starts: Int64s,
+    at: Int64s,
+    ends: Int64s,
+) -> None:
+    """Step over the same arguments or results of some rows; without a shape the walk ends."""
+    if shape is None:
+        walked[rows] = False
+    elif isinstance(shape, int):
+        at[rows] += shape
+    elif shape is opaque or shape is BITMAP or shape is FATTR:
+        lists = (4, 1) if shape is FATTR else (4,) if shape is BITMAP else (1,)
+        for size in lists:
+            rows = _dropped(walked, rows, at[rows] + 4 > ends[rows])
+            length = words_at(data, at[rows]) * size
+            at[rows] += 4 + (length + 3 & -4)
+    else:
+        _step_singly(data, shape, walked, rows, starts, at, ends)
+
+
+def _dropped(walked: NDArray[np.bool_], rows: Int64s, ended: NDArray[np.bool_]) -> Int64s:
+    """The rows that go on."""
+    walked[rows[ended]] = False
+    return rows[~ended]
+
+
+def _step_singly(
+    data: Bytes, shape: Shape, walked: NDArray[np.bool_], rows: Int64s, starts: Int64s, at: Int64s, ends: Int64s
+) -> None:
+    """Step over arguments whose size is not one word's to tell."""
+    assert not isinstance(shape, int)
+    view = data.data
+    for row, start, place, end in zip(
+        rows.tolist(), starts[rows].tolist(), at[rows].tolist(), ends[rows].tolist(), strict=True
+    ):
+        try:
+            behind = start + shape(view[start:end], place - start)
+        except (StructError, Malformed):
+            walked[row] = False
+        else:
+            # What an array counts may reach further than a column can tell.
+            at[row] = min(behind, end + 1)

@@ -48,7 +48,7 @@ class Nfs3Procedure(NamedTuple):
     """Steps from the arguments to the count that limits the entries of a directory."""
 
 
-PROCEDURES = (
+PROCEDURES: tuple[Nfs3Procedure, ...] = (
     Nfs3Procedure("NULL"),  # 3.3.0
     Nfs3Procedure("GETATTR", HANDLE, BARE),  # 3.3.1
     Nfs3Procedure("SETATTR", HANDLE, AFTER),  # 3.3.2

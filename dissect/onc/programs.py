@@ -5,9 +5,11 @@ Program numbers: the IANA registry of RPC program numbers (RFC 5531, 8.3).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import dropwhile
 
-from . import nfs3
+from ..onc import nfs3
 
 PORTMAP = 100000
 NFS = 100003
@@ -156,3 +158,25 @@ def procedure_name(program: int, version: int, procedure: int) -> str:
     """'READ', 'COMPOUND', …; 'proc-N' for an unknown one."""
     names = PROCEDURES.get((program, version), ())
     return names[procedure] if 0 <= procedure < len(names) else f"proc-{procedure}"
+
+
+PREAMBLE = frozenset({"SEQUENCE", "CB_SEQUENCE", "PUTFH", "PUTROOTFH"})
+"""Operations that most COMPOUNDs begin with and that say little about what one is for."""
+
+
+def program_label(program: int | None, version: int | None, minor_version: int | None = None) -> str:
+    """'NFSv4.2', 'MOUNTv3', 'program-400000v1'."""
+    if program is None:
+        return "unknown program"
+    number = "" if version is None else f"v{version}"
+    if minor_version is not None:
+        number += f".{minor_version}"
+    return program_name(program) + number
+
+
+def procedure_label(name: str, operations: Sequence[str], full: bool = False) -> str:
+    """The procedure's name; of a COMPOUND its operations, without the preamble unless ``full``."""
+    if not operations:
+        return name or "?"
+    telling = operations if full else list(dropwhile(PREAMBLE.__contains__, operations))
+    return " ".join(telling or operations)

@@ -8,7 +8,7 @@ from struct import error as StructError
 from typing import Any
 
 from ..layers.oncrpc_codes import GSS_PROCEDURE_NAMES, RPCSEC_GSS_DATA
-from . import nfs3
+from ..onc import nfs3
 from .compound import OPERATION_NAMES, compound_call, compound_reply, operation_names
 from .hashes import handle_hash, stateid_hash
 from .programs import NFS, NFS_CALLBACK, procedure_name, program_name
@@ -17,23 +17,149 @@ from .shapes.decode import Node, SparseBytes, decode
 from .shapes.decode_cache import Layouts
 from .shapes.nfs4 import CB_COMPOUND4ARGS, COMPOUND4ARGS, COMPOUND4RES
 from .shapes.nfs4_types import CLIENTID4
+from .shapes.registry import procedure_shape
+from .shapes.rfc1813 import CREATEMODE3
 from .shapes.rfc7530 import ACCESS4
 from .shapes.rpc_summary_fields import MAX_NODES, field_of, flat_nodes, node_value, result_nodes
-from .shapes.types import XdrList, XdrType
+from .shapes.types import HANDLE, XdrInteger, XdrList, XdrOpaque, XdrType
 from .status import nfs4_status, reply_status
 from .statuses import OK
-from .summary_others import other_call_words, other_reply_words
-from .summary_words import (
-    allowed_words,
-    attribute_words,
-    check_words,
-    create_words,
-    length_words,
-    printable_name,
-    stable_word,
-    type_word,
-)
 from .xdr import Data, Malformed, hyper, opaque, opaque_at, word, words2
+
+TO_END_OF_FILE = (1 << 64) - 1
+"""A length (RFC 8881, 18.10)."""
+
+MAX_NAME = 255
+"""Characters of a file name that are shown."""
+
+_STABLE = {0: "UNSTABLE", 1: "DATA_SYNC", 2: "FILE_SYNC"}
+_TYPES = {
+    1: "file",  # ftype3 (RFC 1813, 2.5)
+    2: "directory",
+    3: "block device",
+    4: "character device",
+    5: "symbolic link",
+    6: "socket",
+    7: "fifo",
+}
+
+
+def printable_name(raw: memoryview | bytes) -> str:
+    """The first characters of a file name."""
+    text = bytes(raw[: 4 * MAX_NAME]).decode("utf-8", "backslashreplace")[:MAX_NAME]
+    return text if text.isprintable() else "".join(one if one.isprintable() else "?" for one in text)
+
+
+def stable_word(stable: int) -> str:
+    """'FILE_SYNC'."""
+    return _STABLE.get(stable) or f"stable {stable}"
+
+
+def length_words(length: int) -> str:
+    """' Len: 4096', ' Len: to end of file'."""
+    return f" Len: {'to end of file' if length == TO_END_OF_FILE else length}"
+
+
+def _rights(mask: int) -> str:
+    """'READ LOOKUP' (RFC 1813, 3.3.4; RFC 8881, 18.1; RFC 8276, 8.6)."""
+    names = [name.removeprefix("ACCESS4_") for bit, name in ACCESS4.flags.items() if mask & bit]
+    rest = mask & ~sum(ACCESS4.flags)
+    return " ".join([*names, f"{rest:#x}"] if rest else names)
+
+
+def check_words(mask: int) -> str:
+    """What ACCESS asks for: ' Check: READ LOOKUP'."""
+    return f" Check: {_rights(mask) or 'nothing'}"
+
+
+def allowed_words(asked: int, allowed: int) -> str:
+    """What it answers: ' Allowed: READ Denied: MODIFY'; ``asked`` of the call, or what the server supports of that."""
+    denied = _rights(asked & ~allowed)
+    return f" Allowed: {_rights(allowed) or 'nothing'}" + (f" Denied: {denied}" if denied else "")
+
+
+def create_words(mode: int) -> str:
+    """' Mode: EXCLUSIVE' (RFC 1813, 3.3.8)."""
+    return f" Mode: {CREATEMODE3.values.get(mode, mode)}"
+
+
+def type_word(type: int) -> str:
+    return _TYPES.get(type) or f"type {type}"
+
+
+def attribute_words(type: int, mode: int, uid: int, gid: int) -> str:
+    """', file mode: 0644 uid: 0 gid: 0'."""
+    return f", {type_word(type)} mode: 0{mode:o} uid: {uid} gid: {gid}"
+
+
+_NAMES = ("dirpath", "mon_name", "caller_name", "name", "gqa_pathp", "gqa_id")
+"""What such a call is about, where it has no file handle."""
+
+
+def other_call_words(program: int, version: int, procedure: int, arguments: memoryview, path: str | None = None) -> str:
+    """', FH: 0x6df97fdc /r1m svid: 7 Offset: 0 Len: to end of file', ', NFS V3 TCP'; ``path`` is that of the handle."""
+    shape = procedure_shape(program, version, procedure)
+    nodes = {} if shape is None or shape.arguments is None else _nodes(shape.arguments, arguments)
+    words = " ".join([*([path] if path is not None and "handle" not in nodes else []), *_called(nodes, path)])
+    return words and f", {words}"
+
+
+def _called(nodes: Mapping[str, Node], path: str | None) -> Iterator[str]:
+    for prefix in "", "r_":
+        if (number := nodes.get(f"{prefix}prog")) is not None and isinstance(number.value, int):
+            yield f"{program_name(number.value)} V{_text(nodes.get(f'{prefix}vers'))}"
+    for name in "prot", "r_netid":
+        if name in nodes:
+            yield _text(nodes[name]).removeprefix("IPPROTO_")
+    handle = nodes.get("handle")
+    if handle is not None and isinstance(handle.value, memoryview):
+        yield f"FH: {handle_hash(handle.value):#010x}" + (f" {path}" if path is not None else "")
+    else:
+        yield from [_text(nodes[name]) for name in _NAMES if name in nodes][:1]
+    if "svid" in nodes:
+        yield f"svid: {_text(nodes['svid'])}"
+    if "offset" in nodes and "count" in nodes:
+        length = nodes["count"].value
+        # NLM has 0 for all behind the offset.
+        words = " Len: to end of file" if length == 0 else length_words(length) if isinstance(length, int) else ""
+        yield f"Offset: {_text(nodes['offset'])}{words}"
+    if "stat" in nodes:
+        yield _text(nodes["stat"])
+
+
+def other_reply_words(program: int, version: int, procedure: int, results: memoryview) -> str:
+    """', Port: 2049', ', FH: 0x6df97fdc'."""
+    shape = procedure_shape(program, version, procedure)
+    nodes = {} if shape is None or shape.results is None else _nodes(shape.results, results)
+    words = []
+    if "port" in nodes and "map" not in nodes:
+        words.append(f"Port: {_text(nodes['port'])}")
+    if "uaddr" in nodes:
+        words.append(f"Address: {_text(nodes['uaddr'])}")
+    handle = nodes.get("handle")
+    if handle is not None and isinstance(handle.value, memoryview):
+        words.append(f"FH: {handle_hash(handle.value):#010x}")
+    return "".join(f", {word}" for word in words)
+
+
+def _nodes(type: XdrType, view: memoryview) -> dict[str, Node]:
+    """The first of each name, and of the flat fields."""
+    root = decode(type, "", SparseBytes([(0, view)], len(view)), 0, len(view), MAX_NODES).root
+    found: dict[str, Node] = {}
+    for node in root.walk():
+        if node.value is not None:
+            found.setdefault(node.name, node)
+            if isinstance(node.type, XdrOpaque) and node.type.form == HANDLE:
+                found.setdefault("handle", node)
+    return found | flat_nodes(root)
+
+
+def _text(node: Node | None) -> str:
+    if node is not None and isinstance(node.value, memoryview):
+        return printable_name(node.value)
+    if node is not None and isinstance(node.type, XdrInteger) and isinstance(node.value, int):
+        return node.type.values.get(node.value, str(node.value))
+    return "?"
 
 
 def call_summary(

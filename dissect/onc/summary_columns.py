@@ -17,30 +17,27 @@ from numpy.typing import NDArray
 from ..arrays import Bytes, Int64s, among, big_endian_words, gathered, unique, words_at
 from ..text_columns import Decimal, Hexadecimal, KnownTexts, Piece, Texts, chosen_words, words_of
 from . import nfs3
-from .compound import operation_names
-from .compound_columns import OperationSequences, compound_replies
+from .compound import OperationSequences, compound_replies, operation_names
 from .hashes import stateid_hash
 from .shapes.decode_cache import Layout
 from .summary import (
     GIVEN,
-    call3_words,
-    call4_words,
-    call_layouts,
-    client_words,
-    compound_status,
-    given_words,
-    gives_names,
-    path_words,
-    reply3_words,
-    reply4_words,
-)
-from .summary_words import (
     TO_END_OF_FILE,
     allowed_words,
     attribute_words,
+    call3_words,
+    call4_words,
+    call_layouts,
     check_words,
+    client_words,
+    compound_status,
     create_words,
+    given_words,
+    gives_names,
+    path_words,
     printable_name,
+    reply3_words,
+    reply4_words,
     stable_word,
 )
 

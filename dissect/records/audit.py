@@ -6,11 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..audit.auditor import EARLIER, RuleTally, TallyKey
-from ..audit.finding import Finding
-from ..audit.page import facts
-from ..audit.result import Result, side
-from ..audit.rule import Rule
+from ..audit.auditor import EARLIER, Result, RuleTally, TallyKey, side
+from ..audit.rule import Finding, Rule, facts
 from .schema import Record, RecordType, common, objects, record
 
 if TYPE_CHECKING:

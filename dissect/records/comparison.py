@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Protocol
 
-from ..diagnosis.statement import Statement
+from ..diagnosis.detector import Statement
 from ..link.capture_points import CommonTraffic, LonePackets
 from ..measure.comparison import Change, Phases, Run, SameTraffic
 from ..percentiles import Distribution

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..measure.kernel_comparison import REASONS, MountComparison, OperationComparison, ServerComparison, ServerRow
+from ..measure.kernel_counters import REASONS, MountComparison, OperationComparison, ServerComparison, ServerRow
 from .schema import Record, RecordType, objects, record
 
 _OPERATION = {

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ..measure.gss_contexts import GssContext
-from ..measure.nfs_slots import SlotEvent, SlotTable, SlotUse
-from ..measure.nfs_state import HeldState, NfsClient, NfsSession, StateTable, StatusTally, Wait
+from ..measure.nfs_state import (
+    HeldState,
+    NfsClient,
+    NfsSession,
+    SlotEvent,
+    SlotTable,
+    SlotUse,
+    StateTable,
+    StatusTally,
+    Wait,
+)
 from ..measure.nfs_state_history import NfsStateHistory
 from ..measure.nfs_waits import waits
 from ..measure.pnfs import DataServer, DataServers

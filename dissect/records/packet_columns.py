@@ -5,17 +5,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64s, Rows, distinct, some, take
-from ..frames import FrameBatch
+from ..frames import FrameBatch, Place
+from ..layers import opcodes
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG, procedure_name
+from ..layers.transports import TRANSPORTS
 from ..link.addresses import AddressTable
 from ..link.duplicates import DUPLICATE, MIRRORED
 from ..link.frame_decoder import DecodedFrames
@@ -23,10 +26,10 @@ from ..link.locate import locate
 from ..link.packets import FLAG_ACK_REQUEST, FLAG_SOLICITED, decode
 from ..measure.file_names import PathLearner
 from ..measure.filters import MAX_FRAME, FrameRange, includes
-from ..onc.compound_columns import OperationSequences
+from ..onc.compound import OperationSequences
 from ..onc.programs import NFS, NFS_CALLBACK, program_name
 from ..onc.statuses import OK
-from ..onc.summary import is_compound, path_words, title
+from ..onc.summary import is_compound, other_call_words, other_reply_words, path_words, title
 from ..onc.summary_columns import (
     Details,
     compound_details,
@@ -35,13 +38,24 @@ from ..onc.summary_columns import (
     nfs3_reply_details,
     rights_asked,
 )
-from ..onc.summary_others import other_call_words, other_reply_words
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.messages import HEADER, LONG_HEADER
 from ..rpcrdma.rpc_fields import REPLY_HEADER, argument_places
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import Rpc
-from ..text_columns import Decimal, Hexadecimal, KnownTexts, Piece, Texts, chosen, chosen_words, joined, words_of
+from ..text_columns import (
+    Decimal,
+    Encoder,
+    Hexadecimal,
+    KnownTexts,
+    Piece,
+    Texts,
+    chosen,
+    chosen_words,
+    joined,
+    lines,
+    words_of,
+)
 from ..units import count, size
 from .packet_info import (
     BEGINS_SEND,
@@ -54,7 +68,18 @@ from .packet_info import (
     long_reply_words,
     packet_info,
 )
-from .packets import MARK, Packet, PacketRpcs, SegmentPackets, ends, headers, outstanding_calls, retransmitted
+from .packets import (
+    MARK,
+    Packet,
+    PacketRpcs,
+    SegmentPackets,
+    ends,
+    headers,
+    outstanding_calls,
+    packet_record,
+    retransmitted,
+)
+from .schema import placed, schema
 
 
 class PlainInfo(NamedTuple):
@@ -571,3 +596,79 @@ def _any_of(wanted: Sequence[FrameRange], frames: Int64s) -> NDArray[np.bool_]:
     for one in wanted:
         found |= (frames >= one.first) & (frames <= one.last)
     return found
+
+
+Find = Callable[[int], Place | None]
+"""Where a frame is, when several files are read as one."""
+
+
+def packet_json(packets: ListedPackets, find: Find | None, encoded: Encoder) -> list[bytes]:
+    """A JSON object for each packet, in the order of frames; ``encoded`` makes bytes of what is JSON already."""
+    made = (lines([*_pieces(packets, one, find)], len(one.rows), encoded) for one in packets.worded)
+    segments = []
+    for packet in packets.segments:
+        fields = packet_record(packet)
+        segments.append(encoded(_json(fields if find is None else placed(fields, find))))
+    return packets.ordered(made, segments)
+
+
+def _pieces(packets: ListedPackets, worded: Worded, find: Find | None) -> Iterator[Piece]:
+    rows = take(packets.rows, worded.rows)
+    frames = rows["frame"].tolist()
+    yield f'{{"schema":"{schema("packet")}","type":"packet","frame":'
+    yield Decimal(rows["frame"])
+    if find is not None:
+        places = map(find, frames)
+        yield Texts([f',"place":{_json(None if place is None else place._asdict())}' for place in places])
+    yield ',"time_ns":'
+    times = rows["time"]
+    yield Decimal(times) if int(times.min()) >= 0 else words_of(times, str)
+    name = packets.addresses.name
+    for end in ("source", "destination"):
+        yield words_of(rows[end], lambda address, end=end: f',"{end}":{_json(name(address))}')  # type: ignore[misc]
+    yield ',"length":'
+    yield Decimal(rows["wire"])
+    yield ',"protocol":"'
+    yield _quoted(worded.protocol)
+    yield '","info":"'
+    yield from map(_quoted, worded.info)
+    yield '","rpc":'
+    yield _numbers(worded.rpcs)
+    yield words_of(rows["transport"].astype(np.int64) << 8 | rows["opcode"], _opcode)
+    for field, column in _COLUMNS.items():
+        yield f',"{field}":'
+        yield Decimal(rows[column])
+    yield ',"segment":null'
+    comments = packets.batch.comments
+    if comments:
+        yield Texts([f',"comment":{_json(comments[frame])}' if comments.get(frame) else "" for frame in frames])
+    yield "}"
+
+
+_COLUMNS = {"dest_qp": "dest_qp", "psn": "psn", "payload_length": "length", "payload_captured": "captured"}
+
+
+def _opcode(both: int) -> str:
+    opcode = both & 0xFF
+    name = _json(opcodes.opcode_name(opcode))
+    return f',"transport":{_json(TRANSPORTS[both >> 8])},"opcode":{opcode},"opcode_name":{name}'
+
+
+def _numbers(rpcs: Int64s) -> Piece:
+    known = np.count_nonzero(rpcs)
+    if known == len(rpcs):
+        return Decimal(rpcs)
+    return words_of(rpcs, lambda number: str(number) if number else "null") if known else "null"
+
+
+def _quoted(piece: Any) -> Any:
+    """The piece inside of a JSON string."""
+    if isinstance(piece, str):
+        return _json(piece)[1:-1]
+    if isinstance(piece, Texts):
+        return piece._replace(texts=[_json(text)[1:-1] for text in piece.texts])
+    return piece
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

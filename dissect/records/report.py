@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING
 from ..diagnosis.diagnose import Diagnosis
 from ..diagnosis.facts import Facts
 from ..link.addresses import AddressTable
-from ..measure.connection_counts import ConnectionCounts, connection_counts
-from ..measure.statistics import PARTS, Procedure, ProcedureKey, SlowRpc
-from ..measure.time_series import Bin
-from ..measure.transfer_totals import TransferTotals
-from ..measure.undecoded import undecoded
+from ..measure.files import File, FileTable, undecoded
+from ..measure.statistics import (
+    PARTS,
+    Bin,
+    ConnectionCounts,
+    Procedure,
+    ProcedureKey,
+    SlowRpc,
+    TransferTotals,
+    connection_counts,
+)
+from ..onc.file_operations import TYPE_NAMES
 from ..onc.programs import program_name
 from ..percentiles import LONGEST_NS, Distribution
 from ..rpcrdma.analyzer import Analyzer
@@ -23,9 +30,7 @@ from .schema import COMMON, DISTRIBUTION, LATENCY, RANGE, RPC_NAMES, Fields, Rec
 
 if TYPE_CHECKING:
     from ..link.capture_points import CommonTraffic
-    from ..measure.call_groups import CallGroup, CallGroups
-    from ..measure.latency_timeline import LatencyInterval
-    from ..measure.service_levels import ServiceLevelCounts
+    from ..measure.call_groups import CallGroup, CallGroups, LatencyInterval, ServiceLevelCounts
 
 
 FULL_DISTRIBUTION = {
@@ -728,7 +733,7 @@ def group_record(group: CallGroup, names: Sequence[str], groups: CallGroups, fir
 
 
 def interval_record(interval: LatencyInterval) -> Record:
-    from ..measure.latency_timeline import bounds  # Only here: reports do without.
+    from ..measure.call_groups import bounds  # Only here: reports do without.
 
     histogram = [
         dict(zip(("low_ns", "high_ns", "rpcs"), (*bounds(place), count), strict=True))
@@ -778,3 +783,44 @@ def service_level_record(counts: ServiceLevelCounts) -> Record:
             for span in counts.spans()
         ],
     )
+
+
+def file_record(table: FileTable, file: File) -> Record:
+    """``holes`` are null where nothing was read from the file or written to it."""
+    paths = table.paths(file)
+    return record(
+        "file",
+        number=file.number,
+        server=file.server,
+        handle=file.handle.hex(),
+        handle_hash=file.hash,
+        path=paths[0] if paths else None,
+        other_paths=paths[1:],
+        removed_path=table.removed_path(file),
+        earlier_names=[
+            {"path": path, "since_ns": since, "until_ns": until, "ended": ended}
+            for path, since, until, ended in table.earlier_names(file)
+        ],
+        file_type=None if file.type is None else TYPE_NAMES.get(file.type, str(file.type)),
+        protocols=sorted(
+            f"NFSv{version}" + ("" if minor is None else f".{minor}") for version, minor in file.protocols
+        ),
+        reads=file.reads,
+        writes=file.writes,
+        latency=distribution_fields(file.latency),
+        size=file.size,
+        least_size=file.length,
+        read=file.read,
+        written=file.written,
+        written_unconfirmed=file.unconfirmed,
+        write_refused=file.refused,
+        uncommitted=file.uncommitted,
+        verifier_changed=file.restarted,
+        missing=dict(file.missing),
+        calls=dict(file.calls),
+        holes=ranges_of(file.gaps()) if file.transfers else None,
+    )
+
+
+def ranges_of(ranges: list[tuple[int, int]]) -> list[Record]:
+    return [{"offset": start, "length": end - start} for start, end in ranges]

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from ..arrays import Int64s, distinct, some, unique
 from ..layers.rpcrdma_codes import RDMA_MSG
 from ..measure.call_order import MAX_HELD, CallOrder
-from ..measure.file_names import PathLearner
-from ..measure.pending_names import MAX_LATE, KnownPaths, LatePaths, LateRow
+from ..measure.file_names import MAX_LATE, KnownPaths, LatePaths, LateRow, PathLearner
 from ..rpcrdma.chunk_columns import LongReply, of_long_reply
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER, LONG_HEADER, Message, TransportHeader

@@ -27,7 +27,7 @@ from ..layers.oncrpc_codes import (
 )
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..onc import compound as nfs4
-from ..onc.compound_columns import OperationSequences, compound_calls
+from ..onc.compound import OperationSequences, compound_calls
 from ..onc.programs import NLM, procedure_name
 from ..onc.rpc_header import MAX_AUTH
 from ..onc.status import reply_status

@@ -33,18 +33,23 @@ from .frame_fields import (
     FIXED_WORDS,
     FRAME,
     HEADER_FIELDS,
+    LATE,
+    MATCH_FIELDS,
     PACKET_NAMES,
+    RETRANSMITTED,
     Fields,
     FrameFields,
     PacketBlock,
     Values,
+    explain,
     fpdu_fields,
     header_fields,
     joined,
     mpa_fields,
     packet_block,
+    touched,
+    touched_message,
 )
-from .known_tshark_bugs import LATE, MATCH_FIELDS, RETRANSMITTED, explain, touched, touched_message
 
 GSI_QKEY = 0x80010000
 """The Q_Key of Management Datagrams (IBA 3.5.3)."""

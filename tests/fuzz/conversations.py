@@ -14,8 +14,7 @@ from playbook.mpa import crc
 from playbook.packets import icrc
 from playbook.rows import decided
 from playbook.wrap import Raw, batch
-from rdmascope.dissect.audit.auditor import Auditor
-from rdmascope.dissect.audit.result import Result
+from rdmascope.dissect.audit.auditor import Auditor, Result
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.layers.fpdus import fpdu_bytes
 from rdmascope.dissect.records.audit import audit_records

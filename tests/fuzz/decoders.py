@@ -21,10 +21,14 @@ from rdmascope.dissect.frames import Frame
 from rdmascope.dissect.layers.fpdus import remove_markers, split_fpdus
 from rdmascope.dissect.link.numbers import COOKED, ERF, ETHERNET, INFINIBAND, RAW_IP
 from rdmascope.dissect.onc import xdr
-from rdmascope.dissect.onc.compound import compound_call, compound_reply
-from rdmascope.dissect.onc.compound_columns import OperationSequences, compound_calls, compound_replies
-from rdmascope.dissect.onc.file_events import file_events
-from rdmascope.dissect.onc.file_operations import file_operations
+from rdmascope.dissect.onc.compound import (
+    OperationSequences,
+    compound_call,
+    compound_calls,
+    compound_replies,
+    compound_reply,
+)
+from rdmascope.dissect.onc.file_operations import file_events, file_operations
 from rdmascope.dissect.onc.programs import NFS, NFS_CALLBACK
 from rdmascope.dissect.onc.rpc_header import call_head, call_header, reply_header, results_at
 from rdmascope.dissect.onc.shapes.decode import SparseBytes, decode

@@ -9,11 +9,10 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
-from rdmascope.dissect.diagnosis.detector import all_detectors
+from rdmascope.dissect.diagnosis.detector import Statement, all_detectors
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
 from rdmascope.dissect.diagnosis.facts import Facts, Gathered
 from rdmascope.dissect.diagnosis.file_facts import FileFacts
-from rdmascope.dissect.diagnosis.statement import Statement
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG
 from rdmascope.dissect.measure.files import File, FileTransfer, FileUses, file_calls
 from rdmascope.dissect.measure.nfs_operations import OPERATION

@@ -5,8 +5,7 @@ from __future__ import annotations
 from ...layers.rpcrdma_codes import PROCEDURE_NAMES, RDMA_ERROR, RDMA_MSG
 from ...onc.programs import is_callback
 from ..events import SentMessage
-from ..judgement import PASSED, Judgement, undecidable, violation
-from ..rule import Level, rule
+from ..rule import PASSED, Judgement, Level, rule, undecidable, violation
 from ..transaction import Transaction
 from .credits import exceeded, first_alone
 

@@ -10,11 +10,20 @@ from ...onc.binding import ENDS_INSIDE
 from ...onc.compound import DataItem
 from ...onc.programs import program_name
 from ...rpcrdma.rpcs import ChunkUse
-from ..judgement import PASSED, UNDECIDABLE, VIOLATION, Judgement, undecidable, violation
-from ..rule import Level, rule
-from ..traits import CHUNKS, READS, RETURNS
-from ..transaction import CALL_NOT_WHOLE, Transaction
-from ..unreduced_data import call_leftover, reply_leftover
+from ..rule import (
+    CHUNKS,
+    PASSED,
+    READS,
+    RETURNS,
+    UNDECIDABLE,
+    VIOLATION,
+    Judgement,
+    Level,
+    rule,
+    undecidable,
+    violation,
+)
+from ..transaction import CALL_NOT_WHOLE, Transaction, call_leftover, reply_leftover
 
 MUST, SHOULD = Level.MUST, Level.SHOULD
 

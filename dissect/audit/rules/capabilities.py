@@ -15,9 +15,7 @@ from ...layers.characteristics_codes import (
 from ...layers.rpcrdma_codes import RDMA_NOMSG
 from ...rpcrdma.characteristics import InitXch, RespXch, UpdXch
 from ..events import SentMessage, SentOption
-from ..judgement import PASSED, Judgement, undecidable, violation
-from ..rule import Level, rule
-from ..traits import CALL, INVALIDATE, REPLY, SECOND
+from ..rule import CALL, INVALIDATE, PASSED, REPLY, SECOND, Judgement, Level, rule, undecidable, violation
 from .characteristics import options_missed
 from .inline import compare_second, ruled_elsewhere
 

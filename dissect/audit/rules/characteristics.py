@@ -14,10 +14,8 @@ from ...layers.characteristics_codes import (
 from ...layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, RDMA_ERROR, error_name
 from ...rpcrdma.characteristics import InitXch, ReqXch, RespXch, UnknownOption, UpdXch, selected
 from ...transport.connection import DEFAULT_INLINE
-from ..audit_event import gaps
 from ..events import RefusableMessage, SentOption
-from ..judgement import PASSED, Judgement, undecidable, violation
-from ..rule import Level, rule
+from ..rule import PASSED, Judgement, Level, gaps, rule, undecidable, violation
 from .errors import silent
 from .header import nothing_follows
 from .version2 import LATE_START

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ...rpcrdma.xid_reuse import XID_IN_USE
-from ..audit_event import beheaded
 from ..events import SentMessage
-from ..judgement import PASSED, Judgement, undecidable, violation
-from ..rule import Level, rule
-from ..traits import REPLY
+from ..rule import PASSED, REPLY, Judgement, Level, beheaded, rule, undecidable, violation
 from ..transaction import Transaction
 
 MUST, STATED = Level.MUST, Level.STATED

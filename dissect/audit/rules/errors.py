@@ -5,11 +5,8 @@ from __future__ import annotations
 from ...layers.oncrpc_codes import GARBAGE_ARGS
 from ...layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, ERR_VERS, ERROR_NAMES, RDMA_ERROR, RDMA_MSG
 from ...onc.binding import ENDS_INSIDE
-from ..audit_event import beheaded, gaps
 from ..events import RefusableMessage, SentMessage
-from ..judgement import PASSED, Judgement, undecidable, violation
-from ..rule import Level, rule
-from ..traits import ERROR, FIRST, REPLY
+from ..rule import ERROR, FIRST, PASSED, REPLY, Judgement, Level, beheaded, gaps, rule, undecidable, violation
 from ..transaction import Transaction
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from ...layers.oncrpc_codes import GSS_SERVICE_NAMES, RPCSEC_GSS, RPCSEC_GSS_DATA
-from ..judgement import PASSED, Judgement, violation
-from ..rule import Level, rule
-from ..traits import GSS
+from ..rule import GSS, PASSED, Judgement, Level, rule, violation
 from ..transaction import Transaction
 
 MUST = Level.MUST

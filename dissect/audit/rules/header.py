@@ -12,11 +12,8 @@ from ...layers.rpcrdma_codes import (
     RDMA_OPTIONAL,
 )
 from ...onc.xdr import word
-from ..audit_event import OfMessage
 from ..events import SentMessage
-from ..judgement import PASSED, Judgement, undecidable, violation
-from ..rule import Level, rule
-from ..traits import ERROR, FIRST, NOMSG
+from ..rule import ERROR, FIRST, NOMSG, PASSED, Judgement, Level, OfMessage, rule, undecidable, violation
 from ..transaction import Transaction
 
 MUST, STATED = Level.MUST, Level.STATED

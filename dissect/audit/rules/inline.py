@@ -10,9 +10,7 @@ from ...layers.characteristics_codes import ROPT_INITXCH
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_OPTIONAL
 from ...rpcrdma.conversation import DEFAULT_INLINE
 from ..events import SentMessage
-from ..judgement import PASSED, Judgement, undecidable, violation
-from ..rule import Level, rule
-from ..traits import FIRST, REPLY
+from ..rule import FIRST, PASSED, REPLY, Judgement, Level, rule, undecidable, violation
 
 MUST = Level.MUST
 

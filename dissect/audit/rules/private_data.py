@@ -5,9 +5,7 @@ from __future__ import annotations
 from ...layers.private_data_codes import SIZE
 from ...transport.connection import ENDS
 from ..events import ConnectionSetup, SentMessage
-from ..judgement import PASSED, Judgement, undecidable, violation
-from ..rule import Level, rule
-from ..traits import CALL, FIRST, INVALIDATE, REPLY
+from ..rule import CALL, FIRST, INVALIDATE, PASSED, REPLY, Judgement, Level, rule, undecidable, violation
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ...layers.characteristics_codes import BKREQSUP_GENL, XCHAR_BRS
 from ..events import RdmaOperation
-from ..judgement import PASSED, Judgement, undecidable, violation
-from ..rule import Level, rule
+from ..rule import PASSED, Judgement, Level, rule, undecidable, violation
 
 MUST, STATED = Level.MUST, Level.STATED
 

@@ -6,10 +6,8 @@ from itertools import pairwise
 
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..events import SentMessage
-from ..judgement import PASSED, Judgement, undecidable, violation
 from ..memory import PERSISTENT, PREDICTABLE
-from ..rule import Level, rule
-from ..traits import CALL, CHUNKS, READS, REPLY
+from ..rule import CALL, CHUNKS, PASSED, READS, REPLY, Judgement, Level, rule, undecidable, violation
 from ..transaction import Transaction
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED

@@ -5,10 +5,7 @@ from __future__ import annotations
 from ...layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
 from ...rpcrdma.conversation import DEFAULT_INLINE
 from ...rpcrdma.rpcs import ChunkUse
-from ..audit_event import gaps
-from ..judgement import PASSED, Judgement, undecidable, violation
-from ..rule import Level, rule
-from ..traits import CHUNKS, NOMSG, RETURNS
+from ..rule import CHUNKS, NOMSG, PASSED, RETURNS, Judgement, Level, gaps, rule, undecidable, violation
 from ..transaction import Transaction, delivers
 
 REPLY_HEADER = 24

@@ -21,11 +21,21 @@ from ...rpcrdma.characteristics import UnknownOption
 from ...rpcrdma.memory import REORDERED
 from ...rpcrdma.negotiation import VersionRefusal
 from ...transport.connection import DEFAULT_INLINE
-from ..audit_event import beheaded, gaps
 from ..events import RefusableMessage, SentMessage, SentOption
-from ..judgement import PASSED, VIOLATION, Judgement, undecidable, violation
-from ..rule import Level, rule
-from ..traits import ERROR, REPLY, SECOND
+from ..rule import (
+    ERROR,
+    PASSED,
+    REPLY,
+    SECOND,
+    VIOLATION,
+    Judgement,
+    Level,
+    beheaded,
+    gaps,
+    rule,
+    undecidable,
+    violation,
+)
 from ..transaction import Transaction
 from .credits import OUT_OF_STEP, SKEW
 from .errors import decoded, silent

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...units import dropped_words, percent, plural
-from ..detector import Limits, detector
+from ..detector import Cause, Limits, Severity, detector
 from ..facts import Facts
-from ..statement import Cause, Severity
 
 
 @detector(

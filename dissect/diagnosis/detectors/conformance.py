@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from ...rpcrdma.conversation import ENDS
 from ...units import plural
-from ..detector import Limits, detector
+from ..detector import Cause, Limits, Severity, detector
 from ..facts import Facts
-from ..statement import Cause, Severity
 
 if TYPE_CHECKING:
     from ...audit.auditor import RuleTally
@@ -44,7 +43,7 @@ def specification_violated(facts: Facts, limits: Limits) -> Iterator[Cause]:
     client allows it, and no client minds.
     """
     assert facts.auditor is not None
-    from ...audit.result import who  # Reports are made without an audit, and need not load one.
+    from ...audit.auditor import who  # Reports are made without an audit, and need not load one.
 
     broken: dict[tuple[str, str], list[tuple[int, RuleTally]]] = defaultdict(list)
     for place, tally in sorted(facts.auditor.tallies.items()):

@@ -6,15 +6,14 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from ...onc.names import procedure_label
+from ...onc.programs import procedure_label
 from ...rpcrdma.conversation import ENDS, Conversation
 from ...rpcrdma.unanswered import service_of
 from ...transport.connection import REFUSED, Connection, ending_words
 from ...units import duration, moment, percent, plural, size
-from ..detector import Limits, detector
+from ..detector import Cause, Limits, Severity, detector
 from ..facts import Facts, label
 from ..rpc_facts import Unanswered
-from ..statement import Cause, Severity
 
 MAX_LINES = 3
 NOT_LISTENING = "REJ (Invalid Service ID)", REFUSED

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...units import duration, percent, plural, size
-from ..detector import Limits, detector
+from ..detector import Cause, Limits, Severity, detector
 from ..facts import Facts
-from ..statement import Cause, Severity
 
 if TYPE_CHECKING:
     from ..file_facts import Transfers

@@ -9,10 +9,9 @@ import numpy as np
 
 from ...measure.statistics import Procedure
 from ...units import duration, percent, plural, size
-from ..detector import Limits, detector
+from ..detector import Cause, Limits, Severity, detector
 from ..facts import Facts, label
 from ..rpc_facts import Sums
-from ..statement import Cause, Severity
 
 
 def _sums(facts: Facts, procedure: Procedure) -> dict[int, Sums]:

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from ...measure.statistics import Procedure
 from ...units import duration, percent, plural
-from ..detector import Limits, detector
+from ..detector import Cause, Limits, Severity, detector
 from ..facts import Facts, label
 from ..rpc_facts import Recall
-from ..statement import Cause, Severity
 
 GRACE = ("NFS4ERR_GRACE", "NLM4_DENIED_GRACE_PERIOD", "LCK_DENIED_GRACE_PERIOD")
 LATER = ("NFS4ERR_DELAY", "NFS3ERR_JUKEBOX")

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from ...rpcrdma.conversation import ENDS
 from ...units import duration, moment, plural
-from ..detector import Limits, detector
+from ..detector import Cause, Limits, Severity, detector
 from ..facts import Facts, label
-from ..statement import Cause, Severity
 from .connections import hung_text
 
 

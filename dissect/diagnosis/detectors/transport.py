@@ -10,9 +10,8 @@ from ...rpcrdma.conversation import ENDS
 from ...transport.health import DirectionHealth, TransportHealth
 from ...transport.retransmissions import DUPLICATE, InferredLoss, Retransmission, delays
 from ...units import count, duration, plural
-from ..detector import Limits, detector
+from ..detector import Cause, Limits, Severity, detector
 from ..facts import Facts
-from ..statement import Cause, Severity
 
 UNKNOWN, TIMEOUT = "unknown", "timeout"
 

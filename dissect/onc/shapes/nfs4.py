@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from . import nfs_cb, rfc7530, rfc7862, rfc8881
 from .nfs4_types import NFSSTAT4, OPERATION_NAMES, UTF8_CS
-from .procedures import OperationShape, ProcedureShape, table
-from .types import UINT32, XdrArm, XdrUnion, array, enum, struct, union
+from .types import UINT32, OperationShape, ProcedureShape, XdrArm, XdrUnion, array, enum, struct, table, union
 
 OPERATIONS: dict[int, OperationShape] = dict(
     sorted({**rfc7530.OPERATIONS, **rfc8881.OPERATIONS, **rfc7862.OPERATIONS}.items())

@@ -26,9 +26,8 @@ from .nfs4_types import (
     VERIFIER4,
     WRITE_RESPONSE4,
 )
-from .procedures import OperationShape
 from .rfc7530 import operation
-from .types import BOOL, UINT32, XdrAttributes, XdrBitmap, array, struct, union, union_or
+from .types import BOOL, UINT32, OperationShape, XdrAttributes, XdrBitmap, array, struct, union, union_or
 
 # RFC 8881, 20.4
 NOTIFY_ENTRY4 = struct("notify_entry4", ne_file=COMPONENT4, ne_attrs=FATTR4)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from .procedures import ProcedureShape, result, table
 from .rfc1094 import FATTR, FHANDLE, STAT
 from .rfc1813 import ACCESS3, NFS_FH3, NFSSTAT3, POST_OP_ATTR
-from .types import BOOL, UINT32, XdrArm, XdrStruct, array, enum, flags, struct
+from .types import BOOL, UINT32, ProcedureShape, XdrArm, XdrStruct, array, enum, flags, result, struct, table
 
 _MASK = flags("mask", {1: "NA_ACL", 2: "NA_ACLCNT", 4: "NA_DFACL", 8: "NA_DFACLCNT"})
 _ENTRIES = {1: "USER_OBJ", 2: "USER", 4: "GROUP_OBJ", 8: "GROUP", 0x10: "CLASS_OBJ", 0x20: "OTHER_OBJ"}

@@ -6,18 +6,19 @@ from collections.abc import Mapping
 
 from ..programs import PROGRAM_NAMES
 from ..statuses import NLM1_STATUS, NLM_STATUS, NSM_STATUS
-from .procedures import ProcedureShape, table
 from .types import (
     BOOL,
     HANDLE,
     INT32,
     TO_END_OF_FILE,
+    ProcedureShape,
     XdrInteger,
     XdrOpaque,
     enum,
     fixed,
     string,
     struct,
+    table,
     union_or,
 )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from .. import programs
 from ..programs import MOUNT, NFS, NFS_CALLBACK, NFSACL, NLM, PORTMAP, RQUOTA, STATUS_MONITOR
 from . import nfs4, nfsacl, nlm, rfc1094, rfc1813, rfc1833, rquota
-from .procedures import ProcedureShape
+from .types import ProcedureShape
 
 PROGRAMS: dict[tuple[int, int], Mapping[int, ProcedureShape]] = {
     (NFS, 2): rfc1094.NFS2,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..statuses import MOUNT1_STATUS, NFS2_STATUS
-from .procedures import ProcedureShape, result, table
 from .rfc1813 import EXPORTS, MOUNT_DIRPATH, MOUNT_LIST
 from .types import (
     BOOL,
@@ -12,6 +11,7 @@ from .types import (
     INT32,
     OCTAL,
     UINT32,
+    ProcedureShape,
     XdrArm,
     XdrArray,
     XdrInteger,
@@ -20,8 +20,10 @@ from .types import (
     enum,
     fixed,
     linked,
+    result,
     string,
     struct,
+    table,
 )
 
 # 2.3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..statuses import NFS3_STATUS
-from .procedures import ProcedureShape, result, table
 from .types import (
     BOOL,
     DATA,
@@ -11,6 +10,7 @@ from .types import (
     OCTAL,
     TO_END_OF_FILE,
     UINT32,
+    ProcedureShape,
     XdrInteger,
     XdrOpaque,
     XdrStruct,
@@ -23,8 +23,10 @@ from .types import (
     flags,
     linked,
     optional,
+    result,
     string,
     struct,
+    table,
     union,
     union_or,
 )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ..programs import PROGRAM_NAMES
-from .procedures import ProcedureShape, table
 from .types import (
     BOOL,
     INT32,
     UINT32,
+    ProcedureShape,
     XdrArray,
     XdrInteger,
     XdrOpaque,
@@ -17,6 +17,7 @@ from .types import (
     linked,
     string,
     struct,
+    table,
 )
 
 _STRING = string("string")

@@ -32,13 +32,13 @@ from .nfs4_types import (
     STATEID4,
     VERIFIER4,
 )
-from .procedures import OperationShape, result
 from .rfc1813 import FLAVORS
 from .types import (
     BOOL,
     HEXADECIMAL,
     OPAQUE,
     UINT32,
+    OperationShape,
     XdrArm,
     XdrInteger,
     XdrOpaque,
@@ -47,6 +47,7 @@ from .types import (
     enum,
     flags,
     linked,
+    result,
     struct,
     union,
     union_or,

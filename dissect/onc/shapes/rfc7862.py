@@ -19,10 +19,10 @@ from .nfs4_types import (
     STATEID4,
     WRITE_RESPONSE4,
 )
-from .procedures import OperationShape
 from .rfc7530 import operation
 from .types import (
     BOOL,
+    OperationShape,
     XdrBitmap,
     XdrInteger,
     XdrOpaque,

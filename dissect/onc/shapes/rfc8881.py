@@ -31,7 +31,6 @@ from .nfs4_types import (
     STATEID4,
     VERIFIER4,
 )
-from .procedures import OperationShape
 from .rfc1813 import FLAVORS
 from .rfc7530 import OPEN_CLAIM_TYPE4, SECINFO4RESOK, operation
 from .types import (
@@ -39,6 +38,7 @@ from .types import (
     HEXADECIMAL,
     UINT32,
     UINT64,
+    OperationShape,
     XdrBitmap,
     XdrInteger,
     XdrOpaque,

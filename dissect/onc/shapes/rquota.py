@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ..statuses import RQUOTA_STATUS
-from .procedures import ProcedureShape, table
-from .types import BOOL, INT32, UINT32, XdrStruct, XdrUnion, enum, string, struct, union_or
+from .types import BOOL, INT32, UINT32, ProcedureShape, XdrStruct, XdrUnion, enum, string, struct, table, union_or
 
 _PATH = string("string", 1024)
 _STATUS = enum("gqr_status", {**RQUOTA_STATUS, 1: "Q_OK"})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 DECIMAL, HEXADECIMAL, OCTAL = "decimal", "hexadecimal", "octal"
 OPAQUE, TEXT, ADDRESS, HANDLE, DATA = "opaque", "text", "address", "handle", "data"
@@ -206,3 +207,37 @@ UINT32 = XdrInteger("uint32_t")
 INT32 = XdrInteger("int32_t", signed=True)
 UINT64 = XdrInteger("uint64_t", 8)
 INT64 = XdrInteger("int64_t", 8, signed=True)
+
+
+class ProcedureShape(NamedTuple):
+    """A procedure of a program; None where nothing is sent."""
+
+    name: str
+    arguments: XdrType | None = None
+    results: XdrType | None = None
+
+
+class OperationShape(NamedTuple):
+    """An operation of COMPOUND or CB_COMPOUND."""
+
+    name: str
+    arguments: XdrStruct | None
+    results: XdrUnion
+    section: str
+
+
+def result(
+    name: str,
+    status: XdrInteger,
+    ok: XdrArm = None,
+    failed: XdrArm = None,
+    others: Mapping[int, XdrArm] | None = None,
+    discriminant: str = "status",
+) -> XdrUnion:
+    """A status, ``ok`` behind a zero, ``failed`` behind any other but those in ``others``."""
+    return union_or(name, discriminant, status, {0: ok, **(others or {})}, failed)
+
+
+def table(*procedures: ProcedureShape) -> dict[int, ProcedureShape]:
+    """By procedure number, from 0 on."""
+    return dict(enumerate(procedures))

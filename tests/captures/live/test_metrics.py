@@ -18,7 +18,7 @@ from playbook import Capture, Wire, call, frame_batches, nfs3, reply
 from playbook.commands import LOSS, PROGRAM, objects, run, unpacked
 from rdmascope.captures.live import Device
 from rdmascope.captures.live.device import STREAM
-from rdmascope.captures.live.metrics import MAX_SERIES, OTHER, CaptureMetrics, Metrics
+from rdmascope.captures.live.session import MAX_SERIES, OTHER, CaptureMetrics, Metrics
 from rdmascope.dissect.measure.credits import CreditHistory
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.conversation import Conversation

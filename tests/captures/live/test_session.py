@@ -14,7 +14,7 @@ from rdmascope import CaptureError
 from rdmascope.captures.live import Device
 from rdmascope.captures.live import session as live_session
 from rdmascope.captures.live.session import Ending, LiveSession, bounded
-from rdmascope.dissect.audit.finding import Finding
+from rdmascope.dissect.audit.rule import Finding
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.rpcs import Rpc

@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from playbook.samples import SAMPLES
 from rdmascope.captures.session.grouping import export_of, parse_group_keys
 from rdmascope.cli.main import main
-from rdmascope.dissect.measure import call_groups, latency_timeline, service_levels
-from rdmascope.dissect.measure.call_columns import CallColumns
-from rdmascope.dissect.measure.service_levels import (
+from rdmascope.dissect.measure import call_groups
+from rdmascope.dissect.measure.call_groups import (
     FAIL,
     PASS,
     UNDECIDABLE,
+    CallColumns,
     ServiceLevelCounts,
     parse_service_level,
 )
-from rdmascope.dissect.onc.names import procedure_label, program_label
+from rdmascope.dissect.onc.programs import procedure_label, program_label
 from rdmascope.dissect.rpcrdma.rpc_table import ProcedureNames, RpcNames
 
 EVERYTHING = str(SAMPLES / "rxe-nfs-all.pcap.zst")
@@ -197,7 +197,7 @@ def test_over_time_is_that_of_a_plain_recomputation(capture: str) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 10**13), st.integers(0, 10**10)), min_size=1, max_size=60), st.integers(1, 40))
 def test_time_is_bounded_and_nothing_is_lost(calls: list[tuple[int, int]], count: int) -> None:
-    timeline = latency_timeline.LatencyTimeline()
+    timeline = call_groups.LatencyTimeline()
     timeline.add(columns(calls[::2]))
     timeline.add(columns(calls[1::2]))
     intervals = timeline.intervals(count)
@@ -310,4 +310,4 @@ def test_saved_tables_give_the_same_answers(tmp_path: Path) -> None:
         return [{**one, "file": ""} for one in objects("report", path, *options)]
 
     assert answers(saved) == answers(EVERYTHING)
-    assert service_levels.SPANS == 60
+    assert call_groups.SPANS == 60

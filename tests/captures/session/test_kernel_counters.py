@@ -12,7 +12,7 @@ from rdmascope.captures import CaptureError
 from rdmascope.captures.fleet.batch import analyse, units
 from rdmascope.captures.session.kernel_counters import MOUNTS, MOUNTSTATS, NFSD, RunningCounters, saved_counters
 from rdmascope.captures.session.session import Session
-from rdmascope.dissect.measure.kernel_comparison import LATER
+from rdmascope.dissect.measure.kernel_counters import LATER
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 COUNTERS = Path(__file__).parent / "counters"

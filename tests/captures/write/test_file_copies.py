@@ -11,8 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmascope.captures.write.file_copies import LARGEST, LONGEST_NAME, MANIFEST, SafeNames, Spool, Target, safe_name
-from rdmascope.dissect.measure.file_contents import ContentRegion, Contents, ContentSource
-from rdmascope.dissect.measure.files import READ, WRITE, File, FileTransfer, MissingRange
+from rdmascope.dissect.measure.files import (
+    READ,
+    WRITE,
+    ContentRegion,
+    Contents,
+    ContentSource,
+    File,
+    FileTransfer,
+    MissingRange,
+)
 
 SOURCE = ContentSource(READ, 1, 2, 1, 1, 2)
 

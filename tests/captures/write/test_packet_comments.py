@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from playbook.commands import LOSS, objects, run
 from rdmascope import read
 from rdmascope.captures.wireshark.second_opinion import find_tshark
-from rdmascope.captures.write import packet_comments
-from rdmascope.captures.write.export import SEGMENT, ranges
-from rdmascope.captures.write.packet_comments import MAX_NOTED, FindingNotes, printable
+from rdmascope.captures.write import export
+from rdmascope.captures.write.export import MAX_NOTED, SEGMENT, FindingNotes, printable, ranges
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 
 
@@ -31,7 +30,7 @@ def comments(path: Path) -> list[str]:
 def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     path = tmp_path_factory.mktemp("comments") / "out.pcapng"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packet_comments, "MAX_RUNS", 1 << 16)
+        patch.setattr(export, "MAX_RUNS", 1 << 16)
         assert run("export", LOSS, "-o", str(path)).exit_code == 0
     return comments(path)
 

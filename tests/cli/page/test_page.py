@@ -16,7 +16,7 @@ from playbook.browser import CHROMIUM, Page, browser
 from playbook.commands import LOSS, PROGRAM, run
 from playbook.rpc import Call, opaque
 from rdmascope.captures.library import read
-from rdmascope.cli.page import charts
+from rdmascope.cli.page import over_time
 from rdmascope.cli.page.document import page_html
 from rdmascope.cli.page.over_time import PageFacts
 
@@ -246,7 +246,7 @@ def test_nothing_that_acts_is_in_the_text(tmp_path: Path) -> None:
     write_pcap(hostile_wire().frames(), capture)
     assert run("report", str(capture), "-o", str(tmp_path / "page.html")).exit_code == 0
     html = (tmp_path / "page.html").read_bytes().decode()
-    ours = html.replace(charts.library(), "")
+    ours = html.replace(over_time.library(), "")
     assert "<script>alert" not in ours and "<img" not in ours and "<svg" not in ours
     assert not set("\x1b\u202e\u2066\x07") & set(ours)
     assert (
@@ -257,7 +257,7 @@ def test_nothing_that_acts_is_in_the_text(tmp_path: Path) -> None:
 def test_a_page_that_would_be_too_large_leaves_rpcs_out_and_says_so() -> None:
     page = PageFacts(read(LOSS).session())
     whole = page_html(page)
-    library = len(charts.library())
+    library = len(over_time.library())
     small = page_html(page, len(whole.encode()) - 20_000)
     assert library < len(small.encode()) < len(whole.encode()) - 20_000
     assert "in full, for the size of the page" in small and "for the size of the page" not in whole
@@ -319,7 +319,7 @@ def test_a_capture_without_rpcs_gives_a_page_without_charts(tmp_path: Path) -> N
     write_pcap(wire.frames(), tmp_path / "empty.pcap")
     assert run("report", str(tmp_path / "empty.pcap"), "-o", str(tmp_path / "page.html")).exit_code == 0
     text = (tmp_path / "page.html").read_text()
-    assert "Diagnosis" in text and 'id="charts"' not in text.replace(charts.library(), "")
+    assert "Diagnosis" in text and 'id="charts"' not in text.replace(over_time.library(), "")
 
 
 def test_saved_tables_give_the_numbers_of_their_capture(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ from playbook import Wire
 from playbook.audits import audit
 from playbook.violations import SCRIPTS, hello
 from rdmascope.cli.views.audit import page
-from rdmascope.dissect.audit.auditor import Auditor
-from rdmascope.dissect.audit.result import Result
+from rdmascope.dissect.audit.auditor import Auditor, Result
 
 
 class Counted(dict[Any, Any]):

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rdmascope.dissect.audit.page import markdown
-from rdmascope.dissect.audit.rule import all_rules
+from rdmascope.dissect.audit.rule import all_rules, markdown
 
 ROOT = Path(__file__).parents[3]
 RULES = all_rules()

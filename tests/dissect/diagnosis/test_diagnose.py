@@ -33,9 +33,8 @@ from rdmascope.captures.session.diagnosis_pass import diagnosis_of
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.saved_session import SavedSession
 from rdmascope.cli.main import main
-from rdmascope.dissect.diagnosis.detector import all_detectors
+from rdmascope.dissect.diagnosis.detector import Severity, all_detectors
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
-from rdmascope.dissect.diagnosis.statement import Severity
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 HEALTHY = ["bidir-rxe", "ipv6-rxe", "meta-rxe", "v2-settles", "v2-falls-back", "v2-characteristics"]

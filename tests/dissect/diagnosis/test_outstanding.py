@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmascope.dissect.diagnosis import outstanding
-from rdmascope.dissect.diagnosis.outstanding import AtLimit, CallsOutstanding, columns_of
+from rdmascope.dissect.diagnosis import rpc_facts
+from rdmascope.dissect.diagnosis.rpc_facts import AtLimit, CallsOutstanding, columns_of
 
 Rpcs = list[tuple[int, int]]
 
 
-@pytest.fixture(autouse=True, params=[1, outstanding.TOGETHER])
+@pytest.fixture(autouse=True, params=[1, rpc_facts.TOGETHER])
 def looked_at_together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outstanding, "TOGETHER", request.param)
+    monkeypatch.setattr(rpc_facts, "TOGETHER", request.param)
 
 
 def counted(rpcs: Rpcs, *sizes: int, credits: int = 3) -> AtLimit:

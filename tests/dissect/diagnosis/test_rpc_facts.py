@@ -10,8 +10,7 @@ from playbook.rows import decided
 from playbook.samples import SAMPLES
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.diagnosis import rpc_facts
-from rdmascope.dissect.diagnosis.examples import MAX_EXAMPLES, Examples
-from rdmascope.dissect.diagnosis.rpc_facts import MAX_GROUPS, MEASURES, Larger, RpcFacts
+from rdmascope.dissect.diagnosis.rpc_facts import MAX_EXAMPLES, MAX_GROUPS, MEASURES, Examples, Larger, RpcFacts
 from rdmascope.dissect.measure.statistics import ProcedureKey
 
 

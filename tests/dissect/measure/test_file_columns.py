@@ -12,9 +12,9 @@ import pytest
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Session
+from rdmascope.dissect.measure.file_names import nfs_messages
 from rdmascope.dissect.measure.files import FileTable, FileUses
 from rdmascope.dissect.measure.nfs_operations import OperationReader
-from rdmascope.dissect.measure.truncated_messages import nfs_messages
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable

@@ -7,15 +7,19 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmascope.dissect.measure.file_contents import (
+from rdmascope.dissect.measure.files import (
+    ALTERED,
     RACED,
+    READ,
+    TRUNCATED,
     UNANSWERED,
+    WRITE,
+    ZEROS,
     Contents,
     ContentSource,
     ContentStep,
     in_order_of_time,
 )
-from rdmascope.dissect.measure.files import ALTERED, READ, TRUNCATED, WRITE, ZEROS
 
 QUICK = settings(max_examples=120)
 

@@ -12,8 +12,8 @@ from playbook.packets import Packet
 from playbook.rpc import opaque, u32, u64
 from playbook.strategies import Conversation, faulty
 from playbook.wire import Connection
+from rdmascope.dissect.measure.file_names import printable
 from rdmascope.dissect.measure.files import READ, TRUNCATED, WRITE, File, FileTable, FileTransfer
-from rdmascope.dissect.measure.paths import printable
 from rdmascope.dissect.onc.file_operations import DIRECTORY, FileOperation, file_operations
 
 OK = u32(0)

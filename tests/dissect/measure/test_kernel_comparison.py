@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from playbook import Capture, Wire, call, frame_batches, nfs3, reply
-from rdmascope.dissect.measure.kernel_comparison import (
+from rdmascope.dissect.measure.kernel_counters import (
     INCOMPLETE,
     LATER,
     NEVER_SENT,
@@ -17,8 +17,8 @@ from rdmascope.dissect.measure.kernel_comparison import (
     Completeness,
     MountComparison,
     compare_mounts,
+    parse_mountstats,
 )
-from rdmascope.dissect.measure.kernel_counters import parse_mountstats
 from rdmascope.dissect.measure.wire_operations import WireOperation, WireOperations
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmascope.dissect.measure import nfs_slots
-from rdmascope.dissect.measure.nfs_slots import FALSE_RETRY, GAP, MAX_SLOTS, RETRY, SlotTable, SlotUse
+from rdmascope.dissect.measure import nfs_state
+from rdmascope.dissect.measure.nfs_state import FALSE_RETRY, GAP, MAX_SLOTS, RETRY, SlotTable, SlotUse
 from rdmascope.dissect.onc.sequence import SlotRequest, SlotResult
 
 
@@ -108,4 +108,4 @@ def test_slots_and_events_are_bounded() -> None:
     for slot in range(2 * MAX_SLOTS):
         asked(table, 5, slot, slot)
     assert (table.untracked, table.requests, table.gaps) == (MAX_SLOTS, 2 * MAX_SLOTS, MAX_SLOTS)
-    assert len(table.events) == nfs_slots.MAX_EVENTS
+    assert len(table.events) == nfs_state.MAX_EVENTS

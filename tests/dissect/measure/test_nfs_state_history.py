@@ -18,11 +18,10 @@ from playbook.rows import decided
 from playbook.rpcrdma import Exchange, call
 from playbook.wire import Connection, Segment
 from playbook.xdr_encode import callback_op, done, op
-from rdmascope.dissect.measure import nfs_state_clients
-from rdmascope.dissect.measure.nfs_slots import RETRY
-from rdmascope.dissect.measure.nfs_state import NfsClient, NfsSession, Wait
-from rdmascope.dissect.measure.nfs_state_clients import FORGOTTEN, GUESSED, RESTARTED
+from rdmascope.dissect.measure import nfs_state_operations
+from rdmascope.dissect.measure.nfs_state import RETRY, NfsClient, NfsSession, Wait
 from rdmascope.dissect.measure.nfs_state_history import NO_REPLY, NfsStateHistory
+from rdmascope.dissect.measure.nfs_state_operations import FORGOTTEN, GUESSED, RESTARTED
 from rdmascope.dissect.measure.nfs_waits import DELAY, GRACE, NO_CREDIT, NO_SLOT, RECALL, STATE_LOST, waits
 from rdmascope.dissect.records.nfs_state import state_records
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
@@ -496,8 +495,8 @@ def hostile(sessions: int) -> int:
 
 
 def test_what_a_hostile_capture_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{nfs_state_clients.__name__}.MAX_CLIENTS", LIMIT)
-    monkeypatch.setattr(f"{nfs_state_clients.__name__}.MAX_SESSIONS", LIMIT)
+    monkeypatch.setattr(f"{nfs_state_operations.__name__}.MAX_CLIENTS", LIMIT)
+    monkeypatch.setattr(f"{nfs_state_operations.__name__}.MAX_SESSIONS", LIMIT)
     _, once, twice, four = hostile(20), hostile(100), hostile(200), hostile(400)
     assert four < 1.3 * twice < 1.7 * once
 

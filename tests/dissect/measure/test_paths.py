@@ -13,10 +13,18 @@ from playbook.samples import MANIFEST, SAMPLES
 from playbook.wire import Connection
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Session
-from rdmascope.dissect.measure.file_names import PathLearner
+from rdmascope.dissect.measure.file_names import (
+    NamedFile,
+    PathLearner,
+    Paths,
+    SpannedPaths,
+    always_named,
+    path_at,
+    printable,
+    span_at,
+)
 from rdmascope.dissect.measure.files import FileTable
-from rdmascope.dissect.measure.paths import NamedFile, Paths, SpannedPaths, always_named, path_at, printable, span_at
-from rdmascope.dissect.onc.file_events import NAMED, REMOVED, RENAMED, ROOT, FileEvent
+from rdmascope.dissect.onc.file_operations import NAMED, REMOVED, RENAMED, ROOT, FileEvent
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 from .test_files import DATA, FILE, OK, OTHER, SUB, ask, lookup, read, remove, rename

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rdmascope.dissect.measure.pending_names import LatePaths, LateRow, Pathed
+from rdmascope.dissect.measure.file_names import LatePaths, LateRow, Pathed
 
 
 class File:

@@ -11,8 +11,7 @@ from playbook import Wire, nfs4
 from playbook.capture import Capture, frame_batch
 from playbook.nfs4_client import Client
 from playbook.xdr_encode import done, op
-from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
-from rdmascope.dissect.measure.plain_compounds import PlainCompound, asks_for_lease, plain_compounds
+from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory, PlainCompound, asks_for_lease, plain_compounds
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 

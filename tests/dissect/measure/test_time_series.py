@@ -8,8 +8,8 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmascope.dissect.measure import time_series as module
-from rdmascope.dissect.measure.time_series import MAX_BINS, Timeline
+from rdmascope.dissect.measure import statistics as module
+from rdmascope.dissect.measure.statistics import MAX_BINS, Timeline
 
 
 @given(

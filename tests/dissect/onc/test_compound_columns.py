@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmascope.dissect.onc import compound as nfs4
-from rdmascope.dissect.onc.compound_columns import OperationSequences, compound_calls, compound_replies
+from rdmascope.dissect.onc.compound import OperationSequences, compound_calls, compound_replies
 
 from .test_compound import ARGUMENTS, CALLBACKS, QUICK, RESULTS, compound, results, rows, words
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmascope.dissect.onc.universal_address import universal_address
+from rdmascope.dissect.onc.shapes.text import universal_address
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,7 @@ from rdmascope.dissect.frames import FrameBatch, Place
 from rdmascope.dissect.measure.filters import FrameRange, includes
 from rdmascope.dissect.onc.hashes import handle_hash
 from rdmascope.dissect.onc.shapes.registry import PROGRAMS
-from rdmascope.dissect.records.packet_columns import PacketColumnLister
-from rdmascope.dissect.records.packet_lines import Find, packet_json
+from rdmascope.dissect.records.packet_columns import Find, PacketColumnLister, packet_json
 from rdmascope.dissect.records.packets import PacketLister, packet_record
 from rdmascope.dissect.records.schema import placed
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer

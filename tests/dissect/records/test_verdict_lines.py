@@ -8,8 +8,7 @@ import pytest
 
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.session.session import Session
-from rdmascope.dissect.audit.auditor import Auditor
-from rdmascope.dissect.audit.result import Result
+from rdmascope.dissect.audit.auditor import Auditor, Result
 from rdmascope.dissect.records.audit import verdict_lines, verdict_records
 
 

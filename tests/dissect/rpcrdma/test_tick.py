@@ -8,7 +8,7 @@ from playbook import Capture, Wire, call, frame_batch, nfs3, reply
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.shapes import read
 from rdmascope.dissect.audit.auditor import Auditor
-from rdmascope.dissect.audit.finding import Finding
+from rdmascope.dissect.audit.rule import Finding
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call

@@ -15,7 +15,7 @@ from playbook.rpc import call_parts, reply_parts, u32, whole
 from playbook.rpcrdma import MSG, header
 from playbook.shapes import DATA, read, write
 from playbook.tcp import TcpSegment
-from rdmascope.dissect.verify import known_tshark_bugs as weak_spots
+from rdmascope.dissect.verify import frame_fields as weak_spots
 from rdmascope.dissect.verify.frame_fields import FPDU_FIELDS, MPA_FIELDS, PACKET_NAMES, Fields
 
 MINE = ours(Capture(conversation()))

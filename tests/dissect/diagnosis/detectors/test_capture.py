@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from playbook.facts import connection, direction, facts, found, health, kinds, many, rpc, silent, speaks
-from rdmascope.dissect.diagnosis.statement import Severity
+from rdmascope.dissect.diagnosis.detector import Severity
 
 
 @speaks("capture-dropped")

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from playbook.facts import MILLISECOND, SECOND, START, connection, facts, found, kinds, many, rpc, silent, speaks
-from rdmascope.dissect.measure.nfs_slots import SlotTable
-from rdmascope.dissect.measure.nfs_state import HeldState, NfsClient, NfsSession
+from rdmascope.dissect.measure.nfs_state import HeldState, NfsClient, NfsSession, SlotTable
 
 SEQUENCE = ("SEQUENCE", "PUTFH")
 
