@@ -24,7 +24,9 @@ from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
 from rdmascope.dissect.transport.connection import Registry
 from rdmascope.dissect.transport.iwarp.observer import IwarpObserver
 
+from ..errors import CaptureError
 from .open import CaptureFile
+from .traces import Trace
 
 
 @dataclass
@@ -117,6 +119,34 @@ class FileInfo:
             self.decoders["iWARP"] += segments
             self.skipped["TCP"] -= segments
         self.skipped = +self.skipped
+
+
+def trace_info_record(trace: Trace) -> Record:
+    """Read all of a trace, for what it is."""
+    known: Counter[str] = Counter()
+    first: int | None = None
+    last: int | None = None
+    damage: str | None = None
+    try:
+        for events in trace.batches():
+            known.update(event.name for event in events)
+            first, last = events[0].time if first is None else first, events[-1].time
+    except CaptureError as error:
+        damage = str(error)
+    return record(
+        "trace_info",
+        file=trace.path,
+        format=trace.format,
+        size=trace.size,
+        kernel=trace.kernel or None,
+        clock=trace.clock or None,
+        events=trace.events,
+        known=dict(known.most_common()),
+        lost_events=trace.lost,
+        first_time_ns=first,
+        last_time_ns=last,
+        error=damage,
+    )
 
 
 def file_info_record(info: FileInfo, capture: CaptureFile) -> Record:

@@ -6,8 +6,9 @@ import click
 from rich.text import Text
 
 from rdmascope.captures import CaptureError, open_capture
-from rdmascope.captures.read.file_info import FileInfo, file_info_record
+from rdmascope.captures.read.file_info import FileInfo, file_info_record, trace_info_record
 from rdmascope.captures.read.merge import expand
+from rdmascope.captures.read.traces import Trace, is_trace
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count
 
@@ -61,6 +62,10 @@ def command(files: tuple[str, ...], checksums: bool, as_json: bool) -> None:
             failed = True
     shown = 0
     for path, listed in paths:
+        if is_trace(path):
+            failed = not _trace(path, as_json, bool(shown)) or failed
+            shown += 1
+            continue
         info = FileInfo(path, checksums)
         try:
             with meter(path) as progress, open_capture(path) as capture:
@@ -88,3 +93,16 @@ def command(files: tuple[str, ...], checksums: bool, as_json: bool) -> None:
         raise click.ClickException(f"{files[0]}: no capture in this directory")
     if failed:
         click.get_current_context().exit(EXIT_BAD_INPUT)
+
+
+def _trace(path: str, as_json: bool, behind: bool) -> bool:
+    """What a trace of a kernel is; False where it is damaged.  ``behind``: something was shown before."""
+    with Trace(path) as trace:
+        said = trace_info_record(trace)
+    if as_json:
+        print_json(said)
+    else:
+        show(console(), *([Text()] if behind else []), views.trace_info_view(said))
+    if said["error"] is not None:
+        complain(said["error"])
+    return said["error"] is None

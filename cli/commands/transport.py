@@ -122,6 +122,7 @@ def command(
     if credits:
         _credits(reading, connections, as_json, condition)
         return
+    reading.needs_packets()
     from ..views import transport as views
 
     paid: dict[int, list[tuple[int, int, Paid]]] = {}

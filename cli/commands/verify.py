@@ -92,6 +92,7 @@ def command(
         for at, one in enumerate(given):
             if at and not as_json:
                 click.echo()
+            one.reading().needs_packets()
             with TsharkInput(one.paths) as readable:
                 agree &= _verify(one, given, readable, find_tshark(), limit, headers, as_json)
     given.check()

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from rdmascope.captures import CaptureFile
 from rdmascope.dissect.link.numbers import LINK_TYPES
+from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.units import count, duration, moment, plural, share, size
 
 from .tables import Cell, Grid, bar, bit_rate, facts, heading
@@ -33,6 +34,29 @@ def file_info_view(info: FileInfo, capture: CaptureFile, width: int) -> Renderab
         parts += [Text(), heading("Interfaces"), _interfaces(info, capture)]
     if info.frames:
         parts += [Text(), heading("Frames", "by what was found in them"), _decoders(info, width)]
+    return Group(*parts)
+
+
+def trace_info_view(said: Record) -> RenderableType:
+    """Of the record of a trace."""
+    known, lost = said["known"], said["lost_events"]
+    rows: list[tuple[str, Cell]] = [
+        ("format", said["format"] + ("" if said["size"] is None else f", {size(said['size'])}")),
+        ("kernel", said["kernel"] or "not told"),
+        ("clock", said["clock"] or "not told"),
+        ("events", f"{count(said['events'])}, {count(sum(known.values()))} of them make RPCs"),
+    ]
+    if said["first_time_ns"] is not None:
+        rows.append(("time", f"{duration(said['last_time_ns'] - said['first_time_ns'])} on that clock"))
+    rows.append(("lost", Text(f"{count(lost)} events, as the kernel counted", "red") if lost else "none"))
+    if said["error"] is not None:
+        rows.append(("damage", Text(said["error"], "red")))
+    listed: list[list[Cell]] = [[name, count(many)] for name, many in list(known.items())[:LISTED]]
+    if len(known) > LISTED:
+        listed.append([f"{len(known) - LISTED} others", count(sum(list(known.values())[LISTED:]))])
+    parts: list[RenderableType] = [Text(said["file"], "bold"), facts(rows, "dim")]
+    if known:
+        parts += [Text(), heading("Events", "that RPCs are made of"), Grid(("event",), ("times",), listed)]
     return Group(*parts)
 
 

@@ -194,6 +194,23 @@ TYPES = {
             "error": ("string|null", "why reading ended early"),
         },
     ),
+    "trace_info": RecordType(
+        "What a trace of a kernel is, without making RPCs of it.",
+        "`info`",
+        {
+            **common("file"),
+            "format": ("string", "trace.dat, or trace text"),
+            "size": ("integer|null", "bytes of the file"),
+            "kernel": ("string|null", "what uname said of the host; null where it is not told"),
+            "clock": ("string|null", "the clock of its times: local, mono, boot, tai, …; null where it is not told"),
+            "events": ("integer", "events of any kind"),
+            "known": ("map of integer", "events that RPCs are made of -> how many"),
+            "lost_events": ("integer", "events that the trace itself says were lost"),
+            "first_time_ns": ("integer|null", "earliest time on that clock; null without events"),
+            "last_time_ns": ("integer|null", "latest time on that clock; null without events"),
+            "error": ("string|null", "why reading ended early"),
+        },
+    ),
     "capture": RecordType(
         "What was read for a report.",
         "`report`, `live`",

@@ -84,7 +84,7 @@ class TracedConnections:
         self.connections.append(connection)
         made = Conversation(connection, "rpcrdma" if transport == RDMA else "other", ("trace",), traced=True)
         self.conversations[connection.number] = made
-        if self.listener is not None:
+        if self.listener is not None and transport == RDMA:
             self.listeners[connection.number] = self.listener(made)
         return made
 
