@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,15 +33,15 @@ class _Seen(NamedTuple):
     def fits(self, rpc: Rpc) -> bool:
         """It may be this RPC, which has its XID."""
         ends = (self.client, rpc.client), (self.server, rpc.server)
-        return rpc.program in (None, self.program) and all(mine in ("", other) for mine, other in ends)
+        return rpc.program in (None, self.program) and all(not (one and two) or one == two for one, two in ends)
 
 
 class JoinedTrace:
     """A trace beside what is read."""
 
-    def __init__(self, path: str, place: int, rpcs: Iterable[Rpc]) -> None:
-        """``place``: of the trace, CLIENT or SERVER; ``rpcs``: all that it has."""
-        self.path, self._place = path, place
+    def __init__(self, path: str, side: str, rpcs: Iterable[Rpc]) -> None:
+        """``side``: of the trace, 'client' or 'server'; ``rpcs``: all that it has."""
+        self.path, self._place = path, SERVER if side == "server" else CLIENT
         self._rpcs: defaultdict[int, list[_Seen]] = defaultdict(list)
         """By XID, those not found yet, in order."""
         self.rpcs = self.found = 0
@@ -119,12 +119,3 @@ class JoinedTraces:
     def remarks(self) -> Iterator[str]:
         """A line for each."""
         return (trace.words(self._place) for trace in self.traces)
-
-
-def joined_traces(side: str, opened: Sequence[tuple[str, Callable[[], tuple[str, list[Rpc]]]]]) -> JoinedTraces:
-    """``opened``: path of each trace, and what reads it: gives its side and its RPCs."""
-    found = []
-    for path, read in opened:
-        of, rpcs = read()
-        found.append(JoinedTrace(path, SERVER if of == "server" else CLIENT, rpcs))
-    return JoinedTraces(side, found)

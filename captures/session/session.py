@@ -267,11 +267,15 @@ class Session:
         if not self._beside:
             return table
         if self._joined is None:
-            from .joined_traces import joined_traces
+            from .joined_traces import JoinedTrace, JoinedTraces
 
-            self._joined = joined_traces(
-                self.analyzer.traced, [(path, partial(_traced, path)) for path in self._beside]
-            )
+            traces = []
+            for path in self._beside:
+                other = Session(path)
+                rpcs = list(other.rpcs())
+                traces.append(JoinedTrace(path, other.analyzer.traced, rpcs))
+                self.analyzer.troubles += other.analyzer.troubles
+            self._joined = JoinedTraces(self.analyzer.traced, traces)
         return self._joined.add_to(table)
 
     def _analysed(self, batch: DecodedFrames | DividedBatch | list[Event]) -> RpcTable:
@@ -582,13 +586,6 @@ class Session:
         incomplete = [INCOMPLETE_PATHS] if self._learner is not None and self._learner.incomplete else []
         joined = [] if self._joined is None else [*self._joined.remarks()]
         return passed_over + [str(point) for point in self.other_points] + incomplete + joined
-
-
-def _traced(path: str) -> tuple[str, list[Rpc]]:
-    """Of a trace whose it is, and its RPCs."""
-    session = Session(path)
-    rpcs = list(session.rpcs())
-    return session.analyzer.traced, rpcs
 
 
 def _analyzer(options: Options | None, jobs: int | None) -> Analyzer:

@@ -129,6 +129,8 @@ def _print_sections(
              views.procedures_view(statistics.procedures(), out.width, everything)),
             ("Slowest", "by latency; rdmascope show FILE --rpc N has each in full",
              views.slowest_view(slowest, out.width) if slowest else None),
+            *((f"In the {side}", "mean time in each phase, by its kernel's trace", view)
+              for side, view in views.hosts_views(facts.hosts, out.width, everything)),
             ("Other calls without a reply", "until their connection or the capture ended", unanswered_view(facts)),
             ("Clients", "by the time that they waited", clients_view(facts)),
             ("Latency", "RPCs by latency", views.histogram_view(statistics, out.width)),

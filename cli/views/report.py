@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -12,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rdmascope.dissect.diagnosis.facts import Facts, label
+from rdmascope.dissect.diagnosis.host_facts import HostFacts
 from rdmascope.dissect.measure.statistics import (
     PARTS,
     Procedure,
@@ -22,6 +24,7 @@ from rdmascope.dissect.measure.statistics import (
     connection_counts,
 )
 from rdmascope.dissect.onc.programs import procedure_label, program_label
+from rdmascope.dissect.records.rpc import HOST_PHASES
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.eviction import Evicted
 from rdmascope.dissect.transport.connection import Connection, Endpoint, ending_words
@@ -58,6 +61,8 @@ MAX_CONNECTIONS = 24
 MAX_PROCEDURES = 30
 LEAST_SHARE = 0.005
 """Of the time of all RPCs: procedures below it that did not fail are folded, where there are more than a few."""
+MAX_HOSTED = 10
+"""Procedures that are listed with their times in the hosts."""
 MIN_FOLDED = 8
 MAX_ERRORS = 6
 PREFIX = re.compile("^NFS[34]?ERR_")
@@ -291,6 +296,28 @@ def procedures_view(procedures: Sequence[Procedure], width: int, everything: boo
             )
         )
     return Group(*views)
+
+
+LEAST_PHASE = 0.02
+"""Share of the time on a host, below which a phase has no column."""
+
+
+def hosts_views(hosts: HostFacts, width: int, everything: bool = False) -> Iterator[tuple[str, RenderableType]]:
+    """Of each side that has a trace its name, and the mean time in its phases, by procedure."""
+    limit = len(hosts.procedures) if everything else MAX_HOSTED
+    for side, phases in groupby(HOST_PHASES, lambda phase: phase.side):
+        whole = hosts.all.whole(side)
+        if not whole:
+            continue
+        shown = [one for one in phases if hosts.all.times[one.field] >= LEAST_PHASE * whole]
+        busiest = sorted(hosts.procedures.items(), key=lambda one: -one[1].whole(side))[:limit]
+        rows: list[list[Cell]] = []
+        for key, sums in busiest:
+            means = [sums.times[one.field] / sums.calls for one in shown]
+            times = [Text(duration(mean), "bold" if mean == max(means) else "") for mean in means]
+            rows.append([label(key), count(sums.calls), duration(sums.whole(side) / sums.calls), *times])
+        names = [one.field.replace("_", " ") for one in shown]
+        yield side, Grid(["procedure"], ["RPCs", "in all", *names], rows)
 
 
 def _errors(procedures: Iterable[Procedure]) -> str:

@@ -15,9 +15,10 @@ from ..onc.programs import procedure_label, program_label
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.rpc_table import RpcTable
-from ..rpcrdma.rpcs import Rpc
+from ..rpcrdma.rpcs import HostTrouble, Rpc
 from ..transport.health import TransportHealth
 from ..transport.retransmissions import Retransmission
+from .host_facts import HostFacts
 from .rpc_facts import Examples, RpcFacts, Sums, Unanswered
 
 if TYPE_CHECKING:
@@ -77,17 +78,20 @@ class Gathered:
         """As ``Statistics`` has it."""
         self.statistics = Statistics(max_slowest, exact, max_procedures)
         self.rpcs = RpcFacts()
+        self.hosts = HostFacts()
 
     def add_table(self, table: RpcTable) -> None:
         """Take the RPCs of a batch."""
         self.statistics.add_table(table)
         self.rpcs.add_table(table)
+        self.hosts.add(table.objects)
 
     def add(self, rpcs: Sequence[Rpc]) -> None:
         """Take RPCs that have ended."""
         for rpc in rpcs:
             self.statistics.add(rpc)
         self.rpcs.add(rpcs)
+        self.hosts.add(rpcs)
 
     def evict(self, conversations: Iterable[Conversation]) -> None:
         """Nothing more comes of these."""
@@ -123,6 +127,8 @@ class Gathered:
             dropped_frames=analyzer.dropped_frames,
             ip_fragments=analyzer.skipped.get(FIRST_FRAGMENT, 0) + analyzer.skipped.get(IP_FRAGMENT, 0),
             mirrored=analyzer.mirrored,
+            hosts=self.hosts,
+            troubles=analyzer.troubles,
         )
 
 
@@ -161,6 +167,11 @@ class Facts:
     """Those that the capture itself says it lost."""
     mirrored: int = 0
     """Packets that were left out, because they came twice."""
+
+    hosts: HostFacts = field(default_factory=HostFacts)
+    """What traces of the hosts' kernels say."""
+    troubles: Sequence[HostTrouble] = ()
+    """Of the hosts' transports, likewise."""
 
     @property
     def gathered(self) -> set[str]:

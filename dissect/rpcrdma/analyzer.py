@@ -34,7 +34,7 @@ from .retransmission_waits import TransportWaits, charge_objects, charge_rows
 from .row_batch import Event, LinkRun
 from .rpc_numbers import LATE, MAX_ANSWERED, EndedRpcs, RpcNumbers
 from .rpc_table import PlainRpcs, RpcTable
-from .rpcs import Rpc
+from .rpcs import HostTrouble, Rpc
 from .transport_header import decode_header
 from .unanswered import note_outstanding, reply_may_be_missing
 
@@ -149,6 +149,8 @@ class Analyzer:
         """The earliest and the latest of all frames."""
         self._now = 0
         """Time of the last frame."""
+        self.troubles: list[HostTrouble] = []
+        """Of the hosts, where traces of their kernels are read."""
         self.connections: list[Connection] = []
         """Those that were not evicted, in order of appearance."""
         self.evicted = Evicted()

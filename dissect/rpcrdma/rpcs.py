@@ -211,6 +211,21 @@ class HostTimes(NamedTuple):
     local_invalidations: int | None = None
 
 
+@dataclass(slots=True)
+class HostTrouble:
+    """What went wrong in a host's transport, as the trace of its kernel tells."""
+
+    kind: str
+    """'completion' (of a work request, with an error), or 'resent' (a call, on another connection)."""
+    words: str
+    count: int = 0
+    time: int = 0
+    """Nanoseconds; of the first."""
+    frames: list[int] = field(default_factory=list)
+    """The first of them."""
+    rpcs: list[int] = field(default_factory=list)
+
+
 class Named(Protocol):
     """What calls name, by number of the RPC."""
 

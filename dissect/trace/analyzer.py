@@ -31,7 +31,7 @@ class TraceAnalyzer(Analyzer):
 
     def __init__(self, options: Options | None = None) -> None:
         super().__init__(options)
-        self._traced = TraceMachine(self.connections, self._conversations)
+        self._traced = TraceMachine(self.connections, self._conversations, self.troubles)
 
     def feed_events(self, events: Sequence[Event]) -> RpcTable:
         """Take events in the order of time, give the Rpcs that ended with them."""

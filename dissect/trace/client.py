@@ -246,6 +246,8 @@ class ClientSide:
     ) -> None:
         assert call.xid is not None
         if call.rpc is not None:  # Once more, on another connection.
+            ended = call.rpc.connection.ended_by or "its connection was lost"
+            self._log.trouble("resent", ended, time, number, call.rpc.number)
             self._unanswered(call.rpc)
         rpc = self._log.begin(conversation, call.xid, "client")
         name_call(rpc, call.program, call.version, call.procedure)
@@ -261,6 +263,7 @@ class ClientSide:
 
     def receive(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         length, status = fields
+        self._log.completed("receive", status, time, number)
         if not status:
             self._received[pid] = Received(number, time, length)
 
@@ -303,9 +306,17 @@ class ClientSide:
 
     def invalidated(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         """The last one of a call is done: the same thread goes on with its reply."""
-        call = self._registering.pop(fields[0], None)
+        registration, status = fields
+        self._log.completed("local invalidation", status, time, number)
+        call = self._registering.pop(registration, None)
         if call is not None:
             self._answered[pid] = call
+
+    def sent(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        self._log.completed("Send", fields[0], time, number)
+
+    def fast_registered(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        self._log.completed("memory registration", fields[0], time, number)
 
     def decode_segment(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         call = self._answered.get(pid)

@@ -7,23 +7,49 @@ from collections import Counter
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.listeners import Listener
 from ..rpcrdma.rpc_fields import KnownRpc
-from ..rpcrdma.rpcs import Rpc
+from ..rpcrdma.rpcs import HostTrouble, Rpc
 from .rpcs import traced_rpc
 
 _NO_LISTENER = Listener()
+MAX_EXAMPLES = 5
+FLUSHED = 5
+WC_STATUSES = dict(enumerate((
+    "SUCCESS", "LOC_LEN_ERR", "LOC_QP_OP_ERR", "LOC_EEC_OP_ERR", "LOC_PROT_ERR", "WR_FLUSH_ERR", "MW_BIND_ERR",
+    "BAD_RESP_ERR", "LOC_ACCESS_ERR", "REM_INV_REQ_ERR", "REM_ACCESS_ERR", "REM_OP_ERR", "RETRY_EXC_ERR",
+    "RNR_RETRY_EXC_ERR", "LOC_RDD_VIOL_ERR", "REM_INV_RD_REQ_ERR", "REM_ABORT_ERR", "INV_EECN_ERR",
+    "INV_EEC_STATE_ERR", "FATAL_ERR", "RESP_TIMEOUT_ERR", "GENERAL_ERR",
+)))  # fmt: skip
+"""Of work completions (include/rdma/ib_verbs.h)."""
 
 
 class RpcLog:
     """What both sides add to."""
 
-    def __init__(self, listeners: dict[int, Listener]) -> None:
-        """By connection number."""
-        self._listeners = listeners
+    def __init__(self, listeners: dict[int, Listener], troubles: list[HostTrouble]) -> None:
+        """By connection number; where troubles are put."""
+        self._listeners, self._troubles = listeners, troubles
         self._orders: Counter[int] = Counter()
         self._done: list[Rpc] = []
         self.last_number = 0
         self.side = ""
         """'client' or 'server': whose RPC began first."""
+
+    def trouble(self, kind: str, words: str, time: int, number: int, rpc: int | None = None) -> None:
+        """Another one, at an event of this number."""
+        found = next((one for one in self._troubles if (one.kind, one.words) == (kind, words)), None)
+        if found is None:
+            found = HostTrouble(kind, words, time=time)
+            self._troubles.append(found)
+        found.count += 1
+        if len(found.frames) < MAX_EXAMPLES:
+            found.frames.append(number)
+            found.rpcs += [] if rpc is None else [rpc]
+
+    def completed(self, what: str, status: int | None, time: int, number: int) -> None:
+        """A work request; those that are flushed follow from another error, or the end of the connection."""
+        if status and status != FLUSHED:
+            name = WC_STATUSES.get(status, f"status {status}")
+            self.trouble("completion", f"{what}: {name}", time, number)
 
     def take(self) -> list[Rpc]:
         """Those that ended since the last time."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.listeners import Listener
-from ..rpcrdma.rpcs import Rpc
+from ..rpcrdma.rpcs import HostTrouble, Rpc
 from ..transport.connection import Connection
 from .client import ClientSide
 from .connections import CmPair, TracedConnections
@@ -52,9 +52,11 @@ CLIENT: dict[str, tuple[str, tuple[str, ...]]] = {
     "xprtrdma_err_chunk": ("refused_chunk", _TASK),
     "xprtrdma_mr_localinv": ("local_invalidation", (*_TASK, "mr_id")),
     "xprtrdma_mr_reminv": ("remote_invalidation", (*_TASK, "handle")),
-    "xprtrdma_wc_li": ("invalidated", ("completion_id",)),
-    "xprtrdma_wc_li_done": ("invalidated", ("completion_id",)),
-    "xprtrdma_wc_li_wake": ("invalidated", ("completion_id",)),
+    "xprtrdma_wc_li": ("invalidated", ("completion_id", "status")),
+    "xprtrdma_wc_li_done": ("invalidated", ("completion_id", "status")),
+    "xprtrdma_wc_li_wake": ("invalidated", ("completion_id", "status")),
+    "xprtrdma_wc_send": ("sent", ("status",)),
+    "xprtrdma_wc_fastreg": ("fast_registered", ("status",)),
     "xprtrdma_decode_seg": ("decode_segment", _SEGMENT),
     "rpc_xdr_recvfrom": ("receive_xdr", (*_TASK, "msg_len")),
     "nfs_xdr_status": ("nfs_status", (*_TASK, "error")),
@@ -92,6 +94,9 @@ SERVER: dict[str, tuple[str, tuple[str, ...]]] = {
     "svcrdma_post_send": ("post_send", (*_QUEUE, "inv_rkey")),
     "svcrdma_wc_write": ("wrote", _QUEUE),
     "svcrdma_wc_send": ("sent", _QUEUE),
+    "svcrdma_wc_recv_err": ("receive_failed", ("status",)),
+    "svcrdma_wc_read_err": ("read_failed", ("status",)),
+    "svcrdma_wc_write_err": ("write_failed", ("status",)),
     "svcrdma_wc_send_err": ("send_failed", (*_QUEUE, "status")),
     "svcrdma_wc_send_flush": ("send_failed", (*_QUEUE, "status")),
 }
@@ -125,10 +130,12 @@ MAX_OPEN = 1 << 16
 class TraceMachine:
     """Carries all state from batch to batch."""
 
-    def __init__(self, connections: list[Connection], conversations: dict[int, Conversation]) -> None:
-        """Where connections are put, and conversations by their number."""
+    def __init__(
+        self, connections: list[Connection], conversations: dict[int, Conversation], troubles: list[HostTrouble]
+    ) -> None:
+        """Where connections are put, conversations by their number, and troubles."""
         self._connections = TracedConnections(connections, conversations)
-        self.log = RpcLog(self._connections.listeners)
+        self.log = RpcLog(self._connections.listeners, troubles)
         self.client = ClientSide(self._connections, self.log)
         self.server = ServerSide(self._connections, self.log)
         sides = (self.client, CLIENT), (self.server, SERVER), (self, OWN)

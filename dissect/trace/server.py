@@ -288,8 +288,18 @@ class ServerSide:
         if call is not None:
             self._close(call, time)
 
+    def receive_failed(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        self._log.completed("receive", fields[0], time, number)
+
+    def read_failed(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        self._log.completed("RDMA Read", fields[0], time, number)
+
+    def write_failed(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        self._log.completed("RDMA Write", fields[0], time, number)
+
     def send_failed(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         queue, identity, status = fields
+        self._log.completed("Send", status, time, number)
         call = self._sends.pop((queue, identity), None)
         if call is not None:
             call.rpc.notes += (f"the reply's Send failed: completion status {status}",)

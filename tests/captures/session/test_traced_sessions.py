@@ -218,11 +218,14 @@ def test_the_page_says_what_it_is() -> None:
     assert "43,148 events of the client's kernel" in page
     assert "62.688961 s on a clock without a date" in page
     assert "1970-01" not in page
-    assert "592" in page
+    assert re.search(r"In the client .*\n +procedure +RPCs +in all +queued", page)
+    assert "In the server" not in page
+    page = run("report", TRACES["client"], WIRE, TRACES["server"], columns=120).output
+    assert "In the client" in page and re.search(r"In the server .*\n +procedure +RPCs +in all +received +thread", page)
 
 
 COMMANDS = """
-rpcs|rpcs --json|files|files --json|diagnose|transport|report --by client,procedure|report --over-time|report --json
+rpcs|rpcs --json|files|files --json|diagnose|report --by client,procedure|report --over-time|report --json
 show --rpc 27|show --rpc 27 --json|report --slo 'READ p99 < 10s'
 """
 
@@ -241,7 +244,9 @@ def test_sql_asks_a_trace() -> None:
     assert run("sql", TRACES["client"], question, "--csv").output.split() == ["n,asked,granted", "595,0,592"]
 
 
-@pytest.mark.parametrize("command", [("packets",), ("audit",), ("sessions",), ("export", "-o", "never.pcapng")])
+@pytest.mark.parametrize(
+    "command", [("packets",), ("transport",), ("audit",), ("sessions",), ("export", "-o", "never.pcapng")]
+)
 def test_what_needs_packets_refuses_a_trace(command: tuple[str, ...]) -> None:
     name, *options = command
     result = run(name, TRACES["client"], *options)

@@ -37,6 +37,8 @@ from rdmascope.dissect.diagnosis.detector import Severity, all_detectors
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
+from .detectors.test_hosts import STARVED
+
 HEALTHY = ["bidir-rxe", "ipv6-rxe", "meta-rxe", "v2-settles", "v2-falls-back", "v2-characteristics"]
 ILL = {
     "loss-rxe": ["calls-hung", "server-time", "calls-failed", "packets-lost"],
@@ -112,7 +114,8 @@ def test_ip_fragments_are_said_not_to_be_reassembled(tmp_path: Path, transport: 
 def test_every_detector_speaks_of_a_capture() -> None:
     of_samples = {kind for said in ILL.values() for kind in said}
     said_above = {"capture-dropped", "capture-damaged", "packets-fragmented"}
-    assert TROUBLES.keys() | of_samples | said_above == all_detectors().keys()
+    of_traces = STARVED.keys() | {"slow-network", "completion-error", "calls-retransmitted"}
+    assert TROUBLES.keys() | of_samples | said_above | of_traces == all_detectors().keys()
 
 
 def test_evidence_leads_back_to_the_capture() -> None:

@@ -1,0 +1,250 @@
+"""What only traces of the hosts' kernels show: waiting for memory, slots, credits, threads and disks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...units import count, duration, percent, plural
+from ..detector import Cause, Limits, Severity, detector
+from ..facts import Facts, label
+from ..host_facts import LATE, SENDING, SESSION_SLOTS, SLOTS
+
+_TRACES = "traces of the hosts' kernels"
+_SHARE = {"time_share": (0.05, "share of the time of all RPCs on this host")}
+_SHOW = "rdmascope show FILE --rpc N: the phases of one of these RPCs"
+
+
+def _waiting(facts: Facts, limits: Limits, side: str, name: str, what: str, *evidence: str) -> Iterator[Cause]:
+    """A cause where so much of the time of all RPCs on a side is this part of it."""
+    hosts = facts.hosts
+    spent, whole = hosts.all.times[name], hosts.all.whole(side)
+    if not spent or spent < limits["time_share"] * whole:
+        return
+    examples = hosts.examples[name]
+    if examples.count < limits.get("least_calls", 1) or spent < limits.get("mean_ms", 0) * 1e6 * examples.count:
+        return
+    worst = sorted(hosts.procedures.items(), key=lambda one: -one[1].times[name])
+    key, sums = worst[0]
+    part = percent(sums.times[name] / (sums.whole(side) or 1))
+    lines = [
+        f"{label(one)}: {duration(two.times[name])} of {duration(two.whole(side))}, {plural(two.calls, 'RPC')}"
+        for one, two in worst[:3]
+        if two.times[name]
+    ]
+    yield Cause(
+        f"{part} of {label(key)} latency on the {side} is {what}, {duration(spent)} in all",
+        examples.count,
+        spent / whole,
+        f"the time of all RPCs on the {side}",
+        evidence=(*lines, *evidence),
+        rpcs=examples.rpcs[:5],
+        frames=examples.frames[:5],
+        lost=spent,
+        procedures=(label(key),),
+    )
+
+
+@detector(
+    "no-registrations",
+    "No memory registrations",
+    Severity.PROBLEM,
+    _TRACES,
+    _SHARE,
+    (
+        _SHOW,
+        "how many the adapter has: max_mr of ibv_devinfo -v, and other users of it",
+        "smaller rsize and wsize, or fewer mounts over this adapter, need fewer",
+    ),
+)
+def no_registrations(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """Every chunk of a call is memory that is registered with the adapter. Where none is free, the client cannot send,
+    allocates more, and tries again: no packet shows it."""
+    times = plural(facts.hosts.all.times["failed_registrations"], "attempt")
+    yield from _waiting(
+        facts, limits, "client", "registration_wait", "waiting for memory registrations", f"{times} found none free"
+    )
+
+
+@detector(
+    "no-slots",
+    "No free slots",
+    Severity.PROBLEM,
+    _TRACES,
+    {**_SHARE, "least_calls": (20, "RPCs that waited; a few do while a session begins")},
+    (_SHOW, "more slots: /proc/sys/sunrpc/rdma_slot_table_entries, nconnect=, a larger session of the server"),
+)
+def no_slots(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """An RPC takes a slot of the transport, with NFSv4.1 one of the session, too, before it is encoded. Where all are
+    taken, it waits, and neither the network nor the server knows of it."""
+    for queue, words in ((SLOTS, "a slot of the transport"), (SESSION_SLOTS, "a slot of the session")):
+        yield from _waiting(facts, limits, "client", queue, f"waiting for {words}")
+
+
+@detector(
+    "credit-wait",
+    "Waiting for credits",
+    Severity.PROBLEM,
+    _TRACES,
+    _SHARE,
+    (_SHOW, "rdmascope transport --credits FILE: what the server grants", "more credits: max_requests of the server"),
+)
+def credit_wait(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """The congestion window of Linux's client is as many calls as the server granted credits. Beyond it, calls wait
+    until a reply frees a credit, as they do for another that is being sent."""
+    yield from _waiting(facts, limits, "client", SENDING, "waiting for credits, or for others to be sent")
+
+
+@detector(
+    "no-threads",
+    "No free threads of nfsd",
+    Severity.PROBLEM,
+    _TRACES,
+    {"time_share": (0.1, _SHARE["time_share"][1]), "mean_ms": (1, "mean wait of an RPC, milliseconds")},
+    (_SHOW, "more threads: nfsdctl threads, or threads= in /etc/nfs.conf", "what the busy threads wait for"),
+    follows_from=("slow-file-system",),
+)
+def no_threads(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """A call that came waits until a thread of nfsd takes its transport. What the network and the client see is a slow
+    server."""
+    yield from _waiting(facts, limits, "server", "thread", "waiting for a thread of nfsd")
+
+
+@detector(
+    "slow-file-system",
+    "Slow file system",
+    Severity.PROBLEM,
+    _TRACES,
+    {"time_share": (0.4, _SHARE["time_share"][1]), "mean_ms": (5, "mean of an RPC that uses it, milliseconds")},
+    (_SHOW, "on the server: iostat -x, the file system's own statistics, sync exports"),
+)
+def slow_file_system(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """READ, WRITE and COMMIT spent the server's time in its file system: disks are slow, not the network."""
+    yield from _waiting(facts, limits, "server", "file_system", "in the file system")
+
+
+@detector(
+    "slow-network",
+    "Slow network",
+    Severity.PROBLEM,
+    "traces of both hosts' kernels",
+    {"time_share": (0.6, _SHARE["time_share"][1]), "mean_ms": (5, "mean of an RPC, milliseconds")},
+    (_SHOW, "a capture beside the traces, and rdmascope diagnose of all three"),
+)
+def slow_network(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """What the client waited for, less what the server took between its receive and its reply, passed on the network
+    and in the adapters."""
+    yield from _waiting(facts, limits, "client", "network", "on the network and in the adapters")
+
+
+@detector(
+    "local-invalidation",
+    "Slow invalidation of memory",
+    Severity.WARNING,
+    _TRACES,
+    {"time_share": (0.1, _SHARE["time_share"][1])},
+    (_SHOW, "rdmascope report FILE: whether both ends allow Send With Invalidate (private data)"),
+    follows_from=("reply-chunk-for-small-replies",),
+)
+def local_invalidation(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """Before a reply may be used, the client revokes the memory that its call offered, where the server did not do so
+    with Send With Invalidate, or where there was more than one segment."""
+    revoked = plural(facts.hosts.all.times["local_invalidations"], "registration")
+    yield from _waiting(facts, limits, "client", "invalidated", "its own invalidation of memory", f"{revoked} revoked")
+
+
+@detector(
+    "late-send-completion",
+    "Replies lost on their way",
+    Severity.WARNING,
+    _TRACES,
+    {"least_calls": (1, f"replies whose Send completed {duration(LATE)} or more behind the server's answer")},
+    (_SHOW, "a capture beside the trace, for the retransmission", "the ACK timeout of the connection"),
+)
+def late_send_completion(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """The adapter completes a Send when its acknowledgement comes. One that takes an ACK timeout was lost, or its
+    acknowledgement was, wherever a capture may have stood."""
+    late = facts.hosts.late_sends
+    if late.count >= limits["least_calls"]:
+        latest = duration(facts.hosts.latest_send)
+        yield Cause(
+            f"{plural(late.count, 'reply', 'replies')} retransmitted: the Send completed up to {latest} late",
+            late.count,
+            rpcs=late.rpcs[:5],
+            frames=late.frames[:5],
+            lost=late.total,
+        )
+
+
+@detector(
+    "reply-chunk-for-small-replies",
+    "Reply chunks for small replies",
+    Severity.WARNING,
+    _TRACES,
+    {
+        "least_calls": (20, "RPCs whose reply came through a Reply chunk, and would have gone inline"),
+        "time_share": (0.1, "share of the client's time that registering and revoking the memory took"),
+    },
+    (_SHOW, "a larger inline threshold: sunrpc.rdma_max_inline_read, svcrdma_max_req_size of the server"),
+)
+def reply_chunk_for_small_replies(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """The client offers a Reply chunk where the largest reply that a call allows would not go inline, however small the
+    reply is in fact: memory is registered and revoked for nothing."""
+    small, whole = facts.hosts.small_replies, facts.hosts.all.whole("client")
+    if small.count >= limits["least_calls"] and whole and small.total >= limits["time_share"] * whole:
+        yield Cause(
+            f"{count(small.count)} replies of up to 1 KiB came through Reply chunks, whose memory took"
+            f" {duration(small.total)}",
+            small.count,
+            small.total / whole,
+            "the time of all RPCs on the client",
+            rpcs=small.rpcs[:5],
+            frames=small.frames[:5],
+            lost=small.total,
+            procedures=tuple(sorted(map(label, facts.hosts.small_procedures))),
+        )
+
+
+@detector(
+    "completion-error",
+    "Work requests failed",
+    Severity.PROBLEM,
+    _TRACES,
+    {"least": (1, "work requests that completed with an error; those that are flushed do not count")},
+    (
+        "RETRY_EXC_ERR: the other host does not answer; RNR_RETRY_EXC_ERR: it posts no receives",
+        "REM_ACCESS_ERR, REM_INV_REQ_ERR, LOC_PROT_ERR: memory was revoked or never registered",
+        "LOC_LEN_ERR: a Send is larger than the receive: rdmascope report FILE has the inline thresholds",
+    ),
+)
+def completion_error(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """The adapter reports a Send, receive, RDMA Read, RDMA Write, registration or invalidation as failed: the
+    connection ends, and all that was under way on it is flushed."""
+    yield from _troubles(facts, limits, "completion", "work request failed", "work requests failed")
+
+
+@detector(
+    "calls-retransmitted",
+    "Calls retransmitted after a reconnect",
+    Severity.PROBLEM,
+    _TRACES,
+    {"least": (1, "calls that were sent on a second connection")},
+    ("what ended the connection: completion errors, the server's log, dmesg", _SHOW),
+    follows_from=("completion-error",),
+)
+def calls_retransmitted(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """The connection was lost while the server had calls to answer, and the client retransmitted them on another one:
+    each waited for both."""
+    words = "retransmitted on another connection"
+    yield from _troubles(facts, limits, "resent", f"call {words}", f"calls {words}")
+
+
+def _troubles(facts: Facts, limits: Limits, kind: str, one: str, several: str) -> Iterator[Cause]:
+    for trouble in facts.troubles:
+        if trouble.kind == kind and trouble.count >= limits["least"]:
+            yield Cause(
+                f"{plural(trouble.count, one, several)}: {trouble.words}",
+                trouble.count,
+                since=trouble.time,
+                rpcs=tuple(trouble.rpcs),
+                frames=tuple(trouble.frames),
+            )
