@@ -34,7 +34,15 @@ from rdmascope.dissect.units import plural, size
 from ..views import files as file_views
 from ..views.diagnosis import counted, statement_view
 from ..views.report import connections_view
-from ..views.rpc import Section, decoded_messages, frame_tree, message_sections, packets_section, summary_section
+from ..views.rpc import (
+    Section,
+    decoded_messages,
+    frame_tree,
+    hosts_section,
+    message_sections,
+    packets_section,
+    summary_section,
+)
 from ..views.transport import connection_view
 from .filling import ADDED, COMPLETING, BrowsedCapture, RowsToSend, TablePart, fill
 from .listings import Details, Diagnosed, RpcPlace, TreeNode, nodes_of, rendered, shown_bytes
@@ -79,8 +87,10 @@ class LookedAt:
             if message is not None:
                 data.append(shown_bytes(f"{name}'s transport header", header_bytes(message)))
         yield Details("rpcs", number, nodes, [], data)
-        steps = steps_of(rpc, capture.session())
-        lines = rendered(packets_section(rpc, steps, width, False).body[0], width)
+        lines = rendered(hosts_section(rpc).body[0], width) if rpc.host is not None else []
+        if not self.session.traced:
+            steps = steps_of(rpc, capture.session())
+            lines += rendered(packets_section(rpc, steps, width, False).body[0], width)
         yield Details("rpcs", number, nodes, lines, data)
 
     def _find(self, capture: BrowsedCapture, places: set[RpcPlace], number: int) -> Iterator[None]:
