@@ -35,6 +35,7 @@ from .conversation import IPOIB, Conversation
 from .listeners import Listener
 from .matching import Matching
 from .messages import Message, TransportHeader
+from .negotiation import VersionUse, sound
 from .transport_header import decode_header
 
 IPOIB_VERSIONS = {0x0800: 4, 0x86DD: 6, 0x0806: 0}
@@ -103,6 +104,11 @@ class Recogniser:
                 self._accept("header validation", OPTIONS[header.option].name)
         if self.misfits >= TRIALS or (self.misfits and self.conversation.connection.service_port in FOREIGN_PORTS):
             self._reject()
+
+    def look_at_call(self) -> None:
+        """The same of a Send that is an RPC call in an RDMA_MSG, where none came before that does not fit."""
+        if not self.misfits:
+            self._accept("header validation", "RPC inside")
 
     def conclude(self) -> None:
         """No more Sends will come."""
@@ -196,6 +202,17 @@ class Dispatcher:
         elif protocol == "unknown":
             self._consider(operation)
 
+    def takes_row(self, use: VersionUse, is_call: bool) -> bool:
+        """Whether a call or reply in version 1, by itself whole, need not be an Operation; then it was noted."""
+        conversation, matching = self.conversation, self.matching
+        if is_call and conversation.protocol == "unknown" and not self.undecided:
+            self.recogniser.look_at_call()
+        others = self.undirected[0] or self.undirected[1] or matching.listener is not None
+        if conversation.protocol != "rpcrdma" or matching.settled or others:
+            return False
+        matching.settled = conversation.negotiation.note_version(use, True)
+        return True
+
     def transfer(self, operation: Operation) -> None:
         """The same where it is no Send, and the protocol is RPC-over-RDMA: it neither begins nor ends an Rpc."""
         if operation.kind is not ATOMIC:
@@ -263,7 +280,9 @@ class Dispatcher:
             connection = self.conversation.connection
             connection.unread_messages = raised(connection.unread_messages, sender, 1)
         if header.version != matching.settled and header.length >= 16 and other_version is None:
-            matching.settled = self.conversation.negotiation.note_version(sender, message)
+            use = VersionUse(message.frame, sender, header.version, header.xid, length)
+            answers = header.procedure != RDMA_ERROR and sound(header)
+            matching.settled = self.conversation.negotiation.note_version(use, answers)
         if header.procedure == RDMA_MSG and not header.problem and end - body >= 8:
             kind = word(data, body + 4)[0]
             if kind == CALL:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from ..layers.characteristics_codes import Characteristic, option_name
-from ..layers.rpcrdma_codes import ERR_INVAL_OPTION, ERR_VERS, RDMA_ERROR, error_name
+from ..layers.rpcrdma_codes import ERR_INVAL_OPTION, ERR_VERS, error_name
 from .characteristics import InitXch, ReqXch, RespXch, UpdXch, decode_option
 from .messages import Message, TransportHeader
 
@@ -151,20 +151,19 @@ class Negotiation:
 
     # Built
 
-    def note_version(self, sender: int, message: Message) -> int:
+    def note_version(self, this: VersionUse, answers: bool) -> int:
         """A message in another version than the last answer, or the next after a refusal.
 
-        Returns the version that needs no more notes, 0 for none.
+        ``answers``: nothing contradicts its header, and it is no RDMA_ERROR.  Returns the version that needs no more
+        notes, 0 for none.
         """
-        header, operation = message.header, message.operation
-        this = VersionUse(message.frame, sender, header.version, header.xid, operation.length)
-        if sender == 0:
+        if this.endpoint == 0:
             if self.requested is None:
                 self.requested = this
             if self.refused and self.continued is None:
                 self.continued = this
-        elif header.procedure != RDMA_ERROR and sound(header) and self.settled != header.version:
-            self.answers = self._with(self.answers, this, message.frame)
+        elif answers and self.settled != this.version:
+            self.answers = self._with(self.answers, this, this.frame)
         return 0 if self.refused and self.continued is None else self.settled
 
     def note_error(self, sender: int, message: Message, call: Message | None) -> bool:

@@ -26,6 +26,7 @@ from .matching import Matching
 from .memory import REORDERED, advertised_chunks, note_returned
 from .messages import Message
 from .missing_calls import calls_in, comes_again
+from .negotiation import VersionUse
 from .pending import LINGER, MAX_BESIDE_GAP
 from .row_chunks import row_transfers
 from .rpc_numbers import LATE, EndedRpcs, RpcNumbers
@@ -100,6 +101,12 @@ class Sends(NamedTuple):
         """Twice the index of the connection, and one more where the server calls; of what is neither call nor reply,
         where it sends."""
         return self.link << 1 | np.where(self.replies, 1 - self.sender, self.sender)
+
+    def place(self, at: int) -> tuple[int, int]:
+        """Who sent it, and where in the order of that end."""
+        positions = self.runs[int(self.run[at])].positions
+        place = self.rows["psn"][at] if positions is None else positions[self.row[at]]
+        return int(self.sender[at]), int(place)
 
     def message(self, at: int) -> Message:
         """The Send as an object."""
@@ -412,7 +419,7 @@ class RowBatch:
             one = callers[slot]
             if code <= CHUNKED_CALL:
                 if (
-                    one.ready
+                    (one.ready or self._begins(slot, code, key, at))
                     and key not in one.open
                     and not (one.beside and key in one.beside)
                     and not (one.careful and one.refuses(key))
@@ -436,8 +443,8 @@ class RowBatch:
                     continue
             elif code <= CHUNKED_REPLY:
                 if (
-                    one.ready
-                    and (call := one.open.get(key)) is not None
+                    (call := one.open.get(key)) is not None
+                    and (one.ready or self._begins(slot, code, key, at))
                     and not (one.gapped and ranks[at] > before[call] and one.comes_again(key, drawn[call], number))
                     and ((code == REPLY and not chunked[call]) or self._completes(one, slot, call, at))
                 ):
@@ -534,6 +541,16 @@ class RowBatch:
             arranged = sorted(calls.items(), key=_first_order)
             calls.clear()
             calls.update(arranged)
+
+    def _begins(self, slot: int, code: int, xid: int, send: int) -> bool:
+        """Whether a call or reply can be a row though it is not settled what the connection carries."""
+        one, row = self.callers[slot], self._sends.rows[send]
+        use = VersionUse(int(row["frame"]), int(self._sends.sender[send]), 1, xid, int(row["length"]))
+        taken = one.dispatcher.takes_row(use, code <= CHUNKED_CALL)
+        if taken:
+            self.callers[slot & ~1].look()
+            self.callers[slot | 1].look()
+        return taken
 
     def _place(self, code: int, at: int) -> int:
         """In the order of events."""
@@ -639,9 +656,20 @@ class RowBatch:
             read = self._sends.read
             self._prepare(slot, key, bool(read.listed[at]) or not read.usual[at])
             operation = self._sends.runs[int(self._sends.run[at])].operation(int(self._sends.row[at]))
-        both[0].dispatcher.take(operation)
+        self._take(both, operation)
         for one in both:
             one.look()
+
+    def _take(self, both: Sequence[CallerRows], operation: Operation) -> None:
+        """Let an Operation happen, to which replies that were shown are of calls that are not known."""
+        memory = both[0].matching.known_memory if both[0].shown or both[1].shown else None
+        if memory is None:
+            both[0].dispatcher.take(operation)
+            return
+        shown = [self._sends.place(reply) for one in both for reply, _ in one.shown.values()]
+        memory.strangers += shown
+        both[0].dispatcher.take(operation)
+        memory.strangers = [one for one in memory.strangers if one not in shown]
 
     def _prepare(self, slot: int, xid: int, chunked: bool) -> None:
         """A Send with this XID is to happen: what it may touch becomes objects, where it may have chunks all calls that
@@ -653,8 +681,8 @@ class RowBatch:
                 self._make(one, mine, one.open[xid])
             if xid in one.beside:
                 self._reopen(one, xid)
-            for early in [*one.shown] if chunked else [xid] if xid in one.shown else ():
-                self._wait(one, early)
+            if xid in one.shown:
+                self._wait(one, xid)
             every = len(one.open) >= one.room
             if one.open and (chunked or every):
                 for call in [call for call in one.open.values() if every or self._chunked[call]]:
