@@ -15,7 +15,7 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, joined, places, some, words_at
+from ..arrays import Bytes, Int64s, Rows, among, joined, places, some, words_at
 from ..layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..transport.connection import Link
@@ -26,7 +26,7 @@ from .chunk_lists import READ_LIST
 from .dispatch import Dispatcher
 from .listeners import RowSends
 from .row_batch import Event, LinkRun, OpenCalls, RowBatch, Sends, connection_number
-from .row_chunks import RowChunks
+from .row_chunks import NO_TRANSFERS, RowChunks
 from .rpc_numbers import EndedRpcs, RpcNumbers, ended_order
 from .rpc_table import RPC, STATES, PlainRpcs
 from .sends import SHORTEST_REPLY, CallNames, SendColumns, read_sends
@@ -84,7 +84,7 @@ class Machine:
         self, data: Bytes, runs: list[LinkRun], events: Sequence[Event], numbers: RpcNumbers, ended: EndedRpcs
     ) -> tuple[RowBatch, Sends, list[Link]] | None:
         """None where there are no rows."""
-        opened = self._open or OpenCalls(data, [], [], [], [], [], [])
+        opened = self._open or OpenCalls(data, [], [], [], [], [], [], [], NO_TRANSFERS)
         links = _links(runs, events, opened.links)
         dispatchers = [self._dispatcher(link) for link in links]
         index = {connection_number(link): place for place, link in enumerate(links)}
@@ -129,29 +129,29 @@ class Machine:
                 every.append(SendRun.of(data, [events[at][2] for at in mine], end))
                 link.append(np.array([index[connection_number(events[at][1])] for at in mine]))
                 sender.append(np.full(len(mine), end))
+        of_runs, packets = [np.arange(len(run)) for run in every], [run.rows for run in every]
         fresh = sum(map(len, every))
-        for owner, run in zip(opened.links, opened.runs, strict=True):
+        for owner, run, at in zip(opened.links, opened.runs, opened.rows, strict=True):
             run.note_unusual()
             every.append(run)
-            link.append(np.full(len(run), index[connection_number(owner)]))
-            sender.append(np.full(len(run), run.sender))
+            of_runs.append(at)
+            packets.append(run.rows.take(at))
+            link.append(np.full(len(at), index[connection_number(owner)]))
+            sender.append(np.full(len(at), run.sender))
         if not every:
             return None
-        counts = [len(run) for run in every]
-        rows = joined([run.rows for run in every])
-        firsts = np.cumsum(counts) - counts
+        counts = [len(at) for at in of_runs]
+        rows, number, row = joined(packets), np.repeat(np.arange(len(every)), counts), np.concatenate(of_runs)
         unusual = np.zeros(len(rows), np.bool_)
-        for first, run in zip(firsts.tolist(), every, strict=True):
+        for place, run in enumerate(every):
             if run.unusual:
-                unusual[[first + row for row in run.unusual]] = True
+                unusual |= (number == place) & among(row, np.fromiter(run.unusual, np.int64))
         read = read_sends(data, rows["payload"], rows["captured"].astype(np.int64))
         extra = EXTRA[rows["opcode"]]
         calls = places(read.call & (extra == 0) & ~unusual)
         procedures = np.full(len(rows), -1)
         procedures[calls] = self._procedures(data, rows, read, calls)
         replies = read.reply & (extra != IMMEDIATE) & ~unusual
-        number = np.repeat(np.arange(len(every)), counts)
-        row = np.arange(len(rows)) - np.repeat(firsts, counts)
         ends = np.concatenate(link), np.concatenate(sender)
         return Sends(data, held, fresh, every, rows, *ends, number, row, read, procedures, replies)
 

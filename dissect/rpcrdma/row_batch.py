@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from itertools import compress, pairwise
+from itertools import chain, compress, groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ from .messages import Message
 from .missing_calls import calls_in, comes_again
 from .negotiation import VersionUse
 from .pending import LINGER, MAX_BESIDE_GAP
-from .row_chunks import row_transfers
+from .row_chunks import RowTransfers, row_transfers
 from .rpc_numbers import LATE, EndedRpcs, RpcNumbers
 from .rpc_table import RPC, PlainRpcs
 from .rpcs import Rpc
@@ -62,14 +62,17 @@ class OpenCalls(NamedTuple):
     data: Bytes
     links: list[Link]
     runs: list[SendRun]
-    """Of each of these."""
+    """In which each of these has some."""
+    rows: list[Int64s]
+    """Which of each run."""
     numbers: list[int]
     """Of their RPCs; for each call of all runs, and so are these."""
     orders: list[int]
     reached: list[int]
     """Of each of their segments up to which address it was read or written."""
-    transfers: list[list[Operation]]
-    """Which did so."""
+    carried: list[int]
+    """How many of the transfers, which are in their order, did so."""
+    transfers: RowTransfers
 
 
 class Sends(NamedTuple):
@@ -310,9 +313,8 @@ class RowBatch:
         transfers = [(index[connection_number(link)], run) for link, run in runs if isinstance(run, TransferRun)]
         others = [at for at, (_, _, one) in enumerate(events) if one.kind is not SEND and one.length]
         moved = [(events[at][0], index[connection_number(events[at][1])], events[at][2]) for at in others]
-        earlier = [(0, 0, one) for operations in self._opened.transfers for one in operations]
-        self.transfers = row_transfers(transfers, moved + earlier)
-        count = len(self.transfers.rows) - len(earlier)
+        self.transfers = row_transfers(transfers, moved, self._opened.transfers)
+        count = len(self.transfers.rows) - sum(self._opened.carried)
         rows, slots = self.transfers.rows[:count], self.transfers.slot[:count]
         single[others] = False
         rank = np.zeros(len(rows), np.int64)
@@ -373,11 +375,11 @@ class RowBatch:
         self._drawn[first:] = opened.numbers
         self.orders[first:] = opened.orders
         self._reached[self._firsts[first] :] = opened.reached
-        at = len(self.transfers.rows) - sum(map(len, opened.transfers))
-        for segment, operations in enumerate(opened.transfers, self._firsts[first]):
-            if operations:
-                self.carried[segment] = [*range(at, at + len(operations))]
-                at += len(operations)
+        at = len(self.transfers.rows) - sum(opened.carried)
+        for segment, carried in enumerate(opened.carried, self._firsts[first]):
+            if carried:
+                self.carried[segment] = [*range(at, at + carried)]
+                at += carried
         slots = sends.slots[first:].tolist()
         for call, slot, xid in zip(range(first, count), slots, sends.read.xids[first:].tolist(), strict=True):
             one = self.callers[slot]
@@ -496,39 +498,34 @@ class RowBatch:
         """The calls that are open behind the batch, on ``links``; but those from before its last ``frames`` become
         objects."""
         sends, calls = self._sends, list[int]()
-        owners, runs = list[Link](), list[SendRun]()
+        owners, runs, rows = list[Link](), list[SendRun](), list[Int64s]()
         since = self._last_place - frames if frames else LATE
         for slot, one in enumerate(self.callers):
             kept = [call for call in one.open.values() if one.log is None and sends.rows["frame"][call] > since]
             if len(kept) < len(one.open):
                 self._make_others(one, slot, {*kept})
-            if kept:
-                places = zip(sends.run[kept].tolist(), sends.row[kept].tolist(), strict=True)
-                operations = [sends.runs[run].operation(row) for run, row in places]
-                for operation in operations:
-                    operation.payload.trim()
-                runs.append(SendRun.of(sends.data, operations, one.caller, sends.rows.take(kept)))
+            for run, same in groupby(kept, sends.run.__getitem__):
+                of_run = [*same]
+                runs.append(sends.runs[run])
+                rows.append(sends.row[of_run])
                 owners.append(links[slot >> 1])
-                calls += kept
+                calls += of_run
         numbers = [self._drawn[call] for call in calls]
         for call, number in zip(calls, numbers, strict=True):
             self._note(number, call)
         segments = [one for call in calls for one in range(self._firsts[call], self._firsts[call + 1])]
+        carried = [self.carried.get(one, ()) for one in segments]
         return OpenCalls(
             sends.data,
             owners,
             runs,
+            rows,
             numbers,
             self.orders[calls].tolist(),
             [self._reached[one] for one in segments],
-            [self._held_transfers(one) for one in segments],
+            [*map(len, carried)],
+            self.transfers.kept([*chain.from_iterable(carried)]),
         )
-
-    def _held_transfers(self, segment: int) -> list[Operation]:
-        found = [self.transfers.operations[at] for at in self.carried.get(segment, ())]
-        for operation in found:
-            operation.payload.trim()
-        return found
 
     def _make_others(self, one: CallerRows, slot: int, kept: Collection[int]) -> None:
         """Open calls become objects, but for some."""

@@ -43,24 +43,35 @@ class RowTransfers(NamedTuple):
     whole: NDArray[np.bool_]
     """All of its bytes are there, and nothing is odd about it."""
 
+    def kept(self, indices: Sequence[int]) -> RowTransfers:
+        """Some of them, for later batches."""
+        at = np.array(indices, np.int64)
+        operations = self.operations.chosen(at)
+        operations.runs = [run.kept() for run in operations.runs]
+        return RowTransfers(operations, self.rows.take(at), self.slot[at], self.retransmissions[at], self.whole[at])
+
 
 def row_transfers(
-    runs: Sequence[tuple[int, TransferRun]], events: Sequence[tuple[int, int, Operation]]
+    runs: Sequence[tuple[int, TransferRun]], events: Sequence[tuple[int, int, Operation]], earlier: RowTransfers
 ) -> RowTransfers:
-    """Of runs, each with the index of its connection; and behind them of those in none, with their places, too."""
+    """Of runs, each with the index of its connection; behind them of those in none, with their places, too; then those
+    of earlier batches."""
     where, _, objects = zip(*events, strict=True) if events else ((), (), ())
     counts = [len(run) for _, run in runs]
     count, behind = len(objects), sum(counts)
-    rows = joined([*(run.rows for _, run in runs), np.zeros(count, TRANSFER)])
-    rows["place"][behind:], rows["offset"][behind:] = where, -1
+    single = np.zeros(count, TRANSFER)
+    single["place"], single["offset"] = where, -1
     for name in ("kind", "handle", "length", "address", "first_time", "last_time"):
-        rows[name][behind:] = np.fromiter(map(attrgetter(name), objects), rows.dtype[name], count)
+        single[name] = np.fromiter(map(attrgetter(name), objects), single.dtype[name], count)
+    rows = joined([*(run.rows for _, run in runs), single, earlier.rows])
     whole = np.ones(len(rows), np.bool_)
     retransmissions = np.zeros(len(rows), np.int64)
+    whole[behind + count :], retransmissions[behind + count :] = earlier.whole, earlier.retransmissions
     firsts = np.cumsum([0, *counts])
     made = [*enumerate(objects, behind)]
     for (_, run), first in zip(runs, firsts.tolist(), strict=False):
         made += [(first + row, one) for row, one in run.made.items() if row < len(run)]
+    made += [(behind + count + at, one) for at, one in earlier.operations.made()]
     for at, one in made:
         whole[at], retransmissions[at], rows["last_time"][at] = _is_whole(one), one.retransmissions, one.last_time
     slots = np.append(
@@ -68,10 +79,21 @@ def row_transfers(
         np.array([index << 1 | 1 - one.initiator for _, index, one in events], np.int64),
     )
     number = np.append(np.repeat(np.arange(len(runs)), counts), np.full(count, -1))
-    row = np.arange(len(rows)) - firsts[number]
-    return RowTransfers(
-        TransferOperations([run for _, run in runs], objects, number, row), rows, slots, retransmissions, whole
-    )
+    row = np.arange(behind + count) - firsts[number]
+    operations = TransferOperations([run for _, run in runs], objects, number, row).with_others(earlier.operations)
+    return RowTransfers(operations, rows, np.append(slots, earlier.slot), retransmissions, whole)
+
+
+NO_TRANSFERS = row_transfers(
+    (),
+    (),
+    RowTransfers(
+        TransferOperations([], [], *np.empty((2, 0), np.int64)),
+        np.empty(0, TRANSFER),
+        *np.empty((2, 0), np.int64),
+        np.empty(0, np.bool_),
+    ),
+)
 
 
 def _is_whole(operation: Operation) -> bool:

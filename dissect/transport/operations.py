@@ -100,10 +100,6 @@ class Payload:
             found.append((reached, self.length))
         return found
 
-    def trim(self) -> None:
-        """Hold the rows of its own packets alone; the bytes stay where they are."""
-        self._runs = [(at, data, rows.copy()) for at, data, rows in self.runs]
-
     def detach(self) -> None:
         """Hold a copy of the bytes, not the batches of frames that they came in."""
         runs: list[tuple[int, Bytes, Rows]] = []

@@ -7,7 +7,7 @@ bytes in one batch, in its place in the order of events, which is the last frame
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple, cast, overload
@@ -128,6 +128,12 @@ class TransferRun:
             self.drop()
         return found
 
+    def kept(self) -> TransferRun:
+        """The same, which keeps its bytes where this one drops them."""
+        same = TransferRun(self.data, self.requests, self.responses, self.rows, self.sender)
+        same.made = self.made
+        return same
+
     def drop(self) -> None:
         """Let go of the bytes; Operations that were made keep theirs."""
         self.data = self.requests = self.responses = None
@@ -208,6 +214,23 @@ class TransferOperations(Sequence[Operation]):
         if len(run) and run[0] >= 0 and not some(run != run[0]):
             return self.runs[int(run[0])].operations(row)
         return [self._operation(*one) for one in zip(run.tolist(), row.tolist(), strict=True)]
+
+    def made(self) -> Iterator[tuple[int, Operation]]:
+        """Those that are objects by now, with their indices."""
+        for at, (run, row) in enumerate(zip(self.run.tolist(), self.row.tolist(), strict=True)):
+            one = self.objects[row] if run < 0 else self.runs[run].made.get(row)
+            if one is not None:
+                yield at, one
+
+    def with_others(self, others: TransferOperations) -> TransferOperations:
+        """These, and others behind them."""
+        single = others.run < 0
+        run = np.where(single, -1, others.run + len(self.runs))
+        row = np.where(single, others.row + len(self.objects), others.row)
+        return TransferOperations(
+            [*self.runs, *others.runs], [*self.objects, *others.objects], np.append(self.run, run),
+            np.append(self.row, row),
+        )  # fmt: skip
 
     def chosen(self, indices: Int64s) -> TransferOperations:
         """Some of them."""
@@ -306,16 +329,8 @@ class SendRun:
         """Rows whose Operation knows more than the row."""
 
     @classmethod
-    def of(cls, data: Bytes, operations: Sequence[Operation], sender: int, rows: Rows | None = None) -> SendRun:
-        """Of Sends that were delivered as Operations, and are no more than rows; ``rows``: their PACKET rows."""
-        if rows is None:
-            rows = cls._rows_of(operations)
-        run = cls(data, rows, sender, np.array([one.position for one in operations]))
-        run._all_kept, run.made = True, dict(enumerate(operations))
-        return run
-
-    @staticmethod
-    def _rows_of(operations: Sequence[Operation]) -> Rows:
+    def of(cls, data: Bytes, operations: Sequence[Operation], sender: int) -> SendRun:
+        """Of Sends that were delivered as Operations, and are no more than rows."""
         rows = np.zeros(len(operations), PACKET)
         for name, field in _SEND_OF.items():
             rows[name] = [getattr(one, field) for one in operations]
@@ -324,7 +339,9 @@ class SendRun:
         invalidates = [one.invalidate for one in operations]
         rows["opcode"] = [SEND_ONLY if one is None else SEND_ONLY_INVALIDATE for one in invalidates]
         rows["immediate"] = [one or 0 for one in invalidates]
-        return rows
+        run = cls(data, rows, sender, np.array([one.position for one in operations]))
+        run._all_kept, run.made = True, dict(enumerate(operations))
+        return run
 
     def __len__(self) -> int:
         return len(self.rows)
