@@ -46,8 +46,7 @@ class RowTransfers(NamedTuple):
     def kept(self, indices: Sequence[int]) -> RowTransfers:
         """Some of them, for later batches."""
         at = np.array(indices, np.int64)
-        operations = self.operations.chosen(at)
-        operations.runs = [run.kept() for run in operations.runs]
+        operations = self.operations.kept(at)
         return RowTransfers(operations, self.rows.take(at), self.slot[at], self.retransmissions[at], self.whole[at])
 
 

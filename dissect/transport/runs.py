@@ -14,7 +14,7 @@ from typing import NamedTuple, cast, overload
 
 import numpy as np
 
-from ..arrays import Bytes, Int64s, Rows, places, some, take, unique
+from ..arrays import Bytes, Int64s, Rows, coded, places, some, take, unique
 from ..layers import opcodes
 from ..link.packets import PACKET
 from .operations import READ, SEND, Delivered, Kind, Operation, Payload
@@ -235,6 +235,16 @@ class TransferOperations(Sequence[Operation]):
     def chosen(self, indices: Int64s) -> TransferOperations:
         """Some of them."""
         return TransferOperations(self.runs, self.objects, self.run[indices], self.row[indices])
+
+    def kept(self, indices: Int64s) -> TransferOperations:
+        """The same, without the other runs, and with bytes that these do not drop."""
+        run, row = self.run[indices], self.row[indices]
+        used, which = coded(run)
+        single = run < 0
+        objects = [self.objects[one] for one in row[single].tolist()]
+        row[single] = np.arange(len(objects))
+        runs = [self.runs[number].kept() for number in used.tolist() if number >= 0]
+        return TransferOperations(runs, objects, which - some(single), row)
 
     @property
     def single(self) -> list[Operation]:
