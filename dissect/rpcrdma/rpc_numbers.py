@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any
 
@@ -139,21 +140,12 @@ class AnsweredXids:
         return later[:, kept]
 
     def _sort_in(self) -> None:
-        found: list[tuple[int, int]] = []
-        if self._later:
-            xids, numbers = self._last()
-            self._later = ()
-            found = [*zip(xids.tolist(), numbers.tolist(), strict=True)]
-        found += self._single
-        self._single = ()
-        for xid, number in found:
-            self._add(xid, number)
-
-    def _add(self, xid: int, number: int) -> None:
-        known = self._known
-        if not isinstance(known, dict):
-            known = self._known = {}
-        known.pop(xid, None)
-        known[xid] = number
-        if len(known) > self._maximum:
-            del known[next(iter(known))]
+        known = self._known if isinstance(self._known, dict) else {}
+        few = sum([one.shape[1] for one in self._later]) <= self._maximum
+        columns = [one.tolist() for one in (self._later if few else (self._last(),))]
+        for xid, number in chain(*[zip(*both, strict=True) for both in columns], self._single):
+            known.pop(xid, None)
+            known[xid] = number
+        for xid in [*islice(known, max(0, len(known) - self._maximum))]:
+            del known[xid]
+        self._known, self._later, self._single = known, (), ()

@@ -102,6 +102,13 @@ class Payload:
 
     def detach(self) -> None:
         """Hold a copy of the bytes, not the batches of frames that they came in."""
+        if self.only is not None:
+            data, start, end = self.only
+            self.only = copied, _, _ = data[start:end].copy(), 0, end - start
+            self._runs = [(at, copied, rows.copy()) for at, _, rows in self.runs]
+            for _, _, own in self._runs:
+                own["payload"] = 0
+            return
         runs: list[tuple[int, Bytes, Rows]] = []
         for at, data, rows in self.runs:
             own = rows.copy()
@@ -114,9 +121,6 @@ class Payload:
             own["payload"] = ends - rows["captured"]
             runs.append((at, joined, own))
         self._runs = runs
-        if self.only is not None:
-            data, start, end = self.only
-            self.only = data[start:end].copy(), 0, end - start
 
     @property
     def whole(self) -> bool:
