@@ -31,6 +31,7 @@ from .rpc_numbers import EndedRpcs, RpcNumbers, ended_order
 from .rpc_table import RPC, STATES, PlainRpcs
 from .sends import SHORTEST_REPLY, CallNames, SendColumns, read_sends
 
+_NO_PLACES = np.empty(0, np.int64)
 _FIRST_RESULT = 6
 """The word of a reply with which its results begin."""
 
@@ -126,11 +127,14 @@ class Machine:
             ]
             if mine:
                 held += mine
-                every.append(SendRun.of(data, [events[at][2] for at in mine], end))
+                order = np.array([events[at][0] for at in mine]), np.array(mine) + 1
+                every.append(SendRun.of(data, [events[at][2] for at in mine], end, order))
                 link.append(np.array([index[connection_number(events[at][1])] for at in mine]))
                 sender.append(np.full(len(mine), end))
         of_runs, packets = [np.arange(len(run)) for run in every], [run.rows for run in every]
         fresh = sum(map(len, every))
+        order = np.concatenate([_NO_PLACES, *(run.places for run in every)])
+        ranks = np.concatenate([_NO_PLACES, *(run.ranks for run in every)])
         for owner, run, at in zip(opened.links, opened.runs, opened.rows, strict=True):
             run.note_unusual()
             every.append(run)
@@ -153,7 +157,7 @@ class Machine:
         procedures[calls] = self._procedures(data, rows, read, calls)
         replies = read.reply & (extra != IMMEDIATE) & ~unusual
         ends = np.concatenate(link), np.concatenate(sender)
-        return Sends(data, held, fresh, every, rows, *ends, number, row, read, procedures, replies)
+        return Sends(data, held, fresh, order, ranks, every, rows, *ends, number, row, read, procedures, replies)
 
     def _refuse(self, sends: Sends, dispatchers: list[Dispatcher]) -> None:
         """What listeners do not take as rows are none."""

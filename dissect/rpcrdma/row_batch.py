@@ -84,6 +84,10 @@ class Sends(NamedTuple):
     """Indices among the events of those that came as Operations."""
     fresh: int
     """How many there are without the open calls."""
+    places: Int64s
+    """Of these, in the order of events."""
+    ranks: Int64s
+    """Of these, among those with one place."""
     runs: list[SendRun]
     rows: Rows
     """PACKET rows."""
@@ -300,16 +304,13 @@ class RowBatch:
         """All that happens, in its order: code, slot, XID or handle, index, place."""
         parts: list[tuple[Int64s, ...]] = []
         single = np.ones(len(events), np.bool_)
-        held, count = sends.held, sends.fresh
-        single[held] = False
-        place, rank = sends.rows["frame"].astype(np.int64), np.zeros(count, np.int64)
-        place[count - len(held) : count] = [events[at][0] for at in held]
-        rank[count - len(held) :] = [at + 1 for at in held]
-        read, code, calls = sends.read, np.full(len(place), SENT), sends.procedures >= 0
+        count = sends.fresh
+        single[sends.held] = False
+        read, code, calls = sends.read, np.full(len(sends.rows), SENT), sends.procedures >= 0
         code[calls] = np.where(read.chunked[calls], CHUNKED_CALL, CALL)
         code[sends.replies] = np.where(read.listed[sends.replies], CHUNKED_REPLY, REPLY)
-        self._places, self._first_held = place, count - len(held)
-        parts.append((place[:count], rank, code[:count], sends.slots[:count], read.xids[:count], np.arange(count)))
+        own = sends.slots[:count], read.xids[:count], np.arange(count)
+        parts.append((sends.places, sends.ranks, code[:count], *own))
         transfers = [(index[connection_number(link)], run) for link, run in runs if isinstance(run, TransferRun)]
         others = [at for at, (_, _, one) in enumerate(events) if one.kind is not SEND and one.length]
         moved = [(events[at][0], index[connection_number(events[at][1])], events[at][2]) for at in others]
@@ -317,7 +318,7 @@ class RowBatch:
         count = len(self.transfers.rows) - sum(self._opened.carried)
         rows, slots = self.transfers.rows[:count], self.transfers.slot[:count]
         single[others] = False
-        rank = np.zeros(len(rows), np.int64)
+        rank = rows["rank"].copy()
         rank[len(rows) - len(others) :] = [at + 1 for at in others]
         handles, code = rows["handle"].astype(np.int64), np.full(len(rows), TRANSFER)
         parts.append((rows["place"], rank, code, slots, handles, np.arange(len(rows))))
@@ -327,7 +328,7 @@ class RowBatch:
         slot = np.array([index[connection_number(link)] << 1 for _, link, _ in chosen], np.int64)
         parts.append((place, left + 1, np.full(len(left), EVENT), slot, np.zeros_like(left), left))
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        order = np.lexsort((columns[1], columns[0])) if events else columns[0].argsort(kind="stable")
+        order = np.lexsort((columns[1], columns[0])) if some(columns[1]) else columns[0].argsort(kind="stable")
         self._items = [columns[one].take(order).tolist() for one in (2, 3, 4, 5)]
         self._last_place = int(columns[0][order[-1]]) if len(order) else 0
 
@@ -485,7 +486,7 @@ class RowBatch:
                 number = numbers.last
         numbers.last = number
         numbers.place = self._last_place
-        for at in range(self._first_held, self._sends.fresh):
+        for at in places(self._sends.places != self._sends.rows["frame"][: self._sends.fresh]).tolist():
             if drawn[at]:
                 self._note(drawn[at], at)
         self.numbers = np.array(self._drawn)
@@ -553,13 +554,13 @@ class RowBatch:
         """In the order of events."""
         if code == EVENT:
             return self._events[at][0]
-        return int(self.transfers.rows["place"][at] if code == TRANSFER else self._places[at])
+        return int(self.transfers.rows["place"][at] if code == TRANSFER else self._sends.places[at])
 
     def _note(self, number: int, send: int) -> None:
         """No row will tell where the number of an RPC was drawn: it was by this Send."""
         if number not in self._noted:
             self._noted.add(number)
-            self._numbers.made(number, int(self._places[send]))
+            self._numbers.made(number, int(self._sends.places[send]))
 
     # Memory
 

@@ -1,7 +1,7 @@
 """Operations in columns: Sends of one packet each, and RDMA Reads and Writes.  Objects are made of rows when wanted.
 
-Nearly all traffic is of these kinds.  What is in a run is as plain as it can be: whole, with all of its packets and
-bytes in one batch, in its place in the order of events, which is the last frame of the initiator.
+Nearly all traffic is of these kinds.  What is in a run is whole, with all of its packets and bytes in one batch.  Its
+place in the order of events is its initiator's last frame, or the frame that filled the gap which it waited behind.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from .operations import READ, SEND, Delivered, Kind, Operation, Payload
 TRANSFER = np.dtype(
     [
         ("place", "i8"),  # in the order of events
+        ("rank", "i8"),  # among those with one place
         ("kind", "u1"),
         ("first_frame", "i8"),
         ("last_frame", "i8"),
@@ -79,12 +80,13 @@ class TransferRun:
     def last_place(self) -> int:
         return int(self.rows["place"][-1])
 
-    def cut(self, place: int) -> Delivered:
-        """From this place on it has no rows any more: gives their Operations."""
+    def cut(self, place: int) -> list[tuple[int, int, Operation]]:
+        """From this place on it has no rows any more: gives their Operations, with places and ranks."""
         first = int(self.rows["place"].searchsorted(place))
+        ranks = self.rows["rank"][first:].tolist()
         left = self.delivered(np.arange(first, len(self.rows)) if first else None)
         self.rows = self.rows[:first]
-        return left
+        return [(place, rank, one) for (place, one), rank in zip(left, ranks, strict=True)]
 
     def operation(self, index: int) -> Operation:
         """The Operation of a row."""
@@ -321,13 +323,23 @@ _SEND_OF = {
 class SendRun:
     """Rows of one sender in PSN order, which is the order of frames."""
 
-    __slots__ = ("__weakref__", "_all_kept", "data", "made", "positions", "rows", "sender", "unusual")
+    __slots__ = ("__weakref__", "_all_kept", "_order", "data", "made", "positions", "rows", "sender", "unusual")
 
-    def __init__(self, data: Bytes | None, rows: Rows, sender: int, positions: Int64s | None = None) -> None:
+    def __init__(
+        self,
+        data: Bytes | None,
+        rows: Rows,
+        sender: int,
+        positions: Int64s | None = None,
+        order: tuple[Int64s, Int64s] | None = None,
+    ) -> None:
         """``rows``: PACKET rows, each a Send Only with all of its bytes and headers in ``data``.
 
         ``positions``: of iWARP, in the stream; with FPDUs written as packets of a queue pair that say the same.
+        ``order``: places in the order of events, ascending, and ranks among those with one place; None where each
+        stands in the place of its own frame.
         """
+        self._order = order
         self.data = data
         self.rows = rows
         self.sender = sender
@@ -339,7 +351,7 @@ class SendRun:
         """Rows whose Operation knows more than the row."""
 
     @classmethod
-    def of(cls, data: Bytes, operations: Sequence[Operation], sender: int) -> SendRun:
+    def of(cls, data: Bytes, operations: Sequence[Operation], sender: int, order: tuple[Int64s, Int64s]) -> SendRun:
         """Of Sends that were delivered as Operations, and are no more than rows."""
         rows = np.zeros(len(operations), PACKET)
         for name, field in _SEND_OF.items():
@@ -349,7 +361,7 @@ class SendRun:
         invalidates = [one.invalidate for one in operations]
         rows["opcode"] = [SEND_ONLY if one is None else SEND_ONLY_INVALIDATE for one in invalidates]
         rows["immediate"] = [one or 0 for one in invalidates]
-        run = cls(data, rows, sender, np.array([one.position for one in operations]))
+        run = cls(data, rows, sender, np.array([one.position for one in operations]), order)
         run._all_kept, run.made = True, dict(enumerate(operations))
         return run
 
@@ -357,9 +369,19 @@ class SendRun:
         return len(self.rows)
 
     @property
+    def places(self) -> Int64s:
+        """In the order of events."""
+        return self.rows["frame"] if self._order is None else self._order[0]
+
+    @property
+    def ranks(self) -> Int64s:
+        """Among those with one place."""
+        return np.zeros(len(self.rows), np.int64) if self._order is None else self._order[1]
+
+    @property
     def place(self) -> int:
         """In the order of events, of the first."""
-        return int(self.rows["frame"][0])
+        return int(self.places[0])
 
     def operation(self, index: int) -> Operation:
         """The Operation of a row."""
@@ -409,18 +431,21 @@ class SendRun:
     def delivered(self, indices: Int64s | None = None) -> Delivered:
         """All Operations, or those of some rows, with their places in the order of events."""
         chosen = np.arange(len(self.rows)) if indices is None else indices
-        return list(zip(self.rows["frame"][chosen].tolist(), self.operations(chosen), strict=True))
+        return list(zip(self.places[chosen].tolist(), self.operations(chosen), strict=True))
 
     @property
     def last_place(self) -> int:
-        return int(self.rows["frame"][-1])
+        return int(self.places[-1])
 
-    def cut(self, place: int) -> Delivered:
-        """From this place on it has no rows any more: gives their Operations."""
-        first = int(self.rows["frame"].searchsorted(place))
-        left = self.delivered(np.arange(first, len(self.rows)))
+    def cut(self, place: int) -> list[tuple[int, int, Operation]]:
+        """From this place on it has no rows any more: gives their Operations, with places and ranks."""
+        places, ranks = self.places, self.ranks
+        first = int(places.searchsorted(place))
+        left = self.operations(np.arange(first, len(self.rows)))
         self.rows, self.unusual = self.rows[:first], {row for row in self.unusual if row < first}
-        return left
+        if self._order is not None:
+            self._order = places[:first], ranks[:first]
+        return [*zip(places[first:].tolist(), ranks[first:].tolist(), left, strict=True)]
 
     def apart(self, indices: Int64s) -> SendRun:
         """Some rows alone, without the bytes."""
@@ -466,7 +491,7 @@ class Tail:
             return found
         rows, indices = run.rows[self.first :], range(self.first, known)
         if isinstance(run, SendRun):
-            columns = zip(rows["frame"].tolist(), rows["psn"].tolist(), indices, strict=True)
+            columns = zip(run.places[self.first :].tolist(), rows["psn"].tolist(), indices, strict=True)
             return [RecentOperation(order, psn, 1, 0, run, index) for order, psn, index in columns] + found
         reads = np.where(rows["kind"] == _READ, rows["length"], 0).tolist()
         moved = zip(*(rows[name].tolist() for name in ("place", "psn", "packets")), reads, indices, strict=True)

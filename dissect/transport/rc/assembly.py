@@ -238,11 +238,10 @@ class RequestAssembly:
         reached = np.maximum.accumulate(
             np.append(self.order, frames if orders is None else np.maximum(frames, orders[ends]))
         )
-        before, reached = reached[:-1], reached[1:]
         self.order = int(reached[-1])
+        reached, before = reached[1:], reached[:-1]
         if self.columns is data:
-            # Of what waited for an earlier packet more has to be said than a row does.
-            left = ~self._as_rows(data, rows, psns, starts, ends, (frames == reached) & (frames > before))
+            left = ~self._as_rows(data, rows, psns, starts, ends, before, reached)
             if not some(left):
                 return
             starts, ends, reached = starts[left], ends[left], reached[left]
@@ -334,22 +333,35 @@ class RequestAssembly:
             for index, unwrapped in zip((issued - len(starts)).tolist(), psns[starts[issued]].tolist(), strict=True):
                 self.reads.open(unwrapped, out[index][1])
 
-    def _as_rows(self, data: Bytes, rows: Rows, psns: Int64s, starts: Int64s, ends: Int64s, ahead: Rows) -> Rows:
-        """Put those of the messages to ``runs`` that are as plain as their rows; tells which these are.
+    def _as_rows(
+        self, data: Bytes, rows: Rows, psns: Int64s, starts: Int64s, ends: Int64s, before: Int64s, reached: Int64s
+    ) -> Rows:
+        """Put those of the messages to ``runs`` of which a row says all; tells which these are.
 
-        ``ahead``: the messages that stand in the place of their own frame.
+        ``before``, ``reached``: the places in the order of events of the message before each, and of each.
         """
         opcode, length = rows["opcode"][starts], rows["dma_length"][starts]
         kinds, sums = _KIND[opcode], _sums(rows["length"], starts, ends)
-        whole = ahead & (_sums((rows["captured"] < rows["length"]) | (rows["headers"] == 0), starts, ends) == 0)
+        whole = _sums((rows["captured"] < rows["length"]) | (rows["headers"] == 0), starts, ends) == 0
         sends: Rows = whole & SEND_ONLY[opcode]
         writes = (kinds == _WRITE) & opcodes.HAS_RETH[opcode] & (sums == length)
         moved: Rows = whole & (writes | (kinds == _READ)) & (length > 0) & (EXTRA[rows["opcode"][ends]] == 0)
+        waited: Rows = reached == before
+        ranks = None
+        if some(waited) or some(reached != rows["frame"][ends]):
+            # Rows stand before all else that has their place.
+            ranks = np.arange(-len(reached), 0)
+            group = np.cumsum(~waited)
+            others = waited & ((group == 0) | (np.bincount(group, ~(sends | moved)) > 0)[group])
+            sends, moved = sends & ~others, moved & ~others
         runs: list[Run] = [*self.runs]
         if some(sends):
-            runs.append(SendRun(data, take(rows, starts[sends]), self.sender))
+            order = None if ranks is None else (reached[sends], ranks[sends])
+            runs.append(SendRun(data, take(rows, starts[sends]), self.sender, None, order))
         if some(moved):
             run = TransferRun(data, rows, None, transfer_rows(rows, starts[moved], ends[moved]), self.sender)
+            if ranks is not None:
+                run.rows["place"], run.rows["rank"] = reached[moved], ranks[moved]
             runs.append(run)
             index = places(kinds[moved] == _READ)
             if len(index):

@@ -146,13 +146,15 @@ class RcLink:
             fresh.append((delivered, made or []))
         waiting, mark = [*self.waiting], self._mark
         for delivered, plain in fresh:
+            left: list[tuple[int, int, Operation]] = []
             for run in plain:
                 if mark is not None and run.last_place >= mark:
-                    waiting += run.cut(mark)
+                    left += run.cut(mark)
                 if runs is not None and len(run):
                     runs.append(run)
-            # Where two have one place, the second waited for the packet of the first, which is that of the run.
-            waiting += delivered
+            # What is no row of a run waited for the packet that has the same place, or for a row.
+            left.sort(key=itemgetter(0, 1))
+            waiting += [(place, operation) for place, _, operation in left] + delivered
         self.health.feed(sent, split, (self.queues[0].reusing, self.queues[1].reusing))
         return self._release(waiting)
 

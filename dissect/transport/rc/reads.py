@@ -212,13 +212,9 @@ class RcReads:
                 first, last = firsts[mine[through]], behind[mine[through]]
                 table["first"][at], table["behind"][at] = first, last
                 table["packets"][at] += (last - first).astype(np.int32)
-                for name, of_packets, which in (
-                    ("last_frame", "frame", last - 1),
-                    ("last_time", "time", last - 1),
-                    ("offset", "payload", first),
-                    ("begins", "captured", first),
-                ):
-                    table[name][at] = rows[of_packets][which]
+                for name, of_packets in (("last_frame", "frame"), ("last_time", "time")):
+                    table[name][at] = np.maximum(table[name][at], rows[of_packets][last - 1])
+                table["offset"][at], table["begins"][at] = rows["payload"][first], rows["captured"][first]
                 one.run.responses = rows
                 complete.append(one.part(through))
             if not through.all():
