@@ -285,10 +285,9 @@ class Analyzer:
             self._count_iwarp()
         rows = self._machine.take(batch.data, [*runs, *queues], events, self._numbers, self._done)
         frame = int(batch.rows["number"][-1])
-        for number, dispatcher in sorted(self._dispatchers.items()):
-            if dispatcher.matching.waiting:
-                self._numbers.place = LATE + number
-                dispatcher.matching.settle(self._now, frame, self._open_since(dispatcher))
+        for number, dispatcher in sorted([one for one in self._dispatchers.items() if one[1].matching.waiting]):
+            self._numbers.place = LATE + number
+            dispatcher.matching.settle(self._now, frame, self._open_since(dispatcher))
         return RpcTable.joined(self._collect(rows), self._evict())
 
     def tick(self, now: int) -> list[Rpc]:

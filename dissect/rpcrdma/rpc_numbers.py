@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any
@@ -94,9 +94,10 @@ class AnsweredXids:
 
     def add(self, xid: int, number: int) -> None:
         """It was answered now."""
-        if not isinstance(self._single, list):
-            self._single = []
-        self._single.append((xid, number))
+        self._add(((xid, number),))
+
+    def _add(self, answered: Iterable[tuple[int, int]]) -> None:
+        self._single = *self._single, *answered
         if len(self._single) > FEW:
             self._put_behind()
 
@@ -112,8 +113,7 @@ class AnsweredXids:
     def extend(self, xids: Int64s, numbers: Int64s) -> None:
         """They were answered one after the other."""
         if len(xids) < FEW:
-            for xid, number in zip(xids.tolist(), numbers.tolist(), strict=True):
-                self.add(xid, number)
+            self._add(zip(xids.tolist(), numbers.tolist(), strict=True))
             return
         if self._single:
             self._put_behind()
