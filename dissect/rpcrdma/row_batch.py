@@ -34,7 +34,7 @@ from .rpc_table import RPC, PlainRpcs
 from .rpcs import Rpc
 from .sends import SendColumns
 from .transport_header import decode_header
-from .xid_reuse import CallDirection, returned_memory
+from .xid_reuse import CallDirection
 
 Event = tuple[int, Link, Operation]
 """Frame number in whose place it stands, where, what."""
@@ -140,7 +140,6 @@ class CallerRows:
         "dispatcher",
         "doubtful",
         "doubts",
-        "early",
         "foreign",
         "gapped",
         "last",
@@ -162,7 +161,6 @@ class CallerRows:
     careful: bool
     doubts: bool
     room: int
-    early: set[int] | None
     foreign: set[int] | None
     doubtful: set[int] | None
     """XIDs of RPCs that wait for a second reply."""
@@ -203,7 +201,7 @@ class CallerRows:
         self.direction = matching.directions[self.caller]
         self.waiting = matching.waiting_replies(1 - self.caller)
         self.room = matching.maximum - (self.direction.outstanding - self.counted)
-        self.early = self.foreign = self.doubtful = None
+        self.foreign = self.doubtful = None
         self.doubts = matching.doubts
         self.careful = bool(self.waiting or self.direction.calls) or self.doubts or self.room <= self.size
         self.ready = (
@@ -240,13 +238,6 @@ class CallerRows:
             and xid not in self.beside
             and not (self.careful and self.refuses(xid))
         )
-
-    def early_memory(self) -> set[int]:
-        """Handles that replies before their calls return."""
-        if self.early is None:
-            replies = [one.message.header for one in self.matching.unsettled.replies if one.has_call]
-            self.early = {handle for header in replies for handle, _ in returned_memory(header)}
-        return self.early
 
     def foreign_memory(self) -> set[int]:
         """Handles of RDMA Reads and Writes that wait for the call they are for."""
@@ -565,11 +556,7 @@ class RowBatch:
     # Memory
 
     def _offer(self, one: CallerRows, slot: int, call: int) -> bool:
-        """The call advertises memory; False where any of it is advertised already, or a reply may return it."""
-        if one.waiting and not one.early_memory().isdisjoint(
-            self._handles[self._firsts[call] : self._firsts[call + 1]]
-        ):
-            return False
+        """The call advertises memory; False where any of it is advertised already."""
         memory, handles, known = self._memory, self._handles, one.matching.known_memory
         first, behind = self._firsts[call], self._firsts[call + 1]
         for segment in range(first, behind):

@@ -49,20 +49,13 @@ _KINDS = tuple(Kind)
 _READ = int(READ)
 
 
-class TransferRun:
-    """RDMA Reads and Writes of one sender in PSN order, which is the order of frames.
+class _Run:
+    """Rows of one sender in PSN order, in which their places ascend."""
 
-    Once an Operation is made it is always the same object, and it, not its row, tells what became of it.
-    """
+    __slots__ = ("__weakref__", "data", "made", "rows", "sender")
 
-    __slots__ = ("__weakref__", "data", "made", "requests", "responses", "rows", "sender")
-
-    def __init__(
-        self, data: Bytes | None, requests: Rows | None, responses: Rows | None, rows: Rows, sender: int
-    ) -> None:
-        """PACKET rows, those with the bytes of the Writes and of the Reads among them; TRANSFER rows."""
+    def __init__(self, data: Bytes | None, rows: Rows, sender: int) -> None:
         self.data = data
-        self.requests, self.responses = requests, responses
         self.rows = rows
         self.sender = sender
         self.made: dict[int, Operation] = {}
@@ -72,28 +65,62 @@ class TransferRun:
         return len(self.rows)
 
     @property
+    def places(self) -> Int64s:
+        """In the order of events."""
+        return self.rows["place"]
+
+    @property
+    def ranks(self) -> Int64s:
+        """Among those with one place."""
+        return self.rows["rank"]
+
+    @property
     def place(self) -> int:
-        """In the order of events, of the first."""
-        return int(self.rows["place"][0])
+        """Of the first."""
+        return int(self.places[0])
 
     @property
     def last_place(self) -> int:
-        return int(self.rows["place"][-1])
-
-    def cut(self, place: int) -> list[tuple[int, int, Operation]]:
-        """From this place on it has no rows any more: gives their Operations, with places and ranks."""
-        first = int(self.rows["place"].searchsorted(place))
-        ranks = self.rows["rank"][first:].tolist()
-        left = self.delivered(np.arange(first, len(self.rows)) if first else None)
-        self.rows = self.rows[:first]
-        return [(place, rank, one) for (place, one), rank in zip(left, ranks, strict=True)]
+        return int(self.places[-1])
 
     def operation(self, index: int) -> Operation:
         """The Operation of a row."""
         made = self.made.get(index)
         return made if made is not None else self.operations((index,))[0]
 
-    charged = operation
+    def operations(self, indices: Iterable[int]) -> list[Operation]:
+        """The Operations of some rows."""
+        raise NotImplementedError
+
+    def delivered(self) -> Delivered:
+        """All Operations, with their places."""
+        return [*zip(self.places.tolist(), self.operations(np.arange(len(self.rows))), strict=True)]
+
+    def cut(self, place: int) -> list[tuple[int, int, Operation]]:
+        """From this place on it has no rows any more: gives their Operations, with places and ranks."""
+        first = int(self.places.searchsorted(place))
+        left = self.operations(np.arange(first, len(self.rows)))
+        found = [*zip(self.places[first:].tolist(), self.ranks[first:].tolist(), left, strict=True)]
+        self.rows = self.rows[:first]
+        return found
+
+
+class TransferRun(_Run):
+    """RDMA Reads and Writes.
+
+    Once an Operation is made it is always the same object, and it, not its row, tells what became of it.
+    """
+
+    __slots__ = ("requests", "responses")
+
+    def __init__(
+        self, data: Bytes | None, requests: Rows | None, responses: Rows | None, rows: Rows, sender: int
+    ) -> None:
+        """PACKET rows, those with the bytes of the Writes and of the Reads among them; TRANSFER rows."""
+        super().__init__(data, rows, sender)
+        self.requests, self.responses = requests, responses
+
+    charged = _Run.operation
     """To note in it what was seen again."""
 
     def operations(self, indices: Iterable[int]) -> list[Operation]:
@@ -120,14 +147,6 @@ class TransferRun:
                     packets, position=position,
                 )  # fmt: skip
             found.append(operation)
-        return found
-
-    def delivered(self, indices: Int64s | None = None) -> Delivered:
-        """All Operations, or those of some rows, with their places in the order of events."""
-        chosen = np.arange(len(self.rows)) if indices is None else indices
-        found = [*zip(self.rows["place"][chosen].tolist(), self.operations(chosen), strict=True)]
-        if indices is None:
-            self.drop()
         return found
 
     def kept(self) -> TransferRun:
@@ -320,10 +339,10 @@ _SEND_OF = {
 """Columns, by what Operations call them."""
 
 
-class SendRun:
-    """Rows of one sender in PSN order, which is the order of frames."""
+class SendRun(_Run):
+    """Sends of one packet."""
 
-    __slots__ = ("__weakref__", "_all_kept", "_order", "data", "made", "positions", "rows", "sender", "unusual")
+    __slots__ = ("_all_kept", "_order", "positions", "unusual")
 
     def __init__(
         self,
@@ -339,13 +358,10 @@ class SendRun:
         ``order``: places in the order of events, ascending, and ranks among those with one place; None where each
         stands in the place of its own frame.
         """
+        super().__init__(data, rows, sender)
         self._order = order
-        self.data = data
-        self.rows = rows
-        self.sender = sender
         self.positions = positions
-        self.made: dict[int, Operation] = {}
-        """Of the last rows, which may still be found retransmitted: their Operation is always the same object."""
+        # Those of the last rows, which may still be found retransmitted, are always the same object.
         self._all_kept = False
         self.unusual: set[int] = set()
         """Rows whose Operation knows more than the row."""
@@ -365,28 +381,13 @@ class SendRun:
         run._all_kept, run.made = True, dict(enumerate(operations))
         return run
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
     @property
     def places(self) -> Int64s:
-        """In the order of events."""
-        return self.rows["frame"] if self._order is None else self._order[0]
+        return self.rows["frame"] if self._order is None else self._order[0][: len(self.rows)]
 
     @property
     def ranks(self) -> Int64s:
-        """Among those with one place."""
-        return np.zeros(len(self.rows), np.int64) if self._order is None else self._order[1]
-
-    @property
-    def place(self) -> int:
-        """In the order of events, of the first."""
-        return int(self.places[0])
-
-    def operation(self, index: int) -> Operation:
-        """The Operation of a row."""
-        made = self.made.get(index)
-        return made if made is not None else self.operations((index,))[0]
+        return np.zeros(len(self.rows), np.int64) if self._order is None else self._order[1][: len(self.rows)]
 
     def operations(self, indices: Iterable[int]) -> list[Operation]:
         """The Operations of some rows."""
@@ -428,24 +429,10 @@ class SendRun:
             self.unusual.add(index)
         return self.operation(index)
 
-    def delivered(self, indices: Int64s | None = None) -> Delivered:
-        """All Operations, or those of some rows, with their places in the order of events."""
-        chosen = np.arange(len(self.rows)) if indices is None else indices
-        return list(zip(self.places[chosen].tolist(), self.operations(chosen), strict=True))
-
-    @property
-    def last_place(self) -> int:
-        return int(self.places[-1])
-
     def cut(self, place: int) -> list[tuple[int, int, Operation]]:
-        """From this place on it has no rows any more: gives their Operations, with places and ranks."""
-        places, ranks = self.places, self.ranks
-        first = int(places.searchsorted(place))
-        left = self.operations(np.arange(first, len(self.rows)))
-        self.rows, self.unusual = self.rows[:first], {row for row in self.unusual if row < first}
-        if self._order is not None:
-            self._order = places[:first], ranks[:first]
-        return [*zip(places[first:].tolist(), ranks[first:].tolist(), left, strict=True)]
+        found = super().cut(place)
+        self.unusual = {row for row in self.unusual if row < len(self.rows)}
+        return found
 
     def apart(self, indices: Int64s) -> SendRun:
         """Some rows alone, without the bytes."""
