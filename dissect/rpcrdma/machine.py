@@ -133,7 +133,7 @@ class Machine:
                 sender.append(np.full(len(mine), end))
         of_runs, packets = [np.arange(len(run)) for run in every], [run.rows for run in every]
         fresh = sum(map(len, every))
-        order = np.concatenate([_NO_PLACES, *(run.places for run in every)])
+        where = np.concatenate([_NO_PLACES, *(run.places for run in every)])
         ranks = np.concatenate([_NO_PLACES, *(run.ranks for run in every)])
         for owner, run, at in zip(opened.links, opened.runs, opened.rows, strict=True):
             run.note_unusual()
@@ -157,7 +157,7 @@ class Machine:
         procedures[calls] = self._procedures(data, rows, read, calls)
         replies = read.reply & (extra != IMMEDIATE) & ~unusual
         ends = np.concatenate(link), np.concatenate(sender)
-        return Sends(data, held, fresh, order, ranks, every, rows, *ends, number, row, read, procedures, replies)
+        return Sends(data, held, fresh, where, ranks, every, rows, *ends, number, row, read, procedures, replies)
 
     def _refuse(self, sends: Sends, dispatchers: list[Dispatcher]) -> None:
         """What listeners do not take as rows are none."""

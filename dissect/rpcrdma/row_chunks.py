@@ -83,15 +83,9 @@ def row_transfers(
     return RowTransfers(operations, rows, np.append(slots, earlier.slot), retransmissions, whole)
 
 
-NO_TRANSFERS = row_transfers(
-    (),
-    (),
-    RowTransfers(
-        TransferOperations([], [], *np.empty((2, 0), np.int64)),
-        np.empty(0, TRANSFER),
-        *np.empty((2, 0), np.int64),
-        np.empty(0, np.bool_),
-    ),
+_NONE = np.empty(0, np.int64)
+NO_TRANSFERS = RowTransfers(
+    TransferOperations([], [], _NONE, _NONE), np.empty(0, TRANSFER), _NONE, _NONE, np.empty(0, np.bool_)
 )
 
 
