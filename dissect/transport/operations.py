@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import Bytes, Rows
+from ..arrays import Bytes, Rows, copied
 
 
 class Kind(IntEnum):
@@ -104,14 +104,14 @@ class Payload:
         """Hold a copy of the bytes, not the batches of frames that they came in."""
         if self.only is not None:
             data, start, end = self.only
-            self.only = copied, _, _ = data[start:end].copy(), 0, end - start
-            self._runs = [(at, copied, rows.copy()) for at, _, rows in self.runs]
+            self.only = own_data, _, _ = data[start:end].copy(), 0, end - start
+            self._runs = [(at, own_data, copied(rows)) for at, _, rows in self.runs]
             for _, _, own in self._runs:
                 own["payload"] = 0
             return
         runs: list[tuple[int, Bytes, Rows]] = []
         for at, data, rows in self.runs:
-            own = rows.copy()
+            own = copied(rows)
             parts = [
                 data[start : start + size]
                 for start, size in zip(rows["payload"].tolist(), rows["captured"].tolist(), strict=True)

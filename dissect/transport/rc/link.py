@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, take
+from ...arrays import Bytes, Int64s, Rows, copied, take
 from ...layers import opcodes
 from ...serial import PSN
 from ..connection import Connection
@@ -397,7 +397,7 @@ def _note_health(requests: _Chosen, answers: _Chosen, links: Sequence[RcLink], c
             if remember and first < end:
                 queue.silences.note(frames[first:end], times[first:end])
             if remember and low < high:
-                queue.remember(answered[low:high].copy())
+                queue.remember(copied(answered[low:high]))
             health.answers[sender].passed(matched.of(section))
         health.renew()
 
@@ -438,7 +438,7 @@ def _deliver(
             runs += [(link, run) for run in made]
             queue.passed(made, reached[section] + 1, frames[section], not link.closing)
             if not link.closing:
-                queue.sent.keep(sent[first:end].copy(), data, queue.acked)
+                queue.sent.keep(copied(sent[first:end]), data, queue.acked)
     return runs
 
 

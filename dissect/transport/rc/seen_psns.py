@@ -8,7 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, gathered, joined, places, put, some, take
+from ...arrays import Bytes, Int64s, Rows, copied, gathered, joined, places, put, some, take
 from ...layers import opcodes
 from ..runs import BEHIND
 from .reads import READ_REQUEST
@@ -75,7 +75,7 @@ def trimmed(parts: Parts, acked: int) -> Parts:
         first += 1
     parts = parts[first:]
     if count > 2 * KEPT:
-        parts = parts[0][count - 2 * KEPT :].copy(), *parts[1:]
+        parts = copied(parts[0][count - 2 * KEPT :]), *parts[1:]
     return (joined(parts),) if len(parts) > MAX_PARTS else parts
 
 
