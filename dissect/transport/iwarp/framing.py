@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Int64s, Rows, places
+from ...arrays import Int64s, Rows, places, take
 from ...layers.fpdus import LENGTH_BYTES, MarkerGrid, fpdu_bytes
 from ...layers.iwarp_codes import REPLY_KEY, REQUEST_KEY
 from ...layers.private_data_codes import PrivateData, find_private_data
@@ -330,7 +330,7 @@ class Framing:
         if headers.empty.any():
             index = int(np.argmax(headers.empty))
             self.ready = int(rows["start"][index]), int(rows["stop"][index])
-        rows, headers = rows[good], headers[good]
+        rows, headers = take(rows, good), headers[good]
         self.evidence.add(rows, headers.tagged)
         low = headers.payload_starts
         pieces, edges = window.pieces(low, low + rows["length"])

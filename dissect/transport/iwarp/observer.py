@@ -247,7 +247,7 @@ class IwarpObserver:
         active = undecided.opened_by
         if active is None or key[1 - active] & 0xFFFF not in self.ports:
             return None
-        rows = segments.rows[members]
+        rows = take(segments.rows, members)
         answers = (segments.forward[members] == (active == 1)) & (rows["flags"] & (RST | ACK) == RST | ACK)
         found = members[answers & (rows["seq"] == 0) & (rows["ack"] == undecided.first)]
         return int(found[0]) if len(found) else None

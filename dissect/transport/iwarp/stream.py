@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, gathered, places, some, take, unique
+from ...arrays import Bytes, Int64s, Rows, copied, gathered, joined, places, some, take, unique
 from ...intervals import IntervalSet
 from ...layers.fpdus import MarkerGrid, fpdu_bytes
 from ...link.tcp import SYN
@@ -148,7 +148,7 @@ class ByteStream:
         for low, high in fresh:
             first = int(np.searchsorted(ends, low, side="right"))
             last = int(np.searchsorted(position, high, side="left"))
-            part = rows[first:last].copy()
+            part = copied(rows[first:last])
             trim(part, low, high)
             self._hold(low, high, data, part)
 
@@ -365,7 +365,7 @@ class Window:
         edges = np.concatenate(([0], np.cumsum(counts)))
         owner = np.repeat(np.arange(len(starts)), counts)
         index = np.arange(int(edges[-1])) - edges[:-1][owner] + low[owner]
-        out = self.rows[index]
+        out = take(self.rows, index)
         begin = np.maximum(out["at"], starts[owner])
         end = np.minimum(self.end[index], ends[owner])
         front = begin - out["at"]
@@ -418,13 +418,12 @@ class PendingBytes:
 
     def _gathered(self) -> tuple[Window, Window]:
         if self._incoming:
-            fresh = np.concatenate(self._incoming)
-            self._incoming.clear()
+            fresh, self._incoming = joined(self._incoming), []
             self._windows = None
             if self.grid is not None:
-                self._wire = np.concatenate((self._wire, fresh))
+                self._wire = joined((self._wire, fresh))
                 fresh = without_markers(fresh, self.grid)
-            self._rows = np.concatenate((self._rows, fresh)) if len(self._rows) else fresh
+            self._rows = joined((self._rows, fresh)) if len(self._rows) else fresh
         if self._windows is None:
             datas = self.datas
             window = Window(self._rows, datas)
@@ -453,11 +452,11 @@ class PendingBytes:
     def forget(self, place: int) -> None:
         """Let go of what lies before a place."""
         window, wire = self._gathered()
-        self._rows = window.rows[int(window.end.searchsorted(place, side="right")) :].copy()
+        self._rows = copied(window.rows[int(window.end.searchsorted(place, side="right")) :])
         used = unique(self._rows["chunk"])
         if self.grid is not None:
             start = self.grid.start(place)
-            self._wire = wire.rows[int(wire.end.searchsorted(start, side="right")) :].copy()
+            self._wire = copied(wire.rows[int(wire.end.searchsorted(start, side="right")) :])
             used = unique(np.append(used, self._wire["chunk"]))
             self._wire["chunk"] = used.searchsorted(self._wire["chunk"])
         self._datas = [self._datas[number] for number in used.tolist()]
@@ -472,7 +471,7 @@ def without_markers(rows: Rows, grid: MarkerGrid) -> Rows:
     """
     start = rows["at"]
     owner, low, high = grid.data(np.maximum(start, grid.base), start + rows["length"])
-    out: Rows = rows[owner]
+    out = take(rows, owner)
     skipped = low - start[owner]
     out["at"] = grid.place(low)
     out["payload"] += skipped

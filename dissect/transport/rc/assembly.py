@@ -484,7 +484,7 @@ class RequestAssembly:
             operation.retransmissions += len(mine)
             operation.last_sent = max(operation.last_sent, int(rows["time"][mine].max()))
             if operation.kind in (Kind.SEND, Kind.WRITE):
-                self._contradict(operation, contradictions(operation.payload.runs, data, rows[mine]))
+                self._contradict(operation, contradictions(operation.payload.runs, data, take(rows, mine)))
 
     def _contradict(self, operation: Operation, found: Mapping[int, int]) -> None:
         operation.contradict(found)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, places, some, take, unique
+from ...arrays import Bytes, Int64s, Rows, joined, places, some, take, unique
 from ...layers import opcodes
 from ...layers.transports import TRANSPORTS
 from ...link.addresses import AddressTable
@@ -130,7 +130,7 @@ class FlowNotes:
             return
         keys = flow_keys(rows["source"], rows["destination"], rows["dest_qp"])
         for key in unique(keys).tolist():
-            part = rows[keys == key]
+            part = take(rows, keys == key)
             owner = bound.get(key)
             if owner is not None:
                 _count(owner, part, what)
@@ -417,7 +417,7 @@ class RcObserver:
         for data, rows in flow.pieces if flow else []:
             later = rows["frame"] >= request.frame
             later[_behind(request, rows["time"])] = True
-            part, before = rows[later], rows[~later]
+            part, before = take(rows, later), take(rows, ~later)
             if flow and len(before):
                 self.unpaired.hold(flow.key, data, before)
             if len(part):
@@ -514,7 +514,7 @@ class RcObserver:
             for data, rows in flow.pieces if flow else []:
                 slot = pieces.setdefault(id(data), (int(rows["frame"][0]), data, [rows[:0], rows[:0]]))
                 before = slot[2][sender]
-                slot[2][sender] = np.concatenate((before, rows)) if len(before) else rows
+                slot[2][sender] = joined((before, rows)) if len(before) else rows
         events: list[Event] = []
         for _, data, sent in sorted(pieces.values(), key=itemgetter(0)):
             events += self._feed(link, data, (sent[0], sent[1]))

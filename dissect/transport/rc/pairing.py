@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, unique
+from ...arrays import Bytes, Int64s, Rows, take, unique
 from ...layers import opcodes
 
 
@@ -179,7 +179,7 @@ class Flow:
         full = rows["length"][opcodes.IS_FIRST[opcode] | opcodes.IS_MIDDLE[opcode]]
         self.mtu = max(self.mtu, int(full.max()) if len(full) else 0)
         responding = opcodes.IS_RESPONSE[opcode]
-        asked = rows[~responding]
+        asked = take(rows, ~responding)
         starts = asked["psn"].astype(np.int64)
         length = asked["dma_length"].astype(np.int64)
         ends = starts + np.where(
@@ -195,7 +195,7 @@ class Flow:
         found: set[Feature] = {USED | handle for handle in used} | {PORT | port for port in ports}
         found |= {PSN_SENT | block for block in unique(np.concatenate((starts, ends - 1)) >> PSN_BLOCK).tolist()}
         found |= {PSN_ANSWERED | block for block in unique(responses >> PSN_BLOCK).tolist()}
-        found |= self._read(data, rows[_STARTS_SEND[opcode]][: SAMPLED_SENDS - self.sends], reader)
+        found |= self._read(data, take(rows, _STARTS_SEND[opcode])[: SAMPLED_SENDS - self.sends], reader)
         found -= self.features
         self.features |= found
         return found

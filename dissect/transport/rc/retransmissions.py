@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Int64s, Rows, joined, places, some
+from ...arrays import Int64s, Rows, joined, places, some, take
 from ...layers import opcodes
 from ...serial import PSN
 from ..connection import Gap, fill_gaps, overlapping, with_gap
@@ -306,10 +306,11 @@ class RcRetransmissions:
         if not self._answers:
             return None, None
         answers = self._earlier_answers()
-        answers = answers[(answers["end"] > answers["psn"]) & (answers["frame"] > after) & (answers["frame"] < before)]
+        between = (answers["frame"] > after) & (answers["frame"] < before)
+        answers = take(answers, between & (answers["end"] > answers["psn"]))
         found = [
-            (int(one["frame"][0]), int(one["time"][0])) if len(one) else None
-            for one in (answers[answers["psn"] == psn], answers[answers["psn"] > psn])
+            (int(answers["frame"][at[0]]), int(answers["time"][at[0]])) if len(at) else None
+            for at in (places(answers["psn"] == psn), places(answers["psn"] > psn))
         ]
         return found[0], found[1]
 

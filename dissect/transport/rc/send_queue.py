@@ -523,7 +523,7 @@ class SendQueue:
             self.held = [*self.held]
         known = insert_run(self.held, run)
         self.held_packets += len(run.rows) - int(np.count_nonzero(known))
-        self.messages.repeated(run.data, run.rows[known], run.psns[known])
+        self.messages.repeated(run.data, take(run.rows, known), run.psns[known])
         while self.held_packets > HELD_PACKETS:
             self._skip_gap()
 
