@@ -49,7 +49,7 @@ _KINDS = tuple(Kind)
 _READ = int(READ)
 
 
-class _Run:
+class _PlacedRows:
     """Rows of one sender in PSN order, in which their places ascend."""
 
     __slots__ = ("__weakref__", "data", "made", "rows", "sender")
@@ -105,7 +105,7 @@ class _Run:
         return found
 
 
-class TransferRun(_Run):
+class TransferRun(_PlacedRows):
     """RDMA Reads and Writes.
 
     Once an Operation is made it is always the same object, and it, not its row, tells what became of it.
@@ -120,7 +120,7 @@ class TransferRun(_Run):
         super().__init__(data, rows, sender)
         self.requests, self.responses = requests, responses
 
-    charged = _Run.operation
+    charged = _PlacedRows.operation
     """To note in it what was seen again."""
 
     def operations(self, indices: Iterable[int]) -> list[Operation]:
@@ -339,7 +339,7 @@ _SEND_OF = {
 """Columns, by what Operations call them."""
 
 
-class SendRun(_Run):
+class SendRun(_PlacedRows):
     """Sends of one packet."""
 
     __slots__ = ("_all_kept", "_order", "positions", "unusual")
