@@ -307,7 +307,7 @@ class _Unacknowledged:
 
 @dataclass(frozen=True, slots=True)
 class ChosenFrames:
-    """Frames, by number."""
+    """The frames of RPCs that were chosen."""
 
     numbers: Int64s
     """Ascending, each once."""

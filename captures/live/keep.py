@@ -128,7 +128,7 @@ class Keeper:
 
     @property
     def removed(self) -> int:
-        """Files."""
+        """How many files were removed to make room."""
         return self._ring.removed
 
     @property
@@ -285,7 +285,7 @@ class WindowKeeper:
 
     @property
     def removed(self) -> int:
-        """Files."""
+        """How many files were removed to make room."""
         return self._ring.removed
 
     def write(self, batch: FrameBatch) -> None:

@@ -255,7 +255,7 @@ def call_head(xid: int, program: int, version: int, procedure: int) -> bytes:
 
 @cache
 def _call_head(program: int, version: int, procedure: int) -> bytes:
-    """Behind the XID."""
+    """A call header behind its XID (RFC 5531, 9)."""
     body = ONCRPCCall(prog=program, vers=version, proc=procedure)
     if procedure:
         body.cred = Credential(flavor=1, body=AuthSys(machinename=b"client.example", uid=1000, gid=100, gids=[100, 27]))
@@ -268,7 +268,7 @@ def reply_head(xid: int, status: int = SUCCESS) -> bytes:
 
 @cache
 def _reply_head(status: int) -> bytes:
-    """Behind the XID."""
+    """A reply header behind its XID (RFC 5531, 9)."""
     return bytes(ONCRPC() / ONCRPCReply(accept_stat=status))[4:]
 
 

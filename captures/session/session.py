@@ -169,7 +169,7 @@ class Session:
         return self._read(lambda capture: capture.batches())
 
     def decoded(self) -> Iterator[DecodedFrames]:
-        """The same, decoded."""
+        """The batches of frames, decoded."""
         return self._read(self._decoded)
 
     def _decoded(self, capture: Source) -> Iterator[DecodedFrames]:

@@ -277,11 +277,11 @@ class BrowsedTables:
         self._shared.make_ready()
 
     def close(self) -> None:
-        """Remove everything."""
+        """Close the database and remove its folder."""
         self._shared.close()
 
     def take_in(self, name: str, columns: Columns) -> None:
-        """Add rows."""
+        """Add rows to a table."""
         if not self._shared.hold(name, columns):
             from .database import insert_rows
 

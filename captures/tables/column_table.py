@@ -46,7 +46,7 @@ class ColumnTable(Mapping[str, MaskedArray]):
 
     @property
     def length(self) -> int:
-        """Rows."""
+        """How many rows it has."""
         return len(next(iter(self.values()), ()))
 
     @property

@@ -252,7 +252,6 @@ class Condition:
         return not self.written and self.filters == Filters(connections=self.filters.connections)
 
     def __str__(self) -> str:
-        """As given."""
         return " and ".join(one for one in (*self.written, str(self.filters)) if one)
 
     def mask(self, table: RpcTable, session: RpcSource) -> NDArray[np.bool_]:

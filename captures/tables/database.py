@@ -218,7 +218,7 @@ class Database:
         self.close()
 
     def close(self) -> None:
-        """Remove everything."""
+        """Close the database and remove its folder."""
         self.connection.close()
         self._owned.remove()
 

@@ -132,7 +132,7 @@ class SavedPath(NamedTuple):
 
 
 class SavedPaths(PathedRows):
-    """Of some RPCs."""
+    """The paths that some RPCs were saved with."""
 
     def __init__(self, texts: list[str | None]) -> None:
         self._texts = texts

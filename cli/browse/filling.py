@@ -124,7 +124,7 @@ class RowsToSend:
 
     @property
     def due(self) -> bool:
-        """It is time."""
+        """Whether it is time to send what is held."""
         return time.monotonic() - self._sent > self._wait or max(self._rows.values()) >= PART_ROWS
 
     def take(self, ended: bool = False) -> Iterator[TablePart]:

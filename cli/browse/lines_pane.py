@@ -534,7 +534,7 @@ class TimeStrip(Widget, can_focus=True):
         return max(0, min((time_ns - self.timeline.first) // self.timeline.width, self._last))
 
     def clear(self) -> None:
-        """Forget the brush."""
+        """Forget which interval was brushed."""
         self.begin = self.end = -1
         self.border_title = ""
         self.refresh()

@@ -525,7 +525,7 @@ class Result:
 
     @property
     def violations(self) -> int:
-        """Notes left out."""
+        """How often rules were broken; notes do not count."""
         return sum(tally.violated - tally.notes for tally in self.auditor.tallies.values())
 
     @property

@@ -44,7 +44,7 @@ Table = OrderedDict[int, RefusableMessage]
 
 
 class Answers:
-    """Of one connection."""
+    """Which requests of one connection were answered."""
 
     def __init__(
         self, conversation: Conversation, settling: Settling, give_up: Callable[[RefusableMessage], None]
@@ -187,7 +187,7 @@ MAX_OPTIONS = 64
 
 
 class VersionTwoState:
-    """Of one connection."""
+    """What one connection agreed on by version 2."""
 
     def __init__(self, conversation: Conversation, refusals: VersionRefusals) -> None:
         """``refusals`` is shared by all connections."""
@@ -209,7 +209,7 @@ class VersionTwoState:
         """ROPT_RESPXCHs by which a change is pending."""
 
     def see(self, sent: SentMessage) -> None:
-        """A message passes."""
+        """A message passes: note what it says about versions."""
         sender, message = sent.sender, sent.message
         header = message.header
         if header.version == 2:
@@ -361,7 +361,7 @@ class PlainRows:
         return self.called - self.answered - self.made
 
     def take(self, calls: SentRows, replies: SentRows) -> None:
-        """These have happened."""
+        """Add calls and replies, in the order in which they were sent."""
         self.numbers += calls.number.tolist()
         self.call_frames += calls.frame.tolist()
         self.call_times += calls.time.tolist()
@@ -859,7 +859,6 @@ class AuditListener(Listener):
                 self._by_class(key, partial(self._messages, [rpc], is_call), self.connection.number)
 
     def _messages(self, rpcs: Iterable[Rpc], is_call: bool) -> Iterator[SentMessage]:
-        """Plain messages."""
         for rpc in rpcs:
             message = rpc.call if is_call else rpc.reply
             assert message is not None

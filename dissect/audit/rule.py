@@ -461,7 +461,7 @@ def facts(rule: Rule) -> list[tuple[str, str]]:
 
 
 def markdown(rules: Iterable[Rule]) -> str:
-    """``docs/rules.md``."""
+    """The whole of ``docs/rules.md``."""
     rules = list(rules)
     parts = [_HEAD]
     for prefix, title in SECTIONS.items():

@@ -197,7 +197,7 @@ def detector_lines(one: Detector) -> list[tuple[str, str]]:
 
 
 def markdown(detectors: Iterable[Detector]) -> str:
-    """``docs/diagnosis.md``."""
+    """The whole of ``docs/diagnosis.md``."""
     detectors = list(detectors)
     parts = [_HEAD, "\n| detector | severity | speaks when |\n| --- | --- | --- |\n"]
     parts += [f"| [{one.kind}](#{one.kind}) | {one.severity.value} | {_escape(one.title)} |\n" for one in detectors]

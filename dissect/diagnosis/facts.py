@@ -181,7 +181,7 @@ class Facts:
 
     @cached_property
     def procedures(self) -> list[Procedure]:
-        """The busiest first."""
+        """All procedures, the one with the most calls first."""
         return self.statistics.procedures()
 
     @cached_property
@@ -232,7 +232,7 @@ class Facts:
 
     @property
     def span(self) -> int:
-        """Nanoseconds."""
+        """Nanoseconds from the first frame to the last."""
         return self.last_time - self.first_time
 
     @cached_property

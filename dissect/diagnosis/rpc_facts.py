@@ -51,7 +51,6 @@ class Examples:
         self._keep([(weight, -number, frame) for weight, number, frame in rpcs])
 
     def add_all(self, weights: Int64s, numbers: Int64s, frames: Int64s) -> None:
-        """Many RPCs."""
         if len(weights) > MAX_EXAMPLES:
             worst = np.argpartition(weights, -MAX_EXAMPLES)[-MAX_EXAMPLES:]
             self.count += len(weights) - MAX_EXAMPLES
@@ -153,7 +152,7 @@ class CallsOutstanding:
         self._settle(boundary)
 
     def finish(self) -> AtLimit:
-        """No more comes."""
+        """No more RPCs come."""
         self._look()
         self._settle(int(self._known[1].max(initial=self._settled)))
         return self.result

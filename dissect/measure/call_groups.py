@@ -233,7 +233,7 @@ class LatencyTimeline:
         """Time // width, bin, and the counts; ascending."""
 
     def add(self, calls: CallColumns) -> None:
-        """Take RPCs."""
+        """Count the RPCs of a table."""
         latencies = calls.waiting
         places = np.floor(np.log2(np.maximum(latencies, 1)) * STEPS).astype(np.int64)
         places[latencies < 0] = _UNKNOWN
@@ -405,7 +405,7 @@ class ServiceLevelCounts:
         """Time // width, calls, those within, sum of latencies, the longest, its RPC; ascending."""
 
     def add(self, calls: CallColumns) -> None:
-        """Take RPCs."""
+        """Count the RPCs of a table."""
         procedures = calls.names.procedures
         if calls.names is not self._names:
             self._names, self._about = calls.names, []

@@ -386,7 +386,7 @@ class PathedRows(Sequence[Pathed | None], ABC):
 
     @abstractmethod
     def paths(self) -> KnownPaths:
-        """Of all rows."""
+        """What all rows name, as far as it is known now."""
 
 
 class LateRow(NamedTuple, Generic[Row]):
@@ -663,7 +663,7 @@ class TableNames:
         return None if file is None else file.path()
 
     def user(self, number: int) -> str | None:
-        """Who calls."""
+        """Who makes a call."""
         return self._columns.row(self._rows[number]).user
 
 

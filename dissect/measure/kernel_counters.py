@@ -96,7 +96,7 @@ class TransportCounters:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One NFS mount."""
+    """One NFS mount, as /proc/self/mountstats has it."""
 
     device: str
     """'10.77.0.1:/export'."""

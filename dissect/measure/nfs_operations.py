@@ -170,7 +170,7 @@ class _AlikeMessages(NamedTuple):
 
 
 class _Reading:
-    """Of one table."""
+    """Gathers the operations of the RPCs of one table."""
 
     def __init__(self, table: RpcTable) -> None:
         self.table = table
@@ -327,7 +327,7 @@ NOT_TRACED = "not in a trace"
 
 
 def _pieces(data: Bytes, starts: Int64s, ends: Int64s, wanted: bool) -> Iterable[Reassembled | None]:
-    """Whole messages."""
+    """Messages that came in one piece each; None where their bytes are not wanted."""
     if not wanted:
         return repeat(None, len(starts))
     whole = [data[start:end].tobytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]

@@ -168,7 +168,7 @@ class _StepPlace(NamedTuple):
 
 
 class StepPlaces(NamedTuple):
-    """Of COMPOUNDs alike."""
+    """Where the operations that change state are in COMPOUNDs that are laid out alike."""
 
     places: tuple[_StepPlace, ...]
     masks: tuple[tuple[int, int], ...]
@@ -302,7 +302,7 @@ class _Changes(NamedTuple):
 
 @dataclass(slots=True)
 class PlainCompound:
-    """One row."""
+    """An RPC of NFSv4 as a row, with what it says of slots and state."""
 
     kind: CompoundKind
     request: SlotRequest | None

@@ -399,7 +399,7 @@ _SLOWNESS = itemgetter(0, 1)
 
 
 class Statistics:
-    """Sums over RPCs."""
+    """Counts and latencies of RPCs by procedure, and what they transferred."""
 
     def __init__(self, max_slowest: int = 10, exact: int = EXACT, max_procedures: int = MAX_PROCEDURES) -> None:
         """``exact``: latencies of a procedure that are kept as they are; ``max_procedures``: counted one by one."""

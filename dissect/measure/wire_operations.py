@@ -35,7 +35,7 @@ _INCOMPLETE = FLAG_TRUNCATED | FLAG_MISSING
 
 
 class NfsCaller(NamedTuple):
-    """Whose calls."""
+    """Between which hosts calls go, and by which version of NFS."""
 
     client: str
     server: str

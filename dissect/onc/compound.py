@@ -8,7 +8,7 @@ to go on, and stops, saying so, at an operation that is in neither table.
 from __future__ import annotations
 
 import struct as _struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from struct import error as StructError
 from typing import NamedTuple
@@ -65,7 +65,6 @@ def place_in_arguments(operation: int, field: str) -> int:
 DATA_IN_READ_RESULT = place_of(READ4RESOK, "data")
 BEHIND_CREATE_TYPE = steps_behind(CREATE4ARGS, "objtype")
 TO_CREATE_NAME = steps_to(CREATE4ARGS, "objname")
-TO_CREATE_ATTRIBUTES = steps_to(CREATE4ARGS, "createattrs")
 TO_OPEN_HOW = steps_to(OPEN4ARGS, "openhow")
 TO_OPEN_CLAIM = steps_to(OPEN4ARGS, "claim")
 
@@ -610,7 +609,6 @@ class CompoundColumns(NamedTuple):
 
     walked: NDArray[np.bool_]
     """All operations were stepped over; where not, the other columns say nothing."""
-    minor_versions: Int64s
     sequences: Int64s
     """Indices into ``OperationSequences.sequences``."""
 
@@ -634,34 +632,19 @@ def compound_calls(
     at[rows] += words_at(data, starts[rows]) + 3 & -4  # the tag
     walked &= at + head <= ends
     rows = walked.nonzero()[0]
-    minor = np.zeros(len(starts), np.int64)
     count = np.zeros(len(starts), np.int64)
-    minor[rows] = words_at(data, at[rows])
     count[rows] = words_at(data, at[rows] + head - 4)
     at += head
-    walked &= count <= MAX_OPERATIONS
     sequences = np.zeros(len(starts), np.int64)
-    shapes = _SHAPES[callback]
-    rows = (walked & (count > 0)).nonzero()[0]
-    step = 0
     taken_out = np.full(len(starts), -1) if reduced is None else reduced.copy()
-    while len(rows):
-        rows = _dropped(walked, rows, at[rows] + 4 > ends[rows])
-        numbers = words_at(data, at[rows])
-        at[rows] += 4
-        codes = _longer(known, sequences, rows, numbers)
-        for number in unique(codes & 0xFFFFFFFF).tolist():
-            mine = rows[numbers == number]
-            if number == OP_WRITE and not callback:
-                here = taken_out[mine] == at[mine] + DATA_IN_WRITE + 4
-                at[mine[here]] += DATA_IN_WRITE + 4
-                taken_out[mine[here]] = -1
-                mine = mine[~here]
-            _step(data, shapes.get(number), walked, mine, starts, at, ends)
-        walked[rows[at[rows] > ends[rows]]] = False
-        step += 1
-        rows = rows[walked[rows] & (count[rows] > step)]
-    return CompoundColumns(walked & (taken_out < 0), minor, sequences)
+    for number, mine in _operations(data, walked, at, ends, count, 4, known, sequences):
+        if number == OP_WRITE and not callback:
+            here = taken_out[mine] == at[mine] + DATA_IN_WRITE + 4
+            at[mine[here]] += DATA_IN_WRITE + 4
+            taken_out[mine[here]] = -1
+            mine = mine[~here]
+        _step(data, _SHAPES[callback].get(number), walked, mine, starts, at, ends)
+    return CompoundColumns(walked & (taken_out < 0), sequences)
 
 
 class CompoundReplyColumns(NamedTuple):
@@ -692,29 +675,46 @@ def compound_replies(
     rows = _dropped(walked, rows, at[rows] + 4 > ends[rows])
     count[rows] = words_at(data, at[rows])
     at += 4
-    walked &= count <= MAX_OPERATIONS
     sequences = np.zeros(len(starts), np.int64)
     shapes = CALLBACK_RESULTS if callback else RESULTS
+    for number, mine in _operations(data, walked, at, ends, count, 8, known, sequences):
+        outcomes = words_at(data, at[mine] - 4)
+        _step(data, shapes.get(number), walked, mine[outcomes == 0], starts, at, ends)
+        if not callback and outcomes.any():
+            for outcome in unique(outcomes[outcomes != 0]).tolist():
+                shape = ALWAYS.get(number, FAILURES.get((number, outcome), 0))
+                _step(data, shape, walked, mine[outcomes == outcome], starts, at, ends)
+    return CompoundReplyColumns(walked, statuses, sequences)
+
+
+def _operations(
+    data: Bytes,
+    walked: NDArray[np.bool_],
+    at: Int64s,
+    ends: Int64s,
+    count: Int64s,
+    head: int,
+    known: OperationSequences,
+    sequences: Int64s,
+) -> Iterator[tuple[int, Int64s]]:
+    """Of each step along the operations, of which each row has ``count``: their numbers, and the rows with each.
+
+    ``head``: bytes of an operation before its arguments or results, behind which ``at`` is then; who takes them moves
+    it on.  Rows that cannot be stepped over are no longer ``walked``; ``sequences`` become those of all operations.
+    """
+    walked &= count <= MAX_OPERATIONS
     rows = (walked & (count > 0)).nonzero()[0]
     step = 0
     while len(rows):
-        rows = _dropped(walked, rows, at[rows] + 8 > ends[rows])
+        rows = _dropped(walked, rows, at[rows] + head > ends[rows])
         numbers = words_at(data, at[rows])
-        outcomes = words_at(data, at[rows] + 4)
-        at[rows] += 8
+        at[rows] += head
         codes = _longer(known, sequences, rows, numbers)
         for number in unique(codes & 0xFFFFFFFF).tolist():
-            mine = numbers == number
-            _step(data, shapes.get(number), walked, rows[mine & (outcomes == 0)], starts, at, ends)
-            failed = mine & (outcomes != 0)
-            if not callback and failed.any():
-                for outcome in unique(outcomes[failed]).tolist():
-                    shape = ALWAYS.get(number, FAILURES.get((number, outcome), 0))
-                    _step(data, shape, walked, rows[failed & (outcomes == outcome)], starts, at, ends)
+            yield number, rows[numbers == number]
         walked[rows[at[rows] > ends[rows]]] = False
         step += 1
         rows = rows[walked[rows] & (count[rows] > step)]
-    return CompoundReplyColumns(walked, statuses, sequences)
 
 
 def _longer(known: OperationSequences, sequences: Int64s, rows: Int64s, numbers: Int64s) -> Int64s:

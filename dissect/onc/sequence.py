@@ -21,7 +21,7 @@ _FLAGS = 40
 
 
 class SlotRequest(NamedTuple):
-    """The arguments."""
+    """The arguments of SEQUENCE or CB_SEQUENCE (RFC 8881, 18.46.1 and 20.9.1)."""
 
     session: bytes
     sequence: int

@@ -59,7 +59,7 @@ def statement_record(statement: Statement) -> Record:
 
 
 def statement_fields(statement: Statement) -> Record:
-    """Without the schema."""
+    """What a record of a statement has, without the schema."""
     cause = statement.cause
     return {
         "rank": statement.rank,

@@ -198,7 +198,7 @@ class PacketLister:
         self._segments = SegmentPackets(analyzer)
 
     def feed(self, batch: FrameBatch) -> Iterator[Packet]:
-        """Take a batch."""
+        """Take the next batch of frames; gives the packets that can be listed by now."""
         self._note(self.analyzer.feed(batch))
         if self._waiting is not None:
             yield from self._packets_of(self._waiting)

@@ -45,7 +45,7 @@ def _text(value: bytes | None) -> str | None:
 
 
 class RpcValue(NamedTuple):
-    """A value."""
+    """A value that calls name, as it stands in tables and in JSON."""
 
     name: str
     type: str
@@ -162,7 +162,7 @@ _NONE = np.array(None, object)
 
 
 def value_fields(fields: FlatFields) -> Record:
-    """As JSON."""
+    """What a call names, as JSON has it."""
     return {one.name: one.value(fields) for one in RPC_VALUES}
 
 

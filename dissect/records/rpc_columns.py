@@ -68,16 +68,16 @@ class RpcBatch:
         return self._learner.listed(self._learned[1]).listed()
 
     def clients(self) -> MaskedArray:
-        """Their addresses."""
+        """Address of the client of each."""
         return self.connection("text", lambda one: one.endpoints[0].address)
 
     def servers(self) -> MaskedArray:
-        """Theirs."""
+        """Address of the server of each."""
         return self.connection("text", lambda one: one.endpoints[1].address)
 
     @cached_property
     def users(self) -> MaskedArray:
-        """Who calls."""
+        """Who calls, of each."""
         return value_column(next(one for one in RPC_VALUES if one.name == "user"), self.fields.columns)
 
     @cached_property

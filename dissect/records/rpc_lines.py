@@ -291,7 +291,7 @@ def _address(table: RpcTable, end: int) -> Piece:
 
 
 def _number(rows: Any, column: str) -> Piece:
-    """Of each row."""
+    """A column of integers as JSON, row by row; one text where all are alike."""
     if column == "reply_bytes":
         return Decimal(rows["reply_inline"] + rows["reply_chunk_bytes"])
     values = rows[column]

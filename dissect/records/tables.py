@@ -386,7 +386,7 @@ def _reply(name: str, meaning: str, column: str) -> TableColumn:
 
 
 def _part(name: str, meaning: str) -> TableColumn:
-    """Of the latency."""
+    """A column with one part of the latency."""
     return _column(
         f"{name}_ns",
         "int",

@@ -23,8 +23,6 @@ from .file_system import FileAttributes, FileSystem, FileType, NfsError, NfsStat
 from .nfs3 import Nfs3
 from .nfs4 import Nfs4
 
-MOUNT_PORT = 20048
-"""Of mountd, as IANA has it."""
 MAX_CALL = 65536
 """Bytes of a call; a longer one ends its connection."""
 IDLE = 60

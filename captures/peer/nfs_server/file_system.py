@@ -216,7 +216,7 @@ class FileSystem:
         self._drop(directory, name)
 
     def remove_directory(self, directory: Inode, name: bytes) -> None:
-        """An empty directory."""
+        """Remove an empty directory.  Raises NfsError."""
         inode = self._named(directory, name)
         if inode.kind is not FileType.DIRECTORY:
             raise NfsError(NfsStatus.NOTDIR)

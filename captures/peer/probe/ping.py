@@ -64,7 +64,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One NULL call."""
+    """One NULL call, and how long its reply took."""
 
     number: int
     time: int | None

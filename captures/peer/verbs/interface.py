@@ -152,7 +152,7 @@ class ConnectRequested:
 
 @dataclass(frozen=True, slots=True)
 class MessageReceived:
-    """A Send arrived."""
+    """A Send of the other end arrived."""
 
     link: VerbsConnection
     data: bytes

@@ -217,8 +217,6 @@ def node_value(node: Node) -> Any:
 
 
 class FlatWalk(Walk):
-    """Steps over directories."""
-
     def _list(self, node: Node, type: XdrList) -> None:
         view = self.data.view(self.at, self.limit)
         if view is None:
