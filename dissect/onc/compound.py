@@ -609,6 +609,7 @@ class CompoundColumns(NamedTuple):
 
     walked: NDArray[np.bool_]
     """All operations were stepped over; where not, the other columns say nothing."""
+    minor_versions: Int64s
     sequences: Int64s
     """Indices into ``OperationSequences.sequences``."""
 
@@ -632,7 +633,9 @@ def compound_calls(
     at[rows] += words_at(data, starts[rows]) + 3 & -4  # the tag
     walked &= at + head <= ends
     rows = walked.nonzero()[0]
+    minor = np.zeros(len(starts), np.int64)
     count = np.zeros(len(starts), np.int64)
+    minor[rows] = words_at(data, at[rows])
     count[rows] = words_at(data, at[rows] + head - 4)
     at += head
     sequences = np.zeros(len(starts), np.int64)
@@ -644,7 +647,7 @@ def compound_calls(
             taken_out[mine[here]] = -1
             mine = mine[~here]
         _step(data, _SHAPES[callback].get(number), walked, mine, starts, at, ends)
-    return CompoundColumns(walked & (taken_out < 0), sequences)
+    return CompoundColumns(walked & (taken_out < 0), minor, sequences)
 
 
 class CompoundReplyColumns(NamedTuple):

@@ -153,14 +153,28 @@ class TableBuilder:
             listed = zip(self.columns, values, strict=True)
             taken = {column.name: column_of(column.type, found) for column, found in listed}
         for frames_of in dict.fromkeys(column.place_of for column in self._places):
-            frames = taken[frames_of].tolist()
-            places = [None if frame is None or self.find is None else self.find(frame) for frame in frames]
+            files, numbers = self._placed(taken[frames_of])
             for column in self._places:
                 if column.place_of == frames_of:
-                    which = 0 if column.type == "text" else 1
-                    named_by = [None if place is None else place[which] for place in places]
-                    taken[column.name] = column_of(column.type, named_by)
+                    taken[column.name] = files if column.type == "text" else numbers
         return {column.name: taken[column.name] for column in self.table.columns if column.name in taken}
+
+    def _placed(self, frames: MaskedArray) -> tuple[MaskedArray, MaskedArray]:
+        """The file of each frame, and its number there."""
+        find = self.find or (lambda _: None)
+        known = frames.compressed()
+        if len(known):
+            lowest = int(known.min())
+            first, last = find(lowest), find(int(known.max()))
+            # Were frames of other files between them, their numbers in the file would be less far apart.
+            if first and last and first.file == last.file and last.frame - first.frame == np.ptp(known):
+                files = np.full(len(frames), first.file, object)
+                return masked(files, frames.mask), frames + (first.frame - lowest)
+        places = [None if frame is None else find(frame) for frame in frames.tolist()]
+        return (
+            column_of("text", [place and place.file for place in places]),
+            column_of("int", [place and place.frame for place in places]),
+        )
 
 
 def joined(table: Table, batches: Sequence[Columns]) -> Columns:

@@ -173,11 +173,11 @@ def compound(data: bytes) -> None:
                 assert (status, known.sequences[sequence]) == (right.status, named)
     else:
         calls = compound_calls(joined, ends - lengths, ends, known, callback)
-        for one, walked, sequence in zip(pieces, *(column.tolist() for column in calls), strict=True):
+        for one, walked, minor, sequence in zip(pieces, *(column.tolist() for column in calls), strict=True):
             call = compound_call(one, 0, len(one), callback=callback)
             assert walked == (call.complete and not call.problem and len(call.operations) <= 64)
             if walked:
-                assert known.sequences[sequence] == call.operations
+                assert (minor, known.sequences[sequence]) == (call.minor_version, call.operations)
 
 
 def bodies() -> Iterator[tuple[SampleMessage, bytes]]:

@@ -19,11 +19,11 @@ def check(messages: list[bytes], callback: bool = False) -> list[bool]:
     data = np.frombuffer(b"".join(messages), np.uint8)
     known = OperationSequences()
     found = compound_calls(data, ends - lengths, ends, known, callback)
-    for one, walked, sequence in zip(messages, *(column.tolist() for column in found), strict=True):
+    for one, walked, minor, sequence in zip(messages, *(column.tolist() for column in found), strict=True):
         right = nfs4.compound_call(one, 0, len(one), callback=callback)
         assert walked == (right.complete and not right.problem and len(right.operations) <= 64)
         if walked:
-            assert known.sequences[sequence] == right.operations
+            assert (minor, known.sequences[sequence]) == (right.minor_version, right.operations)
     return [bool(walked) for walked in found.walked]
 
 
