@@ -12,8 +12,15 @@ from rdmascope.dissect.diagnosis.detector import Statement, all_detectors
 from rdmascope.dissect.diagnosis.diagnose import diagnose
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.capture_points import CommonTraffic, LonePackets, Sightings, common_traffic, lone_packets
-from rdmascope.dissect.measure.comparison import COLUMNS, Change, RpcColumns, SameTraffic, same_traffic, two_runs
-from rdmascope.dissect.measure.settings import settings
+from rdmascope.dissect.measure.comparison import (
+    COLUMNS,
+    Change,
+    RpcColumns,
+    SameTraffic,
+    same_traffic,
+    settings,
+    two_runs,
+)
 from rdmascope.dissect.records.rpc_columns import RpcBatch
 from rdmascope.dissect.records.table import TableBuilder
 from rdmascope.dissect.records.tables import TABLES
