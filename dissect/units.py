@@ -102,11 +102,17 @@ def _figures(number: float) -> str:
     return f"{number:.1f}" if magnitude >= 9.995 else f"{number:.2f}"
 
 
-def dropped_words(dropped: int, frames: int) -> list[str]:
-    """What a capture that lost frames has to say first: one line, none where it lost none."""
+def dropped_words(dropped: int, frames: int, traced: str = "") -> list[str]:
+    """What a capture that lost frames has to say first: one line, none where it lost none.
+
+    ``traced``: it is a trace of this host's kernel, and they are events.
+    """
     if not dropped:
         return []
     part = share(dropped, frames + dropped)
+    if traced:
+        lost = f"{plural(dropped, 'event')} ({part})"
+        return [f"the trace of the {traced}'s kernel lost {lost}: what RPCs lack may be in these"]
     return [
         f"the capture lost {plural(dropped, 'frame')} ({part}): what is missing may be these, not the network's loss"
     ]

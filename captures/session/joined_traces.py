@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rdmascope.dissect.link.capture_points import Clocks, clocks_between
+from rdmascope.dissect.records.report import joined_trace_record
+from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import HostTimes, Rpc
 from rdmascope.dissect.units import count, duration, moment, plural
@@ -77,6 +79,11 @@ class JoinedTrace:
         # Calls pass what is nearer to the client first, replies what is nearer to the server.
         return clocks_between(mine, later, calls == (self._place < place))
 
+    def record(self, place: int) -> Record:
+        """The same for scripts."""
+        side = "server" if self._place == SERVER else "client"
+        return joined_trace_record(self.path, side, self.rpcs, self.found, self.clocks(place))
+
     def words(self, place: int) -> str:
         """What was joined, and by what clocks."""
         found = f"{self.path}: {count(self.found)} of its {plural(self.rpcs, 'RPC')} over RDMA joined"
@@ -115,6 +122,10 @@ class JoinedTraces:
             for trace in self.traces:
                 trace.add_to(rpc, self._place)
         return RpcTable(rpcs, names=table.names)
+
+    def records(self) -> list[Record]:
+        """A record for each."""
+        return [trace.record(self._place) for trace in self.traces]
 
     def remarks(self) -> Iterator[str]:
         """A line for each."""

@@ -580,6 +580,10 @@ class Session:
         """The files that were read, of the ring that one of them belongs to, in order."""
         return tuple(file for file in self._files if ring_of(file) == ring_of(path))
 
+    def joined_records(self) -> list[Record]:
+        """Of traces that stand beside what is read, by now."""
+        return [] if self._joined is None else self._joined.records()
+
     def remarks(self) -> list[str]:
         """Which files of a directory were passed over, and which were captured elsewhere: a line each."""
         passed_over = [f"passed over: {first_of(self.passed_over)}"] if self.passed_over else []

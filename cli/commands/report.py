@@ -177,6 +177,7 @@ def print_records(
         capture_point_record(point.path, point.first, point.common, names, point.whole)
         for point in reading.other_points
     ]
+    points += reading.joined_records() if isinstance(reading, Session) else []
     facts = _facts(reading, gathered)
     words = "" if condition is None else str(condition)
     counted = kernel.records() if kernel is not None else ()

@@ -128,6 +128,7 @@ class Gathered:
             ip_fragments=analyzer.skipped.get(FIRST_FRAGMENT, 0) + analyzer.skipped.get(IP_FRAGMENT, 0),
             mirrored=analyzer.mirrored,
             hosts=self.hosts,
+            traced=analyzer.traced,
             troubles=analyzer.troubles,
         )
 
@@ -170,6 +171,8 @@ class Facts:
 
     hosts: HostFacts = field(default_factory=HostFacts)
     """What traces of the hosts' kernels say."""
+    traced: str = ""
+    """'client' or 'server', whose kernel's trace it is, in place of frames."""
     troubles: Sequence[HostTrouble] = ()
     """Of the hosts' transports, likewise."""
 

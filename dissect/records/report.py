@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ..diagnosis.diagnose import Diagnosis
 from ..diagnosis.facts import Facts
+from ..diagnosis.host_facts import HostFacts
 from ..link.addresses import AddressTable
 from ..measure.files import File, FileTable, undecoded
 from ..measure.statistics import (
@@ -25,11 +27,11 @@ from ..percentiles import LONGEST_NS, Distribution
 from ..rpcrdma.analyzer import Analyzer
 from .connection import connection_record, evicted_record, transport_record
 from .diagnosis import STATEMENT, statements
-from .rpc import latency_fields
+from .rpc import HOST_PHASES, latency_fields
 from .schema import COMMON, DISTRIBUTION, LATENCY, RANGE, RPC_NAMES, Fields, Record, RecordType, common, objects, record
 
 if TYPE_CHECKING:
-    from ..link.capture_points import CommonTraffic
+    from ..link.capture_points import Clocks, CommonTraffic
     from ..measure.call_groups import CallGroup, CallGroups, LatencyInterval, ServiceLevelCounts
 
 
@@ -251,6 +253,35 @@ TYPES = {
             ),
             "transit_from_first_ns": ("integer|null", "median time from the first capture point to this one"),
             "transit_to_first_ns": ("integer|null", "median time back"),
+            **common("file"),
+        },
+    ),
+    "joined_trace": RecordType(
+        "A trace of a host's kernel that stands beside what is read.",
+        "`report`",
+        {
+            "trace": ("string", "the file"),
+            "side": ("string", "client or server: whose kernel's it is"),
+            "rpcs": ("integer", "RPCs over RDMA in it that have a reply"),
+            "joined": ("integer", "those found in what is read"),
+            "clock_offset_ns": ("integer|null", "the clock of what is read less the trace's; null: no RPC is in both"),
+            "clock_offset_error_ns": ("integer|null", "how far that may be wrong"),
+            "clock_drift": (
+                "number|null",
+                "what that clock gains, as a part of the time; 0: none is certain",
+            ),
+            **common("file"),
+        },
+    ),
+    "host_procedure": RecordType(
+        "What RPCs of one procedure took inside a host, by the trace of its kernel.",
+        "`report`",
+        {
+            **RPC_NAMES,
+            "side": ("string", "client or server"),
+            "rpcs": ("integer", "RPCs"),
+            "total_ns": ("integer", "all phases of all of them"),
+            "phases": ("map of integer", "phase -> nanoseconds, all RPCs together"),
             **common("file"),
         },
     ),
@@ -578,6 +609,37 @@ def capture_point_record(path: str, first: str, common: CommonTraffic, names: Ad
     )
 
 
+def joined_trace_record(path: str, side: str, rpcs: int, joined: int, clocks: Clocks | None) -> Record:
+    """``clocks``: the trace's, and the other one's, that of what is read."""
+    offset = None if clocks is None else clocks.offset - round(clocks.since * clocks.drift)
+    return record(
+        "joined_trace",
+        trace=path,
+        side=side,
+        rpcs=rpcs,
+        joined=joined,
+        clock_offset_ns=offset,
+        clock_offset_error_ns=None if clocks is None else clocks.error,
+        clock_drift=None if clocks is None else clocks.drift,
+    )
+
+
+def host_procedure_records(hosts: HostFacts) -> Iterator[Record]:
+    """Of each side that has a trace, the busiest procedure first."""
+    for side, phases in groupby(HOST_PHASES, lambda phase: phase.side):
+        fields = [phase.field for phase in phases]
+        for key, sums in sorted(hosts.procedures.items(), key=lambda one: -one[1].whole(side)):
+            if sums.whole(side):
+                yield record(
+                    "host_procedure",
+                    **_names(key),
+                    side=side,
+                    rpcs=sums.calls,
+                    total_ns=sums.whole(side),
+                    phases={field: sums.times[field] for field in fields},
+                )
+
+
 def procedure_record(procedure: Procedure) -> Record:
     return record(
         "procedure",
@@ -709,6 +771,7 @@ def report_records(facts: Facts, analyzer: Analyzer, diagnosis: Diagnosis, filte
         yield evicted_record(analyzer.evicted, statistics.evicted)
     for procedure in statistics.procedures():
         yield procedure_record(procedure)
+    yield from host_procedure_records(facts.hosts)
     for way, transfer in statistics.transfers.items():
         yield transfer_record(way, transfer)
     for rank, slow in enumerate(statistics.slowest(), 1):

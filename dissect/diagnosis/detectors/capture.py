@@ -26,10 +26,10 @@ def capture_dropped(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """
     if facts.dropped_frames >= limits["least_dropped"]:
         yield Cause(
-            dropped_words(facts.dropped_frames, facts.frames)[0],
+            dropped_words(facts.dropped_frames, facts.frames, facts.traced)[0],
             facts.dropped_frames,
             facts.dropped_frames / (facts.frames + facts.dropped_frames),
-            "all frames",
+            "all events" if facts.traced else "all frames",
         )
 
 
