@@ -8,6 +8,7 @@ from rich.text import Text
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.session.comparison import PointsCompared, compare
 from rdmascope.dissect.records.comparison import points_records, runs_records
+from rdmascope.dissect.records.report import limits_record
 
 from ..exit_status import EXIT_BAD_INPUT
 from ..reading import CAPTURE, opened, recognition_options
@@ -46,6 +47,7 @@ def command(first: str, second: str, as_json: bool, each: bool, ports: tuple[int
 
     \b
     With --json; "schema" is rdmascope.TYPE/N:
+      capture_limits      of each capture: what it says that it lacks
       points              of the same traffic: clocks, packets, all RPCs
       points_procedure    where the time of one procedure's RPCs went
       points_rpc          with --rpcs: the same of each RPC, and its times
@@ -73,6 +75,8 @@ def command(first: str, second: str, as_json: bool, each: bool, ports: tuple[int
     readings = opened((first,), ports, force), opened((second,), ports, force)
     found = compare(*readings)
     if as_json:
+        for reading in readings:
+            print_json({**limits_record(reading.analyzer), "file": reading.path})
         for record in points_records(found, each) if isinstance(found, PointsCompared) else runs_records(found):
             print_json(record)
     else:

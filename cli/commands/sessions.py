@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from rich.text import Text
 
 from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
 from rdmascope.dissect.records.nfs_state import state_records
@@ -14,7 +15,8 @@ from ..terminal import complain, console, print_json, show
 from ..views.tables import limit_lines
 
 TYPES = (
-    "nfs_client", "nfs_delegation", "nfs_session", "nfs_slot_event", "nfs_data_server", "gss_context", "nfs_wait",
+    "capture_limits", "nfs_client", "nfs_delegation", "nfs_session", "nfs_slot_event", "nfs_data_server", "gss_context",
+    "nfs_wait",
 )  # fmt: skip
 
 
@@ -54,6 +56,8 @@ def command(files: tuple[str, ...], everything: bool, as_json: bool, ports: tupl
     "What clients waited for" has the time in which all slots of a session or all credits of a connection were in use,
     the time from each recall of a delegation to its return, grace periods, and state lost and reclaimed.
     """
+    from rdmascope.dissect.records.report import limits_record
+
     from ..views import sessions as views
 
     reading = Reading(
@@ -67,16 +71,16 @@ def command(files: tuple[str, ...], everything: bool, as_json: bool, ports: tupl
         del table
         history.advance()
     history.finish()
+    analyzer, out = reading.analyzer, console()
     if as_json:
-        for record in state_records(history):
+        for record in (limits_record(analyzer), *state_records(history)):
             print_json({**reading.placed(record), "file": reading.path})
-    elif history.clients or history.security.contexts:
-        out = console()
-        for line in limit_lines(reading.analyzer):
-            show(out, line)
-        show(out, views.state_view(history, everything))
-    elif reading.analyzer.packets:
-        click.echo("no NFSv4 client, session or state in this capture")
+    elif analyzer.packets:
+        found = bool(history.clients or history.security.contexts)
+        truncated = analyzer.truncated_frames > 0
+        where = "what is left of its frames" if truncated else "this capture"
+        nothing = Text(f"no NFSv4 client, session or state in {where}")
+        show(out, *limit_lines(analyzer), views.state_view(history, everything, truncated) if found else nothing)
     if history.table.untracked:
         complain(f"{plural(history.table.untracked, 'mention')} of further clients and sessions, too many to follow")
     if history.undecoded:

@@ -39,10 +39,11 @@ _RETURNED = {"opens": "closed", "locks": "unlocked", "delegations": "returned", 
 UNCACHED = "NFS4ERR_RETRY_UNCACHED_REP"
 
 
-def state_view(history: NfsStateHistory, everything: bool = False) -> RenderableType:
+def state_view(history: NfsStateHistory, everything: bool = False, truncated: bool = False) -> RenderableType:
+    """``truncated``: some frames of the capture are, so what none shows may have been there."""
     parts: list[RenderableType] = []
     for client in history.clients:
-        parts += [client_view(client, history.last_time), Text()]
+        parts += [client_view(client, history.last_time, truncated), Text()]
         for session in history.sessions:
             if session.client is client:
                 parts += [indented(session_view(session)), Text()]
@@ -73,14 +74,14 @@ def state_view(history: NfsStateHistory, everything: bool = False) -> Renderable
 # Clients
 
 
-def client_view(client: NfsClient, last_time: int) -> RenderableType:
+def client_view(client: NfsClient, last_time: int, truncated: bool = False) -> RenderableType:
     version = "NFSv4" + ("" if client.minor_version is None else f".{client.minor_version}")
     ends = f"{', '.join(client.addresses) or '?'} → {', '.join((client.server, *client.server_addresses))}"
     title = Text.assemble((f"Client {client.number}", "bold"), f"  {version}  {ends}")
-    return Group(title, Grid(("", ""), (), list(_client_rows(client, last_time)), flexible=1, gap=2))
+    return Group(title, Grid(("", ""), (), list(_client_rows(client, last_time, truncated)), flexible=1, gap=2))
 
 
-def _client_rows(client: NfsClient, last_time: int) -> Iterator[list[Cell]]:
+def _client_rows(client: NfsClient, last_time: int, truncated: bool) -> Iterator[list[Cell]]:
     if client.owner is not None:
         yield ["owner", client.owner.decode("utf-8", "backslashreplace")]
     made = [text for text in (client.implementation, client.server_implementation) if text]
@@ -89,8 +90,11 @@ def _client_rows(client: NfsClient, last_time: int) -> Iterator[list[Cell]]:
     if client.roles:
         yield ["server roles", ", ".join(client.roles)]
     id = "not in the capture" if client.id is None else f"{client.id:016x}"
-    text = f"{id}, {f'frame {client.frame}' if client.frame else BEFORE}"
-    if client.frame and not client.confirmed_frame:
+    since = f"frame {client.frame}" if client.frame else BEFORE + (" or in a truncated frame" if truncated else "")
+    text = f"{id}, {since}"
+    if client.frame and not client.confirmed_frame and truncated:
+        text += ", whether it was confirmed is not known: frames are truncated"
+    elif client.frame and not client.confirmed_frame:
         text += ", not confirmed: no session was created" if client.minor_version else ", not confirmed"
     if client.ended_by:
         text += f"; ended by {client.ended_by}, frame {client.ended_frame}"

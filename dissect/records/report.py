@@ -42,6 +42,11 @@ FULL_DISTRIBUTION = {
     "total_ns": ("integer", "sum"),
     "exact_to_ns": ("integer|null", "values above this are lower bounds: of calls without a reply; null: none is"),
 }
+LIMITS: Fields = {
+    "frames": ("integer", "frames"),
+    "truncated_frames": ("integer", "frames that are truncated"),
+    "dropped_frames": ("integer", "frames that the capture says it lost: pcapng interface statistics"),
+}
 UNANSWERED: Fields = {
     "rpcs": ("integer", "calls without a reply, of which none is missing from the capture"),
     "waiting_ns": ("integer", "sum of the times for which they are outstanding"),
@@ -213,13 +218,16 @@ TYPES = {
             "error": ("string|null", "why reading ended early"),
         },
     ),
+    "capture_limits": RecordType(
+        "What a capture says that it lacks.",
+        "`compare`, `sessions`",
+        {**LIMITS, **common("file")},
+    ),
     "capture": RecordType(
         "What was read for a report.",
         "`report`, `live`",
         {
-            "frames": ("integer", "frames"),
-            "truncated_frames": ("integer", "frames that are truncated"),
-            "dropped_frames": ("integer", "frames that the capture says it lost: pcapng interface statistics"),
+            **LIMITS,
             "packets": ("integer", "RDMA packets"),
             "first_time_ns": ("integer|null", "earliest time; null without frames"),
             "last_time_ns": ("integer|null", "latest time; null without frames"),
@@ -553,6 +561,11 @@ TYPES = {
         },
     ),
 }
+
+
+def limits_record(analyzer: Analyzer) -> Record:
+    """Of the capture that it was fed."""
+    return record("capture_limits", **{name: getattr(analyzer, name) for name in LIMITS})
 
 
 def capture_record(

@@ -117,12 +117,36 @@ def test_a_truncated_capture_says_so_first(tmp_path: Path, command: str, length:
     assert any("truncated by the capture" in line for line in run(command, str(path)).stdout.splitlines()[:8])
 
 
-@pytest.mark.parametrize("command", [["compare", "{0}", "{1}"], ["sessions", "{0}"]])
-def test_so_do_comparisons_and_sessions(tmp_path: Path, command: list[str]) -> None:
-    """Of a mount of NFSv4.1, as a snap length of 250 bytes leaves it."""
-    path, sample = tmp_path / "short.pcap", SAMPLES / "loss-siw.pcap.zst"
+def snapped(folder: Path, length: int) -> Path:
+    """A mount of NFSv4.1, as a snap length leaves it."""
+    path, sample = folder / "short.pcap", SAMPLES / "loss-siw.pcap.zst"
     with open_capture(str(sample)) as capture:
         frames = [batch.frame(number) for batch in capture.batches() for number in batch.rows["number"].tolist()]
-    write_pcap([Frame(frame.time, frame.data[:250], frame.original) for frame in frames], path)
+    write_pcap([Frame(frame.time, frame.data[:length], frame.original) for frame in frames], path)
+    return path
+
+
+@pytest.mark.parametrize("command", [["compare", "{0}", "{1}"], ["sessions", "{0}"]])
+def test_so_do_comparisons_and_sessions(tmp_path: Path, command: list[str]) -> None:
+    path, sample = snapped(tmp_path, 250), SAMPLES / "loss-siw.pcap.zst"
     ended = run(*(word.format(path, sample) for word in command))
     assert "truncated by the capture" in " ".join(ended.stdout.splitlines()[:2]), ended.output
+    records = map(json.loads, run(*(word.format(path, sample) for word in command), "--json").stdout.splitlines())
+    limits = [
+        (one["file"], one["frames"], one["truncated_frames"], one["dropped_frames"])
+        for one in records
+        if one["type"] == "capture_limits"
+    ]
+    assert limits == [(str(path), 2419, 1612, 0), (str(sample), 2419, 0, 0)][: len(command) - 1]
+
+
+@pytest.mark.parametrize(
+    ("length", "words"),
+    [
+        (180, "no NFSv4 client, session or state in what is left of its frames"),
+        (200, "not in the capture, before the capture or in a truncated frame"),
+        (220, "whether it was confirmed is not known: frames are truncated"),
+    ],
+)
+def test_sessions_guesses_nothing_of_truncated_frames(tmp_path: Path, length: int, words: str) -> None:
+    assert words in " ".join(run("sessions", str(snapped(tmp_path, length))).stdout.split())
