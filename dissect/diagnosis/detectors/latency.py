@@ -25,6 +25,12 @@ def _slowest(facts: Facts, procedure: Procedure) -> tuple[tuple[int, ...], tuple
     return tuple(one.number for one in found[:5]), tuple(one.call_frame for one in found[:5] if one.call_frame)
 
 
+def _enough(procedure: Procedure, answered: int, least: float) -> bool:
+    """Whether it has so many RPCs, of which at most half are outstanding, as where the capture ends or is damaged."""
+    outstanding = procedure.outstanding
+    return answered >= least / 2 and answered + (outstanding.count if outstanding else 0) >= least
+
+
 def _step(facts: Facts, sums: list[Sums], part: str, least_calls: int) -> tuple[int, float, float] | None:
     """When the mean of a part rose: the moment, and the means before and after it, in nanoseconds."""
     calls = np.sum([one.calls for one in sums], axis=0)
@@ -66,7 +72,7 @@ def server_time(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """
     for procedure in facts.procedures:
         server = procedure.part("server")
-        if server is None or server.count < limits["least_calls"] or procedure.key.backward:
+        if server is None or procedure.key.backward or not _enough(procedure, server.count, limits["least_calls"]):
             continue
         part = facts.share(server.total)
         if part < limits["latency_share"] or server.median < limits["median_ms"] * 1e6:
@@ -170,7 +176,7 @@ PHASE = {
 def _phase(facts: Facts, limits: Limits, part: str, what: str) -> Iterator[Cause]:
     for procedure in facts.procedures:
         found = procedure.part(part)
-        if found is None or found.count < limits["least_calls"] or not procedure.waited:
+        if found is None or not _enough(procedure, found.count, limits["least_calls"]) or not procedure.waited:
             continue
         share_of_all, own = facts.share(found.total), found.total / procedure.waited
         if (

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import pytest
+
+from playbook.capture import write_pcap
+from playbook.commands import SAMPLES, run
 from playbook.facts import connection, direction, facts, found, health, kinds, many, rpc, silent, speaks
+from playbook.packets import Frame
+from rdmascope.captures.read.open import open_capture
 from rdmascope.dissect.diagnosis.detector import Severity
 
 
@@ -78,3 +87,20 @@ def test_a_damaged_file() -> None:
     (said,) = found(facts(many(20), damage="x.pcap: truncated at byte 99"))
     assert said.kind == "capture-damaged" and said.cause.text == "x.pcap: truncated at byte 99"
     assert not found(facts(many(20), damage=""))
+
+
+@pytest.mark.parametrize("part", [0.5, 0.67, 0.8])
+@pytest.mark.parametrize("sample", ["loss-siw.pcap.zst", "longcall-rxe.pcap.zst"])
+def test_damage_costs_no_statement_about_what_is_before_it(tmp_path: Path, sample: str, part: float) -> None:
+    with open_capture(str(SAMPLES / sample)) as capture:
+        frames = [batch.frame(number) for batch in capture.batches() for number in batch.rows["number"].tolist()]
+    kept = [Frame(frame.time, frame.data, frame.original) for frame in frames[: int(len(frames) * part)]]
+    paths = tmp_path / "sound.pcap", tmp_path / "damaged.pcap"
+    for path in paths:
+        write_pcap(kept, path)
+    paths[1].write_bytes(paths[1].read_bytes() + bytes(7))
+    printed = [run("diagnose", str(path), "--json").stdout.splitlines() for path in paths]
+    sound, damaged = ([(one["kind"], one["text"]) for one in map(json.loads, lines)] for lines in printed)
+    assert [one for one in damaged if one[0] != "capture-damaged"] == sound
+    assert len(damaged) == len(sound) + 1
+    assert sample != "loss-siw.pcap.zst" or part < 0.6 or "read-phase" in dict(sound)
