@@ -396,11 +396,7 @@ class PlainRows:
         elif requested:
             grants.requested[0] = requested[-1]
         if granted and grants.unrelieved[0]:
-            first = self.reply_times[self.answered]
-            for transaction in grants.unrelieved[0]:
-                assert transaction.rpc.call is not None
-                transaction.relieved = first - transaction.rpc.call.time
-            grants.unrelieved[0].clear()
+            grants.relieve(0, self.reply_frames[self.answered], self.reply_times[self.answered])
         self._pass(called, answered)
         self.called, self.answered = called, answered
 

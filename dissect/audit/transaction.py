@@ -552,6 +552,8 @@ class CreditGrants:
         self.requested = [0, 0]
         self.unrelieved: tuple[list[Transaction], ...] = ([], [])
         """Calls since the last reply."""
+        self._relieved: list[tuple[int, list[Transaction]]] = [(0, []), (0, [])]
+        """The frame of the last reply, and the calls before it and behind the reply before it."""
 
     def called(self, caller: int, transaction: Transaction, outstanding: int) -> None:
         """A call takes a credit; ``outstanding`` counts it."""
@@ -595,11 +597,20 @@ class CreditGrants:
     def replied(self, caller: int, message: Message) -> bool:
         """Whether a reply grants credits; an RDMA_ERROR's word is not counted on."""
         credits, header = message.header.credits, message.header
+        self.relieve(caller, message.frame, message.time)
         if credits is None or header.problem or header.procedure == RDMA_ERROR:
             return False
         self.grant(caller, credits, message.time)
+        return True
+
+    def relieve(self, caller: int, frame: int, time: int) -> None:
+        """A reply, whatever it grants, came in ``frame`` at ``time`` (ns)."""
+        last, relieved = self._relieved[caller]
+        if frame < last:  # The reply before it, which was sent earlier, was captured too late.
+            for transaction in relieved:
+                transaction.relieved = 0
         for transaction in self.unrelieved[caller]:
             assert transaction.rpc.call is not None
-            transaction.relieved = message.time - transaction.rpc.call.time
+            transaction.relieved = time - transaction.rpc.call.time
+        self._relieved[caller] = frame, list(self.unrelieved[caller])
         self.unrelieved[caller].clear()
-        return True

@@ -260,6 +260,8 @@ def error_retry(sent: SentMessage) -> Judgement | None:
     if reason := sent.missed(1 - sent.sender):
         return undecidable(reason)
     frames = [sent.errored.reply.frame] if sent.errored.reply is not None else []
+    if frames and frames[0] > sent.message.frame:
+        return None  # It waited for a call, and none came.
     return violation(f"a reply to 0x{sent.header.xid:08x}, which RDMA_ERROR had completed", "no reply after the error",
                      *frames, sent.message.frame)  # fmt: skip
 
@@ -289,4 +291,6 @@ def garbage_args(transaction: Transaction) -> Judgement | None:
         return PASSED
     if rpc.status == "NFS4ERR_BADXDR":
         return PASSED
+    if transaction.unread:
+        return undecidable(transaction.unread)
     return violation(f"{items.problem}; answered {rpc.status or 'otherwise'}", "RDMA_MSG with GARBAGE_ARGS")

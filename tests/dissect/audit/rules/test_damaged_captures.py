@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
 
-from playbook import Wire, call, faults, nfs3, nfs4, reply, rpc
+from playbook import Capture, Wire, call, error, faults, nfs3, nfs4, reply, rpc
 from playbook.audits import (
     JUDGED,
     audit,
+    audit_capture,
     audit_segments,
     broken_rules,
     gapped,
@@ -258,3 +260,39 @@ def test_an_xid_used_in_turn_is_not_reused_where_the_capture_may_be_out_of_step(
     auditor = audit(wire, packets)
     assert broken_rules(auditor) == set()
     assert fault == "a reply ahead" or total(auditor, "V1-XID-REUSED").undecidable
+
+
+def test_a_reply_to_a_call_before_the_capture_is_not_behind_the_error_of_a_later_one() -> None:
+    """It waits for its call, and is judged when none came."""
+    wire = Wire(seed=8)
+    connection = wire.connect(cm=False)
+    for _ in range(2):
+        error(call(connection, nfs3.getattr_(), xid=7))
+    packets = faults.drop(wire.packets, faults.where(wire.packets, kind="send", sender=0)[:1])
+    assert broken_rules(audit(wire, packets)) == set()
+
+
+def test_a_reply_that_is_captured_late_leaves_no_two_calls_outstanding() -> None:
+    """The next replies, which were sent behind it, are captured before it."""
+    wire = Wire(seed=8)
+    connection = wire.connect()
+    for _ in range(4):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    first = faults.where(wire.packets, kind="send", sender=1)[0]
+    auditor = audit(wire, faults.swap(wire.packets, first, 10))
+    assert broken_rules(auditor) == set()
+    assert total(auditor, "V1-CREDIT-FIRST").undecidable
+
+
+def test_nor_does_an_error_whose_time_is_before_the_next_call() -> None:
+    """Two interfaces, one of which is behind, with right times."""
+    wire = Wire(seed=8)
+    connection = wire.connect()
+    for _ in range(2):
+        error(call(connection, nfs3.getattr_()))
+        wire.pause(1_000_000)
+    answer = faults.where(wire.packets, kind="send", sender=1)[0]
+    packets = faults.swap(wire.packets, answer, 3)
+    capture = Capture(wire, packets)
+    capture.frames = [replace(frame, time=one.time) for frame, one in zip(capture.frames, packets, strict=True)]
+    assert broken_rules(audit_capture(capture)) == set()
