@@ -32,6 +32,7 @@ __all__ = [
     "find_device",
     "is_stream",
     "open_live",
+    "open_trace",
 ]
 
 
@@ -47,15 +48,16 @@ class CaptureSettings:
     promiscuous: bool = True
 
 
+def open_trace(settings: CaptureSettings) -> TraceSource:
+    """Begin to read the tracepoints of this host's kernel.  Raises CaptureError with the remedy."""
+    return TraceSource(TraceInstance(buffer=settings.buffer // (1024 * (os.cpu_count() or 1))))
+
+
 def open_live(name: str, settings: CaptureSettings) -> Live:
     """Begin to capture on an interface or RDMA device, here or as HOST:DEVICE elsewhere, or to read a stream.
 
-    TRACE stands for the tracepoints of this host's kernel.
-
     Raises CaptureError with the remedy.
     """
-    if name == TRACE:
-        return TraceSource(TraceInstance(buffer=settings.buffer // (1024 * (os.cpu_count() or 1))))
     if is_stream(name):
         return StreamSource(name, settings.buffer)
     filter = Filter(tuple(settings.ports), settings.all_tcp, settings.tunnels)

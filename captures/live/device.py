@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Protocol
 
 from rdmascope.dissect.frames import FrameBatch
-from rdmascope.dissect.trace.events import Event
 
 from ..errors import CaptureError
 from ..read.open import CaptureFile, open_capture
@@ -181,8 +180,8 @@ def _no_such(name: str, devices: Path) -> str:
     return f"{name}: no such device; there are {there}{remedy}"
 
 
-class Live(Protocol):
-    """A source of frames that does not end by itself."""
+class Source(Protocol):
+    """What is captured and does not end by itself: frames, or events."""
 
     device: Device
     link_type: int
@@ -201,9 +200,6 @@ class Live(Protocol):
     def fileno(self) -> int:
         """Becomes readable when there are frames."""
 
-    def read(self) -> FrameBatch | list[Event] | None:
-        """What came since the last time, without waiting; None for nothing.  Raises CaptureError at an end."""
-
     def refuse(self) -> None:
         """Let no more frames in, where that is possible; those that came are still read."""
 
@@ -212,6 +208,13 @@ class Live(Protocol):
 
     def close(self) -> None:
         """Frame batches that were given stay valid."""
+
+
+class Live(Source, Protocol):
+    """A source of frames."""
+
+    def read(self) -> FrameBatch | None:
+        """What came since the last time, without waiting; None for nothing.  Raises CaptureError at an end."""
 
 
 MAX_WAITING = 16

@@ -35,7 +35,7 @@ from ..read.open import open_capture
 from ..tables.condition import Condition
 from ..write.output import check_outputs, open_growing
 from ..write.pcapng_writer import PcapngWriter
-from .device import Live
+from .device import Source
 
 SECOND = 1_000_000_000
 
@@ -111,7 +111,7 @@ class Keeper:
     The names read as one capture: ``rdmascope report NAME*.pcapng``.
     """
 
-    def __init__(self, keep: Keep, live: Live, application: str) -> None:
+    def __init__(self, keep: Keep, live: Source, application: str) -> None:
         self.path = keep.path
         self._keep = keep
         self._live = live
@@ -206,7 +206,7 @@ class Keeper:
             raise CaptureError(f"{self._keep.path}: {error.strerror}") from None
 
 
-def lost_since(live: Live, before: int | None) -> int | None:
+def lost_since(live: Source, before: int | None) -> int | None:
     """Frames that were dropped since there were ``before``; None: not known."""
     return None if live.dropped is None else live.dropped - (before or 0)
 
@@ -223,7 +223,7 @@ def leave_whole(file: BinaryIO) -> None:
         os.ftruncate(raw.fileno(), end)
 
 
-def open_pcapng(path: str, live: Live, application: str) -> tuple[BinaryIO, PcapngWriter]:
+def open_pcapng(path: str, live: Source, application: str) -> tuple[BinaryIO, PcapngWriter]:
     """A file for frames of a live capture.  Raises CaptureError."""
     file = open_growing(path)
     name = live.device.interface or live.device.name
@@ -263,7 +263,7 @@ class Surroundings:
 class WindowKeeper:
     """Fed the batches of a live capture, and told the moments."""
 
-    def __init__(self, window: Surroundings, live: Live, application: str, numbered: bool) -> None:
+    def __init__(self, window: Surroundings, live: Source, application: str, numbered: bool) -> None:
         """``numbered``: a complete file gets a number, as those of a ring do, and the next may follow."""
         self.path = window.path
         self._window = window

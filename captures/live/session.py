@@ -52,7 +52,7 @@ from ..live import CaptureSettings, open_live
 from ..read.merge import OtherPoint
 from ..session.kernel_counters import CounterPoint
 from ..session.process_memory import trim
-from .device import STREAM, TRACED, Live, StreamEnded, trouble_of
+from .device import STREAM, TRACED, Live, Source, StreamEnded, trouble_of
 from .keep import Keeper, Trigger
 from .tracing import TraceSource
 
@@ -136,7 +136,7 @@ class Metrics:
 class CaptureMetrics:
     """The figures of one live capture."""
 
-    def __init__(self, metrics: Metrics, live: Live) -> None:
+    def __init__(self, metrics: Metrics, live: Source) -> None:
         self._metrics = metrics
         self._live = live
         self._device = live.device.name
@@ -435,7 +435,7 @@ class LiveSession:
 
     def __init__(
         self,
-        live: Live,
+        live: Live | TraceSource,
         options: Options,
         *,
         wanted: int | None = None,

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.live import TRACE, CaptureSettings, Keep, Keeper, is_stream, open_live
+from rdmascope.captures.live import TRACE, CaptureSettings, Keep, Keeper, is_stream, open_live, open_trace
 from rdmascope.captures.live.device import STREAM
 from rdmascope.captures.live.keep import HANGS, Surroundings, Trigger, Wanted, WindowKeeper
 from rdmascope.captures.live.session import (
@@ -304,7 +304,7 @@ def command(
 
     def opened(device: str, stack: ExitStack) -> LiveSession:
         condition = stack.enter_context(closing(_condition(conditions))) if conditions else None
-        live = stack.enter_context(closing(open_live(device, settings)))
+        live = stack.enter_context(closing(open_trace(settings) if device == TRACE else open_live(device, settings)))
         named = {"file": str(live.device)} if len(devices) > 1 else {}
         trigger = None
         if waits:

@@ -86,7 +86,7 @@ class Duplicates:
 
     def _mirrored(self, batch: FrameBatch, located: Located) -> Rows | None:
         """Which of the packets that are whole enough are copies of one just before; None without a mirror."""
-        words = _gather(batch.data, located.bth[_whole(located)], BTH_BYTES).view(np.dtype((">u4", 3)))
+        words: Rows = _gather(batch.data, located.bth[_whole(located)], BTH_BYTES).view(np.dtype((">u4", 3)))
         word = words[:, 1].astype(np.uint32) * np.uint32(0x9E3779B1) ^ words[:, 2]
         near = 0
         for distance in range(1, NEAR + 1):
