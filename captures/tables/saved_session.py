@@ -272,7 +272,9 @@ class SavedRpcs(RpcTable):
 
     def _rpc(self, row: dict[str, Any]) -> Rpc:
         names = ("latency", "call", "reads", "server", "writes", "reply", "retransmission_delay")
-        parts = (row[f"{name}_ns"] for name in names)
+        parts = [row[f"{name}_ns"] or 0 for name in names]
+        if row["server_ns"] is None:
+            parts[3] = parts[0]
         backward = row["direction"] == "backward"
         rpc = KnownRpc(
             row["number"],
@@ -295,7 +297,7 @@ class SavedRpcs(RpcTable):
             chunks=[*self._chunks.get(row["number"], ())] if row["chunks"] else [],
             latency=None if row["latency_ns"] is None else Latency(*parts),
             outstanding=row["waiting_ns"] if row["latency_ns"] is None else None,
-            retransmission_delay=row["retransmission_delay_ns"],
+            retransmission_delay=row["retransmission_delay_ns"] or 0,
         )
         times = {one.field: row[one.column] for one in HOST_TIMES}
         if any(time is not None for time in times.values()):
@@ -307,7 +309,7 @@ class SavedRpcs(RpcTable):
         rpc.fields = _flat_fields(row)
         carrier = rpc.call or rpc.reply
         if carrier is not None:
-            carrier.operation.retransmissions = row["retransmitted_packets"]
+            carrier.operation.retransmissions = row["retransmitted_packets"] or 0
             carrier.operation.reused = int(row["psn_reused"])
         return rpc
 
@@ -371,16 +373,22 @@ def _chunks(connection: duckdb.DuckDBPyConnection, columns: Columns, behind: str
 
 
 def _use(
-    handle: int, offset: int, advertised: int, returned: int | None, transferred: int, operations: int, late: int
+    handle: int,
+    offset: int,
+    advertised: int,
+    returned: int | None,
+    transferred: int,
+    operations: int | None,
+    late: int | None,
 ) -> SegmentUse:
     """With as many Operations as there were, of which the first moved all bytes."""
-    if transferred and not operations:
+    if operations is None:
         return TracedSegment(Segment(handle, advertised, offset), returned, moved=transferred)
     used = [
         Operation(READ, 0, 0, 0, 0, 0, 0 if at else transferred, Payload(), address=offset + (transferred if at else 0))
         for at in range(operations)
     ]
-    return SegmentUse(Segment(handle, advertised, offset), returned, used, (*used[:1],) * late)
+    return SegmentUse(Segment(handle, advertised, offset), returned, used, (*used[:1],) * (late or 0))
 
 
 def _message(row: dict[str, Any], side: str, initiator: int, first_time: int, last_time: int) -> Message:

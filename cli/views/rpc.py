@@ -65,7 +65,7 @@ def rpc_summary(rpc: Rpc, first_time: int, place: str = "") -> Group:
         shares = ", ".join(
             f"{PART_NAMES[name]} {duration(parts[name])} ({share(parts[name], rpc.latency.total)})"
             for name in PARTS
-            if parts[name]
+            if parts[name] and rpc.conversation.shows(name)
         )
         lines.append(Text.assemble("latency ", (duration(rpc.latency.total), "bold"), f": {shares}" if shares else ""))
     elif rpc.outstanding is not None:

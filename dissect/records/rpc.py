@@ -188,8 +188,8 @@ SEGMENT = {
     "advertised": ("integer", "bytes advertised"),
     "returned": ("integer|null", "length that the reply returned; null for Read chunks or without a reply"),
     "transferred": ("integer", "bytes that RDMA Reads or Writes transferred"),
-    "operations": ("integer", "RDMA Reads or Writes that used it"),
-    "late_operations": ("integer", "RDMA Writes on it that followed the reply, and do not count as transferred"),
+    "operations": ("integer|null", "RDMA Reads or Writes that used it; null where a trace does not show them"),
+    "late_operations": ("integer|null", "RDMA Writes on it that followed the reply, and do not count as transferred"),
 }
 
 CHUNK = {
@@ -338,10 +338,10 @@ TYPES = {
             **of_table("integer", "call_bytes", "reply_bytes"),
             **objects("call", "object|null", "the message with the call; null: not captured", MESSAGE),
             **objects("reply", "object|null", "the message with the reply; null: not captured", MESSAGE),
-            **objects("latency", "object|null", "its time and the parts of it", LATENCY),
+            **objects("latency", "object|null", "its time and the parts of it; null for a trace, too", LATENCY),
             **of_table("integer|null", "latency_ns", *(f"{name}_ns" for name in PHASES), "waiting_ns"),
             **objects("chunks", "array of object", "chunks, in the order of the headers", CHUNK),
-            **of_table("integer", "retransmitted_packets", "retransmission_delay_ns"),
+            **of_table("integer|null", "retransmitted_packets", "retransmission_delay_ns"),
             **of_table("integer|null|absent", *(one.column for one in HOST_TIMES)),
             **of_table("array of string", "damage", "notes"),
             **of_table("string|null", "path"),
@@ -432,6 +432,7 @@ def rpc_record(rpc: Rpc, fields: FlatFields = NO_FIELDS, path: str | None = None
 
 def message_record(rpc: Rpc) -> Record:
     """The record without what the call names."""
+    seen = rpc.conversation.shows
     return record(
         "rpc",
         number=rpc.number,
@@ -458,13 +459,13 @@ def message_record(rpc: Rpc) -> Record:
         reply_bytes=rpc.reply_bytes,
         call=_message(rpc.call),
         reply=_message(rpc.reply),
-        latency=latency_fields(rpc.latency),
+        latency=latency_fields(rpc.latency) if not rpc.conversation.traced else None,
         latency_ns=None if rpc.latency is None else rpc.latency.total,
-        **{f"{name}_ns": None if rpc.latency is None else getattr(rpc.latency, name) for name in PHASES},
+        **{f"{name}_ns": getattr(rpc.latency, name) if rpc.latency and seen(name) else None for name in PHASES},
         waiting_ns=rpc.waiting,
         chunks=[_chunk(chunk) for chunk in rpc.chunks],
-        retransmitted_packets=rpc.retransmissions,
-        retransmission_delay_ns=rpc.retransmission_delay,
+        retransmitted_packets=rpc.retransmissions if seen("retransmission") else None,
+        retransmission_delay_ns=rpc.retransmission_delay if seen("retransmission") else None,
         **({} if rpc.host is None else {one.column: one.value(rpc) for one in HOST_TIMES}),
         damage=list(rpc.damage),
         notes=list(rpc.notes),
@@ -530,8 +531,8 @@ def _segment(use: SegmentUse) -> Record:
         "advertised": segment.length,
         "returned": use.returned,
         "transferred": use.transferred,
-        "operations": len(use.operations),
-        "late_operations": len(use.late),
+        "operations": use.used_by,
+        "late_operations": None if use.used_by is None else len(use.late),
     }
 
 

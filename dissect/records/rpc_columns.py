@@ -121,6 +121,12 @@ class RpcBatch:
         names = self.table.names.procedures
         return self.coded(type, "procedure", lambda code: value(names[code]))
 
+    def unseen(self, part: str) -> NDArray[np.bool_]:
+        """Whose traces, in place of packets, do not show a part of the latency."""
+        codes, inverse = self._codes("connection")
+        found = np.array([not self.table.conversation(code).shows(part) for code in codes], np.bool_)
+        return found[inverse] if len(codes) else np.zeros(len(self), np.bool_)
+
     def connection(self, type: str, value: Callable[[Connection], Any]) -> MaskedArray:
         """Of the connection of each."""
         return self.coded(type, "connection", lambda number: value(self.table.conversation(number).connection))

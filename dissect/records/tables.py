@@ -97,8 +97,9 @@ SEGMENTS = Table(
         _segment("returned_bytes", "int", "written, by the reply", lambda use: use.returned),
         _segment("transferred_bytes", "int", "moved by RDMA Reads and Writes, each byte once",
              lambda use: use.transferred),
-        _segment("operations", "int", "RDMA Reads or Writes that used it", lambda use: len(use.operations)),
-        _segment("late_operations", "int", "RDMA Writes on it that followed the reply", lambda use: len(use.late)),
+        _segment("operations", "int", "RDMA Reads or Writes that used it", lambda use: use.used_by),
+        _segment("late_operations", "int", "RDMA Writes on it that followed the reply",
+             lambda use: None if use.used_by is None else len(use.late)),
     ),
     _segment_rows,
 )  # fmt: skip
@@ -391,8 +392,13 @@ def _part(name: str, meaning: str) -> TableColumn:
         f"{name}_ns",
         "int",
         f"part of the latency: {meaning}",
-        lambda batch: batch.number(f"latency_{name}", missing=batch.rows["latency"] < 0),
+        lambda batch: batch.number(f"latency_{name}", missing=(batch.rows["latency"] < 0) | batch.unseen(name)),
     )
+
+
+def _retransmission(name: str, meaning: str, column: str) -> TableColumn:
+    """Which a trace of a kernel does not show."""
+    return _column(name, "int", meaning, lambda batch: batch.number(column, missing=batch.unseen("retransmission")))
 
 
 def _procedure(name: str, type: str, meaning: str, value: Callable[[ProcedureNames], Any]) -> TableColumn:
@@ -500,8 +506,9 @@ _RPCS = Table(
         _known("credits_requested", "by the call", "credits_requested", -1),
         _known("credits_granted", "by the reply", "credits_granted", -1),
         _known("invalidated_handle", "handle that the reply's Send With Invalidate revokes", "invalidated", -1),
-        _sum("retransmitted_packets", "packets (iWARP: segments) retransmitted for it", "retransmissions"),
-        _sum("retransmission_delay_ns", "part of the latency: waiting for retransmissions", "latency_retransmission"),
+        _retransmission("retransmitted_packets", "packets (iWARP: segments) retransmitted for it", "retransmissions"),
+        _retransmission("retransmission_delay_ns", "part of the latency: waiting for retransmissions",
+                        "latency_retransmission"),
         *(_host_time(one) for one in HOST_TIMES),
         _column("file", "int",
              "number in the table files, of the file that it read, wrote or committed, else of the last that it used",

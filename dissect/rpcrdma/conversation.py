@@ -56,14 +56,20 @@ class Conversation:
     """By caller, the replies that fit none of its calls; those whose call may still come included."""
     negotiation: Negotiation = field(default_factory=Negotiation)
     """Version and characteristics, as the messages announce them."""
-    traced: bool = False
-    """A trace of a kernel tells of it, which has no bytes of its messages."""
+    traced: str = ""
+    """'client' or 'server', whose kernel's trace tells of it, without the bytes of messages; '' for packets."""
+    inline: tuple[int, int] | None = None
+    """Inline thresholds of what the client and the server send, where a trace tells them."""
     data_server: DataServerRole | None = None
     """None: nothing in the capture says that the server is a pNFS data server."""
 
     def __post_init__(self) -> None:
         if is_ipoib(self.connection.service_id or 0):
             self.protocol, self.protocol_name = "other", IPOIB
+
+    def shows(self, part: str) -> bool:
+        """Whether a part of a latency is seen: of packets every one is, of a server's trace its own and its Reads."""
+        return not self.traced or (self.traced == "server" and part in ("server", "reads"))
 
     def note_requested(self, credits: int) -> None:
         """The credit value of a forward call."""
@@ -100,6 +106,8 @@ class Conversation:
         receive size of the other end.  Where the capture does not tell, the default, and the words say so.
         """
         negotiation = self.negotiation
+        if self.inline is not None:
+            return self.inline[sender], "trace"
         if negotiation.requested is not None and self.version_at(frame).value != 1:
             size, _, source = self.receive_size(1 - sender, frame)
             return VERSION_2_INLINE if size is None else size, source
@@ -115,7 +123,7 @@ class Conversation:
         threshold, source = self.inline_threshold(sender, frame)
         if self.negotiation.requested is not None and self.version_at(frame).value != 1:
             return self.receive_size(1 - sender, frame).value, source
-        return (threshold if self.private_data_seen else None), source
+        return (threshold if self.private_data_seen or self.inline is not None else None), source
 
     def version_at(self, frame: int | None = None) -> InForce:
         """The version settled before ``frame``, or at the end; 0 before there was an answer."""
@@ -137,6 +145,8 @@ class Conversation:
         Version 2: its Receive Buffer Size (xcharext-02, 3.1), before the version is settled 1024 (version-two-01, 5);
         version 1: its private data (RFC 8797, 5.1).
         """
+        if self.inline is not None:
+            return InForce(self.inline[1 - endpoint], 0, "trace")
         version = self.version_at(frame)
         announced = self._announced(XCHAR_RBSIZ, endpoint, frame)
         if version.value != 1 and announced is not None:

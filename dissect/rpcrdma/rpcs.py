@@ -89,6 +89,11 @@ class SegmentUse:
     """Open calls shared the memory, and which of them an Operation on it was for is undecidable."""
 
     @property
+    def used_by(self) -> int | None:
+        """How many Reads or Writes used it; None where they were not seen."""
+        return len(self.operations)
+
+    @property
     def transferred(self) -> int:
         """Bytes of the segment that the Reads or Writes on it announced, each counted once."""
         _, length, start = self.advertised

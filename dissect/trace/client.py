@@ -213,7 +213,7 @@ class ClientSide:
         conversation = self._queues.get(queue)
         if conversation is None:
             peer, port = self._peers.get(client, ("", None))
-            conversation = self._connections.make(RDMA, "", peer, number, time, port)
+            conversation = self._connections.make("client", RDMA, "", peer, number, time, port)
             self._queues[queue] = conversation
         header, inline, procedure = call.inline
         self._sent(call, conversation, number, time, header, inline, procedure)
@@ -230,7 +230,9 @@ class ClientSide:
             conversation = self._sockets.get(client)
             if conversation is None:
                 peer, port = self._peers.get(client, ("", None))
-                conversation = self._sockets[client] = self._connections.make(SOCKET, "", peer, number, time, port)
+                conversation = self._sockets[client] = self._connections.make(
+                    "client", SOCKET, "", peer, number, time, port
+                )
             call.xid = xid
             self._sent(call, conversation, number, time, 0, 0, None)
 

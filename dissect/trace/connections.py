@@ -43,12 +43,13 @@ class TracedConnections:
         self._established: dict[CmPair, int] = {}
         """When; of those that no queue is known of."""
         self._taken: dict[CmPair, Connection] = {}
-        self._ended: dict[CmPair, tuple[str, int]] = {}
+        self._inline: dict[CmPair, tuple[int, int]] = {}
 
-    def establish(self, pair: CmPair, time: int) -> None:
-        """The two ends are connected."""
+    def establish(self, pair: CmPair, time: int, inline: tuple[int, int] | None = None) -> None:
+        """The two ends are connected; ``inline``: thresholds of what the client and the server send."""
+        if inline is not None:
+            self._inline[pair] = inline
         self._taken.pop(pair, None)
-        self._ended.pop(pair, None)
         self._established.setdefault(pair, time)
 
     def end(self, pair: CmPair, why: str, time: int) -> None:
@@ -59,9 +60,11 @@ class TracedConnections:
         elif connection is None:
             self._established.pop(pair, None)
 
-    def make(self, transport: str, client: str, server: str, number: int, time: int, port: int | None) -> Conversation:
-        """A new one between two addresses, '' where one is not told, first seen at an event of this number; ``port``:
-        the server's."""
+    def make(
+        self, side: str, transport: str, client: str, server: str, number: int, time: int, port: int | None
+    ) -> Conversation:
+        """A new one between two addresses, '' where one is not told, first seen at an event of this number, by its
+        'client' or 'server'; ``port``: the server's."""
         first, pair = time, self._pair(client, server, port) if transport == RDMA else None
         local: int | None = None
         if pair is not None:
@@ -82,8 +85,10 @@ class TracedConnections:
         if pair is not None:
             self._taken[pair] = connection
         self.connections.append(connection)
-        made = Conversation(connection, "rpcrdma" if transport == RDMA else "other", ("trace",), traced=True)
+        made = Conversation(connection, "rpcrdma" if transport == RDMA else "other", ("trace",), traced=side)
         self.conversations[connection.number] = made
+        if pair is not None:
+            made.inline = self._inline.pop(pair, None)
         if self.listener is not None and transport == RDMA:
             self.listeners[connection.number] = self.listener(made)
         return made

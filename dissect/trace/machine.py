@@ -191,8 +191,8 @@ class TraceMachine:
         return CmPair(destination, source) if source in self._passive else CmPair(source, destination)
 
     def _negotiated(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        source, destination, *_ = fields
-        self._connections.establish(CmPair(source, destination), time)
+        source, destination, sent, received = fields
+        self._connections.establish(CmPair(source, destination), time, (sent, received))
 
 
 def _chooser(name: str, fields: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Any]:

@@ -42,6 +42,10 @@ class TracedSegment(SegmentUse):
     moved: int = 0
 
     @property
+    def used_by(self) -> int | None:
+        return None
+
+    @property
     def transferred(self) -> int:
         return self.moved
 

@@ -141,7 +141,7 @@ class ServerSide:
         if conversation is None:
             client, server = ("", "") if taken is None else (taken.client, taken.server)
             address, port = socket_parts(server)
-            conversation = self._connections.make(RDMA, socket_parts(client)[0], address, number, time, port)
+            conversation = self._connections.make("server", RDMA, socket_parts(client)[0], address, number, time, port)
             self._queues[queue] = conversation
         rpc = self._log.begin(conversation, xid, "server")
         segments = self._segments.pop((queue, identity), None) or self._segments.pop((THREAD, pid), [])

@@ -144,6 +144,27 @@ def test_the_connections_have_their_ends(side: str) -> None:
     assert all(one.ended_by for one in known)
 
 
+def test_the_inline_thresholds_are_those_that_the_client_agreed() -> None:
+    session = Session(str(TRACES["client"]))
+    for table in session.tables():
+        del table
+    known = [one for one in session.analyzer.conversations if one.connection.transport == "RDMA"]
+    assert [one.known_inline_threshold(sender) for one in known for sender in (0, 1)] == [(4096, "trace")] * 6
+
+
+def test_what_a_trace_does_not_tell_is_null() -> None:
+    untold = "call_ns writes_ns reply_ns retransmitted_packets retransmission_delay_ns user uid minor_version"
+    for side, more in (("client", "server_ns reads_ns credits_requested"), ("server", "credits_granted")):
+        columns = [*untold.split(), *more.split()]
+        question = f"SELECT {', '.join(f'count({name})' for name in columns)} FROM rpcs"
+        printed = run("sql", TRACES[side], question, "--csv").output.splitlines()[1]
+        assert set(printed.split(",")) == {"0"}
+        assert run("sql", TRACES[side], "SELECT count(operations) FROM segments", "--csv").output.split()[1] == "0"
+    record = json.loads(run("rpcs", TRACES["client"], "--json").stdout.splitlines()[-1])
+    assert record["latency"] is record["server_ns"] is record["retransmitted_packets"] is None
+    assert record["latency_ns"] > 0
+
+
 def kernel_times(side: str) -> dict[int, tuple[int, ...]]:
     """What the kernel measured itself, in microseconds, by XID."""
     event, names = {
