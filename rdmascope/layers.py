@@ -37,7 +37,7 @@ def bind(*where: int | str | os.PathLike[str] | Capture) -> list[int]:
             continue
         capture = given if isinstance(given, Capture) else read(given)
         for conversation in capture.conversations:
-            if conversation.protocol == "rpcrdma":
+            if conversation.carries_rpc:
                 numbers |= {end.qpn for end in conversation.connection.endpoints if end.qpn}
     for number in numbers:
         for opcode, row in OPCODES.items():

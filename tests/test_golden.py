@@ -196,8 +196,9 @@ def test_the_manifest_is_true(name: str) -> None:
     stored = (SAMPLES / entry["file"]).read_bytes()
     assert hashlib.sha256(stored).hexdigest() == entry["sha256"]
     assert seen.analyzer.frames == entry["frames"]
-    assert len(seen.analyzer.connections) == entry["connections"]
-    assert len(seen.rpcs) == entry["rpcs"]
+    for kind, rdma in (("", True), ("tcp_", False)):
+        assert sum(one.rdma == rdma for one in seen.analyzer.connections) == entry.get(f"{kind}connections", 0)
+        assert sum(rpc.connection.rdma == rdma for rpc in seen.rpcs) == entry.get(f"{kind}rpcs", 0)
 
 
 def test_every_sample_is_in_the_manifest() -> None:

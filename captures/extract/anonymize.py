@@ -58,6 +58,7 @@ from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Reassembled, Rpc
 from rdmascope.dissect.serial import TCP_SEQUENCE
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.transport.iwarp.fpdus import TAGGED_HEADER, UNTAGGED_HEADER
+from rdmascope.dissect.transport.iwarp.records import MARK
 from rdmascope.dissect.transport.operations import Operation
 
 from ..write.output import spool
@@ -670,6 +671,8 @@ class AnonymousFrames:
         self._tags: dict[int, int] = {}
         self._offsets: dict[int, int] = {}
         self._streams: dict[tuple[str, int, str, int], list[tuple[Connection, int]]] = {}
+        self._records: set[Flow] = set()
+        """Flows of records without RDMA."""
         self._addresses = AddressTable()
 
     def keep(self, flow: Flow, fpdu: ChosenFpdu) -> None:
@@ -682,6 +685,8 @@ class AnonymousFrames:
     ) -> None:
         """All FPDUs are known; ``streams``: the connections by sender and receiver, address and port each."""
         self._streams = streams
+        every = (one for ends in streams.values() for one in ends)
+        self._records = {(connection.number, sender) for connection, sender in every if not connection.rdma}
         for flow in self._fpdus.values():
             flow.sort(key=attrgetter("start"))
 
@@ -771,8 +776,13 @@ class AnonymousFrames:
         low, high = max(position, chosen.start), min(position + len(old), chosen.stop)
         one.image[low - chosen.start : high - chosen.start] = old[low - position : high - position]
         one.seen.add(low - chosen.start, high - chosen.start)
-        made = self._made(one)
+        made = self._record(one) if flow in self._records else self._made(one)
         new[low - position : high - position] = made[low - chosen.start : high - chosen.start]
+
+    def _record(self, one: _Fpdu) -> bytes:
+        """A fragment of a record with its mark, and the new bytes."""
+        size = len(one.image) - MARK
+        return bytes(one.image[:MARK]) + self._operations.at(one.chosen.tag, one.chosen.place, size).ljust(size, b"\0")
 
     def _made(self, one: _Fpdu) -> bytes:
         """The FPDU with the new bytes, as far as it was seen."""

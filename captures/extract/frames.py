@@ -141,7 +141,7 @@ class Carriers:
     def _add(self, connection: Connection, operation: Operation, tag: int) -> None:
         flow = connection.number, operation.initiator
         first, last = operation.first_frame, operation.last_frame
-        if connection.transport != "iWARP":
+        if not connection.of_tcp:
             ranges = self.packets.setdefault(flow, NumberRanges(PSN))
             mtu = connection.path_mtu or DEFAULT_MTU
             packets = max(1, -(-operation.length // mtu), 0 if operation.kind is READ else operation.packets)
@@ -159,7 +159,7 @@ class Carriers:
     @property
     def iwarp(self) -> bool:
         """Some were carried by iWARP."""
-        return any(connection.transport == "iWARP" for connection in self.connections.values())
+        return any(connection.of_tcp for connection in self.connections.values())
 
 
 class ChosenFpdu(NamedTuple):
@@ -365,7 +365,7 @@ class FrameChooser:
         for connection in connections.values():
             for sender in (0, 1):
                 mine, other = connection.endpoints[sender], connection.endpoints[1 - sender]
-                if connection.transport == "iWARP":
+                if connection.of_tcp:
                     stream = mine.address, mine.port or 0, other.address, other.port or 0
                     self.streams[stream].append((connection, sender))
                 else:

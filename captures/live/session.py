@@ -182,7 +182,7 @@ class CaptureMetrics:
         before, self._before = self._before, {}
         open_connections = 0
         for conversation in analyzer.conversations:
-            if conversation.protocol != "rpcrdma":
+            if not conversation.carries_rpc:
                 continue
             one = conversation.connection
             client, server = self._pair(one.endpoints[0].address, one.endpoints[1].address)
@@ -731,9 +731,12 @@ class LiveSession:
         self.damage = self.damage or self.not_kept
         gc.enable()
 
-    def _listeners(self, conversation: Conversation) -> Listeners:
+    def _listeners(self, conversation: Conversation) -> Listeners | None:
+        audit = self.auditor.listener(conversation)
+        if audit is None:
+            return None
         history = self.credits[conversation.connection.number] = CreditHistory(conversation, CREDIT_BINS)
-        return Listeners(self.auditor.listener(conversation), history)
+        return Listeners(audit, history)
 
     def _found(self, finding: Finding, tally: RuleTally) -> None:
         self.findings += 1

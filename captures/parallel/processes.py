@@ -174,7 +174,7 @@ class Division:
                 one = self._take(self._front, 0)
                 if one is None:
                     return
-                counts, mounts, self._mounts.advice, decoded = one
+                counts, mounts, decoded = one
                 self._analyzer.addresses.learn(counts.known, counts.addresses)
                 self._mounts.roots += mounts
                 batch = DividedBatch(
@@ -269,7 +269,7 @@ class Division:
                     outbox.put(packed((share, addresses, tcp_addresses, self._capture.position), self._data))
                 counts = _counts(self._capture.position, batch, addresses)
                 listed = decoded if self._lists else None
-                parts = counts, self._mounts.roots[mounted:], self._mounts.advice, listed
+                parts = counts, self._mounts.roots[mounted:], listed
                 front.put(packed((parts, None), self._data))
                 mounted = len(self._mounts.roots)
                 del batch, decoded

@@ -93,7 +93,7 @@ def carries_again(rpc: Rpc, row: Rows, destination: str) -> bool:
 
 def steps_of(rpc: Rpc, session: Session) -> list[Step]:
     """The packets of an RPC, and those between them, in a pass of their own: that of a session not read yet."""
-    if rpc.connection.transport == "iWARP":
+    if rpc.connection.of_tcp:
         return segment_steps(rpc, session)
     return steps(rpc, packet_batches(session, min(frames_of(rpc), default=1)))
 
@@ -287,8 +287,8 @@ def _part_label(part: Part, segment: IwarpSegment, procedures: dict[tuple[int, i
         name = f"MPA {'Request' if part.mpa.request else 'Reply'}"
         return name, name
     if fpdu is None:
-        return "?", f"{size(part.length)} of an {f'FPDU: {part.fault}' if part.fault else 'unknown FPDU'}"
-    name = codes.opcode_name(fpdu.opcode)
+        return "?", f"{size(part.length)} of an {f'FPDU: {part.fault}' if part.fault else f'unknown {segment.unit}'}"
+    name = codes.opcode_name(fpdu.opcode) if segment.connection.rdma else "record"
     label = f"{begins}{name} {size(part.length if not part.whole else fpdu.length)}"
     if request := fpdu.request:
         label = f"{begins}{name} {size(request.length)}, STag {request.source_stag:#010x}"

@@ -45,7 +45,8 @@ class WorkerFound(NamedTuple):
 class PassListener(Protocol):
     """Listens to all conversations; of those in workers it is given what ``found`` and ``rest`` gave there."""
 
-    def listener(self, conversation: Conversation) -> Listener: ...
+    def listener(self, conversation: Conversation) -> Listener | None:
+        """None: it is not listened to."""
 
     @property
     def divisible(self) -> bool:
@@ -64,11 +65,16 @@ class PassListener(Protocol):
         """What all workers found since the last time, and the RPCs that ended in the meantime."""
 
 
-def listener_of(pass_listeners: Sequence[PassListener]) -> Callable[[Conversation], Listener]:
+def listener_of(pass_listeners: Sequence[PassListener]) -> Callable[[Conversation], Listener | None]:
     """What one conversation is given to: the listener of each of them."""
     if len(pass_listeners) == 1:
         return pass_listeners[0].listener
-    return lambda conversation: Listeners(*[listener.listener(conversation) for listener in pass_listeners])
+
+    def listener(conversation: Conversation) -> Listener | None:
+        found = [made for one in pass_listeners if (made := one.listener(conversation)) is not None]
+        return Listeners(*found) if found else None
+
+    return listener
 
 
 class DividedCredits:
@@ -79,7 +85,9 @@ class DividedCredits:
     def __init__(self) -> None:
         self.directions: dict[int, tuple[CreditDirection, ...]] = {}
 
-    def listener(self, conversation: Conversation) -> Listener:
+    def listener(self, conversation: Conversation) -> Listener | None:
+        if not conversation.connection.rdma:
+            return None
         history = CreditHistory(conversation)
         self.directions[conversation.connection.number] = history.directions
         return history
@@ -112,7 +120,7 @@ class DividedAudit:
         if on_finding is not None:
             auditor.on_finding = lambda finding, _: on_finding(finding)
 
-    def listener(self, conversation: Conversation) -> Listener:
+    def listener(self, conversation: Conversation) -> Listener | None:
         return self.auditor.listener(conversation)
 
     @property

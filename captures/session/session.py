@@ -511,7 +511,7 @@ class Session:
             raise CaptureError(f"{self.path}: no frames in it")
         if not self.analyzer.packets and not self.analyzer.connections:  # a refused one may be all
             kinds = ", ".join(kind for kind, _ in self.analyzer.skipped.most_common(3))
-            words = f"no RDMA packet among {plural(frames, 'frame')} ({kinds}){self._tcp_mounts.advice}"
+            words = f"no RDMA packet among {plural(frames, 'frame')} ({kinds})"
             raise CaptureError(f"{self.path}: {words}")
 
     def place(self, frame: int) -> Place | None:

@@ -19,7 +19,7 @@ from rdmascope.dissect.arrays import Int64s, Rows, coded_keys
 from rdmascope.dissect.audit.auditor import EARLIER, Auditor, RuleTally, TallyKey
 from rdmascope.dissect.audit.rule import VIOLATION, Finding
 from rdmascope.dissect.layers.oncrpc_codes import GSS_PROCEDURE_NAMES, GSS_SERVICE_NAMES
-from rdmascope.dissect.layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_MSG
+from rdmascope.dissect.layers.rpcrdma_codes import DIRECTION_NAMES, NO_RDMA, RDMA_MSG
 from rdmascope.dissect.measure.credits import CreditDirection
 from rdmascope.dissect.measure.file_names import KnownPaths, PathedRows, PathLearner
 from rdmascope.dissect.measure.files import EarlierName, File, FileTable, FileTransfer
@@ -407,10 +407,10 @@ def _message(row: dict[str, Any], side: str, initiator: int, first_time: int, la
     )
     header = TransportHeader(
         row["xid"],
-        row[f"{side}_rdma_version"],
+        NO_RDMA if row[f"{side}_rdma_version"] is None else row[f"{side}_rdma_version"],
         row["credits_requested" if side == "call" else "credits_granted"],
-        row[f"{side}_rdma_procedure_number"],
-        length=row[f"{side}_header_bytes"],
+        RDMA_MSG if row[f"{side}_rdma_version"] is None else row[f"{side}_rdma_procedure_number"],
+        length=row[f"{side}_header_bytes"] or 0,
         problem=row[f"{side}_header_problem"] or "",
         direction=_DIRECTIONS.get(row[f"{side}_rdma_direction"]),
         option=row[f"{side}_option"],
@@ -639,7 +639,7 @@ class SavedSession(Session):
                     if number in kept:
                         auditor.connections[number] = kept[number]
             for conversation in self.analyzer.conversations:
-                if conversation.protocol == "rpcrdma":
+                if conversation.carries_rpc:
                     auditor.connections[conversation.connection.number] = conversation.connection
             for row in _rows(database, "SELECT * FROM findings"):
                 rule = auditor.rules.get(row["rule"])

@@ -83,7 +83,7 @@ def _about(rpc: Rpc, is_call: bool) -> list[str]:
         parts = ", ".join([f"{name} {duration(time)}" for name, time in zip(PARTS, times, strict=True) if time])
         lines.append(f"latency {duration(total)}{': ' if parts else ''}{parts}")
     if retransmissions := rpc.retransmissions:
-        unit = "segment" if rpc.connection.transport == "iWARP" else "packet"
+        unit = "segment" if rpc.connection.of_tcp else "packet"
         lines.append(f"{plural(retransmissions, unit)} of this RPC retransmitted")
     lines += [f"damage: {one}" for one in rpc.damage[:MAX_NOTED]]
     return lines

@@ -18,7 +18,7 @@ from rich.tree import Tree
 
 from rdmascope.dissect.arrays import Int64s, distinct
 from rdmascope.dissect.diagnosis.detectors.nfs import is_hard
-from rdmascope.dissect.layers.rpcrdma_codes import procedure_name
+from rdmascope.dissect.layers.rpcrdma_codes import NO_RDMA, procedure_name
 from rdmascope.dissect.measure.file_names import Pathed, PathLearner
 from rdmascope.dissect.measure.statistics import PARTS, Statistics
 from rdmascope.dissect.rpcrdma.message_trees import decoded_call, decoded_reply
@@ -271,8 +271,9 @@ def _steps(rpc: Rpc) -> Iterator[LadderStep]:
 
 def _send(message: Message) -> LadderStep:
     one, header = message.operation, message.header
-    name = "" if header.procedure is None else f", {procedure_name(header.version, header.procedure)}"
-    return LadderStep(one.first_time, one.initiator, f"Send {size(one.length)}{name}{_repeated(one)}", _frames(one))
+    name = procedure_name(header.version, header.procedure)
+    what, name = "record" if header.version == NO_RDMA else "Send", name and f", {name}"
+    return LadderStep(one.first_time, one.initiator, f"{what} {size(one.length)}{name}{_repeated(one)}", _frames(one))
 
 
 def _moved(one: Operation) -> Iterator[LadderStep]:

@@ -540,7 +540,7 @@ class Dashboard:
             carriers = [
                 conversation.connection.number
                 for conversation in session.analyzer.conversations
-                if conversation.protocol == "rpcrdma"
+                if conversation.carries_rpc
             ]
             numbers: list[int | None] = [None, *carriers]
             session.recent.picked = _next(numbers if key == "c" else numbers[::-1], session.recent.picked)
@@ -571,7 +571,7 @@ def take_snapshot(session: LiveSession) -> Snapshot:
                 one.number,
                 str(one.endpoints[0]) if one.endpoints[0].port is not None else one.endpoints[0].address,
                 who(one, 1).removeprefix("server "),
-                conversation.protocol == "rpcrdma",
+                conversation.carries_rpc,
                 bool(one.ended_by),
                 recent.rate_of(one.number),
                 forward.outstanding if forward is not None else 0,

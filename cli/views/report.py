@@ -88,15 +88,18 @@ def summary(
     evicted: Evicted,
 ) -> RenderableType:
     lines: list[RenderableType] = [Text(name, "bold")]
+    connections = connection_counts(conversations, evicted)
+    tcp = f"{plural(connections.records, 'record')} of RPC over TCP" if connections.records else ""
+    rdma = f"{count(packets - connections.records)} of them RDMA packets"
+    parts = [rdma] if packets > connections.records or not tcp else []
     what = f"{plural(frames, 'event')} of the {traced}'s kernel" if traced else ""
-    lines.append(Text(what or f"{plural(frames, 'frame')}, {count(packets)} of them RDMA packets"))
+    lines.append(Text(what or ", ".join([plural(frames, "frame"), *parts, *([tcp] if tcp else [])])))
     lines += notes
     if first_time is not None and last_time is not None:
         lines.append(Text(f"{duration(last_time - first_time)} from {moment(first_time)}"))
     line = Text()
-    connections = connection_counts(conversations, evicted)
     line.append(plural(statistics.calls, "RPC"), "bold")
-    line.append(f" on {plural(connections.rpcrdma, 'RPC-over-RDMA connection')}")
+    line.append(f" on {connections.words}")
     others = {state: number for state, number in statistics.states.items() if state not in ("complete", "error")}
     if statistics.calls and not others:
         line.append(", all answered")
@@ -108,8 +111,9 @@ def summary(
         line.append("; beside them ")
         line.append("1 duplicate reply" if number == 1 else f"{count(number)} duplicate replies", "yellow")
     lines.append(line)
-    if connections.total != connections.rpcrdma:
+    if connections.total != connections.rpcrdma + connections.tcp:
         parts = [f"{count(connections.rpcrdma)} RPC-over-RDMA"]
+        parts += [f"{count(connections.tcp)} RPC over TCP"] if connections.tcp else []
         parts += [f"{count(connections.refused)} refused"] if connections.refused else []
         parts += [f"{count(connections.others)} of another or an unknown protocol"] if connections.others else []
         lines.append(Text(f"{plural(connections.total, 'connection')}: {', '.join(parts)}"))
@@ -135,7 +139,7 @@ def connections_view(conversations: Sequence[Conversation], statistics: Statisti
         one = conversation.connection
         part = shares.get(one.number, Share())
         active, passive = one.endpoints
-        carrier = conversation.protocol == "rpcrdma"
+        carrier = conversation.carries_rpc
         row: list[Cell] = [
             str(one.number),
             active.address if active.port is None else str(active),
@@ -186,8 +190,9 @@ def agreed(conversation: Conversation, conversations: Sequence[Conversation]) ->
     one = conversation.connection
     sure = "" if one.confidence >= 1 else f" ({one.confidence:.0%} sure)"
     pairing = PAIRINGS.get(one.paired_by, one.paired_by) + sure
-    if conversation.protocol == "rpcrdma":
-        carried = f"RPC-over-RDMA, identified by {', '.join(conversation.recognised_by)}"
+    if conversation.carries_rpc:
+        name = "RPC-over-RDMA" if one.rdma else "RPC"
+        carried = f"{name}, identified by {', '.join(conversation.recognised_by)}"
     elif conversation.protocol_name:
         carried = f"{conversation.protocol_name}, {'judging by its port' if one.service_port else 'passed over'}"
     else:
@@ -195,12 +200,21 @@ def agreed(conversation: Conversation, conversations: Sequence[Conversation]) ->
     yield f"{one.transport}, {pairing}; {carried}"
     if one.evidence:
         yield "evidence: " + "; ".join(one.evidence)
-    if conversation.protocol != "rpcrdma":
+    if not conversation.carries_rpc:
         return
     role = conversation.data_server
     if role is not None:
         yield f"{DATA_SERVER} of {role.metadata_server}, as frame {role.frame} says ({role.by})"
     mtu = f"path MTU {one.path_mtu}" if one.path_mtu else ""
+    if one.rdma:
+        yield from _terms(conversation, conversations, mtu)
+    words = ending_words(one.ended_by)
+    yield (f"ended by {words}" if words == one.ended_by else words) if words else "not ended in this capture"
+
+
+def _terms(conversation: Conversation, conversations: Sequence[Conversation], mtu: str) -> Iterator[str]:
+    """What the ends of an RPC-over-RDMA connection agreed."""
+    one = conversation.connection
     if speaks_version_2(conversation):
         yield from story(conversation, conversations)
         if mtu:
@@ -216,8 +230,6 @@ def agreed(conversation: Conversation, conversations: Sequence[Conversation]) ->
     yield f"private data: client {_private(conversation, 0)}; server {_private(conversation, 1)}"
     requested, granted = _range(conversation.credits_requested), _range(conversation.credits_granted)
     yield f"credits: {requested} requested, {granted} granted{_depths(one)}"
-    words = ending_words(one.ended_by)
-    yield (f"ended by {words}" if words == one.ended_by else words) if words else "not ended in this capture"
 
 
 def _private(conversation: Conversation, end: int) -> str:

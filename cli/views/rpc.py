@@ -78,7 +78,7 @@ def rpc_summary(rpc: Rpc, first_time: int, place: str = "") -> Group:
         if loss.rpc == rpc.number
     ]
     if rpc.retransmissions:
-        unit = "segment" if rpc.connection.transport == "iWARP" else "packet"
+        unit = "segment" if rpc.connection.of_tcp else "packet"
         delay = f"; it waited {duration(rpc.retransmission_delay)}" if rpc.retransmission_delay else ""
         lines.append(Text(plural(rpc.retransmissions, unit) + " retransmitted" + delay, "yellow"))
     return Group(*lines)
@@ -117,7 +117,7 @@ def ladder(steps: Sequence[Step], connection: Connection, width: int, full: bool
     if len(shown) < len(steps):
         left = len(steps) - len(shown)
         omitted = f"{plural(left, 'packet')} of other RPCs"
-        if connection.transport == "iWARP":
+        if connection.of_tcp:
             omitted = f"{plural(left, 'segment')} of other RPCs or without payload"
         lines.append(Text(f"  {omitted} in between", "dim"))
     for line in lines:
@@ -394,7 +394,8 @@ def hosts_section(rpc: Rpc) -> Section:
 
 def message_sections(rpc: Rpc, width: int, full: bool) -> Iterator[Section]:
     """Both transport headers, the use of every chunk, and every field of the call and the reply."""
-    for message, name in ((rpc.call, "call"), (rpc.reply, "reply")):
+    messages = ((rpc.call, "call"), (rpc.reply, "reply"))
+    for message, name in messages if rpc.connection.rdma else ():
         title = f"The {name}'s transport header"
         if message is None:
             yield Section(title, "not seen", ())

@@ -315,14 +315,16 @@ def _place(health: TransportHealth) -> Iterator[str]:
 
 def _rows(health: TransportHealth) -> Iterator[list[Cell]]:
     """A row for each figure, of the client and of the server."""
+    rdma = health.transport != "TCP"
     for name, cell, always in SEGMENT_ROWS if health.segments else PACKET_ROWS:
+        name = name if rdma else OF_RECORDS.get(name, name)
         cells = [cell(direction) for direction in health.directions]
         if always or any(text != "-" for text in cells):
             yield [name, *cells]
-    if health.segments:
+    if health.segments and rdma:
         checked = "no CRC in use" if health.crc_checked is None else plural(health.crc_checked, "FPDU")
         yield ["MPA CRC32C checked", checked, ""]
-    else:
+    elif rdma:
         yield ["path MTU", count(health.path_mtu) if health.path_mtu else "-", ""]
         yield ["ICRC checked", plural(health.icrc_checked or 0, "packet"), ""]
 
@@ -531,3 +533,5 @@ SEGMENT_ROWS: tuple[DirectionRow, ...] = (
     DirectionRow("FPDUs rejected without a CRC", lambda one: counted(one.doubted_fpdus)),
 )
 """The same of iWARP, where TCP looks after losses."""
+OF_RECORDS = {"FPDUs": "records", "unique RDMA payload": "unique payload"}
+"""And without RDMA."""

@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ..rpcrdma.conversation import Conversation
-from ..rpcrdma.listeners import Listener
 from ..rpcrdma.matching import BY_XID_ALONE
 from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.version_loops import VersionRefusals
@@ -187,9 +186,10 @@ class Auditor:
         self.sides_known: set[int] = set()
         """Connections whose traffic shows which end is the client."""
 
-    def listener(self, conversation: Conversation) -> Listener:
-        if conversation.traced:  # What is required is required of bytes.
-            return Listener()
+    def listener(self, conversation: Conversation) -> AuditListener | None:
+        """None without RDMA, whose rules these are, and of traces: what is required is required of bytes."""
+        if conversation.traced or not conversation.connection.rdma:
+            return None
         by_class = None if self.one_by_one else self._judge_class
         listener = AuditListener(conversation, self._judge, self.sides_known, self._refusals, self.release, by_class)
         self._listeners[conversation.connection.number] = listener

@@ -182,14 +182,14 @@ def precedes(connection: Connection, first: Operation, second: Operation) -> boo
 
     PSNs say so, or the places in the TCP stream, whatever the order of the capture.
     """
-    if connection.transport == "iWARP":
+    if connection.of_tcp:
         return first.position < second.position
     return PSN.distance(first.psn, second.psn) < PSN.half
 
 
 def beheaded(connection: Connection, sender: int) -> str:
     """Why the first packets of this end may be missing unnoticed; '' where it is known which ones they must be."""
-    known = connection.transport == "iWARP" or connection.endpoints[1 - sender].start_psn is not None
+    known = connection.of_tcp or connection.endpoints[1 - sender].start_psn is not None
     return "" if known and connection.start_known else "the capture may begin behind the first packets of the other end"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from scapy.fields import (
+    BitField,
     ConditionalField,
     FieldLenField,
     FieldListField,
@@ -241,6 +242,15 @@ class ONCRPCReply(Structure):
         if _accepted(self):
             return str(self.sprintf("ONC RPC reply %ONCRPCReply.accept_stat%"))
         return str(self.sprintf("ONC RPC reply %ONCRPCReply.reply_stat% %ONCRPCReply.reject_stat%"))
+
+
+class RecordMark(Header):
+    """What stands before each fragment of a record over TCP (RFC 5531, 11)."""
+
+    name = "Record mark"
+    fields_desc = (BitField("last_fragment", 1, 1), BitField("length", 0, 31))
+    last_fragment: int
+    length: int
 
 
 class ONCRPC(Header):

@@ -37,12 +37,16 @@ DIRECTION_NAMES = {0: "CALL", 1: "REPLY"}
 """The msg_type of RPC, which version 2 has in its header, too (version-two-01, 4.2)."""
 
 
+NO_RDMA = -1
+"""In place of a version where a message came over TCP or UDP, without a transport header."""
+
+
 def procedure_name(version: int, procedure: int | None) -> str:
     """rdma_proc in words; 'procedure 77' where the version does not define it, '' where it is not there.
 
     An RDMA_ERROR has one layout in every version (RFC 8166, 4.5), and so a name in those not known here.
     """
-    if procedure is None:
+    if procedure is None or version == NO_RDMA:
         return ""
     known = {1: PROCEDURE_NAMES, 2: PROCEDURE_NAMES_2}.get(version, {RDMA_ERROR: "RDMA_ERROR"})
     return known.get(procedure, f"procedure {procedure}")

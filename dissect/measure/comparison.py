@@ -24,7 +24,7 @@ def settings(conversations: Iterable[Conversation]) -> dict[str, tuple[str, ...]
     """Name of a setting -> every value that a connection has of it, in the order of first use."""
     found: dict[str, dict[str, None]] = {}
     for conversation in conversations:
-        if conversation.protocol == "rpcrdma":
+        if conversation.carries_rpc:
             for name, value in _settings(conversation):
                 found.setdefault(name, {})[value] = None
     return {name: tuple(values) for name, values in found.items()}
@@ -33,6 +33,8 @@ def settings(conversations: Iterable[Conversation]) -> dict[str, tuple[str, ...]
 def _settings(conversation: Conversation) -> Iterator[tuple[str, str]]:
     connection = conversation.connection
     yield "transport", connection.transport
+    if not connection.rdma:
+        return
     version = conversation.version_at().value
     yield "version of RPC-over-RDMA", str(version) if version else "unknown"
     for end, way in enumerate(("to the server", "to the client")):

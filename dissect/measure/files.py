@@ -40,7 +40,7 @@ def undecoded(analyzer: Analyzer, statistics: Statistics, error: str | None = No
     rows += [("packets", f"{kind}, not Reliable Connection", number) for kind, number in analyzer.other_packets.items()]
     others: Counter[tuple[str, str]] = Counter()
     for conversation in analyzer.conversations:
-        if conversation.protocol != "rpcrdma":
+        if not conversation.carries_rpc:
             name = conversation.protocol_name or "not recognised as RPC-over-RDMA"
             connection = conversation.connection
             unit, sent = (

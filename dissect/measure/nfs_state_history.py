@@ -521,7 +521,7 @@ class NfsStateHistory:
         number = conversation.connection.number
         self._connections[number] = conversation.connection
         watch = StateListener(self._queue, self._plain)
-        if not self._with_credits:
+        if not self._with_credits or not conversation.connection.rdma:
             return watch
         history = self._histories[number] = CreditHistory(conversation)
         return Listeners(watch, history)
@@ -860,7 +860,7 @@ def _at(
 
 def _inline(message: Message | None) -> memoryview | None:
     """A message that came whole in one Send, without chunks; None where it did not."""
-    if message is None or message.header.procedure != RDMA_MSG or message.header.version != 1:
+    if message is None or message.header.procedure != RDMA_MSG or message.header.version == 2:
         return None
     header = message.header
     if header.problem or header.reads or header.writes or header.reply is not None:

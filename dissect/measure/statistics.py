@@ -26,6 +26,7 @@ from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.eviction import Evicted
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Latency, Rpc
+from ..units import plural
 
 WAYS = ("inline call", "inline reply", "read chunk", "position zero", "write chunk", "reply chunk")
 """How Payload streams travel (RFC 8166, 3.4 and 3.5): in a Send, or through memory."""
@@ -92,23 +93,38 @@ class ConnectionCounts(NamedTuple):
     """Those that carry RPC-over-RDMA."""
     refused: int
     """Those that the server refused."""
+    tcp: int = 0
+    """Those that carry RPC without RDMA."""
+    records: int = 0
+    """Fragments of records on these, which count as packets."""
 
     @property
     def others(self) -> int:
         """Those of another protocol, or of an unknown one."""
-        return self.total - self.rpcrdma - self.refused
+        return self.total - self.rpcrdma - self.tcp - self.refused
+
+    @property
+    def words(self) -> str:
+        """Of those that carry RPC: '2 RPC-over-RDMA connections and 1 TCP connection'."""
+        tcp = [plural(self.tcp, "TCP connection")] if self.tcp else []
+        rdma = [plural(self.rpcrdma, "RPC-over-RDMA connection")] if self.rpcrdma or not tcp else []
+        return " and ".join(rdma + tcp)
 
 
 def connection_counts(conversations: Iterable[Conversation], evicted: Evicted) -> ConnectionCounts:
     """Of those that were kept, and of those that were evicted.  A refused one carries nothing."""
     total, rpcrdma, refused = evicted.connections, evicted.carriers, evicted.refused
+    tcp, records = evicted.tcp, evicted.records
     for one in conversations:
         total += 1
         if one.connection.refused:
             refused += 1
-        else:
+        elif one.connection.rdma:
             rpcrdma += one.protocol == "rpcrdma"
-    return ConnectionCounts(total, rpcrdma, refused)
+        elif one.carries_rpc:
+            tcp += 1
+            records += sum(one.connection.fpdus)
+    return ConnectionCounts(total, rpcrdma, refused, tcp, records)
 
 
 MAX_BINS = 4096

@@ -1,5 +1,4 @@
-"""Mount roots from MNT of MOUNT over TCP, which NFS over RDMA is mounted by (RFC 1813, appendix I; RFC 5531, 11),
-and whether NFS itself uses TCP.
+"""Mount roots from MNT of MOUNT over TCP, which NFS over RDMA is mounted by (RFC 1813, appendix I; RFC 5531, 11).
 
 Segments that are one whole record each, as clients and mountd send them; nothing is put together of several.
 """
@@ -13,7 +12,7 @@ import numpy as np
 from ..arrays import Bytes, Rows, take, words_at
 from ..layers.oncrpc_codes import CALL, LAST_FRAGMENT, REPLY
 from ..link.addresses import AddressTable
-from ..onc.programs import MOUNT, NFS
+from ..onc.programs import MOUNT
 from ..onc.xdr import words3
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ MAX_OUTSTANDING = 1024
 MAX_ROOTS = 1 << 14
 _PROGRAM = 12
 """Offset of the program in a call; version and procedure follow."""
-ADVICE = ": it is NFS over TCP; mount with -o proto=rdma,port=20049 for RDMA, or read it with Wireshark as it is"
 
 
 class TcpMounts:
@@ -34,8 +32,6 @@ class TcpMounts:
     def __init__(self, addresses: AddressTable) -> None:
         self.roots: list[MountRoot] = []
         """In the order of replies."""
-        self.advice = ""
-        """What to do about a capture without RDMA, where there are calls of NFS over TCP."""
         self._addresses = addresses
         self._calls: dict[tuple[int, int, int, int, bytes], bytes] = {}
         """By client and server, with their ports, and XID."""
@@ -59,8 +55,6 @@ class TcpMounts:
             record = bytes(data[payload + 4 : payload + length])
             xid, kind = record[:4], int.from_bytes(record[4:8])
             program, _, procedure = words3(memoryview(record), _PROGRAM)
-            if kind == CALL and program == NFS:
-                self.advice = ADVICE
             if kind == CALL and (program, procedure) == (MOUNT, MNT):
                 if len(self._calls) >= MAX_OUTSTANDING:
                     del self._calls[next(iter(self._calls))]

@@ -21,6 +21,8 @@ NFSACL = 100227
 NFS_CALLBACK = 0x40000000
 """Transient: the client chooses it in SETCLIENTID or CREATE_SESSION; this one is printed in RFC 5662, and
 Linux uses it."""
+TRANSIENT_END = 0x60000000
+"""Behind the last number of these (RFC 5531, 8.4)."""
 
 PROGRAM_NAMES = {
     PORTMAP: "portmap",  # RFC 1833
@@ -145,7 +147,7 @@ PROCEDURES: dict[tuple[int, int], tuple[str, ...]] = {
 
 def is_callback(program: int) -> bool:
     """Whether an NFS client serves it to its server: NFS_CB, or another transient number (RFC 5531, 8.4)."""
-    return NFS_CALLBACK <= program < 0x60000000
+    return NFS_CALLBACK <= program < TRANSIENT_END
 
 
 def program_name(program: int) -> str:

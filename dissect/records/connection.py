@@ -410,7 +410,7 @@ def _endpoint(conversation: Conversation, end: int) -> Record:
 
 def sender_counts(connection: Connection, end: int) -> Record:
     """What an endpoint sent; packets and segments are never added up under one key."""
-    iwarp = connection.transport == "iWARP"
+    iwarp = connection.of_tcp
     retransmitted, missing = connection.ledgers[end].retransmitted, connection.missing_packets[end]
     return {
         "packets": None if iwarp else connection.packets[end],

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..link.numbers import COOKED, ERF, ETHERNET, INFINIBAND, LINUX_SLL2, RAW_IP
 from ..transport.iwarp.fpdus import WRONG_CRC
-from ..transport.iwarp.segments import IwarpSegment, Part
+from ..transport.iwarp.segments import FPDU, RECORD, IwarpSegment, Part
 from ..units import count, plural
 from .packet_info import fault_info, fpdu_info
 from .schema import wide
@@ -25,8 +25,10 @@ def mpa_layers(data: bytes, segment: IwarpSegment) -> Iterator[Any]:
 
     ``data``: of the whole frame.
     """
+    from ..layers import iwarp
     from ..layers.fpdus import remove_markers
-    from ..layers.iwarp import FPDU, MPAReply, MPARequest
+    from ..layers.iwarp import MPAReply, MPARequest
+    from ..layers.oncrpc import ONCRPC, RecordMark
 
     if segment.mark:
         yield Words(f"TCP: {segment.mark}", {"mark": segment.mark})
@@ -34,9 +36,14 @@ def mpa_layers(data: bytes, segment: IwarpSegment) -> Iterator[Any]:
     for part in segment.parts:
         start = segment.payload + part.at
         wire = data[start : start + part.length]
-        if words := _words(part, len(wire)):
+        if words := _words(part, len(wire), segment.unit):
             yield words
         if part.before or not wire or (part.fpdu is None and part.mpa is None and part.fault != WRONG_CRC):
+            continue
+        if segment.unit == RECORD:
+            yield RecordMark(wire[:4])
+            if part.fpdu is not None and not part.fpdu.place:
+                yield ONCRPC(wire[4:])
             continue
         if part.mpa is not None:
             yield (MPARequest if part.mpa.request else MPAReply)(wire)
@@ -49,8 +56,8 @@ def mpa_layers(data: bytes, segment: IwarpSegment) -> Iterator[Any]:
                 f"{plural(len(markers), 'marker')} in the FPDU, at byte {places}",
                 {"markers": [one._asdict() for one in markers]},
             )
-        fpdu = FPDU(plain, _underlayer=_ports(port))
-        if isinstance(fpdu, FPDU):
+        fpdu = iwarp.FPDU(plain, _underlayer=_ports(port))
+        if isinstance(fpdu, iwarp.FPDU):
             fpdu.sent_as(wire if markers else None, segment.crc)
         yield fpdu
 
@@ -62,8 +69,8 @@ def _ports(port: int | None) -> Any:
     return None if port is None else TCP(dport=port)
 
 
-def _words(part: Part, captured: int) -> Words | None:
-    """Where the segment has not the whole of an FPDU, what there is; None where it has."""
+def _words(part: Part, captured: int, unit: str) -> Words | None:
+    """Where the segment has not the whole of an FPDU or record, what there is; None where it has."""
     whole = part.before + part.length + part.after
     extent = f"{count(part.length)} of {count(whole)} bytes"
     fields: dict[str, Any] = {"bytes": part.length, "before": part.before, "after": part.after}
@@ -73,16 +80,17 @@ def _words(part: Part, captured: int) -> Words | None:
         if part.fault:
             decoded = "" if part.fault == WRONG_CRC else ": not decoded, since its bytes cannot be trusted"
             return Words(f"An {fault_info(part)}, {extent}{decoded}", {**fields, "fault": part.fault})
-        return Words(f"{count(part.length)} bytes outside any known FPDU", fields)
-    text = ""
+        return Words(f"{count(part.length)} bytes outside any known {unit}", fields)
+    text, an = "", "An" if unit == FPDU else "A"
     if part.fpdu is not None:
         first, last = part.fpdu.first_frame, part.fpdu.last_frame
         fields |= {"first_frame": first, "last_frame": last}
         if part.before:
             verb = "continues" if part.after else "ends"
-            text = f"An FPDU {verb} here, {extent}; it is in frames {first} to {last}: {fpdu_info(part.fpdu)}"
+            info = f": {fpdu_info(part.fpdu)}" if unit == FPDU else ""
+            text = f"{an} {unit} {verb} here, {extent}; it is in frames {first} to {last}{info}"
         elif part.after:
-            text = f"An FPDU begins here, {extent}; it ends in frame {last}"
+            text = f"{an} {unit} begins here, {extent}; it ends in frame {last}"
     elif not part.whole:
         text = f"Part of the Request or Reply, {extent}"
     if captured < part.length:

@@ -39,7 +39,6 @@ from ..onc.summary_columns import (
     rights_asked,
 )
 from ..rpcrdma.analyzer import Analyzer
-from ..rpcrdma.messages import HEADER, LONG_HEADER
 from ..rpcrdma.rpc_fields import REPLY_HEADER, argument_places
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import Rpc
@@ -124,7 +123,8 @@ class _PlainInfos(NamedTuple):
 
     def starts(self, what: str, rows: Int64s) -> Int64s:
         """Where the RPC messages of some calls or replies begin."""
-        start: Int64s = self.rows[f"{what}_at"][rows] + np.where(self.long[rows], LONG_HEADER, HEADER)
+        sent, inline = (self.rows[f"{what}_{part}"][rows] for part in ("send", "inline"))
+        start: Int64s = self.rows[f"{what}_at"][rows] + sent - inline
         return start
 
     def ends(self, what: str, rows: Int64s) -> Int64s:

@@ -10,7 +10,7 @@ from ..arrays import Bytes
 from ..layers import iwarp_codes as codes
 from ..layers import opcodes
 from ..layers.characteristics_codes import Characteristic, option_name
-from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, error_name, procedure_name
+from ..layers.rpcrdma_codes import NO_RDMA, RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, error_name, procedure_name
 from ..link.packets import FLAG_ACK_REQUEST, FLAG_SOLICITED
 from ..link.tcp import ACK, CWR, ECE, FIN, PSH, RST, SYN, URG
 from ..onc.programs import program_name
@@ -32,10 +32,10 @@ from ..rpcrdma.negotiation import CharacteristicRequest
 from ..rpcrdma.reassembly import reassembled_reply
 from ..rpcrdma.rpc_table import ProcedureNames
 from ..rpcrdma.rpcs import Rpc
-from ..rpcrdma.transport_header import decode_header
+from ..rpcrdma.transport_header import decode_header, record_header
 from ..transport.iwarp.fpdus import DOUBTED, WRONG_CRC
 from ..transport.iwarp.framing import MPAFrame
-from ..transport.iwarp.segments import Fpdu, IwarpSegment, Part
+from ..transport.iwarp.segments import RECORD, Fpdu, IwarpSegment, Part
 from ..transport.rc.cm import ManagementMessage, read_cm
 from ..units import count, plural, size
 
@@ -214,7 +214,7 @@ def _rpc_shown(rpc: Rpc, message: Message, summary: str, other: str) -> Shown:
 def transport_info(header: TransportHeader, request: CharacteristicRequest | None = None) -> str:
     """'RDMA_MSG xid=0x8d2f4a01 credits=128, 1 Read chunk of 64.0 KiB'; ``request`` is what an option answers."""
     name = procedure_name(header.version, header.procedure) or "RPC-over-RDMA"
-    parts = [f"{name} xid={header.xid:#010x}"]
+    parts = [f"xid={header.xid:#010x}" if header.version == NO_RDMA else f"{name} xid={header.xid:#010x}"]
     if header.credits is not None:
         parts[0] += f" credits={header.credits}"
     for chunks, kind in ((header.reads, "Read chunk"), (header.writes, "Write chunk")):
@@ -238,7 +238,8 @@ def alone_shown(
     data: Bytes | memoryview, start: int, end: int, length: int, frame: int, conversation: Conversation
 ) -> Shown:
     """A message in one packet, ``length`` bytes on the wire, whose RPC is not known (yet)."""
-    header = decode_header(data, start, end, length)
+    rdma = conversation.connection.rdma
+    header = decode_header(data, start, end, length) if rdma else record_header(data, start, end)
     info = transport_info(header, conversation.negotiation.answered_by(frame))
     body = start + header.length
     if header.procedure == RDMA_MSG and not header.problem:
@@ -247,7 +248,7 @@ def alone_shown(
         if call is not None and summary:
             protocol = program_name(call[0])
             return protocol, f"{summary.removeprefix(protocol + ' ')}; {info}"
-    return "RPCoRDMA", info
+    return "RPCoRDMA" if rdma else RPC, info
 
 
 def packet_info(data: Bytes, packet: SimpleNamespace, conversation: Conversation | None, use: str) -> str:
@@ -324,7 +325,7 @@ def _cm_info(message: ManagementMessage) -> str:
     return info
 
 
-TCP, MPA, DDP = "TCP", "MPA", "DDP/RDMA"
+TCP, MPA, DDP, RPC = "TCP", "MPA", "DDP/RDMA", "RPC"
 """What tshark calls the protocols."""
 
 FLAGS = {FIN: "FIN", SYN: "SYN", RST: "RST", PSH: "PSH", ACK: "ACK", URG: "URG", ECE: "ECE", CWR: "CWR"}
@@ -340,8 +341,8 @@ def segment_shown(segment: IwarpSegment, owner: Owner) -> Shown:
     if not shown:
         return TCP, mark + tcp_info(segment)
     names = [protocol for protocol, _ in shown]
-    ranked = [name for name in names if name not in (TCP, MPA, DDP, "RPCoRDMA")]
-    protocol = next((name for name in (*ranked, "RPCoRDMA", MPA, DDP) if name in names), TCP)
+    ranked = [name for name in names if name not in (TCP, MPA, DDP, RPC, "RPCoRDMA")]
+    protocol = next((name for name in (*ranked, "RPCoRDMA", RPC, MPA, DDP) if name in names), TCP)
     ends = [word for flag, word in ((FIN, "FIN"), (RST, "RST"), (SYN, "SYN")) if segment.flags & flag]
     info = " | ".join(info for _, info in shown) + (f" [{', '.join(ends)}]" if ends else "")
     connection = segment.connection
@@ -367,12 +368,14 @@ def part_shown(part: Part, segment: IwarpSegment, owner: Owner) -> Shown:
     if part.ready:
         return MPA, f"empty FPDU: ready to receive{extent(part, 'it')}"
     if part.fpdu is None:
-        return TCP, f"{count(part.length)} bytes outside any known FPDU"
+        return TCP, f"{count(part.length)} bytes outside any known {segment.unit}"
     message, use = owner(part.fpdu)
-    where = extent(part, "the FPDU")
+    where = extent(part, f"the {segment.unit}")
     if message is not None and not part.after:
         protocol, info = message
         return protocol, info + where
+    if segment.unit == RECORD:
+        return RPC, f"record of {count(part.fpdu.length)} bytes{where}" + (f"; {use}" if use else "")
     info = fpdu_info(part.fpdu) + where
     return DDP, f"{info}; {use}" if use else info
 

@@ -252,11 +252,11 @@ class SegmentPackets:
 
     def note(self, rpcs: list[tuple[Rpc, str | None]]) -> list[tuple[Rpc, str | None]]:
         """Remember which segments RPCs, or calls, are in; gives those that iWARP did not carry."""
-        carried = [one for one in rpcs if one[0].connection.transport == "iWARP"]
+        carried = [one for one in rpcs if one[0].connection.of_tcp]
         if not carried:
             return rpcs
         self._known().note(carried)
-        return [one for one in rpcs if one[0].connection.transport != "iWARP"]
+        return [one for one in rpcs if not one[0].connection.of_tcp]
 
     def packets(self, batch: FrameBatch, first: int = 1, last: int = 1 << 62) -> Iterator[Packet]:
         """Those of frames ``first`` to ``last`` of a batch."""
@@ -368,7 +368,7 @@ def _segment_fields(segment: IwarpSegment, rpcs: tuple[int, ...]) -> Record:
     from .segment_lines import segment_fields
 
     return {
-        "transport": "iWARP",
+        "transport": segment.connection.transport,
         **dict.fromkeys(("opcode", "opcode_name", "dest_qp", "psn")),
         "payload_length": segment.length,
         "payload_captured": segment.captured,

@@ -589,7 +589,7 @@ def capture_record(
         frames=frames,
         truncated_frames=truncated_frames,
         dropped_frames=dropped_frames,
-        packets=packets,
+        packets=packets - connections.records,
         first_time_ns=first_time,
         last_time_ns=last_time,
         connections=connections.total,

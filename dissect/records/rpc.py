@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..arrays import coded_keys
 from ..layers.characteristics_codes import option_name
-from ..layers.rpcrdma_codes import DIRECTION_NAMES, procedure_name
+from ..layers.rpcrdma_codes import DIRECTION_NAMES, NO_RDMA, procedure_name
 from ..onc.hashes import HashedHandle, handle_hash
 from ..onc.programs import program_name
 from ..onc.shapes.decode import Node
@@ -169,12 +169,12 @@ def value_fields(fields: FlatFields) -> Record:
 _LAYERS = "headers from the outside in: each an object with its name in layer, and fields under Scapy's names"
 MESSAGE = {
     **common("first_frame", "last_frame", "first_time_ns", "last_time_ns"),
-    "rdma_version": ("integer", "version of RPC-over-RDMA"),
+    "rdma_version": ("integer|null", "version of RPC-over-RDMA; null without RDMA"),
     "rdma_procedure": ("string|null", "RDMA_MSG, RDMA_NOMSG, RDMA_ERROR, RDMA2_OPTIONAL, …"),
     "direction": ("string|null", "CALL or REPLY, as the version 2 header says; null in version 1"),
     "option": ("string|null", "name of the version 2 option; null where it has none"),
-    "credits": ("integer", "credits requested by a call, granted by a reply"),
-    "header_length": ("integer", "bytes of the transport header"),
+    "credits": ("integer|null", "credits requested by a call, granted by a reply; null without RDMA"),
+    "header_length": ("integer|null", "bytes of the transport header; null without RDMA"),
     "inline_length": ("integer", "bytes of the RPC message inside the Send"),
     "send_length": ("integer", "bytes of the whole Send"),
     "invalidate": ("integer|null", "handle that a Send With Invalidate revokes"),
@@ -499,12 +499,12 @@ def _message(message: Message | None) -> Record | None:
         "last_frame": operation.last_frame,
         "first_time_ns": operation.first_time,
         "last_time_ns": operation.last_time,
-        "rdma_version": header.version,
+        "rdma_version": None if header.version == NO_RDMA else header.version,
         "rdma_procedure": procedure_name(header.version, header.procedure) or None,
         "direction": None if header.direction is None else DIRECTION_NAMES[header.direction],
         "option": option_name(header.option) or None,
         "credits": header.credits,
-        "header_length": header.length,
+        "header_length": None if header.version == NO_RDMA else header.length,
         "inline_length": message.inline_length,
         "send_length": operation.length,
         "invalidate": operation.invalidate,

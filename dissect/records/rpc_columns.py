@@ -160,17 +160,26 @@ class RpcBatch:
 
         def of(rpc: Rpc) -> Any:
             message = rpc.call if side == "call" else rpc.reply
-            return None if message is None else value(message)
+            return None if message is None or not rpc.connection.rdma else value(message)
 
         found = self.objects(type, of, plain)
         if long != plain:
             found[self.table.long_plain] = long
-        return found
+        return self.with_rdma(found)
+
+    def with_rdma(self, found: MaskedArray) -> MaskedArray:
+        """The same, masked where RPCs were without RDMA."""
+        return masked(found.data, np.ma.getmaskarray(found) | ~self.rdma)
+
+    @cached_property
+    def rdma(self) -> NDArray[np.bool_]:
+        codes, which = self._codes("connection")
+        return np.array([self.table.conversation(number).connection.rdma for number in codes], np.bool_)[which]
 
     def header_length(self, side: str) -> MaskedArray:
         """Bytes of the transport header."""
         found = self.message("int", side, lambda message: message.header.length, None, None)
-        plain = self.table.is_plain
+        plain = self.table.is_plain & self.rdma
         found[plain] = self.rows[f"{side}_send"][plain] - self.rows[f"{side}_inline"][plain]
         return found
 

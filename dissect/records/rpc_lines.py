@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64s, distinct, some, unique
-from ..layers.rpcrdma_codes import RDMA_MSG
+from ..layers.rpcrdma_codes import NO_RDMA, RDMA_MSG
 from ..measure.call_order import MAX_HELD, CallOrder
 from ..measure.file_names import MAX_LATE, KnownPaths, LatePaths, LateRow, PathLearner
 from ..rpcrdma.chunk_columns import LongReply, of_long_reply
@@ -48,6 +48,8 @@ _SAME = {
     "reply_end": "reply_time",
 }  # fmt: skip
 """Each message of a plain RPC is in one packet."""
+_NULLABLE = "invalidated", "credits_requested", "credits_granted"
+"""Below zero where there is none."""
 _OF_REPLY_CHUNK = ("handle", "length", "offset", "returned")
 _REPLY_CHUNK_MARKS = {
     text: (name, kind)
@@ -216,16 +218,17 @@ class RpcLines:
             return
         if len(self._templates) > MAX_TEMPLATES:
             self._templates.clear()
-        first, kinds = distinct(rows["procedure"], rows["status"], rows["caller"], rows["transfer"] >= 0)
+        form = np.where(rows["credits_requested"] < 0, NO_RDMA, rows["transfer"] >= 0)
+        first, kinds = distinct(rows["procedure"], rows["status"], rows["caller"], form)
         templates = [
             self._template(
                 table.names.procedures[int(row["procedure"])],
                 *table.names.statuses[int(row["status"])],
                 STATES[int(row["state"])],
                 int(row["caller"]),
-                int(row["transfer"]) >= 0,
+                form,
             )
-            for row in rows[first]
+            for row, form in zip(rows[first], form[first].tolist(), strict=True)
         ]
         pieces: list[Piece] = []
         numbers: dict[str, Piece] = {}
@@ -245,12 +248,12 @@ class RpcLines:
         yield _Alike(table.plain, pieces)
 
     def _template(
-        self, procedure: ProcedureNames, status: str, failed: bool, state: str, caller: int, through: bool
+        self, procedure: ProcedureNames, status: str, failed: bool, state: str, caller: int, form: int
     ) -> _Template:
-        key = procedure, status, failed, state, caller, through
+        key = procedure, status, failed, state, caller, form
         found = self._templates.get(key)
         if found is None:
-            record = message_record(_marked(procedure, status, failed, state, caller, through))
+            record = message_record(_marked(procedure, status, failed, state, caller, form))
             record |= {name: _MARKS[name] for name in ("reply_bytes", "chunks")}
             line = self._encode(record)[:-1]
             columns = [_COLUMNS[int(mark) - _FIRST_MARK] for mark in _MARK.findall(line)]
@@ -275,7 +278,7 @@ class RpcLines:
     @cached_property
     def _reply_chunk_parts(self) -> list[str]:
         """A Reply chunk: text, and marks for its numbers."""
-        marked = message_record(_marked(ProcedureNames(0, 0, None, 0, (), ""), "", False, "", 0, True))
+        marked = message_record(_marked(ProcedureNames(0, 0, None, 0, (), ""), "", False, "", 0, 1))
         return re.split(f"({'|'.join(_REPLY_CHUNK_MARKS)})", self._encode(marked["chunks"]))
 
 
@@ -296,15 +299,15 @@ def _number(rows: Any, column: str) -> Piece:
         return Decimal(rows["reply_inline"] + rows["reply_chunk_bytes"])
     values = rows[column]
     if not some(values != values[0]):
-        return "null" if column == "invalidated" and values[0] < 0 else str(values[0])
-    if column != "invalidated":
+        return "null" if column in _NULLABLE and values[0] < 0 else str(values[0])
+    if column not in _NULLABLE:
         return Decimal(values)
     null = values < 0
     return Decimal(np.where(null, 0, values), null=null)
 
 
-def _marked(procedure: ProcedureNames, status: str, failed: bool, state: str, caller: int, through: bool) -> Rpc:
-    """An Rpc with marks for numbers."""
+def _marked(procedure: ProcedureNames, status: str, failed: bool, state: str, caller: int, form: int) -> Rpc:
+    """An Rpc with marks for numbers; ``form``: 1 where the reply came through a Reply chunk, NO_RDMA without RDMA."""
     connection = Connection(
         _MARKS["connection"], "", (Endpoint(str(_MARKS["client"]), 0), Endpoint(str(_MARKS["server"]), 0))
     )
@@ -325,8 +328,8 @@ def _marked(procedure: ProcedureNames, status: str, failed: bool, state: str, ca
             Payload(length, length),
             invalidate=_MARKS["invalidated"] if side == "reply" else None,
         )
-        header_length = LONG_HEADER if through else HEADER
-        header = TransportHeader(_MARKS["xid"], 1, _MARKS[credits], RDMA_MSG, length=header_length)
+        length, version = LONG_HEADER if form == 1 else HEADER, NO_RDMA if form == NO_RDMA else 1
+        header = TransportHeader(_MARKS["xid"], version, _MARKS[credits], RDMA_MSG, length=length)
         messages.append(Message(operation, header, memoryview(b""), 0, 0, _MARKS[f"{side}_inline"]))
     messages[0].operation.retransmissions = _MARKS["retransmissions"]
     found = Rpc(
@@ -358,7 +361,7 @@ def _marked(procedure: ProcedureNames, status: str, failed: bool, state: str, ca
         order=_MARKS["order"],
         retransmission_delay=_MARKS["latency_retransmission"],
     )
-    if through:
+    if form == 1:
         handle, length, offset, returned = (_MARKS[name] for name in _OF_REPLY_CHUNK)
         written = Operation(WRITE, 1 - caller, 0, 0, 0, 0, returned, Payload(), address=offset)
         of_long_reply(LongReply(handle, length, offset, returned, written)).complete(0, found)

@@ -105,7 +105,7 @@ class SegmentLines:
                 rpcs[rpc] = None
                 return (shown, "") if fpdu.last else (None, f"RPC {rpc}")
             conversation = self._analyzer.conversation(connection)
-            if conversation.protocol == "rpcrdma" and fpdu.last and not fpdu.place:
+            if conversation.carries_rpc and fpdu.last and not fpdu.place:
                 data = fpdu.payload()
                 shown = alone_shown(memoryview(data), 0, len(data), fpdu.length, fpdu.last_frame, conversation)
                 return shown, ""

@@ -497,8 +497,8 @@ _RPCS = Table(
         _sum("write_segments", "segments of Write chunks", "write_segments"),
         _sum("reply_segments", "segments of the Reply chunk", "reply_segments"),
         _column("rdma_version", "int", "version of RPC-over-RDMA, of the call or else the reply",
-                lambda batch: batch.objects("int", lambda rpc: next(
-                    (one.header.version for one in (rpc.call, rpc.reply) if one is not None), None), 1)),
+                lambda batch: batch.with_rdma(batch.objects("int", lambda rpc: next(
+                    (one.header.version for one in (rpc.call, rpc.reply) if one is not None), None), 1))),
         _column("call_rdma_procedure", "text", "RDMA_MSG, RDMA_NOMSG, …, of the call",
                 lambda batch: batch.rdma_procedure("text", "call", lambda *one: procedure_name(*one) or None)),
         _column("reply_rdma_procedure", "text", "RDMA_MSG, RDMA_NOMSG, RDMA_ERROR, …, of the reply",

@@ -125,9 +125,9 @@ class Analyzer:
     """'client' or 'server', whose kernel's trace it is fed; '' for frames."""
 
     def __init__(
-        self, options: Options | None = None, listener: Callable[[Conversation], Listener] | None = None
+        self, options: Options | None = None, listener: Callable[[Conversation], Listener | None] | None = None
     ) -> None:
-        """``listener`` makes the one of a new conversation."""
+        """``listener`` makes the one of a new conversation, None for none."""
         self.listener = listener
         self.options = options or Options()
         self.on_tcp: Callable[[Bytes, Rows], None] | None = None
@@ -368,9 +368,10 @@ class Analyzer:
         if observer is None:
             # Most captures have no TCP in them, and then nothing of iWARP need be loaded.
             from ..transport.iwarp.observer import IwarpObserver
+            from .records import PORTS, RPC_RECORDS
 
             observer = self._iwarp = IwarpObserver(
-                self._registry, self.options.ports, self.decoder.tcp_addresses, RPC_SENDS
+                self._registry, self.options.ports, self.decoder.tcp_addresses, RPC_SENDS, RPC_RECORDS, PORTS
             )
             observer.listener = self._watch_fpdus
         made: list[TcpRun] = []

@@ -42,7 +42,8 @@ class Conversation:
 
     connection: Connection
     protocol: str = "unknown"
-    """'rpcrdma', 'other' (something else was recognised, or nothing fits) or 'unknown' (nothing to judge by)."""
+    """'rpcrdma', 'rpc' (without RDMA), 'other' (something else was recognised, or nothing fits) or 'unknown' (nothing
+    to judge by)."""
     recognised_by: tuple[str, ...] = ()
     """Why it is taken for it: 'service port', 'private data', 'header validation', 'RPC inside', 'forced'."""
     protocol_name: str = ""
@@ -66,6 +67,12 @@ class Conversation:
     def __post_init__(self) -> None:
         if is_ipoib(self.connection.service_id or 0):
             self.protocol, self.protocol_name = "other", IPOIB
+        if self.protocol == "unknown" and not self.connection.rdma:
+            self.protocol, self.recognised_by = "rpc", ("record marks, RPC inside",)
+
+    @property
+    def carries_rpc(self) -> bool:
+        return self.protocol in ("rpcrdma", "rpc")
 
     def shows(self, part: str) -> bool:
         """Whether a part of a latency is seen: of packets every one is, of a server's trace its own and its Reads."""

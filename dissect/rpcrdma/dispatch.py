@@ -36,7 +36,7 @@ from .listeners import Listener
 from .matching import Matching
 from .messages import Message, TransportHeader
 from .negotiation import VersionUse, sound
-from .transport_header import decode_header
+from .transport_header import decode_header, record_header
 
 IPOIB_VERSIONS = {0x0800: 4, 0x86DD: 6, 0x0806: 0}
 """EtherTypes that begin a packet of IP over InfiniBand, reserved bytes behind them, and the IP version that then
@@ -65,6 +65,8 @@ class Recogniser:
         self.valid = 0
         self.truncated: dict[int, int] | None = None
         """XIDs of Sends whose header is truncated, and by whom: 1 the client, 2 the server, 3 both."""
+        if self.decided:
+            return
         if force:
             self._accept("forced")
         elif conversation.connection.service_port in ports:
@@ -194,7 +196,7 @@ class Dispatcher:
     def take(self, operation: Operation) -> None:
         """The next Operation; Rpcs that it ends are appended to ``matching.done``."""
         protocol = self.conversation.protocol
-        if protocol == "rpcrdma":
+        if protocol in ("rpcrdma", "rpc"):
             if operation.kind is SEND:
                 self._send(operation)
             else:
@@ -266,7 +268,8 @@ class Dispatcher:
             return
         payload, length = operation.payload, operation.length
         data, start, end = payload.prefix()
-        header = decode_header(data, start, end, length)
+        rdma = self.conversation.connection.rdma
+        header = decode_header(data, start, end, length) if rdma else record_header(data, start, end)
         sender = operation.initiator
         matching = self.matching
         other_version = None
@@ -291,7 +294,7 @@ class Dispatcher:
             if kind == REPLY and not self.undirected[1 - sender]:
                 matching.reply(sender, message)
                 return
-        if header.length < 4:
+        if header.length < 4 and (rdma or header.problem):
             self._note(operation.last_frame, header.problem or "Send too short for a transport header")
             self._other(message)
             return

@@ -21,6 +21,10 @@ class Evicted:
     connections: int = 0
     carriers: int = 0
     """Those that carried RPC-over-RDMA."""
+    tcp: int = 0
+    """Those that carried RPC without RDMA."""
+    records: int = 0
+    """Fragments of records that these carried."""
     refused: int = 0
     """Those that the server refused."""
     packets: int = 0
@@ -41,12 +45,15 @@ class Evicted:
         connection = conversation.connection
         self.connections += 1
         self.carriers += conversation.protocol == "rpcrdma" and not connection.refused
+        if not connection.rdma and conversation.carries_rpc:
+            self.tcp += 1
+            self.records += sum(connection.fpdus)
         self.refused += connection.refused
         self.packets += sum(connection.packets)
         self.segments += sum(connection.segments)
         self.fpdus += sum(connection.fpdus)
         self.bytes += sum(connection.bytes)
-        if connection.transport == "iWARP":
+        if connection.of_tcp:
             self.retransmitted_segments += sum(connection.retransmitted_packets)
             self.missing_segments += sum(connection.missing_packets)
         else:

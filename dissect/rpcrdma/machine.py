@@ -91,7 +91,8 @@ class Machine:
         index = {connection_number(link): place for place, link in enumerate(links)}
         if self._names.full:
             self._names = CallNames()
-        sends = self._sends(data, runs, events, index, opened)
+        bare = np.array([not dispatcher.conversation.connection.rdma for dispatcher in dispatchers])
+        sends = self._sends(data, runs, events, index, opened, bare)
         if sends is None:
             return None
         self._refuse(sends, dispatchers)
@@ -112,8 +113,9 @@ class Machine:
         events: Sequence[Event],
         index: Mapping[int, int],
         opened: OpenCalls,
+        bare: NDArray[np.bool_],
     ) -> Sends | None:
-        """None where there are none."""
+        """None where there are none; ``bare``: connections without RDMA."""
         parts = [(index[connection_number(link)], run) for link, run in runs if isinstance(run, SendRun)]
         counts = [len(run) for _, run in parts]
         link = [np.repeat(np.array([place for place, _ in parts], np.int64), counts)]
@@ -150,13 +152,15 @@ class Machine:
         for place, run in enumerate(every):
             if run.unusual:
                 unusual |= (number == place) & among(row, np.fromiter(run.unusual, np.int64))
-        read = read_sends(data, rows["payload"], rows["captured"].astype(np.int64))
+        owners = np.concatenate(link)
+        plain = bare[owners] if some(bare) else None
+        read = read_sends(data, rows["payload"], rows["captured"].astype(np.int64), plain)
         extra = EXTRA[rows["opcode"]]
         calls = places(read.call & (extra == 0) & ~unusual)
         procedures = np.full(len(rows), -1)
         procedures[calls] = self._procedures(data, rows, read, calls)
         replies = read.reply & (extra != IMMEDIATE) & ~unusual
-        ends = np.concatenate(link), np.concatenate(sender)
+        ends = owners, np.concatenate(sender)
         return Sends(data, held, fresh, where, ranks, every, rows, *ends, number, row, read, procedures, replies)
 
     def _refuse(self, sends: Sends, dispatchers: list[Dispatcher]) -> None:

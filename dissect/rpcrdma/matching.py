@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from ..layers.rpcrdma_codes import RDMA_ERROR
+from ..layers.rpcrdma_codes import NO_RDMA, RDMA_ERROR
 from ..transport.connection import MAX_GAPS, raised
 from . import outcome
 from .conversation import Conversation
@@ -81,8 +81,8 @@ class Matching:
         self._answered = answered
         self.directions: tuple[CallDirection, CallDirection] = NO_CALLS, NO_CALLS
         """By caller; to be looked at only, see ``direction``."""
-        self.settled = 0
-        """The version in which the server answers."""
+        self.settled = 0 if conversation.connection.rdma else NO_RDMA
+        """The version in which the server answers; NO_RDMA without RDMA."""
         self.detached = 0
         """Number of the last Rpc that holds copies of its bytes."""
         self.listener: Listener | None = None
@@ -567,7 +567,7 @@ class Matching:
 
     def conclude(self, rpc: Rpc) -> None:
         """It has ended."""
-        if self.settled != 1:
+        if self.settled not in (1, NO_RDMA):
             outcome.note_version_2(rpc)
         outcome.conclude(rpc)
         outcome.finish_state(rpc)

@@ -246,12 +246,12 @@ class AdvertisedMemory:
 
     def _at(self, operation: Operation) -> int:
         """Where in the order of its initiator: a PSN, or a position in the TCP stream."""
-        return operation.position if self._connection.transport == "iWARP" else operation.psn
+        return operation.position if self._connection.of_tcp else operation.psn
 
     def _lead(self, operation: Operation, at: int) -> int:
         """How far before that place an Operation is."""
         start = self._at(operation)
-        return at - start if self._connection.transport == "iWARP" else PSN.unwrap(start, at) - start
+        return at - start if self._connection.of_tcp else PSN.unwrap(start, at) - start
 
     def _unbroken(self, reply: Operation) -> int:
         """How far before a reply the capture is known to have every request of its initiator."""

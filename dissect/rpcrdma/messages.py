@@ -50,6 +50,7 @@ class TransportHeader:
 
     xid: int
     version: int
+    """NO_RDMA where there is none."""
     credits: int | None
     procedure: int | None
     reads: tuple[ReadChunk, ...] = ()

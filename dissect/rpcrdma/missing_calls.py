@@ -31,7 +31,7 @@ def calls_missing(connection: Connection, rpc: Rpc) -> int:
 def calls_in(gap: Gap, connection: Connection) -> int:
     """How many calls at most fit in a gap: one for each packet, or so many bytes."""
     size = gap.end - gap.start
-    return 1 + size // SHORTEST if connection.transport == "iWARP" else size
+    return 1 + size // SHORTEST if connection.of_tcp else size
 
 
 def comes_again(number: int, earlier: int | None, last: int, missing: int) -> bool:

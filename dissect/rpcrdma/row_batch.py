@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, places, some
+from ..layers.rpcrdma_codes import NO_RDMA
 from ..onc.xdr import words2
 from ..transport.connection import Link
 from ..transport.operations import READ, SEND, WRITE, Operation
@@ -33,7 +34,7 @@ from .rpc_numbers import LATE, EndedRpcs, RpcNumbers
 from .rpc_table import RPC, PlainRpcs
 from .rpcs import Rpc
 from .sends import SendColumns
-from .transport_header import decode_header
+from .transport_header import decode_header, record_header
 from .xid_reuse import CallDirection
 
 Event = tuple[int, Link, Operation]
@@ -121,7 +122,8 @@ class Sends(NamedTuple):
         # Its own payload may have been dropped since.
         data, start = self.data.data, int(self.rows["payload"][at])
         end = start + int(self.rows["captured"][at])
-        header = decode_header(data, start, end, operation.length)
+        bare = not self.read.header[at]
+        header = record_header(data, start, end) if bare else decode_header(data, start, end, operation.length)
         body = start + header.length
         return Message(operation, header, data, body, end, end - body)
 
@@ -205,8 +207,8 @@ class CallerRows:
         self.doubts = matching.doubts
         self.careful = bool(self.waiting or self.direction.calls) or self.doubts or self.room <= self.size
         self.ready = (
-            dispatcher.conversation.protocol == "rpcrdma"
-            and matching.settled == 1
+            dispatcher.conversation.carries_rpc
+            and matching.settled in (1, NO_RDMA)
             and not (dispatcher.undirected[0] or dispatcher.undirected[1])
         )
 
@@ -821,7 +823,7 @@ class RowBatch:
         """What clients requested and servers granted."""
         sends = self._sends
         for sender, at in enumerate((places(self.numbers), np.array(self._reply))):
-            forward = at[sends.sender[at] == sender] if len(at) else at
+            forward = at[(sends.sender[at] == sender) & (sends.read.credits[at] >= 0)] if len(at) else at
             if not len(forward):
                 continue
             order = forward[sends.link[forward].argsort(kind="stable")]

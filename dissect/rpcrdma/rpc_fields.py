@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, bytes_at, distinct, gathered, words_at
-from ..layers.rpcrdma_codes import RDMA_MSG
+from ..layers.rpcrdma_codes import NO_RDMA, RDMA_MSG
 from ..onc.rpc_header import call_head, reply_header
 from ..onc.shapes.decode import Node, SparseBytes, decode
 from ..onc.shapes.decode_cache import MAX_LEARNED, Layout, Layouts
@@ -39,7 +39,6 @@ from ..onc.shapes.rpc_summary_fields import (
 from ..onc.shapes.types import XdrType
 from ..onc.xdr import words2
 from .message_trees import decoded_call, decoded_reply
-from .messages import HEADER, LONG_HEADER
 from .reassembly import reassembled_call, reassembled_reply
 from .rpc_table import ProcedureNames, RpcTable
 from .rpcs import Rpc
@@ -186,7 +185,7 @@ def _message_bytes(rpc: Rpc, reply: bool) -> _MessageBytes | None:
         return None
     header = message.header
     chunks = header.reads if not reply else any(one.length for one in header.writes)
-    if header.procedure == RDMA_MSG and header.version == 1 and not chunks and not header.problem:
+    if header.procedure == RDMA_MSG and header.version in (1, NO_RDMA) and not chunks and not header.problem:
         view = memoryview(message.data)[message.start : message.end]
         if len(view) == message.inline_length:
             return _MessageBytes(view, SparseBytes([(0, view)], len(view)))
@@ -234,7 +233,7 @@ def _credential(flavor: int, body: bytes) -> dict[str, Any]:
 def call_places(table: RpcTable) -> Int64s:
     """Where in the bytes of the batch the call messages of plain RPCs begin."""
     rows = table.plain_rows
-    found: Int64s = rows["call_at"] + np.where(rows["transfer"] >= 0, LONG_HEADER, HEADER)
+    found: Int64s = rows["call_at"] + rows["call_send"] - rows["call_inline"]
     return found
 
 
@@ -249,8 +248,8 @@ def argument_places(data: Bytes, calls: Int64s) -> Int64s:
 def reply_places(table: RpcTable) -> tuple[Int64s, Int64s]:
     """Where the reply messages of plain RPCs begin and end; -1 for those that are elsewhere."""
     rows = table.plain_rows
-    starts = rows["reply_at"] + HEADER
     ends = rows["reply_at"] + rows["reply_send"]
+    starts = ends - rows["reply_inline"]
     through = (rows["transfer"] >= 0).nonzero()[0]
     if len(through):
         starts[through], ends[through] = table.chunks.places(rows["transfer"][through], table.data)
@@ -281,7 +280,8 @@ class _Plain:
             self._read_credentials(calls, words_at(self.data, calls + 28))
         starts = argument_places(self.data, calls)
         ends = self.rows["call_at"] + self.rows["call_send"]
-        replies, behind = self.rows["reply_at"] + HEADER, self.rows["reply_at"] + self.rows["reply_send"]
+        behind = self.rows["reply_at"] + self.rows["reply_send"]
+        replies = behind - self.rows["reply_inline"]
         first, which = distinct(self.rows["procedure"])
         of_calls = self.wanted & OF_CALLS
         for kind, procedure in enumerate(self.rows["procedure"][first].tolist()):

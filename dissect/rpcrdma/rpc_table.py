@@ -63,7 +63,7 @@ from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, put, some, take, unique
 from ..layers.oncrpc_codes import RPCSEC_GSS_DATA
-from ..layers.rpcrdma_codes import RDMA_MSG
+from ..layers.rpcrdma_codes import NO_RDMA, RDMA_MSG
 from ..onc.rpc_header import GssCredential
 from ..transport.operations import Operation
 from ..transport.runs import SendRun
@@ -451,8 +451,11 @@ def made(plain: PlainRpcs, rows: Rows) -> list[Rpc]:
         service,
         sequence,
     ) in zip(calls, replies, zip(*(rows[name].tolist() for name in _MADE_OF), strict=True), strict=True):
-        asked = TransportHeader(xid, 1, requested, RDMA_MSG, length=call_send - called)
-        answered = TransportHeader(xid, 1, granted, RDMA_MSG, length=reply_send - replied)
+        if requested >= 0:
+            asked = TransportHeader(xid, 1, requested, RDMA_MSG, length=call_send - called)
+            answered = TransportHeader(xid, 1, granted, RDMA_MSG, length=reply_send - replied)
+        else:
+            asked, answered = (TransportHeader(xid, NO_RDMA, None, RDMA_MSG) for _ in range(2))
         call_at += call_send - called
         reply_at += reply_send - replied
         names = procedures[procedure]

@@ -40,6 +40,8 @@ SHORTEST_CALL = 40
 SHORTEST_REPLY = 24
 _WORDS = 7
 """Of a header without chunks."""
+_BARE = 0, 1, -1, RDMA_MSG, 0, 0, 0
+"""In their place where there is no header: ``transport_header.record_header``."""
 _RPC_WORDS = 8
 """That are read of every RPC message: to the length of a call's credential."""
 MAX_NAMES = 1 << 14
@@ -98,14 +100,20 @@ class SendColumns(NamedTuple):
         return np.append(0, np.cumsum(self.counts.sum(axis=1)))
 
 
-def read_sends(data: Bytes, at: Int64s, size: Int64s) -> SendColumns:
-    """Read the Sends at ``data[at[i]:at[i] + size[i]]``, each of them whole."""
-    first = _words_at(data, at, _WORDS + _RPC_WORDS)
+def read_sends(data: Bytes, at: Int64s, size: Int64s, bare: NDArray[np.bool_] | None = None) -> SendColumns:
+    """Read the Sends at ``data[at[i]:at[i] + size[i]]``, each of them whole; ``bare``: those without a transport
+    header, records of TCP."""
+    header = np.full(len(at), HEADER)
+    if bare is not None:
+        header[bare] = 0
+    first = _words_at(data, at - HEADER + header, _WORDS + _RPC_WORDS)
     words, rpc = first[:, :_WORDS], first[:, _WORDS:]
-    usual = (words[:, 1] == 1) & (words[:, 3] <= RDMA_NOMSG) & (size >= HEADER)
+    if bare is not None:
+        words[bare] = _BARE
+        words[bare, 0] = rpc[bare, 0]
+    usual = (words[:, 1] == 1) & (words[:, 3] <= RDMA_NOMSG) & (size >= header)
     inline = words[:, 3] == RDMA_MSG
     end = at + size
-    header = np.full(len(at), HEADER)
     listed = usual & (words[:, 4] | words[:, 5] | words[:, 6] != 0)
     chunked = np.zeros(len(at), np.bool_)
     counts = np.zeros((len(at), 3), np.int64)

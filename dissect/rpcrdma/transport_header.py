@@ -17,6 +17,7 @@ from ..layers.rpcrdma_codes import (
     ERR_CHUNK,
     ERR_INVAL_OPTION,
     ERR_VERS,
+    NO_RDMA,
     RDMA_DONE,
     RDMA_ERROR,
     RDMA_MSG,
@@ -45,6 +46,14 @@ class _HeaderEnd(Exception):
     def __init__(self, problem: str, truncated: bool = False) -> None:
         self.problem = problem
         self.truncated = truncated
+
+
+def record_header(data: Bytes | memoryview | bytes, start: int, end: int) -> TransportHeader:
+    """What stands in for the header of a message over TCP, which has none: no credits, no chunks, no bytes."""
+    truncated = end - start < 4
+    xid = 0 if truncated else _WORD(data, start)[0]
+    problem = "the XID is not in the capture" if truncated else ""
+    return TransportHeader(xid, NO_RDMA, None, RDMA_MSG, problem=problem, truncated=truncated)
 
 
 def decode_header(data: Bytes | memoryview | bytes, start: int, end: int, length: int) -> TransportHeader:

@@ -89,8 +89,9 @@ class TracedConnections:
         self.conversations[connection.number] = made
         if pair is not None:
             made.inline = self._inline.pop(pair, None)
-        if self.listener is not None and transport == RDMA:
-            self.listeners[connection.number] = self.listener(made)
+        listener = self.listener(made) if self.listener is not None and transport == RDMA else None
+        if listener is not None:
+            self.listeners[connection.number] = listener
         return made
 
     def _pair(self, client: str, server: str, port: int | None) -> CmPair | None:

@@ -52,6 +52,8 @@ def fill_gaps(gaps: Sequence[Gap], start: int, stop: int) -> list[Gap]:
     return [*gaps[:first], *left, *gaps[behind:]][-MAX_GAPS:]
 
 
+OF_TCP = "iWARP", "TCP"
+"""Transports whose connections have TCP segments."""
 ENDS = "client", "server"
 """Endpoint 0 and 1 (xcharext-02, 1.3)."""
 MAX_CONTRADICTED = 1000
@@ -139,7 +141,7 @@ class Connection:
     number: int
     """1-based, in order of appearance."""
     transport: str
-    """RoCEv2, RoCEv1, InfiniBand, iWARP."""
+    """RoCEv2, RoCEv1, InfiniBand, iWARP; TCP: records without RDMA."""
     endpoints: tuple[Endpoint, Endpoint]
     paired_by: str = "CM"
     """'CM', 'inferred' from the traffic, 'one direction only', or 'TCP': both directions are one TCP connection."""
@@ -227,6 +229,15 @@ class Connection:
     def refused(self) -> bool:
         """An end refused it, and nothing was transferred."""
         return self.ended_by.startswith(("REJ", "MPA reject", REFUSED)) and not any(self.bytes)
+
+    @property
+    def of_tcp(self) -> bool:
+        """It has TCP segments, not packets: iWARP, or records without RDMA."""
+        return self.transport in OF_TCP
+
+    @property
+    def rdma(self) -> bool:
+        return self.transport != "TCP"
 
     @property
     def one_sided(self) -> bool:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..arrays import Int64s, Rows, places, some, take
 from ..layers import opcodes
 from ..percentiles import NO_SAMPLES, Distribution, Samples, added, distribution
-from .connection import Endpoint
+from .connection import OF_TCP, Endpoint
 from .retransmissions import InferredLoss, Retransmission, Tally
 
 MAX_PENDING = 16384
@@ -478,8 +478,8 @@ class TransportHealth:
 
     @property
     def segments(self) -> bool:
-        """What is counted are TCP segments (iWARP), not InfiniBand packets."""
-        return self.transport == "iWARP"
+        """What is counted are TCP segments, not InfiniBand packets."""
+        return self.transport in OF_TCP
 
     @property
     def troubled(self) -> bool:

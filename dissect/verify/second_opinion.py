@@ -331,6 +331,8 @@ class Ours:
         self.retransmitted.add(packets)
 
     def add_rpc(self, rpc: Rpc) -> None:
+        if not rpc.connection.rdma:
+            return
         spots = touched(rpc)
         for message in (rpc.call, rpc.reply):
             if message is not None and message.header.length >= FIXED_WORDS:
@@ -345,6 +347,8 @@ class Ours:
 
     def add_fpdus(self, tcp: TcpConnection, direction: int, fpdus: Fpdus) -> None:
         """The next FPDUs of one direction of an iWARP connection."""
+        if tcp.records:
+            return
         self.streams.add(tcp, fpdus)
         for frame, fields in joined(fpdu_fields(fpdus)).items():
             known = self.fpdus.setdefault(frame, {})

@@ -225,8 +225,14 @@ def fpdu_rows(headers: FpduHeaders, window: Window, order: int) -> Rows:
     for name in ("opcode", "last", "stag", "msn", "place"):
         rows[name] = getattr(headers, name)
     rows["length"] = np.maximum(headers.lengths - headers.size, 0)
-    first = np.minimum(np.searchsorted(window.end, headers.starts, side="right"), len(window.at) - 1)
-    final = np.maximum(np.searchsorted(window.at, headers.ends, side="left") - 1, first)
+    placed(rows, window, headers.starts, headers.ends, order)
+    return rows
+
+
+def placed(rows: Rows, window: Window, starts: Int64s, ends: Int64s, order: int) -> None:
+    """Say in FPDU rows which frames carried them, when, and what they acknowledge; ``order``: of the one before."""
+    first = np.minimum(np.searchsorted(window.end, starts, side="right"), len(window.at) - 1)
+    final = np.maximum(np.searchsorted(window.at, ends, side="left") - 1, first)
     for name, of_first, of_last in (
         ("frame", "first_frame", "last_frame"),
         ("time", "first_time", "last_time"),
@@ -236,7 +242,6 @@ def fpdu_rows(headers: FpduHeaders, window: Window, order: int) -> Rows:
         rows[of_last] = np.maximum(values[first], values[final])
     rows["order"] = np.maximum(window.last_frames[final], order)
     rows["ack"] = window.rows["ack"][final]
-    return rows
 
 
 ENOUGH = 44

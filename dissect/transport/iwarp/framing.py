@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...arrays import Int64s, Rows, places, take
-from ...layers.fpdus import LENGTH_BYTES, MarkerGrid, fpdu_bytes
+from ...arrays import Bytes, Int64s, Rows, places, take
+from ...layers.fpdus import LENGTH_BYTES, MarkerGrid, Places, fpdu_bytes
 from ...layers.iwarp_codes import REPLY_KEY, REQUEST_KEY
 from ...layers.private_data_codes import PrivateData, find_private_data
 from .fpdus import TAGGED_HEADER, Evidence, FpduChecks, Fpdus, Search, decode_headers, fpdu_rows, verify
@@ -128,22 +128,11 @@ class _Aligned(NamedTuple):
 _NONE_ALIGNED = _Aligned([], [], [])
 
 
-def _aligned(window: Window) -> _Aligned:
-    rows, count = window.rows, len(window.rows)
-    lengths = np.zeros(count, np.int64)
-    for number, data in enumerate(window.datas):
-        mine = places((rows["chunk"] == number) & (rows["captured"] >= LENGTH_BYTES))
-        at = rows["payload"][mine]
-        lengths[mine] = data[at].astype(np.int64) << 8 | data[at + 1]
-    ends = window.at + fpdu_bytes(lengths)
-    following = window.at.searchsorted(ends)
-    following[(lengths < TAGGED_HEADER) | (np.append(window.at, window.limit)[following] != ends)] = -1
-    stops = places(following != np.arange(1, count + 1))
-    return _Aligned(lengths.tolist(), [*following.tolist(), -1], [*stops.tolist(), count])
-
-
 class Framing:
     """Feed it the stretches of one direction, in order."""
+
+    prefix = LENGTH_BYTES
+    """Bytes that say how long an FPDU is."""
 
     def __init__(self, mpa: bool) -> None:
         """``mpa``: the stream begins with a Request or Reply."""
@@ -175,6 +164,22 @@ class Framing:
         """Where the FPDU without contents begins and ends that says its sender is ready (RFC 6581, 9.2)."""
         self.order = 0
         self._together = MANY
+
+    @staticmethod
+    def lengths(data: Bytes, at: Int64s) -> Int64s:
+        """What these bytes say at places of ``data``: lengths of ULPDUs."""
+        found: Int64s = data[at].astype(np.int64) << 8 | data[at + 1]
+        return found
+
+    @staticmethod
+    def extent(length: Places) -> Places:
+        """Bytes of FPDUs that say so."""
+        return fpdu_bytes(length)
+
+    @staticmethod
+    def legal(length: Places) -> Any:
+        """Whether an FPDU may say so."""
+        return length >= TAGGED_HEADER
 
     def feed(self, chunks: list[Chunk]) -> None:
         """Take what follows in the stream."""
@@ -267,7 +272,7 @@ class Framing:
                 self._together = min(MANY, 2 * self._together)
                 continue
             self._together = FEW
-            if len(window.read(self.at, LENGTH_BYTES)) == LENGTH_BYTES:
+            if len(window.read(self.at, self.prefix)) == self.prefix:
                 self.checks.doubt.contradict()
         self.pending.forget(self.at)
         return [one for one in found if len(one)]
@@ -281,8 +286,8 @@ class Framing:
         ends, begins = window.ends, window.starts
         last = len(ends)
         index = window.index(at)
-        aligned = _aligned(window) if self._together == MANY else _NONE_ALIGNED
-        while at + LENGTH_BYTES <= limit and len(starts) < self._together:
+        aligned = self._aligned(window) if self._together == MANY else _NONE_ALIGNED
+        while at + self.prefix <= limit and len(starts) < self._together:
             while index < last and ends[index] <= at:
                 index += 1
             if begins[index] == at and aligned.stops:
@@ -294,13 +299,13 @@ class Framing:
                     index = aligned.following[behind - 1]
                     at = begins[index] if index < last else limit
                     continue
-            head = window.read(at, LENGTH_BYTES)
-            if len(head) < LENGTH_BYTES:
+            head = window.read(at, self.prefix)
+            if len(head) < self.prefix:
                 self.synchronised = False
                 break
-            length = head[0] << 8 | head[1]
-            end = at + fpdu_bytes(length)
-            if length < TAGGED_HEADER and not (length == 0 and not self.count and not starts):
+            length = int.from_bytes(head)
+            end = at + self.extent(length)
+            if not self.legal(length) and not (length == 0 and not self.count and not starts):
                 self.synchronised = False
                 break
             if end > limit and (self.checks.crc or not final):
@@ -310,6 +315,18 @@ class Framing:
             at = end
         self.at = at
         return starts, lengths
+
+    def _aligned(self, window: Window) -> _Aligned:
+        rows, count = window.rows, len(window.rows)
+        lengths = np.zeros(count, np.int64)
+        for number, data in enumerate(window.datas):
+            mine = places((rows["chunk"] == number) & (rows["captured"] >= self.prefix))
+            lengths[mine] = self.lengths(data, rows["payload"][mine])
+        ends = window.at + self.extent(lengths)
+        following = window.at.searchsorted(ends)
+        following[~self.legal(lengths) | (np.append(window.at, window.limit)[following] != ends)] = -1
+        stops = places(following != np.arange(1, count + 1))
+        return _Aligned(lengths.tolist(), [*following.tolist(), -1], [*stops.tolist(), count])
 
     def _decode(self, starts: Int64s, lengths: Int64s) -> Fpdus:
         """Headers and payload of FPDUs, up to one that cannot be one."""

@@ -9,17 +9,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, take
+from ...arrays import Bytes, Int64s, Rows, places, some, take, words_at
 from ...layers.iwarp_codes import REQUEST_KEY
 from ...link.addresses import AddressTable
 from ...link.tcp import ACK, RST, SYN, verify_checksums
 from ...serial import TCP_SEQUENCE
 from ..connection import BY_TCP, Registry
 from ..operations import Operation
-from ..rc.pairing import NO_READER, SendReader
+from ..rc.pairing import NO_READER, RecordReader, SendReader
 from ..runs import Run
 from .fpdus import LEGAL, Fpdus
 from .framing import is_mpa
+from .records import MESSAGE_TYPE, begins
 from .tcp_connection import TcpConnection
 
 TRIED = 64
@@ -65,20 +66,24 @@ class IwarpObserver:
     A connection is iWARP where an MPA Request or Reply begins a segment of it, on any port, or where FPDUs are found
     in it that follow each other or have the right CRC.  The latter is tried on connections that began before the
     capture did, on the service ports, and where a segment begins with what looks like an FPDU; a bounded number of
-    times, then the connection is passed over.
+    times, then the connection is passed over.  One with a segment that begins as a record does carries records.
     """
 
     def __init__(
         self, registry: Registry, ports: frozenset[int], addresses: AddressTable | None = None,
-        reader: SendReader = NO_READER,
+        reader: SendReader = NO_READER, records: RecordReader | None = None,
+        record_ports: frozenset[int] = frozenset(),
     ) -> None:  # fmt: skip
-        """``registry`` is shared with the observers of other transports; ``ports``: those of the service.
+        """``registry`` is shared with the observers of other transports; ``ports``: those of the service;
+        ``record_ports``: those of servers that take ``records``.
 
         ``addresses``: of what ``feed`` is given, which knows them by then.
         """
         self.registry = registry
         self.ports = ports
         self.reader = reader
+        self.records = records
+        self.record_ports = record_ports
         self.listener: Callable[[TcpConnection, int, Fpdus], None] | None = None
         """Called with the FPDUs of every connection as they are taken, and their direction."""
         self.addresses = AddressTable() if addresses is None else addresses
@@ -106,7 +111,7 @@ class IwarpObserver:
         """
         if not len(rows):
             return []
-        segments = _Segments.of(data, rows)
+        segments = _Segments.of(data, rows, self.records, self.record_ports)
         events: list[Event] = []
         groups = segments.by_connection()
         looked_at = {group.key for group, _ in groups if not self._passed_over(group)}
@@ -116,7 +121,7 @@ class IwarpObserver:
         for group, part in groups:
             self._place = int(rows["frame"][part[0]])
             if group.key in looked_at and not self._passed_over(group):
-                events += self._take(group.key, segments, part, group.likely, runs)
+                events += self._take(group, segments, part, runs)
         found = sorted(self._found.items(), key=itemgetter(1))
         self.registry.coming += [((BY_TCP, place), tcp.connection) for tcp, place in found if tcp.connection]
         if numbered:
@@ -127,7 +132,8 @@ class IwarpObserver:
     def _passed_over(self, group: _Group) -> bool:
         """It was found not to be iWARP, and does not begin anew."""
         undecided = self.undecided.get(group.key) if group.key not in self.open else None
-        return undecided is not None and undecided.tried > TRIED and not (group.starts_up or group.opens)
+        anew = group.starts_up or group.opens or group.records
+        return undecided is not None and undecided.tried > TRIED and not anew
 
     def uncounted(self) -> tuple[int, int]:
         """MPA Requests and Replies and FPDUs, and TCP segments, of connections that are iWARP, since the last call."""
@@ -171,12 +177,10 @@ class IwarpObserver:
         events.sort(key=itemgetter(0))
         return events
 
-    def _take(
-        self, key: Key, segments: _Segments, members: Int64s, likely: bool, runs: list[TcpRun] | None
-    ) -> list[Event]:
+    def _take(self, group: _Group, segments: _Segments, members: Int64s, runs: list[TcpRun] | None) -> list[Event]:
         """Segments of one connection, a SYN only the first of them."""
         events: list[Event] = []
-        rows, first = segments.rows, int(members[0])
+        key, rows, first = group.key, segments.rows, int(members[0])
         tcp = self.open.get(key)
         if segments.opening[first]:
             direction, seq = segments.direction(first), int(rows["seq"][first])
@@ -188,8 +192,11 @@ class IwarpObserver:
                     events += self._finish(key)
                     tcp = None
                 self._remember(key, _Undecided(0, direction, TCP_SEQUENCE.wrap(seq + 1), since))
+        if group.records and key in self.trials:
+            self._give_up(key)
+            tcp = None
         if tcp is None:
-            tcp, members = self._judge(key, segments, members, likely)
+            tcp, members = self._judge(key, segments, members, group.likely)
         if tcp is not None and len(members):
             made: list[Run] | None = None if runs is None else []
             delivered = tcp.feed(segments.data, take(rows, members), segments.forward[members], made)
@@ -218,6 +225,9 @@ class IwarpObserver:
             first = undecided is not None and opened and int(segments.rows["seq"][index]) == undecided.first
             # What stands before it is something else, or its own second half out of order.
             return tcp, members if request and first else members[start:]
+        recorded = places(segments.record[members])
+        if len(recorded):
+            return self._open_records(key, segments, members, int(recorded[0]), earlier)
         if undecided is not None and (refusal := self._refusal(key, segments, members, undecided)) is not None:
             tcp = self._open_connection(key)
             tcp.refuse(1 - segments.direction(refusal), segments.rows[refusal])
@@ -242,6 +252,21 @@ class IwarpObserver:
             tcp.expect_startup(undecided.opened_by, undecided.first)
         return tcp, members
 
+    def _open_records(
+        self, key: Key, segments: _Segments, members: Int64s, at: int, earlier: int
+    ) -> tuple[TcpConnection, Int64s]:
+        """A connection whose first record begins one of ``members``; what stands before it is none of its own."""
+        undecided, index = self.undecided.get(key), int(members[at])
+        tcp = self._open_connection(key, self.records)
+        tcp.lifetime.earlier = earlier
+        first = None
+        if undecided is not None and undecided.opened_by is not None:
+            tcp.active = undecided.opened_by
+            if not (undecided.tried or segments.rows["length"][members[:at]].any()):
+                first = undecided.first
+        tcp.begin_records(segments.direction(index), segments.rows[index : index + 1], first)
+        return tcp, members[at:]
+
     def _refusal(self, key: Key, segments: _Segments, members: Int64s, undecided: _Undecided) -> int | None:
         """The reset that answers a SYN to a service port (RFC 9293, 3.10.7.1); None where there is none."""
         active = undecided.opened_by
@@ -252,9 +277,10 @@ class IwarpObserver:
         found = members[answers & (rows["seq"] == 0) & (rows["ack"] == undecided.first)]
         return int(found[0]) if len(found) else None
 
-    def _open_connection(self, key: Key) -> TcpConnection:
+    def _open_connection(self, key: Key, records: RecordReader | None = None) -> TcpConnection:
         first, second = (self.addresses.name(end >> 16) for end in key)
-        tcp = TcpConnection(key, (first, second), (key[0] & 0xFFFF, key[1] & 0xFFFF), self.ports, self.reader)
+        ports = self.ports if records is None else self.record_ports
+        tcp = TcpConnection(key, (first, second), (key[0] & 0xFFFF, key[1] & 0xFFFF), ports, self.reader, records)
         tcp.listener = self.listener
         if key in self.undecided:
             tcp.lifetime.first = self.undecided[key].since
@@ -278,8 +304,7 @@ class IwarpObserver:
         connection = tcp.connection
         if connection is None:
             if tcp.lifetime.data_segments > TRIED and not tcp.confirmed and not self._is_service(key):
-                self.trials.discard(key)
-                del self.open[key], self._opened[key]
+                self._give_up(key)
             return []
         if not connection.number:
             self._found[tcp] = tcp.started or self._place
@@ -288,6 +313,11 @@ class IwarpObserver:
         self._packets += packets
         self._segments += segments
         return [(order, tcp, operation) for order, operation in delivered]
+
+    def _give_up(self, key: Key) -> None:
+        """What is on trial is no iWARP."""
+        self.trials.discard(key)
+        del self.open[key], self._opened[key]
 
     def number(self) -> None:
         """Number the connections that were found, in the order in which they began to be iWARP."""
@@ -322,6 +352,8 @@ class _Group(NamedTuple):
     """One of them begins as an FPDU may."""
     opens: bool
     """One of them is the first SYN of a connection."""
+    records: bool
+    """One of them begins as a record does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,16 +374,24 @@ class _Segments:
     """Its payload begins as an MPA Request or Reply does."""
     likely: Rows
     """Its payload begins as an FPDU may."""
+    record: Rows
+    """Its payload begins as a record does."""
 
     @classmethod
-    def of(cls, data: Bytes, rows: Rows) -> _Segments:
+    def of(cls, data: Bytes, rows: Rows, records: RecordReader | None, ports: frozenset[int]) -> _Segments:
         source, destination = (
             rows[name].astype(np.int64) << 16 | rows[port]
             for name, port in (("source", "source_port"), ("destination", "destination_port"))
         )
         low, high = np.minimum(source, destination), np.maximum(source, destination)
         opening = rows["flags"] & (SYN | ACK) == SYN
-        return cls(data, rows, low, high, source <= destination, opening, *_first_bytes(data, rows))
+        captured = rows["captured"]
+        record = begins(records, data, rows["payload"], captured) if records else np.zeros(len(rows), np.bool_)
+        if some(record):
+            # Of a reply there is too little to tell but on the server's port.
+            on_port = np.isin(rows["source_port"], [*ports]) | np.isin(rows["destination_port"], [*ports])
+            record[record] = on_port[record] | (words_at(data, rows["payload"][record] + MESSAGE_TYPE) == 0)
+        return cls(data, rows, low, high, source <= destination, opening, *_first_bytes(data, rows), record)
 
     def direction(self, index: int) -> int:
         return int(not self.forward[index])
@@ -363,7 +403,8 @@ class _Segments:
         edges = np.flatnonzero((low[1:] != low[:-1]) | (high[1:] != high[:-1])) + 1
         starts = np.concatenate(([0], edges))
         marks = (
-            np.logical_or.reduceat(one[order], starts).tolist() for one in (self.startup, self.likely, self.opening)
+            np.logical_or.reduceat(one[order], starts).tolist()
+            for one in (self.startup, self.likely, self.opening, self.record)
         )
         keys = zip(low[starts].tolist(), high[starts].tolist(), strict=True)
         groups = [_Group(*one) for one in zip(np.split(order, edges), keys, *marks, strict=True)]

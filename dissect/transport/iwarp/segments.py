@@ -22,6 +22,8 @@ from .observer import IwarpObserver
 from .tcp_connection import TcpConnection
 
 READY = "ready"
+FPDU, RECORD = "FPDU", "record"
+"""What segments carry."""
 KEPT = 1 << 16
 """FPDUs of each direction that are remembered, beside the last ones."""
 
@@ -127,6 +129,11 @@ class IwarpSegment:
     """Of the payload, counted from the first marker of its direction; None where it has no markers."""
     crc: bool | None
     """CRCs are in use; None: not known."""
+
+    @property
+    def unit(self) -> str:
+        """What it carries."""
+        return FPDU if self.connection.rdma else RECORD
 
 
 class _Index:

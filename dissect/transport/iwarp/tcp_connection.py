@@ -14,12 +14,13 @@ from ...link.tcp import ACK, FIN, RST
 from ...serial import TCP_SEQUENCE
 from ..connection import ENDS, REFUSED, Connection, Endpoint, with_count
 from ..health import TransportHealth
-from ..rc.pairing import NO_READER, SendReader
+from ..rc.pairing import NO_READER, RecordReader, SendReader
 from ..runs import Run
 from .assembly import GROUP, SEND, WRITE, Delivered, Fragment, MessageAssembly, fragments, plain_runs
 from .fpdus import Fpdus
 from .framing import Framing, Startup
 from .health import IwarpDirection, IwarpHealth
+from .records import RecordFraming
 from .stream import REORDERED
 
 UNDECIDED = 64
@@ -149,15 +150,20 @@ class TcpConnection:
 
     def __init__(
         self, key: tuple[int, int], names: tuple[str, str], ports: tuple[int, int], service: frozenset[int],
-        reader: SendReader = NO_READER,
+        reader: SendReader = NO_READER, records: RecordReader | None = None,
     ) -> None:  # fmt: skip
+        """``records``: it is no iWARP, but carries records, which this reads."""
         self.key = key
         """The two ends, as the observer counts them."""
         self.names = names
         self.ports = ports
         self.service = service
-        self.reader = reader
+        self.reader = reader if records is None else records.sends
+        self.records = records is not None
         self.directions = IwarpDirection(), IwarpDirection()
+        if records is not None:
+            for one in self.directions:
+                one.framing = RecordFraming(records)
         self.lifetime = Lifetime()
         self.active: int | None = None
         self.connection: Connection | None = None
@@ -196,6 +202,22 @@ class TcpConnection:
             other.framing.begin(int(row["ack"][0]))
         self.active = direction if request else 1 - direction
 
+    def begin_records(self, direction: int, row: Rows, first: int | None) -> None:
+        """A segment (one row in an array) of a direction begins with a record; ``first``: sequence number behind the
+        SYN of the active side, where that opened the connection in this capture."""
+        seq = int(row["seq"][0])
+        if first is not None and self.active is not None:
+            self._start(self.active, first)
+            if direction == self.active and seq == first and int(row["flags"][0]) & ACK:
+                self._start(1 - direction, int(row["ack"][0]))
+        if self.directions[direction].stream.next is None:
+            self._start(direction, seq)
+
+    def _start(self, direction: int, seq: int) -> None:
+        """The first record of a direction begins there."""
+        self.directions[direction].stream.start(seq)
+        self.directions[direction].framing.begin(seq)
+
     def refuse(self, active: int, row: Rows) -> None:
         """The passive side answered the SYN of the active one by a reset, one SEGMENT row."""
         self.active = active
@@ -220,8 +242,8 @@ class TcpConnection:
 
     @property
     def confirmed(self) -> bool:
-        """It is iWARP."""
-        return self.packets > 0
+        """It is iWARP, or carries records."""
+        return self.records or self.packets > 0
 
     @property
     def waiting(self) -> bool:
@@ -327,7 +349,9 @@ class TcpConnection:
         if self.connection is not None:
             return self.connection
         first, second = (Endpoint(self.names[one], 0, port=self.ports[one]) for one in (active, 1 - active))
-        connection = Connection(0, "iWARP", (first, second), paired_by="TCP", service_port=second.port)
+        connection = Connection(
+            0, "TCP" if self.records else "iWARP", (first, second), paired_by="TCP", service_port=second.port
+        )
         connection.evidence = self._evidence
         mine, theirs = (self.directions[one].stream.retransmissions for one in (active, 1 - active))
         connection.ledgers = mine.ledger, theirs.ledger

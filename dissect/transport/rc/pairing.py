@@ -14,6 +14,7 @@ from math import inf
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...arrays import Bytes, Int64s, Rows, take, unique
 from ...layers import opcodes
@@ -71,6 +72,14 @@ class SendReader(NamedTuple):
     """Of the data, start and end of the captured bytes, and the length of the Send; None where it is of no use."""
     transactions: str
     """What identifies a transaction, in the plural: 'XIDs'."""
+
+
+class RecordReader(NamedTuple):
+    """Reads records of the protocol above, over TCP without RDMA."""
+
+    begin: Callable[[Int64s], NDArray[np.bool_]]
+    """Of the words of heads, the mark first, (n, 12), zero where not captured: which of them begin a record."""
+    sends: SendReader
 
 
 NO_READER = SendReader(lambda data, start, end, length: None, "transactions")

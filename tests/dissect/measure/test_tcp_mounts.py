@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from struct import pack
 
 import pytest
@@ -14,8 +13,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from playbook import Capture, Wire, nfs3
-from playbook.capture import frame_batch, write_pcap
-from playbook.commands import run
+from playbook.capture import frame_batch
 from playbook.packets import Frame
 from playbook.rpc import opaque, u32
 from rdmascope.dissect.measure.file_names import PathLearner
@@ -89,25 +87,6 @@ def test_a_call_and_its_reply(version: int) -> None:
 )
 def test_what_is_no_mount_that_succeeded(messages: list[tuple[bytes, bool]]) -> None:
     assert roots(frames(*messages)) == []
-
-
-def test_a_mount_over_tcp_is_named_and_what_to_do(tmp_path: Path) -> None:
-    getattr_ = call(program=100003, procedure=1)
-    for message, said in ((getattr_, True), (reply(), False), (getattr_[:-4], False), (call(), False)):
-        write_pcap(frames((message, False)), tmp_path / "mount.pcap")
-        for jobs in "1", "2":
-            refused = run("report", str(tmp_path / "mount.pcap"), "--jobs", jobs)
-            assert refused.exit_code == 2 and "no RDMA packet among 1 frame (TCP)" in refused.stderr
-            assert ("it is NFS over TCP; mount with -o proto=rdma" in refused.stderr) == said
-            assert "no RDMA connection to judge" in refused.stdout and "nothing wrong" not in refused.stdout
-
-
-def test_diagnose_says_that_there_was_nothing_to_judge(tmp_path: Path) -> None:
-    write_pcap(frames((call(program=100003, procedure=1), False)), tmp_path / "mount.pcap")
-    refused = run("diagnose", str(tmp_path / "mount.pcap"))
-    assert refused.exit_code == 2 and "proto=rdma" in refused.stderr
-    said = " ".join(refused.stdout.split())  # The folder's name may be long.
-    assert "no RDMA connection to judge" in said and "nothing wrong" not in said
 
 
 def test_a_reply_counts_once() -> None:

@@ -77,7 +77,8 @@ class Everything:
 
     def watch(self, conversation: Conversation) -> Listeners:
         history = self.credits[conversation.connection.number] = CreditHistory(conversation, CREDIT_BINS)
-        return Listeners(self.auditor.listener(conversation), history) if self.audit else Listeners(history)
+        audit = self.auditor.listener(conversation) if self.audit else None
+        return Listeners(history) if audit is None else Listeners(audit, history)
 
     def take(self, rpcs: Sequence[Rpc]) -> None:
         self.rpcs += len(rpcs)

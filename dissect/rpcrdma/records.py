@@ -1,0 +1,60 @@
+"""RPC messages without RDMA: what shows that a record of TCP, or a datagram, is one (RFC 5531, 9 and 11)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Bytes, Int64s, among
+from ..layers.oncrpc_codes import (
+    ACCEPT_STATUS_NAMES,
+    AUTH_ERROR,
+    AUTH_STATUS_NAMES,
+    CALL,
+    MSG_ACCEPTED,
+    MSG_DENIED,
+    REPLY,
+    RPC_VERSION,
+    RPCSEC_GSS,
+)
+from ..onc import programs
+from ..onc.rpc_header import MAX_AUTH
+from ..onc.xdr import words2
+from ..transport.rc.pairing import RecordReader, SendEvidence, SendReader
+
+PORTS = frozenset({2049})
+"""Of servers (RFC 8881, 2.9.3)."""
+_PROGRAMS = np.array([programs.NFS, programs.NFSACL])
+"""Whose calls show that a connection carries records."""
+_MAX_VERSION, _MAX_PROCEDURE, _MAX_FLAVOR = 16, 64, 400_000
+"""Of these programs; flavors of RPCSEC_GSS pseudo-mechanisms begin at 390,000 (RFC 2623, 2.2)."""
+ROLES = {CALL: "request", REPLY: "answer"}
+
+
+def begin_messages(words: Int64s) -> NDArray[np.bool_]:
+    """Which rows of words, (n, 8 or more), begin a call of a known program, or what looks like a reply.
+
+    Words that are not there are 0.
+    """
+    _, kind, second, third, fourth, fifth, flavor, length = words[:, :8].T
+    call = (kind == CALL) & (second == RPC_VERSION) & among(third, _PROGRAMS) & (fourth <= _MAX_VERSION)
+    call &= (fifth <= _MAX_PROCEDURE) & (length <= MAX_AUTH) & (flavor <= _MAX_FLAVOR)
+    # A verifier, and behind an empty one what became of the call.
+    accepted = (kind == REPLY) & (second == MSG_ACCEPTED) & (third <= RPCSEC_GSS) & (fourth <= MAX_AUTH)
+    accepted &= (fourth > 0) | (fifth < len(ACCEPT_STATUS_NAMES))
+    denied = (kind == REPLY) & (second == MSG_DENIED) & (third <= AUTH_ERROR) & (fourth < len(AUTH_STATUS_NAMES))
+    found: NDArray[np.bool_] = call | accepted | denied
+    return found
+
+
+def _read(data: Bytes, start: int, end: int, length: int) -> SendEvidence | None:
+    """The XID, and whether it is a call or a reply."""
+    if end - start < 8:
+        return None
+    view = data.data
+    xid, kind = words2(view, start)
+    called = words2(view, start + 8)[1] if end - start >= 16 else 0
+    return SendEvidence(xid, ROLES.get(kind, ""), (), kind == CALL and programs.is_callback(called))
+
+
+RPC_RECORDS = RecordReader(lambda words: begin_messages(words[:, 1:]), SendReader(_read, "XIDs"))

@@ -1,0 +1,148 @@
+"""Records in a TCP stream (RFC 5531, 11): their fragments as FPDUs, which a Send is made of, and where records begin
+after boundaries were lost.
+
+What begins a record the protocol above says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import Bytes, Int64s, big_endian_words, gathered, places, some, words_at
+from ...layers.fpdus import Places
+from ...layers.iwarp_codes import SEND
+from ...layers.oncrpc_codes import LAST_FRAGMENT
+from ..rc.pairing import RecordReader
+from .fpdus import FPDU, MAX_SCANNED, Fpdus, placed
+from .framing import MAX_PENDING, Framing
+from .stream import Window
+
+MARK = 4
+"""Bytes of a record mark."""
+MESSAGE_TYPE = MARK + 4
+"""Where a record has it, with its mark; 0 is a call."""
+HEAD = 48
+"""Bytes of a record, with its mark, that show whether it begins there."""
+LEAST = MARK + 24
+"""Bytes without which it does not show."""
+LARGEST = 1 << 26
+"""Bytes that a fragment may have: what claims more is no record mark."""
+FULLEST = 0x80 + (LARGEST >> 24)
+"""First octets of the marks of records in one fragment are below it."""
+HANDSHAKE = b"\x16\x03"
+"""How TLS begins: a record of the handshake protocol, and a version (RFC 8446, 5.1)."""
+
+
+def begins(reader: RecordReader, data: Bytes, at: Int64s, captured: Int64s) -> NDArray[np.bool_]:
+    """At which places of ``data``, of so many bytes from there on, a record of one fragment begins."""
+    found = captured >= LEAST
+    found[found] = (data[at[found]] >= 0x80) & (data[at[found]] < FULLEST)
+    index = places(found)
+    if len(index):
+        last = max(0, len(data) - HEAD)
+        heads = gathered(data, HEAD, np.minimum(at[index], last))
+        for row in places(at[index] > last).tolist():
+            there = data[at[index[row]] :]
+            heads[row, : len(there)] = there
+        heads[np.arange(HEAD) >= captured[index][:, None]] = 0
+        found[index] = reader.begin(big_endian_words(heads))
+    return found
+
+
+class RecordFraming(Framing):
+    """Of one direction; ``count``: its fragments."""
+
+    prefix = MARK
+
+    def __init__(self, reader: RecordReader) -> None:
+        super().__init__(mpa=False)
+        self.markers = False
+        self.encrypted: tuple[int, int] | None = None
+        """Frame and time with which TLS begins."""
+        self._reader = reader
+        self._record = self._offset = 0
+        """Number of the record that comes next, and how many bytes of it came."""
+
+    @staticmethod
+    def lengths(data: Bytes, at: Int64s) -> Int64s:
+        return words_at(data, at)
+
+    @staticmethod
+    def extent(length: Places) -> Places:
+        return MARK + (length & ~LAST_FRAGMENT)
+
+    @staticmethod
+    def legal(length: Places) -> Any:
+        size = length & ~LAST_FRAGMENT
+        return (size <= LARGEST) & (length > 0)
+
+    def _decode(self, starts: Int64s, lengths: Int64s) -> Fpdus:
+        window = self.pending.window
+        sizes, last = lengths & ~LAST_FRAGMENT, lengths >= LAST_FRAGMENT
+        rows = np.zeros(len(starts), FPDU)
+        placed(rows, window, starts, starts + MARK + sizes, self.order)
+        rows["opcode"], rows["last"], rows["length"] = SEND, last, sizes
+        rows["start"], rows["stop"] = starts, starts + MARK + sizes
+        if self.broken:
+            self._record, self._offset, rows["broken"][0], self.broken = self._record + 1, 0, True, False
+        numbers = self._record + np.append(0, np.cumsum(last))
+        offsets = self._offset + np.append(0, np.cumsum(sizes))
+        firsts = np.append(False, last)
+        offsets -= np.maximum.accumulate(np.where(firsts, offsets, 0))
+        rows["msn"], rows["place"] = numbers[:-1], offsets[:-1]
+        self._record, self._offset = int(numbers[-1]), int(offsets[-1])
+        self.count += len(rows)
+        self.order = int(rows["order"][-1])
+        low = starts + MARK
+        pieces, edges = window.pieces(low, low + sizes)
+        pieces["at"] -= np.repeat(low, np.diff(edges))
+        return Fpdus(rows, {}, pieces, edges, self.pending.datas)
+
+    def _synchronise(self, final: bool) -> bool:
+        """Move ``at`` to where a record begins; whether one was found."""
+        assert self.at is not None
+        window = self.pending.window
+        if self.encrypted is not None or window.read(self.at, 2) == HANDSHAKE:
+            if self.encrypted is None:
+                first = window.rows[window.index(self.at)]
+                self.encrypted = int(first["frame"]), int(first["time"])
+            self.at = window.limit
+            return False
+        if not self.broken:
+            self.broken = True
+            self.lost += self.count > 0
+        self.at, self.synchronised = self._next_record(window, self.at, final)
+        if not self.synchronised and (final or window.limit - self.at > MAX_PENDING):
+            self.at = window.limit
+        return self.synchronised
+
+    def _next_record(self, window: Window, at: int, final: bool) -> tuple[int, bool]:
+        """The first place from ``at`` on where a record begins, and whether that is sure: it begins a segment, or
+        another record follows it."""
+        scanned = 0
+        for index in range(window.index(at), len(window.starts)):
+            low, high = max(at, window.starts[index]), window.readable[index]
+            if high - low < LEAST:
+                continue
+            data, shift = window.datas[window.chunks[index]], window.shifts[index]
+            octets = data[low + shift : high + shift - LEAST + 1]
+            # The message type behind mark and XID is a small word.
+            likely = places((octets >= 0x80) & (octets < FULLEST)) + low
+            likely = likely[data[likely + shift + 8] == 0]
+            found = likely[begins(self._reader, data, likely + shift, high - likely)]
+            for place in found.tolist():
+                behind = place + MARK + (int.from_bytes(window.read(place, MARK)) & ~LAST_FRAGMENT)
+                if place in window.edges or behind in window.edges or (final and behind > window.limit):
+                    return place, True
+                if behind + HEAD > window.limit and not final:
+                    return place, False
+                head, there = window.heads(np.array([behind]), HEAD)
+                if some(there >= LEAST) and some(self._reader.begin(big_endian_words(head))):
+                    return place, True
+            scanned += high - low
+            if scanned >= MAX_SCANNED:
+                return high, False
+        return (window.limit if final else max(at, window.limit - HEAD)), False

@@ -1,0 +1,208 @@
+"""Records over TCP without RDMA: whatever segments carry them, whatever is lost, whenever the capture begins."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+from typing import NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from playbook.capture import frame_batches
+from playbook.rpc import opaque, u32
+from playbook.segments import SYN, Segment, Talk, pattern
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
+from rdmascope.dissect.rpcrdma.rpcs import Reassembled, Rpc
+
+QUICK = settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
+CUTS = st.lists(st.integers(0, 200), max_size=5)
+NFS, CALLBACK, READ, WRITE = 100003, 0x40000000, 6, 7
+HANDLE = b"handle of a file"
+
+
+class Exchange(NamedTuple):
+    caller: int
+    call: bytes
+    reply: bytes
+
+
+def head(xid: int, procedure: int, program: int = NFS) -> bytes:
+    return u32(xid, 0, 2, program, 3 if program == NFS else 1, procedure) + u32(0, 0, 0, 0)
+
+
+def exchange(number: int, size: int, kind: int, caller: int = 0) -> Exchange:
+    """A READ or a WRITE of so many bytes that no other has, or a callback."""
+    xid, data, fine = 0x1000 + number, pattern(number, size), u32(0x1000 + number, 1, 0, 0, 0, 0, 0)
+    if caller:
+        return Exchange(1, head(xid, 0, CALLBACK), fine[:-4])
+    if kind == READ:
+        call = head(xid, READ) + opaque(HANDLE) + struct.pack(">QI", 0, size)
+        return Exchange(0, call, fine + u32(0, size, 1) + opaque(data))
+    call = head(xid, WRITE) + opaque(HANDLE) + struct.pack(">QII", 0, size, 0) + opaque(data)
+    return Exchange(0, call, fine + u32(0, 0, size, 0) + bytes(8))
+
+
+def record(message: bytes, at: Sequence[int] = ()) -> bytes:
+    """In fragments that end at these places, and one with the rest (RFC 5531, 11)."""
+    edges = sorted({0, len(message), *(one % len(message) for one in at)})
+    parts = [message[a:b] for a, b in pairwise(edges)]
+    return b"".join(u32((part is parts[-1]) << 31 | len(part)) + part for part in parts)
+
+
+class Story(NamedTuple):
+    exchanges: list[Exchange]
+    segments: list[Segment]
+
+    def true(self, rpc: Rpc) -> bool:
+        """No byte of it is wrong."""
+        messages = {one.call for one in self.exchanges} | {one.reply for one in self.exchanges}
+        found = [one for one in (reassembled_call(rpc), reassembled_reply(rpc)) if one is not None]
+        return all(agrees(one, messages) for one in found)
+
+    def complete(self, rpcs: list[Rpc]) -> bool:
+        """All that were told, and no other."""
+        return sorted(told(rpc) for rpc in rpcs) == sorted((0x1000 + i, *one) for i, one in enumerate(self.exchanges))
+
+
+def told(rpc: Rpc) -> tuple[int, int, bytes, bytes]:
+    call, reply = reassembled_call(rpc), reassembled_reply(rpc)
+    assert call is not None and reply is not None and rpc.state == "complete"
+    return rpc.xid, int(rpc.backward), call.prefix, reply.prefix
+
+
+def agrees(message: Reassembled, messages: set[bytes]) -> bool:
+    """One of the messages has all of its pieces."""
+    same = [
+        one for one in messages if len(one) == message.length or (len(one) > message.length and not message.complete)
+    ]
+    return any(all(one[at : at + len(data)] == data for at, data in message.pieces) for one in same)
+
+
+@st.composite
+def stories(draw: st.DrawFn, port: int = 2049) -> Story:
+    sizes = draw(st.lists(st.tuples(st.sampled_from([1, 5, 400, 3000, 9001]), st.sampled_from([READ, WRITE]),
+                                    st.sampled_from([0, 0, 0, 1])), min_size=1, max_size=12))  # fmt: skip
+    random = Random(draw(st.integers(0, 1 << 30)))
+    talk = Talk((draw(st.sampled_from([1000, (1 << 32) - 900])), 9_000_000), (40000, port))
+    talk.open()
+    exchanges = [
+        exchange(number, size, kind, caller if number else 0) for number, (size, kind, caller) in enumerate(sizes)
+    ]
+    waiting: list[Exchange] = []
+    mss = draw(st.sampled_from([64, 700, 1448, 60000]))
+    for one in exchanges:
+        put(talk, one.caller, [one.call], mss, random)
+        waiting.append(one)
+        while waiting and random.random() < 0.6:
+            answered = waiting.pop(random.randrange(len(waiting)))
+            put(talk, 1 - answered.caller, [answered.reply], mss, random)
+    for answered in waiting:
+        put(talk, 1 - answered.caller, [answered.reply], mss, random)
+    return Story(exchanges, talk.segments)
+
+
+def put(talk: Talk, sender: int, messages: list[bytes], mss: int, random: Random) -> None:
+    split = len(talk.segments) > 8 and random.random() < 0.1  # The first ones show that they are records.
+    data = b"".join(record(one, [random.randrange(1 << 16)] if split else ()) for one in messages)
+    talk.put(sender, data, [mss] * (len(data) // mss))
+
+
+def analysed(talk: Talk, segments: Sequence[Segment], cuts: Sequence[int] = ()) -> list[Rpc]:
+    analyzer = Analyzer()
+    rpcs = [rpc for batch in frame_batches(talk.frames(segments), cuts) for rpc in analyzer.feed(batch)]
+    rpcs += analyzer.finish()
+    assert {one.transport for one in analyzer.connections} <= {"TCP"}
+    return sorted(rpcs, key=lambda one: one.number)
+
+
+def described(rpcs: list[Rpc]) -> list[tuple[object, ...]]:
+    return [
+        (rpc.number, rpc.connection.number, rpc.backward, rpc.xid, rpc.name, rpc.status, rpc.state, rpc.call_frame,
+         rpc.reply_frame, rpc.contents, rpc.damage, rpc.notes)
+        for rpc in rpcs
+    ]  # fmt: skip
+
+
+@QUICK
+@given(stories(), CUTS)
+def test_whatever_segments_carry_them(story: Story, cuts: list[int]) -> None:
+    assert story.complete(analysed(Talk(ports=(40000, 2049)), story.segments, cuts))
+
+
+@QUICK
+@given(stories(port=5555), st.integers(0, 1 << 30), CUTS)
+def test_repeated_overlapping_and_late_segments(story: Story, seed: int, cuts: list[int]) -> None:
+    random, segments = Random(seed), list(story.segments)
+    for _ in range(6):
+        at = random.randrange(3, len(segments))
+        one = segments[at]
+        if random.random() < 0.5 and len(one.payload) > 2:
+            skipped = random.randrange(1, len(one.payload))
+            one = replace(one, seq=(one.seq + skipped) % (1 << 32), payload=one.payload[skipped:])
+        segments.insert(min(len(segments), at + 1 + random.randrange(4)), one)
+    if len(segments) > 8:  # What is later than the next segment; not the first, by which the records are known.
+        at = random.randrange(6, len(segments) - 1)
+        segments[at], segments[at + 1] = segments[at + 1], segments[at]
+    assert story.complete(analysed(Talk(ports=(40000, 5555)), segments, cuts))
+
+
+@QUICK
+@given(stories(), st.integers(0, 1 << 30), CUTS)
+def test_what_is_lost_makes_no_wrong_bytes(story: Story, seed: int, cuts: list[int]) -> None:
+    random = Random(seed)
+    kept = [one for one in story.segments if one.flags & SYN or random.random() > 0.1]
+    talk = Talk(ports=(40000, 2049))
+    rpcs = analysed(talk, kept)
+    assert all(story.true(rpc) for rpc in rpcs)
+    assert described(rpcs) == described(analysed(talk, kept, cuts))
+
+
+@QUICK
+@given(stories(), st.integers(0, 300), CUTS)
+def test_a_capture_that_begins_in_the_middle(story: Story, first: int, cuts: list[int]) -> None:
+    kept = story.segments[first % len(story.segments) :]
+    talk = Talk(ports=(40000, 2049))
+    rpcs = analysed(talk, kept)
+    assert all(story.true(rpc) for rpc in rpcs)
+    assert described(rpcs) == described(analysed(talk, kept, cuts))
+
+
+@QUICK
+@given(stories(), st.sampled_from([0, 40, 100, 500]), CUTS)
+def test_truncated_frames(story: Story, snap: int, cuts: list[int]) -> None:
+    talk, segments = Talk(ports=(40000, 2049)), [replace(one, snap=snap) for one in story.segments]
+    rpcs = analysed(talk, segments)
+    assert all(story.true(rpc) for rpc in rpcs)
+    assert described(rpcs) == described(analysed(talk, segments, cuts))
+
+
+def test_a_lost_segment_costs_the_messages_that_it_carried() -> None:
+    talk = Talk(ports=(40000, 2049))
+    talk.open()
+    exchanges = [exchange(number, 3000, WRITE) for number in range(8)]
+    for one in exchanges:
+        put(talk, 0, [one.call], 1448, Random(1))
+        put(talk, 1, [one.reply], 1448, Random(1))
+    lost = next(at for at, one in enumerate(talk.segments) if one.payload == record(exchanges[3].call)[1448:2896])
+    rpcs = analysed(talk, [one for at, one in enumerate(talk.segments) if at != lost])
+    assert [rpc.state for rpc in rpcs] == [*["complete"] * 3, "damaged", *["complete"] * 4]
+    assert rpcs[3].connection.missing_packets == (1, 0)
+
+
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n" * 9, b"SSH-2.0-OpenSSH_9.2\r\n" * 9, bytes(400)])
+def test_other_protocols_are_none(data: bytes) -> None:
+    talk = Talk(ports=(40000, 8080))
+    talk.open()
+    for _ in range(80):
+        talk.put(0, data)
+        talk.put(1, data)
+    analyzer = Analyzer()
+    for batch in frame_batches(talk.frames(), [50]):
+        assert not analyzer.feed(batch)
+    assert not analyzer.finish() and not analyzer.connections
