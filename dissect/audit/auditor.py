@@ -260,7 +260,8 @@ class Auditor:
 
     def _judge_setup(self, conversation: Conversation) -> None:
         connection = conversation.connection
-        if conversation.protocol == "rpcrdma" and connection.number not in self._set_up:
+        judged = conversation.protocol == "rpcrdma" and not conversation.traced
+        if judged and connection.number not in self._set_up:
             self._set_up.add(connection.number)
             self.connections[connection.number] = connection
             for end in (0, 1):

@@ -31,6 +31,7 @@ from .statistics import Statistics
 
 REFUSED = "refused by an end"
 IDLE = "with no packet of RDMA beyond connection management"
+BY_SOCKET = "by a socket, not over RDMA"
 UNIDENTIFIED = "with too little traffic to identify"
 
 
@@ -47,7 +48,8 @@ def undecoded(analyzer: Analyzer, statistics: Statistics, error: str | None = No
                 ("segments", connection.segments) if any(connection.segments) else ("packets", connection.packets)
             )
             if not sum(sent):
-                others["connections", REFUSED if connection.refused else IDLE] += 1
+                idle = BY_SOCKET if conversation.traced else IDLE
+                others["connections", REFUSED if connection.refused else idle] += 1
                 continue
             kind = f"of another protocol: {name}" if conversation.protocol == "other" else UNIDENTIFIED
             others[unit, f"connections {kind}"] += sum(sent)

@@ -160,6 +160,7 @@ def test_what_a_trace_does_not_tell_is_null() -> None:
         printed = run("sql", TRACES[side], question, "--csv").output.splitlines()[1]
         assert set(printed.split(",")) == {"0"}
         assert run("sql", TRACES[side], "SELECT count(operations) FROM segments", "--csv").output.split()[1] == "0"
+        assert run("sql", TRACES[side], "SELECT count(*) FROM verdicts", "--csv").output.split()[1] == "0"
     record = json.loads(run("rpcs", TRACES["client"], "--json").stdout.splitlines()[-1])
     assert record["latency"] is record["server_ns"] is record["retransmitted_packets"] is None
     assert record["latency_ns"] > 0
@@ -235,6 +236,20 @@ def test_mountstats_counts_the_same(version: str, first: int) -> None:
             assert sum(rpc.call_bytes for rpc in found) == sent, name
 
 
+def test_the_kernels_counters_are_those_of_the_traces() -> None:
+    lines = run("report", TRACES["server"], "--nfsd", HERE / "nfsd.txt", "--json").stdout.splitlines()
+    (server,) = [one for one in map(json.loads, lines) if one["type"] == "nfsd_counters"]
+    rows = [*server["procedures"], *server["operations"]]
+    assert len(rows) > 30 and all(one["calls"] == one["seen_calls"] for one in rows)
+    lines = run("report", TRACES["client"], "--mountstats", HERE / "mountstats-3.txt", "--json").stdout.splitlines()
+    (client,) = [one for one in map(json.loads, lines) if one["type"] == "mount_counters"]
+    for one in client["operations"]:
+        assert (one["calls"], one["errors"]) == (one["seen_calls"], one["seen_errors"])
+        assert one["call_bytes"] == one["seen_call_bytes"]
+        # In whole milliseconds, of each RPC.
+        assert -1e6 * one["calls"] <= one["seen_latency_ns"] - one["rtt_ns"] <= 1e6 * one["calls"]
+
+
 def test_the_page_says_what_it_is() -> None:
     page = run("report", TRACES["client"]).output
     assert "43,148 events of the client's kernel" in page
@@ -242,6 +257,7 @@ def test_the_page_says_what_it_is() -> None:
     assert "1970-01" not in page
     assert re.search(r"In the client .*\n +procedure +RPCs +in all +queued", page)
     assert "In the server" not in page
+    assert "2 connections by a socket, not over RDMA" in page
     page = run("report", TRACES["client"], WIRE, TRACES["server"], columns=120).output
     assert "In the client" in page and re.search(r"In the server .*\n +procedure +RPCs +in all +received +thread", page)
 
