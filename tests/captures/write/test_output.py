@@ -31,7 +31,13 @@ OVERWRITING = {
     ("synth", "output"): ["synth", "{script}", "-o", "{output}"],
 }
 """What would overwrite what is read, for every option that names something to be written."""
-READ_NO_FILE = {("live", "path"), ("probe", "junit_file"), ("probe", "write_file"), ("extcap", "fifo")}
+READ_NO_FILE = {
+    ("live", "path"),
+    ("record", "output"),
+    ("probe", "junit_file"),
+    ("probe", "write_file"),
+    ("extcap", "fifo"),
+}
 """Options of commands that read none."""
 WRITING = {"--output", "-o", "-w", "--write", "--save", "--junit", "--sarif", "--extract", "--fifo"}
 """Names of options that name something to be written."""
