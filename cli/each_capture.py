@@ -18,7 +18,7 @@ from .reading import Reading
 
 if TYPE_CHECKING:
     from rdmascope.captures.extract.cut import Choice, Extracted
-    from rdmascope.captures.fleet.captures_behind import CaptureBehind, CapturesBehind
+    from rdmascope.captures.fleet.batch import CaptureBehind, CapturesBehind
     from rdmascope.captures.tables.condition import ChosenRpcs, Condition
     from rdmascope.captures.write.export import Exported
 
@@ -84,7 +84,7 @@ class GivenCaptures:
         """The last pass over a capture that is no data set."""
         self.behind: CapturesBehind | None = None
         if any(map(is_data_set, files)):
-            from rdmascope.captures.fleet.captures_behind import CapturesBehind
+            from rdmascope.captures.fleet.batch import CapturesBehind
 
             if len(files) > 1:
                 raise CaptureError("a data set stands alone, without other files")

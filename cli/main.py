@@ -15,8 +15,15 @@ from typing import Any, NoReturn
 
 import click
 
-from .exit_status import EXIT_BAD_INPUT, EXIT_CLOSED, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_SIGNAL
-from .terminal import complain, settle_streams
+from .terminal import (
+    EXIT_BAD_INPUT,
+    EXIT_CLOSED,
+    EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
+    EXIT_SIGNAL,
+    complain,
+    settle_streams,
+)
 
 COMMANDS = {
     "demo": "A recorded capture, to try the commands on.",

@@ -7,7 +7,7 @@ from inspect import cleandoc
 
 import click
 
-from .exit_status import EXIT_STATUS
+from .terminal import EXIT_STATUS
 
 SECTION = "1"
 UNWRAPPED = "\b"

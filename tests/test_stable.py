@@ -15,8 +15,8 @@ import pytest
 import rdmascope
 import rdmascope.plugins
 from rdmascope.captures.plugins import GROUPS
-from rdmascope.cli.exit_status import EXIT_STATUS
 from rdmascope.cli.main import COMMANDS, main
+from rdmascope.cli.terminal import EXIT_STATUS
 from rdmascope.dissect.records.fields import RECORD_TYPES
 from rdmascope.dissect.records.schema import VERSION
 from rdmascope.dissect.records.tables import TABLES

@@ -18,7 +18,7 @@ from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 if TYPE_CHECKING:
-    from rdmascope.captures.fleet.captures_behind import CaptureBehind
+    from rdmascope.captures.fleet.batch import CaptureBehind
 
 FIRST_PART, ADDED_PART, LAST_PART = 0.3, 0.2, 2.0
 """Seconds for which rows are gathered before they are sent.  Before the first nothing takes them in; then new rows
@@ -48,7 +48,7 @@ class BrowsedCapture(NamedTuple):
         """The capture of a data set that has a noun with this number; else itself.  CaptureError: it cannot be read."""
         if not self.data_set:
             return self
-        from rdmascope.captures.fleet.captures_behind import CapturesBehind
+        from rdmascope.captures.fleet.batch import CapturesBehind
 
         one = CapturesBehind(self.data_set).holding(noun, number)
         if problem := one.problem():

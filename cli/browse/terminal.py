@@ -18,7 +18,7 @@ from rdmascope.captures import CaptureError
 from rdmascope.captures.errors import need
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
-from ..exit_status import EXIT_SIGNAL
+from ..terminal import EXIT_SIGNAL
 from .feed import BACKGROUND, BrowseFeed
 
 if TYPE_CHECKING:

@@ -19,10 +19,20 @@ from rdmascope.dissect.measure.filters import unknown_connections
 from rdmascope.dissect.records.audit import finding_records, junit, sarif, sum_records, verdict_lines
 from rdmascope.dissect.rpcrdma.analyzer import drop_contents
 
-from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
 from ..options import connection_filter_options, pager_option
 from ..reading import CAPTURE, behind, jobs_option, opened, recognition_options
-from ..terminal import complain, console, encoded_json, paged, print_json, print_page, show
+from ..terminal import (
+    EXIT_BAD_INPUT,
+    EXIT_FOUND,
+    EXIT_NOTHING_JUDGED,
+    complain,
+    console,
+    encoded_json,
+    paged,
+    print_json,
+    print_page,
+    show,
+)
 from ..views import audit as views
 from ..views.tables import filter_field, filter_line, limit_lines
 

@@ -13,9 +13,8 @@ from rdmascope.captures.read.remote import is_url
 from rdmascope.dissect.records.batch import batch_capture_record, batch_record
 from rdmascope.dissect.units import plural
 
-from ..exit_status import EXIT_BAD_INPUT
 from ..reading import analyzer_options, recognition_options
-from ..terminal import complain, print_json, say
+from ..terminal import EXIT_BAD_INPUT, complain, print_json, say
 
 
 @click.command("batch")

@@ -10,9 +10,8 @@ from rdmascope.captures.session.comparison import PointsCompared, compare
 from rdmascope.dissect.records.comparison import points_records, runs_records
 from rdmascope.dissect.records.report import limits_record
 
-from ..exit_status import EXIT_BAD_INPUT
 from ..reading import CAPTURE, opened, recognition_options
-from ..terminal import complain, console, print_json, show
+from ..terminal import EXIT_BAD_INPUT, complain, console, print_json, show
 from ..views.compare import points_view, runs_view
 from ..views.tables import limit_lines
 

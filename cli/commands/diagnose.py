@@ -11,10 +11,9 @@ from rdmascope.dissect.diagnosis.detector import SEVERITIES, all_detectors
 from rdmascope.dissect.records.diagnosis import statement_record
 from rdmascope.dissect.records.schema import schema
 
-from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
 from ..options import filter_options
 from ..reading import file_argument, jobs_option, opened, recognition_options
-from ..terminal import complain, console, print_json, show
+from ..terminal import EXIT_BAD_INPUT, EXIT_FOUND, complain, console, print_json, show
 from ..views.diagnosis import diagnosis_view
 
 FAIL_ON = (*(one.value for one in SEVERITIES), "never")

@@ -22,10 +22,9 @@ from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count, plural, size
 
 from ..each_capture import GivenCaptures
-from ..exit_status import EXIT_BAD_INPUT
 from ..options import filter_options
 from ..reading import analyzer_options, file_argument, jobs_option, opened, recognition_options, with_packets
-from ..terminal import binary_output, complain, print_json, say
+from ..terminal import EXIT_BAD_INPUT, binary_output, complain, print_json, say
 
 TABLE_FORMATS = ("parquet", "csv", "arrow")
 TCP, CAPTURE, WIRESHARK = "tcp-pcapng", "capture", "wireshark"

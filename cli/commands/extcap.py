@@ -22,9 +22,8 @@ from rdmascope.captures.wireshark.extcap import (
     personal_folder,
 )
 
-from ..exit_status import EXIT_BAD_INPUT
 from ..reading import analyzer_options, stoppable
-from ..terminal import complain, say
+from ..terminal import EXIT_BAD_INPUT, complain, say
 
 
 @click.command("extcap")

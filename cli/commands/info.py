@@ -12,9 +12,8 @@ from rdmascope.captures.read.traces import Trace, is_trace
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count
 
-from ..exit_status import EXIT_BAD_INPUT
 from ..reading import captures_of, file_argument
-from ..terminal import complain, console, meter, print_json, show
+from ..terminal import EXIT_BAD_INPUT, complain, console, meter, print_json, show
 from ..views import info as views
 
 

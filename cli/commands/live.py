@@ -42,10 +42,9 @@ from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.units import moment
 
-from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
 from ..options import BYTES, DURATION, MEGABYTES, SPAN, Grouped
 from ..reading import analyzer_options, recognition_options, stoppable
-from ..terminal import complain, console, json_value, print_json, print_page, show
+from ..terminal import EXIT_BAD_INPUT, EXIT_FOUND, complain, console, json_value, print_json, print_page, show
 from ..views.kernel_counters import counters_view
 from ..views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Dashboard, Look, capture_view
 from .report import print_page as print_report

@@ -13,9 +13,8 @@ import click
 
 from rdmascope.dissect.onc.programs import NFS
 
-from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
 from ..options import SPAN
-from ..terminal import complain, console, print_json, show
+from ..terminal import EXIT_BAD_INPUT, EXIT_FOUND, complain, console, print_json, show
 
 if TYPE_CHECKING:
     from rdmascope.captures.peer.probe.checks import Check

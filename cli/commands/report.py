@@ -29,7 +29,6 @@ from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import plural, size
 
-from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
 from ..options import Parsed, filter_options, pager_option
 from ..reading import (
     CAPTURE,
@@ -42,7 +41,7 @@ from ..reading import (
     recognition_options,
     with_packets,
 )
-from ..terminal import complain, console, paged, print_json, say, show
+from ..terminal import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED, complain, console, paged, print_json, say, show
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -489,7 +488,7 @@ def _at_other_points(reading: Session, ports: tuple[int, ...], force: str | None
 
 def _count_behind(kernel: KernelCounters, given: GivenCaptures, condition: Condition | None) -> None:
     """What was carried out is not in tables: it is read from the captures behind a data set."""
-    from rdmascope.captures.fleet.captures_behind import CommonConnections
+    from rdmascope.captures.fleet.batch import CommonConnections
 
     meant = given.chosen(condition)
     common = CommonConnections()

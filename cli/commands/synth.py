@@ -17,8 +17,7 @@ from rdmascope.captures.write.output import PUBLIC, check_outputs, open_output
 from rdmascope.dissect.records.schema import record, schema
 from rdmascope.dissect.units import plural
 
-from ..exit_status import EXIT_FOUND
-from ..terminal import binary_output, complain, console, print_json, say, show
+from ..terminal import EXIT_FOUND, binary_output, complain, console, print_json, say, show
 
 if TYPE_CHECKING:
     from rdmascope.captures.peer.wire.script import Played, Script

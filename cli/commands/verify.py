@@ -14,9 +14,8 @@ from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.verify.second_opinion import FIELD, Difference
 
 from ..each_capture import EachCapture, GivenCaptures
-from ..exit_status import EXIT_FOUND
 from ..reading import analyzer_options, packets_argument, recognition_options
-from ..terminal import complain, console, print_json, show
+from ..terminal import EXIT_FOUND, complain, console, print_json, show
 from ..views import verify as views
 
 MAX_LISTED = 10

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from rdmascope.cli.exit_status import EXIT_STATUS
 from rdmascope.cli.main import main
+from rdmascope.cli.terminal import EXIT_STATUS
 
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT / "docs" / "stable.md"

@@ -6,8 +6,7 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from rdmascope.captures.fleet.batch import analyse, units
-from rdmascope.captures.fleet.captures_behind import CapturesBehind
+from rdmascope.captures.fleet.batch import CapturesBehind, analyse, units
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 from .commands import unpacked
