@@ -170,7 +170,7 @@ def runs_view(found: RunsCompared, width: int) -> RenderableType:
     """What changed from one run to the other."""
     spans = [duration(round(seconds * 1e9)) for seconds in found.seconds]
     lines: list[RenderableType] = [
-        Text(answer(found.procedures), "bold"),
+        Text(answer(found.procedures, found.settings), "bold"),
         Text.assemble("Two runs: ", (harmless_line(found.before), "bold"), f", {spans[0]}, and ",
                       (harmless_line(found.after), "bold"), f", {spans[1]}"),
         Text(),
@@ -202,8 +202,11 @@ def runs_view(found: RunsCompared, width: int) -> RenderableType:
     return Group(*lines)
 
 
-def answer(changes: Sequence[Change]) -> str:
-    """One sentence: what became slower or faster, and by how much."""
+def answer(changes: Sequence[Change], settings: Sequence[tuple[str, Sequence[str], Sequence[str]]] = ()) -> str:
+    """One sentence: what became slower or faster, and by how much; of TCP beside RDMA also which run had which."""
+    transports = next((both for name, *both in settings if name == "transport"), ((), ()))
+    tcp = len({"TCP" in one for one in transports}) > 1 and all(transports)
+    first, second = (f" over {', '.join(one)}" for one in transports)
     answers = []
     for change in changes:
         before, after = change.before.latency, change.after.latency
@@ -215,10 +218,14 @@ def answer(changes: Sequence[Change]) -> str:
                 answers.append(f"{ratio} in {change.name}, {chance}")
     both = sum(change.chance is not None for change in changes)
     if not answers:
-        return f"No significant difference in {plural(both, 'procedure')} of both runs"
+        words = f"No significant difference in {plural(both, 'procedure')} of both runs"
+        return f"{words},{first} and{second}" if tcp else words
     more = f"; {len(answers) - MAX_ANSWERS} more differ" if len(answers) > MAX_ANSWERS else ""
     rest = "; all else alike" if both > len(answers) else ""
-    return f"The second run is {'; '.join(answers[:MAX_ANSWERS])}{more}{rest}"
+    found = "; ".join(answers[:MAX_ANSWERS])
+    if tcp:
+        found = found.replace(" in ", f" than the first,{first}, in ", 1)
+    return f"The second run{f',{second},' if tcp else ''} is {found}{more}{rest}"
 
 
 def _change_table(shown: list[Change], width: int) -> RenderableType:

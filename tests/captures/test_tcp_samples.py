@@ -77,3 +77,15 @@ def test_an_export_to_tcp_has_the_same_rpcs_and_files(name: str, tmp_path: Path)
         assert 0 < sum((theirs - ours).values()) <= 8
     whole = name not in OF_RDMA
     assert files_of(exported, tmp_path / "there", whole) == files_of(sample, tmp_path / "here", whole)
+
+
+def test_compare_says_which_is_faster(tmp_path: Path) -> None:
+    rxe, siw = (str(SAMPLES / f"{name}-nfs-all.pcap.zst") for name in ("rxe", "siw"))
+    tcp, other = str(tmp_path / "tcp.pcapng"), str(tmp_path / "other.pcapng")
+    assert run("export", siw, "-o", tcp).exit_code == run("export", rxe, "-o", other).exit_code == 0
+    first = run("compare", rxe, tcp, columns=300).stdout.splitlines()[0]
+    assert first.startswith(
+        "The second run, over TCP, is 20.9 times faster than the first, over RoCEv2, in NFSv4.0 GETATTR"
+    )
+    first = run("compare", rxe, other, columns=300).stdout.splitlines()[0]
+    assert first == "No significant difference in 86 procedures of both runs, over RoCEv2 and over TCP"
