@@ -208,6 +208,8 @@ def agreed(conversation: Conversation, conversations: Sequence[Conversation]) ->
     mtu = f"path MTU {one.path_mtu}" if one.path_mtu else ""
     if one.rdma:
         yield from _terms(conversation, conversations, mtu)
+    if one.encrypted:
+        yield f"encrypted by TLS from frame {one.encrypted} on (RFC 9289): no RPC behind it can be read"
     words = ending_words(one.ended_by)
     yield (f"ended by {words}" if words == one.ended_by else words) if words else "not ended in this capture"
 

@@ -201,6 +201,8 @@ class Connection:
     """They went on between other addresses."""
     inferred_losses: Sequence[InferredLoss] = ()
     """Losses that only the length of a pause shows; the first of them."""
+    encrypted: int = 0
+    """TCP: the frame from which on TLS encrypts (RFC 9289); 0: it does not."""
     stray_packets: Pair = NONE_OF_EITHER
     """Packets whose PSN fits nothing before or after them."""
 

@@ -163,6 +163,8 @@ class Framing:
         self.ready: tuple[int, int] | None = None
         """Where the FPDU without contents begins and ends that says its sender is ready (RFC 6581, 9.2)."""
         self.order = 0
+        self.encrypted = 0
+        """The frame from which on it is TLS."""
         self._together = MANY
 
     @staticmethod

@@ -60,8 +60,6 @@ class RecordFraming(Framing):
     def __init__(self, reader: RecordReader) -> None:
         super().__init__(mpa=False)
         self.markers = False
-        self.encrypted: tuple[int, int] | None = None
-        """Frame and time with which TLS begins."""
         self._reader = reader
         self._record = self._offset = 0
         """Number of the record that comes next, and how many bytes of it came."""
@@ -105,10 +103,8 @@ class RecordFraming(Framing):
         """Move ``at`` to where a record begins; whether one was found."""
         assert self.at is not None
         window = self.pending.window
-        if self.encrypted is not None or window.read(self.at, 2) == HANDSHAKE:
-            if self.encrypted is None:
-                first = window.rows[window.index(self.at)]
-                self.encrypted = int(first["frame"]), int(first["time"])
+        if self.encrypted or window.read(self.at, 2) == HANDSHAKE:
+            self.encrypted = self.encrypted or int(window.rows["frame"][window.index(self.at)])
             self.at = window.limit
             return False
         if not self.broken:

@@ -402,6 +402,7 @@ class TcpConnection:
         for one in self.directions:
             sender, retransmissions = one.sender, one.stream.retransmissions
             size = one.payload_bytes + retransmissions.ledger.original_captured.bytes
+            connection.encrypted = connection.encrypted or one.framing.encrypted
             connection.fpdus = with_count(connection.fpdus, sender, one.fpdus)
             connection.segments = with_count(connection.segments, sender, retransmissions.segments)
             connection.bytes = with_count(connection.bytes, sender, size)

@@ -206,3 +206,18 @@ def test_other_protocols_are_none(data: bytes) -> None:
     for batch in frame_batches(talk.frames(), [50]):
         assert not analyzer.feed(batch)
     assert not analyzer.finish() and not analyzer.connections
+
+
+def test_rpc_with_tls_is_encrypted_from_its_handshake_on() -> None:
+    """RFC 9289, 4.1: a NULL call with AUTH_TLS, STARTTLS in the reply, then TLS in both directions."""
+    talk = Talk(ports=(40000, 2049))
+    talk.open()
+    talk.put(0, record(u32(7, 0, 2, NFS, 4, 0) + u32(7, 0, 0, 0)))
+    talk.put(1, record(u32(7, 1, 0, 0) + opaque(b"STARTTLS") + u32(0)))
+    for number in range(100):
+        for sender in (0, 1):
+            talk.put(sender, (b"\x17" if number else b"\x16") + b"\x03\x03\x01\x00" + pattern(number, 256))
+    for cuts in ([], [30, 80]):
+        (rpc,) = analysed(talk, talk.segments, cuts)
+        assert (rpc.state, rpc.name, rpc.connection.encrypted) == ("complete", "NULL", 6)
+        assert not sum(rpc.connection.missing_packets) and not sum(rpc.connection.unread_packets)
