@@ -295,9 +295,6 @@ class Analyzer:
 
         To be called again and again where frames come from a network, which may be silent.
         """
-        for dispatcher in self._dispatchers.values():
-            if dispatcher.matching.waiting:
-                dispatcher.matching.idle(now, self._open_since(dispatcher))
         if now - self._swept >= SWEEP:
             self._swept = now
             events: list[Event] = [*self._observer.idle(now), *(self._iwarp.idle(now) if self._iwarp else ())]
@@ -307,6 +304,9 @@ class Analyzer:
                 connection = dispatcher.conversation.connection
                 if connection.ended_by and now - connection.last_time >= AFTERMATH:
                     dispatcher.finish()
+        for dispatcher in self._dispatchers.values():
+            if dispatcher.matching.waiting:
+                dispatcher.matching.idle(now, self._open_since(dispatcher))
         return [*self._collect(), *self._evict()]
 
     def evicted_since(self) -> list[Conversation]:

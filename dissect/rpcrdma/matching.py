@@ -6,7 +6,7 @@ connection, or when more calls are open than can be.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from ..layers.rpcrdma_codes import NO_RDMA, RDMA_ERROR
@@ -16,7 +16,15 @@ from .conversation import Conversation
 from .listeners import Listener
 from .memory import REORDERED, AdvertisedMemory, reads_closed, unwritten
 from .messages import Message
-from .missing_calls import TWO_REPLIES, USED_BEFORE, call_may_be_missing, calls_missing, comes_again
+from .missing_calls import (
+    SOON,
+    TWO_REPLIES,
+    USED_BEFORE,
+    call_may_be_missing,
+    calls_missing,
+    comes_again,
+    reply_may_be_missing,
+)
 from .pending import LINGER, MAX_BESIDE_GAP, MAX_DOUBTFUL, MAX_REPLIES, MAX_UNWRITTEN, Unsettled, WaitingReply
 from .rpc_numbers import MAX_ANSWERED, RpcNumbers
 from .rpcs import DUPLICATE_REPLY, Rpc
@@ -41,6 +49,7 @@ MAX_OUTSTANDING = 1 << 16
 
 MATCHED_AMONG = "reply matched among"
 BY_XID_ALONE = "reply matched by its XID alone: its RPC header is truncated"
+BEFORE_CAPTURE = "its reply is shown before it, and may be to a call before the capture with the same XID"
 MAX_SAME_XID = 64
 """Open calls with one XID; the oldest of more ends without a reply."""
 DOUBT = 300_000_000_000
@@ -131,7 +140,8 @@ class Matching:
     @property
     def doubts(self) -> bool:
         """RPCs wait for a second reply."""
-        return self._unsettled is not None and bool(self._unsettled.beside_gap)
+        unsettled = self._unsettled
+        return unsettled is not None and bool(unsettled.beside_gap or unsettled.unwritten or unsettled.lingering)
 
     @property
     def waiting(self) -> bool:
@@ -223,7 +233,7 @@ class Matching:
                 self._memory.release(caller)
             for rpc in [one for same in direction.calls.values() for one in same]:
                 if rpc.chunks:
-                    self.memory.unanswered(rpc)
+                    self.memory.unanswered(rpc, self._begun(rpc))
                 self.conclude(rpc)
             if direction is not NO_CALLS:
                 direction.calls.clear()
@@ -254,6 +264,7 @@ class Matching:
         direction = self.direction(sender)
         direction.sent += 1
         rpc.order = direction.sent
+        direction.latest = message.frame
         same = direction.calls.get(header.xid)
         if same is not None:
             self._use_again(sender, rpc, same)
@@ -287,6 +298,7 @@ class Matching:
 
     def _use_again(self, sender: int, rpc: Rpc, same: list[Rpc]) -> None:
         """The XID is that of open calls."""
+        self.directions[sender].answered.used_after(rpc.number - same[-1].number)
         if XID_USED_AGAIN not in same[-1].notes:
             same[-1].notes += (XID_USED_AGAIN,)
         rpc.notes += (XID_IN_USE,)
@@ -314,7 +326,13 @@ class Matching:
             same.remove(rpc)
         direction.outstanding -= 1
         if rpc.chunks:
-            self.memory.withdraw(caller, rpc)
+            self.memory.withdraw(caller, rpc, self._begun(rpc))
+
+    def _begun(self, rpc: Rpc) -> bool:
+        """What was replied before the call is in the capture, or known to be missing."""
+        assert rpc.call is not None
+        replied = self.directions[rpc.call.operation.initiator].replied
+        return self.conversation.connection.start_known or 0 < replied < rpc.call.operation.first_frame
 
     def _early_reply(self, sender: int, call: Message) -> WaitingReply | None:
         """A capture may show a reply just before its call; a second reply to an earlier call is none of this one."""
@@ -340,7 +358,7 @@ class Matching:
         header = message.header
         candidates = self.directions[1 - sender].calls.get(header.xid)
         if not candidates:
-            self._doubt_earlier(sender, header.xid)
+            self._doubt_earlier(message, 1 - sender)
             answered = self.directions[1 - sender].answered.get(header.xid)
             self._wait(WaitingReply(next(self.numbers), sender, message, answered))
         elif (
@@ -349,7 +367,9 @@ class Matching:
             and self._requests_missing(1 - sender)
             and all(returns_other_memory(rpc, message) for rpc in candidates)
         ):
-            self._wait(WaitingReply(next(self.numbers), sender, message, None, True))
+            number = next(self.numbers)
+            self.direction(1 - sender).answered.used_after(number - candidates[-1].number)
+            self._wait(WaitingReply(number, sender, message, None, True))
         else:
             self._answer(sender, message, candidates)
 
@@ -359,24 +379,28 @@ class Matching:
         self._wait(WaitingReply(number, sender, message, answered))
         self.unsettled.replies.sort(key=_number)
 
-    def _doubt_earlier(self, sender: int, xid: int) -> None:
+    def _held(self, caller: int, xid: int) -> Iterator[tuple[list[Rpc], Rpc]]:
+        """Answered Rpcs with this XID that wait, whose reply may be to a missing call; and the list they are in."""
+        unsettled = self.unsettled
+        for waiting in (unsettled.beside_gap, unsettled.unwritten, unsettled.lingering):
+            for rpc in [one for one in waiting if one.xid == xid and one.backward == (caller == 1)]:
+                if not rpc.ambiguous and self._call_may_be_missing(rpc):
+                    yield waiting, rpc
+
+    def _doubt_earlier(self, reply: Message, caller: int) -> None:
         """Another reply came to an XID of which a call may be missing."""
-        beside_gap = self.unsettled.beside_gap
-        for rpc in [one for one in beside_gap if one.xid == xid and one.backward == (sender == 0)]:
-            beside_gap.remove(rpc)
-            if not returns_own_memory(rpc):
-                rpc.ambiguous = True
-                rpc.notes += (TWO_REPLIES,)
+        for waiting, rpc in self._held(caller, reply.header.xid):
+            if not returns_own_memory(rpc) or returns_memory(rpc, reply):
+                self._doubt_match(rpc, TWO_REPLIES)
+            waiting.remove(rpc)
             self.conclude(rpc)
 
     def _doubt_used(self, caller: int, xid: int) -> None:
         """An XID is used again soon: a call that is missing between one with it and its reply may have used it, too."""
-        beside_gap = self.unsettled.beside_gap
-        for rpc in [one for one in beside_gap if one.xid == xid and one.backward == (caller == 1)]:
-            if not rpc.ambiguous and calls_missing(self.conversation.connection, rpc):
-                beside_gap.remove(rpc)
-                rpc.ambiguous = True
-                rpc.notes += (USED_BEFORE,)
+        for waiting, rpc in self._held(caller, xid):
+            if self._missing_since(rpc):
+                self._doubt_match(rpc, USED_BEFORE)
+                waiting.remove(rpc)
                 self.conclude(rpc)
 
     def _requests_missing(self, caller: int) -> bool:
@@ -392,7 +416,10 @@ class Matching:
         return before or not connection.start_known
 
     def _wait(self, reply: WaitingReply) -> None:
-        unsettled = self.unsettled
+        unsettled, direction = self.unsettled, self.direction(1 - reply.sender)
+        direction.replied = direction.replied or reply.message.frame
+        if reply.earlier is not None and self._requests_missing(1 - reply.sender):
+            direction.answered.used_after(reply.number - reply.earlier)
         if self._memory is not None and reply.earlier is None:
             reply = reply._replace(claimed=self._memory.claim(reply.message, stranger=True))
         self._count_unmatched(reply.sender, 1)
@@ -417,6 +444,7 @@ class Matching:
                 direction.granted = header.credits
             if sender == 1:
                 self.conversation.note_granted(header.credits)
+        direction.replied = direction.replied or message.frame
         if rpc.order < direction.last_answered:
             direction.in_order = False
         direction.last_answered = rpc.order
@@ -431,8 +459,11 @@ class Matching:
         # Who uses an XID in turn may use memory so, too: that it is returned proves nothing then.
         again = comes_again(rpc.number, earlier, self.numbers.last, missing)
         if missing and (again or (len(candidates) > 1 and not returns_own_memory(rpc))):
-            rpc.ambiguous, doubtful = True, False
-            rpc.notes += (USED_BEFORE,)
+            self._doubt_match(rpc, USED_BEFORE)
+            doubtful = False
+        elif self._has_early_reply(sender, rpc):
+            self._doubt_match(rpc, TWO_REPLIES)
+            doubtful = False
         direction.answered.add(rpc.xid, rpc.number)
         if self.listener is not None:
             self.listener.reply_sent(rpc)
@@ -460,11 +491,47 @@ class Matching:
         else:
             self.conclude(rpc)
 
+    def _has_early_reply(self, sender: int, rpc: Rpc) -> bool:
+        """A reply that is shown before the call may be its own, too, as packets are missing."""
+        if self._unsettled is None or not any(self.conversation.connection.gaps):
+            return False
+        waiting = self._unsettled.replies if rpc.xid in self.waiting_replies(sender) else ()
+        return any(one.has_call and one.number == rpc.number for one in waiting)
+
+    def _doubt_again(self, rpc: Rpc) -> None:
+        """The reply may be to a later call: that and its own reply may be missing, and XIDs are used again soon."""
+        assert rpc.call is not None
+        direction = self.directions[rpc.call.operation.initiator]
+        if reply_may_be_missing(self.conversation.connection, rpc) and self._missing_since(rpc):
+            again = direction.answered.soonest <= SOON + self.numbers.last - rpc.number
+            if again or (XID_USED_AGAIN in rpc.notes and not returns_own_memory(rpc)):
+                self._doubt_match(rpc, USED_BEFORE)
+
+    @staticmethod
+    def _doubt_match(rpc: Rpc, why: str) -> None:
+        """Which call the reply answers is undecidable."""
+        rpc.ambiguous = True
+        rpc.notes += (why,)
+
     def _call_may_be_missing(self, rpc: Rpc) -> bool:
         """The reply may answer a call that is not in the capture."""
         assert rpc.call is not None and rpc.reply is not None
-        connection, caller = self.conversation.connection, rpc.call.operation.initiator
-        return call_may_be_missing(connection, caller, rpc.call.operation.first_frame, rpc.reply.frame)
+        connection, call = self.conversation.connection, rpc.call.operation
+        return reply_may_be_missing(connection, rpc) or call_may_be_missing(
+            connection, call.initiator, call.first_frame, rpc.reply.frame
+        )
+
+    def _missing_since(self, rpc: Rpc) -> bool:
+        """A call behind that of an Rpc is missing; or may be, as none is seen behind the reply, and more than one reply
+        is missing."""
+        assert rpc.call is not None
+        call, caller, connection = rpc.call, rpc.call.operation.initiator, self.conversation.connection
+        if any(gap.frame > call.frame for gap in connection.gaps[caller]):
+            return True
+        assert rpc.reply is not None
+        lost = sum([gap.end - gap.start for gap in connection.gaps[1 - caller] if gap.frame > call.frame])
+        size = rpc.reply.operation.length if connection.of_tcp else 1
+        return self.directions[caller].latest <= rpc.reply_frame and lost >= 2 * size
 
     def _settle_unwritten(self, unsettled: Unsettled, now: int, frame: int) -> None:
         """End Rpcs whose RDMA Writes came behind the reply, or did not come."""
@@ -517,6 +584,9 @@ class Matching:
         if reply.has_call:
             same = self.directions[1 - sender].calls.get(message.header.xid, [])
             if [(one.number, one.notes) for one in same] == [(reply.number, ())] and self._is_early(same[0], message):
+                first = self.directions[1 - sender].replied == message.frame
+                if first and not self.conversation.connection.start_known:
+                    self._doubt_match(same[0], BEFORE_CAPTURE)
                 self._take_early(reply)
                 return
             reply = reply._replace(number=next(self.numbers))
@@ -567,6 +637,8 @@ class Matching:
 
     def conclude(self, rpc: Rpc) -> None:
         """It has ended."""
+        if rpc.call is not None and rpc.reply is not None and not rpc.ambiguous:
+            self._doubt_again(rpc)
         if self.settled not in (1, NO_RDMA):
             outcome.note_version_2(rpc)
         outcome.conclude(rpc)

@@ -47,12 +47,12 @@ class AdvertisedMemory:
         """By owner and handle: Operations that more than one open call may claim."""
         self.contested_count = 0
 
-    def withdraw(self, owner: int, rpc: Rpc) -> None:
-        """The call is no longer open."""
+    def withdraw(self, owner: int, rpc: Rpc, begun: bool = True) -> None:
+        """The call is no longer open; ``begun``: as of ``unanswered``."""
         segments = self.segments[owner]
         segments.remove(rpc)
         if rpc.reply is None:
-            self.unanswered(rpc)
+            self.unanswered(rpc, begun)
         if self.contested_count:
             for handle in _handles(rpc):
                 waiting = self.contested[owner].get(handle)
@@ -66,9 +66,9 @@ class AdvertisedMemory:
         while self.unplaced and self.unplaced[0].last_time < before:
             del self.unplaced[0]
 
-    def unanswered(self, rpc: Rpc) -> None:
+    def unanswered(self, rpc: Rpc, begun: bool) -> None:
         """The call ends without a reply: what the capture shows before it may be for an earlier call; where the reply
-        may be missing, what follows may be for a later one."""
+        may be missing, what follows may be for a later one.  ``begun``: what was replied before the call is known."""
         assert rpc.call is not None
         call = rpc.call.operation
         gaps = [gap for gap in self._connection.gaps[1 - call.initiator] if gap.frame > call.first_frame - REORDERED]
@@ -77,7 +77,7 @@ class AdvertisedMemory:
                 sure: list[Operation] = []
                 reached = IntervalSet()
                 for operation in use.operations:
-                    late = any(self._lead(operation, gap.start) <= 0 for gap in gaps)
+                    late = not begun or any(self._lead(operation, gap.start) <= 0 for gap in gaps)
                     if not late and operation.first_time >= call.first_time:
                         reached.add(operation.address, _end(operation))
                         sure.append(operation)

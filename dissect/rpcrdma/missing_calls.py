@@ -43,3 +43,10 @@ def comes_again(number: int, earlier: int | None, last: int, missing: int) -> bo
 def call_may_be_missing(connection: Connection, caller: int, call_frame: int, reply_frame: int) -> bool:
     """Requests of ``caller`` that are not in the capture were sent between these frames, or just before."""
     return any(call_frame - REORDERED < gap.frame <= reply_frame for gap in connection.gaps[caller])
+
+
+def reply_may_be_missing(connection: Connection, rpc: Rpc) -> bool:
+    """Between the call and the reply, or just before, the replier sent what is not in the capture: it may have answered
+    the call, and the reply a later one."""
+    assert rpc.call is not None and rpc.reply is not None
+    return call_may_be_missing(connection, 1 - rpc.call.operation.initiator, rpc.call.frame, rpc.reply.frame)

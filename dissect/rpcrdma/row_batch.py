@@ -192,7 +192,7 @@ class CallerRows:
         """For a listener: calls, and of replies their pairs, the bits of these inverted."""
         connection = dispatcher.conversation.connection
         self.missing = sum([calls_in(gap, connection) for gap in connection.gaps[caller]])
-        self.gapped = self.missing > 0
+        self.gapped = any(connection.gaps)
         if calls:
             self.matching.direction(caller)
         self.look()
@@ -215,7 +215,8 @@ class CallerRows:
     def refuses(self, xid: int) -> bool:
         """Whether a call with this XID has to be an object."""
         if self.doubts and self.doubtful is None:
-            self.doubtful = {rpc.xid for rpc in self.matching.unsettled.beside_gap}
+            held = self.matching.unsettled
+            self.doubtful = {rpc.xid for rpc in (*held.beside_gap, *held.unwritten, *held.lingering)}
         return (
             xid in self.direction.calls
             or xid in self.waiting
@@ -387,16 +388,15 @@ class RowBatch:
             self._make(self.callers[slots[call]], slots[call], first + call).detach()
 
     def _gap_ranks(self, sends: Sends) -> tuple[list[int], list[int]]:
-        """How many gaps in what its caller sent lie before a Send; and how many before a reply, or well before a
-        call."""
+        """How many gaps in what both ends sent lie before a Send; how many before a reply, or well before a call."""
         if not any(one.gapped for one in self.callers):
             return [], []
         found = np.zeros((2, len(sends.rows)), np.int64)
         frames, slots = sends.rows["frame"], sends.slots
         for slot, one in enumerate(self.callers):
             if one.gapped:
-                gaps = one.dispatcher.conversation.connection.gaps[one.caller]
-                shown = np.sort([gap.frame for gap in gaps])
+                both = one.dispatcher.conversation.connection.gaps
+                shown = np.sort([gap.frame for gaps in both for gap in gaps])
                 mine = places(slots == slot)
                 well = np.where(sends.replies[mine], frames[mine], frames[mine] - REORDERED)
                 found[:, mine] = [shown.searchsorted(one, side="right") for one in (frames[mine], well)]
@@ -684,6 +684,7 @@ class RowBatch:
         if one.called:
             self.orders[one.called] = np.arange(direction.sent + 1, direction.sent + 1 + len(one.called))
             direction.sent += len(one.called)
+            direction.latest = max(direction.latest, int(self._sends.rows["frame"][one.called[-1]]))
             one.called.clear()
         if one.answered:
             calls = np.array(one.answered)
@@ -692,6 +693,7 @@ class RowBatch:
                 direction.in_order = False
             direction.last_answered = int(orders[-1])
             direction.granted = int(read.credits[one.last])
+            direction.replied = direction.replied or int(self._sends.rows["frame"][one.last])
             drawn = self.numbers[calls] if len(self.numbers) else np.array([self._drawn[call] for call in one.answered])
             direction.answered.extend(read.xids[calls], drawn)
             one.answered.clear()

@@ -81,7 +81,7 @@ class AnsweredXids:
     only then.
     """
 
-    __slots__ = ("_known", "_later", "_maximum", "_single")
+    __slots__ = ("_known", "_later", "_maximum", "_single", "_soonest")
 
     def __init__(self, maximum: int = MAX_ANSWERED) -> None:
         """``maximum``: XIDs that are remembered."""
@@ -91,6 +91,7 @@ class AnsweredXids:
         """What was answered after all of ``_known``: arrays of XIDs over numbers."""
         self._single: Sequence[tuple[int, int]] = ()
         """What was answered after these: XID and number."""
+        self._soonest = LATE
 
     def add(self, xid: int, number: int) -> None:
         """It was answered now."""
@@ -109,6 +110,17 @@ class AnsweredXids:
 
     def __contains__(self, xid: int) -> bool:
         return self.get(xid) is not None
+
+    @property
+    def soonest(self) -> int:
+        """The least number of RPCs after which an XID came again; LATE where none did."""
+        if self._later or self._single:
+            self._sort_in()
+        return self._soonest
+
+    def used_after(self, count: int) -> None:
+        """An XID came again after so many RPCs."""
+        self._soonest = min(self._soonest, count)
 
     def extend(self, xids: Int64s, numbers: Int64s) -> None:
         """They were answered one after the other."""
@@ -144,7 +156,8 @@ class AnsweredXids:
         few = sum([one.shape[1] for one in self._later]) <= self._maximum
         columns = [one.tolist() for one in (self._later if few else (self._last(),))]
         for xid, number in chain(*[zip(*both, strict=True) for both in columns], self._single):
-            known.pop(xid, None)
+            if (earlier := known.pop(xid, None)) is not None:
+                self.used_after(number - earlier)
             known[xid] = number
         for xid in [*islice(known, max(0, len(known) - self._maximum))]:
             del known[xid]

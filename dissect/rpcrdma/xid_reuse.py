@@ -33,7 +33,9 @@ MANY_ANSWERED = 16
 class CallDirection:
     """What is known of the calls of one end."""
 
-    __slots__ = ("answered", "calls", "granted", "in_order", "last_answered", "outstanding", "sent")
+    __slots__ = (
+        "answered", "calls", "granted", "in_order", "last_answered", "latest", "outstanding", "replied", "sent",
+    )  # fmt: skip
 
     def __init__(self, answered: int = 0) -> None:
         """``answered``: XIDs of answered calls that are remembered."""
@@ -45,6 +47,10 @@ class CallDirection:
         """The latest credit value of the replies."""
         self.sent = 0
         """Calls so far."""
+        self.latest = 0
+        """Frame of the last of them."""
+        self.replied = 0
+        """Frame of the first reply, or of one soon behind it."""
         self.last_answered = 0
         """Which of these the last reply answered."""
         self.in_order = True
@@ -68,7 +74,7 @@ def choose_call(calls: Sequence[Rpc], reply: Message, direction: CallDirection) 
     """One of ``calls``, which are open, have the reply's XID, and are in the order in which they were sent."""
     left = list(calls)
     for evidence, fits in _EVIDENCE:
-        if fits is _was_read and not _read_apart(left):
+        if fits is _was_read and not _read_apart(left, direction):
             continue
         fitting = [rpc for rpc in left if fits(rpc, reply)]
         if len(fitting) == 1:
@@ -146,10 +152,12 @@ def _was_read(rpc: Rpc, reply: Message) -> bool:
     return all(use.operations for use in reads)
 
 
-def _read_apart(calls: Sequence[Rpc]) -> bool:
-    """No two of these offer the same memory to be read."""
-    reads = [chunk for rpc in calls for chunk in rpc.chunks if chunk.kind == "read"]
-    return max(Counter(use.advertised.handle for chunk in reads for use in chunk.segments).values(), default=0) < 2
+def _read_apart(calls: Sequence[Rpc], direction: CallDirection) -> bool:
+    """No two open calls offer the memory that these offer to be read."""
+    every = [chunk for same in direction.calls.values() for rpc in same for chunk in rpc.chunks if chunk.kind == "read"]
+    offered = Counter(use.advertised.handle for chunk in every for use in chunk.segments)
+    mine = [chunk for rpc in calls for chunk in rpc.chunks if chunk.kind == "read"]
+    return max((offered[use.advertised.handle] for chunk in mine for use in chunk.segments), default=0) < 2
 
 
 def _before(rpc: Rpc, reply: Message) -> bool:

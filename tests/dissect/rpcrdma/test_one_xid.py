@@ -203,3 +203,64 @@ def test_a_call_shown_behind_its_reply_takes_nothing_that_is_read_or_written_for
         order.insert(late + 6, late)
         capture = recorded(wire, order)
         judge(capture, analyze(capture, range(step, len(order), step)))
+
+
+def without(wire: Wire, *missing: tuple[str, int]) -> Capture:
+    """The capture without these: 'call', 'reply' or 'data', and the RPC."""
+    gone: set[int] = set()
+    for part, index in missing:
+        true = wire.truth[index]
+        gone |= {"call": {true.call_operation}, "reply": {true.reply_operation}, "data": {*true.operations}}[part]
+    return Capture(wire, [packet for packet in wire.packets if packet.operation not in gone])
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+def test_of_several_xids_in_turn_the_next_with_one_may_be_missing(step: int) -> None:
+    wire = Wire(seed=3)
+    connection = wire.connect()
+    for xid in (7, 8, 9, 7, 8, 9):
+        getattr_(connection, xid)
+    capture = without(wire, ("reply", 1), ("call", 3), ("call", 4))
+    rpcs = analyze(capture, range(step, len(capture.frames), step))
+    assert foreign(capture, rpcs) == []
+    assert {rpc.xid: rpc.state for rpc in rpcs if rpc.call_frame and rpc.order == 2} == {8: "undecidable"}
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+def test_a_call_that_was_left_behind_gets_no_later_reply(step: int) -> None:
+    """Its XID was used again, by a call whose own memory its reply returned."""
+    wire = Wire(seed=3)
+    connection = wire.connect()
+    getattr_(connection)
+    reply(call(connection, nfs3.read(0, 9), xid=7, writes=[connection.register(9)]), nfs3.read_reply(bytes(9)))
+    getattr_(connection)
+    getattr_(connection, 8)
+    capture = without(wire, ("reply", 0), ("call", 2))
+    rpcs = analyze(capture, range(step, len(capture.frames), step))
+    assert foreign(capture, rpcs) == []
+    assert {rpc.state for rpc in rpcs if rpc.call_frame and rpc.order == 1} == {"undecidable"}
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+def test_a_reply_to_a_call_before_the_capture_may_be_to_no_call_in_it(step: int) -> None:
+    wire = Wire(seed=3)
+    connection = wire.connect(cm=False)
+    for _ in range(2):
+        getattr_(connection)
+    capture = without(wire, ("call", 0), ("reply", 1))
+    assert foreign(capture, analyze(capture, range(step, len(capture.frames), step))) == []
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+def test_what_is_read_for_a_missing_call_is_not_that_of_one_whose_reply_is_missing(step: int) -> None:
+    """The handshake of the server is missing, so nothing says that its first requests are."""
+    wire = Wire(seed=3)
+    connection = wire.connect()
+    memory = connection.register(900)
+    for _ in range(2):
+        rpc = call(connection, nfs3.write(0, wire.random.randbytes(900)), reads={0: memory})
+        fetch(rpc)
+        reply(rpc, nfs3.write_reply(900))
+    kept = without(wire, ("reply", 0), ("data", 0), ("call", 1)).packets
+    capture = Capture(wire, [packet for packet in kept if (packet.kind, packet.sender) != ("cm", 1)])
+    judge(capture, analyze(capture, range(step, len(capture.frames), step)))
