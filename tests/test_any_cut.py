@@ -100,6 +100,28 @@ def test_any_batches_of_both_transports(
     in_any_batches([*frames, *parts[0], *parts[1]], cuts)
 
 
+def all_but_numbers(frames: Sequence[Frame], cuts: Sequence[int]) -> list[tuple[object, ...]]:
+    """What waits behind a gap of one connection may get its number behind what happens on others."""
+    return sorted([row[1:] for row in analysed(frames, cuts)], key=repr)
+
+
+@QUICK
+@given(
+    st.one_of(
+        faulty(FAULTS, conversations(max_connections=3, cm=st.just(True), strangers=False)),
+        iwarp_faulty(IWARP_FAULTS, IWARP_BEGUN),
+    ),
+    CUTS,
+)
+def test_any_batches_of_several_connections_with_faults(
+    conversation: Conversation | IwarpConversation, cuts: list[int]
+) -> None:
+    frames = conversation.capture.frames
+    whole = all_but_numbers(frames, [])
+    assert all_but_numbers(frames, cuts) == whole
+    assert all_but_numbers(frames, range(1, len(frames))) == whole
+
+
 def test_batches_that_end_inside_of_an_mpa_request() -> None:
     """Another connection begins before all of it is there, and so has the lower number."""
     wires = IwarpWire(mss=256), IwarpWire(seed=1)
