@@ -249,7 +249,7 @@ REST: dict[str, Callable[[Fleet, Path], tuple[str, ...]]] = {
 """Commands that read tables, or all captures as one, and what else they are given."""
 ASKED = {"show", "packets", "verify", "browse"}
 """Those above; of browse in its own tests."""
-NOT_OF_CAPTURES = {"batch", "demo", "extcap", "help", "live", "probe", "rules", "synth"}
+NOT_OF_CAPTURES = {"record", "batch", "demo", "extcap", "help", "live", "probe", "rules", "synth"}
 
 
 def test_no_command_is_left_out() -> None:
