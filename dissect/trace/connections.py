@@ -37,7 +37,7 @@ class TracedConnections:
     def __init__(self, connections: list[Connection], conversations: dict[int, Conversation]) -> None:
         """What they are put into, by number."""
         self.connections, self.conversations = connections, conversations
-        self.listener: Callable[[Conversation], Listener] | None = None
+        self.listener: Callable[[Conversation], Listener | None] | None = None
         self.listeners: dict[int, Listener] = {}
         """By connection number."""
         self._established: dict[CmPair, int] = {}

@@ -146,7 +146,7 @@ class TraceMachine:
             for name, (method, fields) in table.items():
                 self._handlers[name] = getattr(side, method), _chooser(name, fields)
 
-    def listen(self, listener: Callable[[Conversation], Listener] | None) -> None:
+    def listen(self, listener: Callable[[Conversation], Listener | None] | None) -> None:
         """``listener`` makes the one of a new conversation."""
         self._connections.listener = listener
 
