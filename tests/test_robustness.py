@@ -24,6 +24,7 @@ PAPER = Path(__file__).parents[1] / "docs" / "robustness.md"
 SMALL = {
     "chunk-list": 2000,
     "connections": 100,
+    "calls-in-flight": 300,  # of about 2,000 on they are objects, no rows, and each costs more
     "options": 4000,
     "interfaces": 1000,
     "gzip-bomb": 2000,

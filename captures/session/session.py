@@ -414,15 +414,24 @@ class Session:
         return files
 
     def audit(self, auditor: Auditor, connections: Collection[int] = ()) -> int:
-        """Judge all connections, in a pass of its own; returns the number of RPCs, of some ``connections`` only."""
+        """Judge all connections, in a pass of its own; returns the number of RPCs, of some ``connections`` only.
+
+        What goes over TCP without RDMA is judged by no rule, and does not count.
+        """
         self.needs_packets()
         self.watch(DividedAudit(auditor))
         rpcs = 0
         for table in self.tables(auditor.evict):
             on = table.plain_rows["connection"]
-            rpcs += int(np.isin(on, [*connections]).sum()) if connections else len(on)
+            others = [connection.number for connection in self.analyzer.connections if not connection.rdma]
+            rows = np.isin(on, others, invert=True)
+            if connections:
+                rows &= np.isin(on, [*connections])
+            rpcs += int(np.count_nonzero(rows))
             rpcs += sum(
-                rpc.state != DUPLICATE_REPLY and (not connections or rpc.connection.number in connections)
+                rpc.state != DUPLICATE_REPLY
+                and rpc.connection.rdma
+                and (not connections or rpc.connection.number in connections)
                 for rpc in table.objects
             )
             auditor.forget(self.analyzer.last_time or 0)

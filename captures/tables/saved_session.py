@@ -639,7 +639,7 @@ class SavedSession(Session):
                     if number in kept:
                         auditor.connections[number] = kept[number]
             for conversation in self.analyzer.conversations:
-                if conversation.carries_rpc:
+                if conversation.carries_rpc and conversation.connection.rdma:
                     auditor.connections[conversation.connection.number] = conversation.connection
             for row in _rows(database, "SELECT * FROM findings"):
                 rule = auditor.rules.get(row["rule"])
@@ -655,6 +655,8 @@ class SavedSession(Session):
             query = "SELECT count(*) FROM rpcs WHERE state <> 'duplicate reply'"
             if connections:
                 query += f" AND connection IN ({', '.join(map(str, connections))})"
+            if others := [str(number) for number, connection in known.items() if not connection.rdma]:
+                query += f" AND connection NOT IN ({', '.join(others)})"
             (rpcs,) = database.connection.execute(query).fetchall()[0]
         return int(rpcs)
 
