@@ -118,12 +118,21 @@ class Trace:
         self.size: int | None = None
         try:
             self._file = 0 if self.path == "-" else os.open(local(self.path), os.O_RDONLY | os.O_CLOEXEC)
-            size = os.fstat(self._file).st_size
-            head = os.read(self._file, PROBE)
         except OSError as error:
             raise CaptureError(f"{self.name}: {error.strerror}") from None
-        self.size = size or None
-        self._pieces = self._unpacked(head)
+        try:
+            self._begin()
+        except OSError as error:
+            self.close()
+            raise CaptureError(f"{self.name}: {error.strerror}") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        """Look at what it begins with."""
+        self.size = os.fstat(self._file).st_size or None
+        self._pieces = self._unpacked(os.read(self._file, PROBE))
         first = next(self._pieces, b"")
         while len(first) < PROBE and (more := next(self._pieces, b"")):
             first += more

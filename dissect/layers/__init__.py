@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from .oncrpc import ONCRPCCall as ONCRPCCall
     from .oncrpc import ONCRPCReply as ONCRPCReply
     from .oncrpc import OpaqueAuth as OpaqueAuth
+    from .oncrpc import RecordMark as RecordMark
     from .private_data import ConsumerPrivateData as ConsumerPrivateData
     from .private_data import RPCRDMAPrivateData as RPCRDMAPrivateData
     from .roce import GRH as GRH

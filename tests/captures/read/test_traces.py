@@ -1,5 +1,6 @@
 """Traces of the kernel's tracepoints: a run of Linux 6.1 as trace.dat and as text, and files made after the manual."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -245,3 +246,12 @@ def test_a_clock_that_counts_no_nanoseconds_is_refused(tmp_path: Path) -> None:
     path.write_bytes(write_7(FORMATS, [pages(sent(), "<")], clock="counter"))
     with pytest.raises(CaptureError, match="'counter' does not count nanoseconds"):
         events(path)
+
+
+def test_what_is_no_trace_is_closed() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        assert not is_trace(HERE / "wire-6.1.pcap.zst")
+        with pytest.raises(CaptureError):
+            Trace(HERE / "test_traces.py")
+    assert len(os.listdir("/proc/self/fd")) <= before
