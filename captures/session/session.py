@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
-from rdmascope.dissect.trace.analyzer import TraceAnalyzer
 from rdmascope.dissect.units import plural
 
 from ..errors import CaptureError
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from rdmascope.dissect.records.packet_columns import FrameMask, ListedPackets
     from rdmascope.dissect.records.packets import Packet
     from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
+    from rdmascope.dissect.trace.analyzer import TraceAnalyzer
     from rdmascope.dissect.trace.events import Event
 
     from ..parallel.combine import DividedBatch
@@ -134,7 +134,7 @@ class Session:
         self.passed_over: list[str] = []
         self.other_points: list[OtherPoint] = []
         self.jobs = jobs
-        self.analyzer = TraceAnalyzer(options) if self.traced else _analyzer(options, jobs)
+        self.analyzer = _trace_analyzer(options) if self.traced else _analyzer(options, jobs)
         self.data_servers = DataServers()
         self._tcp_mounts = TcpMounts(self.analyzer.decoder.tcp_addresses)
         self.analyzer.on_tcp, self.mounts = self._tcp_mounts.feed, self._tcp_mounts.roots
@@ -498,8 +498,7 @@ class Session:
 
     @property
     def _trace_analyzer(self) -> TraceAnalyzer:
-        assert isinstance(self.analyzer, TraceAnalyzer)
-        return self.analyzer
+        return cast("TraceAnalyzer", self.analyzer)
 
     def needs_packets(self) -> None:
         """Raise CaptureError where there are none."""
@@ -599,6 +598,12 @@ class Session:
         incomplete = [INCOMPLETE_PATHS] if self._learner is not None and self._learner.incomplete else []
         joined = [] if self._joined is None else [*self._joined.remarks()]
         return passed_over + [str(point) for point in self.other_points] + incomplete + joined
+
+
+def _trace_analyzer(options: Options | None) -> TraceAnalyzer:
+    from rdmascope.dissect.trace.analyzer import TraceAnalyzer  # Only here: most captures are no trace.
+
+    return TraceAnalyzer(options)
 
 
 def _analyzer(options: Options | None, jobs: int | None) -> Analyzer:
