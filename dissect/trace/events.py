@@ -29,10 +29,10 @@ class Event(NamedTuple):
 _TASK = "task:{task_id:t}@{client_id:t} "
 _WC = "cq.id={cq_id} cid={completion_id}"
 _STATUS = " status={_} ({status}/{_})"
-_MR = "mr.id={mr_id} nents={nents} {length}@{offset}:{handle}"
-_LI = ("cq.id={cq_id} mr.id={completion_id}" + " status={_} ({status}/{_})", "mr.id={completion_id} {_} ({status}/{_})")
-_PEER = "peer=[{addr:s}]:{port:w}"
 _SEGMENT = "{length}@{offset}:{handle}"
+_MR = "mr.id={mr_id} nents={nents} " + _SEGMENT
+_LI = ("cq.id={cq_id} mr.id={completion_id}" + _STATUS, "mr.id={completion_id} {_} ({status}/{_})")
+_PEER = "peer=[{addr:s}]:{port:w}"
 _ENDS = "server={server:s} client={client:s}"
 _XPRT = (_ENDS, "addr={client:s} ")
 _FILE = "fileid={dev:d}:{fileid} fhandle={fhandle}"
