@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from heapq import nlargest
+from operator import itemgetter
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -29,23 +30,16 @@ PARTS = ("server", "there", "back", "read_network", "write_network", "client")
 
 def points_view(found: PointsCompared) -> RenderableType:
     """Where the time of the RPCs went that two capture points saw."""
-    common = found.common
+    common, total = found.common, found.rpcs.total
     lines: list[RenderableType] = [
+        Text("No RPC with call and reply at both points", "yellow") if total is None else Text(_verdict(total), "bold"),
         Text.assemble("The same traffic at two points: ", (harmless_line(found.client), "bold"), " at the client, ",
                       (harmless_line(found.server), "bold"), " at the server"),
         Text(f"{plural(common.both, 'packet')} at both points" + ("" if found.whole else ", at the beginning")),
         Text(_clocks(found)),
     ]  # fmt: skip
-    total = found.rpcs.total
-    if total is None:
-        lines.append(Text("no RPC with call and reply at both points", "yellow"))
-    else:
-        lines += [
-            Text(_verdict(total), "bold"),
-            Text(),
-            heading(WHERE, "means; shares of what the client waited"),
-            _phases(found),
-        ]
+    if total is not None:
+        lines += [Text(), heading(WHERE, "means; shares of what the client waited"), _phases(found)]
     lines += [Text(), heading("Seen at one point only"), *_lone(found)]
     return Group(*lines)
 
@@ -133,12 +127,11 @@ def _share(total: Phases, part: str) -> Cell:
 
 def _verdict(total: Phases) -> str:
     waited = total.waited.mean
-    parts = {"the server": total.server, "the network": total.network, "the client": total.client}
-    longest = max(parts, key=lambda name: parts[name])
-    return (
-        f"Most of the time went to {longest}: {share(parts[longest], waited)} of what the client waited; "
-        + ", ".join(f"{name} {share(time, waited)}" for name, time in parts.items() if name != longest)
+    parts = {"on the server": total.server, "on the network": total.network, "at the client": total.client}
+    first, *rest = (
+        (share(time, waited), where) for where, time in sorted(parts.items(), key=itemgetter(1), reverse=True)
     )
+    return "{} of the time was {}, ".format(*first) + ", ".join(map(" ".join, rest))
 
 
 def _lone(found: PointsCompared) -> Iterator[RenderableType]:
