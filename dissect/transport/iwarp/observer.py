@@ -21,6 +21,7 @@ from ..runs import Run
 from .fpdus import LEGAL, Fpdus
 from .framing import is_mpa
 from .records import MESSAGE_TYPE, begins
+from .stream import REORDERED
 from .tcp_connection import TcpConnection
 
 TRIED = 64
@@ -184,8 +185,7 @@ class IwarpObserver:
         tcp = self.open.get(key)
         if segments.opening[first]:
             direction, seq = segments.direction(first), int(rows["seq"][first])
-            repeated = tcp is not None and not tcp.lifetime.closed and tcp.directions[direction].stream.opened == seq
-            if not repeated:
+            if tcp is None or not _again(tcp, direction, seq):
                 since = int(rows["frame"][first]), int(rows["time"][first])
                 if tcp is not None:
                     tcp.lifetime.until = since[0]
@@ -338,6 +338,16 @@ class IwarpObserver:
         if tcp.connection is None:
             return []
         return self._register(key, tcp, delivered)
+
+
+def _again(tcp: TcpConnection, direction: int, seq: int) -> bool:
+    """The SYN that opened a connection was retransmitted, or came twice.
+
+    Well behind it no host sends it any more: a capture of the same connection was appended.
+    """
+    lifetime = tcp.lifetime
+    recent = not lifetime.closed and lifetime.segments + lifetime.earlier <= REORDERED
+    return recent and tcp.directions[direction].stream.opened == seq
 
 
 class _Group(NamedTuple):
