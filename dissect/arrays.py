@@ -36,6 +36,11 @@ def copied(rows: Rows) -> Rows:
     return own
 
 
+def owned(rows: Rows) -> Rows:
+    """The same, without the rows that they are a part of."""
+    return copied(rows) if isinstance(rows.base, np.ndarray) else rows
+
+
 def joined(parts: Sequence[Rows]) -> Rows:
     """Rows one behind the other, as pieces of bytes: NumPy takes long to find out that all have the same fields."""
     if len(parts) == 1:

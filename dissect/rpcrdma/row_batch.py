@@ -847,6 +847,8 @@ class RowBatch:
         self._tell(one)
         for xid in [*one.shown]:
             self._wait(one, xid)
+        for rpc in chain.from_iterable(one.direction.calls.values()):
+            rpc.own_rows()
         if one.beside:
             latest = int(self._sends.rows["time"].max()) - LINGER
             for xid, pair in [*one.beside.items()][-MAX_BESIDE_GAP:]:

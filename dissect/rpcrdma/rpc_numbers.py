@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +23,7 @@ LATE = 1 << 62
 """A place behind all events."""
 
 _Numbers = NDArray[np.integer[Any]]
-_NOTHING: Mapping[int, int] = MappingProxyType({})
+_NOTHING: _Numbers = np.empty((3, 0), np.uint32)
 
 
 class RpcNumbers:
@@ -81,12 +79,15 @@ class AnsweredXids:
     only then.
     """
 
-    __slots__ = ("_known", "_later", "_maximum", "_single", "_soonest")
+    __slots__ = ("_count", "_known", "_later", "_maximum", "_single", "_soonest")
 
     def __init__(self, maximum: int = MAX_ANSWERED) -> None:
         """``maximum``: XIDs that are remembered."""
         self._maximum = maximum
-        self._known: Mapping[int, int] = _NOTHING
+        self._known = _NOTHING
+        """XIDs, ascending, over numbers, over places in the order of answers."""
+        self._count = 0
+        """Of the answers that were sorted in."""
         self._later: tuple[_Numbers, ...] = ()
         """What was answered after all of ``_known``: arrays of XIDs over numbers."""
         self._single: Sequence[tuple[int, int]] = ()
@@ -104,9 +105,9 @@ class AnsweredXids:
 
     def get(self, xid: int) -> int | None:
         """The number of the RPC, where it is among the last."""
-        if self._later or self._single:
-            self._sort_in()
-        return self._known.get(xid)
+        self._sort_in()
+        at = int(self._known[0].searchsorted(xid))
+        return int(self._known[1, at]) if at < self._known.shape[1] and self._known[0, at] == xid else None
 
     def __contains__(self, xid: int) -> bool:
         return self.get(xid) is not None
@@ -114,8 +115,7 @@ class AnsweredXids:
     @property
     def soonest(self) -> int:
         """The least number of RPCs after which an XID came again; LATE where none did."""
-        if self._later or self._single:
-            self._sort_in()
+        self._sort_in()
         return self._soonest
 
     def used_after(self, count: int) -> None:
@@ -129,36 +129,37 @@ class AnsweredXids:
             return
         if self._single:
             self._put_behind()
-        self._append(xids, numbers)
+        self._append(np.array((xids, numbers)))
 
     def _put_behind(self) -> None:
         single, self._single = np.array(self._single, np.int64).T, ()
-        self._append(*single)
+        self._append(single)
 
-    def _append(self, xids: Int64s, numbers: Int64s) -> None:
-        # One array: of a few, two take much more memory.
-        short = not some(numbers > MAX_SHORT)
-        later: _Numbers = np.empty((2, len(xids)), np.uint32 if short else np.int64)
-        later[0], later[1] = xids, numbers
-        self._later = (*self._later, later)
-        if sum([one.shape[1] for one in self._later]) > 4 * self._maximum:
-            self._later = (self._last(),)
-
-    def _last(self) -> Int64s:
-        """The last of ``_later``, each XID once."""
-        later: Int64s = np.concatenate(self._later, axis=1)
-        _, behind = np.unique(later[0, ::-1], return_index=True)
-        kept = np.sort(later.shape[1] - 1 - behind)[-self._maximum :]
-        return later[:, kept]
+    def _append(self, answered: Int64s) -> None:
+        self._later = (*self._later, _short(answered))
+        if sum([one.shape[1] for one in self._later]) > 2 * self._maximum:
+            self._sort_in()
 
     def _sort_in(self) -> None:
-        known = self._known if isinstance(self._known, dict) else {}
-        few = sum([one.shape[1] for one in self._later]) <= self._maximum
-        columns = [one.tolist() for one in (self._later if few else (self._last(),))]
-        for xid, number in chain(*[zip(*both, strict=True) for both in columns], self._single):
-            if (earlier := known.pop(xid, None)) is not None:
-                self.used_after(number - earlier)
-            known[xid] = number
-        for xid in [*islice(known, max(0, len(known) - self._maximum))]:
-            del known[xid]
-        self._known, self._later, self._single = known, (), ()
+        if self._single:
+            self._put_behind()
+        if not self._later:
+            return
+        later: Int64s = np.concatenate(self._later, axis=1, dtype=np.int64)
+        self._later = ()
+        turns = np.arange(self._count, self._count + later.shape[1])
+        self._count += later.shape[1]
+        table = np.concatenate((self._known, (*later, turns)), axis=1)
+        table = table[:, table[0].argsort(kind="stable")]
+        again = table[0, 1:] == table[0, :-1]
+        if some(again):
+            self.used_after(int((table[1, 1:] - table[1, :-1])[again].min()))
+            table = table[:, np.append(~again, True)]
+        if (over := table.shape[1] - self._maximum) > 0:
+            table = table[:, table[2] >= np.partition(table[2], over)[over]]
+        self._known = _short(table)
+
+
+def _short(table: Int64s) -> _Numbers:
+    """In as little memory as XIDs need, where numbers are no higher."""
+    return table if some(table > MAX_SHORT) else table.astype(np.uint32)

@@ -347,6 +347,11 @@ class Rpc:
                 for operation in use.operations:
                     operation.payload.detach()
 
+    def own_rows(self) -> None:
+        """It stays open behind a batch, of which it holds only what is its own."""
+        for operation in self.data_operations:
+            operation.payload.own_rows()
+
     @property
     def psn_errors(self) -> list[Operation]:
         """Those of its Operations whose sender reused a PSN for them."""

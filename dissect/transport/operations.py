@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import Bytes, Rows, copied
+from ..arrays import Bytes, Rows, copied, owned
 
 
 class Kind(IntEnum):
@@ -99,6 +99,15 @@ class Payload:
         if reached < self.length:
             found.append((reached, self.length))
         return found
+
+    def own_rows(self) -> None:
+        """Hold no rows of other Operations."""
+        if self.stretch is not None:
+            data, rows, first, behind = self.stretch
+            mine = rows if behind - first == len(rows) else rows[first:behind]
+            self.stretch = data, owned(mine), 0, behind - first
+        if self._runs:
+            self._runs = [(at, data, owned(rows)) for at, data, rows in self._runs]
 
     def detach(self) -> None:
         """Hold a copy of the bytes, not the batches of frames that they came in."""

@@ -178,9 +178,10 @@ class RcLink:
 
     def settle(self) -> None:
         """The batch is over: keep what later packets are compared with, unless none is expected."""
-        if not self.closing:
-            for queue in self._queues or ():
-                queue.settle()
+        for queue in self._queues or ():
+            queue.settle(not self.closing)
+        for _, operation in self.waiting:
+            operation.payload.own_rows()
 
     def forget(self) -> None:
         """The connection is over: what could be repeated will not be."""

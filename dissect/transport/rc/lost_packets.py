@@ -160,6 +160,9 @@ class PacketClock:
         return self.at(max(frame, shown))
 
 
+NO_PACKETS = PacketClock(0)
+
+
 class AckHistory:
     """When the responses of a batch acknowledged which requests."""
 

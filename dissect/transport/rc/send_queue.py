@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, places, take
+from ...arrays import Bytes, Int64s, Rows, owned, places, take
 from ...intervals import IntervalSet
 from ...layers import opcodes
 from ...serial import PSN
@@ -28,6 +28,7 @@ from .lost_packets import (
     GRACE_PACKETS,
     HELD_PACKETS,
     MAX_GIVEN_UP,
+    NO_PACKETS,
     RESTART,
     WIDEST,
     AckHistory,
@@ -214,7 +215,7 @@ class SendQueue:
         self._detached: DetachedMessages | None = None
         self.sent = SentRequests() if sent is None else sent
         self.missing = MissingRequests(connection, sender)
-        self._clock = PacketClock(0)
+        self._clock = NO_PACKETS
         self.gap_proved = 0
         """When it was proved that the packets in the first gap existed; 0 for not so far."""
         self._answers: AckHistory | None = None
@@ -249,7 +250,7 @@ class SendQueue:
         self._settle(clock.now)
         self._place_responses()
         self.reads.settle(self.acked, clock.now, GRACE_PACKETS)
-        self._answers = None
+        self._answers, self._clock = None, NO_PACKETS
         self.missing.moved(self.head)
         self.messages.columns = None
         if runs is not None:
@@ -299,9 +300,12 @@ class SendQueue:
         self.started, self.gap_proved, self.head = True, 0, head
         self.messages.passed(runs, frame, head, self.acked, remember)
 
-    def settle(self) -> None:
-        """The batch is over: keep of its requests what those of later ones are compared with."""
-        self.sent.settle(self.acked)
+    def settle(self, remember: bool = True) -> None:
+        """The batch is over; ``remember``: keep of its requests what those of later ones are compared with."""
+        if remember:
+            self.sent.settle(self.acked)
+        if self.held:
+            self.held = [run._replace(rows=owned(run.rows), psns=owned(run.psns)) for run in self.held]
 
     def forget(self) -> None:
         """No packet will be retransmitted."""

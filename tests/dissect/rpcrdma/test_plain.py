@@ -90,7 +90,7 @@ def matched(matching: Matching, rows: Mapping[tuple[int, int], dict[int, list[in
         "directions": [
             (one.outstanding, one.sent, one.granted, one.last_answered, one.in_order) for one in matching.directions
         ],
-        "answered": [(list(one.answered._known), list(one.answered._known.values())) for one in matching.directions],
+        "answered": [one.answered._known.tolist() for one in matching.directions],
         "calls": [
             {xid: [rpc.number for rpc in rpcs] for xid, rpcs in one.calls.items()}
             | rows.get((conversation.connection.number, caller), {})
