@@ -17,7 +17,7 @@ from ..options import filter_options
 from ..reading import captures_of, file_argument, jobs_option, opened, recognition_options
 from ..terminal import console, print_json, show
 from ..views import files as views
-from ..views.tables import filter_line
+from ..views.tables import filter_line, limit_lines
 
 if TYPE_CHECKING:
     from rdmascope.captures.tables.condition import Condition
@@ -129,6 +129,8 @@ def command(
     else:
         if condition is not None:
             show(console(), filter_line(condition, "what these did with files"), Text())
+        if limits := limit_lines(reading.analyzer):
+            show(console(), *limits)
         unlisted = len(table) - len(listed) if condition is None else 0
         _print(table, listed, unlisted, directory, extracts, reading.first_time)
     reading.check()
@@ -150,5 +152,7 @@ def _print(
     remarks += [Text(line, "dim") for line in views.unlisted(unlisted, table)]
     if directory is not None:
         remarks += views.extracted(directory, extracts.values())
+    if not listed and not remarks:
+        remarks.append(Text("no file: no call that could be read names one"))
     if remarks:
         show(out, *([Text()] if listed else []), *remarks)

@@ -19,7 +19,7 @@ from rdmascope.dissect.units import plural
 from ..options import connection_filter_options, pager_option
 from ..reading import file_argument, jobs_option, opened, recognition_options
 from ..terminal import complain, console, paged, print_json, show
-from ..views.tables import filter_field, filter_line
+from ..views.tables import filter_field, filter_line, limit_lines
 from ..views.transport import credits_view
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def command(
                 print_json({**reading.placed(fields), "file": reading.path, **filter_field(condition)})
             else:
                 view = views.connection_view(one, health, waited, out.width, everything, reading.place_words)
-                show(out, *([Text()] if at else []), view)
+                show(out, *([Text()] if at else limit_lines(analyzer)), view)
     if evicted := analyzer.evicted.connections:
         complain(f"{plural(evicted, 'earlier connection')} evicted: too many to tell of each; the report has their sum")
     reading.refuse(problem)

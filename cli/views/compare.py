@@ -212,6 +212,7 @@ def answer(changes: Sequence[Change], settings: Sequence[tuple[str, Sequence[str
     both = sum(change.chance is not None for change in changes)
     if not answers:
         words = f"No significant difference in {plural(both, 'procedure')} of both runs"
+        words = words if both else "No procedure is in both runs"
         return f"{words},{first} and{second}" if tcp else words
     more = f"; {len(answers) - MAX_ANSWERS} more differ" if len(answers) > MAX_ANSWERS else ""
     rest = "; all else alike" if both > len(answers) else ""

@@ -386,7 +386,8 @@ def compare_mounts(mounts: Sequence[Mount], wire: WireOperations, complete: Comp
 def _compared(mounts: tuple[Mount, ...], wire: WireOperations, complete: Completeness) -> MountComparison:
     found = _found(mounts, wire)
     rdma = any(line.kind == "rdma" for mount in mounts for line in mount.transports)
-    lossy = complete.lossy or bool(complete.midway & found.connections) or not found.connections
+    lossy = complete.lossy or bool(complete.midway & found.connections)
+    lossy |= not (found.connections or complete.truncated)
     lossy |= any(wire.unmatched[caller.client, caller.server] for caller in found.callers)
     names = dict.fromkeys(name for mount in mounts for name in mount.operations)
     names.update(dict.fromkeys(found.operations))

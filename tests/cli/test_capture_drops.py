@@ -107,7 +107,7 @@ def test_a_capture_of_one_direction_says_so_first(tmp_path: Path, command: str) 
 
 
 @pytest.mark.parametrize("length", [90, 150])
-@pytest.mark.parametrize("command", ["report", "audit", "diagnose"])
+@pytest.mark.parametrize("command", ["report", "audit", "diagnose", "transport", "files"])
 def test_a_truncated_capture_says_so_first(tmp_path: Path, command: str, length: int) -> None:
     wire = Wire(mtu=1024, seed=1)
     connection = wire.connect()

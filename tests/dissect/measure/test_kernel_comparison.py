@@ -118,9 +118,14 @@ def test_another_transport() -> None:
     assert reasons(compared(seen("null"), mountstats(1, reads(3), 4, "tcp")))["READ"] == (NO_RDMA,)
 
 
-def test_another_server() -> None:
+def test_another_server_or_none_that_can_be_read() -> None:
     found = compared(seen("null"), mountstats(1, reads(0), 1, device="192.0.2.99:/export"))
     assert not found.clients and reasons(found)["NULL"] == (NOT_CAPTURED,)
+    (rdma,) = compare_mounts(parse_mountstats(mountstats(1, reads(0), 1)), WireOperations(), Completeness())
+    assert reasons(rdma)["NULL"] == (NOT_CAPTURED,)
+    truncated = Completeness(truncated=True)
+    (rdma,) = compare_mounts(parse_mountstats(mountstats(1, reads(0), 1)), WireOperations(), truncated)
+    assert reasons(rdma)["NULL"] == (INCOMPLETE,)
 
 
 def test_errors_and_bytes() -> None:
