@@ -124,7 +124,8 @@ def _print_sections(
         slowest = statistics.slowest()
         sections = [
             *_points_sections(points, len(slowest), out.width),
-            ("Procedures", "by the time spent waiting for them, as seen at the capture point",
+            ("Procedures", "by the time spent waiting for them, as seen "
+             + (f"in the {analyzer.traced}" if analyzer.traced else "at the capture point"),
              views.procedures_view(statistics.procedures(), out.width, everything)),
             ("Slowest", "by latency; rdmascope show FILE --rpc N has each in full",
              views.slowest_view(slowest, out.width) if slowest else None),

@@ -413,7 +413,7 @@ def slowest_view(slowest: Sequence[SlowRpc], width: int) -> RenderableType:
         if rpc.latency is not None:
             parts = rpc.latency._asdict()
             name = max(PARTS, key=lambda part: parts[part])
-            dominant = f"{PART_NAMES[name]} {share(parts[name], rpc.latency.total)}"
+            dominant = f"{PART_NAMES[name]} {share(parts[name], rpc.latency.total)}" if parts[name] else "-"
         label = program_label(key.program, key.version, key.minor_version) + " "
         label += procedure_label(key.name, key.operations)
         remark = rpc.status if rpc.state == "error" else "" if rpc.state in ("complete", "no reply") else rpc.state

@@ -53,11 +53,11 @@ retransmissions."""
 
 
 def shown_parts(columns: Sequence[str], rows: list[list[Cell]]) -> tuple[list[str], list[list[Cell]]]:
-    """Columns of parts, without those, but the server's, that took no time in any row."""
+    """Columns of parts, without those that took no time in any row."""
     shown = [
         at
         for at, name in enumerate(columns)
-        if name not in PART_NAMES.values() or name == "server" or any(str(row[at]) not in ("-", "") for row in rows)
+        if name not in PART_NAMES.values() or any(str(row[at]) not in ("-", "") for row in rows)
     ]
     return [columns[at] for at in shown], [[row[at] for at in shown] for row in rows]
 

@@ -10,9 +10,8 @@ from ..rpcrdma.rpcs import HostTimes, Rpc
 from .rpc_facts import Examples
 
 CLIENT_PHASES, SERVER_PHASES = HostTimes._fields[:9], HostTimes._fields[9:16]
-SLOTS, SENDING, SESSION_SLOTS = "xprt_backlog", "xprt_sending", "ForeChannel Slot table"
-"""Wait queues of Linux's client: for a slot of the transport; for credits, and for others that send; for a slot of the
-NFSv4.1 session."""
+SLOTS, SESSION_SLOTS = "xprt_backlog", "ForeChannel Slot table"
+"""Wait queues of Linux's client: for a slot of the transport, and for one of the NFSv4.1 session."""
 
 
 class HostSums:

@@ -260,6 +260,7 @@ LATER = "after the reading"
 RETRIED = "retried by the client"
 INCOMPLETE = "captured in part"
 NO_RDMA = "not by RDMA"
+UNTOLD = "minor version not told"
 UNEXPLAINED = "unexplained"
 REASONS = {
     NOT_CAPTURED: "the capture began in the middle of the connection, or lacks packets",
@@ -269,6 +270,7 @@ REASONS = {
     RETRIED: "an error that the client answers with another call is none to it",
     INCOMPLETE: "the capture lacks bytes of some messages",
     NO_RDMA: "the mount uses another transport",
+    UNTOLD: "a client's trace tells no minor version: calls of another may be among them",
     UNEXPLAINED: "neither the counters nor the capture say why",
 }
 """Why the kernel and the wire differ."""
@@ -373,6 +375,8 @@ class _Found:
     newest: list[tuple[int, str]] = field(default_factory=list)
     connections: set[tuple[int, int]] = field(default_factory=set)
     callers: list[NfsCaller] = field(default_factory=list)
+    untold: bool = False
+    """Whether no minor version was told."""
 
 
 def compare_mounts(mounts: Sequence[Mount], wire: WireOperations, complete: Completeness) -> list[MountComparison]:
@@ -397,6 +401,7 @@ def _compared(mounts: tuple[Mount, ...], wire: WireOperations, complete: Complet
     is_later = later.total() > 0 and Counter(name for _, name in found.newest[-later.total() :]) == later
     unsent = _never_sent(mounts, wire, found)
     unknown = INCOMPLETE if complete.truncated else UNEXPLAINED
+    more = UNTOLD if found.untold else LATER if is_later else unknown
     rows = []
     for name, (counted, seen) in pairs.items():
         if not (counted.calls or seen.calls):
@@ -412,7 +417,7 @@ def _compared(mounts: tuple[Mount, ...], wire: WireOperations, complete: Complet
             else:
                 reasons.append(NOT_CAPTURED if lossy else unknown)
         elif missing < 0:
-            reasons.append(OUTSTANDING if -missing <= seen.unanswered else LATER if is_later else unknown)
+            reasons.append(OUTSTANDING if -missing <= seen.unanswered else more)
         else:
             reasons += _differences(counted, seen, unknown)
         rows.append(OperationComparison(name, counted, seen, tuple(reasons)))
@@ -456,14 +461,16 @@ def _found(mounts: Sequence[Mount], wire: WireOperations) -> _Found:
     servers = {one for mount in mounts for one in (mount.address, mount.server) if _is_address(one)}
     clients = {mount.options.get("clientaddr", "") for mount in mounts}
     callers = [one for one in wire.callers if (one.version, one.minor_version or minor) == (version, minor)]
+    untold = False
     if version == 4:  # NULL has no minor version: it belongs to the client whose connection has its COMPOUNDs.
         of_minor = set().union(*(wire.callers[one].connections for one in callers if one.minor_version == minor))
-        callers = [one for one in callers if one.minor_version == minor or wire.callers[one].connections & of_minor]
+        untold = not of_minor  # as in a client's trace
+        callers = [one for one in callers if untold or wire.callers[one].connections & of_minor]
     if servers:
         callers = [one for one in callers if one.server in servers]
     if any(one.client in clients for one in callers):
         callers = [one for one in callers if one.client in clients]
-    found = _Found(callers=callers)
+    found = _Found(callers=callers, untold=untold)
     for caller in callers:
         calls = wire.callers[caller]
         for name, seen in calls.operations.items():

@@ -359,11 +359,13 @@ class Procedure:
         return self._outstanding.distribution()
 
     def parts(self) -> dict[str, Distribution]:
-        """By the names in ``PARTS``; empty where ``latency()`` is None."""
+        """By the names in ``PARTS``; empty where ``latency()`` is None, and of a client's trace, which tells of none."""
         return {name: found for name in PARTS if (found := self.part(name)) is not None}
 
     def part(self, name: str) -> Distribution | None:
         """One of ``parts()``."""
+        if not any(samples.total for samples in self._parts):
+            return None
         samples = self._parts[PARTS.index(name)]
         if self._latency.binned:
             samples.fold()  # So that it does not matter which of them were added together.

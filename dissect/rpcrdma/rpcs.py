@@ -146,7 +146,7 @@ class ChunkUse:
 
 
 class Latency(NamedTuple):
-    """The parts of an RPC's time, in nanoseconds; they add up to ``total``."""
+    """The parts of an RPC's time, in nanoseconds; they add up to ``total``, or all are 0 where only that is known."""
 
     total: int
     """First packet of the call's Send to last packet of the reply's Send.  Where a loss hid the first transmission of
@@ -163,6 +163,9 @@ class Latency(NamedTuple):
     """The reply's Send, first to last packet."""
     retransmission: int = 0
     """In none of the others: it waited until what was lost had been retransmitted, see ``retransmission_waits``."""
+
+
+CREDITS = "credits"
 
 
 class HostTimes(NamedTuple):
@@ -190,9 +193,9 @@ class HostTimes(NamedTuple):
     """Until the task runs again."""
     decoded: int | None = None
     received: int | None = None
-    """Until the transport is queued for a thread, and the header decoded."""
+    """Until a thread has it, and has decoded its header, without the next."""
     thread: int | None = None
-    """Waiting for a thread of nfsd."""
+    """The thread of nfsd that took it was at another call: none was free."""
     reads: int | None = None
     """RDMA Reads; 0 without Read chunks."""
     executed: int | None = None
@@ -212,7 +215,8 @@ class HostTimes(NamedTuple):
     failed_registrations: int | None = None
     """How often."""
     waits: tuple[tuple[str, int], ...] = ()
-    """Of ``queued``: nanoseconds on each wait queue of the kernel, by its name."""
+    """Of ``queued``: nanoseconds on each wait queue of the kernel, by its name; CREDITS: on that of who may send,
+    while no credit was left."""
     local_invalidations: int | None = None
 
 

@@ -16,15 +16,24 @@ from ..onc.hashes import hashed_handle
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Segment
 from ..rpcrdma.rpc_fields import KnownRpc
-from ..rpcrdma.rpcs import ChunkUse, HostTimes, Latency
+from ..rpcrdma.rpcs import CREDITS, ChunkUse, HostTimes, Latency
 from .connections import RDMA, SOCKET, TracedConnections
 from .log import RpcLog
 from .rpcs import Received, TracedChunks, TracedSegment, add_lists, message, name_call, nfs_status, reply_header
 
 READ_LIST, LONG_CALL, REPLY_CHUNK = 3, 4, 6
 """Chunk types of ``xprtrdma_marshal``; below are those of a call that goes inline."""
-PENDING = "xprt_pending"
-"""The wait queue of tasks that wait for the connection, or for their reply."""
+SENDING = "xprt_sending"
+"""The wait queue of tasks for which no credit is left, or before which others are sent."""
+
+
+@dataclass(slots=True)
+class Credits:
+    """Of a connection."""
+
+    granted: int | None = None
+    """None before its first reply."""
+    used: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +58,8 @@ class ClientCall:
     failing: int | None = None
     failed: int = 0
     waited: int = 0
-    sleeping: tuple[str, int] | None = None
+    sleeping: tuple[str, str, int] | None = None
+    """Wait queue, what it waits for, since when."""
     waits: dict[str, int] = field(default_factory=dict)
     post: int | None = None
     transmit: int | None = None
@@ -62,6 +72,8 @@ class ClientCall:
     status: int | None = None
     error: str | None = None
     rpc: KnownRpc | None = None
+    credits: Credits | None = None
+    """Of the connection, of which it uses one."""
 
 
 class ClientSide:
@@ -74,6 +86,10 @@ class ClientSide:
         """Of RPC clients."""
         self._queues: dict[int, Conversation] = {}
         """By the completion queue of their Sends."""
+        self._credits: dict[int, Credits] = {}
+        """By connection."""
+        self._shared: dict[int, Credits] = {}
+        """By RPC client: of the connection by which it sent last."""
         self._sockets: dict[int, Conversation] = {}
         """By RPC client."""
         self._received: dict[int, Received] = {}
@@ -136,7 +152,9 @@ class ClientSide:
         task, client, queue = fields
         call = self._calls.get((task, client))
         if call is not None and call.post is None:
-            call.sleeping = queue, time
+            credits = self._shared.get(client)
+            spent = credits is not None and credits.granted is not None and credits.used >= credits.granted
+            call.sleeping = queue, CREDITS if queue == SENDING and spent else queue, time
             if call.encoded is None and call.encode is not None:
                 call.encoded = time
 
@@ -149,7 +167,8 @@ class ClientSide:
             if call.wake is None:
                 call.wake = time
         elif call.sleeping is not None and call.sleeping[0] == queue:
-            call.waits[queue] = call.waits.get(queue, 0) + time - call.sleeping[1]
+            _, what, since = call.sleeping
+            call.waits[what] = call.waits.get(what, 0) + time - since
             call.sleeping = None
 
     def reserve_credit(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
@@ -216,7 +235,21 @@ class ClientSide:
             conversation = self._connections.make("client", RDMA, "", peer, number, time, port)
             self._queues[queue] = conversation
         header, inline, procedure = call.inline
+        self._use(call, client, conversation.connection.number)
         self._sent(call, conversation, number, time, header, inline, procedure)
+
+    def _use(self, call: ClientCall, client: int, connection: int) -> None:
+        """A credit."""
+        self._free(call)
+        credits = self._credits.setdefault(connection, Credits())
+        credits.used += 1
+        call.credits = self._shared[client] = credits
+
+    @staticmethod
+    def _free(call: ClientCall) -> None:
+        if call.credits is not None:
+            call.credits.used -= 1
+            call.credits = None
 
     def transmit(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         task, client, xid, status = fields
@@ -274,6 +307,9 @@ class ClientSide:
         call = self._calls.get((task, client))
         if call is None or call.rpc is None or call.rpc.xid != xid:
             return
+        if call.credits is not None:
+            call.credits.granted = credits
+            self._free(call)
         came = self._received.pop(pid, None) or Received(number, time, 0)
         call.receive, call.reply = came.time, time
         self._answered[pid] = call
@@ -359,6 +395,7 @@ class ClientSide:
 
     def _close(self, call: ClientCall, execute: int | None) -> None:
         """``execute``: nanoseconds in all, as the kernel counts them."""
+        self._free(call)
         rpc = call.rpc
         if rpc is None:
             return
@@ -381,7 +418,7 @@ class ClientSide:
             rpc.status, rpc.failed = errorcode.get(-status, f"error {status}"), True
         assert rpc.call is not None
         total = reply.operation.last_time - rpc.call.operation.first_time
-        rpc.latency = Latency(total, 0, 0, total, 0, 0)
+        rpc.latency = Latency(total, 0, 0, 0, 0, 0)  # The wire's parts are not told.
         rpc.host = client_times(call, execute)
         self._log.end(rpc)
 

@@ -35,8 +35,7 @@ _LI = ("cq.id={cq_id} mr.id={completion_id}" + _STATUS, "mr.id={completion_id} {
 _PEER = "peer=[{addr:s}]:{port:w}"
 _ENDS = "server={server:s} client={client:s}"
 _XPRT = (_ENDS, "addr={client:s} ")
-_FILE = "fileid={dev:d}:{fileid} fhandle={fhandle}"
-_ERROR = "error={_} ({_}) "
+_FILE = "fileid={_} fhandle={fhandle}"
 _CALL = "xid={xid} {progname:s}v{version} {procname:s}"
 _BUFFER = ("head=[{_},{head_len}] page={page_len}({_}) tail=[{_},{tail_len}] len={msg_len}",
            "head=[{_},{head_len}] page={page_len} tail=[{_},{tail_len}] len={msg_len}")  # fmt: skip
@@ -52,56 +51,33 @@ TEXTS: dict[str, str | tuple[str, ...]] = {
     "xprt_reserve_cong": _TASK + "snd_task:{snd_task_id:x} cong={cong} cwnd={cwnd}",
     "rpc_xdr_sendto": (_TASK + _BUFFER[0], _TASK + _BUFFER[1]),
     "xprt_transmit": _TASK + "xid={xid} seqno={_} status={status}",
-    "xprt_retransmit": _TASK + _CALL + " ntrans={ntrans} timeout={timeout}",
     "rpc_task_sleep": _TASK + "flags={_} runstate={_} status={status} timeout={timeout} queue={q_name:l}",
     "rpc_task_wakeup": _TASK + "flags={_} runstate={_} status={status} timeout={timeout} queue={q_name:l}",
     "rpc_xdr_recvfrom": (_TASK + _BUFFER[0], _TASK + _BUFFER[1]),
     "rpc_task_end": _TASK + "flags={_} runstate={_} status={status} ",
     "rpc_stats_latency": _TASK + _CALL + " backlog={backlog} rtt={rtt} execute={execute}",
-    "rpc_timeout_status": _TASK + "status={status}",
-    "rpc_connect_status": _TASK + "status={status}",
     "nfs_xdr_status": _TASK + _CALL + " error=-{error} ",
-    "nfs4_setup_sequence": "session={session} slot_nr={slot_nr} seq_nr={seq_nr} ",
-    "nfs4_sequence_done": _ERROR + "session={session} slot_nr={slot_nr} seq_nr={seq_nr} ",
     "rpc_clnt_new": (
         "client={client_id:t} " + _PEER + " program={program:s} server={server:s}",
         "client={client_id:t} program={program:s} server={server:s}",
     ),
-    "xprt_create": _PEER + " state=",
-    "xprt_destroy": _PEER + " state=",
-    "xprt_connect": _PEER + " state=",
-    "xprt_disconnect_auto": _PEER + " state=",
-    "xprt_disconnect_done": _PEER + " state=",
-    "xprt_disconnect_force": _PEER + " state=",
-    "xprt_lookup_rqst": _PEER + " xid={xid} status={status}",
-    "xprt_timer": _PEER + " xid={xid} status={status}",
     # A client's transport (net/sunrpc/xprtrdma).
-    "xprtrdma_op_connect": _PEER + " delay={delay}",
-    "xprtrdma_connect": _PEER + " rc={rc} connection status={connect_status}",
-    "xprtrdma_disconnect": _PEER + " rc={rc} connection status={connect_status}",
     "xprtrdma_inline_thresh": (
         "{srcaddr:s} -> {dstaddr:s} neg send/recv={inline_send}/{inline_recv}, calc send/recv={max_send}/{max_recv}"
     ),
-    "xprtrdma_createmrs": _PEER + " created {count} MRs",
-    "xprtrdma_post_recvs": _PEER + " cq.id={cq_id} {count} new recvs, {posted} active",
-    "xprtrdma_nomrs_err": (_TASK + _PEER, _TASK + "xid={xid} req="),
     "xprtrdma_marshal_failed": _TASK + "xid={xid} ret={ret}",
     "xprtrdma_prepsend_failed": _TASK + "xid={xid} ret={ret}",
-    "xprtrdma_mr_map": (_TASK + _MR, _MR),
     "xprtrdma_chunk_read": _TASK + "pos={pos} " + _SEGMENT,
     "xprtrdma_chunk_write": _TASK + _SEGMENT,
     "xprtrdma_chunk_wp": _TASK + _SEGMENT,
     "xprtrdma_chunk_reply": _TASK + _SEGMENT,
     "xprtrdma_marshal": _TASK + "xid={xid} hdr={hdrlen} xdr={headlen}/{pagelen}/{taillen} {rtype:c}/{wtype:c}",
-    "xprtrdma_mr_fastreg": (_TASK + _MR, _MR),
     "xprtrdma_mr_localinv": (_TASK + _MR, _MR),
     "xprtrdma_mr_reminv": (_TASK + _MR, _MR),
-    "xprtrdma_mr_unmap": _MR,
     "xprtrdma_post_send": (
         _TASK + _WC + " ({num_sge} SGE",
         _TASK + "req={_} sc={completion_id:x} ({num_sge} SGE",
     ),
-    "xprtrdma_post_send_err": _TASK + "cq.id={cq_id} rc={rc}",
     "xprtrdma_wc_send": (_WC + _STATUS, "req={_} sc={completion_id:x} unmapped={_} {_} ({status}/{_})"),
     "xprtrdma_wc_receive": (
         _WC + _STATUS + " received={received}",
@@ -115,24 +91,15 @@ TEXTS: dict[str, str | tuple[str, ...]] = {
     "xprtrdma_decode_seg": _SEGMENT,
     "xprtrdma_err_vers": _TASK + "xid={xid} versions=[{min}, {max}]",
     "xprtrdma_err_chunk": _TASK + "xid={xid}",
-    "xprtrdma_err_unrecognized": _TASK + "xid={xid} procedure={procedure}",
-    "xprtrdma_cb_call": (_PEER + " xid={xid}", "xid={xid}, "),
-    "xprtrdma_cb_reply": (_PEER + " xid={xid}", "xid={xid}, "),
     # A server's transport (net/sunrpc/xprtrdma/svc_rdma*), and its threads.
     "svcrdma_wc_recv": (_WC + " received={received}", _WC + _STATUS + " received={received}", _WC + _STATUS),
     "svcrdma_wc_recv_err": _WC + _STATUS,
-    "svc_xprt_accept": (
-        _ENDS + " flags={_} protocol={protocol:s} service={service:s}",
-        "addr={client:s} protocol={protocol:s} service={service:s}",
-    ),
     "svc_xprt_enqueue": _XPRT,
     "svc_xprt_dequeue": (
         _ENDS + " flags={_} wakeup-us={wakeup}",
         _ENDS + " flags={_} qtime-us={wakeup}",
         "addr={client:s} flags={_} wakeup-us={wakeup}",
     ),
-    "svc_xprt_detach": _XPRT,
-    "svc_xprt_free": _XPRT,
     "svcrdma_decode_rseg": (_WC + " segno={segno} position={position} " + _SEGMENT, _SEGMENT),
     "svcrdma_decode_wseg": (_WC + " segno={segno} " + _SEGMENT, _SEGMENT),
     "svcrdma_decode_rqst": _WC + " xid={xid} vers={vers} credits={credits} proc={proc:c} hdrlen={hdrlen}",
@@ -147,8 +114,6 @@ TEXTS: dict[str, str | tuple[str, ...]] = {
         "addr={client:s} xid={xid} proc={procedure:s} execute-us={execute}",
         "addr={client:s} xid={xid} execute-us={execute}",
     ),
-    "svc_drop": ("xid={xid} " + _ENDS, "addr={client:s} xid={xid} "),
-    "svc_defer": ("xid={xid} " + _ENDS, "addr={client:s} xid={xid} "),
     "svcrdma_post_write_chunk": _CHUNK,
     "svcrdma_post_chunk": _CHUNK,  # of any kind, before 5.15
     "svcrdma_post_reply_chunk": _CHUNK,
@@ -160,41 +125,28 @@ TEXTS: dict[str, str | tuple[str, ...]] = {
     "svcrdma_wc_send": _WORK,
     "svcrdma_wc_send_err": _WC + _STATUS,
     "svcrdma_wc_send_flush": _WC + _STATUS,
-    "svcrdma_sq_full": ("addr={addr:s} sc_sq_avail={avail}/{depth}", _WC + " sc_sq_avail={avail}/{depth}"),
-    "svcrdma_qp_error": "addr={addr:s} dev={device:s} event={_} ({event})",
-    "svc_send": ("xid={xid} " + _ENDS + " status={status}", "addr={client:s} xid={xid} status={status}"),
+    "svc_send": "xid={xid} ",
     # NFS in the server (fs/nfsd).
-    "nfsd_compound": "xid={xid} opcnt={opcnt}",
     "nfsd_compound_status": "op={resp_opcnt}/{args_opcnt} {name:s} status={status}",
     "nfsd_fh_verify": "xid={xid} fh_hash={fh_hash}",
     **dict.fromkeys(
         (
-            *("nfsd_read_start", "nfsd_read_splice", "nfsd_read_vector", "nfsd_read_io_done", "nfsd_read_done"),
-            *("nfsd_write_start", "nfsd_write_opened", "nfsd_write_io_done", "nfsd_write_done"),
+            *("nfsd_read_start", "nfsd_read_done", "nfsd_write_start", "nfsd_write_done"),
             *("nfsd_commit_start", "nfsd_commit_done"),
         ),
         "xid={xid} fh_hash={fh_hash} offset={offset} len={len}",
     ),
-    "nfsd_file_acquire": "xid={xid} inode={_}",
     # NFS in the client (fs/nfs).
-    "nfs_lookup_exit": _ERROR + "flags={_} ({_}) name={dev:d}:{dir}/{name:s}",
     "nfs_initiate_read": _FILE + " offset={offset} count={count}",
     "nfs_initiate_write": _FILE + " offset={offset} count={count}",
     "nfs_initiate_commit": _FILE + " offset={offset} count={count}",
-    "nfs_getattr_exit": _ERROR + _FILE,
     # The connection manager (drivers/infiniband/core/cma_trace.h).
-    "cm_send_req": _CM + " tos={_} qp_num={qp_num}",
-    "cm_send_rep": _CM + " tos={_} qp_num={qp_num}",
-    "cm_send_rej": _CM,
-    "cm_send_rtu": _CM,
-    "cm_req_handler": _CM,
     "cm_disconnect": _CM,
     "cm_event_handler": _CM + " tos={_} {_} ({event}/{status})",
 }
 """Event: how its line reads, the first form as in 6.1, others before and after it; '{_}' is passed over."""
 
 RENAMED = {
-    "xprtrdma_nomrs": "xprtrdma_nomrs_err",
     "svcrdma_wc_receive": "svcrdma_wc_recv",
     "svcrdma_encode_rseg": "svcrdma_decode_rseg",
     "svcrdma_wc_reply": "svcrdma_wc_write",  # since 6.8
@@ -221,12 +173,6 @@ def _code(text: str) -> Value:
     return _CODES[text] if text in _CODES else int(text, 0) if text.isdigit() else None
 
 
-def _device(text: str) -> int:
-    """dev_t as the kernel holds it: 12 bits of major, 20 of minor."""
-    major, minor = text.split(":")
-    return int(major, 16) << 20 | int(minor, 16)
-
-
 _KINDS: Mapping[str, tuple[str, Callable[[str], Value]]] = {
     "": (r"(-?(?:0x)?[0-9a-f]+)", _number),
     "t": (r"(-?[0-9a-f]+)", lambda text: int(text, 16 if len(text) == 8 else 10)),  # eight digits since 6.0
@@ -235,7 +181,6 @@ _KINDS: Mapping[str, tuple[str, Callable[[str], Value]]] = {
     "w": (r"(\S*?)", str),
     "l": (r"(.*)", str.rstrip),  # the rest of the line
     "c": (r"(.+?)", _code),
-    "d": (r"([0-9a-f]+:[0-9a-f]+)", _device),
 }
 _FIELD = re.compile(r"\{(\w+)(?::(\w))?\}")
 

@@ -94,6 +94,7 @@ SERVER: dict[str, tuple[str, tuple[str, ...]]] = {
     "svcrdma_post_send": ("post_send", (*_QUEUE, "inv_rkey")),
     "svcrdma_wc_write": ("wrote", _QUEUE),
     "svcrdma_wc_send": ("sent", _QUEUE),
+    "svc_send": ("done", ("xid",)),
     "svcrdma_wc_recv_err": ("receive_failed", ("status",)),
     "svcrdma_wc_read_err": ("read_failed", ("status",)),
     "svcrdma_wc_write_err": ("write_failed", ("status",)),

@@ -6,6 +6,7 @@ that name an XID, or none, are of the call that their thread is at.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -26,12 +27,32 @@ OP = "OP_"
 """Before the names of operations."""
 
 
+@dataclass(slots=True)
+class Waiting:
+    """A transport that nfsd's threads take from a queue, whenever messages have come by it."""
+
+    since: int | None = None
+    """When it was put there, if it is."""
+    spans: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=256))
+    """From when until when it was there, and the thread that took it then was at another call."""
+
+    def waited(self, since: int) -> int:
+        """Nanoseconds, since then: messages that come while it is there, or with a thread, wait for the next one."""
+        waited = 0
+        for began, ended in reversed(self.spans):
+            if ended <= since:
+                break
+            waited += ended - max(began, since)
+        return waited
+
+
 class Dequeued(NamedTuple):
     """A transport that a thread took."""
 
     time: int
     server: str
     client: str
+    transport: Waiting
     enqueued: int | None
 
 
@@ -43,6 +64,8 @@ class ServerCall:
     chunks: TracedChunks
     received: int | None
     dequeued: Dequeued | None
+    thread: int | None
+    """Nanoseconds that its transport waited for a thread, since it was received."""
     read_posted: int | None = None
     read: int | None = None
     started: int | None = None
@@ -72,7 +95,9 @@ class ServerSide:
     def __init__(self, connections: TracedConnections, log: RpcLog) -> None:
         self._connections, self._log = connections, log
         self._received: dict[Queue, Received] = {}
-        self._enqueued: dict[tuple[str, str], int] = {}
+        self._transports: dict[tuple[str, str], Waiting] = {}
+        self._free: dict[int, int] = {}
+        """By thread: when it had done what it was at."""
         self._dequeued: dict[int, Dequeued] = {}
         """By thread."""
         self._segments: dict[Queue, list[tuple[int, int | None, Segment]]] = {}
@@ -111,11 +136,15 @@ class ServerSide:
         self._received[queue, identity] = Received(number, time, length or 0)
 
     def enqueue(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        self._enqueued[fields] = time
+        self._transports.setdefault(fields, Waiting()).since = time
 
     def dequeue(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         server, client = fields
-        self._dequeued[pid] = Dequeued(time, server or "", client or "", self._enqueued.pop((server, client), None))
+        transport = self._transports.setdefault(fields, Waiting())
+        since, transport.since = transport.since, None
+        if since is not None and (free := self._free.get(pid, since)) > since:
+            transport.spans.append((since, min(free, time)))
+        self._dequeued[pid] = Dequeued(time, server or "", client or "", transport, since)
 
     def read_segment(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         queue, identity, index, position, *segment = fields
@@ -137,6 +166,9 @@ class ServerSide:
         queue, identity, xid, credits, procedure, header = fields
         came = self._received.pop((queue, identity), None)
         taken = self._dequeued.pop(pid, None)
+        thread = None
+        if taken is not None and (since := taken.enqueued if came is None else came.time) is not None:
+            thread = taken.transport.waited(since)
         conversation = self._queues.get(queue)
         if conversation is None:
             client, server = ("", "") if taken is None else (taken.client, taken.server)
@@ -146,7 +178,7 @@ class ServerSide:
         rpc = self._log.begin(conversation, xid, "server")
         segments = self._segments.pop((queue, identity), None) or self._segments.pop((THREAD, pid), [])
         chunks = _chunks(segments, header)
-        call = ServerCall(rpc, chunks, None if came is None else came.time, taken)
+        call = ServerCall(rpc, chunks, None if came is None else came.time, taken, thread)
         rpc.chunks = chunks.all()
         first = came or Received(number, time, header)
         rpc.call = message(
@@ -161,6 +193,7 @@ class ServerSide:
 
     def post_read(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         call = self._threads.get(pid)
+        self._free[pid] = time
         if call is not None:
             self._transfers[fields] = call
             if call.read_posted is None:
@@ -263,6 +296,7 @@ class ServerSide:
 
     def post_send(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         queue, identity, invalidated = fields
+        self._free[pid] = time
         call = self._threads.pop(pid, None)
         if call is None or call.rpc.reply is not None:
             return
@@ -270,7 +304,8 @@ class ServerSide:
         header, procedure = reply_header(rpc.chunks)
         inline = 0
         if procedure != RDMA_NOMSG:
-            inline = call.encoded - sum(round_up(one.returned or 0) for one in rpc.chunks if one.kind == "write")
+            moved = sum(round_up(one.returned or 0) for one in rpc.chunks if one.kind == "write")
+            inline = max(0, call.encoded - moved)
         header = call.header or header
         rpc.reply = message(1, number, time, rpc.xid, None, header + inline, header, inline, procedure)
         rpc.reply.operation.invalidate = invalidated or None
@@ -287,6 +322,10 @@ class ServerSide:
         call = self._sends.pop(fields, None)
         if call is not None:
             self._close(call, time)
+
+    def done(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        """By this thread; some kernels wait until the Send is complete."""
+        self._free[pid] = time
 
     def receive_failed(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         self._log.completed("receive", fields[0], time, number)
@@ -358,10 +397,9 @@ def server_times(call: ServerCall, completed: int | None) -> HostTimes:
         # It is measured behind the moment that the event has: where an interrupt came between, that was later.
         started = max(answered - call.execute, call.read or 0, taken.time if taken is not None else 0)
         answered = started + call.execute
-    queued = None if taken is None else taken.enqueued
     reading = call.read_posted if call.read is not None else None
     moments = (
-        call.received, queued, None if taken is None else taken.time, reading, call.read, started, answered,
+        call.received, None if taken is None else taken.time, reading, call.read, started, answered,
         call.written, completed,
     )  # fmt: skip
     known: list[int | None] = []
@@ -371,11 +409,13 @@ def server_times(call: ServerCall, completed: int | None) -> HostTimes:
             before = moment if before is None else max(before, moment)
         known.append(before)
     spans = [None if first is None or last is None else last - first for first, last in pairwise(known)]
-    received, thread, decoded, reads, left, executed, writes, sent = (span for span in spans)
-    beginning = sum(span for span in (received, decoded, left) if span is not None)
+    queued, decoded, reads, left, executed, writes, sent = spans
+    beginning = sum(span for span in (queued, decoded, left) if span is not None)
+    if queued is not None:
+        beginning -= call.thread or 0
     return HostTimes(
         received=None if call.received is None else beginning,
-        thread=thread if taken is not None else None,
+        thread=call.thread,
         reads=reads,
         executed=None if executed is None else max(0, executed - call.file_time),
         file_system=call.file_time,

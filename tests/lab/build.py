@@ -77,7 +77,7 @@ def of_kernel(name: str, version: str) -> str:
 
 def _with_kernel(version: str) -> Iterator[Part]:
     kernel = of_kernel("kernel", version)
-    yield Part(kernel, variables=lambda: {"version": version})
+    yield Part(kernel, reads=lambda: [RECIPE / "scarce.c"], variables=lambda: {"version": version})
     yield Part(of_kernel("initramfs", version), made_from=(kernel,), reads=lambda: [RECIPE / "first-process.sh"])
     yield Part(of_kernel("disk", version), made_from=("rootfs", kernel))
 

@@ -13,6 +13,7 @@ from rdmascope.dissect.trace.events import EVENTS, Event
 MICROSECOND, MILLISECOND = 1_000, 1_000_000
 START = 60_000 * MILLISECOND
 KWORKER, NFSD = 24, 170
+ENDS = {"server": "10.0.0.1:20049", "client": "10.0.0.2:0"}
 
 
 class Host:
@@ -63,6 +64,7 @@ class Client(Host):
         slot: float = 0,
         session: float = 0,
         credit: float = 0,
+        turn: float = 0,
         unregistered: int = 0,
         chunk: int = 0,
         reply: int = 0,
@@ -70,7 +72,8 @@ class Client(Host):
         revokes: float = 0,
         error: int = 0,
     ) -> None:
-        """An RPC; times in milliseconds: for a slot, a slot of the session, a credit, on the wire, to revoke memory.
+        """An RPC; times in milliseconds: for a slot, a slot of the session, a credit that another call has, its turn
+        to be sent, on the wire, to revoke memory.
 
         ``unregistered``: attempts that find no memory registration, a millisecond each; ``chunk``: bytes of a Read
         chunk; ``reply``: of a Reply chunk that 100 bytes come through; ``error``: NFS status.
@@ -83,25 +86,20 @@ class Client(Host):
         self.passes("rpc_request", **task, **name)
         self.sleeps("xprt_backlog", slot, **task)
         self.passes("xprt_reserve", **task, xid=xid)
-        self.sleeps("xprt_sending", credit, **task)
+        if credit:
+            other = {"task_id": 0x100 + xid, "client_id": 1}
+            self.sends(other, xid + 0x10000)
+            self.sleeps("xprt_sending", credit, **task)
+            self.is_answered(other, xid + 0x10000, 1)
+        self.sleeps("xprt_sending", turn, **task)
         for _ in range(unregistered):
             self.passes("rpc_xdr_sendto", **task, msg_len=100)
             self.passes("xprtrdma_marshal_failed", **task, xid=xid, ret=-11)
             self.waits(1)
-        self.passes("rpc_xdr_sendto", **task, msg_len=100 + chunk)
         segment = {"handle": 7, "offset": xid << 32}
-        if chunk:
-            self.passes("xprtrdma_chunk_read", **task, pos=100, length=chunk, **segment)
-        if reply:
-            self.passes("xprtrdma_chunk_reply", **task, length=reply, **segment)
-        header = 28 + 24 * bool(chunk) + 20 * bool(reply)
-        lengths = {"hdrlen": header, "headlen": 100, "pagelen": chunk, "taillen": 0}
-        self.passes("xprtrdma_marshal", **task, xid=xid, **lengths, rtype=3 if chunk else 0, wtype=6 if reply else 0)
-        self.passes("xprtrdma_post_send", **task, cq_id=1, completion_id=1)
-        self.passes("xprt_transmit", **task, xid=xid, status=0)
+        self.sends(task, xid, chunk, reply, **segment)
         self.waits(takes)
-        self.passes("xprtrdma_wc_receive", KWORKER, cq_id=2, completion_id=1, received=128, status=0)
-        self.passes("xprtrdma_reply", KWORKER, **task, xid=xid, credits=64)
+        self.is_answered(task, xid, 1 if credit else 64)
         if revokes:
             self.passes("xprtrdma_mr_localinv", KWORKER, **task, mr_id=3)
             self.waits(revokes)
@@ -116,17 +114,44 @@ class Client(Host):
         measured = {"backlog": 0, "rtt": 0, "execute": (self.now - begin) // MICROSECOND}
         self.passes("rpc_stats_latency", **task, xid=xid, **name, **measured)
 
+    def sends(self, task: dict[str, int], xid: int, chunk: int = 0, reply: int = 0, **segment: int) -> None:
+        """A call."""
+        self.passes("rpc_xdr_sendto", **task, msg_len=100 + chunk)
+        if chunk:
+            self.passes("xprtrdma_chunk_read", **task, pos=100, length=chunk, **segment)
+        if reply:
+            self.passes("xprtrdma_chunk_reply", **task, length=reply, **segment)
+        header = 28 + 24 * bool(chunk) + 20 * bool(reply)
+        lengths = {"hdrlen": header, "headlen": 100, "pagelen": chunk, "taillen": 0}
+        self.passes("xprtrdma_marshal", **task, xid=xid, **lengths, rtype=3 if chunk else 0, wtype=6 if reply else 0)
+        self.passes("xprtrdma_post_send", **task, cq_id=1, completion_id=1)
+        self.passes("xprt_transmit", **task, xid=xid, status=0)
+
+    def is_answered(self, task: dict[str, int], xid: int, credits: int) -> None:
+        """Its reply comes."""
+        self.passes("xprtrdma_wc_receive", KWORKER, cq_id=2, completion_id=1, received=128, status=0)
+        self.passes("xprtrdma_reply", KWORKER, **task, xid=xid, credits=credits)
+
 
 class Server(Host):
     """A server."""
 
     def call(self, xid: int, *, thread: float = 0, takes: float = 1, file_system: float = 0, send: float = 0.1) -> None:
-        """An RPC; times in milliseconds: for a thread, to be carried out, in the file system, to send the reply."""
-        ends = {"server": "10.0.0.1:20049", "client": "10.0.0.2:0"}
+        """An RPC; times in milliseconds: until a thread is free, to be carried out, in the file system, to send."""
+        self.receives(xid)
+        self.passes("svc_xprt_enqueue", KWORKER, **ENDS)
+        if thread:  # The thread is at another call.
+            self.waits(thread)
+            self.passes("svc_send", NFSD, xid=xid - 1)
+        self.passes("svc_xprt_dequeue", NFSD, **ENDS, wakeup=0)
+        self.carries_out(xid, takes=takes, file_system=file_system, send=send)
+
+    def receives(self, xid: int) -> None:
+        """A call."""
         self.passes("svcrdma_wc_recv", KWORKER, cq_id=2, completion_id=xid, received=128)
-        self.passes("svc_xprt_enqueue", KWORKER, **ends)
-        self.waits(thread)
-        self.passes("svc_xprt_dequeue", NFSD, **ends, wakeup=0)
+
+    def carries_out(self, xid: int, *, takes: float = 1, file_system: float = 0, send: float = 0.1) -> None:
+        """A call that a thread took."""
         queue = {"cq_id": 2, "completion_id": xid}
         self.passes("svcrdma_decode_rqst", NFSD, **queue, xid=xid, vers=1, credits=128, proc=0, hdrlen=28)
         begin = self.now

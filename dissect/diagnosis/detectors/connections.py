@@ -45,6 +45,8 @@ def credits_exhausted(facts: Facts, limits: Limits) -> Iterator[Cause]:
     reply came (RFC 8166, 3.3). Calls that follow such a reply at once show that it did. The time that calls wait before
     they are sent is not on the wire, nor in any latency shown here.
     """
+    if facts.hosts.all.whole("client"):
+        return  # The client's own trace tells what waited: credit-wait.
     for (number, backward), one in facts.rpcs.at_limit().items():
         if not one.busy or one.freed < limits["least_replies"]:
             continue

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...rpcrdma.rpcs import CREDITS
 from ...units import count, duration, percent, plural
 from ..detector import Cause, Limits, Severity, detector
 from ..facts import Facts, label
-from ..host_facts import LATE, SENDING, SESSION_SLOTS, SLOTS
+from ..host_facts import LATE, SESSION_SLOTS, SLOTS
 
 _TRACES = "traces of the hosts' kernels"
 _SHARE = {"time_share": (0.05, "share of the time of all RPCs on this host")}
@@ -87,11 +88,12 @@ def no_slots(facts: Facts, limits: Limits) -> Iterator[Cause]:
     _TRACES,
     _SHARE,
     (_SHOW, "rdmascope transport --credits FILE: what the server grants", "more credits: max_requests of the server"),
+    follows_from=("no-slots",),
 )
 def credit_wait(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """The congestion window of Linux's client is as many calls as the server granted credits. Beyond it, calls wait
-    until a reply frees a credit, as they do for another that is being sent."""
-    yield from _waiting(facts, limits, "client", SENDING, "waiting for credits, or for others to be sent")
+    until a reply frees a credit."""
+    yield from _waiting(facts, limits, "client", CREDITS, "waiting for credits")
 
 
 @detector(

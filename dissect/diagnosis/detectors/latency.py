@@ -71,9 +71,14 @@ def server_time(facts: Facts, limits: Limits) -> Iterator[Cause]:
     locks, a free thread or another host. Of the network it includes only the path between capture point and server.
     """
     for procedure in facts.procedures:
-        server = procedure.part("server")
+        known = procedure.part("server")
+        server = known or procedure.latency()  # A client's trace tells of what is outside the client, and no more.
+        what = "server time" if known else "network and server time"
         if server is None or procedure.key.backward or not _enough(procedure, server.count, limits["least_calls"]):
             continue
+        traced = facts.hosts.procedures.get(procedure.key)
+        if traced is not None and traced.times["executed"] < traced.whole("server") / 2:
+            continue  # The server's own trace says where else the time went.
         part = facts.share(server.total)
         if part < limits["latency_share"] or server.median < limits["median_ms"] * 1e6:
             continue
@@ -86,13 +91,13 @@ def server_time(facts: Facts, limits: Limits) -> Iterator[Cause]:
             ("packets were retransmitted; server time includes what was held back behind them",) if waited else ()
         )
         yield Cause(
-            f"{label(procedure.key)}: {duration(server.total)} of server time, median {duration(server.median)}",
+            f"{label(procedure.key)}: {duration(server.total)} of {what}, median {duration(server.median)}",
             server.count,
             None,
             "",
             None,
             (
-                f"server time: median {duration(server.median)}, 99th percentile {duration(server.p99)},"
+                f"{what}: median {duration(server.median)}, 99th percentile {duration(server.p99)},"
                 f" maximum {duration(server.maximum)}",
                 *(facts.ends(number) for number in worst[:2] if number),
             ),

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from playbook.traces import ENDS, KWORKER, MILLISECOND, NFSD, Server
 from rdmascope.captures.read.traces import TextEvents, Trace
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.trace.analyzer import TraceAnalyzer
@@ -134,3 +135,19 @@ def test_a_spoilt_trace_gives_what_is_whole_in_it(host: str, recorded: dict[str,
             assert rpc.reply_bytes >= 0
             assert rpc.xid < 1 << 64
         assert found or len(events) < 200
+
+
+def test_calls_that_come_together_wait_for_the_only_thread() -> None:
+    host = Server()
+    for xid in (1, 2):
+        host.receives(xid)
+    host.passes("svc_xprt_enqueue", KWORKER, **ENDS)
+    for xid in (1, 2):
+        host.passes("svc_xprt_dequeue", NFSD, **ENDS)
+        host.passes("svc_xprt_enqueue", NFSD, **ENDS)
+        host.carries_out(xid, takes=5)
+        host.passes("svc_send", NFSD, xid=xid)
+    first, second = (rpc.host for rpc in host.rpcs())
+    assert first is not None and second is not None
+    assert first.thread == 0 and (first.received or 0) < MILLISECOND
+    assert 5 < (second.thread or 0) / MILLISECOND < 5.5 and (second.received or 0) < MILLISECOND

@@ -39,6 +39,12 @@ make -s -C "headers/usr/src/linux-headers-$release" M="$PWD/linux-source-$versio
 strip --strip-debug -o "$modules/kernel/drivers/infiniband/sw/siw.ko" \
   "linux-source-$version/drivers/infiniband/sw/siw/siw.ko"
 
+mkdir scarce "$modules/kernel/extra"
+cp "$recipe/scarce.c" scarce/
+echo 'obj-m := scarce.o' >scarce/Makefile
+make -s -C "headers/usr/src/linux-headers-$release" M="$PWD/scarce" modules
+strip --strip-debug -o "$modules/kernel/extra/scarce.ko" scarce/scarce.ko
+
 depmod -b "$PWD" "$release"
 echo "$release" >release
-rm -rf image headers linux-*.deb "linux-source-$version"
+rm -rf image headers scarce linux-*.deb "linux-source-$version"

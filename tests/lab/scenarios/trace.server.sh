@@ -5,7 +5,7 @@ begin_trace() {
   rdmascope record --run -o "/tmp/$1" >"/tmp/$1.log" 2>&1 &
   echo $! >"/tmp/$1.pid" # Each request to the server is a shell of its own.
   # trace-cmd enables one event after the other, and this is the last.
-  until [ "$(cat /sys/kernel/tracing/events/rdma_cma/cm_send_rtu/enable)" = 1 ]; do
+  until [ "$(cat /sys/kernel/tracing/events/rdma_cma/cm_event_handler/enable)" = 1 ]; do
     [ $SECONDS -lt $end ] || return 1
     sleep 0.2
   done

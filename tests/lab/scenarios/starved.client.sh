@@ -1,0 +1,70 @@
+# One thing after the other is made scarce, each on a mount of its own: traces of both kernels, a pair for each part.
+. /share/scenario.server.sh
+prepare_trace
+seconds=200 on_server prepare_trace
+
+# part NAME COMMAND...: recorded on both sides.
+part() {
+  local name=$1
+  shift
+  begin_trace
+  on_server begin_trace
+  "$@"
+  end_trace "$name"
+  seconds=200 on_server "end_trace $name"
+  umount /mnt
+}
+
+# readers COUNT SIZE [OPTIONS]: read at once, past the client's cache.
+readers() {
+  local number workers=()
+  for number in $(seq 1 "$1"); do
+    dd if=/mnt/r1m of=/dev/null bs="$2" iflag=direct status=none "${@:3}" &
+    workers+=($!)
+  done
+  wait "${workers[@]}"
+}
+
+small_files() {
+  local number
+  for number in $(seq 1 20); do echo "$number" >"/mnt/s$number"; done
+  rm -f /mnt/s*
+}
+
+from_disk() {
+  local number
+  for number in 1 2 3 4; do dd if=/mnt/r$number of=/dev/null bs=64k count=8 iflag=direct status=none; done
+  for number in 1 2 3 4 5; do dd if=/dev/zero of="/mnt/w$number" bs=4k count=1 conv=fsync status=none; done
+}
+
+mount_nfs 3
+readers 8 64k
+part healthy small_files
+
+echo 4 >/proc/sys/sunrpc/rdma_slot_table_entries
+mount_nfs 3
+readers 8 64k
+part slots readers 12 64k
+echo 128 >/proc/sys/sunrpc/rdma_slot_table_entries
+
+on_server 'echo 4 >/proc/sys/sunrpc/svc_rdma/max_requests'
+mount_nfs 3
+readers 8 64k
+part credits readers 12 64k
+on_server 'echo 64 >/proc/sys/sunrpc/svc_rdma/max_requests'
+
+on_server 'echo 1 >/proc/fs/nfsd/threads'
+mount_nfs 3
+readers 12 64k
+part threads readers 12 64k
+on_server 'echo 8 >/proc/fs/nfsd/threads'
+
+timeout 100 mount -t nfs -o rdma,port=20049,vers=3,nolock $server:/export/disk /mnt
+on_server 'sync; echo 3 >/proc/sys/vm/drop_caches'
+part disk from_disk
+
+# A connection begins with few registrations, and its client makes more as it runs out of them; now it cannot.
+mount_nfs 3
+modprobe scarce
+part registrations readers 12 256k
+modprobe -r scarce
