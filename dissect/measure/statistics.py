@@ -359,7 +359,7 @@ class Procedure:
         return self._outstanding.distribution()
 
     def parts(self) -> dict[str, Distribution]:
-        """By the names in ``PARTS``; empty where ``latency()`` is None, and of a client's trace, which tells of none."""
+        """By the names in ``PARTS``; empty where ``latency()`` is None, and of a client's trace."""
         return {name: found for name in PARTS if (found := self.part(name)) is not None}
 
     def part(self, name: str) -> Distribution | None:

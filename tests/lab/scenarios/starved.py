@@ -10,6 +10,8 @@ from ..guests import Outcome
 TRANSPORTS = ("rxe",)
 DEADLINE = 600
 
+EMULATED = "slow-network"
+"""Where the host is busy, so it is: each frame is carried by two emulators."""
 PARTS = {
     "healthy": None,
     "slots": "no-slots",
@@ -24,6 +26,6 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     for part, kind in PARTS.items():
         sides = [outcome.folder / f"{part}.{side}.txt" for side in ("client", "server")]
         found = lines(command(RDMASCOPE, "diagnose", "--json", "--fail-on", "never", *sides))
-        kinds = [one["kind"] for one in found]
+        kinds = [one["kind"] for one in found if one["kind"] != EMULATED]
         wanted = [kind] if kind else []
         yield Check(f"{part}: {kind or 'nothing'}, alone", ", ".join(kinds) or "nothing", kinds == wanted)
