@@ -15,7 +15,7 @@ import click
 
 from rdmascope.captures import CaptureError, Follow
 from rdmascope.captures.read.merge import NumberOffset, Source
-from rdmascope.captures.read.remote import is_url, local, stays
+from rdmascope.captures.read.remote import local, stays
 from rdmascope.captures.session.session import Made, Paths, Session
 from rdmascope.captures.tables.saved import holds_tables, is_data_set
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
@@ -75,15 +75,11 @@ class CapturePath(click.ParamType[str]):
     name = "capture"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        path = local(value)
-        if not is_url(path):
-            return path
-        from rdmascope.captures.fleet.batch import copy_of
-
         try:
-            return copy_of(path)
+            is_data_set(path := local(value))
         except CaptureError as error:
             raise click.ClickException(str(error)) from None
+        return path
 
 
 CAPTURE = CapturePath()

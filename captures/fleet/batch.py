@@ -9,7 +9,6 @@ import hashlib
 import multiprocessing
 import os
 import re
-import shutil
 import signal
 import threading
 from bisect import bisect_left
@@ -25,10 +24,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rdmascope.dissect import plugged
-from rdmascope.dissect.records.tables import TABLES, VERSION
+from rdmascope.dissect.records.tables import VERSION
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.transport.connection import Connection
-from rdmascope.dissect.units import plural, size
+from rdmascope.dissect.units import plural
 
 from ..errors import CaptureError, need, words_of
 from ..plugins import load_plugins
@@ -37,7 +36,6 @@ from ..read.remote import (
     HTTP,
     FileStamp,
     RemoteFile,
-    RemoteFolder,
     is_url,
     local,
     matching,
@@ -48,19 +46,11 @@ from ..read.remote import (
     without_query,
 )
 from ..session.session import Session
+from ..tables.data_set import FEW_FILES, WORK, CaptureEntry, CaptureTables, DataSet
 from ..tables.database import duckdb
-from ..tables.saved import MANIFEST, copies
-from ..tables.saved_tables import (
-    ManifestEntry,
-    Numbering,
-    entries,
-    entry_of,
-    entry_path,
-    open_saved,
-    partition,
-    write_entry,
-)
-from ..write.stale_tempdirs import FolderOfProcess, remove_left
+from ..tables.saved import is_data_set
+from ..tables.saved_tables import open_saved
+from ..write.stale_tempdirs import remove_left
 from ..write.table_export import tables_of
 
 CAPTURES = "*.pcap*"
@@ -128,8 +118,6 @@ def _base(pattern: str) -> str:
     return "/".join(parts[:fixed]) + "/"
 
 
-WORK = "unfinished"
-"""Folder of a data set in which tables are made."""
 _BLOCK = 1 << 20
 _ID = 24
 """Hexadecimal digits of a capture's name in the data set."""
@@ -153,7 +141,7 @@ def capture_id(paths: Sequence[str], options: str, stamps: Sequence[FileStamp], 
     return total.hexdigest()[:_ID]
 
 
-def _begun(unit: CaptureUnit, options: Options) -> ManifestEntry:
+def _begun(unit: CaptureUnit, options: Options) -> CaptureEntry:
     """The entry of a capture before it is analysed; it has a problem where a file cannot be opened."""
     words, problem = described(options), ""
     stamps = [FileStamp(None, None)] * len(unit.paths)
@@ -163,10 +151,11 @@ def _begun(unit: CaptureUnit, options: Options) -> ManifestEntry:
     except (OSError, CaptureError) as error:
         problem = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         capture = hashlib.sha256("\0".join((words, *unit.paths)).encode(errors="surrogateescape")).hexdigest()[:_ID]
-    return ManifestEntry(
+    return CaptureEntry(
         capture, unit.host, unit.paths,
-        tuple(stamp.size for stamp in stamps), tuple(stamp.modified_ns for stamp in stamps), words,
-        version("rdmascope"), VERSION, problem, tags=tuple(stamp.tag for stamp in stamps),
+        tuple(stamp.size for stamp in stamps), tuple(stamp.modified_ns for stamp in stamps),
+        tuple(stamp.tag for stamp in stamps), words,
+        version("rdmascope"), VERSION, problem,
     )  # fmt: skip
 
 
@@ -185,7 +174,7 @@ def options_of(words: str) -> Options:
     return Options(ports=frozenset(ports), force=words.endswith(" as rpcrdma"))
 
 
-def changed(entry: ManifestEntry) -> str:
+def changed(entry: CaptureEntry) -> str:
     """Why the files of a capture are not those that were analysed; '' where they are.
 
     Where sizes and times do not tell, their contents do.
@@ -205,22 +194,18 @@ def changed(entry: ManifestEntry) -> str:
     return f"{entry.paths[0]}{more}: not what was analysed any more"
 
 
-def analyse(unit: CaptureUnit, data_set: str, options: Options) -> ManifestEntry:
-    """Analyse a capture whose contents the data set does not have; the entry is in the manifest then.
+def analyse(unit: CaptureUnit, data_set: str, options: Options) -> CaptureEntry:
+    """Analyse a capture whose contents the data set does not have, and add it; gives the entry that it has then.
 
-    May be called again, and by several processes at once: what is there already stays.  What cannot be read at all gets
-    an entry that says so, and no tables.
+    May be called again, and by several processes at once, on any machine: what is there already stays.  What cannot be
+    read at all gets an entry that says so, and no tables.
     """
-    entry = _begun(unit, options)
-    capture = entry.capture
-    known = entry_of(data_set, capture)
-    if known is not None and not known.problem:
-        return known
+    entry, target = _begun(unit, options), DataSet(data_set)
     if entry.problem:
-        write_entry(data_set, entry)
-        return entry
-    Path(data_set, WORK).mkdir(parents=True, exist_ok=True)
-    with FolderOfProcess(str(Path(data_set, WORK))) as made:
+        return target.add([CaptureTables(entry)])[0]
+    if known := target.entries(where="capture = ?", of=[entry.capture]):
+        return known[0]
+    with target.work_folder() as made:
         folder = made / "tables"
         try:
             session = Session(unit.paths, options)
@@ -230,32 +215,25 @@ def analyse(unit: CaptureUnit, data_set: str, options: Options) -> ManifestEntry
             if any(map(is_url, unit.paths)) and not _is_of(entry, _stamps(unit.paths)):
                 raise CaptureError(f"{unit.paths[0]}: changed while it was read")
         except CaptureError as error:
-            entry = _changed(entry, problem=str(error))
-        else:
-            entry = _counted(entry, session, folder)
-            for name in TABLES:
-                _move(folder / f"{name}.parquet", partition(data_set, name, unit.host, capture))
-    note(data_set, entry)
-    return entry
+            return target.add([CaptureTables(_failed(entry, str(error)))])[0]
+        return target.add([CaptureTables(_counted(entry, session, folder), str(folder))])[0]
 
 
-def failed(unit: CaptureUnit, data_set: str, options: Options, problem: str) -> ManifestEntry:
+def failed(unit: CaptureUnit, data_set: str, options: Options, problem: str) -> CaptureEntry:
     """Note that a capture could not be analysed, where that ended the process that did."""
-    entry = _changed(_begun(unit, options), problem=problem)
-    write_entry(data_set, entry)
-    return entry
+    return DataSet(data_set).add([CaptureTables(_failed(_begun(unit, options), problem))])[0]
 
 
-def _is_of(entry: ManifestEntry, stamps: Sequence[FileStamp]) -> bool:
+def _failed(entry: CaptureEntry, problem: str) -> CaptureEntry:
+    return replace(entry, problem=problem)
+
+
+def _is_of(entry: CaptureEntry, stamps: Sequence[FileStamp]) -> bool:
     """Whether an entry has these sizes, times and tags."""
     return [tuple(stamp) for stamp in stamps] == list(zip(entry.sizes, entry.modified_ns, entry.tags, strict=True))
 
 
-def _changed(entry: ManifestEntry, **values: object) -> ManifestEntry:
-    return replace(entry, **values)  # type: ignore[arg-type]
-
-
-def _counted(entry: ManifestEntry, session: Session, folder: Path) -> ManifestEntry:
+def _counted(entry: CaptureEntry, session: Session, folder: Path) -> CaptureEntry:
     extent = session.extent()
     highest = {}
     for name, table, column in (
@@ -264,27 +242,10 @@ def _counted(entry: ManifestEntry, session: Session, folder: Path) -> ManifestEn
     ):  # fmt: skip
         query = f"SELECT coalesce(max({column}), 0) FROM read_parquet(?)"
         ((highest[name],),) = duckdb.execute(query, [str(folder / f"{table}.parquet")]).fetchall()
-    return _changed(
+    return replace(
         entry, damage=str(session.damage or ""), first_time_ns=extent.first_time, last_time_ns=extent.last_time,
         frames=extent.frames, **highest,
     )  # fmt: skip
-
-
-def _move(table: Path, folder: Path) -> None:
-    """Into the data set: at once, in place of what an unfinished analysis left there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    table.replace(folder / table.name)
-
-
-def note(data_set: str, entry: ManifestEntry) -> None:
-    """Write an entry, in place of those of captures of which its files are what they became: rewritten, or rotated
-    further."""
-    for one in entries(data_set):
-        if one.capture != entry.capture and set(one.paths) <= set(entry.paths):
-            entry_path(data_set, one.capture).unlink(missing_ok=True)
-            for name in TABLES:
-                shutil.rmtree(partition(data_set, name, one.host, one.capture), ignore_errors=True)
-    write_entry(data_set, entry)
 
 
 ATTEMPTS = 2
@@ -295,7 +256,7 @@ class BatchCapture(NamedTuple):
     """What became of a capture."""
 
     unit: CaptureUnit
-    entry: ManifestEntry
+    entry: CaptureEntry
     known: bool
     """The data set had it."""
 
@@ -304,22 +265,23 @@ def prepare(data_set: str) -> None:
     """Make a data set where there is none.  Raises CaptureError where something else is there, or DuckDB is not."""
     need("duckdb")
     need("pyarrow")
-    refuse_url(data_set)
-    path = Path(data_set)
-    if path.exists() and not (path.is_dir() and ((path / MANIFEST).is_dir() or not any(path.iterdir()))):
-        raise CaptureError(f"{data_set}: is there, and is no data set")
-    try:
-        (path / MANIFEST).mkdir(parents=True, exist_ok=True)
-        remove_left(str(path / WORK))
-    except OSError as error:
-        raise CaptureError(f"{data_set}: {error.strerror}") from None
+    if scheme(data_set) in HTTP:
+        refuse_url(data_set)
+    if not is_data_set(data_set):
+        target = DataSet(data_set)
+        if os.path.isfile(data_set) or target.store.files():
+            raise CaptureError(f"{data_set}: is there, and is no data set")
+        target.begin()
+    if not is_url(data_set):
+        remove_left(str(Path(data_set, WORK)))
 
 
 def divided(
     units: Sequence[CaptureUnit], data_set: str, options: Options
 ) -> tuple[list[BatchCapture], list[CaptureUnit]]:
     """Captures that the data set has, as their files' names, sizes and times say, and the others."""
-    there = {frozenset(one.paths): one for one in entries(data_set)}
+    found = DataSet(data_set).known([path for unit in units for path in unit.paths])
+    there = {frozenset(one.paths): one for one in found}
     known, others = [], []
     for unit in units:
         entry = there.get(frozenset(unit.paths))
@@ -330,12 +292,28 @@ def divided(
     return known, others
 
 
+def compacted(captures: Iterable[BatchCapture], data_set: str) -> Iterator[BatchCapture]:
+    """The same captures; of the days of those that are new small files become one, as soon as there are some."""
+    days: list[str] = []
+    for one in captures:
+        yield one
+        if not (one.known or one.entry.problem):
+            days.append(one.entry.day)
+        if len(days) == FEW_FILES:
+            DataSet(data_set).compact({*days})
+            days.clear()
+
+
 def batch(units: Sequence[CaptureUnit], data_set: str, options: Options, jobs: int) -> Iterator[BatchCapture]:
     """Analyse captures with so many processes; each as it is done, first those that are known."""
     prepare(data_set)
-    known, others = divided(units, data_set, options)
+    known, others = divided(units, data_set, options) if units else ([], [])
     yield from known
-    waiting = deque((unit, 1) for unit in others)
+    yield from compacted(_analysed(others, data_set, options, jobs), data_set)
+
+
+def _analysed(units: Sequence[CaptureUnit], data_set: str, options: Options, jobs: int) -> Iterator[BatchCapture]:
+    waiting = deque((unit, 1) for unit in units)
     context = multiprocessing.get_context("spawn")
     running: dict[int, tuple[SpawnProcess, Pipe, CaptureUnit, int]] = {}
     reported: set[str] = set()
@@ -369,7 +347,8 @@ def batch(units: Sequence[CaptureUnit], data_set: str, options: Options, jobs: i
         for process, *_ in running.values():
             process.terminate()
             process.join()
-        remove_left(str(Path(data_set, WORK)))
+        if not is_url(data_set):
+            remove_left(str(Path(data_set, WORK)))
 
 
 @contextmanager
@@ -408,110 +387,21 @@ def _analyse(given: Pipe, unit: CaptureUnit, data_set: str, options: Options) ->
     given.send((entry, failures))
 
 
-def _received(result: Pipe) -> tuple[ManifestEntry, list[str]] | None:
+def _received(result: Pipe) -> tuple[CaptureEntry, list[str]] | None:
     """What a process gave that has ended, and which plug-ins failed there."""
     with result:
         try:
-            found: tuple[ManifestEntry, list[str]] | None = result.recv()
+            found: tuple[CaptureEntry, list[str]] | None = result.recv()
         except EOFError:
             return None
     return found
-
-
-def copy_of(path: str) -> str:
-    """The path of a copy of a data set at a URL, which goes when the program ends; other paths as they are.
-
-    The last part of the URL of a data set has no dot in it: nothing is asked about others.  Raises CaptureError where
-    there is no room.
-    """
-    if not is_url(path) or scheme(path) in HTTP or "." in path.rstrip("/").rpartition("/")[2] or "*" in path:
-        return path
-    store = RemoteFolder(path)
-    if not store.files(MANIFEST):
-        return path
-    made = FolderOfProcess().path
-    folder = Path(made, store.url.rpartition("/")[2])
-    _get_manifest(store, folder)
-    wanted: dict[str, int] = {}
-    there = store.files()
-    in_folder: dict[str, list[str]] = {}
-    for one in there:
-        in_folder.setdefault(one.rpartition("/")[0], []).append(one)
-    for entry in entries(str(folder)):
-        for name in () if entry.problem else TABLES:
-            below = str(partition("", name, entry.host, entry.capture))
-            wanted |= {one: there[one] for one in in_folder.get(below, ())}
-    needed, free = sum(wanted.values()), shutil.disk_usage(made).free
-    if needed > free:
-        raise CaptureError(f"{path}: {size(needed)} have to be copied, and {made} has room for {size(free)}")
-    for name in wanted:
-        store.get(name, folder / name)
-    copies[str(folder)] = path
-    return str(folder)
-
-
-def batch_to_url(url: str, batch: Callable[[str], Iterator[BatchCapture]]) -> Iterator[BatchCapture]:
-    """Put into a store what ``batch`` makes of captures in a folder that has the manifest of the store.
-
-    The tables of a capture are in the store before its entry is, and each is given once it is there.  What was
-    interrupted is repeated: a name always has the same contents.
-    """
-    if scheme(url) in HTTP:
-        refuse_url(url)
-    store = RemoteFolder(url)
-    with FolderOfProcess() as made:
-        folder = made / "tables"
-        if not _get_manifest(store, folder) and store.files():
-            raise CaptureError(f"{url}: is there, and is no data set")
-        there = {one.capture: one for one in entries(str(folder))}
-        for one in batch(str(folder)):
-            if not (one.known and one.entry.capture in there):
-                _put_tables(store, folder, one.entry)
-                path = entry_path(str(folder), one.entry.capture)
-                store.put(path, str(path.relative_to(folder)))
-                there[one.entry.capture] = one.entry
-                left = {entry.capture for entry in entries(str(folder))}
-                for gone in [*(there.keys() - left)]:
-                    _remove(store, there.pop(gone))
-            yield one
-
-
-def _get_manifest(store: RemoteFolder, folder: Path) -> int:
-    names = [name for name in store.files(MANIFEST) if name.endswith(".json")]
-    for name in names:
-        store.get(name, folder / name)
-    return len(names)
-
-
-def analyse_to_url(unit: CaptureUnit, url: str, options: Options) -> ManifestEntry:
-    """Analyse a capture and put its tables into a store, but not its entry."""
-    with FolderOfProcess() as made:
-        entry = analyse(unit, str(made), options)
-        _put_tables(RemoteFolder(url), made, entry)
-    return entry
-
-
-def _put_tables(store: RemoteFolder, folder: Path, entry: ManifestEntry) -> None:
-    for name in TABLES:
-        made = partition(str(folder), name, entry.host, entry.capture)
-        for table in made.glob("*"):
-            store.put(table, str(table.relative_to(folder)))
-        shutil.rmtree(made, ignore_errors=True)
-
-
-def _remove(store: RemoteFolder, entry: ManifestEntry) -> None:
-    """What another capture took the place of: first it is not read any more."""
-    store.remove(str(entry_path("", entry.capture)))
-    for name in TABLES:
-        for table in store.files(str(partition("", name, entry.host, entry.capture))):
-            store.remove(table)
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureBehind:
     """A capture whose tables are in a data set."""
 
-    entry: ManifestEntry
+    entry: CaptureEntry
     before: NumberOffset
 
     @property
@@ -531,23 +421,20 @@ class CaptureBehind:
             f" and {plural(others, 'more file')}" if others else ""
         )
 
-    def highest(self, noun: str) -> int:
-        """The highest number of its rows of a table."""
-        before, own = self.before, self.entry
-        return {
-            "packets": before.frames + own.frames,
-            "rpcs": before.rpcs + own.rpcs,
-            "connections": before.connections + own.connections,
-            "files": before.files + own.files,
-        }[noun]
+    def numbers(self, noun: str) -> range:
+        """Of its rows of a table."""
+        noun = {"packets": "frames"}.get(noun, noun)
+        before = self.entry.before[noun]
+        return range(before + 1, before + getattr(self.entry, noun) + 1)
 
     @property
     def frames(self) -> tuple[int, int]:
         """Numbers of the first and the last."""
-        return self.before.frames + 1, self.highest("packets")
+        numbers = self.numbers("packets")
+        return numbers.start, numbers.stop - 1
 
     def has_rpc(self, number: int) -> bool:
-        return self.before.rpcs < number <= self.highest("rpcs")
+        return number in self.numbers("rpcs")
 
     def problem(self) -> str:
         """Why it cannot be read as it was; '' where it can."""
@@ -584,44 +471,48 @@ class CapturesBehind:
 
     def __init__(self, path: str) -> None:
         """Raises CaptureError for a data set that cannot be read."""
-        self.path, self.name = path, copies.get(path, path)
-        numbering = Numbering(entries(path))
-        if not numbering.entries:
+        self.path = self.name = path
+        entries = DataSet(path).entries()
+        if not entries:
             raise CaptureError(f"{path}: no capture in this data set could be read")
-        names = short_names([path for one in numbering.entries for path in one.paths])
-        first_time = min(one.first_time_ns for one in numbering.entries)
-        self.captures: list[CaptureBehind] = []
-        for entry in numbering.entries:
-            offsets = numbering.offsets[entry.capture]
-            before = NumberOffset(
-                offsets["frames"], offsets["connections"], offsets["rpcs"], offsets["files"], first_time, names
+        names = short_names([path for one in entries for path in one.paths])
+        first_time = min(one.first_time_ns for one in entries)
+        self.captures = [
+            CaptureBehind(
+                one,
+                NumberOffset(
+                    one.frames_before, one.connections_before, one.rpcs_before, one.files_before, first_time, names
+                ),
             )
-            self.captures.append(CaptureBehind(entry, before))
+            for one in entries
+        ]
 
     def holding(self, noun: str, number: int) -> CaptureBehind:
         """The capture that has something of this number of its table; raises CaptureError where none has."""
         for capture in self.captures:
-            if number <= capture.highest(noun):
+            if number in capture.numbers(noun):
                 return capture
         raise CaptureError(f"{self.name}: no {noun.removesuffix('s')} {number}")
 
     def divided(self, noun: str, numbers: Collection[int]) -> dict[str, frozenset[int]]:
-        """By capture, as the manifest names it: which of these numbers of a table it has."""
-        highest = [one.highest(noun) for one in self.captures]
+        """By capture, as the table captures names it: which of these numbers of a table it has."""
+        there = [one.numbers(noun) for one in self.captures]
         found: dict[str, list[int]] = {}
         for number in numbers:
-            at = bisect_left(highest, number)
-            if at < len(highest):
+            at = bisect_left(there, number, key=lambda one: one.stop - 1)
+            if at < len(there) and number in there[at]:
                 found.setdefault(self.captures[at].entry.capture, []).append(number)
         return {capture: frozenset(those) for capture, those in found.items()}
 
     @property
     def frames(self) -> int:
-        return sum(capture.entry.frames for capture in self.captures)
+        """The highest number of one."""
+        return max(capture.frames[1] for capture in self.captures)
 
     @property
     def rpcs(self) -> int:
-        return sum(capture.entry.rpcs for capture in self.captures)
+        """Likewise."""
+        return max(capture.numbers("rpcs").stop - 1 for capture in self.captures)
 
     def with_xids(self, xids: Collection[int]) -> dict[int, list[int]]:
         """The numbers of the RPCs that have these XIDs, in the order in which they ended, as the tables have them."""

@@ -6,7 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rdmascope.dissect import plugged
@@ -14,18 +14,18 @@ from rdmascope.dissect.rpcrdma.analyzer import Options
 
 from ..errors import CaptureError, need
 from ..plugins import FILES
-from ..tables.saved_tables import ManifestEntry
+from ..read.remote import is_url
+from ..tables.data_set import CaptureEntry
 from ..write.stale_tempdirs import FolderOfProcess
 from .batch import (
     ATTEMPTS,
     BatchCapture,
     CaptureUnit,
     analyse,
-    analyse_to_url,
+    compacted,
     divided,
     failed,
     load_quietly,
-    note,
     prepare,
 )
 
@@ -33,32 +33,33 @@ PATIENCE = 30
 """Seconds in which a scheduler has to answer."""
 
 
-def on_cluster(
-    units: Sequence[CaptureUnit], data_set: str, options: Options, address: str, url: str | None = None
-) -> Iterator[BatchCapture]:
+def on_cluster(units: Sequence[CaptureUnit], data_set: str, options: Options, address: str) -> Iterator[BatchCapture]:
     """As ``batch``, by the workers of the cluster whose scheduler is at ``address``.
 
-    All of them reach captures and data set under the same paths.  With ``url`` they put the tables into a store, and
-    ``data_set`` is a folder that has its manifest.  Raises CaptureError where there is no such cluster.
+    All of them reach captures and data set under the same paths or URLs.  Raises CaptureError where there is no such
+    cluster.
     """
     need("distributed")
-    from distributed import Client, as_completed
-
     prepare(data_set)
-    data_set = os.path.abspath(data_set)
+    data_set = data_set if is_url(data_set) else os.path.abspath(data_set)
     known, others = divided(units, data_set, options)
     yield from known
+    yield from compacted(_by_workers(others, data_set, options, address), data_set)
+
+
+def _by_workers(units: Sequence[CaptureUnit], data_set: str, options: Options, address: str) -> Iterator[BatchCapture]:
+    from distributed import Client, as_completed
+
     try:
         client = Client(address, timeout=PATIENCE)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, TypeError) as error:
         raise CaptureError(f"{address}: no Dask scheduler answers: {error}") from None
     with client:
-        work, target = (analyse, data_set) if url is None else (analyse_to_url, url)
         plugins = [Path(file) for file in os.environ.get(FILES, "").split(os.pathsep) if file]
         texts = [(file.name, file.read_bytes()) for file in plugins]
         given = {
-            client.submit(_analysed, texts, work, unit, target, options, pure=False, retries=ATTEMPTS - 1): unit
-            for unit in others
+            client.submit(_analysed, texts, unit, data_set, options, pure=False, retries=ATTEMPTS - 1): unit
+            for unit in units
         }
         reported: set[str] = set()
         for future in as_completed(list(given)):  # type: ignore[no-untyped-call]
@@ -68,20 +69,15 @@ def on_cluster(
                 for words in set(failures) - reported:
                     plugged.report[-1](words)
                 reported.update(failures)
-                if url is not None:
-                    note(data_set, entry)
                 yield BatchCapture(unit, entry, frozenset(entry.paths) != frozenset(unit.paths))
             else:
                 words = f"{unit.paths[0]}: analysing it failed on the cluster: {type(problem).__name__}: {problem}"
                 yield BatchCapture(unit, failed(unit, data_set, options, words), False)
 
 
-_Work = Callable[[CaptureUnit, str, Options], ManifestEntry]
-
-
 def _analysed(
-    plugins: list[tuple[str, bytes]], work: _Work, unit: CaptureUnit, target: str, options: Options
-) -> tuple[ManifestEntry, list[str]]:
+    plugins: list[tuple[str, bytes]], unit: CaptureUnit, data_set: str, options: Options
+) -> tuple[CaptureEntry, list[str]]:
     """On a worker: the entry, and which plug-ins failed.
 
     ``plugins`` are names and texts of files.  An interpreter of its own loads them: in the worker they would stay, and
@@ -90,13 +86,13 @@ def _analysed(
     if not plugins:
         failures: list[str] = []
         load_quietly(failures)  # Those that are installed where the worker runs.
-        return work(unit, target, options), failures
-    given = pickle.dumps((plugins, work, unit, target, options))
+        return analyse(unit, data_set, options), failures
+    given = pickle.dumps((plugins, unit, data_set, options))
     program = [sys.executable, "-c", f"from {__name__} import _alone; _alone()"]
     done = subprocess.run(program, input=given, stdout=subprocess.PIPE, check=False)
     if done.returncode:
         raise RuntimeError(f"the interpreter with plug-ins ended with status {done.returncode}")
-    found: tuple[ManifestEntry, list[str]] | Exception = pickle.loads(done.stdout)
+    found: tuple[CaptureEntry, list[str]] | Exception = pickle.loads(done.stdout)
     if isinstance(found, Exception):
         raise found
     return found
@@ -106,9 +102,9 @@ def _alone() -> None:
     """What ``_analysed`` begins: reads what it is given, and writes what it found or what was raised."""
     answer = os.dup(1)
     os.dup2(2, 1)  # A plug-in may print.
-    plugins, work, unit, target, options = pickle.load(sys.stdin.buffer)
+    plugins, unit, data_set, options = pickle.load(sys.stdin.buffer)
     failures: list[str] = []
-    found: tuple[ManifestEntry, list[str]] | Exception
+    found: tuple[CaptureEntry, list[str]] | Exception
     try:
         with FolderOfProcess() as folder:
             files = [folder / str(number) / name for number, (name, _) in enumerate(plugins)]
@@ -116,7 +112,7 @@ def _alone() -> None:
                 file.parent.mkdir()
                 file.write_bytes(text)
             load_quietly(failures, map(str, files))
-            found = work(unit, target, options), failures
+            found = analyse(unit, data_set, options), failures
     except Exception as error:
         found = error
     with os.fdopen(answer, "wb") as output:

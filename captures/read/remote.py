@@ -7,15 +7,18 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ..errors import CaptureError
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
     from fsspec import AbstractFileSystem
 
 
@@ -132,22 +135,111 @@ class RemoteFolder:
             found = self._system.find(f"{self._path}/{below}".rstrip("/"), detail=True)
         return {name.removeprefix(f"{self._path}/"): about.get("size") or 0 for name, about in found.items()}
 
-    def get(self, name: str, target: Path) -> None:
-        """Copy a file to this machine."""
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with _problems(f"{self.url}/{name}"):
-            self._system.get_file(f"{self._path}/{name}", str(target))
-
     def put(self, source: Path, name: str) -> None:
         """Copy a file of this machine to it, in place of what has this name."""
         with _problems(f"{self.url}/{name}"):
-            if scheme(self.url) not in _BUCKETS:
-                self._system.makedirs(f"{self._path}/{name}".rpartition("/")[0], exist_ok=True)
+            self._make_folder_of(name)
             self._system.put_file(str(source), f"{self._path}/{name}")
 
-    def remove(self, name: str) -> None:
+    def read(self, name: str) -> bytes | None:
+        """What is in a file, as it is now; None where there is none."""
         with _problems(f"{self.url}/{name}"):
+            try:
+                return bytes(self._system.cat_file(f"{self._path}/{name}"))
+            except FileNotFoundError:
+                return None
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Make a file at once, where none has this name; else False."""
+        with _problems(f"{self.url}/{name}"):
+            self._make_folder_of(name)
+            try:
+                self._system.pipe_file(f"{self._path}/{name}", data, mode="create")
+            except OSError as error:
+                # Of S3 a failed condition (RFC 9110, 15.5.13), or another write at the same time.
+                if isinstance(error, FileExistsError) or "Precondition" in str(error) or "Conflict" in str(error):
+                    return False
+                raise
+        return True
+
+    def remove(self, name: str) -> None:
+        """Remove a file; nothing where there is none."""
+        with _problems(f"{self.url}/{name}"), suppress(FileNotFoundError):
             self._system.rm_file(f"{self._path}/{name}")
+
+    def opened_by(self, connection: DuckDBPyConnection, sizes: Mapping[str, int]) -> str:
+        """Let DuckDB, once, read parts of these files, with their bytes; gives what is before their names there."""
+        from .file_parts import register
+
+        register(connection, self._system, {f"{self._path}/{name}": size for name, size in sizes.items()})
+        return f"parts://{self._path}"
+
+    def _make_folder_of(self, name: str) -> None:
+        if scheme(self.url) not in _BUCKETS:
+            self._system.makedirs(f"{self._path}/{name}".rpartition("/")[0], exist_ok=True)
+
+
+class LocalFolder:
+    """The same of this machine.  Raises CaptureError."""
+
+    def __init__(self, path: str) -> None:
+        self.url = os.path.abspath(path)
+
+    def files(self, below: str = "") -> dict[str, int]:
+        found = {}
+        for folder, _, names in os.walk(os.path.join(self.url, below)):
+            for name in names:
+                with suppress(FileNotFoundError):
+                    path = os.path.join(folder, name)
+                    found[os.path.relpath(path, self.url)] = os.path.getsize(path)
+        return found
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return Path(self.url, name).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise CaptureError(f"{self.url}/{name}: {error.strerror}") from None
+
+    def create(self, name: str, data: bytes) -> bool:
+        path = Path(self.url, name)
+        made = path.with_name(f".{os.getpid()}-{token_hex(6)}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                made.write_bytes(data)
+                os.link(made, path)
+            except FileExistsError:
+                return False
+            finally:
+                made.unlink(missing_ok=True)
+        except OSError as error:
+            raise CaptureError(f"{path}: {error.strerror}") from None
+        return True
+
+    def put(self, source: Path, name: str) -> None:
+        path = Path(self.url, name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, part := path.with_name(f".{path.name}"))
+            part.replace(path)
+        except OSError as error:
+            raise CaptureError(f"{path}: {error.strerror}") from None
+
+    def remove(self, name: str) -> None:
+        Path(self.url, name).unlink(missing_ok=True)
+
+    def opened_by(self, connection: DuckDBPyConnection, sizes: Mapping[str, int]) -> str:
+        return self.url
+
+
+Folder = LocalFolder | RemoteFolder
+
+
+def folder_at(path: str) -> Folder:
+    """Of this machine or of a store, as its name says."""
+    return RemoteFolder(path) if is_url(path) else LocalFolder(local(path))
 
 
 def stamp(path: str, fresh: bool = False) -> FileStamp:

@@ -555,17 +555,18 @@ def follows(row: dict[str, Any]) -> Sequence[tuple[str, str]]:
 
 
 def stored_rows(data_set: str, tables: Sequence[str]) -> Iterator[tuple[str, Columns]]:
-    """Name and columns of the rows of some tables, with their numbers of the data set; of one capture at a time.
+    """Name and columns of the rows of some tables, with their numbers of the data set; of some captures at a time.
 
     Raises CaptureError for a data set that cannot be read.
     """
-    from .saved_tables import Numbering, entries, open_saved
+    from .saved_session import ROWS
+    from .saved_tables import capture_groups, open_saved
 
     with open_saved(data_set) as database:
-        for entry in Numbering(entries(data_set)).entries:
+        for group in [*capture_groups(database.connection, ROWS)]:
             for name in tables:
                 listed = ", ".join(map(named, (column.name for column in TABLES[name].columns)))
-                rows = database.connection.execute(f"SELECT {listed} FROM {name} WHERE capture = ?", [entry.capture])
+                rows = database.connection.execute(f"SELECT {listed} FROM {name} WHERE {group.where}")
                 yield name, _columns(name, rows.fetchnumpy())
 
 

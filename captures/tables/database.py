@@ -180,7 +180,7 @@ class Database:
         """Names of tables, and the columns of each that are there."""
         self._owned = FolderOfProcess(parent)
         self.folder = Path(self._owned.path)
-        in_file = saved is not None and not os.path.isdir(saved)
+        in_file = saved is not None and make_views is None and not os.path.isdir(saved)
         try:
             self.connection = duckdb.connect(
                 ":memory:" if in_file else str(self.folder / "tables.duckdb"),

@@ -5,6 +5,7 @@ Plain RPCs are rows, the others objects, in the batches in which they are read."
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -45,9 +46,10 @@ from rdmascope.dissect.transport.operations import READ, SEND, Operation, Payloa
 from ..errors import CaptureError
 from ..read.merge import OtherPoint, Places, Source, short_names
 from ..session.session import Made, Session
+from .data_set import COUNTED
 from .database import Database, duckdb
-from .saved import copies, is_data_set
-from .saved_tables import Numbering, entries, make_views_of, not_in_tables, open_saved, origin
+from .saved import is_data_set
+from .saved_tables import capture_groups, not_in_tables, open_saved, origin
 
 ROWS = 1 << 15
 """RPCs that are read at a time."""
@@ -99,8 +101,8 @@ _ALWAYS = dict.fromkeys(
 _SEGMENTS = """
     SELECT chunks.rpc, chunks.chunk, kind, position, segment, handle, offset_bytes, segments.advertised_bytes,
         segments.returned_bytes, segments.transferred_bytes, operations, late_operations
-    FROM chunks{behind} AS chunks LEFT JOIN segments{behind} AS segments USING (rpc, chunk)
-    WHERE chunks.rpc BETWEEN ? AND ? ORDER BY ALL
+    FROM (FROM chunks WHERE rpc BETWEEN ? AND ? AND {where}) AS chunks
+    LEFT JOIN (FROM segments WHERE rpc BETWEEN ? AND ? AND {where}) AS segments USING (rpc, chunk) ORDER BY ALL
 """
 
 
@@ -332,35 +334,39 @@ _GSS_SERVICES = {name: number for number, name in GSS_SERVICE_NAMES.items()}
 
 
 def saved_rpcs(
-    connection: duckdb.DuckDBPyConnection, conversations: dict[int, Conversation], rows: int = ROWS, behind: str = ""
+    connection: duckdb.DuckDBPyConnection,
+    conversations: dict[int, Conversation],
+    rows: int | None = ROWS,
+    where: str = "true",
 ) -> Iterator[SavedRpcs]:
-    """All of them, in the order in which they ended; ``behind``: what stands behind the names of the tables."""
+    """Those that pass a condition, in the order in which they ended; so many at a time, or all at once."""
     names = RpcNames()
-    span = f"SELECT coalesce(min(ended) - 1, 0), coalesce(max(ended), 0) FROM rpcs{behind}"
+    span = f"SELECT coalesce(min(ended) - 1, 0), coalesce(max(ended), 0) FROM rpcs WHERE {where}"
     ((first, last),) = connection.execute(span).fetchall()
     while first < last:
-        columns = _read(connection, tuple(_ALWAYS), first, rows, behind)
+        behind = last if rows is None else min(first + rows, last)
+        columns = _read(connection, tuple(_ALWAYS), first, behind, where)
         if len(columns["number"]):
-            named = partial(_read, connection, (*_NAMED, "path"), first, rows, behind)
-            yield SavedRpcs(columns, named, _chunks(connection, columns, behind), conversations, names)
-        first += rows
+            named = partial(_read, connection, (*_NAMED, "path"), first, behind, where)
+            yield SavedRpcs(columns, named, _chunks(connection, columns, where), conversations, names)
+        first = behind
 
 
-def _read(connection: duckdb.DuckDBPyConnection, names: Sequence[str], first: int, rows: int, behind: str) -> Columns:
-    """Columns of so many RPCs that ended behind the ``first`` ones."""
-    query = f"SELECT {', '.join(names)} FROM rpcs{behind} WHERE ended > ? AND ended <= ? ORDER BY ended"
-    found = connection.execute(query, [first, first + rows]).fetchnumpy()
+def _read(connection: duckdb.DuckDBPyConnection, names: Sequence[str], first: int, last: int, where: str) -> Columns:
+    """Columns of the RPCs that pass a condition and ended behind the ``first`` ones, up to the ``last``."""
+    query = f"SELECT {', '.join(names)} FROM rpcs WHERE ended > ? AND ended <= ? AND {where} ORDER BY ended"
+    found = connection.execute(query, [first, last]).fetchnumpy()
     return {name: tuples(np.ma.asarray(values)) for name, values in found.items()}
 
 
-def _chunks(connection: duckdb.DuckDBPyConnection, columns: Columns, behind: str) -> dict[int, list[ChunkUse]]:
+def _chunks(connection: duckdb.DuckDBPyConnection, columns: Columns, where: str) -> dict[int, list[ChunkUse]]:
     """The chunks of some RPCs, by number."""
     numbers = columns["number"].data[columns["chunks"].data > 0]
     found: dict[int, list[ChunkUse]] = {}
     if not len(numbers):
         return found
     wanted = set(numbers.tolist())
-    rows = connection.execute(_SEGMENTS.format(behind=behind), [int(numbers.min()), int(numbers.max())])
+    rows = connection.execute(_SEGMENTS.format(where=where), [int(numbers.min()), int(numbers.max())] * 2)
     while some := rows.fetchmany(ROWS):
         for rpc, number, kind, position, segment, *use in some:
             if rpc in wanted:
@@ -680,28 +686,31 @@ class DataSetSession(SavedSession):
     """Reads the tables of all captures of a data set as those of one."""
 
     def __init__(self, path: str) -> None:
-        self._numbering = Numbering(entries(path))
+        with open_saved(path) as database:
+            listed = ", ".join(f"{name}_before" for name in COUNTED)
+            query = f"SELECT capture, host, {listed} FROM entries ORDER BY connections_before"
+            rows = database.connection.execute(query).fetchall()
+        self._offsets = {capture: dict(zip(COUNTED, before, strict=True)) for capture, _, *before in rows}
+        self._hosts = [host for _, host, *_ in rows]
+        self._connections = [before["connections"] for before in self._offsets.values()]
         super().__init__(path)
-        self.path = copies.get(path, path)
 
     def host(self, connection: int) -> str | None:
-        return self._numbering.host(connection)
+        at = bisect_left(self._connections, connection)
+        return self._hosts[at - 1] if at else None
 
     def _rpcs(self, database: Database, conversations: dict[int, Conversation]) -> Iterator[RpcTable]:
-        for entry in self._numbering.entries:
-            if entry.rpcs:
-                behind = make_views_of(database.connection, self.paths[0], self._numbering, entry)
-                yield from saved_rpcs(database.connection, conversations, behind=behind)
+        for group in [*capture_groups(database.connection, ROWS)]:
+            rows = ROWS if group.captures == 1 else None
+            yield from saved_rpcs(database.connection, conversations, rows, group.where)
 
     def _details(self, database: Database, kind: str, noun: type[Noun]) -> list[Noun]:
-        rows = database.connection.execute(
-            "SELECT details.capture, content FROM details JOIN numbering USING (capture) WHERE kind = ?"
-            " ORDER BY frames_before",
-            [kind],
-        ).fetchall()
+        query = "SELECT capture, content FROM details WHERE kind = ?"
+        rows = database.connection.execute(query, [kind]).fetchall()
+        rows.sort(key=lambda row: self._offsets[row[0]]["frames"])
         try:
             found = [
-                from_json(noun, json.dumps(_moved(kind, json.loads(content), self._numbering.offsets[capture])))
+                from_json(noun, json.dumps(_moved(kind, json.loads(content), self._offsets[capture])))
                 for capture, content in rows
             ]
         except (DetailError, ValueError) as error:

@@ -5,271 +5,88 @@ from __future__ import annotations
 import io
 import json
 import os
-from bisect import bisect_left
-from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
-from urllib.parse import quote
+from typing import BinaryIO, NamedTuple
 
 from rdmascope.dissect.measure.filters import CaptureExtent
 from rdmascope.dissect.records.table import SQL_TYPES, named, quoted
 from rdmascope.dissect.records.tables import FILTER, RECOGNITION, TABLES, VERSION
 
 from ..errors import CaptureError
-from ..read.remote import is_url, refuse_url, size_of, stamp
-from ..write.output import PRIVATE, OutputFolder, input_files, open_output, refuse_inputs, write_output
+from ..read.remote import is_url, refuse_url, size_of
+from ..write.output import OutputFolder, input_files, open_output, refuse_inputs
+from .data_set import CAPTURES, DataSet, make_captures, view_of
 from .database import ROW_GROUP, Database, duckdb
-from .saved import MANIFEST, is_data_set
+from .saved import is_data_set
 
-Row = tuple[str | int | None, ...]
-COUNTED = ("rpcs", "connections", "files", "frames", "ended")
-"""What is numbered."""
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestEntry:
-    """A capture of a data set."""
-
-    capture: str
-    """Begin of the SHA-256 of its contents, or of what a store says of them, and of the options; hexadecimal."""
-    host: str
-    paths: tuple[str, ...]
-    """Its files: several where they are rotated."""
-    sizes: tuple[int | None, ...]
-    modified_ns: tuple[int | None, ...]
-    """None where a store does not say."""
-    options: str
-    program_version: str
-    schema_version: int
-    problem: str = ""
-    """Why it could not be read at all; '' where it has tables."""
-    damage: str = ""
-    """Why it was not read to its end; '' where it was."""
-    first_time_ns: int = 0
-    last_time_ns: int = 0
-    rpcs: int = 0
-    """This and the next four: the highest number of each."""
-    connections: int = 0
-    files: int = 0
-    frames: int = 0
-    ended: int = 0
-    tags: tuple[str, ...] = ()
-    """What stores say of the contents of its files, '' each of files of this machine: ETags."""
-
-    def unchanged(self) -> bool:
-        """Its files are what they were; False where that cannot be told without their contents."""
-        try:
-            found = [stamp(path) for path in self.paths]
-        except (OSError, CaptureError):
-            return False
-        if not all(one.certain for one in found):
-            return False
-        tags = self.tags or ("",) * len(self.paths)
-        return [tuple(one) for one in found] == list(zip(self.sizes, self.modified_ns, tags, strict=True))
+SOURCES = "unnest(paths) AS path, unnest(sizes) AS size_bytes, make_timestamp(unnest(modified_ns) // 1000) AS modified"
+LISTED = (
+    "capture, host, array_to_string(paths, chr(10)) AS paths, nullif(problem, '') AS problem,"
+    " nullif(damage, '') AS damage, frames, rpcs, connections, nullif(first_time_ns, 0) AS first_time_ns,"
+    " nullif(last_time_ns, 0) AS last_time_ns"
+)
 
 
-def entry_path(data_set: str, capture: str) -> Path:
-    """Where the entry of a capture is."""
-    return Path(data_set, MANIFEST, f"{capture}.json")
-
-
-def partition(data_set: str, table: str, host: str, capture: str) -> Path:
-    """The folder with a capture's rows of a table."""
-    return Path(data_set, table, f"host={quote(host, safe=' ')}", f"capture={capture}")
-
-
-def write_entry(data_set: str, entry: ManifestEntry) -> None:
-    """At once: a reader finds all of it, or nothing."""
-    path = entry_path(data_set, entry.capture)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_output(path, json.dumps(asdict(entry), indent=1), (), PRIVATE)
-
-
-def entries(data_set: str) -> list[ManifestEntry]:
-    """All of them, in the order of their captures' times.  Raises CaptureError for what is no manifest."""
-    found = map(_read_entry, Path(data_set, MANIFEST).glob("*.json"))
-    return sorted(found, key=lambda one: (one.first_time_ns, one.host, one.capture))
-
-
-def entry_of(data_set: str, capture: str) -> ManifestEntry | None:
-    """That of a capture; None where it has none.  Raises CaptureError for what is no entry."""
-    path = entry_path(data_set, capture)
-    return _read_entry(path) if path.exists() else None
-
-
-def _read_entry(path: Path) -> ManifestEntry:
-    try:
-        values = json.loads(path.read_text())
-        listed: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
-        return ManifestEntry(**listed)
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise CaptureError(f"{path}: is no entry of a manifest: {error}") from None
-
-
-class Numbering:
-    """What has to be added to the numbers of each capture."""
-
-    def __init__(self, listed: Sequence[ManifestEntry]) -> None:
-        self.entries = [entry for entry in listed if not entry.problem]
-        self.offsets: dict[str, dict[str, int]] = {}
-        """By capture and name of ``COUNTED``."""
-        reached = dict.fromkeys(COUNTED, 0)
-        for entry in self.entries:
-            self.offsets[entry.capture] = dict(reached)
-            for name in COUNTED:
-                reached[name] += getattr(entry, name)
-
-    def host(self, connection: int) -> str | None:
-        """Where the capture of a connection was made."""
-        at = bisect_left(self.entries, connection, key=lambda one: self.offsets[one.capture]["connections"])
-        return self.entries[at - 1].host if at else None
-
-
-_OF_NAMES = {"rpc": "rpcs", "connection": "connections", "file": "files", "ended": "ended"}
-_OF_TABLES = {"rpcs": "rpcs", "connections": "connections", "files": "files"}
-"""Tables that number their rows -> what they number."""
-
-
-def _numbered(table: str, column: str) -> str | None:
-    """What the values of a column number."""
-    if column == "number":
-        return _OF_TABLES.get(table)
-    if column.endswith("place_frame"):
-        return None
-    return "frames" if column == "frame" or column.endswith("_frame") else _OF_NAMES.get(column)
-
-
-def make_views(connection: duckdb.DuckDBPyConnection, data_set: str) -> list[str]:
-    """The tables of a data set as views, with host and capture of each row; and what it was made from.
+def make_views(connection: duckdb.DuckDBPyConnection, path: str) -> list[str]:
+    """The tables of a data set as views, with host, capture and day of each row; and what it was made from.
 
     Gives the files that they read.
     """
-    listed = entries(data_set)
-    numbering = Numbering(listed)
-    if not numbering.entries:
-        raise CaptureError(f"{data_set}: no capture in this data set could be read")
-    offsets = ", ".join(f"{name}_before BIGINT" for name in COUNTED)
-    connection.execute(f"CREATE TABLE numbering (capture VARCHAR, path VARCHAR, frames BIGINT, {offsets})")
+    data_set = DataSet(path)
+    snapshot = data_set.snapshot()
+    place = data_set.opened_by(connection, snapshot)
+    if not snapshot.of(CAPTURES):
+        raise CaptureError(f"{path}: no capture in this data set could be read")
+    for name, table in TABLES.items():
+        if files := snapshot.of(name):
+            connection.execute(f"CREATE VIEW {name} AS SELECT * {view_of(name, files, snapshot, place)}")
+            continue
+        types = {column.name: SQL_TYPES[column.type] for column in table.columns}
+        types |= {"host": "VARCHAR", "capture": "VARCHAR", "day": "DATE"}
+        listed = ", ".join(f"CAST(NULL AS {type}) AS {named(column)}" for column, type in types.items())
+        connection.execute(f"CREATE VIEW {name} AS SELECT {listed} WHERE false")
+    make_captures(connection, [*snapshot.problems.values()], "problems")
+    rows = view_of(CAPTURES, snapshot.of(CAPTURES), snapshot, place)
     connection.execute(
-        "CREATE TABLE captures (capture VARCHAR, host VARCHAR, paths VARCHAR, problem VARCHAR, damage VARCHAR,"
-        " frames BIGINT, rpcs BIGINT, connections BIGINT, first_time_ns BIGINT, last_time_ns BIGINT)"
+        f"CREATE VIEW entries AS SELECT * {rows};"
+        f"CREATE VIEW captures AS SELECT {LISTED}, day FROM entries UNION ALL SELECT {LISTED}, NULL FROM problems;"
+        f"CREATE VIEW sources AS SELECT {SOURCES} FROM entries;"
+        f"CREATE TABLE metadata AS SELECT max(program_version) AS program_version, {VERSION} AS schema_version,"
+        " string_agg(host || ' ' || capture || ': ' || damage, '; ') FILTER (damage <> '') AS damage,"
+        " CAST(sum(frames) AS BIGINT) AS frames, min(first_time_ns) AS first_time_ns,"
+        " max(last_time_ns) AS last_time_ns FROM entries"
     )
-    connection.execute("CREATE TABLE sources (path VARCHAR, size_bytes BIGINT, modified TIMESTAMP)")
-    captures: list[Row] = []
-    numbers: list[Row] = []
-    sources: list[Row] = []
-    for one in listed:
-        named = (one.capture, one.host, "\n".join(one.paths), one.problem or None, one.damage or None)
-        sums = (one.frames, one.rpcs, one.connections, one.first_time_ns or None, one.last_time_ns or None)
-        captures.append((*named, *sums))
-    for entry in numbering.entries:
-        alone = entry.paths[0] if len(entry.paths) == 1 else None
-        numbers.append((entry.capture, alone, entry.frames, *numbering.offsets[entry.capture].values()))
-        for path, size, modified in zip(entry.paths, entry.sizes, entry.modified_ns, strict=True):
-            sources.append((path, size, modified and modified // 1000))
-    _insert(connection, "captures", captures)
-    _insert(connection, "numbering", numbers)
-    _insert(connection, "sources", sources, "unnest(?), unnest(?), make_timestamp(CAST(unnest(?) AS BIGINT))")
-    known = {f"capture={entry.capture}" for entry in numbering.entries}
-    read: list[str] = []
-    for name in TABLES:
-        # An analysis that has not ended leaves files without an entry.
-        paths = Path(os.path.abspath(data_set), name).glob(f"*/*/{name}.parquet")
-        files = sorted(str(path) for path in paths if path.parent.name in known)
-        if files:
-            connection.execute(f"CREATE VIEW {name} AS {_view(files, name)}")
-            read += files
-    damage = "; ".join(f"{entry.host} {entry.capture}: {entry.damage}" for entry in numbering.entries if entry.damage)
-    connection.execute(
-        "CREATE TABLE metadata (program_version VARCHAR, schema_version INTEGER, damage VARCHAR, frames BIGINT,"
-        " first_time_ns BIGINT, last_time_ns BIGINT)"
-    )
-    newest = max(numbering.entries, key=lambda one: one.schema_version)
-    times = [entry.first_time_ns for entry in numbering.entries], [entry.last_time_ns for entry in numbering.entries]
-    connection.execute(
-        "INSERT INTO metadata VALUES (?, ?, ?, ?, ?, ?)",
-        [newest.program_version, newest.schema_version, damage or None,
-         sum(entry.frames for entry in numbering.entries), min(times[0]), max(times[1])],
-    )  # fmt: skip
-    return read
+    return [f"{place}/{one}" for one in snapshot.files]
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Row], values: str = "") -> None:
-    """All at once, which takes a hundredth of the time."""
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    connection.execute(f"INSERT INTO {table} SELECT {values or ', '.join(['unnest(?)'] * len(columns))}", columns)
+class CaptureGroup(NamedTuple):
+    """Captures of a data set that are read together."""
+
+    where: str
+    """Which rows of any of its tables are theirs: a condition."""
+    rpcs: int
+    captures: int
 
 
-OF_RPCS = ("rpcs", "chunks", "segments")
-
-
-def make_views_of(
-    connection: duckdb.DuckDBPyConnection, data_set: str, numbering: Numbering, one: ManifestEntry
-) -> str:
-    """Views of the tables ``OF_RPCS`` that show one capture, with the numbers that it has over all.
-
-    Gives what is behind their names.  Rows of some numbers are found by the statistics of its files, without a look at
-    those of other captures.
-    """
-    before = {f"{name}_before": str(count) for name, count in numbering.offsets[one.capture].items()}
-    path = quoted(one.paths[0]) if len(one.paths) == 1 else "NULL"
-    for name in OF_RPCS:
-        file = partition(os.path.abspath(data_set), name, one.host, one.capture) / f"{name}.parquet"
-        rows = f"FROM read_parquet({quoted(str(file))})"
-        there = {column for column, *_ in connection.execute(f"DESCRIBE {rows}").fetchall()}
-        columns = ", ".join(_columns(name, {**before, "path": path}, there))
-        connection.execute(f"CREATE OR REPLACE TEMP VIEW {name}_{one.capture} AS SELECT {columns} {rows} AS t")
-    return f"_{one.capture}"
-
-
-_JOINED = {name: f"n.{name}" for name in ("path", *(f"{name}_before" for name in COUNTED))}
-"""What rows of all captures are numbered by."""
-
-
-def _columns(name: str, of: dict[str, str], there: Collection[str] | None = None) -> list[str]:
-    """What a view selects of a table ``t``; ``of``: path and numbers of the capture of a row.
-
-    ``there``: the columns that the table has, where an earlier version may have made it.
-    """
-    columns = []
-    for column in TABLES[name].columns:
-        place = f't."{column.name}"'
-        counted = _numbered(name, column.name)
-        if there is not None and column.name not in there:
-            place = f"CAST(NULL AS {SQL_TYPES[column.type]})"
-        elif counted is not None and column.type == "int":
-            place = f"{place} + {of[f'{counted}_before']}"
-        elif name == "findings" and column.name == "frames":
-            place = (
-                f"array_to_string(list_transform(string_split({place}, ' '),"
-                f" lambda one: CAST(CAST(one AS BIGINT) + {of['frames_before']} AS VARCHAR)), ' ')"
-            )
-        elif column.place_of:
-            other = f't."{column.place_of}"' if column.type == "int" else of["path"]
-            known = f't."{column.place_of}" IS NOT NULL AND {of["path"]} IS NOT NULL'
-            place = f"CASE WHEN {place} IS NULL AND {known} THEN {other} ELSE {place} END"
-        columns.append(f'{place} AS "{column.name}"')
-    return columns
-
-
-def _view(files: Sequence[str], name: str) -> str:
-    listed = ", ".join(map(quoted, files))
-    partitions = "hive_partitioning = true, hive_types_autocast = false, union_by_name = true"
-    query = (
-        f"SELECT {', '.join(_columns(name, _JOINED))}, t.host, t.capture"
-        f" FROM read_parquet([{listed}], {partitions}) AS t"
-        " JOIN numbering AS n ON t.capture = n.capture"
-    )
-    if name == "places":
-        query += (
-            " UNION ALL SELECT n.frames_before + 1, n.frames_before + n.frames, n.path, 1, captures.host, n.capture"
-            " FROM numbering AS n JOIN captures ON captures.capture = n.capture"
-            " WHERE n.path IS NOT NULL AND n.frames > 0"
-        )
-    return query
+def capture_groups(connection: duckdb.DuckDBPyConnection, rpcs: int) -> Iterator[CaptureGroup]:
+    """All captures with RPCs, by day and host as files have them: so many RPCs at a time, or one capture."""
+    query = "SELECT capture, day, host, rpcs FROM entries WHERE frames > 0 ORDER BY day, host, frames_before"
+    some: list[tuple[str, date, str, int]] = []
+    for row in [*connection.execute(query).fetchall(), None]:
+        if some and (row is None or sum(one[3] for one in some) + row[3] > rpcs):
+            names = ", ".join(quoted(one[0]) for one in some)
+            days, hosts = ([quoted(str(one)) for one in column] for column in [*zip(*some, strict=True)][1:3])
+            yield CaptureGroup(
+                f"(day BETWEEN {days[0]} AND {days[-1]} AND host BETWEEN {min(hosts)} AND {max(hosts)}"
+                f" AND capture IN ({names}))",
+                sum(one[3] for one in some), len(some),
+            )  # fmt: skip
+            some = []
+        if row is not None:
+            some.append(row)
 
 
 DATABASE = (".duckdb", ".db")

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from rdmascope.captures import CaptureError
 from rdmascope.captures.session.audit_settings import read_settings
-from rdmascope.captures.tables.saved import copies
 from rdmascope.captures.write.output import check_outputs, seekable, write_output
 from rdmascope.dissect.audit.auditor import Auditor, Result
 from rdmascope.dissect.audit.rule import LEVELS, ROLES, not_waived, select_rules
@@ -160,7 +159,6 @@ def command(
     out = console()
     for at, file in enumerate(files):
         kept = settings.examples if examples is None else examples
-        named = copies.get(file, file)
         try:
             meant, on_connections = None, chosen
             captures = (file,) if condition is None else behind(file, "what single RPCs were judged by")
@@ -171,7 +169,7 @@ def command(
                     on_connections = chosen & with_rpcs if chosen else with_rpcs
                 auditor = Auditor(rules, kept, not_waived(settings.waivers), release=drop_contents, meant=meant)
                 reading = opened(paths, ports, force, jobs=jobs)
-                reading.path = named
+                reading.path = file
                 rpcs = reading.audit(auditor, chosen)
             for place in list(auditor.tallies):
                 if (chosen and place.connection not in chosen) or end not in (None, place.endpoint):
@@ -179,17 +177,17 @@ def command(
             problem = unknown_connections(sorted(chosen), reading.extent())
             if chosen and not any(connection.number in chosen for connection in reading.analyzer.connections):
                 reading.refuse(problem)
-            result = Result(named, auditor, rpcs if condition is None else condition.passed, on_connections)
+            result = Result(file, auditor, rpcs if condition is None else condition.passed, on_connections)
             results.append(result)
             if as_json:
                 for finding in finding_records(result):
-                    print_json({**reading.placed(finding), "file": named})
-                lines = verdict_lines(result, file=named)
+                    print_json({**reading.placed(finding), "file": file})
+                lines = verdict_lines(result, file=file)
                 while page := [*islice(lines, LINES)]:
                     print_page(encoded_json("\n".join([*page, ""])))
                 for line in sum_records(result):
                     words = filter_field(condition) if line["type"] == "audit" else {}
-                    print_json({**line, "file": named, **words})
+                    print_json({**line, "file": file, **words})
             else:
                 with paged(out, pager):
                     if at:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from datetime import datetime
 
 import click
 
 from rdmascope.captures import CaptureError
 from rdmascope.captures.read.merge import processors
-from rdmascope.captures.read.remote import is_url
 from rdmascope.dissect.records.batch import batch_capture_record, batch_record
 from rdmascope.dissect.units import plural
 
@@ -18,10 +17,19 @@ from ..terminal import EXIT_BAD_INPUT, complain, print_json, say
 
 
 @click.command("batch")
-@click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True)
+@click.argument("patterns", metavar="PATTERN...", nargs=-1)
 @click.option("--out", "-o", "data_set", metavar="DATASET", required=True, help="The data set; made, or added to.")
 @click.option("--jobs", "-j", type=click.IntRange(1), help="Captures analysed at a time.  [default: processors]")
 @click.option("--scheduler", metavar="ADDRESS", help="Let the workers of this Dask cluster analyse: tcp://HOST:PORT.")
+@click.option(
+    "--compact", is_flag=True, help="Make one file of all small ones of a table and a day, also without PATTERN."
+)
+@click.option(
+    "--drop-before",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DAY",
+    help="Delete the captures of earlier days, also without PATTERN.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One object for each capture, and one for all.")
 @recognition_options
 @click.pass_context
@@ -31,6 +39,8 @@ def command(
     data_set: str,
     jobs: int | None,
     scheduler: str | None,
+    compact: bool,
+    drop_before: datetime | None,
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
@@ -61,32 +71,27 @@ def command(
       $ rdmascope report fleet --by host
       ...
 
-    DATASET may be a URL of a store that can be written, too, 's3://bucket/fleet'.  --scheduler gives the captures to
-    the workers of a Dask cluster, which reach them and DATASET under the same paths or URLs.
+    DATASET may be a URL of a store that can be written, too, 's3://bucket/fleet'; several hosts may write to it at the
+    same time.  Small files become larger ones as captures are added, and all of them with --compact.  --scheduler gives
+    the captures to the workers of a Dask cluster, which reach them and DATASET under the same paths or URLs.
 
     Exit status: 0 all captures are in the data set, 2 some could not be read.
     """
-    from rdmascope.captures.fleet.batch import BatchCapture, batch, units
+    from rdmascope.captures.fleet.batch import batch, units
+    from rdmascope.captures.tables.data_set import DataSet
 
+    if not (patterns or compact or drop_before):
+        raise click.UsageError("no PATTERN: which captures?", ctx)
     try:
         found = units(patterns)
         unread = known = 0
         options = analyzer_options(ports, force)
-        url = data_set if is_url(data_set) else None
-
-        def into(folder: str) -> Iterator[BatchCapture]:
-            if scheduler is None:
-                return batch(found, folder, options, jobs or processors())
+        if scheduler is None:
+            analysed = batch(found, data_set, options, jobs or processors())
+        else:
             from rdmascope.captures.fleet.cluster import on_cluster
 
-            return on_cluster(found, folder, options, scheduler, url)
-
-        if url is None:
-            analysed = into(data_set)
-        else:
-            from rdmascope.captures.fleet.batch import batch_to_url
-
-            analysed = batch_to_url(url, into)
+            analysed = on_cluster(found, data_set, options, scheduler)
         for number, one in enumerate(analysed, 1):
             known += one.known
             entry = one.entry
@@ -101,6 +106,12 @@ def command(
                 say(f"{number}/{len(found)}  {entry.host}: {os.path.basename(one.unit.paths[0])}{files}: {state}")
                 if entry.damage:
                     complain(entry.damage)
+        if drop_before is not None:
+            dropped = DataSet(data_set).drop_before(drop_before.date().isoformat())
+            complain(f"{data_set}: {plural(dropped, 'capture')} deleted")
+        if compact:
+            fewer, left = DataSet(data_set).compact(all_of=True), DataSet(data_set).remove_left()
+            complain(f"{data_set}: {plural(fewer, 'file')} fewer, {left} unfinished removed")
     except CaptureError as error:
         raise click.ClickException(str(error)) from None
     if as_json:

@@ -6,7 +6,8 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from rdmascope.captures.fleet.batch import CapturesBehind, analyse, units
+from rdmascope.captures.fleet.batch import CapturesBehind, analyse, prepare, units
+from rdmascope.captures.tables.data_set import CaptureEntry, DataSet
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 from .commands import unpacked
@@ -32,6 +33,12 @@ class Fleet(NamedTuple):
         return next((paths, before) for name, paths, before in self.captures if name == host)
 
 
+def entries(data_set: str) -> list[CaptureEntry]:
+    """Of all its captures, those included that could not be read."""
+    found = DataSet(data_set)
+    return [*found.snapshot().problems.values(), *found.entries()]
+
+
 def halves(data: bytes) -> tuple[bytes, bytes]:
     """A pcap, divided between two of its frames."""
     at = 24
@@ -50,6 +57,7 @@ def make_fleet(folder: Path) -> Fleet:
     for name, data in zip(("x.pcap", "x.pcap1"), rotated, strict=True):
         (folder / "captures" / "db" / name).write_bytes(data)
     data_set = str(folder / "set")
+    prepare(data_set)
     for unit in units([str(folder / "captures")]):
         assert not analyse(unit, data_set, Options()).problem
     found = [

@@ -9,7 +9,7 @@ from hashlib import md5
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
@@ -58,6 +58,7 @@ class Bucket(Files):
             last = min(last, len(data) - 1)
             self.send_response(HTTPStatus.PARTIAL_CONTENT if asked else HTTPStatus.OK)
             self.send_header("ETag", _tag(path))
+            self.send_header("Last-Modified", "Sat, 21 Nov 2026 10:00:00 GMT")
             self.send_header("Content-Range", f"bytes {first}-{last}/{len(data)}")
             self._body(data[first : last + 1])
 
@@ -89,12 +90,18 @@ class Bucket(Files):
 class WritableBucket(Bucket):
     """A bucket into which objects are put."""
 
+    putting = Lock()
     protocol_version = "HTTP/1.1"  # A client that puts something waits to be told to continue.
 
     def do_PUT(self) -> None:
         path = self._object()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(self.rfile.read(int(self.headers["Content-Length"])))
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        with self.putting:
+            if self.headers.get("If-None-Match") == "*" and path.exists():
+                self._error(HTTPStatus.PRECONDITION_FAILED, "PreconditionFailed")
+                return
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
         self.send_response(HTTPStatus.OK)
         self.send_header("ETag", _tag(path))
         self._body(b"")

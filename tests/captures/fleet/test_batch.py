@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from playbook.commands import PROGRAM, objects, run, unpacked
-from playbook.fleets import halves
+from playbook.fleets import entries, halves
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.fleet import batch
 from rdmascope.captures.fleet.batch import units
 from rdmascope.captures.session.session import Session
+from rdmascope.captures.tables.data_set import CaptureEntry
 from rdmascope.captures.tables.saved_session import open_saved_session
-from rdmascope.captures.tables.saved_tables import ManifestEntry, entries
 from rdmascope.dissect.audit.auditor import EARLIER, Auditor
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
@@ -206,7 +206,7 @@ def test_nothing_is_lost_or_doubled_when_a_process_is_killed(whom: str, fleet: P
 def test_an_error_of_the_program_costs_its_capture_only(
     fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def analyse(*arguments: object) -> ManifestEntry:
+    def analyse(*arguments: object) -> CaptureEntry:
         raise OverflowError("int too big to convert")
 
     monkeypatch.setattr(batch, "analyse", analyse)
@@ -225,9 +225,15 @@ def test_a_place_that_is_something_else_is_refused(fleet: Path, tmp_path: Path) 
     assert result.exit_code == 2 and "is no data set" in result.stderr
 
 
-@pytest.mark.parametrize("content", ["", "[1]", "{}", '{"capture": 1, "more": 2}'])
-def test_a_manifest_of_something_else_is_refused(content: str, tmp_path: Path) -> None:
-    (tmp_path / "set" / "manifest").mkdir(parents=True)
-    (tmp_path / "set" / "manifest" / "other.json").write_text(content)
+@pytest.mark.parametrize("content", ["", "[1]", "{}", '{"format": 1, "more": 2}'])
+def test_a_snapshot_of_something_else_is_refused(content: str, tmp_path: Path) -> None:
+    (tmp_path / "set" / "snapshots").mkdir(parents=True)
+    (tmp_path / "set" / "snapshots" / "other.json").write_text(content)
     result = run("report", str(tmp_path / "set"))
-    assert result.exit_code == 2 and "other.json: is no entry of a manifest" in result.stderr
+    assert result.exit_code == 2 and "other.json: is no snapshot of a data set" in result.stderr
+
+
+def test_a_data_set_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "set" / "manifest").mkdir(parents=True)
+    result = run("report", str(tmp_path / "set"))
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1) and "rdmascope batch" in result.stderr

@@ -16,11 +16,11 @@ import pytest
 from distributed import LocalCluster
 
 from playbook.commands import PROGRAM, objects, run
+from playbook.fleets import entries
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.stores import Files, served
 from rdmascope.captures.fleet.batch import units
 from rdmascope.captures.fleet.cluster import on_cluster
-from rdmascope.captures.tables.saved_tables import entries
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 COPIES = 6
@@ -95,7 +95,7 @@ def test_nothing_is_lost_or_doubled_when_the_coordinator_is_killed(cluster: Loca
     data_set = tmp_path / "set"
     words = ["batch", str(tmp_path / "fleet"), "-o", str(data_set), "--scheduler", cluster.scheduler_address]
     first = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.DEVNULL)
-    while not list(data_set.glob("manifest/*.json")):
+    while not list(data_set.glob("captures/*/*.parquet")):
         assert first.poll() is None
         time.sleep(0.01)
     first.kill()
@@ -130,7 +130,7 @@ def test_workers_put_tables_at_a_url(cluster: LocalCluster, tmp_path: Path, monk
     )  # fmt: skip
     rows = objects("sql", stored, "SELECT host, count(*) AS calls FROM rpcs GROUP BY host")
     assert {row["host"]: row["calls"] for row in rows} == {f"host{host}": calls for host in range(COPIES) if host != 1}
-    assert len(entries(str(tmp_path / "stored"))) == COPIES
+    assert len(entries(stored)) == COPIES
 
 
 def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,11 @@ import pytest
 from zstandard import ZstdDecompressor
 
 from playbook.commands import EVERYTHING, LONG_CALLS, objects, run
+from playbook.fleets import entries
 from playbook.stores import Bucket, Files, s3_bucket, served
 from rdmascope.captures import CaptureError, open_capture
 from rdmascope.captures.fleet.batch import analyse, divided, prepare, units
 from rdmascope.captures.read.remote import BLOCK, FileStamp, same_contents, stamp
-from rdmascope.captures.tables.saved_tables import entries
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 Store = tuple[str, list[tuple[str, str]]]

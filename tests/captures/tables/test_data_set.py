@@ -1,0 +1,263 @@
+"""Snapshots of a data set: several writers, ends at any point, compaction while others read, days that go."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from playbook.samples import MANIFEST, SAMPLES
+from playbook.stores import WritableBucket, s3_bucket
+from rdmascope.captures.fleet import batch
+from rdmascope.captures.read.remote import LocalFolder
+from rdmascope.captures.tables import data_set
+from rdmascope.captures.tables.data_set import CaptureTables, DataSet
+from rdmascope.captures.tables.saved_session import open_saved_session
+from rdmascope.captures.tables.saved_tables import open_saved
+from rdmascope.dissect.records.tables import TABLES
+from rdmascope.dissect.rpcrdma.analyzer import Options
+
+DAY = 86_400 * 10**9
+ROWS = "rpcs", "packets", "connections", "captures"
+
+
+@pytest.fixture(scope="module")
+def analysed(tmp_path_factory: pytest.TempPathFactory) -> CaptureTables:
+    """A capture, and a folder with its tables."""
+    kept: list[CaptureTables] = []
+
+    def add(self: DataSet, captures: list[CaptureTables]) -> list[Any]:
+        (one,) = captures
+        folder = tmp_path_factory.mktemp("tables")
+        for name in TABLES:
+            Path(one.folder, f"{name}.parquet").rename(folder / f"{name}.parquet")
+        kept.append(CaptureTables(one.entry, str(folder)))
+        return [one.entry]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DataSet, "add", add)
+        (unit,) = batch.units([str(SAMPLES / MANIFEST["v2-settles"]["file"])])
+        batch.analyse(unit, str(tmp_path_factory.mktemp("set")), Options())
+    return kept[0]
+
+
+def like(one: CaptureTables, number: int, host: str = "web", day: int = 0) -> CaptureTables:
+    """Another capture with the same rows."""
+    entry = replace(
+        one.entry, capture=f"{number:024x}", host=host, paths=(f"/captures/{number}.pcap",),
+        first_time_ns=one.entry.first_time_ns + day * DAY, last_time_ns=one.entry.last_time_ns + day * DAY,
+    )  # fmt: skip
+    return CaptureTables(entry, one.folder)
+
+
+def made(path: Path | str) -> DataSet:
+    found = DataSet(str(path))
+    found.begin()
+    return found
+
+
+def rows(found: DataSet) -> dict[str, Counter[str]]:
+    """Rows by capture, of some tables; numbers are those of no other row."""
+    counted = {}
+    with open_saved(found.path) as database:
+        for name in ROWS:
+            query = f"SELECT capture, count(*) FROM {name} GROUP BY ALL"
+            counted[name] = Counter(dict(database.connection.execute(query).fetchall()))
+        for query in ("SELECT count(*) - count(DISTINCT number) FROM rpcs", "SELECT count(*) FROM problems"):
+            assert database.connection.execute(query).fetchall() == [(0,)]
+    return counted
+
+
+def wanted(one: CaptureTables, names: list[str]) -> dict[str, Counter[str]]:
+    each = {"captures": 1}
+    for name in ROWS[:3]:
+        ((each[name],),) = duckdb.execute(f"SELECT count(*) FROM '{one.folder}/{name}.parquet'").fetchall()
+    return {name: Counter(dict.fromkeys(names, each[name])) for name in ROWS}
+
+
+def files(path: Path) -> list[str]:
+    return sorted(str(one.relative_to(path)) for one in path.rglob("*.parquet"))
+
+
+def test_a_snapshot_has_what_was_added_and_numbers_stay(analysed: CaptureTables, tmp_path: Path) -> None:
+    found = made(tmp_path)
+    entries = [entry for number in range(3) for entry in found.add([like(analysed, number)])]
+    assert [one.rpcs_before for one in entries] == [0, entries[0].rpcs, 2 * entries[0].rpcs]
+    assert found.entries() == entries and found.add([like(analysed, 1)]) == [entries[1]]
+    assert rows(found) == wanted(analysed, [one.capture for one in entries])
+    with open_saved(str(tmp_path)) as database:
+        query = "SELECT number, xid FROM rpcs ORDER BY 1"
+        before = database.connection.execute(query).fetchall()
+    assert [number for number, _ in before] == [*range(1, 3 * entries[0].rpcs + 1)]
+    found.drop_before(f"{entries[0].day}~")
+    assert found.add([like(analysed, 7)])[0].rpcs_before == 3 * entries[0].rpcs
+
+
+class Ended(Exception):
+    """As a process ends that is killed."""
+
+
+@pytest.mark.parametrize("work", ["add", "replace", "compact", "drop"])
+def test_whatever_ends_a_writer_nothing_is_lost_or_twice(
+    work: str, analysed: CaptureTables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data_set, "GRACE", -1)
+    old = [f"{number:024x}" for number in range(2)]
+    grown = like(analysed, 9)
+    grown = grown._replace(entry=replace(grown.entry, paths=("/captures/0.pcap", "/captures/0.pcap1")))
+    deeds: dict[str, tuple[Callable[[DataSet], object], list[str]]] = {
+        "add": (lambda found: found.add([like(analysed, 5)]), [*old, f"{5:024x}"]),
+        "replace": (lambda found: found.add([grown]), [old[1], f"{9:024x}"]),
+        "compact": (lambda found: found.compact(all_of=True), old),
+        "drop": (lambda found: found.drop_before(like(analysed, 1, day=1).entry.day), old[1:]),
+    }
+    deed, after = deeds[work]
+    found, calls = made(tmp_path / "begun"), 0
+    found.add([like(analysed, 0)])
+    found.add([like(analysed, 1, day=int(work == "drop"))])
+    while True:
+        calls += 1
+        shutil.copytree(tmp_path / "begun", tmp_path / str(calls))
+        found, left = DataSet(str(tmp_path / str(calls))), calls
+
+        def ending(name: str) -> Callable[..., Any]:
+            whole = getattr(LocalFolder, name)
+
+            def one(*arguments: Any) -> Any:
+                nonlocal left
+                left -= 1
+                if not left:
+                    raise Ended
+                return whole(*arguments)
+
+            return one
+
+        try:
+            with monkeypatch.context() as patch:
+                for name in ("put", "create", "remove", "read"):
+                    patch.setattr(LocalFolder, name, ending(name))
+                deed(found)
+            break
+        except Ended:
+            assert rows(found) in (wanted(analysed, old), wanted(analysed, after))
+        deed(found)
+        assert rows(found) == wanted(analysed, after)
+        monkeypatch.setattr(data_set, "LEFT", -10)
+        found.remove_left()
+        assert {*files(tmp_path / str(calls))} == found.snapshot().files.keys()
+    assert calls > 3
+
+
+def test_two_writers_at_once(analysed: CaptureTables, tmp_path: Path) -> None:
+    """Both add one capture, and others each; one is always first."""
+    found = made(tmp_path)
+    failed: list[BaseException] = []
+
+    def write(numbers: list[int]) -> None:
+        try:
+            for number in numbers:
+                DataSet(str(tmp_path)).add([like(analysed, number, f"host{numbers[0]}")])
+                DataSet(str(tmp_path)).compact(all_of=True)
+        except BaseException as error:
+            failed.append(error)
+
+    writers = [threading.Thread(target=write, args=(numbers,)) for numbers in ([1, 2, 3], [4, 2, 5], [6, 2, 3])]
+    for one in writers:
+        one.start()
+    for one in writers:
+        one.join()
+    assert not failed
+    assert rows(found) == wanted(analysed, [f"{number:024x}" for number in range(1, 7)])
+
+
+def test_another_writer_comes_first_at_each_point(
+    analysed: CaptureTables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = LocalFolder.create
+    for at in range(1, 4):
+        found, count = made(tmp_path / str(at)), 0
+
+        def first_another(store: LocalFolder, name: str, data: bytes, found: DataSet = found, at: int = at) -> bool:
+            nonlocal count
+            count += 1
+            if count == at:
+                found.add([like(analysed, 1), like(analysed, 2, day=1)])
+            return create(store, name, data)
+
+        monkeypatch.setattr(LocalFolder, "create", first_another)
+        found.add([like(analysed, 1)])
+        monkeypatch.setattr(LocalFolder, "create", create)
+        assert rows(found) == wanted(analysed, [f"{number:024x}" for number in ((1, 2) if count >= at else (1,))])
+
+
+@pytest.fixture(params=["local", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "local":
+        yield str(tmp_path / "set")
+        return
+    (tmp_path / "bucket").mkdir()
+    with s3_bucket(tmp_path / "bucket", WritableBucket) as (url, _):
+        yield f"{url}/set"
+
+
+def test_small_files_become_few_and_say_the_same(place: str, analysed: CaptureTables) -> None:
+    found = made(place)
+    for number in range(8):
+        found.add([like(analysed, number, f"host{number % 3}", day=number // 6)])
+    before, open_before = rows(found), open_saved(place)
+    table = "SELECT * EXCLUDE (day) FROM {} ORDER BY ALL"
+    said = {name: open_before.connection.execute(table.format(name)).fetchall() for name in TABLES}
+    there = len(found.snapshot().files)
+    assert found.compact() > 0
+    assert len(found.snapshot().files) < there / 2 and rows(found) == before
+    with open_before as old, open_saved(place) as new:
+        for name in TABLES:
+            assert old.connection.execute(table.format(name)).fetchall() == said[name]
+            assert new.connection.execute(table.format(name)).fetchall() == said[name]
+        hosts = new.connection.execute("SELECT DISTINCT host FROM rpcs WHERE day = (SELECT min(day) FROM rpcs)")
+        assert len(hosts.fetchall()) == 3
+    assert found.compact() == 0 and found.compact(all_of=True) > 0
+    places = Counter(one.place for one in found.snapshot().files.values())
+    assert {*places.values()} == {1} and rows(found) == before
+
+
+def test_what_is_gone_can_come_back(analysed: CaptureTables, tmp_path: Path) -> None:
+    found, one = made(tmp_path), like(analysed, 1)
+    found.add([one])
+    found.add([like(analysed, 3)])
+    grown = replace(like(analysed, 2).entry, paths=(*one.entry.paths, "/captures/1.pcap1"))
+    found.add([CaptureTables(grown, one.folder)])
+    assert rows(found) == wanted(analysed, [f"{number:024x}" for number in (2, 3)])
+    assert [*found.snapshot().gone] == [one.entry.capture]
+    found.add([one])
+    assert rows(found) == wanted(analysed, [f"{number:024x}" for number in (1, 2, 3)])
+
+
+def test_columns_that_an_earlier_version_had_not_are_not_known(
+    analysed: CaptureTables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = made(tmp_path)
+    shorter = replace(TABLES["rpcs"], columns=tuple(one for one in TABLES["rpcs"].columns if one.name != "gid"))
+    for name in ("gid", ""):
+        with monkeypatch.context() as patch:
+            if name:
+                patch.setitem(TABLES, "rpcs", shorter)
+            data_set.columns_of.cache_clear()
+            found.add([like(analysed, len(name))])
+        data_set.columns_of.cache_clear()
+        for _ in range(2):
+            with open_saved(str(tmp_path)) as database:
+                query = "SELECT capture, count(*), count(gid) > 0 FROM rpcs GROUP BY ALL ORDER BY 1"
+                answers = database.connection.execute(query).fetchall()
+            assert [known for *_, known in answers] == ([False] if name else [True, False])
+            assert sum(len(table) for table in open_saved_session(str(tmp_path)).tables()) == sum(
+                count for _, count, _ in answers
+            )
+            found.compact(all_of=True)
