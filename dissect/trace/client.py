@@ -14,7 +14,7 @@ from typing import Any
 from ..layers.rpcrdma_codes import ERR_CHUNK, ERR_VERS, RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, error_name
 from ..onc.hashes import hashed_handle
 from ..rpcrdma.conversation import Conversation
-from ..rpcrdma.messages import Segment
+from ..rpcrdma.messages import HEADER, Segment
 from ..rpcrdma.rpc_fields import KnownRpc
 from ..rpcrdma.rpcs import CREDITS, ChunkUse, HostTimes, Latency
 from .connections import RDMA, SOCKET, TracedConnections
@@ -23,6 +23,8 @@ from .rpcs import Received, TracedChunks, TracedSegment, add_lists, message, nam
 
 READ_LIST, LONG_CALL, REPLY_CHUNK = 3, 4, 6
 """Chunk types of ``xprtrdma_marshal``; below are those of a call that goes inline."""
+NO_CLIENT = -1, 0xFFFFFFFF
+"""The RPC client of tasks that have none, as an unsigned number in text."""
 SENDING = "xprt_sending"
 """The wait queue of tasks for which no credit is left, or before which others are sent."""
 
@@ -43,6 +45,8 @@ class ClientCall:
     begin: int | None
     fields: dict[str, Any] | None
     """What it was told to be for."""
+    length: int = 0
+    """Bytes of the RPC message that is sent."""
     xid: int | None = None
     program: str = ""
     version: int | None = None
@@ -92,6 +96,10 @@ class ClientSide:
         """By RPC client: of the connection by which it sent last."""
         self._sockets: dict[int, Conversation] = {}
         """By RPC client."""
+        self._receiving: dict[int, Conversation] = {}
+        """By the completion queue of their receives."""
+        self._sending: dict[int, ClientCall] = {}
+        """By thread, the latest."""
         self._received: dict[int, Received] = {}
         """By thread, the latest."""
         self._answered: dict[int, ClientCall] = {}
@@ -106,15 +114,20 @@ class ClientSide:
         for call in self._calls.values():
             self._close(call, None)
         self._calls.clear()
+        for rpc in [*self._log.backward.values()]:
+            self._unanswered(rpc)
 
     def outstanding(self) -> list[KnownRpc]:
         """Calls without a reply so far."""
-        return [call.rpc for call in self._calls.values() if call.rpc is not None and call.rpc.reply is None]
+        forward = [call.rpc for call in self._calls.values() if call.rpc is not None and not call.rpc.backward]
+        return [rpc for rpc in (*forward, *self._log.backward.values()) if rpc.reply is None]
 
     def let_go(self, limit: int) -> None:
         """Of tasks whose end may have been lost, remember no more than ``limit``: the oldest go."""
         while len(self._calls) > limit:
             self._close(self._calls.pop(next(iter(self._calls))), None)
+        while len(self._log.backward) > limit:
+            self._unanswered(next(iter(self._log.backward.values())))
 
     def _call(self, task: int, client: int, begins: bool = False) -> ClientCall:
         """That of a task; ``begins``: one that has its reply is over."""
@@ -179,7 +192,8 @@ class ClientSide:
     def send(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         """An attempt to transmit, which may fail and be made again with other memory."""
         call = self._call(fields[0], fields[1], True)
-        call.send = time
+        call.send, call.length = time, fields[2]
+        self._sending[pid] = call
         if call.encoded is None:
             call.encoded = time
         if call.failing is not None:
@@ -251,10 +265,21 @@ class ClientSide:
             call.credits.used -= 1
             call.credits = None
 
+    def call_back(self, conversation: Conversation, number: int, time: int, pid: int, header: int) -> None:
+        """On a server: what this thread sends is a call, for which it has a task, too."""
+        call = self._sending.pop(pid, None)
+        if call is not None and call.xid is not None and call.rpc is None:
+            self._sent(call, conversation, number, time, header, call.length, RDMA_MSG, backward=True)
+
     def transmit(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         task, client, xid, status = fields
         call = self._calls.get((task, client))
         if call is None or status:
+            return
+        if client in NO_CLIENT:  # It answers the server.
+            del self._calls[task, client]
+            if (rpc := self._log.backward.get(xid)) is not None:
+                self._answer(rpc, number, time, call.length)
             return
         if call.post is not None:
             call.transmit = time
@@ -278,17 +303,18 @@ class ClientSide:
         header: int,
         inline: int,
         procedure: int | None,
+        backward: bool = False,
     ) -> None:
         assert call.xid is not None
         if call.rpc is not None:  # Once more, on another connection.
             ended = call.rpc.connection.ended_by or "its connection was lost"
             self._log.trouble("resent", ended, time, number, call.rpc.number)
             self._unanswered(call.rpc)
-        rpc = self._log.begin(conversation, call.xid, "client")
+        rpc = self._log.begin(conversation, call.xid, "server" if backward else "client", backward)
         name_call(rpc, call.program, call.version, call.procedure)
         if call.fields is not None:
             rpc.fields = rpc.fields._replace(**call.fields)
-        rpc.call = message(0, number, time, call.xid, None, header + inline, header, inline, procedure)
+        rpc.call = message(int(backward), number, time, call.xid, None, header + inline, header, inline, procedure)
         rpc.chunks = call.chunks.all()
         add_lists(rpc.call.header, rpc.chunks, False)
         call.rpc, call.post, call.transmit = rpc, time, None
@@ -297,10 +323,27 @@ class ClientSide:
     # The reply.
 
     def receive(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        length, status = fields
+        queue, length, status = fields
         self._log.completed("receive", status, time, number)
         if not status:
-            self._received[pid] = Received(number, time, length)
+            self._received[pid] = Received(number, time, length, queue)
+
+    def called_back(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        """By the server; its answer is a task that begins with ``transmit``."""
+        came = self._received.pop(pid, None)
+        conversation = None if came is None or came.queue is None else self._receiving.get(came.queue)
+        if came is not None and conversation is not None:
+            rpc = self._log.begin(conversation, fields[0], "client", backward=True)
+            rpc.call = message(1, came.number, came.time, rpc.xid, None, came.length, HEADER, procedure=RDMA_MSG)
+            self._log.called(rpc)
+
+    def _answer(self, rpc: KnownRpc, number: int, time: int, length: int) -> None:
+        """Of a call in the backward direction."""
+        rpc.reply = message(0, number, time, rpc.xid, None, HEADER + length, HEADER, length, RDMA_MSG)
+        self._log.replied(rpc)
+        assert rpc.call is not None
+        rpc.latency = Latency(time - rpc.call.operation.first_time, 0, 0, 0, 0, 0)
+        self._log.end(rpc)
 
     def replied(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         task, client, xid, credits = fields
@@ -312,6 +355,8 @@ class ClientSide:
             self._free(call)
         came = self._received.pop(pid, None) or Received(number, time, 0)
         call.receive, call.reply = came.time, time
+        if came.queue is not None:
+            self._receiving[came.queue] = call.rpc.conversation
         self._answered[pid] = call
         call.rpc.reply = message(1, came.number, came.time, xid, credits, came.length)
         self._log.replied(call.rpc)
@@ -419,7 +464,7 @@ class ClientSide:
         assert rpc.call is not None
         total = reply.operation.last_time - rpc.call.operation.first_time
         rpc.latency = Latency(total, 0, 0, 0, 0, 0)  # The wire's parts are not told.
-        rpc.host = client_times(call, execute)
+        rpc.host = None if rpc.backward else client_times(call, execute)
         self._log.end(rpc)
 
     def _unanswered(self, rpc: KnownRpc) -> None:

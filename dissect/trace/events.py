@@ -91,6 +91,7 @@ TEXTS: dict[str, str | tuple[str, ...]] = {
     "xprtrdma_decode_seg": _SEGMENT,
     "xprtrdma_err_vers": _TASK + "xid={xid} versions=[{min}, {max}]",
     "xprtrdma_err_chunk": _TASK + "xid={xid}",
+    "xprtrdma_cb_call": (_PEER + " xid={xid}", "xid={xid}, "),
     # A server's transport (net/sunrpc/xprtrdma/svc_rdma*), and its threads.
     "svcrdma_wc_recv": (_WC + " received={received}", _WC + _STATUS + " received={received}", _WC + _STATUS),
     "svcrdma_wc_recv_err": _WC + _STATUS,

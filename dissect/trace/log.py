@@ -30,6 +30,8 @@ class RpcLog:
         self._listeners, self._troubles = listeners, troubles
         self._orders: Counter[int] = Counter()
         self._done: list[Rpc] = []
+        self.backward: dict[int, KnownRpc] = {}
+        """By XID, calls in the backward direction (RFC 8167) without a reply."""
         self.last_number = 0
         self.side = ""
         """'client' or 'server': whose RPC began first."""
@@ -56,19 +58,22 @@ class RpcLog:
         done, self._done = self._done, []
         return done
 
-    def begin(self, conversation: Conversation, xid: int, side: str) -> KnownRpc:
-        """The next one, seen by its client or its server."""
+    def begin(self, conversation: Conversation, xid: int, side: str, backward: bool = False) -> KnownRpc:
+        """The next one, seen by the client or the server; ``backward``: which the server calls."""
         self.side = self.side or side
         connection = conversation.connection
         self.last_number += 1
         self._orders[connection.number] += 1
-        return traced_rpc(self.last_number, conversation, xid, self._orders[connection.number])
+        rpc = traced_rpc(self.last_number, conversation, xid, self._orders[connection.number], backward)
+        if backward:
+            self.backward[xid] = rpc
+        return rpc
 
     def called(self, rpc: KnownRpc) -> None:
         """Its call is there."""
         assert rpc.call is not None
         self._passed(rpc, rpc.call.operation.last_frame, rpc.call.operation.last_time)
-        if rpc.call.header.credits is not None:
+        if rpc.call.header.credits is not None and not rpc.backward:
             rpc.conversation.note_requested(rpc.call.header.credits)
         self._listeners.get(rpc.connection.number, _NO_LISTENER).call_sent(rpc)
 
@@ -76,7 +81,7 @@ class RpcLog:
         """Its reply is there."""
         assert rpc.reply is not None
         self._passed(rpc, rpc.reply.operation.last_frame, rpc.reply.operation.last_time)
-        if rpc.reply.header.credits is not None:
+        if rpc.reply.header.credits is not None and not rpc.backward:
             rpc.conversation.note_granted(rpc.reply.header.credits)
         self._listeners.get(rpc.connection.number, _NO_LISTENER).reply_sent(rpc)
 
@@ -89,5 +94,7 @@ class RpcLog:
         """No more is told of it."""
         if rpc.reply is not None:
             rpc.state = "error" if rpc.failed else "complete"
+        if rpc.backward:
+            self.backward.pop(rpc.xid, None)
         self._listeners.get(rpc.connection.number, _NO_LISTENER).rpc_ended(rpc)
         self._done.append(rpc)

@@ -36,7 +36,7 @@ CLIENT: dict[str, tuple[str, tuple[str, ...]]] = {
     "rpc_task_sleep": ("sleep", (*_TASK, "q_name")),
     "rpc_task_wakeup": ("wakeup", (*_TASK, "q_name")),
     "xprt_reserve_cong": ("reserve_credit", _TASK),
-    "rpc_xdr_sendto": ("send", _TASK),
+    "rpc_xdr_sendto": ("send", (*_TASK, "msg_len")),
     "xprtrdma_chunk_read": ("chunk_read", (*_TASK, "pos", *_SEGMENT)),
     "xprtrdma_chunk_write": ("chunk_write", (*_TASK, *_SEGMENT)),
     "xprtrdma_chunk_wp": ("chunk_write", (*_TASK, *_SEGMENT)),
@@ -46,7 +46,8 @@ CLIENT: dict[str, tuple[str, tuple[str, ...]]] = {
     "xprtrdma_marshal": ("marshal", (*_TASK, "xid", "hdrlen", "headlen", "pagelen", "taillen", "rtype")),
     "xprtrdma_post_send": ("post_send", ("cq_id", *_TASK)),
     "xprt_transmit": ("transmit", (*_TASK, "xid", "status")),
-    "xprtrdma_wc_receive": ("receive", ("received", "status")),
+    "xprtrdma_wc_receive": ("receive", ("cq_id", "received", "status")),
+    "xprtrdma_cb_call": ("called_back", ("xid",)),
     "xprtrdma_reply": ("replied", (*_TASK, "xid", "credits")),
     "xprtrdma_err_vers": ("refused_version", _TASK),
     "xprtrdma_err_chunk": ("refused_chunk", _TASK),
@@ -117,6 +118,7 @@ CONNECT_REQUEST, ESTABLISHED, DISCONNECTED = 4, 9, 10
 LACKING = {
     "rpc_clnt_new": 4,
     "xprtrdma_post_send": 1,
+    "xprtrdma_wc_receive": 1,
     "svcrdma_wc_recv": 1,
     "svc_xprt_enqueue": 2,
     "svc_xprt_dequeue": 2,
@@ -138,7 +140,7 @@ class TraceMachine:
         self._connections = TracedConnections(connections, conversations)
         self.log = RpcLog(self._connections.listeners, troubles)
         self.client = ClientSide(self._connections, self.log)
-        self.server = ServerSide(self._connections, self.log)
+        self.server = ServerSide(self._connections, self.log, self.client)
         sides = (self.client, CLIENT), (self.server, SERVER), (self, OWN)
         self._handlers: dict[str, tuple[Callable[..., None], Callable[[tuple[Any, ...]], Any]]] = {}
         self._passive: set[str] = set()

@@ -33,6 +33,8 @@ class Received(NamedTuple):
     number: int
     time: int
     length: int
+    queue: int | None = None
+    """Its completion queue, where told."""
 
 
 @dataclass(slots=True)
@@ -50,9 +52,9 @@ class TracedSegment(SegmentUse):
         return self.moved
 
 
-def traced_rpc(number: int, conversation: Conversation, xid: int, order: int) -> KnownRpc:
+def traced_rpc(number: int, conversation: Conversation, xid: int, order: int, backward: bool) -> KnownRpc:
     """One that has its call alone."""
-    rpc = KnownRpc(number, conversation, False, xid, contents=NOT_IN_TRACE, order=order)
+    rpc = KnownRpc(number, conversation, backward, xid, contents=NOT_IN_TRACE, order=order)
     rpc.fields, rpc.moved = NO_FIELDS, None
     return rpc
 

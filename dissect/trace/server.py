@@ -19,6 +19,7 @@ from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER, Segment
 from ..rpcrdma.rpc_fields import KnownRpc
 from ..rpcrdma.rpcs import ChunkUse, HostTimes, Latency
+from .client import ClientSide
 from .connections import RDMA, TracedConnections, socket_parts
 from .log import RpcLog
 from .rpcs import Received, TracedChunks, TracedSegment, add_lists, message, name_call, nfs_status, reply_header
@@ -78,8 +79,6 @@ class ServerCall:
     answered: int | None = None
     encoded: int = 0
     """Bytes of the reply."""
-    header: int | None = None
-    """Bytes of its transport header, where told."""
     written: int | None = None
 
 
@@ -92,8 +91,8 @@ THREAD = -1
 class ServerSide:
     """Makes RPCs of the events of a server."""
 
-    def __init__(self, connections: TracedConnections, log: RpcLog) -> None:
-        self._connections, self._log = connections, log
+    def __init__(self, connections: TracedConnections, log: RpcLog, client: ClientSide) -> None:
+        self._connections, self._log, self._client = connections, log, client
         self._received: dict[Queue, Received] = {}
         self._transports: dict[tuple[str, str], Waiting] = {}
         self._free: dict[int, int] = {}
@@ -104,6 +103,10 @@ class ServerSide:
         """Number and Position of each."""
         self._queues: dict[int, Conversation] = {}
         """By the completion queue of their receives."""
+        self._sending: dict[int, Conversation] = {}
+        """By that of their Sends."""
+        self._headers: dict[int, int] = {}
+        """By thread: bytes of the transport header of what it sends next."""
         self._threads: dict[int, ServerCall] = {}
         """What each thread is at."""
         self._open: dict[int, ServerCall] = {}
@@ -170,6 +173,11 @@ class ServerSide:
         if taken is not None and (since := taken.enqueued if came is None else came.time) is not None:
             thread = taken.transport.waited(since)
         conversation = self._queues.get(queue)
+        answered = self._log.backward.get(xid)
+        if answered is not None and answered.conversation is conversation and came is not None:
+            answered.reply = message(0, came.number, came.time, xid, credits, came.length, header, procedure=procedure)
+            self._log.replied(answered)
+            return
         if conversation is None:
             client, server = ("", "") if taken is None else (taken.client, taken.server)
             address, port = socket_parts(server)
@@ -217,8 +225,9 @@ class ServerSide:
     def process(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         xid, service, version, procedure = fields
         call = self._at(pid, xid)
-        if call is not None:
-            name_call(call.rpc, service, version, procedure)
+        rpc = self._log.backward.get(xid) if call is None else call.rpc
+        if rpc is not None:
+            name_call(rpc, service, version, procedure)
 
     def _at(self, pid: int, xid: int) -> ServerCall | None:
         call = self._threads.get(pid)
@@ -290,23 +299,25 @@ class ServerSide:
             call.chunks.returned(*fields)
 
     def pulled_up(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        call = self._threads.get(pid)
-        if call is not None:
-            call.header = fields[0]
+        self._headers[pid] = fields[0]
 
     def post_send(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         queue, identity, invalidated = fields
         self._free[pid] = time
         call = self._threads.pop(pid, None)
+        length = self._headers.pop(pid, None)
+        if call is None and (conversation := self._sending.get(queue)) is not None:
+            self._client.call_back(conversation, number, time, pid, length or HEADER)
         if call is None or call.rpc.reply is not None:
             return
         rpc = call.rpc
+        self._sending[queue] = rpc.conversation
         header, procedure = reply_header(rpc.chunks)
         inline = 0
         if procedure != RDMA_NOMSG:
             moved = sum(round_up(one.returned or 0) for one in rpc.chunks if one.kind == "write")
             inline = max(0, call.encoded - moved)
-        header = call.header or header
+        header = length or header
         rpc.reply = message(1, number, time, rpc.xid, None, header + inline, header, inline, procedure)
         rpc.reply.operation.invalidate = invalidated or None
         add_lists(rpc.reply.header, rpc.chunks, True)

@@ -6,8 +6,9 @@ from random import Random
 
 import pytest
 
-from playbook.traces import ENDS, KWORKER, MILLISECOND, NFSD, Server
+from playbook.traces import ENDS, KWORKER, MILLISECOND, NFSD, Server, client
 from rdmascope.captures.read.traces import TextEvents, Trace
+from rdmascope.dissect.onc.programs import NFS_CALLBACK
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.trace.analyzer import TraceAnalyzer
 from rdmascope.dissect.trace.events import Event
@@ -151,3 +152,49 @@ def test_calls_that_come_together_wait_for_the_only_thread() -> None:
     assert first is not None and second is not None
     assert first.thread == 0 and (first.received or 0) < MILLISECOND
     assert 5 < (second.thread or 0) / MILLISECOND < 5.5 and (second.received or 0) < MILLISECOND
+
+
+def test_a_server_calls_back() -> None:
+    host = Server()
+    host.call(1)
+    task = {"task_id": 1, "client_id": 2}
+    host.passes("rpc_task_begin", 24, **task)
+    host.passes("rpc_request", 24, **task, progname="nfs4_cb", version=1, procname="CB_RECALL")
+    host.passes("xprt_reserve", 24, **task, xid=9)
+    host.passes("rpc_xdr_sendto", 24, **task, msg_len=172)
+    host.passes("svcrdma_send_pullup", 24, cq_id=1, completion_id=83, hdrlen=28)
+    host.passes("svcrdma_post_send", 24, cq_id=1, completion_id=83, inv_rkey=0)
+    host.passes("xprt_transmit", 24, **task, xid=9, status=0)
+    host.waits(2)
+    host.passes("svcrdma_wc_recv", KWORKER, cq_id=2, completion_id=44, received=112)
+    host.passes("svcrdma_decode_rqst", NFSD, cq_id=2, completion_id=44, xid=9, vers=1, credits=16, proc=0, hdrlen=28)
+    host.passes("rpc_xdr_recvfrom", 24, **task, msg_len=84)
+    host.passes("rpc_task_end", 24, **task, status=0)
+    host.passes("rpc_stats_latency", 24, **task, progname="nfs4_cb", version=1, procname="CB_RECALL", execute=2100)
+    forward, backward = sorted(host.rpcs(), key=lambda rpc: rpc.number)
+    assert not forward.backward and backward.backward
+    assert backward.connection is forward.connection and backward.state == "complete"
+    assert (backward.program, backward.name) == (NFS_CALLBACK, "CB_RECALL")
+    assert (backward.call_bytes, backward.reply_bytes) == (172, 84)
+    assert backward.latency is not None and 2 <= backward.latency.total / MILLISECOND < 2.1
+
+
+def test_a_client_is_called_back() -> None:
+    host = client(1)
+    host.passes("xprtrdma_wc_receive", KWORKER, cq_id=2, completion_id=2, received=200, status=0)
+    host.passes("xprtrdma_cb_call", KWORKER, xid=9)
+    host.waits(2)
+    host.passes("svc_process", 333, xid=9, service="NFSv4 callback", vers=1, procedure="COMPOUND")
+    task = {"task_id": 1, "client_id": 0xFFFFFFFF}
+    host.passes("rpc_task_begin", 333, **task)
+    host.passes("rpc_xdr_sendto", 333, **task, msg_len=84)
+    host.passes("xprtrdma_post_send", 333, **task, cq_id=1, completion_id=30)
+    host.passes("xprt_transmit", 333, **task, xid=9, status=0)
+    host.passes("rpc_task_end", 333, **task, status=0)
+    forward, backward = host.rpcs()
+    assert not forward.backward and backward.backward and backward.connection is forward.connection
+    assert backward.program == NFS_CALLBACK and (backward.call_bytes, backward.reply_bytes) == (172, 84)
+    assert backward.latency is not None and 2 <= backward.latency.total / MILLISECOND < 2.1
+    host.passes("xprtrdma_wc_receive", KWORKER, cq_id=2, completion_id=3, received=200, status=0)
+    host.passes("xprtrdma_cb_call", KWORKER, xid=10)
+    assert [rpc.state for rpc in host.rpcs()] == ["complete", "complete", "no reply"]

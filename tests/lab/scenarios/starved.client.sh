@@ -66,5 +66,5 @@ part disk from_disk
 # A connection begins with few registrations, and its client makes more as it runs out of them; now it cannot.
 mount_nfs 3
 modprobe scarce
-part registrations dd if=/dev/zero of=/mnt/w bs=1M count=16 conv=fsync status=none
+part registrations dd if=/dev/zero of=/mnt/w bs=1M count=3 conv=fsync status=none
 modprobe -r scarce
