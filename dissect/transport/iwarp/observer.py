@@ -215,8 +215,12 @@ class IwarpObserver:
         if undecided is not None and opened:
             earlier = undecided.segments
             undecided.segments += len(members)
+        service = self._is_service(key)
         startup = segments.first_startup(members, undecided)
-        if startup is not None:
+        carrying = places(segments.rows["length"][members])
+        # Behind its SYN a connection is on trial from the first payload on, though the Request may come behind that.
+        on_trial = opened and (service or some(segments.likely[members[carrying[:1]]]))
+        if startup is not None and not (on_trial and carrying[0] < startup[0]):
             start, request = startup
             index = int(members[start])
             tcp = self._open_connection(key)
@@ -232,16 +236,14 @@ class IwarpObserver:
             tcp = self._open_connection(key)
             tcp.refuse(1 - segments.direction(refusal), segments.rows[refusal])
             return tcp, members
-        service = self._is_service(key)
-        carrying = int(np.count_nonzero(segments.rows["length"][members]))
         if undecided is None:
-            if not carrying:
+            if not len(carrying):
                 return None, members
             undecided = _Undecided()
             self._remember(key, undecided)
         tried = undecided.tried
-        undecided.tried += carrying
-        if tried > TRIED or not carrying or not (likely or service or not opened):
+        undecided.tried += len(carrying)
+        if tried > TRIED or not len(carrying) or not (likely or service or not opened):
             return None, members
         if len(self.trials) >= MAX_TRIALS and not service:
             return None, members
