@@ -59,6 +59,8 @@ class _Undecided:
     """Frame and time of the SYN."""
     segments: int = 0
     """That were seen since the SYN."""
+    answered: int | None = None
+    """Sequence number behind the SYN of the passive side, where that was captured."""
 
 
 class IwarpObserver:
@@ -215,6 +217,8 @@ class IwarpObserver:
         if undecided is not None and opened:
             earlier = undecided.segments
             undecided.segments += len(members)
+            for index in members[segments.rows["flags"][members] & (SYN | ACK) == SYN | ACK].tolist():
+                undecided.answered = TCP_SEQUENCE.wrap(int(segments.rows["seq"][index]) + 1)
         service = self._is_service(key)
         startup = segments.first_startup(members, undecided)
         carrying = places(segments.rows["length"][members])
@@ -251,7 +255,7 @@ class IwarpObserver:
         tcp = self._open_connection(key)
         tcp.active, tcp.lifetime.earlier = undecided.opened_by, earlier
         if undecided.opened_by is not None and not tried:
-            tcp.expect_startup(undecided.opened_by, undecided.first)
+            tcp.expect_startup(undecided.opened_by, undecided.first, undecided.answered)
         return tcp, members
 
     def _open_records(

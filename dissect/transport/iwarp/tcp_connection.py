@@ -224,9 +224,12 @@ class TcpConnection:
         self._connect(active)
         self._ended(REFUSED, int(row["frame"]), int(row["time"]))
 
-    def expect_startup(self, active: int, first: int) -> None:
-        """The connection opened in this capture; ``first``: sequence number behind the SYN of the active side."""
+    def expect_startup(self, active: int, first: int, answered: int | None) -> None:
+        """The connection opened in this capture; ``first``, ``answered``: sequence numbers behind the SYN of the active
+        side and of the passive one."""
         self.directions[active].stream.start(first)
+        if answered is not None:
+            self.directions[1 - active].stream.start(answered)
         for one in self.directions:
             one.framing = Framing(mpa=True)
 
