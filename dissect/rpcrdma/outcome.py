@@ -29,6 +29,8 @@ from .reassembly import (
 from .rpcs import DUPLICATE_REPLY, ChunkUse, Rpc, SegmentUse
 
 _UNDECIDABLE = CONTESTED, PADDED, LATE, EARLY
+ABSENT = "not found in this capture"
+"""Also what is there without the request or first packet that says where it belongs."""
 """In reasons why bytes are not known that the capture may hold."""
 LONG_CALL = 1 << 20
 """Bytes of a long call that are decoded for its operations."""
@@ -389,11 +391,11 @@ def _coverage(rpc: Rpc, chunk: ChunkUse, label: str, damage: list[str], count: i
             if end > reached >= operation.address and operation.payload.whole:
                 reached = end
         if reached < offset + length:
-            _missing(rpc, chunk.kind, use, length, at, label, damage)
+            _missing(rpc, use, length, at, label, damage)
         at += length
 
 
-def _missing(rpc: Rpc, kind: str, use: SegmentUse, length: int, at: int, label: str, damage: list[str]) -> None:
+def _missing(rpc: Rpc, use: SegmentUse, length: int, at: int, label: str, damage: list[str]) -> None:
     """Name the bytes of a segment's first ``length`` that the capture does not hold; it begins ``at`` in its chunk."""
     offset = use.advertised.offset
     covered = IntervalSet()
@@ -405,10 +407,7 @@ def _missing(rpc: Rpc, kind: str, use: SegmentUse, length: int, at: int, label: 
             covered.add(reached, operation.address + start)
             reached = operation.address + end
         covered.add(reached, operation.address + operation.length)
-    if use.contested:
-        why = CONTESTED
-    else:
-        why = f"{EARLY} ({_frames(use.doubtful)})" if use.doubtful else f"not in this capture{_unplaced(rpc, kind)}"
+    why = CONTESTED if use.contested else f"{EARLY} ({_frames(use.doubtful)})" if use.doubtful else ABSENT
     for start, end in covered.missing(offset, offset + length):
         for first, last, late in _by_lateness(use, start, end):
             reason = f"{LATE} ({_frames(late)})" if late else why
@@ -435,14 +434,3 @@ def _frames(operations: Sequence[Operation]) -> str:
     first = min(operation.first_frame for operation in operations)
     last = max(operation.last_frame for operation in operations)
     return f"frame {first}" if first == last else f"frames {first}-{last}"
-
-
-def _unplaced(rpc: Rpc, kind: str) -> str:
-    """Where else the missing bytes of a chunk may be."""
-    responder = 0 if rpc.backward else 1
-    connection = rpc.connection
-    if kind == "read" and (count := connection.unplaced_reads[responder]):
-        return f", or among {count} bytes of Read responses whose request is not"
-    if kind != "read" and (count := connection.unplaced_writes[responder]):
-        return f", or among {count} bytes of RDMA Writes whose first packet is not"
-    return ""

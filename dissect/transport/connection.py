@@ -185,10 +185,6 @@ class Connection:
     """Sends whose transport header the capture truncates, counted by the layer that decodes it."""
     damaged: Sequence[tuple[int, int]] = ()
     """Frame and time, ns, of packets that failed their ICRC, so that their receiver dropped them; the first of them."""
-    unplaced_reads: Pair = NONE_OF_EITHER
-    """Bytes of Read responses whose request is not in the capture, by the endpoint that issues Reads."""
-    unplaced_writes: Pair = NONE_OF_EITHER
-    """Bytes of RDMA Writes whose first packet, which has the address, is not in the capture; by sender."""
     contradicted: tuple[Sequence[int], Sequence[int]] = ((), ())
     """Frames of either endpoint that retransmit with other bytes than before; the first of them."""
     reused_psns: Sequence[ReusedPsn] = ()

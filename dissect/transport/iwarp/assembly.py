@@ -284,8 +284,6 @@ class OutstandingReads:
         """Bytes of the responses were not captured since the last that fitted."""
         self.early: deque[tuple[Fragment, Runs]] = deque(maxlen=MAX_EARLY)
         """Responses to no Read that was seen so far."""
-        self.stray = 0
-        """Response bytes of no Read that was seen."""
         self.max_open = 0
         """Most Reads that were open at one time."""
         self.delay = Samples()
@@ -303,7 +301,6 @@ class OutstandingReads:
         for _ in range(len(self.early)):
             fragment, runs = self.early.popleft()
             if fragment.key == sink_stag:
-                self.stray -= fragment.length
                 self.answer(fragment, runs)
             else:
                 self.early.append((fragment, runs))
@@ -331,7 +328,6 @@ class OutstandingReads:
             and TCP_SEQUENCE.unwrap(read.end, fragment.ack) >= read.end
         ]
         if not fitting:
-            self.stray += fragment.length
             self.early.append((fragment, runs))
             return None
         # A sink is reused only when it has been filled: behind a gap the latest Read is meant.
@@ -339,7 +335,6 @@ class OutstandingReads:
         while self.open[0] is not read:
             self._close_oldest()
         if self.gap and fragment.place > read.sink_to + read.reached and len(fitting) > 1:
-            self.stray += fragment.length
             return None
         self.gap = False
         operation = read.operation

@@ -187,13 +187,12 @@ class Framing:
         """Take what follows in the stream."""
         self.pending.take(chunks)
 
-    @property
-    def waiting_since(self) -> int | None:
-        """The first frame of which it is not known where its FPDUs begin."""
-        if self.synchronised or self.at is None:
+    def waiting_since(self, settled: bool) -> int | None:
+        """The first frame of which it is not known where its FPDUs begin, or which waits until that is ``settled``."""
+        if settled and (self.at is None or (self.synchronised and self.markers is not None)):
             return None
         window = self.pending.window
-        first = int(np.searchsorted(window.at, self.at))
+        first = 0 if self.at is None else int(np.searchsorted(window.at, self.at))
         return int(window.rows["frame"][first:].min()) if first < len(window.rows) else None
 
     # Set-up

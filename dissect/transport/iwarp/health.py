@@ -101,10 +101,10 @@ class IwarpDirection:
         """No Send is open, and each counts."""
         return self.assembly is not None and not (self.assembly.skip_first or SEND in self.assembly.partial)
 
-    @property
-    def waiting_since(self) -> int | None:
-        """The first frame that waits for bytes in front of it, or of which it is not known where its FPDUs begin."""
-        marks = (self.stream.waiting_since, self.framing.waiting_since)
+    def waiting_since(self, settled: bool = True) -> int | None:
+        """The first frame that waits for bytes in front of it, or of which it is not known where its FPDUs begin, or
+        which waits until that is ``settled``."""
+        marks = (self.stream.waiting_since, self.framing.waiting_since(settled))
         return min((mark for mark in marks if mark is not None), default=None)
 
     def _damaged(self, rows: Rows) -> Rows:

@@ -413,7 +413,6 @@ class TcpConnection:
             if one.stream.gaps:
                 theirs = connection.gaps[1 - sender]
                 connection.gaps = (theirs, one.stream.gaps) if sender else (one.stream.gaps, theirs)
-            connection.unplaced_reads = with_count(connection.unplaced_reads, sender, one.reads.stray)
             unread = one.framing.unread + one.framing.lost
             connection.unread_packets = with_count(connection.unread_packets, sender, unread)
 
@@ -422,7 +421,7 @@ class TcpConnection:
         marks: list[int] = []
         for direction in self.directions:
             if direction.sender == sender:
-                marks += [] if direction.waiting_since is None else [direction.waiting_since]
+                marks += [] if (since := direction.waiting_since()) is None else [since]
                 if direction.assembly is not None:
                     marks += [operation.first_frame for _, operation in direction.assembly.partial.values()]
         return min(marks, default=None)
@@ -430,7 +429,8 @@ class TcpConnection:
     @property
     def _waiting_since(self) -> int | None:
         """The first frame that waits behind a gap in either stream."""
-        return min((since for one in self.directions if (since := one.waiting_since) is not None), default=None)
+        found = [one.waiting_since(self._settled(number)) for number, one in enumerate(self.directions)]
+        return min((since for since in found if since is not None), default=None)
 
     def _divide(self, data: Bytes | None, runs: list[Run] | None) -> None:
         """Divide what is fresh into messages; those that are plain go to ``runs``, but for what waits behind a gap."""

@@ -446,8 +446,6 @@ class RequestAssembly:
             operation.invalidate = int(last["immediate"][-1])
         elif opcodes.HAS_IMMDT[last_opcode]:
             operation.immediate = int(last["immediate"][-1])
-        if kind is Kind.WRITE and not has_address:
-            self.connection.unplaced_writes = raised(self.connection.unplaced_writes, self.sender, payload.seen)
         self._contradict(operation, self.partial_contradictions)
         self.partial_repeats, self.partial_contradictions = 0, NOTHING
         self.order = max(self.order, operation.last_frame)

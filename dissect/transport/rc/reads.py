@@ -13,7 +13,7 @@ from ...arrays import Bytes, Int64s, Rows, among, places, some, take
 from ...intervals import IntervalSet
 from ...layers import opcodes
 from ...serial import PSN
-from ..connection import Connection, raised
+from ..connection import Connection
 from ..operations import Operation
 from ..runs import TransferRun
 
@@ -241,7 +241,6 @@ class RcReads:
     def _place(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Give the Reads that are objects their data."""
         if not self.reads:
-            self.unplaced(int(rows["length"].sum()))
             return
         starts = np.array([read.start for read in self.reads])
         owners = starts.searchsorted(psns, side="right") - 1
@@ -253,15 +252,11 @@ class RcReads:
         ):
             read, high = self.reads[max(owner, 0)], low + b - a
             if owner < 0 or low >= read.end:
-                self.unplaced(int(rows["length"][a:b].sum()))
                 continue
             extra = max(0, high - read.end)
             finished = self._take(read, low, high - extra, data, rows[a : b - extra]) or finished
         if finished:
             self.reads = _without_oldest(self.reads)
-
-    def unplaced(self, size: int) -> None:
-        self.connection.unplaced_reads = raised(self.connection.unplaced_reads, self.sender, size)
 
     def _take(self, read: _RcRead, low: int, high: int, data: Bytes, rows: Rows) -> bool:
         """Responses with PSNs [low, high) of one Read; True where they complete it."""
@@ -287,7 +282,6 @@ class RcReads:
             if fits.all():
                 payload.runs.append((int(offsets[0]), data, part))
             else:  # One of another size is one to a request that is missing, or the path MTU is not known.
-                self.unplaced(int(lengths[~fits].sum()))
                 for index in places(fits).tolist():
                     payload.runs.append((int(offsets[index]), data, part[index : index + 1]))
             payload.seen += int(lengths[fits].sum())

@@ -595,11 +595,8 @@ class SendQueue:
             behind = len(every) if before is None else int(every["frame"].searchsorted(before))
             if behind < len(every):
                 self._due += ((data, every[behind:]),)
-            rows = every[:behind]
-            if self.head is None:
-                self.reads.unplaced(int(rows["length"][opcodes.IS_READ_RESPONSE[rows["opcode"]]].sum()))
-            elif behind:
-                self._responses(data, rows)
+            if self.head is not None and behind:
+                self._responses(data, every[:behind])
 
     def _responses(self, data: Bytes, rows: Rows) -> None:
         assert self.head is not None
