@@ -40,7 +40,12 @@ class TraceAnalyzer(Analyzer):
                 self.first_time = self.earliest_time = events[0].time
                 self._traced.listen(self.listener)
             self.last_time = events[-1].time
-        return self._ended(self._traced.feed(events))
+            self._now = self.last_time
+        ended = self._traced.feed(events)
+        before = {*self._conversations}
+        self._evict()
+        gone = before.difference(self._conversations)
+        return self._ended([*ended, *(self._traced.forget(gone) if gone else ())])
 
     def tick(self, now: int) -> list[Rpc]:
         """Nothing of a trace waits for time to pass."""
@@ -64,7 +69,7 @@ class TraceAnalyzer(Analyzer):
         return self._traced.log.side or "host"
 
     def health(self, number: int) -> TransportHealth:
-        connection = self.conversations[number - 1].connection
+        connection = self._conversations[number].connection
         point = CapturePoint(
             "beside the responder" if self.traced == "server" else "beside the requester",
             1.0,

@@ -17,7 +17,7 @@ from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER, Segment
 from ..rpcrdma.rpc_fields import KnownRpc
 from ..rpcrdma.rpcs import CREDITS, ChunkUse, HostTimes, Latency
-from .connections import RDMA, SOCKET, TracedConnections
+from .connections import RDMA, SOCKET, TracedConnections, drop
 from .log import RpcLog
 from .rpcs import Received, TracedChunks, TracedSegment, add_lists, message, name_call, nfs_status, reply_header
 
@@ -116,6 +116,18 @@ class ClientSide:
         self._calls.clear()
         for rpc in [*self._log.backward.values()]:
             self._unanswered(rpc)
+
+    def forget(self, connections: set[int]) -> None:
+        """These are no more looked at; calls on them end."""
+        for queues in (self._queues, self._receiving, self._sockets):
+            drop(queues, connections)
+        for task, call in [*self._calls.items()]:
+            if call.rpc is not None and call.rpc.connection.number in connections:
+                self._close(self._calls.pop(task), None)
+        for rpc in [one for one in self._log.backward.values() if one.connection.number in connections]:
+            self._unanswered(rpc)
+        for number in connections:
+            self._credits.pop(number, None)
 
     def outstanding(self) -> list[KnownRpc]:
         """Calls without a reply so far."""

@@ -31,6 +31,14 @@ def socket_parts(text: str) -> tuple[str, int | None]:
     return address.strip("[]"), int(port) or None
 
 
+def drop(queues: dict[int, Conversation], numbers: set[int]) -> set[int]:
+    """Those of connections with these numbers, which it gives."""
+    gone = {queue for queue, one in queues.items() if one.connection.number in numbers}
+    for queue in gone:
+        del queues[queue]
+    return gone
+
+
 class TracedConnections:
     """Makes a Conversation for each queue that RPCs are seen on, and numbers it."""
 
@@ -40,6 +48,7 @@ class TracedConnections:
         self.listener: Callable[[Conversation], Listener | None] | None = None
         self.listeners: dict[int, Listener] = {}
         """By connection number."""
+        self._count = 0
         self._established: dict[CmPair, int] = {}
         """When; of those that no queue is known of."""
         self._taken: dict[CmPair, Connection] = {}
@@ -65,6 +74,7 @@ class TracedConnections:
     ) -> Conversation:
         """A new one between two addresses, '' where one is not told, first seen at an event of this number, by its
         'client' or 'server'; ``port``: the server's."""
+        self._count += 1
         first, pair = time, self._pair(client, server, port) if transport == RDMA else None
         local: int | None = None
         if pair is not None:
@@ -72,7 +82,7 @@ class TracedConnections:
             client, local = socket_parts(pair.client)
             server, port = socket_parts(pair.server)
         connection = Connection(
-            len(self.connections) + 1,
+            self._count,
             transport,
             (Endpoint(client, 0, port=local), Endpoint(server, 0, port=port)),
             "trace",

@@ -166,6 +166,14 @@ class TraceMachine:
             side.let_go(MAX_OPEN)
         return self.log.take()
 
+    def forget(self, connections: set[int]) -> list[Rpc]:
+        """These are no more looked at: give what is outstanding on them."""
+        for side in (self.client, self.server):
+            side.forget(connections)
+        for number in connections:
+            self._connections.listeners.pop(number, None)
+        return self.log.take()
+
     def outstanding(self) -> list[Rpc]:
         """Calls without a reply so far, of which no Rpc has ended."""
         return [*self.client.outstanding(), *self.server.outstanding()]

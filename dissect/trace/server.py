@@ -20,7 +20,7 @@ from ..rpcrdma.messages import HEADER, Segment
 from ..rpcrdma.rpc_fields import KnownRpc
 from ..rpcrdma.rpcs import ChunkUse, HostTimes, Latency
 from .client import ClientSide
-from .connections import RDMA, TracedConnections, socket_parts
+from .connections import RDMA, TracedConnections, drop, socket_parts
 from .log import RpcLog
 from .rpcs import Received, TracedChunks, TracedSegment, add_lists, message, name_call, nfs_status, reply_header
 
@@ -122,6 +122,17 @@ class ServerSide:
             self._close(call, None)
         for call in [*self._sends.values()]:
             self._close(call, None)
+
+    def forget(self, connections: set[int]) -> None:
+        """These are no more looked at; calls on them end."""
+        for call in (*self._open.values(), *self._sends.values()):
+            if call.rpc.connection.number in connections:
+                self._close(call, None)
+        self._open = {xid: one for xid, one in self._open.items() if one.rpc.connection.number not in connections}
+        gone = drop(self._queues, connections) | drop(self._sending, connections)
+        for kept in (self._received, self._segments, self._transfers, self._sends):
+            for key in [key for key in kept if key[0] in gone]:
+                del kept[key]
 
     def outstanding(self) -> list[KnownRpc]:
         """Calls without a reply so far."""

@@ -21,6 +21,8 @@ class Host:
 
     def __init__(self) -> None:
         self.now = START
+        self.queue = 1
+        """Of its Sends; the next is that of its receives."""
         self.events: list[Event] = []
 
     def passes(self, name: str, pid: int = 700, /, **fields: Any) -> None:
@@ -103,7 +105,7 @@ class Client(Host):
         if revokes:
             self.passes("xprtrdma_mr_localinv", KWORKER, **task, mr_id=3)
             self.waits(revokes)
-            self.passes("xprtrdma_wc_li_done", KWORKER, cq_id=1, completion_id=3, status=0)
+            self.passes("xprtrdma_wc_li_done", KWORKER, cq_id=self.queue, completion_id=3, status=0)
         if reply:
             self.passes("xprtrdma_decode_seg", KWORKER, **{**segment, "length": 100})
         self.passes("rpc_task_wakeup", KWORKER, **task, q_name="xprt_pending")
@@ -124,12 +126,12 @@ class Client(Host):
         header = 28 + 24 * bool(chunk) + 20 * bool(reply)
         lengths = {"hdrlen": header, "headlen": 100, "pagelen": chunk, "taillen": 0}
         self.passes("xprtrdma_marshal", **task, xid=xid, **lengths, rtype=3 if chunk else 0, wtype=6 if reply else 0)
-        self.passes("xprtrdma_post_send", **task, cq_id=1, completion_id=1)
+        self.passes("xprtrdma_post_send", **task, cq_id=self.queue, completion_id=1)
         self.passes("xprt_transmit", **task, xid=xid, status=0)
 
     def is_answered(self, task: dict[str, int], xid: int, credits: int) -> None:
         """Its reply comes."""
-        self.passes("xprtrdma_wc_receive", KWORKER, cq_id=2, completion_id=1, received=128, status=0)
+        self.passes("xprtrdma_wc_receive", KWORKER, cq_id=self.queue + 1, completion_id=1, received=128, status=0)
         self.passes("xprtrdma_reply", KWORKER, **task, xid=xid, credits=credits)
 
 
@@ -148,11 +150,11 @@ class Server(Host):
 
     def receives(self, xid: int) -> None:
         """A call."""
-        self.passes("svcrdma_wc_recv", KWORKER, cq_id=2, completion_id=xid, received=128)
+        self.passes("svcrdma_wc_recv", KWORKER, cq_id=self.queue + 1, completion_id=xid, received=128)
 
     def carries_out(self, xid: int, *, takes: float = 1, file_system: float = 0, send: float = 0.1) -> None:
         """A call that a thread took."""
-        queue = {"cq_id": 2, "completion_id": xid}
+        queue = {"cq_id": self.queue + 1, "completion_id": xid}
         self.passes("svcrdma_decode_rqst", NFSD, **queue, xid=xid, vers=1, credits=128, proc=0, hdrlen=28)
         begin = self.now
         self.passes("svc_xdr_recvfrom", NFSD, xid=xid, msg_len=100)
@@ -165,9 +167,9 @@ class Server(Host):
             self.passes("nfsd_write_done", NFSD, **written)
         self.passes("svc_xdr_sendto", NFSD, xid=xid, msg_len=100)
         self.passes("svc_stats_latency", NFSD, xid=xid, execute=(self.now - begin) // MICROSECOND)
-        self.passes("svcrdma_post_send", NFSD, cq_id=1, completion_id=5, num_sge=1, inv_rkey=0)
+        self.passes("svcrdma_post_send", NFSD, cq_id=self.queue, completion_id=5, num_sge=1, inv_rkey=0)
         self.waits(send)
-        self.passes("svcrdma_wc_send", KWORKER, cq_id=1, completion_id=5)
+        self.passes("svcrdma_wc_send", KWORKER, cq_id=self.queue, completion_id=5)
 
 
 def each(host: Client | Server, count: int, **how: Any) -> Iterator[int]:

@@ -6,9 +6,10 @@ from random import Random
 
 import pytest
 
-from playbook.traces import ENDS, KWORKER, MILLISECOND, NFSD, Server, client
+from playbook.traces import ENDS, KWORKER, MILLISECOND, NFSD, Client, Server, client
 from rdmascope.captures.read.traces import TextEvents, Trace
 from rdmascope.dissect.onc.programs import NFS_CALLBACK
+from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.trace.analyzer import TraceAnalyzer
 from rdmascope.dissect.trace.events import Event
@@ -198,3 +199,23 @@ def test_a_client_is_called_back() -> None:
     host.passes("xprtrdma_wc_receive", KWORKER, cq_id=2, completion_id=3, received=200, status=0)
     host.passes("xprtrdma_cb_call", KWORKER, xid=10)
     assert [rpc.state for rpc in host.rpcs()] == ["complete", "complete", "no reply"]
+
+
+@pytest.mark.parametrize("host", [Client(), Server()])
+def test_connections_that_ended_are_evicted(host: Client | Server) -> None:
+    """A client whose connection is lost again and again, watched for weeks."""
+    analyzer = TraceAnalyzer(Options(ended=4))
+    numbers: list[int] = []
+    for at in range(1, 21):
+        pair = {"srcaddr": f"10.0.0.2:{1000 + at}", "dstaddr": "10.0.0.1:20049"}
+        host.events.clear()
+        host.passes("cm_event_handler", 24, **pair, event=9)
+        host.queue = 2 * at + 1
+        host.call(at)
+        host.passes("cm_disconnect", 24, **pair)
+        host.waits(20_000)
+        numbers += [rpc.number for rpc in analyzer.feed_events(host.events)]
+    assert numbers == [*range(1, 21)]
+    assert len(analyzer.connections) <= 5 and analyzer.evicted.connections == 20 - len(analyzer.connections)
+    assert analyzer.connections[-1].number == 20 and "client" in analyzer.health(20).ended
+    assert not analyzer.finish()
