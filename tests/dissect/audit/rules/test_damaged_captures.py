@@ -30,6 +30,7 @@ from playbook.packets import Packet
 from playbook.rpcrdma import header
 from playbook.tcp import TcpSegment
 from playbook.violations import hello, near_misses, opened, proper, proper_second
+from playbook.violations.scripts import callback, create_session, recalled, session_created
 from rdmascope.dissect.audit.auditor import Auditor
 
 DAMAGES = (late, gapped, shorter, short, longer)
@@ -296,3 +297,19 @@ def test_nor_does_an_error_whose_time_is_before_the_next_call() -> None:
     capture = Capture(wire, packets)
     capture.frames = [replace(frame, time=one.time) for frame, one in zip(capture.frames, packets, strict=True)]
     assert broken_rules(audit_capture(capture)) == set()
+
+
+@pytest.mark.parametrize("late", [1, 7])
+def test_a_session_that_is_captured_behind_the_first_callback_was_offered_before_it(late: int) -> None:
+    wire = Wire(seed=8)
+    connection = opened(wire)
+    session = call(connection, create_session())
+    reply(session, session_created())
+    called = callback(connection)
+    recalled(called)
+    hello(connection)
+    (asked,) = faults.where(wire.packets, operation=session.true.call_operation)
+    (behind,) = faults.where(wire.packets, operation=called.true.call_operation)
+    auditor = audit(wire, faults.swap(wire.packets, asked, behind - asked + late))
+    assert broken_rules(auditor) == set()
+    assert total(auditor, "V1-BACKWARD-UNANNOUNCED").undecidable
