@@ -110,7 +110,7 @@ def test_columns_of_a_table_have_one_length_and_their_types(name: str) -> None:
 
 def test_a_table_says_what_the_records_say() -> None:
     table, printed = rdmascope.read(BOTH_WAYS).table("rpcs"), objects("rpcs", BOTH_WAYS)
-    latency = {one["number"]: one["latency"] and one["latency"]["total_ns"] for one in printed}
+    latency = {one["number"]: one["latency_ns"] for one in printed}
     known = {
         int(number): None if value is np.ma.masked else int(value)
         for number, value in zip(table["number"], table["latency_ns"], strict=True)
@@ -119,8 +119,8 @@ def test_a_table_says_what_the_records_say() -> None:
     segments = rdmascope.read(LONG_CALLS).table("segments")
     offsets = {
         segment["offset"]
-        for one in objects("rpcs", LONG_CALLS)
-        for chunk in one["chunks"]
+        for one in objects("rpcs", LONG_CALLS, "--full")
+        for chunk in one["chunk_list"]
         for segment in chunk["segments"]
     }
     assert {int(offset) for offset in segments["offset_bytes"]} == offsets
@@ -205,7 +205,7 @@ def test_whole_messages() -> None:
 
 
 def test_records_of_nouns_can_be_made() -> None:
-    from rdmascope.dissect.records.rpc import rpc_record
+    from rdmascope.dissect.records.rpc_lines import rpc_record
 
     (first, *_) = rdmascope.read(LONG_CALLS)
     assert json.loads(json.dumps(rpc_record(first)))["type"] == "rpc"

@@ -16,8 +16,10 @@ from playbook.samples import MANIFEST, SAMPLES
 from playbook.shapes import DATA, read, write
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.audit.auditor import Auditor
-from rdmascope.dissect.records.rpc import rpc_record
+from rdmascope.dissect.records.rpc import full_fields
+from rdmascope.dissect.records.rpc_lines import rpc_records
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 SEEDS = ("loss-rxe", "loss-siw", "bidir-rxe", "nconnect-rxe", "v2-settles", "longcall-rxe", "playbook")
 MOST = 400
@@ -80,8 +82,9 @@ def analysed(frames: Sequence[Frame], random: Random) -> None:
     rpcs = [rpc for batch in frame_batches(frames, cuts) for rpc in analyzer.feed(batch)] + analyzer.finish()
     assert len({rpc.number for rpc in rpcs}) == len(rpcs)
     auditor.finish(analyzer.conversations)
+    rpc_records(RpcTable(rpcs))
     for rpc in rpcs:
-        rpc_record(rpc)
+        full_fields(rpc)
     for connection in analyzer.connections:
         analyzer.health(connection.number)
 

@@ -24,8 +24,7 @@ from rdmascope.cli.main import main as rdmascope
 from rdmascope.dissect.layers.private_data_codes import PrivateData
 from rdmascope.dissect.records.comparison import difference_record
 from rdmascope.dissect.records.fields import RECORD_TYPES
-from rdmascope.dissect.records.rpc import RPC_VALUES
-from rdmascope.dissect.records.schema import VERSION, record
+from rdmascope.dissect.records.schema import VERSION, VERSIONS, record, schema
 from rdmascope.dissect.verify.second_opinion import Difference
 
 ROOT = Path(__file__).parents[1]
@@ -74,7 +73,7 @@ def generated() -> str:
         HEAD,
         "| type | version | what | printed by |\n| --- | --- | --- | --- |\n"
         + "".join(
-            f"| [`{name}`](#{name}) | {VERSION} | {one.meaning} | {one.commands} |\n"
+            f"| [`{name}`](#{name}) | {VERSIONS.get(name, VERSION)} | {one.meaning} | {one.commands} |\n"
             for name, one in RECORD_TYPES.items()
         ),
     ]
@@ -83,7 +82,7 @@ def generated() -> str:
             f"| `{path}` | {type.replace('|', ' or ')} | {meaning} |\n" for path, (type, meaning) in one.fields.items()
         )
         parts.append(
-            f"## {name}\n\n{one.meaning} Schema `rdmascope.{name}/{VERSION}`, printed by {one.commands}.\n\n"
+            f"## {name}\n\n{one.meaning} Schema `{schema(name)}`, printed by {one.commands}.\n\n"
             f"| field | type | meaning |\n| --- | --- | --- |\n{rows}"
         )
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
@@ -247,7 +246,6 @@ def test_the_code_makes_what_is_declared() -> None:
             "violated",
             *CONTENTS,
         }
-        optional |= {"path", *(one.name for one in RPC_VALUES)} if type == "rpc" else set()
         assert names <= declared, type
         assert more or declared - names <= optional, type
     assert seen == set(RECORD_TYPES)

@@ -18,7 +18,7 @@ from rdmascope.captures.plugins import GROUPS
 from rdmascope.cli.main import COMMANDS, main
 from rdmascope.cli.terminal import EXIT_STATUS
 from rdmascope.dissect.records.fields import RECORD_TYPES
-from rdmascope.dissect.records.schema import VERSION
+from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.records.tables import TABLES
 
 NOTED = Path(__file__).with_name("public.txt")
@@ -48,7 +48,7 @@ def public() -> dict[str, set[str]]:
     }
     found["entry points"] = set(GROUPS)
     for name, one in RECORD_TYPES.items():
-        found[f"json rdmascope.{name}/{VERSION}"] = set(one.fields)
+        found[f"json {schema(name)}"] = set(one.fields)
     for name, table in TABLES.items():
         found[f"table {name}"] = {column.name for column in table.columns}
     return found

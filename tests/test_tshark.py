@@ -101,14 +101,14 @@ def ours(sample: str) -> list[Half]:
     """What tshark should see: all but what was not transferred to its end, as on a connection that broke."""
     halves: list[Half] = []
     order: dict[int, int] = {}
-    for line in rdmascope("rpcs", "--json", sample).splitlines():
+    for line in rdmascope("rpcs", "--json", "--full", sample).splitlines():
         rpc: dict[str, Any] = json.loads(line)
         if rpc["type"] != "rpc":
             continue
         connection = order.setdefault(rpc["connection"], len(order))
         for reply in False, True:
             whole = reply or all(
-                chunk["transferred"] == chunk["advertised"] for chunk in rpc["chunks"] if chunk["kind"] == "read"
+                chunk["transferred"] == chunk["advertised"] for chunk in rpc["chunk_list"] if chunk["kind"] == "read"
             )
             refused = reply and rpc["status"] == "RDMA2_ERR_VERS"  # by an RDMA_ERROR, which is no RPC message
             if whole and not refused and rpc["reply" if reply else "call"] is not None:
@@ -178,7 +178,7 @@ def test_paths_end_with_the_names_that_wireshark_finds_for_the_handle(exported: 
     """Of calls with one handle; it knows neither roots nor names that are looked up in a COMPOUND with others."""
     sample, output = exported
     paths: dict[int, str | None] = {}
-    for line in rdmascope("rpcs", "--json", sample).splitlines():
+    for line in rdmascope("rpcs", "--json", "--full", sample).splitlines():
         rpc = json.loads(line)
         paths[rpc["xid"]] = rpc["path"]
     options = [option for name in SNOOPING for option in ("-o", f"nfs.{name}:TRUE")]

@@ -21,7 +21,7 @@ from rdmascope.dissect.measure.filters import KNOWN_NAMES, empty_span, near, unk
 from rdmascope.dissect.measure.time_options import Moment
 from rdmascope.dissect.onc.programs import program_name
 from rdmascope.dissect.records.rpc_columns import RpcBatch, RpcBatches, RpcSource
-from rdmascope.dissect.records.table import Columns, TableBuilder, quoted
+from rdmascope.dissect.records.table import Columns, TableBuilder, expanded, quoted
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.rpc_table import STATES, ProcedureNames, RpcNames, RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -88,11 +88,11 @@ class Filters:
             passes &= np.isin(rows["connection"], self.connections)
         for which, addresses in ((batch.clients, self.clients), (batch.servers, self.servers)):
             if addresses:
-                only(which().tolist(), addresses.__contains__)
+                only(expanded(which()).tolist(), addresses.__contains__)
         if self.paths:
             only(batch.paths, lambda path: path is not None and any(_below(path, one) for one in self.paths))
         if self.users:
-            only(batch.users.tolist(), lambda user: user in self.users)
+            only(expanded(batch.users).tolist(), lambda user: user in self.users)
         if self.slower_than is not None:
             passes &= table.waiting > self.slower_than
         if self.errors:
@@ -284,7 +284,7 @@ class Condition:
     def _texts(self, name: str, batch: RpcBatch, columns: Columns) -> Iterable[str]:
         if name in columns:
             return columns[name].compressed().tolist() if columns[name].dtype == object else ()
-        return (one for one in (batch.paths if name == "path" else batch.users.tolist()) if one is not None)
+        return (one for one in (batch.paths if name == "path" else expanded(batch.users).tolist()) if one is not None)
 
     def chosen_rpcs(self, session: Session) -> ChosenRpcs:
         """The RPCs that pass; reads a session to its end.  Raises CaptureError where none does."""

@@ -28,9 +28,9 @@ from rdmascope.dissect.onc.hashes import HashedHandle
 from rdmascope.dissect.onc.rpc_header import GssCredential
 from rdmascope.dissect.onc.shapes.rpc_summary_fields import FlatFields
 from rdmascope.dissect.records.details import CaptureSums, DetailError, FileDetails, from_json
-from rdmascope.dissect.records.rpc import HOST_TIMES, RPC_VALUES
+from rdmascope.dissect.records.rpc import HOST_TIMES
 from rdmascope.dissect.records.table import tuples
-from rdmascope.dissect.records.tables import FILTER, SIDES
+from rdmascope.dissect.records.tables import FILTER, SIDES, TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.dispatch import Undecoded
@@ -167,11 +167,11 @@ class SavedPathLearner(PathLearner):
         return SavedFieldReader().columns(table), SavedPaths(table.paths())
 
 
-_NAMED = tuple(one.name for one in RPC_VALUES)
+_NAMED = tuple(column.name for column in TABLES["rpcs"].columns if column.needs == "contents")
 
 
 def _flat_fields(row: Mapping[str, Any]) -> FlatFields:
-    """The reverse of ``RPC_VALUES``."""
+    """The fields that the columns ``_NAMED`` were made of."""
     seqid, other, client, user = row["stateid_seqid"], row["stateid_other"], row["client_id"], row["user"] or ""
     handle, hashed = _bytes(row["file_handle"]), row["file_handle_hash"]
     return FlatFields(

@@ -440,7 +440,7 @@ def _complain_of(trigger: Record) -> None:
 
 
 def _rpc_lines(files: int) -> RpcLines:
-    return RpcLines(PathLearner(max_files=files), json_value, at_once=True)
+    return RpcLines(PathLearner(max_files=files), json_value, max_held=0)
 
 
 def _print_rpcs(beside: Record, lines: RpcLines, table: RpcTable) -> None:

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from itertools import chain
+from itertools import chain, compress
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
 from rdmascope.captures.session.session import Session
+from rdmascope.dissect.arrays import among
 from rdmascope.dissect.measure.call_order import MAX_HELD, CallOrder
 from rdmascope.dissect.measure.file_names import MAX_LATE, LatePaths, LateRow, NamedRpc, PathLearner
 from rdmascope.dissect.measure.filters import unknown_xids
-from rdmascope.dissect.records.rpc import rpc_record
 from rdmascope.dissect.records.rpc_lines import RpcLines
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.text_columns import Page
 
 from ..options import XID, filter_options
 from ..reading import file_argument, follow_options, following, jobs_option, opened, recognition_options
 from ..sanitize import harmless_line
-from ..terminal import console, json_line, json_value, print_page
+from ..terminal import console, json_value, print_page
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,6 +53,9 @@ SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
 )
 @click.option("--absolute", is_flag=True, help="Dates and times of day (UTC) in place of seconds.")
 @click.option("--json", "as_json", is_flag=True, help=f"One {schema('rpc')} object a line.")
+@click.option(
+    "--full", is_flag=True, help="With --json: the messages, their chunks, and the parts of the latency, too."
+)
 @follow_options
 @recognition_options
 @jobs_option
@@ -60,6 +65,7 @@ def command(
     sort: str | None,
     absolute: bool,
     as_json: bool,
+    full: bool,
     ports: tuple[int, ...],
     force: str | None,
     jobs: int | None,
@@ -98,7 +104,7 @@ def command(
 
     \b
       $ rdmascope rpcs rxe-nfs-all.pcap.zst --procedure READ --json |
-          jq -r '[.path, .latency.total_ns, .chunks[0].transferred] | @tsv'
+          jq -r '[.path, .latency_ns, .reply_chunk_bytes] | @tsv'
       /export/hello.txt  43260000  6
       /export/r1m        10542000  262144
       ...
@@ -106,12 +112,12 @@ def command(
     reading = opened(files, ports, force, streaming=sort is None, follow=following(follow, idle), jobs=jobs)
     found: set[int] = set()
 
-    def impossible() -> str:
-        return unknown_xids(xids, found) or ("" if condition is None else condition.impossible(reading))
+    def refuse_the_impossible() -> None:
+        reading.refuse(unknown_xids(xids, found) or ("" if condition is None else condition.impossible(reading)))
 
-    if as_json and sort is None and not xids and _one_file(reading):
-        _print_all(reading, condition)
-        reading.refuse(impossible())
+    if as_json:
+        _print_json(reading, xids, found, sort, full, condition)
+        refuse_the_impossible()
         reading.check()
         return
 
@@ -124,43 +130,37 @@ def command(
     width = reading.place_width(13) if reading.several else 0
     layout = views.RpcLine(0, out.width if out.is_terminal else None, absolute, width)
 
-    def row(named: NamedRpc, path: str | None) -> str | Text:
+    def row(named: NamedRpc, path: str | None) -> Text:
         rpc, place = named.rpc, None
-        if as_json:
-            return json_line(reading.placed(rpc_record(rpc, named.fields, path)))
         if reading.several:
             place = f"{reading.place_words(rpc.call_frame, rpc.reply_frame):<{reading.place_width(13)}}"
         return views.line(rpc, named.fields, path, layout._replace(first_time=reading.first_time), place)
 
     rows = _rows(reading, xids, found, row, sort, condition)
     first = next(rows, None)
-    problem = impossible() if first is None else ""
-    if not as_json and not problem and (first is not None or reading.damage is None):
+    if first is None:
+        refuse_the_impossible()
+    if first is not None or reading.damage is None:
         layout = layout._replace(place_width=reading.place_width(13) if reading.several else 0)
         _print_line(out, Text(views.header(layout).plain, "dim"))
     for one in rows if first is None else chain((first,), rows):
         _print_line(out, one)
-    reading.refuse(impossible())
+    refuse_the_impossible()
     reading.check()
-
-
-def _one_file(reading: Session) -> bool:
-    """Whether no record needs the file of its frames; what is read from several is known only while they are."""
-    return len(reading.paths) == 1 and not os.path.isdir(reading.paths[0]) and not reading.several
 
 
 def _rows(
     reading: Session,
     xids: Collection[int],
     found: set[int],
-    row: Callable[[NamedRpc, str | None], str | Text],
+    row: Callable[[NamedRpc, str | None], Text],
     sort: str | None,
     condition: Condition | None,
-) -> Iterator[str | Text]:
+) -> Iterator[Text]:
     """What is printed of the RPCs that pass, in the order that is asked for; ``found``: those XIDs that were there."""
-    order: CallOrder[str | Text | LateRow[str | Text]] = CallOrder(0 if reading.follow else MAX_HELD)
+    order: CallOrder[Text | LateRow[Text]] = CallOrder(0 if reading.follow else MAX_HELD)
     learner = reading.path_learner()
-    late: LatePaths[str | Text] = LatePaths(learner, 0 if reading.follow else MAX_LATE)
+    late: LatePaths[Text] = LatePaths(learner, 0 if reading.follow else MAX_LATE)
     kept: list[NamedRpc] = []
     for named, passes in _judged(reading, learner, condition):
         if xids and named.rpc.xid in xids:
@@ -189,27 +189,55 @@ def _judged(reading: Session, learner: PathLearner, condition: Condition | None)
         del table
 
 
-def _late(named: NamedRpc, row: Callable[[NamedRpc, str | None], str | Text]) -> str | Text | LateRow[str | Text]:
+def _late(named: NamedRpc, row: Callable[[NamedRpc, str | None], Text]) -> Text | LateRow[Text]:
     if named.file is None or named.file.sure:
         return row(named, named.path())
     return LateRow(named.file, partial(row, named))
 
 
-def _print_all(reading: Session, condition: Condition | None) -> None:
-    """The records of all RPCs that pass the condition, in the order of the calls."""
-    lines = RpcLines(reading.path_learner(), json_value, at_once=reading.follow is not None)
-    for table in reading.tables():
-        for page in lines.add(table, None if condition is None else condition.mask(table, reading)):
+def _print_json(
+    reading: Session,
+    xids: Collection[int],
+    found: set[int],
+    sort: str | None,
+    full: bool,
+    condition: Condition | None,
+) -> None:
+    """The records of the RPCs that pass, in the order that is asked for; ``found``: those XIDs that were there."""
+
+    def pages() -> Iterator[Page]:
+        lines = RpcLines(
+            reading.path_learner(),
+            json_value,
+            lambda: reading.place if reading.several else None,
+            full,
+            sys.maxsize if sort is not None else 0 if reading.follow else MAX_HELD,
+        )
+        for table in reading.tables():
+            passes = np.ones(len(table), np.bool_) if condition is None else condition.mask(table, reading)
+            if xids:
+                found.update(set(table.rows["xid"].tolist()).intersection(xids))
+                passes &= among(table.rows["xid"].astype(np.int64), np.array([*xids]))
+            if sort is not None:
+                keys.extend((rpc.number, SORT_KEYS[sort](rpc)) for rpc in compress(table, passes.tolist()))
+            yield from lines.add(table, passes)
+            del table
+        yield from lines.rest()
+
+    keys: list[tuple[int, Any]] = []
+    if sort is None:
+        for page in pages():
             print_page(page)
-        del table
-    for page in lines.rest():
-        print_page(page)
+        return
+    lines = b"".join(pages()).splitlines(keepends=True)
+    keys.sort(key=itemgetter(0))
+    # Of equals, the earliest call first.
+    for _, line in sorted(zip((key for _, key in keys), lines, strict=True), key=itemgetter(0)):
+        print_page(line)
 
 
-def _print_line(out: Console, line: str | Text) -> None:
-    if isinstance(line, str):
-        sys.stdout.write(line + "\n")
-    elif out.is_terminal:
+def _print_line(out: Console, line: Text) -> None:
+    if out.is_terminal:
         out.print(line, no_wrap=True, overflow="ellipsis")
     else:
         sys.stdout.write(harmless_line(line.plain) + "\n")

@@ -13,11 +13,11 @@ from rdmascope.captures.write.output import seekable
 from rdmascope.dissect.measure.filters import FrameRange, unknown_rpcs, unknown_xids
 from rdmascope.dissect.records.frame_layers import frame_fields
 from rdmascope.dissect.records.packet_info import transport_info
-from rdmascope.dissect.records.rpc import contents_fields, reassembled_fields, rpc_record
+from rdmascope.dissect.records.rpc import contents_fields, full_fields, reassembled_fields
+from rdmascope.dissect.records.rpc_lines import rpc_record
 from rdmascope.dissect.records.schema import record
 from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
-from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..each_capture import EachCapture, GivenCaptures
@@ -165,8 +165,9 @@ def _show_rpcs(
         lacking: list[int] = []
         for rpc in found.rpcs:
             if as_json:
-                record = {**rpc_record(rpc, rpc_fields(rpc), found.paths.get(rpc.number)), **contents_fields(rpc)}
+                record = {**rpc_record(rpc, found.paths.get(rpc.number)), **contents_fields(rpc)}
                 if full:
+                    record |= full_fields(rpc)
                     record["call_message"] = reassembled_fields(reassembled_call(rpc))
                     record["reply_message"] = reassembled_fields(reassembled_reply(rpc))
                 print_json(one.placed(reading, record))

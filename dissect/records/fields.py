@@ -10,9 +10,9 @@ from .diagnosis import TYPES as DIAGNOSIS
 from .kernel_counters import TYPES as KERNEL
 from .nfs_state import TYPES as STATE
 from .report import TYPES as REPORT
-from .rpc import TYPES as RPC
+from .rpc import TYPES as PACKET
+from .rpc_lines import TYPES as RPC
 from .schema import RecordType, common
-from .tables import TABLES
 
 PROBE = "`probe`"
 SUITE = "`probe --suite`"
@@ -260,15 +260,8 @@ OTHERS = {
 }
 
 
-_DECLARED: dict[str, RecordType] = {
-    **RPC, **CONNECTION, **REPORT, **DIAGNOSIS, **STATE, **KERNEL, **COMPARISON, **AUDIT, **OTHERS,
+RECORD_TYPES: dict[str, RecordType] = {
+    **RPC, **PACKET, **CONNECTION, **REPORT, **DIAGNOSIS, **STATE, **KERNEL, **COMPARISON, **AUDIT, **OTHERS,
     **BATCH,
 }  # fmt: skip
 """In the order of the reference."""
-_MEANINGS = {column.name: column.meaning for column in TABLES["rpcs"].columns}
-
-RECORD_TYPES = {
-    name: one._replace(fields={path: (type, text or _MEANINGS[path]) for path, (type, text) in one.fields.items()})
-    for name, one in _DECLARED.items()
-}
-"""With what the columns of the table rpcs mean."""

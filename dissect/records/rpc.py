@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..arrays import coded_keys
 from ..layers.characteristics_codes import option_name
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, NO_RDMA, procedure_name
-from ..onc.hashes import HashedHandle, handle_hash
-from ..onc.programs import program_name
 from ..onc.shapes.decode import Node
-from ..onc.shapes.rpc_summary_fields import NO_FIELDS, FlatFields
 from ..onc.shapes.types import (
     ADDRESS,
     BOOL,
@@ -30,140 +22,10 @@ from ..onc.shapes.types import (
 )
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import ChunkUse, Latency, Reassembled, Rpc, SegmentUse
-from ..text_columns import Decimal, Piece, Texts
-from .schema import LATENCY, RPC_NAMES, Record, RecordType, below, common, objects, of_table, record, wide
-from .table import column_of
+from .schema import LATENCY, Record, RecordType, below, common, objects, wide
 
 if TYPE_CHECKING:
-    from numpy.ma import MaskedArray
-
     from ..rpcrdma.message_trees import DecodedMessage
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("utf-8", "backslashreplace")
-
-
-class RpcValue(NamedTuple):
-    """A value that calls name, as it stands in tables and in JSON."""
-
-    name: str
-    type: str
-    """As of a ``TableColumn``."""
-    meaning: str
-    of: tuple[str, ...]
-    """The names of what it is made of."""
-    value: Callable[[FlatFields], Any]
-    """None is: there is none."""
-    number: bool = False
-    """It is the integer that it is made of."""
-
-
-_HANDLE, _STATEID, _CALLER = ("handle",), ("stateid",), ("client", "uid", "gid", "machine_name", "context")
-
-RPC_VALUES: tuple[RpcValue, ...] = (
-    RpcValue("file_handle", "text", "first file handle of the call, hexadecimal", _HANDLE,
-           lambda fields: None if isinstance(fields.handle, HashedHandle) else fields.handle and fields.handle.hex()),
-    RpcValue("file_handle_hash", "int", "its CRC-32, as Wireshark shows it", _HANDLE,
-           lambda fields: None if fields.handle is None else handle_hash(fields.handle)),
-    RpcValue("file_name", "text", "first name of a file in the call", ("name",), lambda fields: _text(fields.name)),
-    RpcValue("offset_bytes", "uint", "first offset in a file: where a READ, WRITE or its like begins", ("offset",),
-           lambda fields: fields.offset, number=True),
-    RpcValue("count_bytes", "uint",
-           "first count or length of bytes that the call asks for or brings; 2^64 - 1 is to the end of the file",
-           ("count",), lambda fields: fields.count, number=True),
-    RpcValue("eof", "bool", "the reply says that the file or directory ends here", ("eof",), lambda fields: fields.eof),
-    RpcValue("stateid_seqid", "int", "seqid of the first stateid, of the call or else of the reply", _STATEID,
-           lambda fields: fields.stateid and int.from_bytes(fields.stateid[:4])),
-    RpcValue("stateid_other", "text", "the rest of that stateid, hexadecimal", _STATEID,
-           lambda fields: fields.stateid and fields.stateid[4:].hex()),
-    RpcValue("slot", "int", "slot of SEQUENCE or CB_SEQUENCE", ("slot",), lambda fields: fields.slot, number=True),
-    RpcValue("sequence_id", "int", "sequence ID of SEQUENCE, CB_SEQUENCE or CREATE_SESSION", ("sequence",),
-           lambda fields: fields.sequence, number=True),
-    RpcValue("session", "text", "session, hexadecimal", ("session",),
-           lambda fields: fields.session and fields.session.hex()),
-    RpcValue("client_id", "text", "client ID, of the call or else of the reply, hexadecimal", _CALLER,
-           lambda fields: None if fields.client is None else f"{fields.client:016x}"),
-    RpcValue("user", "text", "who calls: the user ID of AUTH_SYS, or gss: and the context handle of RPCSEC_GSS",
-           _CALLER, lambda fields: fields.user),
-    RpcValue("uid", "int", "user ID of an AUTH_SYS credential", _CALLER, lambda fields: fields.uid),
-    RpcValue("gid", "int", "group ID of an AUTH_SYS credential", _CALLER, lambda fields: fields.gid),
-    RpcValue("machine_name", "text", "machine name of an AUTH_SYS credential", _CALLER,
-           lambda fields: _text(fields.machine_name)),
-    RpcValue("linux_operation", "text",
-             "what Linux's client calls a COMPOUND with these operations, that asks for these attributes: OPEN_NOATTR, "
-             "FSINFO; none where they do not tell it",
-             ("linux",), lambda fields: fields.linux),
-)  # fmt: skip
-"""Their values are of ``FlatFields``."""
-
-
-MAX_TEXTS = 1 << 15
-"""That are remembered of one kind."""
-
-
-def value_column(value: RpcValue, columns: Mapping[str, NDArray[np.object_]]) -> MaskedArray:
-    """A value of many RPCs; ``columns`` have the names of ``FlatFields``."""
-    names = value.of
-    found: dict[Any, Any] = {}
-    keys = list(zip(*(columns[name].tolist() for name in names), strict=True))
-    for key in set(keys):
-        found[key] = value.value(NO_FIELDS._replace(**dict(zip(names, key, strict=True))))
-    return column_of(value.type, [found[key] for key in keys])
-
-
-class ValueTexts:
-    """The values of RPCs as the inside of JSON objects, from columns; what was written once is not written again.
-
-    Args:
-        encode: gives the JSON text of a value.
-    """
-
-    def __init__(self, encode: Callable[[Any], str]) -> None:
-        self._encode = encode
-        self._texts: dict[tuple[str, ...], dict[Any, str]] = {one.of: {} for one in RPC_VALUES}
-
-    def of(self, columns: Mapping[str, NDArray[np.object_]]) -> Iterator[Piece]:
-        """What stands in each row of columns with the names of ``FlatFields``, each value after a comma."""
-        for names, texts in self._texts.items():
-            values = [one for one in RPC_VALUES if one.of == names]
-            if values[0].number:
-                yield from self._numbers(values[0].name, columns[names[0]])
-                continue
-            if len(texts) > MAX_TEXTS:
-                texts.clear()
-            lists = [columns[name].tolist() for name in names]
-            keys: Iterable[Any] = lists[0] if len(lists) == 1 else zip(*lists, strict=True)
-            distinct, which = coded_keys(keys, len(lists[0]))
-            at = FlatFields._fields.index(names[0])
-            before, behind = NO_FIELDS[:at], NO_FIELDS[at + 1 :]
-            for key in distinct:
-                if key in texts:
-                    continue
-                if len(names) == 1:  # The same in less time: most of these are asked for.
-                    fields = FlatFields._make((*before, key, *behind))
-                else:
-                    fields = NO_FIELDS._replace(**dict(zip(names, key, strict=True)))
-                texts[key] = "".join([f',"{one.name}":{self._encode(one.value(fields))}' for one in values])
-            found = [texts[key] for key in distinct]
-            yield found[0] if len(found) == 1 else Texts(found, which)
-
-    def _numbers(self, name: str, column: NDArray[np.object_]) -> Iterator[Piece]:
-        null = (column == _NONE).astype(np.bool_)
-        if null.all():
-            yield f',"{name}":null'
-            return
-        yield f',"{name}":'
-        some = bool(null.any())
-        yield Decimal(np.where(null, 0, column).astype(np.uint64), null=null if some else None)
-
-
-_NONE = np.array(None, object)
-
-
-def value_fields(fields: FlatFields) -> Record:
-    """What a call names, as JSON has it."""
-    return {one.name: one.value(fields) for one in RPC_VALUES}
 
 
 _LAYERS = "headers from the outside in: each an object with its name in layer, and fields under Scapy's names"
@@ -216,8 +78,15 @@ REASSEMBLED = {
     "extents[].missing": ("string|null", "why the bytes are missing; null where they are there"),
 }
 
-PHASES = ("call", "reads", "server", "writes", "reply")
-"""Parts of a latency without retransmissions."""
+MESSAGES = {
+    **objects("call", "object|null|absent", "only with --full: the message with the call; null: not captured", MESSAGE),
+    **objects("reply", "object|null|absent", "only with --full: the same of the reply", MESSAGE),
+    **objects("latency", "object|null|absent", "only with --full: its time and the parts of it; null for a trace, too",
+              LATENCY),
+    **objects("chunk_list", "array of object|absent", "only with --full: chunks, in the order of the headers", CHUNK),
+    **objects("call_message", "object|null|absent", "only with show --full: the RPC call's bytes", REASSEMBLED),
+    **objects("reply_message", "object|null|absent", "only with show --full: the RPC reply's bytes", REASSEMBLED),
+}  # fmt: skip
 
 
 class HostTime(NamedTuple):
@@ -274,9 +143,6 @@ HOST_TIMES = (
              "client_local_invalidations"),
 )  # fmt: skip
 
-_JSON_TYPES = {"text": "string|null", "int": "integer|null", "uint": "integer|null", "bool": "boolean|null"}
-FLAT = {name: field for one in RPC_VALUES for name, field in of_table(_JSON_TYPES[one.type], one.name).items()}
-
 FPDU = {
     "offset": ("integer", "where it starts in the segment's payload"),
     "length": ("integer", "bytes of it in this segment"),
@@ -320,50 +186,6 @@ FPDU = {
 }
 
 TYPES = {
-    "rpc": RecordType(
-        "A call and its reply, with their chunks.",
-        "`rpcs`, `show --rpc`, `show --xid`, `live`",
-        {
-            **of_table("integer", "number", "connection"),
-            **of_table("string", "direction"),
-            **of_table("integer", "xid"),
-            **of_table("integer|null", "time_ns"),
-            **of_table("string", "client", "server"),
-            **{name: field for name, field in RPC_NAMES.items() if name != "direction"},
-            **of_table("string", "state"),
-            **of_table("string|null", "status"),
-            **of_table("boolean", "failed"),
-            **of_table("string", "contents"),
-            **of_table("integer|null", "call_frame", "reply_frame"),
-            **of_table("integer", "call_bytes", "reply_bytes"),
-            **objects("call", "object|null", "the message with the call; null: not captured", MESSAGE),
-            **objects("reply", "object|null", "the message with the reply; null: not captured", MESSAGE),
-            **objects("latency", "object|null", "its time and the parts of it; null for a trace, too", LATENCY),
-            **of_table("integer|null", "latency_ns", *(f"{name}_ns" for name in PHASES), "waiting_ns"),
-            **objects("chunks", "array of object", "chunks, in the order of the headers", CHUNK),
-            **of_table("integer|null", "retransmitted_packets", "retransmission_delay_ns"),
-            **of_table("integer|null|absent", *(one.column for one in HOST_TIMES)),
-            **of_table("array of string", "damage", "notes"),
-            **of_table("string|null", "path"),
-            **FLAT,
-            "credential": (
-                "any|absent",
-                "only from show: flavor and body of the call's credential; null without a call",
-            ),
-            "arguments": ("any|absent", "only from show: the arguments, see above; null where there are none"),
-            "arguments_problem": (
-                "string|null|absent",
-                "only from show: why not all of the call is in arguments; null where all is",
-            ),
-            "results": ("any|absent", "only from show: the results, see above; null where there are none"),
-            "results_problem": (
-                "string|null|absent",
-                "only from show: why not all of the reply is in results; null where all is",
-            ),
-            **objects("call_message", "object|null|absent", "only with --full: the RPC call's bytes", REASSEMBLED),
-            **objects("reply_message", "object|null|absent", "only with --full: the RPC reply's bytes", REASSEMBLED),
-        },
-    ),
     "packet": RecordType(
         "An RDMA packet, or a TCP segment of iWARP.",
         "`packets`",
@@ -425,51 +247,14 @@ def latency_fields(latency: Latency | None) -> Record | None:
     return {f"{name}_ns": value for name, value in latency._asdict().items()}
 
 
-def rpc_record(rpc: Rpc, fields: FlatFields = NO_FIELDS, path: str | None = None) -> Record:
-    """``path``: that the call names."""
-    return {**message_record(rpc), "path": path, **value_fields(fields)}
-
-
-def message_record(rpc: Rpc) -> Record:
-    """The record without what the call names."""
-    seen = rpc.conversation.shows
-    return record(
-        "rpc",
-        number=rpc.number,
-        connection=rpc.connection.number,
-        direction="backward" if rpc.backward else "forward",
-        xid=rpc.xid,
-        time_ns=rpc.time,
-        client=rpc.client,
-        server=rpc.server,
-        program=None if rpc.program is None else program_name(rpc.program),
-        program_number=rpc.program,
-        version=rpc.version,
-        minor_version=rpc.minor_version,
-        procedure=rpc.name or None,
-        procedure_number=rpc.procedure,
-        operations=list(rpc.operations),
-        state=rpc.state,
-        status=rpc.status or None,
-        failed=rpc.failed,
-        contents=rpc.contents,
-        call_frame=rpc.call_frame or None,
-        reply_frame=rpc.reply_frame or None,
-        call_bytes=rpc.call_bytes,
-        reply_bytes=rpc.reply_bytes,
-        call=_message(rpc.call),
-        reply=_message(rpc.reply),
-        latency=latency_fields(rpc.latency) if not rpc.conversation.traced else None,
-        latency_ns=None if rpc.latency is None else rpc.latency.total,
-        **{f"{name}_ns": getattr(rpc.latency, name) if rpc.latency and seen(name) else None for name in PHASES},
-        waiting_ns=rpc.waiting,
-        chunks=[_chunk(chunk) for chunk in rpc.chunks],
-        retransmitted_packets=rpc.retransmissions if seen("retransmission") else None,
-        retransmission_delay_ns=rpc.retransmission_delay if seen("retransmission") else None,
-        **({} if rpc.host is None else {one.column: one.value(rpc) for one in HOST_TIMES}),
-        damage=list(rpc.damage),
-        notes=list(rpc.notes),
-    )
+def full_fields(rpc: Rpc) -> Record:
+    """What --full adds to the record of an RPC: its messages, the parts of its latency, its chunks."""
+    return {
+        "call": _message(rpc.call),
+        "reply": _message(rpc.reply),
+        "latency": latency_fields(rpc.latency) if not rpc.conversation.traced else None,
+        "chunk_list": [_chunk(chunk) for chunk in rpc.chunks],
+    }
 
 
 def reassembled_fields(reassembled: Reassembled | None) -> Record | None:

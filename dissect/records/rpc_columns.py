@@ -10,19 +10,19 @@ import numpy as np
 from numpy.ma import MaskedArray
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, take
+from ..arrays import Int64s, coded_keys, take
 from ..layers.oncrpc_codes import RPCSEC_GSS_DATA
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..onc.rpc_header import GssCredential
+from ..onc.shapes.rpc_summary_fields import caller
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import Rpc
 from ..transport.connection import Connection
-from .rpc import RPC_VALUES, value_column
-from .table import DTYPES, column_of, masked
+from .table import DTYPES, Coded, column_of, masked
 
 if TYPE_CHECKING:
-    from ..measure.file_names import PathLearner
+    from ..measure.file_names import PathedRows, PathLearner
     from ..measure.files import FileTable, FileUses  # Only contents take it, and what follows.
     from ..rpcrdma.rpc_fields import FieldColumns, FieldReader
 
@@ -48,6 +48,8 @@ class RpcBatch:
         self.before = before
         self.used = used
         self._coded: dict[str, tuple[list[int], Int64s]] = {}
+        self._named: dict[tuple[str, ...], tuple[list[tuple[Any, ...]], Int64s]] = {}
+        """Of those fields the distinct values, and which of them each call has."""
 
     def __len__(self) -> int:
         return len(self.table)
@@ -62,23 +64,43 @@ class RpcBatch:
         return (self._reader or FieldReader)().columns(self.table)
 
     @property
-    def paths(self) -> list[str | None]:
+    def files(self) -> PathedRows:
         """That the calls name."""
-        assert self._learned is not None and self._learner is not None
-        return self._learner.listed(self._learned[1]).listed()
+        assert self._learned is not None
+        return self._learned[1]
 
-    def clients(self) -> MaskedArray:
+    @property
+    def paths(self) -> list[str | None]:
+        """Of these."""
+        assert self._learner is not None
+        return self._learner.listed(self.files).listed()
+
+    def clients(self) -> Coded:
         """Address of the client of each."""
         return self.connection("text", lambda one: one.endpoints[0].address)
 
-    def servers(self) -> MaskedArray:
+    def servers(self) -> Coded:
         """Address of the server of each."""
         return self.connection("text", lambda one: one.endpoints[1].address)
 
-    @cached_property
-    def users(self) -> MaskedArray:
+    def named(self, type: str, value: Callable[..., Any], *names: str) -> Coded:
+        """What is made of fields that the calls name."""
+        if names not in self._named:
+            columns = [self.fields.columns[name].tolist() for name in names]
+            self._named[names] = coded_keys(zip(*columns, strict=True), len(self))
+        keys, which = self._named[names]
+        return Coded(column_of(type, [value(*key) for key in keys]), which)
+
+    def number_named(self, type: str, name: str) -> MaskedArray:
+        """A number that the calls name."""
+        values = self.fields.columns[name]
+        missing = np.equal(values, None).astype(np.bool_)
+        return masked(np.where(missing, 0, values).astype(DTYPES[type][0]), missing)
+
+    @property
+    def users(self) -> Coded:
         """Who calls, of each."""
-        return value_column(next(one for one in RPC_VALUES if one.name == "user"), self.fields.columns)
+        return self.named("text", caller, "uid", "context")
 
     @cached_property
     def called(self) -> Any:
@@ -103,10 +125,10 @@ class RpcBatch:
             values += self.rows[name]
         return masked(values, missing)
 
-    def coded(self, type: str, name: str, value: Callable[[int], Any]) -> MaskedArray:
+    def coded(self, type: str, name: str, value: Callable[[int], Any]) -> Coded:
         """What the values of a column of ``rows`` stand for."""
         codes, inverse = self._codes(name)
-        return _taken(column_of(type, [value(code) for code in codes]), inverse)
+        return Coded(column_of(type, [value(code) for code in codes]), inverse)
 
     def _codes(self, name: str) -> tuple[list[int], Int64s]:
         """The values of a column of ``rows``, and which of them each row has; several columns are made of one."""
@@ -116,7 +138,7 @@ class RpcBatch:
             found = self._coded[name] = codes.tolist(), inverse
         return found
 
-    def procedure(self, type: str, value: Callable[[ProcedureNames], Any]) -> MaskedArray:
+    def procedure(self, type: str, value: Callable[[ProcedureNames], Any]) -> Coded:
         """Of what each RPC was called for."""
         names = self.table.names.procedures
         return self.coded(type, "procedure", lambda code: value(names[code]))
@@ -127,7 +149,7 @@ class RpcBatch:
         found = np.array([not self.table.conversation(code).shows(part) for code in codes], np.bool_)
         return found[inverse] if len(codes) else np.zeros(len(self), np.bool_)
 
-    def connection(self, type: str, value: Callable[[Connection], Any]) -> MaskedArray:
+    def connection(self, type: str, value: Callable[[Connection], Any]) -> Coded:
         """Of the connection of each."""
         return self.coded(type, "connection", lambda number: value(self.table.conversation(number).connection))
 
@@ -239,10 +261,6 @@ class RpcBatch:
         missing = np.ones(len(found), np.bool_)
         missing[places] = ~done[known][mine] if known else False
         return masked(found, missing)
-
-
-def _taken(column: MaskedArray, index: Any) -> MaskedArray:
-    return masked(column.data[index], np.ma.getmaskarray(column)[index])
 
 
 class RpcSource(Protocol):

@@ -1,99 +1,109 @@
-"""RPCs as lines of JSON, made of columns: each is what ``rpc_record`` gives of its RPC.
-
-Lines of plain RPCs are alike but for their numbers, so those of a procedure and a status share a template; each of the
-others has a text of its own up to the path.
-"""
+"""RPCs as records, whose fields are the columns of the table rpcs, and as lines of JSON made of columns."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
-from functools import cached_property, lru_cache, partial
-from typing import Any, NamedTuple
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
+from numpy.ma import MaskedArray, getmaskarray
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, distinct, some, unique
-from ..layers.rpcrdma_codes import NO_RDMA, RDMA_MSG
+from ..arrays import Int64s, coded_keys, some, unique
 from ..measure.call_order import MAX_HELD, CallOrder
 from ..measure.file_names import MAX_LATE, KnownPaths, LatePaths, LateRow, PathLearner
-from ..rpcrdma.chunk_columns import LongReply, of_long_reply
-from ..rpcrdma.conversation import Conversation
-from ..rpcrdma.messages import HEADER, LONG_HEADER, Message, TransportHeader
-from ..rpcrdma.rpc_table import STATES, ProcedureNames, RpcTable
-from ..rpcrdma.rpcs import Latency, Rpc
-from ..text_columns import Decimal, Encoded, EncodedLines, Hexadecimal, Page, Piece, Texts, joined, page_of
-from ..transport.connection import Connection, Endpoint
-from ..transport.operations import SEND, WRITE, Operation, Payload
-from .rpc import ValueTexts, message_record
+from ..rpcrdma.rpc_table import RpcTable
+from ..rpcrdma.rpcs import Rpc
+from ..text_columns import Decimal, EncodedLines, Page, Piece, Texts, page_of, words_of
+from .rpc import HOST_TIMES, MESSAGES, full_fields
+from .rpc_columns import RpcBatch
+from .schema import Fields, Record, RecordType, record, schema
+from .table import Coded, Find, TableColumn, expanded
+from .tables import TABLES
 
 Encode = Callable[[Any], str]
 """Gives the JSON text of a value."""
 
-_COLUMNS = (
-    "number", "connection", "xid", "order", "call_frame", "call_last_frame", "reply_first_frame", "reply_frame",
-    "call_time", "call_end", "reply_time", "reply_end", "latency", "latency_server", "latency_writes",
-    "credits_requested", "credits_granted", "call_send", "reply_send", "call_inline", "reply_inline", "invalidated",
-    "retransmissions", "latency_retransmission", "reply_bytes", "chunks", "handle", "returned", "length", "offset",
-    "client", "server",
-)  # fmt: skip
-"""Most are those of ``RpcTable.rows``.  ``returned`` comes before ``length``: a Write is no longer than its segment."""
-_FIRST_MARK = 7_310_000_000_000_000_000
-"""Numbers that stand for columns; nothing else is so large."""
-_MARKS = {name: _FIRST_MARK + index for index, name in enumerate(_COLUMNS)}
-_MARK = re.compile(r"73100000000000000\d\d")
-_SAME = {
-    "call_last_frame": "call_frame", "reply_first_frame": "reply_frame", "call_end": "call_time",
-    "reply_end": "reply_time",
+_NOT_IN_JSON = {"time", "file", "ended"}
+"""Known in one pass over tables alone, or twice."""
+COLUMNS = [one for one in TABLES["rpcs"].columns if not one.place_of and one.name not in _NOT_IN_JSON]
+"""Of the table rpcs, which are fields of the record."""
+_HOST_TIMES = {one.column for one in HOST_TIMES}
+"""Absent where no trace of a host's kernel tells of the RPC."""
+_PATH = [one.name for one in COLUMNS].index("path")
+_ALWAYS = {
+    "number", "connection", "direction", "xid", "client", "server", "state", "failed", "contents", "call_bytes",
+    "call_chunk_bytes", "reply_bytes", "reply_chunk_bytes", "chunks", "read_chunks", "write_chunks", "reply_chunks",
+    "read_segments", "write_segments", "reply_segments", "psn_reused",
 }  # fmt: skip
-"""Each message of a plain RPC is in one packet."""
-_NULLABLE = "invalidated", "credits_requested", "credits_granted"
-"""Below zero where there is none."""
-_OF_REPLY_CHUNK = ("handle", "length", "offset", "returned")
-_REPLY_CHUNK_MARKS = {
-    text: (name, kind)
-    for name in _OF_REPLY_CHUNK
-    for text, kind in ((f"{_MARKS[name]:016x}", partial(Hexadecimal, digits=16)), (str(_MARKS[name]), Decimal))
+"""Columns that every RPC has."""
+_JSON_TYPES = {"text": "string", "int": "integer", "uint": "integer", "bool": "boolean", "texts": "array of string"}
+
+
+def _field(column: TableColumn) -> tuple[str, str]:
+    null = "" if column.type == "texts" or column.name in _ALWAYS else "|null"
+    return _JSON_TYPES[column.type] + null + ("|absent" if column.name in _HOST_TIMES else ""), column.meaning
+
+
+FIELDS: Fields = {column.name: _field(column) for column in COLUMNS}
+
+TYPES = {
+    "rpc": RecordType(
+        "A call and its reply: the columns of the table rpcs.",
+        "`rpcs`, `show --rpc`, `show --xid`, `live`",
+        {
+            **FIELDS,
+            **MESSAGES,
+            "credential": (
+                "any|absent",
+                "only from show: flavor and body of the call's credential; null without a call",
+            ),
+            "arguments": ("any|absent", "only from show: the arguments, see above; null where there are none"),
+            "arguments_problem": (
+                "string|null|absent",
+                "only from show: why not all of the call is in arguments; null where all is",
+            ),
+            "results": ("any|absent", "only from show: the results, see above; null where there are none"),
+            "results_problem": (
+                "string|null|absent",
+                "only from show: why not all of the reply is in results; null where all is",
+            ),
+        },
+    ),
 }
-"""Columns of ``ReplyChunks``."""
-MAX_TEMPLATES = 1 << 12
-TOGETHER = 1 << 10
-"""Lines that are made at once."""
 
 
-class _Template(NamedTuple):
-    """Lines that differ in their numbers, up to the path."""
+def rpc_records(table: RpcTable) -> list[Record]:
+    """The record of each RPC, its path unknown."""
+    batch = RpcBatch(table)
+    listed = {one.name: expanded(one.values(batch)).tolist() for one in COLUMNS if one.values and one.needs != "paths"}
+    listed["path"] = [None] * len(table)
+    found = []
+    for row, rpc in enumerate(table):
+        fields = {one.name: listed[one.name][row] for one in COLUMNS if rpc.host or one.name not in _HOST_TIMES}
+        fields |= {one.name: list(fields[one.name] or ()) for one in COLUMNS if one.type == "texts"}
+        found.append(record("rpc", **fields))
+    return found
 
-    texts: tuple[str, ...]
-    """Before, between and behind the numbers."""
-    columns: tuple[str, ...]
-    """The numbers."""
 
-
-class _Alike(NamedTuple):
-    """Rows of a batch whose lines are made of the same pieces, up to the path."""
-
-    rows: Int64s
-    pieces: list[Piece]
+def rpc_record(rpc: Rpc, path: str | None = None) -> Record:
+    """That of one RPC; ``path``: that its call names."""
+    (found,) = rpc_records(RpcTable([rpc]))
+    return {**found, "path": path}
 
 
 class _LineBatch:
     """The lines of a batch of RPCs, before they are made."""
 
-    def __init__(self, alike: list[_Alike], paths: KnownPaths, values: list[Piece], quoted: Encode, left: int) -> None:
-        """``left``: lines that will be asked for."""
-        self._alike = [EncodedLines([*pieces, ',"path":']) for _, pieces in alike]
-        self._values = EncodedLines([*values, "}"])
+    def __init__(self, before: list[Piece], paths: KnownPaths, behind: list[Piece], quoted: Encode, left: int) -> None:
+        """``before``, ``behind``: the path.  ``left``: lines that will be asked for."""
+        self._before = EncodedLines([*before, ',"path":'])
+        self._behind = EncodedLines([*behind, "}"])
         self._paths = [quoted(text) for text in paths.texts]
         self._which_path = paths.which.copy()
         self._path: EncodedLines | None = None
         self._quoted = quoted
-        self._group = np.empty(len(paths.which), np.int64)
-        self._place = np.empty(len(paths.which), np.int64)
-        for index, (rows, _) in enumerate(alike):
-            self._group[rows] = index
-            self._place[rows] = np.arange(len(rows))
         self.left = left
 
     def name(self, row: int, path: str | None) -> None:
@@ -105,14 +115,94 @@ class _LineBatch:
     def page(self, rows: Int64s) -> Page:
         """Lines of some rows, in UTF-8."""
         self.left -= len(rows)
-        groups = self._group[rows]
-        return _merged(groups, lambda group, mine: self._page(group, rows[mine]))
-
-    def _page(self, group: int, rows: Int64s) -> Page:
         if self._path is None:
             self._path = EncodedLines([Texts(self._paths, self._which_path)])
-        parts = [(self._alike[group], self._place[rows]), (self._path, rows), (self._values, rows)]
-        return page_of(parts, len(rows))
+        return page_of([(self._before, rows), (self._path, rows), (self._behind, rows)], len(rows))
+
+
+TOGETHER = 1 << 10
+"""Lines that are made at once."""
+
+
+class RpcLines:
+    """Give it the tables of a capture: lines in the order of calls, each when its path is known or has waited enough.
+
+    Args:
+        learner: of paths; it is given every table.
+        encode: gives the JSON text of a value.
+        find: gives, for each table, where frames are when several files are read as one.
+        full: with ``full_fields``.
+        max_held: lines that wait for an earlier call; 0: nor does any wait for a path.
+    """
+
+    def __init__(
+        self,
+        learner: PathLearner,
+        encode: Encode,
+        find: Callable[[], Find | None] = lambda: None,
+        full: bool = False,
+        max_held: int = MAX_HELD,
+    ) -> None:
+        self._learner = learner
+        self._encode = encode
+        self._find = find
+        self._full = full
+        self._quoted: Encode = lru_cache(MAX_LATE)(encode)
+        self._order: CallOrder[int | LateRow[int]] = CallOrder(max_held)
+        self._late: LatePaths[int] = LatePaths(learner, max_held and max(max_held, MAX_LATE))
+        self._batches: dict[int, _LineBatch] = {}
+        """By the number of lines before them."""
+        self._count = 0
+
+    def add(self, table: RpcTable, passes: NDArray[np.bool_] | None = None) -> Iterator[Page]:
+        """Lines that can be given now, in UTF-8 with their line feeds, some at a time; ``passes``: RPCs that have one,
+        by default all."""
+        if not len(table):
+            return
+        batch = RpcBatch(table, learner=self._learner)
+        paths = batch.files.paths()
+        first = self._count
+        self._count += len(table)
+        rows: list[int | LateRow[int] | None] = list(range(first, self._count))
+        for row in paths.late().tolist():
+            file = batch.files[row]
+            assert file is not None
+            rows[row] = LateRow(file, partial(self._named, first, row))
+        left = len(table)
+        if passes is not None:
+            left = int(np.count_nonzero(passes))
+            rows = [row if one else None for row, one in zip(rows, passes.tolist(), strict=True)]
+        if left:
+            pieces = _Pieces(batch, self._encode, self._find())
+            before = [f'{{"schema":"{schema("rpc")}","type":"rpc"', *pieces.of(COLUMNS[:_PATH])]
+            behind = [*pieces.of(COLUMNS[_PATH + 1 :])]
+            if self._full:
+                behind.append(Texts([f",{self._encode(full_fields(rpc))[1:-1]}" for rpc in table]))
+            self._batches[first] = _LineBatch(before, paths, behind, self._quoted, left)
+        yield from self._pages(self._late.add(self._order.add_all(table.rows["number"], rows)))
+
+    def rest(self) -> Iterator[Page]:
+        """The others, when no RPC comes any more."""
+        yield from self._pages([*self._late.add(self._order.rest()), *self._late.rest()])
+
+    def _named(self, first: int, row: int, path: str | None) -> int:
+        self._batches[first].name(row, path)
+        return first + row
+
+    def _pages(self, rows: list[int]) -> Iterator[Page]:
+        """The lines of rows, which are counted from the first of all."""
+        for start in range(0, len(rows), TOGETHER):
+            wanted = np.array(rows[start : start + TOGETHER], np.int64)
+            firsts = np.array([*self._batches], np.int64)
+            of = firsts[firsts.searchsorted(wanted, "right") - 1]
+            yield _merged(of, lambda first, mine, wanted=wanted: self._page(first, wanted[mine] - first))  # type: ignore[misc]
+
+    def _page(self, first: int, rows: Int64s) -> Page:
+        batch = self._batches[first]
+        found = batch.page(rows)
+        if not batch.left:
+            del self._batches[first]
+        return found
 
 
 def _merged(groups: Int64s, make: Callable[[int, Int64s], Page]) -> Page:
@@ -142,227 +232,64 @@ def _behind(lines: Page, at: int, count: int) -> int:
     return at
 
 
-class RpcLines:
-    """Give it the tables of a capture: lines in the order of calls, each when its path is known or has waited enough.
+class _Pieces:
+    """The columns of a batch as the inside of JSON objects, each value after a comma."""
 
-    Args:
-        learner: of paths; it is given every table.
-        encode: gives the JSON text of a value.
-        at_once: no line waits for an earlier call, or for a path.
-    """
+    def __init__(self, batch: RpcBatch, encode: Encode, find: Find | None) -> None:
+        self._batch, self._encode, self._find = batch, encode, find
+        self._known: dict[bytes, Piece] = {}
+        """Columns of numbers that were made, by their bytes: many are equal where messages are one packet."""
 
-    def __init__(self, learner: PathLearner, encode: Encode, at_once: bool = False) -> None:
-        self._learner = learner
-        self._encode = encode
-        self._quoted: Encode = lru_cache(MAX_LATE)(encode)
-        self._texts = ValueTexts(encode)
-        self._templates: dict[tuple[object, ...], _Template] = {}
-        self._order: CallOrder[int | LateRow[int]] = CallOrder(0 if at_once else MAX_HELD)
-        self._late: LatePaths[int] = LatePaths(learner, 0 if at_once else MAX_LATE)
-        self._batches: dict[int, _LineBatch] = {}
-        """By the number of lines before them."""
-        self._count = 0
-
-    def add(self, table: RpcTable, passes: NDArray[np.bool_] | None = None) -> Iterator[Page]:
-        """Lines that can be given now, in UTF-8 with their line feeds, some at a time; ``passes``: RPCs that have one,
-        by default all."""
-        if not len(table):
-            return
-        columns, files = self._learner.learn(table)
-        paths = files.paths()
-        first = self._count
-        self._count += len(table)
-        rows: list[int | LateRow[int] | None] = list(range(first, self._count))
-        for row in paths.late().tolist():
-            file = files[row]
-            assert file is not None
-            rows[row] = LateRow(file, partial(self._named, first, row))
-        left = len(table)
-        if passes is not None:
-            left = int(np.count_nonzero(passes))
-            rows = [row if one else None for row, one in zip(rows, passes.tolist(), strict=True)]
-        if left:
-            values = list(self._texts.of(columns.columns))
-            self._batches[first] = _LineBatch(list(self._alike(table)), paths, values, self._quoted, left)
-        yield from self._pages(self._late.add(self._order.add_all(table.rows["number"], rows)))
-
-    def rest(self) -> Iterator[Page]:
-        """The others, when no RPC comes any more."""
-        yield from self._pages([*self._late.add(self._order.rest()), *self._late.rest()])
-
-    def _named(self, first: int, row: int, path: str | None) -> int:
-        self._batches[first].name(row, path)
-        return first + row
-
-    def _pages(self, rows: list[int]) -> Iterator[Page]:
-        """The lines of rows, which are counted from the first of all."""
-        for start in range(0, len(rows), TOGETHER):
-            some = np.array(rows[start : start + TOGETHER], np.int64)
-            firsts = np.array([*self._batches], np.int64)
-            of = firsts[firsts.searchsorted(some, "right") - 1]
-            yield _merged(of, lambda first, mine, some=some: self._page(first, some[mine] - first))  # type: ignore[misc]
-
-    def _page(self, first: int, rows: Int64s) -> Page:
-        batch = self._batches[first]
-        found = batch.page(rows)
-        if not batch.left:
-            del self._batches[first]
-        return found
-
-    def _alike(self, table: RpcTable) -> Iterator[_Alike]:
-        """The lines of a table, up to the path."""
-        if table.objects:
-            yield _Alike(table.places, [Texts([self._encode(message_record(rpc))[:-1] for rpc in table.objects])])
-        rows = table.plain_rows
-        if not len(rows):
-            return
-        if len(self._templates) > MAX_TEMPLATES:
-            self._templates.clear()
-        form = np.where(rows["credits_requested"] < 0, NO_RDMA, rows["transfer"] >= 0)
-        first, kinds = distinct(rows["procedure"], rows["status"], rows["caller"], form)
-        templates = [
-            self._template(
-                table.names.procedures[int(row["procedure"])],
-                *table.names.statuses[int(row["status"])],
-                STATES[int(row["state"])],
-                int(row["caller"]),
-                form,
-            )
-            for row, form in zip(rows[first], form[first].tolist(), strict=True)
-        ]
-        pieces: list[Piece] = []
-        numbers: dict[str, Piece] = {}
-        for index, column in enumerate(templates[0].columns):
-            pieces.append(_text([one.texts[index] for one in templates], kinds))
-            if column == "chunks":
-                pieces.append(self._reply_chunks(table))
+    def of(self, columns: list[TableColumn]) -> Iterator[Piece]:
+        hosts = any(rpc.host for rpc in self._batch.table.objects)
+        for column in columns:
+            if column.values is None or (column.name in _HOST_TIMES and not hosts):
                 continue
-            if column in ("client", "server"):
-                pieces.append(_address(table, ("client", "server").index(column)))
+            values = column.values(self._batch)
+            name = f',"{column.name}":'
+            if column.name in _HOST_TIMES:
+                listed = zip(expanded(values).tolist(), self._batch.table, strict=True)
+                yield Texts([f"{name}{self._encode(value)}" if rpc.host else "" for value, rpc in listed])
                 continue
-            name = _SAME.get(column, column)
-            if name not in numbers:
-                numbers[name] = _number(rows, name)
-            pieces.append(numbers[name])
-        pieces.append(_text([one.texts[-1] for one in templates], kinds))
-        yield _Alike(table.plain, pieces)
+            yield name
+            yield self._piece(column, values)
+            if self._find is not None and column.name.endswith("_frame"):
+                frames = expanded(values).tolist()
+                places = [None if frame is None else self._find(frame) for frame in frames]
+                name = f',"{column.name.removesuffix("frame")}place":'
+                yield Texts([f"{name}{self._encode(place and place._asdict())}" for place in places])
 
-    def _template(
-        self, procedure: ProcedureNames, status: str, failed: bool, state: str, caller: int, form: int
-    ) -> _Template:
-        key = procedure, status, failed, state, caller, form
-        found = self._templates.get(key)
-        if found is None:
-            record = message_record(_marked(procedure, status, failed, state, caller, form))
-            record |= {name: _MARKS[name] for name in ("reply_bytes", "chunks")}
-            line = self._encode(record)[:-1]
-            columns = [_COLUMNS[int(mark) - _FIRST_MARK] for mark in _MARK.findall(line)]
-            found = self._templates[key] = _Template(tuple(_MARK.split(line)), tuple(columns))
-        return found
-
-    def _reply_chunks(self, table: RpcTable) -> Piece:
-        """What plain RPCs have as chunks: none, or a Reply chunk."""
-        through = table.plain_rows["transfer"] >= 0
-        if not through.any():
-            return "[]"
-        found = table.chunks.reply_chunks(table.plain_rows["transfer"][through])
-        pieces: list[Piece] = []
-        for part in self._reply_chunk_parts:
-            name, kind = _REPLY_CHUNK_MARKS.get(part, ("", None))
-            pieces.append(part if kind is None else kind(getattr(found, name)))
-        texts = joined(pieces, len(found.handle)).table
-        none = np.zeros((1, texts.shape[1]), np.uint8)
-        none[0, :2] = ord("["), ord("]")
-        return Encoded(np.concatenate((none, texts)), np.where(through, np.cumsum(through), 0))
-
-    @cached_property
-    def _reply_chunk_parts(self) -> list[str]:
-        """A Reply chunk: text, and marks for its numbers."""
-        marked = message_record(_marked(ProcedureNames(0, 0, None, 0, (), ""), "", False, "", 0, 1))
-        return re.split(f"({'|'.join(_REPLY_CHUNK_MARKS)})", self._encode(marked["chunks"]))
+    def _piece(self, column: TableColumn, values: MaskedArray | Coded) -> Piece:
+        coded = values if isinstance(values, Coded) else None
+        column_values = values.values if isinstance(values, Coded) else values
+        data, null = column_values.data, getmaskarray(column_values)
+        if coded is None and data.dtype.kind in "iu":
+            key = data.tobytes() + null.tobytes()
+            if key not in self._known:
+                self._known[key] = _numbers(data, null)
+            return self._known[key]
+        unknown = () if column.type == "texts" else None
+        if null.all():
+            return self._encode(unknown)
+        keys = data.tolist()
+        for row in null.nonzero()[0].tolist():
+            keys[row] = unknown
+        if keys.count(keys[0]) == len(keys):
+            return self._encode(keys[0])
+        distinct, which = coded_keys(keys, len(keys))
+        texts = [*map(self._encode, distinct)]
+        return Texts(texts, which if coded is None else which[coded.which])
 
 
-def _text(texts: list[str], which: Int64s) -> Piece:
-    """The text of each row."""
-    return texts[0] if len(set(texts)) == 1 else Texts(texts, which)
-
-
-def _address(table: RpcTable, end: int) -> Piece:
-    """Of the client or server of each row."""
-    numbers, which = np.unique(table.plain_rows["connection"], return_inverse=True)
-    return _text([table.conversation(number).connection.endpoints[end].address for number in numbers.tolist()], which)
-
-
-def _number(rows: Any, column: str) -> Piece:
-    """A column of integers as JSON, row by row; one text where all are alike."""
-    if column == "reply_bytes":
-        return Decimal(rows["reply_inline"] + rows["reply_chunk_bytes"])
-    values = rows[column]
-    if not some(values != values[0]):
-        return "null" if column in _NULLABLE and values[0] < 0 else str(values[0])
-    if column not in _NULLABLE:
-        return Decimal(values)
-    null = values < 0
+def _numbers(values: NDArray[Any], null: NDArray[np.bool_]) -> Piece:
+    """Integers as JSON, row by row; one text where all are alike."""
+    known = values[~null]
+    if not len(known):
+        return "null"
+    if len(known) == len(values):
+        if not some(values != values[0]):
+            return str(values[0])
+        return Decimal(values) if values.min() >= 0 else words_of(values, str)
+    if known.min() < 0:
+        return Texts(["null" if none else str(value) for none, value in zip(null, values.tolist(), strict=True)])
     return Decimal(np.where(null, 0, values), null=null)
-
-
-def _marked(procedure: ProcedureNames, status: str, failed: bool, state: str, caller: int, form: int) -> Rpc:
-    """An Rpc with marks for numbers; ``form``: 1 where the reply came through a Reply chunk, NO_RDMA without RDMA."""
-    connection = Connection(
-        _MARKS["connection"], "", (Endpoint(str(_MARKS["client"]), 0), Endpoint(str(_MARKS["server"]), 0))
-    )
-    messages: list[Message] = []
-    for sender, side, first, last, credits in (
-        (caller, "call", "call_frame", "call_last_frame", "credits_requested"),
-        (1 - caller, "reply", "reply_first_frame", "reply_frame", "credits_granted"),
-    ):
-        length = _MARKS[f"{side}_send"]
-        operation = Operation(
-            SEND,
-            sender,
-            _MARKS[first],
-            _MARKS[last],
-            _MARKS[f"{side}_time"],
-            _MARKS[f"{side}_end"],
-            length,
-            Payload(length, length),
-            invalidate=_MARKS["invalidated"] if side == "reply" else None,
-        )
-        length, version = LONG_HEADER if form == 1 else HEADER, NO_RDMA if form == NO_RDMA else 1
-        header = TransportHeader(_MARKS["xid"], version, _MARKS[credits], RDMA_MSG, length=length)
-        messages.append(Message(operation, header, memoryview(b""), 0, 0, _MARKS[f"{side}_inline"]))
-    messages[0].operation.retransmissions = _MARKS["retransmissions"]
-    found = Rpc(
-        _MARKS["number"],
-        Conversation(connection),
-        caller == 1,
-        _MARKS["xid"],
-        messages[0],
-        messages[1],
-        procedure.program,
-        procedure.version,
-        procedure.procedure,
-        procedure.minor_version,
-        None,
-        procedure.operations,
-        procedure.name,
-        status,
-        failed,
-        state,
-        latency=Latency(
-            _MARKS["latency"],
-            0,
-            0,
-            _MARKS["latency_server"],
-            _MARKS["latency_writes"],
-            0,
-            _MARKS["latency_retransmission"],
-        ),
-        order=_MARKS["order"],
-        retransmission_delay=_MARKS["latency_retransmission"],
-    )
-    if form == 1:
-        handle, length, offset, returned = (_MARKS[name] for name in _OF_REPLY_CHUNK)
-        written = Operation(WRITE, 1 - caller, 0, 0, 0, 0, returned, Payload(), address=offset)
-        of_long_reply(LongReply(handle, length, offset, returned, written)).complete(0, found)
-    return found

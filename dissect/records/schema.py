@@ -1,6 +1,6 @@
 """The machine behind every record: its type, and the version of the layouts.
 
-A record names its layout in ``schema`` ("rdmascope.rpc/1.0") and the type in ``type`` ("rpc").
+A record names its layout in ``schema`` ("rdmascope.rpc/2.0") and the type in ``type`` ("rpc").
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ Record = dict[str, Any]
 
 VERSION = "1.0"
 """Of the layouts: the first number rises when a name goes or changes its meaning, the second when one comes."""
+VERSIONS = {"rpc": "2.0"}
+"""Of those with another."""
 
 
 def wide(name: str, value: int | None) -> Record:
@@ -24,8 +26,8 @@ def wide(name: str, value: int | None) -> Record:
 
 
 def schema(type: str) -> str:
-    """The name of a type's layout: 'rdmascope.rpc/1.0'."""
-    return f"rdmascope.{type}/{VERSION}"
+    """The name of a type's layout: 'rdmascope.rpc/2.0'."""
+    return f"rdmascope.{type}/{VERSIONS.get(type, VERSION)}"
 
 
 def record(type: str, **fields: Any) -> Record:
@@ -67,11 +69,6 @@ COMMON: Fields = {
 
 def common(*names: str) -> Fields:
     return {name: COMMON[name] for name in names}
-
-
-def of_table(type: str, *names: str) -> Fields:
-    """Fields of the record ``rpc`` that are columns of the table rpcs, which says what they mean."""
-    return dict.fromkeys(names, (type, ""))
 
 
 def below(path: str, fields: Mapping[str, tuple[str, str]]) -> Fields:

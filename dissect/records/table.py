@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..arrays import Int64s
 from ..frames import Place
 
 if TYPE_CHECKING:
@@ -18,6 +19,21 @@ Columns = dict[str, "MaskedArray"]
 
 Wanted = Mapping[str, Collection[str] | None]
 """Names of tables, and of the columns that are wanted of each; None: all."""
+
+
+class Coded(NamedTuple):
+    """A column by its distinct values."""
+
+    values: MaskedArray
+    which: Int64s
+    """The index of each row's value."""
+
+
+def expanded(column: MaskedArray | Coded) -> MaskedArray:
+    """The value of each row."""
+    if not isinstance(column, Coded):
+        return column
+    return masked(column.values.data[column.which], np.ma.getmaskarray(column.values)[column.which])
 
 
 class TableColumn(NamedTuple):
@@ -32,7 +48,7 @@ class TableColumn(NamedTuple):
     meaning: str
     value: Callable[[Any], Any] | None
     """Of a row; None is: not known, and becomes masked."""
-    values: Callable[[Any], MaskedArray] | None = None
+    values: Callable[[Any], MaskedArray | Coded] | None = None
     """In place of ``value``, for all columns of a table: of all rows of a noun, which is a batch."""
     needs: str = ""
     """'contents': the bytes of messages; 'files': those, and the files that they were about; 'paths': the names of
@@ -133,7 +149,9 @@ class TableBuilder:
     def add(self, noun: object) -> None:
         """Take the rows of a noun."""
         if self.columns[0].values is not None:
-            self._batches.append({column.name: column.values(noun) for column in self.columns if column.values})
+            self._batches.append(
+                {column.name: expanded(column.values(noun)) for column in self.columns if column.values}
+            )
             self._rows += len(self._batches[-1][self.columns[0].name])
             return
         for row in self.table.rows(noun):

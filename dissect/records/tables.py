@@ -16,6 +16,7 @@ from ..layers.opcodes import opcode_name
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, procedure_name
 from ..layers.transports import TRANSPORTS
 from ..onc.file_operations import TYPE_NAMES
+from ..onc.hashes import HashedHandle, handle_hash
 from ..onc.programs import program_name
 from ..onc.rpc_header import GssCredential
 from ..rpcrdma.conversation import Conversation
@@ -23,9 +24,9 @@ from ..rpcrdma.messages import Message
 from ..rpcrdma.rpc_table import STATES, ProcedureNames
 from ..rpcrdma.rpcs import ChunkUse, Rpc, SegmentUse
 from ..text_columns import lines
-from .rpc import HOST_TIMES, RPC_VALUES, HostTime, RpcValue, value_column
+from .rpc import HOST_TIMES, HostTime
 from .rpc_columns import RpcBatch
-from .table import Table, TableColumn, column_of, masked, place_columns
+from .table import Coded, Table, TableColumn, column_of, masked, place_columns
 
 if TYPE_CHECKING:
     from ..audit.auditor import RuleTally, TallyKey  # Tables of RPCs do without, and it takes long to load.
@@ -168,7 +169,9 @@ def _encoded(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-def _column(name: str, type: str, meaning: str, values: Callable[[Any], MaskedArray], needs: str = "") -> TableColumn:
+def _column(
+    name: str, type: str, meaning: str, values: Callable[[Any], MaskedArray | Coded], needs: str = ""
+) -> TableColumn:
     return TableColumn(name, type, meaning, None, values, needs)
 
 
@@ -412,10 +415,21 @@ def _header(
     return _column(name, type, meaning, lambda batch: batch.message(type, side, value, plain, plain))
 
 
-def _value(value: RpcValue) -> TableColumn:
-    return _column(
-        value.name, value.type, value.meaning, lambda batch: value_column(value, batch.fields.columns), "contents"
-    )
+def _named(name: str, type: str, meaning: str, of: str, value: Callable[..., Any]) -> TableColumn:
+    """What the call names; ``of``: the fields of ``FlatFields`` that it is made of."""
+    return _column(name, type, meaning, lambda batch: batch.named(type, value, *of.split()), "contents")
+
+
+def _number_named(name: str, type: str, meaning: str, of: str) -> TableColumn:
+    return _column(name, type, meaning, lambda batch: batch.number_named(type, of), "contents")
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "backslashreplace")
+
+
+def _hexadecimal(value: bytes | None) -> str | None:
+    return None if value is None or isinstance(value, HashedHandle) else value.hex()
 
 
 def _host_time(one: HostTime) -> TableColumn:
@@ -515,7 +529,33 @@ _RPCS = Table(
              lambda batch: batch.file_numbers(), "files"),
         _column("path", "text", "path of the file that the call names, as it was called then",
                 lambda batch: column_of("text", batch.paths), "paths"),
-        *(_value(one) for one in RPC_VALUES),
+        _named("file_handle", "text", "first file handle of the call, hexadecimal", "handle", _hexadecimal),
+        _named("file_handle_hash", "int", "its CRC-32, as Wireshark shows it", "handle",
+               lambda handle: None if handle is None else handle_hash(handle)),
+        _named("file_name", "text", "first name of a file in the call", "name", _text),
+        _number_named("offset_bytes", "uint", "first offset in a file: where a READ, WRITE or its like begins",
+                      "offset"),
+        _number_named("count_bytes", "uint",
+                      "first count or length of bytes that the call asks for or brings; 2^64 - 1 is to the end of the"
+                      " file", "count"),
+        _number_named("eof", "bool", "the reply says that the file or directory ends here", "eof"),
+        _named("stateid_seqid", "int", "seqid of the first stateid, of the call or else of the reply", "stateid",
+               lambda stateid: stateid and int.from_bytes(stateid[:4])),
+        _named("stateid_other", "text", "the rest of that stateid, hexadecimal", "stateid",
+               lambda stateid: stateid and stateid[4:].hex()),
+        _number_named("slot", "int", "slot of SEQUENCE or CB_SEQUENCE", "slot"),
+        _number_named("sequence_id", "int", "sequence ID of SEQUENCE, CB_SEQUENCE or CREATE_SESSION", "sequence"),
+        _named("session", "text", "session, hexadecimal", "session", _hexadecimal),
+        _named("client_id", "text", "client ID, of the call or else of the reply, hexadecimal", "client",
+               lambda client: None if client is None else f"{client:016x}"),
+        _column("user", "text", "who calls: the user ID of AUTH_SYS, or gss: and the context handle of RPCSEC_GSS",
+                lambda batch: batch.users, "contents"),
+        _number_named("uid", "int", "user ID of an AUTH_SYS credential", "uid"),
+        _number_named("gid", "int", "group ID of an AUTH_SYS credential", "gid"),
+        _named("machine_name", "text", "machine name of an AUTH_SYS credential", "machine_name", _text),
+        _named("linux_operation", "text",
+               "what Linux's client calls a COMPOUND with these operations, that asks for these attributes:"
+               " OPEN_NOATTR, FSINFO; none where they do not tell it", "linux", lambda linux: linux),
         _gss("gss_version", "int", "version of the call's RPCSEC_GSS credential", lambda gss: gss.version),
         _gss("gss_procedure", "text", "RPCSEC_GSS_DATA, RPCSEC_GSS_INIT, …, or a number",
              lambda gss: GSS_PROCEDURE_NAMES.get(gss.procedure, str(gss.procedure))),

@@ -14,7 +14,7 @@ from ..arrays import Bytes, Int64s, Rows, take
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..transport.operations import Operation
 from ..transport.runs import TransferOperations, first_bytes
-from .chunk_lists import READ_LIST, REPLY_CHUNK, SEGMENT, WRITE_LIST
+from .chunk_lists import READ_LIST, REPLY_CHUNK, WRITE_LIST
 from .messages import ReadChunk, Segment, WriteChunk
 from .rpcs import ChunkUse, Rpc, SegmentUse
 
@@ -230,18 +230,6 @@ def ranges(bounds: Int64s, chosen: Int64s) -> tuple[Int64s, Int64s]:
     ends = np.cumsum(sizes)
     within = np.arange(int(sizes.sum())) - np.repeat(ends - sizes, sizes)
     return np.repeat(bounds[:-1][chosen], sizes) + within, np.append(0, ends)
-
-
-def of_long_reply(reply: LongReply) -> PlainChunks:
-    """Those of an RPC that has nothing else."""
-    segment = np.zeros(1, SEGMENT)
-    segment["list"] = REPLY_CHUNK
-    segment["handle"], segment["length"], segment["offset"] = reply.handle, reply.length, reply.offset
-    bytes_ = np.zeros((1, 3), np.int64)
-    none = np.zeros(1, np.int64)
-    edges = np.arange(2)
-    returned = np.array([reply.returned])
-    return PlainChunks(edges, segment, returned, edges, [reply.operation], bytes_, bytes_, none, none, none, none)
 
 
 def note_chunks(rows: Rows, chunks: PlainChunks) -> None:

@@ -33,9 +33,10 @@ from rdmascope.cli.views.negotiation import story, version_story
 from rdmascope.cli.views.rpc import header_tree
 from rdmascope.dissect.records.connection import connection_record
 from rdmascope.dissect.records.packet_info import transport_info
-from rdmascope.dissect.records.rpc import rpc_record
+from rdmascope.dissect.records.rpc_lines import rpc_records
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.conversation import Conversation as Seen
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 CLIENT, SERVER = 0, 1
@@ -221,8 +222,8 @@ def test_json_has_the_refusals(fell_back: str) -> None:
 
 def test_rpcs_of_both_versions_in_one_file(fell_back: str) -> None:
     rpcs = records("rpcs", fell_back)
-    assert [rpc["call"]["rdma_version"] for rpc in rpcs] == [2, 1, 2, 2]
-    assert [rpc["call"]["direction"] for rpc in rpcs] == ["CALL", None, "CALL", "CALL"]
+    assert [rpc["call_rdma_version"] for rpc in rpcs] == [2, 1, 2, 2]
+    assert [rpc["call_rdma_direction"] for rpc in rpcs] == ["CALL", None, "CALL", "CALL"]
     assert [rpc["status"] for rpc in rpcs] == ["RDMA2_ERR_VERS", "OK", "RDMA2_ERR_VERS", "RDMA2_ERR_VERS"]
 
 
@@ -281,8 +282,7 @@ def test_hostile_words_never_raise_and_are_reported_in_bounds(changes: list[tupl
         for line in story(conversation, analyzer.conversations):
             assert len(line) < 5000
         json.dumps(connection_record(conversation))
-    for rpc in rpcs:
-        json.dumps(rpc_record(rpc))
+    json.dumps(rpc_records(RpcTable(rpcs)))
     messages = [message for _, message in strays.values()]
     messages += [message for rpc in rpcs for message in (rpc.call, rpc.reply) if message is not None]
     for message in messages:

@@ -19,10 +19,11 @@ from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.layers.fpdus import fpdu_bytes
 from rdmascope.dissect.records.audit import audit_records
 from rdmascope.dissect.records.connection import transport_record
-from rdmascope.dissect.records.rpc import message_record, rpc_record
+from rdmascope.dissect.records.rpc import full_fields
+from rdmascope.dissect.records.rpc_lines import rpc_records
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
-from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 from .target import Target, first_frames
 
@@ -178,8 +179,9 @@ def analysed(frames: list[Raw], size: int, columns: bool) -> str:
         rpcs += analyzer.feed(one)
     rpcs += analyzer.finish()
     auditor.finish(analyzer.conversations)
+    said += rpc_records(RpcTable(rpcs))
     for rpc in rpcs:
-        said += [rpc_record(rpc, rpc_fields(rpc)), message_record(rpc)]
+        said.append(full_fields(rpc))
         for message in (reassembled_call(rpc), reassembled_reply(rpc)):
             assert message is None or sum(len(piece) for _, piece in message.pieces) <= message.length
     for talk in analyzer.conversations:

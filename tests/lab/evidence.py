@@ -110,8 +110,8 @@ def counted(outcome: Outcome) -> list[Record]:
     def before_the_count(frame: int) -> bool:
         return next((word for at, word in frames if at > frame), "").startswith("counted")
 
-    forward = [rpc for rpc in records(outcome, "rpcs") if rpc["direction"] == "forward" and rpc["call"]]
-    return [rpc for rpc in forward if before_the_count(rpc["call"]["first_frame"])]
+    forward = [rpc for rpc in records(outcome, "rpcs", "--full") if rpc["direction"] == "forward" and rpc["call"]]
+    return [rpc for rpc in forward if before_the_count(rpc["call_frame"])]
 
 
 def client_counters(outcome: Outcome) -> Iterator[Check]:
@@ -122,10 +122,10 @@ def client_counters(outcome: Outcome) -> Iterator[Check]:
             for line in mount.transports:
                 theirs.update(line.counters)
     rpcs = counted(outcome)
-    backward = sum(rpc["direction"] == "backward" and rpc["reply"] is not None for rpc in records(outcome, "rpcs"))
-    yield equal("calls and backward replies that the client sent", theirs["sends"], len(rpcs) + backward)
-    yield equal("replies that it received", theirs["receives"], sum(rpc["reply"] is not None for rpc in rpcs))
-    ours = Counter(chunk["kind"] for rpc in rpcs for chunk in rpc["chunks"] for _ in chunk["segments"])
+    answers = [rpc for rpc in records(outcome, "rpcs") if rpc["direction"] == "backward" and rpc["reply_frame"]]
+    yield equal("calls and backward replies that the client sent", theirs["sends"], len(rpcs) + len(answers))
+    yield equal("replies that it received", theirs["receives"], sum(rpc["reply_frame"] is not None for rpc in rpcs))
+    ours = Counter(chunk["kind"] for rpc in rpcs for chunk in rpc["chunk_list"] for _ in chunk["segments"])
     kinds = ("read", "write", "reply")
     segments = ", ".join(f"{theirs[f'{kind}_segments']} {kind}" for kind in kinds)
     found = ", ".join(f"{ours[kind]} {kind}" for kind in kinds)
@@ -187,7 +187,9 @@ def wireshark(outcome: Outcome) -> Iterator[Check]:
     ours: Counter[tuple[int, str]] = Counter()
     for rpc in records(outcome, "rpcs"):
         if rpc["contents"] == "whole":
-            ours.update((rpc["xid"], type) for type, half in (("0", rpc["call"]), ("1", rpc["reply"])) if half)
+            ours.update(
+                (rpc["xid"], type) for type, half in (("0", rpc["call_frame"]), ("1", rpc["reply_frame"])) if half
+            )
     problems = (theirs - ours).total() + (ours - theirs).total() + malformed
     expected = f"tshark reads {ours.total():,} RPC messages in the export"
     yield Check(expected, f"{problems} missing or malformed" if problems else "it does", not problems)

@@ -112,10 +112,14 @@ class FlatFields(NamedTuple):
 
     @property
     def user(self) -> str | None:
-        """Who calls: the user ID, or ``gss:`` and the context handle."""
-        if self.uid is not None:
-            return str(self.uid)
-        return f"gss:{self.context.hex()}" if self.context else None
+        return caller(self.uid, self.context)
+
+
+def caller(uid: int | None, context: bytes | None) -> str | None:
+    """Who calls: the user ID of AUTH_SYS, or ``gss:`` and the context handle of RPCSEC_GSS."""
+    if uid is not None:
+        return str(uid)
+    return f"gss:{context.hex()}" if context else None
 
 
 NO_FIELDS = FlatFields()

@@ -25,10 +25,11 @@ from rdmascope.captures.session.diagnosis_pass import diagnosis_of
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import Condition
 from rdmascope.captures.write.pcapng_writer import PcapngWriter
-from rdmascope.dissect.records.rpc import message_record
+from rdmascope.dissect.records.rpc_lines import rpc_records
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY
 
-NUMBERED = {"number", "connection", "call_frame", "reply_frame"}
+NUMBERED = {"number", "connection"}
 NEIGHBOURS = {"retransmitted_packets", "retransmission_delay_ns"}
 """A packet may have been retransmitted for the loss of one before it, of another RPC."""
 ANY = (1, 20)
@@ -38,17 +39,15 @@ ANY = (1, 20)
 def rpcs(*paths: Path) -> list[dict[str, Any]]:
     """As records, without the second replies to a call."""
     session = Session([str(path) for path in paths])
-    return [message_record(rpc) for rpc in session.rpcs() if rpc.state != DUPLICATE_REPLY]
+    kept = [rpc for rpc in session.rpcs() if rpc.state != DUPLICATE_REPLY]
+    return rpc_records(RpcTable(kept))
 
 
 def unnumbered(record: dict[str, Any]) -> dict[str, Any]:
     """What is the same in a part of the capture."""
     lost = record["retransmitted_packets"] or record["retransmission_delay_ns"]
-    kept = {name: value for name, value in record.items() if name not in NUMBERED | (NEIGHBOURS if lost else set())}
-    for half in ("call", "reply"):
-        if kept[half] is not None:
-            kept[half] = {name: value for name, value in kept[half].items() if "frame" not in name}
-    return kept
+    others = NUMBERED | (NEIGHBOURS if lost else set())
+    return {name: value for name, value in record.items() if name not in others and not name.endswith("_frame")}
 
 
 def in_order(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -56,7 +55,7 @@ def in_order(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def begin(record: dict[str, Any]) -> tuple[int, int]:
-    return (record["call"] or record["reply"])["first_time_ns"], record["xid"]
+    return record["time_ns"], record["xid"]
 
 
 def cut(inputs: Path | list[Path], output: Path, *numbers: int, **options: Any) -> Extracted:
@@ -205,7 +204,7 @@ class TestChoices:
         with closing(Condition(["procedure = 'WRITE' AND latency_ns > 40e6"])) as condition:
             extracted = extract(lambda: Session(str(sample)), tmp_path / "out.pcapng", Choice(condition))
         writes = [one for one in rpcs(sample) if "WRITE" in (one["procedure"], *one["operations"])]
-        wanted = [one for one in writes if one["latency"]["total_ns"] > 40_000_000]
+        wanted = [one for one in writes if one["latency_ns"] > 40_000_000]
         assert extracted.rpcs == len(wanted) > 0
         assert in_order(rpcs(tmp_path / "out.pcapng")) == in_order(wanted)
 

@@ -67,7 +67,7 @@ def test_scraped_under_load() -> None:
 
     feeder = threading.Thread(target=feed)
     feeder.start()
-    wanted = [one for one in objects("rpcs", LOSS) if one["reply"] is not None]
+    wanted = [one for one in objects("rpcs", LOSS) if one["reply_frame"] is not None]
     end, before = time.monotonic() + DEADLINE, 0.0
     while True:
         figures = scraped(match[1])
@@ -78,7 +78,7 @@ def test_scraped_under_load() -> None:
         assert time.monotonic() < end and watcher.poll() is None
     feeder.join()
     failed = sum(one["failed"] for one in wanted)
-    latencies = [one["latency"]["total_ns"] for one in wanted if one["latency"]]
+    latencies = [one["latency_ns"] for one in wanted if one["latency_ns"] is not None]
     while not (  # The connections are looked at once a second, and a scrape may come between two figures.
         total(figures, "rpc_errors_total") >= failed
         and total(figures, "rpc_latency_seconds_count") >= len(latencies)

@@ -89,9 +89,9 @@ def test_two_capture_points_are_never_one(tmp_path: Path) -> None:
     done = run(tmp_path, WORKS, "client:eth0", "server:eth0", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     records = [json.loads(line) for line in done.stdout.splitlines()]
-    theirs = {one["xid"]: one["latency"] for one in objects("rpcs", BOTH_WAYS)}
+    theirs = {one["xid"]: one["latency_ns"] for one in objects("rpcs", BOTH_WAYS)}
     for point in ("client:eth0", "server:eth0"):
-        mine = {one["xid"]: one["latency"] for one in records if one["type"] == "rpc" and one["file"] == point}
+        mine = {one["xid"]: one["latency_ns"] for one in records if one["type"] == "rpc" and one["file"] == point}
         assert mine == theirs
     assert not any(one["retransmitted_packets"] for one in records if one["type"] == "rpc")
     assert [one["device"] for one in records if one["type"] == "live"] == ["client:eth0", "server:eth0"]

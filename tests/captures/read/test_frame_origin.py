@@ -82,7 +82,7 @@ def test_the_library_and_the_commands_say_where_frames_are(folder: Path) -> None
     record = json.loads(run("rpcs", str(folder), "--json").splitlines()[0])
     assert record["call_place"] == {"file": str(folder / "a.pcap"), "frame": cut}
     assert record["reply_place"] == {"file": str(folder / "b.pcap"), "frame": first.reply_frame - cut}
-    assert record["call"]["first_place"] == record["call_place"]
+    assert record["call_last_place"] == record["call_place"]
     words = f"a.pcap:{cut}-b.pcap:{first.reply_frame - cut}"
     assert words in run("rpcs", str(folder)).splitlines()[1]
     assert f"are {words}" in run("show", str(folder), "--rpc", "1")

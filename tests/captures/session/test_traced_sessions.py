@@ -162,7 +162,7 @@ def test_what_a_trace_does_not_tell_is_null() -> None:
         assert run("sql", TRACES[side], "SELECT count(operations) FROM segments", "--csv").output.split()[1] == "0"
         assert run("sql", TRACES[side], "SELECT count(*) FROM verdicts", "--csv").output.split()[1] == "0"
     record = json.loads(run("rpcs", TRACES["client"], "--json").stdout.splitlines()[-1])
-    assert record["latency"] is record["server_ns"] is record["retransmitted_packets"] is None
+    assert record["call_ns"] is record["server_ns"] is record["retransmitted_packets"] is None
     assert record["latency_ns"] > 0
 
 

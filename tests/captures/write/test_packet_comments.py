@@ -58,10 +58,10 @@ def test_every_packet_of_a_message_names_its_rpc_and_its_frames(said: list[str])
 def test_the_first_packet_says_everything(said: list[str]) -> None:
     for one in objects("rpcs", LOSS):
         about = [comment for comment in said if comment.startswith(f"RPC {one['number']}, ") and " | NFS" in comment]
-        assert len(about) == (one["call"] is not None) + (one["reply"] is not None)
+        assert len(about) == (one["call_frame"] is not None) + (one["reply_frame"] is not None)
         for comment in about:
             assert one["state"] in comment
-            latency = one["latency"] is not None and ", reply, " in comment
+            latency = one["latency_ns"] is not None and ", reply, " in comment
             assert (" | latency " in comment) == latency
     read_chunk = "Read chunk at position 180: 2 segments, 256 KiB advertised, 256 KiB transferred by "
     assert any(read_chunk in comment for comment in said)

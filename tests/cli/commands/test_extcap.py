@@ -152,6 +152,6 @@ def test_tshark_captures_as_many_calls_as_there_are(where: str, personal: str) -
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
     lines = [line.split("\t") for line in done.stdout.splitlines()]
     calls = [int(xid, 16) for kind, xid, _ in lines if kind == "0"]
-    assert sorted(calls) == sorted(one["xid"] for one in chosen if one["call"]), done.stderr
+    assert sorted(calls) == sorted(one["xid"] for one in chosen if one["call_frame"]), done.stderr
     assert len(calls) == len(chosen) > 50
     assert all(comment.startswith("RPC ") for *_, comment in lines)

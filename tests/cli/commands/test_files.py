@@ -108,8 +108,8 @@ def test_every_range_names_the_rpc_that_brought_it(tmp_path: Path) -> None:
         for part in file["ranges"]:
             rpc = rpcs[part["rpc"]]
             assert part["from"].upper() in (rpc["procedure"], *rpc["operations"])
-            assert part["first_frame"] == rpc["call"]["first_frame"]
-            assert part["last_frame"] == rpc["reply"]["last_frame"]
+            assert part["first_frame"] == rpc["call_frame"]
+            assert part["last_frame"] == rpc["reply_frame"]
 
 
 NAMES = (
@@ -161,7 +161,7 @@ def test_latencies_are_those_of_the_rpcs_with_reads_and_writes(tmp_path: Path) -
     sought = ["rpcs", sample("rxe-nfs-all"), "--json", "--where", "path = '/export/r1m' AND operations GLOB '*READ'"]
     sought[-1] += " OR path = '/export/r1m' AND procedure = 'READ'"
     rpcs = [json.loads(line) for line in CliRunner().invoke(main, sought).stdout.splitlines()]
-    times = sorted(rpc["latency"]["total_ns"] for rpc in rpcs)
+    times = sorted(rpc["latency_ns"] for rpc in rpcs)
     assert (r1m["reads"], r1m["writes"]) == (len(times), 0)
     assert (r1m["latency"]["min_ns"], r1m["latency"]["max_ns"]) == (times[0], times[-1])
     assert (r1m["latency"]["count"], r1m["latency"]["total_ns"]) == (len(times), sum(times))

@@ -14,8 +14,10 @@ from rdmascope.dissect.diagnosis.diagnose import diagnose
 from rdmascope.dissect.diagnosis.facts import Gathered
 from rdmascope.dissect.records.connection import connection_record, transport_record
 from rdmascope.dissect.records.report import report_records
-from rdmascope.dissect.records.rpc import rpc_record
+from rdmascope.dissect.records.rpc import full_fields
+from rdmascope.dissect.records.rpc_lines import rpc_records
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 SAMPLES = Path(__file__).parents[3] / "captures" / "samples"
 NAMES = ("longcall-rxe", "bidir-rxe", "loss-rxe", "loss-siw", "v2-settles")
@@ -42,8 +44,8 @@ def made(name: str) -> Made:
 
     def take(ended: list[Any]) -> None:
         gathered.add(ended)
-        for rpc in ended:
-            rpcs.append(rpc_record(rpc))
+        for rpc, fields in zip(ended, rpc_records(RpcTable(ended)), strict=True):
+            rpcs.append({**fields, **full_fields(rpc)})
 
     with open_capture(str(SAMPLES / f"{name}.pcap.zst")) as capture:
         for batch in capture.batches():
@@ -70,12 +72,12 @@ class TestSample:
             assert rpc["call_frame"] == (call and call["first_frame"])
             assert rpc["reply_frame"] == (reply and reply["last_frame"])
             for message, size, by_read in ((call, rpc["call_bytes"], True), (reply, rpc["reply_bytes"], False)):
-                chunks = [one["transferred"] for one in rpc["chunks"] if (one["kind"] == "read") is by_read]
+                chunks = [one["transferred"] for one in rpc["chunk_list"] if (one["kind"] == "read") is by_read]
                 assert size == (message["inline_length"] if message else 0) + sum(chunks)
 
     def test_chunks_are_the_sum_of_their_segments(self, name: str) -> None:
         for rpc in made(name).rpcs:
-            for chunk in rpc["chunks"]:
+            for chunk in rpc["chunk_list"]:
                 for field in ("advertised", "transferred"):
                     assert chunk[field] == sum(segment[field] for segment in chunk["segments"])
 

@@ -37,5 +37,5 @@ def test_every_type_that_is_made_is_declared() -> None:
 
 
 def test_a_record_begins_with_its_schema_and_type() -> None:
-    made = record("rpc", number=7)
-    assert list(made.items()) == [("schema", f"rdmascope.rpc/{VERSION}"), ("type", "rpc"), ("number", 7)]
+    made = record("file", number=7)
+    assert list(made.items()) == [("schema", f"rdmascope.file/{VERSION}"), ("type", "file"), ("number", 7)]

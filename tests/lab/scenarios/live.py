@@ -62,7 +62,7 @@ def through_extcap(outcome: Outcome) -> Iterator[Check]:
     """What Wireshark got is what the capture from outside has between two marks, as NFS over TCP."""
     at = {word: frame for frame, word in marks(outcome)}
     begin, end = at["extcap"], at["extcap-end"]
-    sent = [one for one in records(outcome, "rpcs") if one["call"] and begin < one["call"]["first_frame"] < end]
+    sent = [one for one in records(outcome, "rpcs") if one["call_frame"] and begin < one["call_frame"] < end]
     packets = outcome.folder / "extcap.pcapng"
     for name, kind in (("calls", 0), ("replies", 1)):
         listed = command("tshark", "-2", "-r", packets, "-Y", f"rpc.msgtyp == {kind}", "-T", "fields", "-e", "rpc.xid")
@@ -79,8 +79,8 @@ def through_extcap(outcome: Outcome) -> Iterator[Check]:
 
 def reported(rpc: Record) -> tuple[object, ...]:
     """What does not depend on where the capture was taken."""
-    moved = tuple((chunk["kind"], chunk["transferred"], chunk["returned"]) for chunk in rpc["chunks"])
-    sizes = tuple(rpc[side] and rpc[side]["inline_length"] for side in ("call", "reply"))
+    moved = rpc["chunks"], rpc["call_chunk_bytes"], rpc["reply_chunk_bytes"]
+    sizes = rpc["call_inline_bytes"], rpc["reply_inline_bytes"]
     return (
         rpc["xid"],
         rpc["procedure"],

@@ -9,11 +9,11 @@ from ..guests import Outcome
 
 
 def judge(outcome: Outcome) -> Iterator[Check]:
-    rpcs = records(outcome, "rpcs")
-    long = [rpc for rpc in rpcs if any(chunk["position"] == 0 for chunk in rpc["chunks"])]
+    rpcs = records(outcome, "rpcs", "--full")
+    long = [rpc for rpc in rpcs if any(chunk["position"] == 0 for chunk in rpc["chunk_list"])]
     yield Check("at least 3 long calls", str(len(long)), len(long) >= 3)
     replies = [
-        rpc for rpc in rpcs if rpc["reply"] and rpc["reply"]["rdma_procedure"] == "RDMA_NOMSG"
+        rpc for rpc in rpcs if rpc["reply_rdma_procedure"] == "RDMA_NOMSG"
     ]  # fmt: skip
     yield Check("at least 3 long replies", str(len(replies)), len(replies) >= 3)
     yield equal("attributes read back in the guest", {"True"}, set(outcome.those("same").values()))

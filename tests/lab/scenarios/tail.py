@@ -17,14 +17,16 @@ SERVES = {"rxe": 0.5, "siw": 0.3}
 def judge(outcome: Outcome) -> Iterator[Check]:
     dropped = int(outcome.facts["counter", "server", "dropped"])
     yield Check("netem drops frames of the server", f"{dropped}", dropped > 0)
-    parts = [rpc["latency"] for rpc in records(outcome, "rpcs") if rpc["latency"] is not None]
+    parts = [rpc for rpc in records(outcome, "rpcs") if rpc["latency_ns"] is not None]
     timer, serves = TIMER[outcome.transport], SERVES[outcome.transport]
     # With RDMA Writes TCP is slow for its congestion window, too.
-    late = [one for one in parts if one["total_ns"] >= timer * 1e9 and not one["writes_ns"]]
+    late = [one for one in parts if one["latency_ns"] >= timer * 1e9 and not one["writes_ns"]]
     yield Check(f"RPCs that took longer than the sender's timer, {timer:.3g} s", f"{len(late)}", bool(late))
     longest = max(one["server_ns"] for one in parts) / 1e9
     yield Check(f"server time of none beyond {serves} s, as knfsd takes", f"{longest:.3f} s", longest < serves)
-    waited = sum(one["retransmission_ns"] for one in late) / sum(one["total_ns"] for one in late) if late else 0.0
+    waited = (
+        sum(one["retransmission_delay_ns"] for one in late) / sum(one["latency_ns"] for one in late) if late else 0.0
+    )
     yield Check("of their latency, at least three quarters are retransmission", f"{waited:.0%}", waited >= 0.75)
     kinds = [one["kind"] for one in records(outcome, "diagnose", "--fail-on", "never")]
     yield Check("the diagnosis names timeouts first", ", ".join(kinds), kinds[:1] == ["retransmission-timeouts"])

@@ -15,7 +15,7 @@ DEADLINE = 600
 
 
 def judge(outcome: Outcome) -> Iterator[Check]:
-    wire = [rpc for rpc in records(outcome, "rpcs") if rpc["state"] != "duplicate reply"]
+    wire = [rpc for rpc in records(outcome, "rpcs", "--full") if rpc["state"] != "duplicate reply"]
     for host, said in (("client", "reply"), ("server", "call")):
         mounts = ("NFS", "NFSACL", "NFS_CB")  # MOUNT and portmap go over TCP and UDP.
         rpcs = [rpc for rpc in traced(outcome.folder / f"{host}.trace.dat") if rpc["program"] in mounts]
@@ -34,7 +34,7 @@ def same(what: str, theirs: Iterable[object], ours: Iterable[object]) -> Check:
 
 
 def traced(path: Path) -> list[Record]:
-    return lines(command(RDMASCOPE, "rpcs", "--json", path))
+    return lines(command(RDMASCOPE, "rpcs", "--json", "--full", path))
 
 
 def xid(rpc: Record) -> object:
@@ -55,7 +55,7 @@ def chunks(rpc: Record) -> object:
                 for segment in chunk["segments"]
             ),
         )
-        for chunk in rpc["chunks"]
+        for chunk in rpc["chunk_list"]
     )
 
 
