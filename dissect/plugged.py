@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from importlib import import_module
+from pkgutil import iter_modules
 from types import GeneratorType
 from typing import Any
 
@@ -30,6 +32,17 @@ def registering(plugin: str) -> Iterator[None]:
         yield
     finally:
         _loading.pop()
+
+
+def import_all(package: str) -> None:
+    """All modules of a package, which register what they have."""
+    for module in iter_modules(import_module(package).__path__):
+        import_module(f"{package}.{module.name}")
+
+
+def escaped(text: str) -> str:
+    """In a page of Markdown, of what is registered."""
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
 
 
 def origin() -> str:

@@ -7,11 +7,9 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any, NamedTuple, TypeVar
 
-from ..plugged import guarded, origin
+from ..plugged import escaped, guarded, import_all, origin
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import Rpc
@@ -334,9 +332,7 @@ def rule(
 
 def all_rules() -> dict[str, Rule]:
     """Every rule of the package by id, in the order of ids."""
-    package = __name__.rpartition(".")[0] + ".rules"
-    for module in iter_modules(import_module(package).__path__):
-        import_module(f"{package}.{module.name}")
+    import_all(__name__.rpartition(".")[0] + ".rules")
     return dict(sorted(_RULES.items()))
 
 
@@ -468,14 +464,10 @@ def markdown(rules: Iterable[Rule]) -> str:
         chosen = [rule for rule in rules if rule.id.startswith(f"{prefix}-")]
         parts.append(f"\n## {title}\n\n| rule | level | judges | requirement |\n| --- | --- | --- | --- |\n")
         parts += [
-            f"| [{rule.id}](#{rule.id.lower()}) | {rule.level} | {rule.role} | {_escape(rule.title)} |\n"
+            f"| [{rule.id}](#{rule.id.lower()}) | {rule.level} | {rule.role} | {escaped(rule.title)} |\n"
             for rule in chosen
         ]
         for rule in chosen:
-            parts.append(f"\n### {rule.id}\n\n{_escape(rule.title)}.\n\n")
-            parts += [f"- **{name}**: {_escape(text)}\n" for name, text in facts(rule)]
+            parts.append(f"\n### {rule.id}\n\n{escaped(rule.title)}.\n\n")
+            parts += [f"- **{name}**: {escaped(text)}\n" for name, text in facts(rule)]
     return "".join(parts)
-
-
-def _escape(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")

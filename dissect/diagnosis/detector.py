@@ -6,11 +6,9 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import NamedTuple
 
-from ..plugged import guarded
+from ..plugged import escaped, guarded, import_all
 from .facts import Facts
 
 
@@ -168,9 +166,7 @@ def detector(
 
 def all_detectors() -> dict[str, Detector]:
     """Every detector of the package by kind, in the order of kinds."""
-    package = __name__.rpartition(".")[0] + ".detectors"
-    for module in iter_modules(import_module(package).__path__):
-        import_module(f"{package}.{module.name}")
+    import_all(__name__.rpartition(".")[0] + ".detectors")
     return dict(sorted(_DETECTORS.items()))
 
 
@@ -200,12 +196,8 @@ def markdown(detectors: Iterable[Detector]) -> str:
     """The whole of ``docs/diagnosis.md``."""
     detectors = list(detectors)
     parts = [_HEAD, "\n| detector | severity | speaks when |\n| --- | --- | --- |\n"]
-    parts += [f"| [{one.kind}](#{one.kind}) | {one.severity.value} | {_escape(one.title)} |\n" for one in detectors]
+    parts += [f"| [{one.kind}](#{one.kind}) | {one.severity.value} | {escaped(one.title)} |\n" for one in detectors]
     for one in detectors:
-        parts.append(f"\n## {one.kind}\n\n{_escape(one.title)}.\n\n")
-        parts += [f"- **{name}**: {_escape(text)}\n" for name, text in detector_lines(one)]
+        parts.append(f"\n## {one.kind}\n\n{escaped(one.title)}.\n\n")
+        parts += [f"- **{name}**: {escaped(text)}\n" for name, text in detector_lines(one)]
     return "".join(parts)
-
-
-def _escape(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..arrays import unique
 from ..layers.rpcrdma_codes import RDMA_ERROR
-from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.conversation import Conversation, widened
 from ..rpcrdma.listeners import Listener, SentRows
 from ..rpcrdma.rpcs import Rpc
 from ..transport.connection import Connection
@@ -87,7 +87,7 @@ class CreditDirection:
         if self.outstanding > self.max_outstanding:
             self.max_outstanding = self.outstanding
         if credits is not None and credits != self.latest_requested:
-            self.latest_requested, self.requested = credits, _range(self.requested, credits)
+            self.latest_requested, self.requested = credits, widened(self.requested, credits)
         if limit is not None and self.outstanding >= limit:
             self.blockages += self.outstanding == limit
             self.exceeded += self.outstanding > limit
@@ -103,7 +103,7 @@ class CreditDirection:
         self.outstanding -= answers
         if credits is not None:
             if credits != self.latest_granted:
-                self.latest_granted, self.granted = credits, _range(self.granted, credits)
+                self.latest_granted, self.granted = credits, widened(self.granted, credits)
             here = self.bin(self.last_time)
             if here.granted is None or credits < here.granted:
                 here.granted = credits
@@ -222,10 +222,6 @@ def _merge(new: CreditInterval, old: CreditInterval) -> None:
         new.granted = old.granted if new.granted is None else min(new.granted, old.granted)
     new.outstanding = max(new.outstanding, old.outstanding)
     new.blocked += old.blocked
-
-
-def _range(known: tuple[int, int] | None, value: int) -> tuple[int, int]:
-    return (value, value) if known is None else (min(known[0], value), max(known[1], value))
 
 
 def shared_bins(connection: int) -> int:

@@ -293,27 +293,26 @@ def _unclaimed(
     items: tuple[DataItem, ...], problem: str, complete: bool, chunk_lengths: Sequence[int], end: int = -1
 ) -> Items:
     """With a problem for each Write chunk that returned data which no result can be."""
-    if not complete or len(items) >= len(chunk_lengths):
-        return Items(items, problem, complete, end)
-    problems = [problem] if problem else []
-    problems += [
+    left = [
         f"Write chunk {index} returned {length} bytes that belong to no result"
         for index, length in enumerate(chunk_lengths)
         if length and index >= len(items)
     ]
-    return Items(items, join_problems(problems), complete, end)
+    return _with_problems(items, problem, complete, left, end)
 
 
 def _unplaced(
     items: tuple[DataItem, ...], problem: str, complete: bool, reduced: Sequence[tuple[int, int]], end: int = -1
 ) -> Items:
     """With a problem for each Read chunk that stands at no eligible argument."""
-    problems = [problem] if problem else []
-    if complete:
-        taken = {item.chunk for item in items}
-        problems += [
-            f"Read chunk {index} at Position {position} belongs to no argument"
-            for index, (position, _) in enumerate(reduced)
-            if index not in taken
-        ]
-    return Items(items, join_problems(problems), complete, end)
+    taken = {item.chunk for item in items}
+    left = [
+        f"Read chunk {index} at Position {position} belongs to no argument"
+        for index, (position, _) in enumerate(reduced)
+        if index not in taken
+    ]
+    return _with_problems(items, problem, complete, left, end)
+
+
+def _with_problems(items: tuple[DataItem, ...], problem: str, complete: bool, left: list[str], end: int) -> Items:
+    return Items(items, join_problems([*([problem] if problem else []), *(left if complete else [])]), complete, end)

@@ -12,7 +12,7 @@ from ..onc import nfs3
 from .compound import OPERATION_NAMES, compound_call, compound_reply, operation_names
 from .hashes import handle_hash, stateid_hash
 from .programs import NFS, NFS_CALLBACK, procedure_name, program_name
-from .rpc_header import GssCredential, call_head, call_header, message_type, reply_header
+from .rpc_header import GssCredential, call_head, call_header, reply_header
 from .shapes.decode import Node, SparseBytes, decode
 from .shapes.decode_cache import Layouts
 from .shapes.nfs4 import CB_COMPOUND4ARGS, COMPOUND4ARGS, COMPOUND4RES
@@ -229,16 +229,6 @@ def reply_summary(
         asked = asked_rights(arguments) if procedure == nfs3.ACCESS and arguments is not None else None
         return known + reply3_words(procedure, memoryview(data)[:end], header.body + 4, asked)
     return known + other_reply_words(program, version, procedure, memoryview(data)[header.body : end])
-
-
-def message_summary(data: Data, start: int, end: int) -> str:
-    """The line for a message whose counterpart is not at hand: a call in full, a reply by its XID."""
-    if message_type(data, start, end) == 0:
-        return call_summary(data, start, end)
-    header = reply_header(data, start, end)
-    if header is None:
-        return ""
-    return f"RPC Reply XID 0x{header.xid:08x}" + (f" Error: {header.error}" if header.error else "")
 
 
 def is_compound(program: int, version: int, procedure: int) -> bool:

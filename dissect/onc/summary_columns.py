@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, among, big_endian_words, gathered, unique, words_at
+from ..arrays import Bytes, Int64s, among, big_endian_words, gathered, places, unique, words_at
 from ..text_columns import Decimal, Hexadecimal, KnownTexts, Piece, Texts, chosen_words, words_of
 from . import nfs3
 from .compound import OperationSequences, compound_replies, operation_names
@@ -86,7 +86,7 @@ class _Calls:
         return [
             (rows, self._pieces(part, rows))
             for part in unique(self.parts).tolist()
-            for rows in [_of(self.parts == part)]
+            for rows in [places(self.parts == part)]
         ]
 
     def _pieces(self, part: int, rows: Int64s) -> tuple[Piece, ...]:
@@ -132,7 +132,7 @@ def compound_details(data: Bytes, starts: Int64s, ends: Int64s, callback: bool, 
         else:
             calls.parts[rows] = _TEXT
     view = data.data
-    for row in _of(calls.parts == _TEXT).tolist():
+    for row in places(calls.parts == _TEXT).tolist():
         calls.names[row] = call4_words(view[starts[row] : ends[row]], callback, paths.row(row))
     return calls.details()
 
@@ -171,7 +171,7 @@ def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s, 
     known = (procedures < len(_ARGUMENTS)) & (procedures >= 0)
     form = _ARGUMENTS[np.where(known, procedures, 0)]
     calls.parts[form == _OTHER] = _TEXT
-    rows = _of((form != _BARE) & (form != _OTHER))
+    rows = places((form != _BARE) & (form != _OTHER))
     at, size, inside = _opaque(data, starts[rows], ends[rows])
     _unusual(calls, rows, ~inside)
     rows, at, size = rows[inside], at[inside], size[inside]
@@ -205,7 +205,7 @@ def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s, 
                 calls.words[mine] = _numbers(data, where, 12, 16)
                 calls.parts[mine] |= _STABLE
     view = data.data
-    for row in _of(calls.parts == _TEXT).tolist():
+    for row in places(calls.parts == _TEXT).tolist():
         calls.names[row] = call3_words(int(procedures[row]), int(starts[row]), view[: int(ends[row])], paths.row(row))
     return calls.details()
 
@@ -232,14 +232,14 @@ def nfs3_reply_details(
     telling = writing | checking | (procedures == nfs3.READ)
     rest = ~(giving | telling | attributes | linking)
     if rest.any():
-        found.append((_of(rest), ()))
+        found.append((places(rest), ()))
     if giving.any():
-        found += _given_handles(data, _of(giving), procedures, bodies, ends)
+        found += _given_handles(data, places(giving), procedures, bodies, ends)
     if attributes.any():
-        found += _attributes(data, _of(attributes), procedures, bodies, ends)
+        found += _attributes(data, places(attributes), procedures, bodies, ends)
     if linking.any():
-        found.append(_single_replies(data, _of(linking), procedures, bodies, ends))
-    rows = _of(telling)
+        found.append(_single_replies(data, places(linking), procedures, bodies, ends))
+    rows = places(telling)
     at, usual = bodies[rows] + 4, np.ones(len(rows), np.bool_)
     for there, size in ((writing[rows], 24), (np.ones(len(rows), np.bool_), 84)):
         # wcc_data begins with the attributes before (RFC 1813, 2.6), all that is optional with a bool
@@ -322,7 +322,7 @@ def compound_reply_details(
     """Of COMPOUND results at ``data[bodies[i]:ends[i]]``, in the replies that begin at ``starts``."""
     columns = compound_replies(data, bodies, ends, known, callback)
     found: Details = []
-    rows = _of(columns.walked)
+    rows = places(columns.walked)
     if len(rows):
         sequences = columns.sequences[rows]
 
@@ -334,11 +334,11 @@ def compound_reply_details(
         kinds = unique(sequences)
         giving = among(sequences, kinds[[not callback and gives_names(known.sequences[one]) for one in kinds.tolist()]])
         if giving.any():
-            for mine, pieces in _given(data, _of(giving), bodies[rows], ends[rows]):
+            for mine, pieces in _given(data, places(giving), bodies[rows], ends[rows]):
                 found.append((rows[mine], (*(chosen_words(one, mine) for one in words), *pieces)))
-        mine = _of(~giving)
+        mine = places(~giving)
         found.append((rows[mine], tuple(chosen_words(one, mine) for one in words)))
-    rest = _of(~columns.walked)
+    rest = places(~columns.walked)
     if len(rest):
         view = data.data
         texts = [
@@ -400,11 +400,6 @@ def _form(number: int, procedure: nfs3.Nfs3Procedure) -> int:
 
 
 _ARGUMENTS = np.array([_form(number, procedure) for number, procedure in enumerate(nfs3.PROCEDURES)])
-
-
-def _of(mask: NDArray[np.bool_]) -> Int64s:
-    rows: Int64s = mask.nonzero()[0]
-    return rows
 
 
 def _unusual(calls: _Calls, rows: Int64s, these: NDArray[np.bool_]) -> None:

@@ -74,15 +74,21 @@ def _values(noun: Any) -> Any:
         return noun.hex()
     if isinstance(noun, SenderLedger):
         return _values(noun.retransmitted)
-    if dataclasses.is_dataclass(noun):
-        return {one.name: _values(getattr(noun, one.name)) for one in dataclasses.fields(noun)}
-    if hasattr(noun, "_asdict"):
-        return {name: _values(value) for name, value in noun._asdict().items()}
+    if names := _names(type(noun)):
+        return {name: _values(getattr(noun, name)) for name in names}
     if isinstance(noun, Mapping):
         return [[_values(key), _values(value)] for key, value in noun.items()]
     if isinstance(noun, set | frozenset):
         return sorted(map(_values, noun))
     return [_values(one) for one in noun]
+
+
+@lru_cache
+def _names(kind: Any) -> tuple[str, ...]:
+    """Of a dataclass or NamedTuple."""
+    if dataclasses.is_dataclass(kind):
+        return tuple(one.name for one in dataclasses.fields(kind))
+    return getattr(kind, "_fields", ())
 
 
 def _noun(kind: Any, value: Any) -> Any:

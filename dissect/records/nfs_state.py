@@ -21,7 +21,7 @@ from ..measure.nfs_waits import waits
 from ..measure.pnfs import DataServer, DataServers
 from ..onc.hashes import handle_hash
 from ..onc.shapes.rfc8881 import SEQ4_STATUS
-from .schema import Record, RecordType, common, objects, record
+from .schema import Record, RecordType, common, decoded, objects, record
 
 HELD = {
     "kind": ("string|null", "read, write, read and write; of a layout its type; null: not known"),
@@ -290,7 +290,7 @@ def client_record(client: NfsClient, last_time: int) -> Record:
         server_addresses=list(client.server_addresses),
         minor_version=client.minor_version,
         client_id=None if client.id is None else f"{client.id:016x}",
-        owner=_text(client.owner),
+        owner=decoded(client.owner),
         verifier=client.verifier.hex() if client.verifier is not None else None,
         implementation=client.implementation or None,
         server_implementation=client.server_implementation or None,
@@ -504,7 +504,3 @@ def _tallies(found: Mapping[str, StatusTally]) -> Record:
         }
         for name, one in found.items()
     }
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("utf-8", "backslashreplace")

@@ -25,6 +25,11 @@ def wide(name: str, value: int | None) -> Record:
     return {name: value, f"{name}_hex": None if value is None else f"{value:#018x}"}
 
 
+def decoded(value: bytes | None) -> str | None:
+    """Text from the wire; bytes that are no UTF-8 are escaped."""
+    return None if value is None else value.decode("utf-8", "backslashreplace")
+
+
 def schema(type: str) -> str:
     """The name of a type's layout: 'rdmascope.rpc/2.0'."""
     return f"rdmascope.{type}/{VERSIONS.get(type, VERSION)}"

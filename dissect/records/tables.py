@@ -26,6 +26,7 @@ from ..rpcrdma.rpcs import ChunkUse, Rpc, SegmentUse
 from ..text_columns import lines
 from .rpc import HOST_TIMES, HostTime
 from .rpc_columns import RpcBatch
+from .schema import decoded
 from .table import Coded, Table, TableColumn, column_of, masked, place_columns
 
 if TYPE_CHECKING:
@@ -424,10 +425,6 @@ def _number_named(name: str, type: str, meaning: str, of: str) -> TableColumn:
     return _column(name, type, meaning, lambda batch: batch.number_named(type, of), "contents")
 
 
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("utf-8", "backslashreplace")
-
-
 def _hexadecimal(value: bytes | None) -> str | None:
     return None if value is None or isinstance(value, HashedHandle) else value.hex()
 
@@ -532,7 +529,7 @@ _RPCS = Table(
         _named("file_handle", "text", "first file handle of the call, hexadecimal", "handle", _hexadecimal),
         _named("file_handle_hash", "int", "its CRC-32, as Wireshark shows it", "handle",
                lambda handle: None if handle is None else handle_hash(handle)),
-        _named("file_name", "text", "first name of a file in the call", "name", _text),
+        _named("file_name", "text", "first name of a file in the call", "name", decoded),
         _number_named("offset_bytes", "uint", "first offset in a file: where a READ, WRITE or its like begins",
                       "offset"),
         _number_named("count_bytes", "uint",
@@ -552,7 +549,7 @@ _RPCS = Table(
                 lambda batch: batch.users, "contents"),
         _number_named("uid", "int", "user ID of an AUTH_SYS credential", "uid"),
         _number_named("gid", "int", "group ID of an AUTH_SYS credential", "gid"),
-        _named("machine_name", "text", "machine name of an AUTH_SYS credential", "machine_name", _text),
+        _named("machine_name", "text", "machine name of an AUTH_SYS credential", "machine_name", decoded),
         _named("linux_operation", "text",
                "what Linux's client calls a COMPOUND with these operations, that asks for these attributes:"
                " OPEN_NOATTR, FSINFO; none where they do not tell it", "linux", lambda linux: linux),

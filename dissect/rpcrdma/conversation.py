@@ -82,13 +82,13 @@ class Conversation:
         """The credit value of a forward call."""
         known = self.credits_requested
         if known is None or not known[0] <= credits <= known[1]:
-            self.credits_requested = _widened(known, credits)
+            self.credits_requested = widened(known, credits)
 
     def note_granted(self, credits: int) -> None:
         """The credit value of a forward reply."""
         known = self.credits_granted
         if known is None or not known[0] <= credits <= known[1]:
-            self.credits_granted = _widened(known, credits)
+            self.credits_granted = widened(known, credits)
 
     def private_data(self, endpoint: int) -> PrivateData | None:
         """The RFC 8797 message of ``endpoint`` that is in force, the first in its private data."""
@@ -229,5 +229,6 @@ class Conversation:
         return f"{unread:,} packets of the connection cannot be read" if unread else ""
 
 
-def _widened(known: tuple[int, int] | None, value: int) -> tuple[int, int]:
+def widened(known: tuple[int, int] | None, value: int) -> tuple[int, int]:
+    """The lowest and highest value with another one."""
     return (value, value) if known is None else (min(known[0], value), max(known[1], value))

@@ -6,9 +6,9 @@ Positions, Write chunks where the upper-layer binding says, XDR round-up restore
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from operator import itemgetter
 
 from ..intervals import IntervalSet
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG
@@ -16,7 +16,7 @@ from ..onc import binding, rpc_header
 from ..onc.xdr import round_up
 from ..transport.operations import Operation
 from .messages import Message, WriteChunk
-from .rpcs import ChunkUse, Extent, Reassembled, Rpc, SegmentUse
+from .rpcs import ChunkUse, Extent, Reassembled, Rpc, SegmentUse, captured
 
 MAX_MESSAGE = 1 << 30
 """Bytes; no RPC message is longer, whatever its chunks claim."""
@@ -257,8 +257,7 @@ class StreamBuilder:
 
     def captured(self, start: int, end: int) -> memoryview:
         """Bytes [start, end), of which none is missing."""
-        at, piece = self.pieces[bisect_right(self.pieces, start, key=_offset) - 1]
-        return memoryview(piece)[start - at : end - at]
+        return captured(self.pieces, start, end)
 
     def add_inline(self, message: Message) -> None:
         """The Payload stream behind the transport header of a Send."""
@@ -289,10 +288,6 @@ def _rpc_header_length(message: Message) -> int:
     data, start, end = message.data, message.start, message.end
     header = rpc_header.call_header(data, start, end) or rpc_header.reply_header(data, start, end)
     return max(0, header.body - start) if header is not None else 0
-
-
-def _offset(piece: tuple[int, bytearray]) -> int:
-    return piece[0]
 
 
 class ChunkMerger:
@@ -412,11 +407,7 @@ def _transferred(use: SegmentUse, start: int, end: int) -> list[tuple[int, int, 
     found: list[tuple[int, int, Operation]] = []
     for low, high, operation in reversed(spans):
         found += [(first, last, operation) for first, last in later.add(low, high)]
-    return sorted(found, key=_address)
-
-
-def _address(span: tuple[int, int, Operation]) -> int:
-    return span[0]
+    return sorted(found, key=itemgetter(0))
 
 
 def _operation_parts(operation: Operation, start: int, end: int) -> Iterator[Part]:

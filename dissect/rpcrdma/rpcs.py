@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 from typing import NamedTuple, Protocol
 
 from ..onc.rpc_header import GssCredential
@@ -61,16 +63,13 @@ class Reassembled(NamedTuple):
 
     def captured(self, start: int, end: int) -> memoryview:
         """Bytes [start, end), of which none is missing."""
-        at, piece = self.pieces[bisect_right(self.pieces, start, key=_offset) - 1]
-        return memoryview(piece)[start - at : end - at]
+        return captured(self.pieces, start, end)
 
 
-def _offset(piece: tuple[int, bytes]) -> int:
-    return piece[0]
-
-
-def _address(operation: Operation) -> int:
-    return operation.address
+def captured(pieces: Sequence[tuple[int, bytes | bytearray]], start: int, end: int) -> memoryview:
+    """Bytes [start, end), of which none is missing, of pieces with their offsets, ascending."""
+    at, piece = pieces[bisect_right(pieces, start, key=itemgetter(0)) - 1]
+    return memoryview(piece)[start - at : end - at]
 
 
 @dataclass(slots=True)
@@ -106,7 +105,7 @@ class SegmentUse:
             return min(end - start, length)
         end = start + length
         total = 0
-        for operation in sorted(self.operations, key=_address):
+        for operation in sorted(self.operations, key=attrgetter("address")):
             first = operation.address
             last = first + operation.length
             if last > end:

@@ -38,7 +38,7 @@ from rdmascope.dissect.onc.shapes.rfc5531 import RPC_CALL, RPC_REPLY
 from rdmascope.dissect.onc.shapes.rpc_summary_fields import flat_fields
 from rdmascope.dissect.onc.shapes.skips import skip_of
 from rdmascope.dissect.onc.shapes.types import XdrType
-from rdmascope.dissect.onc.summary import message_summary
+from rdmascope.dissect.onc.summary import call_summary
 from rdmascope.dissect.records.frame_layers import frame_fields
 from rdmascope.dissect.records.rpc import node_json
 from rdmascope.dissect.rpcrdma.transport_header import decode_header
@@ -134,7 +134,7 @@ def message(data: bytes) -> None:
     sparse = SparseBytes([(0, wire)], len(wire))
     whole = call_header(wire, 0, len(wire))
     call_head(wire, 0, len(wire))
-    message_summary(wire, 0, len(wire))
+    call_summary(wire, 0, len(wire))
     call = call_tree(sparse, MAX_NODES)
     reply_header(wire, 0, len(wire))
     reply = reply_tree(sparse, *CALLED[which], None, MAX_NODES)

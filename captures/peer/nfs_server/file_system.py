@@ -54,6 +54,15 @@ READ, LOOKUP, MODIFY, EXTEND, DELETE, EXECUTE = (1 << bit for bit in range(6))
 """What ACCESS asks for (RFC 1813, 3.3.4; RFC 8881, 18.1)."""
 
 
+SECOND = 1_000_000_000
+"""Nanoseconds."""
+
+
+def file_time(nanoseconds: int) -> dict[str, int]:
+    """nfstime3 and nfstime4."""
+    return {"seconds": nanoseconds // SECOND, "nseconds": nanoseconds % SECOND}
+
+
 class FileType(IntEnum):
     """As ftype3 and nfs_ftype4 number them."""
 

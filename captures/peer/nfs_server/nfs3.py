@@ -16,17 +16,18 @@ from .file_system import (
     MAX_FILE,
     MAX_LINKS,
     MAX_NAME,
+    SECOND,
     FileAttributes,
     FileSystem,
     FileType,
     Inode,
     NfsError,
     NfsStatus,
+    file_time,
     meaningful_access,
 )
 
 Values = dict[str, Any]
-SECOND = 1_000_000_000
 LARGEST = 1 << 20
 """Bytes of a READ, a WRITE or a listing at most."""
 PREFERRED_LISTING = 32768
@@ -95,9 +96,9 @@ class Nfs3:
             "used": inode.size,
             "fsid": int.from_bytes(self.files.instance, "big"),
             "fileid": inode.number,
-            "atime": _time(inode.atime),
-            "mtime": _time(inode.mtime),
-            "ctime": _time(inode.ctime),
+            "atime": file_time(inode.atime),
+            "mtime": file_time(inode.mtime),
+            "ctime": file_time(inode.ctime),
         }
 
     def changed(self, inode: Inode, before: Values) -> Values:
@@ -117,12 +118,8 @@ class Nfs3:
         return directory, where["name"], _before(directory)
 
 
-def _time(nanoseconds: int) -> Values:
-    return {"seconds": nanoseconds // SECOND, "nseconds": nanoseconds % SECOND}
-
-
 def _before(inode: Inode) -> Values:
-    return {"size": inode.size, "mtime": _time(inode.mtime), "ctime": _time(inode.ctime)}
+    return {"size": inode.size, "mtime": file_time(inode.mtime), "ctime": file_time(inode.ctime)}
 
 
 def wanted(given: Values, now: int, caller: Caller | None = None) -> FileAttributes:

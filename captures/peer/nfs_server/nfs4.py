@@ -22,6 +22,7 @@ from .file_system import (
     MAX_FILE,
     MAX_LINKS,
     MAX_NAME,
+    SECOND,
     FileAttributes,
     FileSystem,
     FileType,
@@ -29,6 +30,7 @@ from .file_system import (
     NfsError,
     NfsStatus,
     check_name,
+    file_time,
     meaningful_access,
     need_directory,
     need_file,
@@ -52,7 +54,6 @@ from .state4 import (
     sequence_result,
 )
 
-SECOND = 1_000_000_000
 LARGEST = 1 << 20
 """Bytes of a READ or a WRITE at most."""
 LEASE_TIME = 90
@@ -92,10 +93,10 @@ _READ_ONLY: dict[str, Callable[[FileSystem, Inode], Any]] = {
     "space_free": lambda files, inode: files.free,
     "space_total": lambda files, inode: files.capacity,
     "space_used": lambda files, inode: inode.size,
-    "time_access": lambda files, inode: time4(inode.atime),
+    "time_access": lambda files, inode: file_time(inode.atime),
     "time_delta": lambda files, inode: {"seconds": 0, "nseconds": 1},
-    "time_metadata": lambda files, inode: time4(inode.ctime),
-    "time_modify": lambda files, inode: time4(inode.mtime),
+    "time_metadata": lambda files, inode: file_time(inode.ctime),
+    "time_modify": lambda files, inode: file_time(inode.mtime),
     "mounted_on_fileid": lambda files, inode: inode.number,
     "suppattr_exclcreat": lambda files, inode: AT_CREATION,
 }
@@ -111,10 +112,6 @@ _NUMBERS = {name: number for number, (name, _) in NUMBERED.items()}
 SUPPORTED: tuple[int, ...] = tuple(sorted(_NUMBERS[name] for name in (*_VALUES, *_WRITE_ONLY)))
 AT_CREATION: tuple[int, ...] = tuple(sorted(_NUMBERS[name] for name in (*_SETTABLE, *_WRITE_ONLY)))
 """What an exclusive creation may set along (RFC 8881, 5.8.1.14)."""
-
-
-def time4(nanoseconds: int) -> dict[str, int]:
-    return {"seconds": nanoseconds // SECOND, "nseconds": nanoseconds % SECOND}
 
 
 def requested(files: FileSystem, inode: Inode, bits: Iterable[int]) -> dict[str, Any]:
