@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from ..rpcrdma.rpc_fields import FieldColumns, FieldReader
 
 
+_NONE = np.array(None, object)
+
+
 class RpcBatch:
     """The RPCs that ended in a batch, and what they did with which files: the noun of the tables of RPCs."""
 
@@ -94,7 +97,7 @@ class RpcBatch:
     def number_named(self, type: str, name: str) -> MaskedArray:
         """A number that the calls name."""
         values = self.fields.columns[name]
-        missing = np.equal(values, None).astype(np.bool_)
+        missing = (values == _NONE).astype(np.bool_)
         return masked(np.where(missing, 0, values).astype(DTYPES[type][0]), missing)
 
     @property
