@@ -24,8 +24,8 @@ if [ "$role" = server ]; then
   modprobe null_blk nr_devices=0
   mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
   mkdir /sys/kernel/config/nullb/nullb0
-  # 128 MiB in memory; a timer completes each request after 20 ms.
-  for setting in size=128 memory_backed=1 irqmode=2 completion_nsec=20000000 power=1; do
+  # 128 MiB in memory; a timer completes each request after 60 ms.
+  for setting in size=128 memory_backed=1 irqmode=2 completion_nsec=60000000 power=1; do
     echo "${setting#*=}" >"/sys/kernel/config/nullb/nullb0/${setting%=*}"
   done
   mkfs.ext4 -q -O ^has_journal /dev/nullb0
