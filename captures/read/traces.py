@@ -42,7 +42,7 @@ _COMPRESSED = 1
 
 _LINE = re.compile(
     r"\s*.*?[-\s](?P<pid>\d+)(?:/\d+)?\s+(?:\([-\s\d]+\)\s+)?\[\d+\]\s+(?:\S{4,6}\s+)?"
-    r"(?P<seconds>\d+)\.(?P<part>\d{1,9}):\s+(?:\d+\s+)?(?:\w+:)?(?P<name>\w+):\s*(?P<text>.*)"
+    r"(?P<seconds>[1-8]?\d{1,9})\.(?P<part>\d{1,9}):\s+(?:\d+\s+)?(?:\w+:)?(?P<name>\w+):\s*(?P<text>.*)"
 )
 """'nfsd-170 [000] 66.7: nfsd_read_start: xid=…', with flags between (trace_pipe), and with systems (perf script)."""
 _LOST = re.compile(r"\s*CPU:\d+ \[(?:LOST (\d+) EVENTS|EVENTS DROPPED)\]|.*PERF_RECORD_LOST.*?lost\s+(\d+)")

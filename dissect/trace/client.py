@@ -290,7 +290,7 @@ class ClientSide:
             return
         if client in NO_CLIENT:  # It answers the server.
             del self._calls[task, client]
-            if (rpc := self._log.backward.get(xid)) is not None:
+            if (rpc := self._log.backward.get(xid)) is not None and rpc.conversation.traced == "client":
                 self._answer(rpc, number, time, call.length)
             return
         if call.post is not None:
@@ -354,7 +354,7 @@ class ClientSide:
         rpc.reply = message(0, number, time, rpc.xid, None, HEADER + length, HEADER, length, RDMA_MSG)
         self._log.replied(rpc)
         assert rpc.call is not None
-        rpc.latency = Latency(time - rpc.call.operation.first_time, 0, 0, 0, 0, 0)
+        rpc.latency = Latency(max(0, time - rpc.call.operation.first_time), 0, 0, 0, 0, 0)
         self._log.end(rpc)
 
     def replied(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
@@ -474,7 +474,7 @@ class ClientSide:
         elif status < 0:
             rpc.status, rpc.failed = errorcode.get(-status, f"error {status}"), True
         assert rpc.call is not None
-        total = reply.operation.last_time - rpc.call.operation.first_time
+        total = max(0, reply.operation.last_time - rpc.call.operation.first_time)
         rpc.latency = Latency(total, 0, 0, 0, 0, 0)  # The wire's parts are not told.
         rpc.host = None if rpc.backward else client_times(call, execute)
         self._log.end(rpc)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 Value = int | str | None
@@ -27,11 +28,11 @@ class Event(NamedTuple):
 
 
 _TASK = "task:{task_id:t}@{client_id:t} "
-_WC = "cq.id={cq_id} cid={completion_id}"
+_WC = "cq.id={cq_id} cid={completion_id:q}"
 _STATUS = " status={_} ({status}/{_})"
-_SEGMENT = "{length}@{offset}:{handle}"
+_SEGMENT = "{length}@{offset:q}:{handle}"
 _MR = "mr.id={mr_id} nents={nents} " + _SEGMENT
-_LI = ("cq.id={cq_id} mr.id={completion_id}" + _STATUS, "mr.id={completion_id} {_} ({status}/{_})")
+_LI = ("cq.id={cq_id} mr.id={completion_id:q}" + _STATUS, "mr.id={completion_id:q} {_} ({status}/{_})")
 _PEER = "peer=[{addr:s}]:{port:w}"
 _ENDS = "server={server:s} client={client:s}"
 _XPRT = (_ENDS, "addr={client:s} ")
@@ -42,6 +43,9 @@ _BUFFER = ("head=[{_},{head_len}] page={page_len}({_}) tail=[{_},{tail_len}] len
 _WORK = (_WC + _STATUS, _WC)
 _CHUNK = _WC + " sqecount={sqecount}"
 _CM = "cm.id={cm_id} src={srcaddr:s} dst={dstaddr:s}"
+
+LONG = frozenset(("offset", "completion_id", "execute"))
+"""Fields that may have 64 bits; no other is larger than 32, whatever a kernel declares."""
 
 TEXTS: dict[str, str | tuple[str, ...]] = {
     # A client's RPC, from the task that waits for it (net/sunrpc).
@@ -55,7 +59,7 @@ TEXTS: dict[str, str | tuple[str, ...]] = {
     "rpc_task_wakeup": _TASK + "flags={_} runstate={_} status={status} timeout={timeout} queue={q_name:l}",
     "rpc_xdr_recvfrom": (_TASK + _BUFFER[0], _TASK + _BUFFER[1]),
     "rpc_task_end": _TASK + "flags={_} runstate={_} status={status} ",
-    "rpc_stats_latency": _TASK + _CALL + " backlog={backlog} rtt={rtt} execute={execute}",
+    "rpc_stats_latency": _TASK + _CALL + " backlog={backlog} rtt={rtt} execute={execute:q}",
     "nfs_xdr_status": _TASK + _CALL + " error=-{error} ",
     "rpc_clnt_new": (
         "client={client_id:t} " + _PEER + " program={program:s} server={server:s}",
@@ -111,9 +115,9 @@ TEXTS: dict[str, str | tuple[str, ...]] = {
     "svc_process": "addr={addr:s} xid={xid} service={service:s} vers={vers} proc={procedure:s}",
     "svc_xdr_sendto": ("xid={xid} " + _BUFFER[0], "xid={xid} " + _BUFFER[1]),
     "svc_stats_latency": (
-        "xid={xid} " + _ENDS + " proc={procedure:s} execute-us={execute}",
-        "addr={client:s} xid={xid} proc={procedure:s} execute-us={execute}",
-        "addr={client:s} xid={xid} execute-us={execute}",
+        "xid={xid} " + _ENDS + " proc={procedure:s} execute-us={execute:q}",
+        "addr={client:s} xid={xid} proc={procedure:s} execute-us={execute:q}",
+        "addr={client:s} xid={xid} execute-us={execute:q}",
     ),
     "svcrdma_post_write_chunk": _CHUNK,
     "svcrdma_post_chunk": _CHUNK,  # of any kind, before 5.15
@@ -135,12 +139,12 @@ TEXTS: dict[str, str | tuple[str, ...]] = {
             *("nfsd_read_start", "nfsd_read_done", "nfsd_write_start", "nfsd_write_done"),
             *("nfsd_commit_start", "nfsd_commit_done"),
         ),
-        "xid={xid} fh_hash={fh_hash} offset={offset} len={len}",
+        "xid={xid} fh_hash={fh_hash} offset={offset:q} len={len}",
     ),
     # NFS in the client (fs/nfs).
-    "nfs_initiate_read": _FILE + " offset={offset} count={count}",
-    "nfs_initiate_write": _FILE + " offset={offset} count={count}",
-    "nfs_initiate_commit": _FILE + " offset={offset} count={count}",
+    "nfs_initiate_read": _FILE + " offset={offset:q} count={count}",
+    "nfs_initiate_write": _FILE + " offset={offset:q} count={count}",
+    "nfs_initiate_commit": _FILE + " offset={offset:q} count={count}",
     # The connection manager (drivers/infiniband/core/cma_trace.h).
     "cm_disconnect": _CM,
     "cm_event_handler": _CM + " tos={_} {_} ({event}/{status})",
@@ -166,8 +170,10 @@ _CODES = {
 """Numbers behind the words of ``{...:c}``."""
 
 
-def _number(text: str) -> int:
-    return int(text, 0)
+def _number(text: str, bits: int = 32) -> Value:
+    """None where it is out of the range of the kernel's type."""
+    value = int(text, 0)
+    return value if -1 << bits - 1 <= value < 1 << bits else None
 
 
 def _code(text: str) -> Value:
@@ -176,6 +182,7 @@ def _code(text: str) -> Value:
 
 _KINDS: Mapping[str, tuple[str, Callable[[str], Value]]] = {
     "": (r"(-?(?:0x)?[0-9a-f]+)", _number),
+    "q": (r"(-?(?:0x)?[0-9a-f]+)", partial(_number, bits=64)),
     "t": (r"(-?[0-9a-f]+)", lambda text: int(text, 16 if len(text) == 8 else 10)),  # eight digits since 6.0
     "x": (r"([0-9a-f]+)", lambda text: int(text, 16)),
     "s": (r"(.*?)", str),

@@ -126,6 +126,8 @@ LACKING = {
     "svcrdma_decode_wseg": 3,
 }
 """Events of which some kernels do not tell so many of the first fields; any that lacks another is passed over."""
+LATEST = 1 << 62
+"""Nanoseconds; what is later is damage."""
 MAX_OPEN = 1 << 16
 """Calls that either side remembers; of more, events were lost that ended them."""
 
@@ -158,7 +160,7 @@ class TraceMachine:
         handlers = self._handlers
         for number, time, name, pid, values in events:
             handler = handlers.get(name)
-            if handler is not None:
+            if handler is not None and 0 <= time < LATEST:
                 fields = handler[1](values)
                 if None not in fields or (name in LACKING and None not in fields[LACKING[name] :]):
                     handler[0](number, time, pid, fields)

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv6Address
 from operator import itemgetter
 from typing import NamedTuple
 
-from .events import EVENTS, RENAMED, Value
+from .events import EVENTS, LONG, RENAMED, Value
 
 PADDING, TIME_EXTEND, TIME_STAMP = 29, 30, 31
 """``type_len`` of what is no event; smaller ones are an event's length in words, 0: that follows."""
@@ -126,7 +126,10 @@ def event_format(text: str, order: str) -> tuple[int, EventFormat | None] | None
             dynamic = next((word for word in ("__data_loc", "__rel_loc") if word in kind), "")
             element = kind.replace(dynamic, "").replace("[]", "").strip()
             readers.append((place, _reader(element, offset, size, dynamic, order)))
-        elif size in _INTEGERS and offset >= at:
+            continue
+        if size == 8 and EVENTS[name][place] not in LONG:
+            size, offset = 4, offset if order == "<" else offset + 4
+        if size in _INTEGERS and offset >= at:
             code = _INTEGERS[size]
             layout += "x" * (offset - at) + (code.lower() if signed else code)
             places[place], at = len(places), offset + size

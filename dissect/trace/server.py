@@ -129,8 +129,9 @@ class ServerSide:
             if call.rpc.connection.number in connections:
                 self._close(call, None)
         self._open = {xid: one for xid, one in self._open.items() if one.rpc.connection.number not in connections}
+        self._sends = {key: one for key, one in self._sends.items() if one.rpc.connection.number not in connections}
         gone = drop(self._queues, connections) | drop(self._sending, connections)
-        for kept in (self._received, self._segments, self._transfers, self._sends):
+        for kept in (self._received, self._segments, self._transfers):
             for key in [key for key in kept if key[0] in gone]:
                 del kept[key]
 
@@ -156,8 +157,8 @@ class ServerSide:
         server, client = fields
         transport = self._transports.setdefault(fields, Waiting())
         since, transport.since = transport.since, None
-        if since is not None and (free := self._free.get(pid, since)) > since:
-            transport.spans.append((since, min(free, time)))
+        if since is not None and (free := min(self._free.get(pid, since), time)) > since:
+            transport.spans.append((since, free))
         self._dequeued[pid] = Dequeued(time, server or "", client or "", transport, since)
 
     def read_segment(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
@@ -319,7 +320,7 @@ class ServerSide:
         length = self._headers.pop(pid, None)
         if call is None and (conversation := self._sending.get(queue)) is not None:
             self._client.call_back(conversation, number, time, pid, length or HEADER)
-        if call is None or call.rpc.reply is not None:
+        if call is None or self._open.get(call.rpc.xid) is not call:
             return
         rpc = call.rpc
         self._sending[queue] = rpc.conversation
@@ -333,8 +334,7 @@ class ServerSide:
         rpc.reply.operation.invalidate = invalidated or None
         add_lists(rpc.reply.header, rpc.chunks, True)
         self._log.replied(rpc)
-        if self._open.get(rpc.xid) is call:
-            del self._open[rpc.xid]
+        del self._open[rpc.xid]
         before = self._sends.get((queue, identity))
         if before is not None:
             self._close(before, None)
@@ -378,7 +378,7 @@ class ServerSide:
                     rpc.fields = rpc.fields._replace(handle=None)
                 rpc.status = nfs_status(4, call.status)
                 rpc.failed = bool(call.status)
-            total = rpc.reply.operation.last_time - rpc.call.operation.first_time
+            total = max(0, rpc.reply.operation.last_time - rpc.call.operation.first_time)
             reads = 0
             if call.read is not None and call.read_posted is not None:
                 reads = min(call.read - call.read_posted, total)
@@ -433,11 +433,13 @@ def server_times(call: ServerCall, completed: int | None) -> HostTimes:
     spans = [None if first is None or last is None else last - first for first, last in pairwise(known)]
     queued, decoded, reads, left, executed, writes, sent = spans
     beginning = sum(span for span in (queued, decoded, left) if span is not None)
-    if queued is not None:
-        beginning -= call.thread or 0
+    thread = call.thread
+    if thread is not None and queued is not None:
+        thread = min(thread, queued)
+        beginning -= thread
     return HostTimes(
         received=None if call.received is None else beginning,
-        thread=call.thread,
+        thread=thread,
         reads=reads,
         executed=None if executed is None else max(0, executed - call.file_time),
         file_system=call.file_time,

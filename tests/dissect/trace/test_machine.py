@@ -8,11 +8,13 @@ import pytest
 
 from playbook.traces import ENDS, KWORKER, MILLISECOND, NFSD, Client, Server, client
 from rdmascope.captures.read.traces import TextEvents, Trace
+from rdmascope.dissect.diagnosis.diagnose import diagnose
+from rdmascope.dissect.diagnosis.facts import Gathered
 from rdmascope.dissect.onc.programs import NFS_CALLBACK
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.trace.analyzer import TraceAnalyzer
-from rdmascope.dissect.trace.events import Event
+from rdmascope.dissect.trace.events import EVENTS, LONG, Event
 
 HERE = Path(__file__).parents[2] / "captures" / "read"
 
@@ -111,7 +113,8 @@ def spoilt(events: Sequence[Event], chance: Random) -> list[Event]:
         if luck < rate and event.values:
             values = [*event.values]
             at = chance.randrange(len(values))
-            wrong = chance.choice([None, 0, (1 << 32) - 1, 1 << 63] if isinstance(values[at], int) else [None, ""])
+            largest = (1 << (64 if EVENTS[event.name][at] in LONG else 32)) - 1
+            wrong = chance.choice([None, 0, largest] if isinstance(values[at], int) else [None, ""])
             kept.append(event._replace(values=(*values[:at], wrong, *values[at + 1 :])))
         else:
             kept.append(event)
@@ -128,10 +131,17 @@ def test_a_spoilt_trace_gives_what_is_whole_in_it(host: str, recorded: dict[str,
         first = chance.randrange(len(recorded[host]) - 1500)
         events = spoilt(recorded[host][first : first + chance.randrange(50, 1500)], chance)
         analyzer = TraceAnalyzer()
-        found = []
+        found, gathered = [], Gathered()
         for at in range(0, len(events), 200):
-            found += [*analyzer.feed_events(events[at : at + 200])]
-        found += analyzer.finish()
+            table = analyzer.feed_events(events[at : at + 200])
+            gathered.add_table(table)
+            found += [*table]
+        rest = analyzer.finish()
+        gathered.add(rest)
+        found += rest
+        assert diagnose(gathered.facts(analyzer)).connections == len(analyzer.connections)
+        times = [value for rpc in found if rpc.host is not None for value in rpc.host if isinstance(value, int)]
+        assert min(times, default=0) >= 0
         for rpc in found:
             assert rpc.call_bytes >= 0
             assert rpc.reply_bytes >= 0

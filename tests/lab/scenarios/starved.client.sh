@@ -25,6 +25,28 @@ readers() {
   wait "${workers[@]}"
 }
 
+# lists: of access control, each by a call of its own, all at once.  A call takes three registrations, and little time.
+lists() {
+  python3 - <<'END'
+import os
+import threading
+
+
+def read(entry):
+    try:
+        os.getxattr(entry.path, "system.posix_acl_access")
+    except OSError:
+        pass
+
+
+threads = [threading.Thread(target=read, args=(entry,)) for entry in list(os.scandir("/mnt/dir"))[:100]]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+END
+}
+
 small_files() {
   local number
   for number in $(seq 1 20); do echo "$number" >"/mnt/s$number"; done
@@ -44,13 +66,13 @@ part healthy small_files
 echo 4 >/proc/sys/sunrpc/rdma_slot_table_entries
 mount_nfs 3
 readers 8 64k
-part slots readers 12 64k
+part slots readers 30 64k
 echo 128 >/proc/sys/sunrpc/rdma_slot_table_entries
 
 on_server 'echo 4 >/proc/sys/sunrpc/svc_rdma/max_requests'
 mount_nfs 3
 readers 8 64k
-part credits readers 12 64k
+part credits readers 30 64k
 on_server 'echo 64 >/proc/sys/sunrpc/svc_rdma/max_requests'
 
 on_server 'echo 1 >/proc/fs/nfsd/threads'
@@ -63,8 +85,9 @@ timeout 100 mount -t nfs -o rdma,port=20049,vers=3,nolock $server:/export/disk /
 on_server 'sync; echo 3 >/proc/sys/vm/drop_caches'
 part disk from_disk
 
-# A connection begins with few registrations, and its client makes more as it runs out of them; now it cannot.
+# A connection begins with few registrations, and its client makes more as it runs out of them; now it hardly can.
 mount_nfs 3
+ls /mnt/dir >/dev/null
 modprobe scarce
-part registrations dd if=/dev/zero of=/mnt/w bs=1M count=3 conv=fsync status=none
+part registrations lists
 modprobe -r scarce
