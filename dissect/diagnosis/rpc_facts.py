@@ -41,7 +41,8 @@ class Examples:
         """An RPC and its first frame."""
         self.count += 1
         self.total += weight
-        if len(self._worst) < 3 * MAX_EXAMPLES or weight >= self._worst[0]:
+        worst = self._worst
+        if len(worst) < 3 * MAX_EXAMPLES or weight > worst[0] or (weight == worst[0] and -number > worst[1]):
             self._keep([(weight, -number, frame)])
 
     def add_each(self, rpcs: Sequence[tuple[int, int, int]]) -> None:

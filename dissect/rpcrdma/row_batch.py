@@ -486,7 +486,10 @@ class RowBatch:
         self._note_credits()
         for one in callers:
             self._log(one)
-            self._finish(one)
+        self._tell(callers)
+        for one in callers:
+            if one.shown or one.beside or one.direction.calls:
+                self._finish(one)
 
     def left(self, links: Sequence[Link], frames: int = MAX_OPEN) -> OpenCalls:
         """The calls that are open behind the batch, on ``links``; but those from before its last ``frames`` become
@@ -495,6 +498,8 @@ class RowBatch:
         owners, runs, rows = list[Link](), list[SendRun](), list[Int64s]()
         since = self._last_place - frames if frames else LATE
         for slot, one in enumerate(self.callers):
+            if not one.open:
+                continue
             kept = [call for call in one.open.values() if one.log is None and sends.rows["frame"][call] > since]
             if len(kept) < len(one.open):
                 self._make_others(one, slot, {*kept})
@@ -579,31 +584,32 @@ class RowBatch:
         """A reply returns the memory of the call, and all of it was read and written."""
         first, behind = self._firsts[call], self._firsts[call + 1]
         at, end = self._firsts[reply], self._firsts[reply + 1]
-        if self._replied[reply] not in (0, self._replied[call]):
+        if (chunks := self._replied[reply]) and chunks != self._replied[call]:
             return False
         lists, handles, offsets, lengths = self._lists, self._handles, self._offsets, self._lengths
-        foreign = one.foreign_memory()
+        foreign = one.foreign if one.foreign is not None else one.foreign_memory()
         for segment in range(first, behind):
-            moved = self._reached[segment] - offsets[segment]
-            if handles[segment] in foreign:
+            moved, kind = self._reached[segment] - offsets[segment], lists[segment]
+            if foreign and handles[segment] in foreign:
                 return False
-            if lists[segment] == READ_LIST:
+            if kind == READ_LIST:
                 if moved != lengths[segment]:
                     return False
-            elif at < end and lists[at] == lists[segment]:
+            elif at < end and lists[at] == kind:
                 if handles[at] != handles[segment] or offsets[at] != offsets[segment] or lengths[at] != moved:
                     return False
                 self.returned[segment] = moved
                 at += 1
-            elif moved or lists[segment] != REPLY_CHUNK:
+            elif moved or kind != REPLY_CHUNK:
                 return False
         listener = one.dispatcher.listener
         if at < end or (listener is not None and listener.whole_transfers and not self._is_whole_transfer(call, reply)):
             return False
-        if listener is not None:
-            for segment in range(first, behind):
-                self._closed[slot << 32 | handles[segment]] = len(self._call)
-        self._withdraw(slot, call)
+        for segment in range(first, behind):
+            key = slot << 32 | handles[segment]
+            del self._memory[key]
+            if listener is not None:
+                self._closed[key] = len(self._call)
         return True
 
     def _is_whole_transfer(self, call: int, reply: int) -> bool:
@@ -663,7 +669,7 @@ class RowBatch:
         have."""
         for mine in (slot & ~1, slot | 1):
             one = self.callers[mine]
-            self._tell(one)
+            self._tell((one,))
             if xid in one.open:
                 self._make(one, mine, one.open[xid])
             if xid in one.beside:
@@ -675,28 +681,40 @@ class RowBatch:
                 for call in [call for call in one.open.values() if every or self._chunked[call]]:
                     self._make(one, mine, call)
 
-    def _tell(self, one: CallerRows) -> None:
+    def _tell(self, callers: Sequence[CallerRows]) -> None:
         """Let ``Matching`` know what happened in rows."""
-        if len(one.open) != one.counted:
-            one.direction.outstanding += len(one.open) - one.counted
-            one.counted = len(one.open)
-        direction, read = one.direction, self._sends.read
-        if one.called:
-            self.orders[one.called] = np.arange(direction.sent + 1, direction.sent + 1 + len(one.called))
-            direction.sent += len(one.called)
-            direction.latest = max(direction.latest, int(self._sends.rows["frame"][one.called[-1]]))
-            one.called.clear()
-        if one.answered:
-            calls = np.array(one.answered)
-            orders: Int64s = np.append(direction.last_answered, self.orders[calls])
-            if some(orders[1:] < orders[:-1]):
-                direction.in_order = False
-            direction.last_answered = int(orders[-1])
-            direction.granted = int(read.credits[one.last])
-            direction.replied = direction.replied or int(self._sends.rows["frame"][one.last])
-            drawn = self.numbers[calls] if len(self.numbers) else np.array([self._drawn[call] for call in one.answered])
-            direction.answered.extend(read.xids[calls], drawn)
-            one.answered.clear()
+        frames, read = self._sends.rows["frame"], self._sends.read
+        for one in callers:
+            if len(one.open) != one.counted:
+                one.direction.outstanding += len(one.open) - one.counted
+                one.counted = len(one.open)
+        calling = [one for one in callers if one.called]
+        if calling:
+            calls, firsts, counts = _together([one.called for one in calling])
+            behind = np.array([one.direction.sent for one in calling]) - firsts + 1
+            self.orders[calls] = np.arange(len(calls)) + np.repeat(behind, counts)
+            latest = frames[calls[firsts + counts - 1]].tolist()
+            for one, count, frame in zip(calling, counts.tolist(), latest, strict=True):
+                one.direction.sent += count
+                one.direction.latest = max(one.direction.latest, frame)
+                one.called.clear()
+        answering = [one for one in callers if one.answered]
+        if answering:
+            calls, firsts, counts = _together([one.answered for one in answering])
+            orders, replies = self.orders[calls], [one.last for one in answering]
+            before = np.append(0, orders[:-1])
+            before[firsts] = [one.direction.last_answered for one in answering]
+            turned = np.logical_or.reduceat(orders < before, firsts).tolist()
+            last = orders[firsts + counts - 1].tolist()
+            drawn = self.numbers[calls] if len(self.numbers) else np.array([self._drawn[one] for one in calls.tolist()])
+            xids, granted, replied = read.xids[calls], read.credits[replies].tolist(), frames[replies].tolist()
+            for place, (one, first, count) in enumerate(zip(answering, firsts.tolist(), counts.tolist(), strict=True)):
+                direction, mine = one.direction, slice(first, first + count)
+                direction.in_order = direction.in_order and not turned[place]
+                direction.last_answered, direction.granted = last[place], granted[place]
+                direction.replied = direction.replied or replied[place]
+                direction.answered.extend(xids[mine], drawn[mine])
+                one.answered.clear()
 
     def _log(self, one: CallerRows) -> None:
         """Let the listener know what happened in rows."""
@@ -741,7 +759,7 @@ class RowBatch:
 
     def _make(self, one: CallerRows, slot: int, call: int) -> Message:
         """An open call becomes an object."""
-        self._tell(one)
+        self._tell((one,))
         rpc = self._rpc(one, call)
         assert rpc.call is not None
         del one.open[rpc.xid]
@@ -793,7 +811,7 @@ class RowBatch:
 
     def _wait(self, one: CallerRows, xid: int) -> None:
         """A reply that was shown before its call waits for it as an object."""
-        self._tell(one)
+        self._tell((one,))
         reply, number = one.shown.pop(xid)
         self._note(number, reply)
         one.matching.wait_early(number, 1 - one.caller, self._sends.message(reply))
@@ -801,7 +819,7 @@ class RowBatch:
 
     def _reopen(self, one: CallerRows, xid: int) -> None:
         """The RPC of a pair waits for a second reply."""
-        self._tell(one)
+        self._tell((one,))
         pair = one.beside.pop(xid)
         if pair in self._gone:
             return
@@ -844,7 +862,6 @@ class RowBatch:
 
     def _finish(self, one: CallerRows) -> None:
         """The batch is over."""
-        self._tell(one)
         for xid in [*one.shown]:
             self._wait(one, xid)
         for rpc in chain.from_iterable(one.direction.calls.values()):
@@ -864,6 +881,12 @@ class RowBatch:
             return np.array(self._call, np.int64), np.array(self._reply, np.int64)
         kept = [pair not in self._gone for pair in range(len(self._call))]
         return np.array([*compress(self._call, kept)], np.int64), np.array([*compress(self._reply, kept)], np.int64)
+
+
+def _together(parts: Sequence[list[int]]) -> tuple[Int64s, Int64s, Int64s]:
+    """All of some lists, of each where it begins, and how many it has."""
+    counts = np.array([len(part) for part in parts])
+    return np.array([*chain.from_iterable(parts)]), np.cumsum(counts) - counts, counts
 
 
 def _reply_frame(rpc: Rpc) -> int:

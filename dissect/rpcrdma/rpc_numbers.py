@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ LATE = 1 << 62
 
 _Numbers = NDArray[np.integer[Any]]
 _NOTHING: _Numbers = np.empty((3, 0), np.uint32)
+_NONE: Mapping[int, int] = MappingProxyType({})
 
 
 class RpcNumbers:
@@ -90,8 +92,8 @@ class AnsweredXids:
         """Of the answers that were sorted in."""
         self._later: tuple[_Numbers, ...] = ()
         """What was answered after all of ``_known``: arrays of XIDs over numbers."""
-        self._single: Sequence[tuple[int, int]] = ()
-        """What was answered after these: XID and number."""
+        self._single: Mapping[int, int] = _NONE
+        """What was answered after these: numbers by XID."""
         self._soonest = LATE
 
     def add(self, xid: int, number: int) -> None:
@@ -99,15 +101,27 @@ class AnsweredXids:
         self._add(((xid, number),))
 
     def _add(self, answered: Iterable[tuple[int, int]]) -> None:
-        self._single = *self._single, *answered
-        if len(self._single) > FEW:
-            self._put_behind()
+        for xid, number in answered:
+            if xid in self._single or len(self._single) >= min(FEW, self._maximum):
+                self._put_behind()
+            if not isinstance(self._single, dict):
+                self._single = {}
+            self._single[xid] = number
 
     def get(self, xid: int) -> int | None:
         """The number of the RPC, where it is among the last."""
-        self._sort_in()
-        at = int(self._known[0].searchsorted(xid))
-        return int(self._known[1, at]) if at < self._known.shape[1] and self._known[0, at] == xid else None
+        if (number := self._single.get(xid)) is not None:
+            return number
+        if self._later:
+            self._sort_in()
+        xids, numbers, turns = self._known
+        at = int(xids.searchsorted(xid))
+        if at == len(xids) or xids[at] != xid:
+            return None
+        if self._single and int(np.count_nonzero(turns > turns[at])) + len(self._single) >= self._maximum:
+            self._sort_in()
+            return self.get(xid)
+        return int(numbers[at])
 
     def __contains__(self, xid: int) -> bool:
         return self.get(xid) is not None
@@ -127,13 +141,13 @@ class AnsweredXids:
         if len(xids) < FEW:
             self._add(zip(xids.tolist(), numbers.tolist(), strict=True))
             return
-        if self._single:
-            self._put_behind()
+        self._put_behind()
         self._append(np.array((xids, numbers)))
 
     def _put_behind(self) -> None:
-        single, self._single = np.array(self._single, np.int64).T, ()
-        self._append(single)
+        if self._single:
+            single, self._single = np.array([*self._single.items()], np.int64).T, _NONE
+            self._append(single)
 
     def _append(self, answered: Int64s) -> None:
         self._later = (*self._later, _short(answered))
@@ -141,8 +155,7 @@ class AnsweredXids:
             self._sort_in()
 
     def _sort_in(self) -> None:
-        if self._single:
-            self._put_behind()
+        self._put_behind()
         if not self._later:
             return
         later: Int64s = np.concatenate(self._later, axis=1, dtype=np.int64)

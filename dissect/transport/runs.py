@@ -9,7 +9,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from operator import attrgetter
 from typing import NamedTuple, cast, overload
 
 import numpy as np
@@ -468,21 +467,31 @@ class Tail:
         """None where nothing holds it any more."""
         return self._run() if isinstance(self._run, weakref.ref) else self._run
 
-    def operations(self) -> list[RecentOperation]:
-        """Those of which anything is left."""
+    def columns(self, number: int) -> Int64s:
+        """Of those of which anything is left: places in the order of events, ``number``, rows, PSNs: (4, n)."""
         run = self.run
         known = 0 if run is None else len(run)
-        left = [one for index, one in sorted(self.made.items()) if index >= max(self.first, known)]
-        found = [RecentOperation.of(one) for one in left]
-        if run is None:
-            return found
-        rows, indices = run.rows[self.first :], range(self.first, known)
+        made = sorted(self.made.items()) if self.made else ()
+        left = [(one.last_frame, number, at, one.psn) for at, one in made if at >= max(self.first, known)]
+        found = np.zeros((4, max(0, known - self.first) + len(left)), np.int64)
+        found[1] = number
+        if left:
+            found[:, len(found[0]) - len(left) :] = np.array(left).T
+        if run is not None and known > self.first:
+            of_run = found[:, : known - self.first]
+            of_run[0], of_run[2] = run.places[self.first :], np.arange(self.first, known)
+            of_run[3] = run.rows["psn"][self.first :]
+        return found
+
+    def recent(self, index: int) -> RecentOperation:
+        """One of them."""
+        run = self.run
+        if run is None or index >= len(run):
+            return RecentOperation.of(self.made[index])
         if isinstance(run, SendRun):
-            columns = zip(run.places[self.first :].tolist(), rows["psn"].tolist(), indices, strict=True)
-            return [RecentOperation(order, psn, 1, 0, run, index) for order, psn, index in columns] + found
-        reads = np.where(rows["kind"] == _READ, rows["length"], 0).tolist()
-        moved = zip(*(rows[name].tolist() for name in ("place", "psn", "packets")), reads, indices, strict=True)
-        return [RecentOperation(order, psn, packets, read, run, at) for order, psn, packets, read, at in moved] + found
+            return RecentOperation(1, 0, run, index)
+        row = run.rows[index]
+        return RecentOperation(int(row["packets"]), int(row["length"]) if row["kind"] == _READ else 0, run, index)
 
     def charged(self, index: int) -> Operation | None:
         """None where nothing holds it, so that nothing would see what is noted in it."""
@@ -493,8 +502,6 @@ class Tail:
 class RecentOperation(NamedTuple):
     """One of those among which a retransmitted packet is looked for."""
 
-    order: int
-    psn: int
     packets: int
     read: int
     """The bytes that it asks for, if it is an RDMA Read; else 0."""
@@ -506,7 +513,7 @@ class RecentOperation(NamedTuple):
     def of(cls, operation: Operation) -> RecentOperation:
         reads = operation.kind is READ
         packets, read = (1, operation.length) if reads else (operation.packets, 0)
-        return cls(operation.last_frame, operation.psn, packets, read, operation)
+        return cls(packets, read, operation)
 
     def span(self, mtu: int) -> int:
         """PSNs that it takes: a Read one for each packet of its response, of which it may not have any yet."""
@@ -534,39 +541,60 @@ class RecentOperations:
     def add(self, delivered: Delivered, runs: Sequence[Run], head: int = 0, acked: int = -1) -> None:
         """They were delivered after all others, before the PSN ``head``; ``acked``: behind what was acknowledged."""
         held: list[Held] = [weakref.ref(one) if one.kind is SEND else one for _, one in delivered[-RECENT:]]
-        count = len(held)
-        for kind in (SendRun, TransferRun):
-            known = 0
-            for run in reversed(runs):
-                if isinstance(run, kind) and known < RECENT:
-                    held.append(Tail(run))
-                    known += len(run)
-            count += known
+        known = {SendRun: 0, TransferRun: 0}
+        for run in reversed(runs):
+            if known[type(run)] < RECENT:
+                known[type(run)] += len(run)
+                held.append(Tail(run))
+        count = min(len(delivered), RECENT) + sum(known.values())
         if not count:
             return
         parts = [*self._parts, (held, count, head)]
-        known = sum([count for _, count, _ in parts])
-        while known - parts[0][1] >= RECENT or (len(parts) > 1 and parts[0][2] < acked - BEHIND):
-            known -= parts.pop(0)[1]
+        every = sum([count for _, count, _ in parts])
+        while every - parts[0][1] >= RECENT or (len(parts) > 1 and parts[0][2] < acked - BEHIND):
+            every -= parts.pop(0)[1]
         self._parts = tuple(parts)
 
     def clear(self) -> None:
         self._parts = ()
 
-    def with_fresh(self, delivered: Delivered, runs: Sequence[Run]) -> list[RecentOperation]:
+    def with_fresh(self, delivered: Delivered, runs: Sequence[Run]) -> RecentTable:
         """Those of which anything is left, with those of a batch that is not over, which came after them."""
         newest = RecentOperations()
         newest.add(delivered, runs)
-        return self._all() + newest._all()
+        holders: list[Operation | Tail] = []
+        return RecentTable(holders, np.concatenate([one._columns(holders) for one in (self, newest)], axis=1))
 
-    def _all(self) -> list[RecentOperation]:
-        found: list[RecentOperation] = []
+    def _columns(self, holders: list[Operation | Tail]) -> Int64s:
+        """Of the last their places in ``holders``, where they are put, rows and PSNs: (3, n)."""
+        found = [np.empty((3, 0), np.int64)]
         for held, *_ in self._parts:
-            part: list[RecentOperation] = []
+            single, parts = list[tuple[int, ...]](), list[Int64s]()
             for one in held:
                 if isinstance(one, Tail):
-                    part += one.operations()
+                    parts.append(one.columns(len(holders)))
+                    holders.append(one)
                 elif (operation := one() if isinstance(one, weakref.ref) else one) is not None:
-                    part.append(RecentOperation.of(operation))
-            found += sorted(part, key=attrgetter("order"))
-        return found[-RECENT:]
+                    single.append((operation.last_frame, len(holders), 0, operation.psn))
+                    holders.append(operation)
+            table = np.concatenate([np.array(single, np.int64).reshape(-1, 4).T, *parts], axis=1)
+            found.append(table[1:, table[0].argsort(kind="stable")])
+        return np.concatenate(found, axis=1)[:, -RECENT:]
+
+
+class RecentTable:
+    """Operations among which a retransmitted packet is looked for, in PSN order."""
+
+    def __init__(self, holders: list[Operation | Tail], columns: Int64s) -> None:
+        self._holders, self._columns = holders, columns
+
+    @property
+    def psns(self) -> Int64s:
+        """Of their first packets, 24 bits."""
+        psns: Int64s = self._columns[2]
+        return psns
+
+    def __getitem__(self, index: int) -> RecentOperation:
+        number, row, _ = self._columns[:, index].tolist()
+        holder = self._holders[number]
+        return holder.recent(row) if isinstance(holder, Tail) else RecentOperation.of(holder)

@@ -466,19 +466,17 @@ class RequestAssembly:
             return
         reference = int(psns[0])
         recent = self.recent.with_fresh(self._out or [], self._runs or [])
-        if not recent:
-            return
-        starts = PSN.unwrap_near(reference, np.array([one.psn for one in recent]))
-        if some(np.diff(starts) < 0):
-            order = starts.argsort(kind="stable")
-            recent, starts = [recent[index] for index in order.tolist()], starts[order]
+        starts = PSN.unwrap_near(reference, recent.psns)
+        order = starts.argsort(kind="stable")
+        starts = starts[order]
         owners = starts.searchsorted(psns, side="right") - 1
         mtu = self.connection.path_mtu or DEFAULT_MTU
         for owner in unique(owners[owners >= 0]).tolist():
-            mine = places((owners == owner) & (psns < starts[owner] + recent[owner].span(mtu)))
+            one = recent[int(order[owner])]
+            mine = places((owners == owner) & (psns < starts[owner] + one.span(mtu)))
             if not len(mine):
                 continue
-            operation = recent[owner].charged()
+            operation = one.charged()
             operation.retransmissions += len(mine)
             operation.last_sent = max(operation.last_sent, int(rows["time"][mine].max()))
             if operation.kind in (Kind.SEND, Kind.WRITE):

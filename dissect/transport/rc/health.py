@@ -281,13 +281,12 @@ class RcHealth:
         """Nothing unusual is under way, and the next PSNs of both ends are these."""
         if self._waiting:
             self._count()
-        return all(
-            queue.head == head is not None
-            and answers.acked < head
-            and not answers.reading
-            and not len(sent.complaints.notices)
-            for queue, head, answers, sent in zip(self.retransmissions, heads, self.answers, self.sent, strict=True)
-        )
+        for queue, head, answers, sent in zip(self.retransmissions, heads, self.answers, self.sent, strict=True):
+            if head is None or queue.head != head or answers.acked >= head:
+                return False
+            if answers.reading or len(sent.complaints.notices):
+                return False
+        return True
 
     def renew(self) -> None:
         """There is more of it than was asked for."""

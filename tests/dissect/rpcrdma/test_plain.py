@@ -85,12 +85,12 @@ def matched(matching: Matching, rows: Mapping[tuple[int, int], dict[int, list[in
     """What is known about what comes next."""
     conversation = matching.conversation
     for direction in matching.directions:
-        direction.answered.get(0)
+        assert direction.answered.soonest
     return {
         "directions": [
             (one.outstanding, one.sent, one.granted, one.last_answered, one.in_order) for one in matching.directions
         ],
-        "answered": [one.answered._known.tolist() for one in matching.directions],
+        "answered": [one.answered._known[:2].tolist() for one in matching.directions],
         "calls": [
             {xid: [rpc.number for rpc in rpcs] for xid, rpcs in one.calls.items()}
             | rows.get((conversation.connection.number, caller), {})
