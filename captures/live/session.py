@@ -717,7 +717,7 @@ class LiveSession:
         """The capture is over, the report not yet printed."""
         self.seconds = time.monotonic() - self.began
         self._look_at_device()
-        self._ended(RpcTable(self.analyzer.finish()))
+        self._ended(self.analyzer.finish_table())
         self.auditor.finish(self.analyzer.conversations)
         self._give_findings()
         with suppress(OSError):

@@ -249,7 +249,7 @@ class ShareAnalyzer(Analyzer):
 
     def ending(self) -> ShareEnding:
         """The capture is over."""
-        delivery = self._delivery(RpcTable(self.finish()))
+        delivery = self._delivery(self.finish_table())
         return ShareEnding(
             delivery,
             [

@@ -260,7 +260,7 @@ class Session:
         table = self._with_traces(self._finished())
         self.data_servers.learn(table, lambda: self.analyzer.conversations)
         self.data_servers.mark(self.analyzer.conversations)
-        yield table
+        yield table if chunk_rows else table.with_few_chunks()
 
     def _with_traces(self, table: RpcTable) -> RpcTable:
         """With what other traces tell of these RPCs."""
@@ -287,7 +287,7 @@ class Session:
         return self._division.put_together(batch)
 
     def _finished(self) -> RpcTable:
-        return RpcTable(self.analyzer.finish()) if self._division is None else self._division.finish()
+        return self.analyzer.finish_table() if self._division is None else self._division.finish()
 
     def packets(
         self, first: int = 1, last: int = 1 << 62, on_rpcs: Callable[[list[Rpc]], None] | None = None

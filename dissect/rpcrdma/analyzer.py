@@ -149,6 +149,8 @@ class Analyzer:
         """The earliest and the latest of all frames."""
         self._now = 0
         """Time of the last frame."""
+        self._data: Bytes = np.empty(0, np.uint8)
+        """Of the last batch."""
         self.troubles: list[HostTrouble] = []
         """Of the hosts, where traces of their kernels are read."""
         self.connections: list[Connection] = []
@@ -258,6 +260,7 @@ class Analyzer:
     def feed_table(self, decoded: DecodedFrames) -> RpcTable:
         """The same as a table, of a batch that was decoded by a ``FrameDecoder`` whose addresses are known here."""
         batch, packets = decoded.batch, decoded.packets
+        self._data = batch.data
         self.frames += len(batch)
         self.truncated_frames += int(np.count_nonzero(batch.rows["captured"] < batch.rows["original"]))
         times = batch.rows["time"]
@@ -391,13 +394,20 @@ class Analyzer:
 
     def finish(self) -> list[Rpc]:
         """The input is over: give the rest."""
+        return [*self.finish_table()]
+
+    def finish_table(self) -> RpcTable:
+        """The same as a table."""
         events: list[Event] = [*self._observer.finish(), *(self._iwarp.finish() if self._iwarp else ())]
-        self._take(sorted(events, key=itemgetter(0)))
+        self._count_iwarp()
+        events.sort(key=itemgetter(0))
+        rows = self._machine.take(self._data, [], events, self._numbers, self._done)
+        self._machine.open_as_objects(self._numbers, self._done)
         for number, dispatcher in sorted(self._dispatchers.items()):
             self._numbers.place = LATE + number
             dispatcher.finish()
             dispatcher.matching.release()
-        return [*self._collect()]
+        return self._collect(rows)
 
     def _take(self, events: Sequence[Event]) -> None:
         self._count_iwarp()

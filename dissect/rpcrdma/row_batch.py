@@ -155,6 +155,7 @@ class CallerRows:
         "size",
         "used",
         "waiting",
+        "whole_transfers",
     )
 
     direction: CallDirection
@@ -188,6 +189,8 @@ class CallerRows:
         """By XID replies before their calls, and the numbers of their RPCs."""
         self.used: dict[int, int] = {}
         """Of calls that were answered, where some are missing: the numbers of their RPCs, by XID."""
+        self.whole_transfers = False
+        """A listener wants all else as objects."""
         self.log: list[int] | None = None
         """For a listener: calls, and of replies their pairs, the bits of these inverted."""
         connection = dispatcher.conversation.connection
@@ -289,8 +292,9 @@ class RowBatch:
             for caller in (0, 1)
         ]
         for dispatcher, *both in zip(dispatchers, self.callers[::2], self.callers[1::2], strict=True):
-            if dispatcher.listener is not None:
+            if (listener := dispatcher.listener) is not None:
                 both[0].log = both[1].log = []
+                both[0].whole_transfers = both[1].whole_transfers = listener.whole_transfers
         self._columns(sends)
         self._reopen_calls(sends, opened)
 
@@ -602,13 +606,12 @@ class RowBatch:
                 at += 1
             elif moved or kind != REPLY_CHUNK:
                 return False
-        listener = one.dispatcher.listener
-        if at < end or (listener is not None and listener.whole_transfers and not self._is_whole_transfer(call, reply)):
+        if at < end or (one.whole_transfers and not self._is_whole_transfer(call, reply)):
             return False
         for segment in range(first, behind):
             key = slot << 32 | handles[segment]
             del self._memory[key]
-            if listener is not None:
+            if one.log is not None:
                 self._closed[key] = len(self._call)
         return True
 

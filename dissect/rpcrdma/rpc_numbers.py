@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -98,15 +98,17 @@ class AnsweredXids:
 
     def add(self, xid: int, number: int) -> None:
         """It was answered now."""
-        self._add(((xid, number),))
+        self._add({xid: number})
 
-    def _add(self, answered: Iterable[tuple[int, int]]) -> None:
-        for xid, number in answered:
-            if xid in self._single or len(self._single) >= min(FEW, self._maximum):
-                self._put_behind()
-            if not isinstance(self._single, dict):
-                self._single = {}
-            self._single[xid] = number
+    def _add(self, answered: dict[int, int]) -> None:
+        """No more than can be held one by one."""
+        if len(self._single) + len(answered) > self._few or not self._single.keys().isdisjoint(answered):
+            self._put_behind()
+        self._single = {**self._single, **answered}
+
+    @property
+    def _few(self) -> int:
+        return min(FEW, self._maximum)
 
     def get(self, xid: int) -> int | None:
         """The number of the RPC, where it is among the last."""
@@ -138,9 +140,11 @@ class AnsweredXids:
 
     def extend(self, xids: Int64s, numbers: Int64s) -> None:
         """They were answered one after the other."""
-        if len(xids) < FEW:
-            self._add(zip(xids.tolist(), numbers.tolist(), strict=True))
-            return
+        if len(xids) <= self._few:
+            answered = dict(zip(xids.tolist(), numbers.tolist(), strict=True))
+            if len(answered) == len(xids):
+                self._add(answered)
+                return
         self._put_behind()
         self._append(np.array((xids, numbers)))
 

@@ -54,8 +54,8 @@ class TraceAnalyzer(Analyzer):
     def outstanding(self) -> Iterator[Rpc]:
         yield from self._traced.outstanding()
 
-    def finish(self) -> list[Rpc]:
-        return self._ended(self._traced.finish()).objects
+    def finish_table(self) -> RpcTable:
+        return self._ended(self._traced.finish())
 
     def _ended(self, rpcs: list[Rpc]) -> RpcTable:
         note_outstanding(rpcs, self.connections, self.last_time or 0)
