@@ -168,9 +168,11 @@ class AnsweredXids:
         self._count += later.shape[1]
         table = np.concatenate((self._known, (*later, turns)), axis=1)
         table = table[:, table[0].argsort(kind="stable")]
-        again = table[0, 1:] == table[0, :-1]
+        steps = table[:, 1:] - table[:, :-1]
+        again = steps[0] == 0
         if some(again):
-            self.used_after(int((table[1, 1:] - table[1, :-1])[again].min()))
+            # Others may have been forgotten by now, or not.
+            self.used_after(int(steps[1][again & (steps[2] <= self._maximum)].min(initial=LATE)))
             table = table[:, np.append(~again, True)]
         if (over := table.shape[1] - self._maximum) > 0:
             table = table[:, table[2] >= np.partition(table[2], over)[over]]
