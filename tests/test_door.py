@@ -131,7 +131,7 @@ def test_sql_gives_columns() -> None:
         answer = capture.sql("SELECT 1; SELECT state, count(*) AS calls, max(minor_version) AS v, max(time) AS t, "
                              "sum(xid) AS s FROM rpcs GROUP BY ALL ORDER BY calls DESC")  # fmt: skip
         assert list(answer) == ["state", "calls", "v", "t", "s"] and answer.length == 2
-        assert answer["calls"].tolist() == [211, 18] and answer["calls"].dtype == np.int64
+        assert answer["calls"].tolist() == [219, 18] and answer["calls"].dtype == np.int64
         assert answer["s"].sum() == capture.table("rpcs")["xid"].sum() and answer["s"].dtype == np.int64
         assert answer["t"].max() == capture.table("rpcs")["time"].max()
         names = capture.sql("DESCRIBE files")["column_name"].tolist()
@@ -192,7 +192,7 @@ def test_progress_and_limits() -> None:
     seen: list[tuple[int, int | None, int]] = []
     limits = rdmascope.Limits(frames=500)
     capture = rdmascope.read(EVERYTHING, limits=limits, progress=lambda *at: seen.append(at))
-    assert len(list(capture.rpcs())) == 229
+    assert len(list(capture.rpcs())) == 237
     assert [frames for _, _, frames in seen] == sorted(frames for _, _, frames in seen)
     assert seen[-1][2] == 3697 and len(seen) > 7
 
@@ -282,9 +282,9 @@ def test_what_is_printed_is_short() -> None:
     assert repr(rpcs[0]).startswith("<RPC 1 on connection 1: ")
     printed = repr(capture.table("rpcs")).splitlines()
     assert len(printed) == 12 and printed[0].split()[0] == "number"
-    assert printed[-1].startswith("[229 rows, ") and printed[-1].endswith(" columns not shown]")
+    assert printed[-1].startswith("[237 rows, ") and printed[-1].endswith(" columns not shown]")
     page = capture.table("rpcs")._repr_html_()
-    assert page.count("<tr>") == 11 and "229 rows" in page
+    assert page.count("<tr>") == 11 and "237 rows" in page
     bad = rdmascope.ColumnTable({"a": np.ma.MaskedArray(["<b>\x1b[1m", "x" * 99], dtype=object, mask=[False, True])})
     assert "\x1b" not in repr(bad) + bad._repr_html_() and "<b>" not in bad._repr_html_()
     assert repr(rdmascope.ColumnTable({})) == "[0 rows, 0 columns]"
@@ -293,7 +293,7 @@ def test_what_is_printed_is_short() -> None:
 def test_an_rpc_by_its_number() -> None:
     capture = rdmascope.read(EVERYTHING)
     assert (capture.rpc(27).number, capture.rpc(27).name) == (27, list(capture)[26].name)
-    with pytest.raises(rdmascope.CaptureError, match="no RPC 999; there are 229"):
+    with pytest.raises(rdmascope.CaptureError, match="no RPC 999; there are 237"):
         capture.rpc(999)
 
 

@@ -226,16 +226,19 @@ def test_every_call_has_its_reply_and_nothing_is_damaged(name: str) -> None:
             assert reply_bytes(rpc)[:4] == struct.pack(">I", rpc.xid)
 
 
+OVER_RDMA = 3, 7, 10, 11
+"""Connections of rxe-nfs-all and siw-nfs-all: between them are those of portmap, MOUNT and callbacks."""
 PROCEDURES = {
     "rxe-nfs-all": {
         "COMPOUND OK": 163, "COMPOUND NFS4ERR_GRACE": 12, "GETATTR OK": 9, "ACCESS OK": 6, "READ OK": 5,
         "WRITE OK": 5, "GETACL OK": 4, "LOOKUP NFS3ERR_NOENT": 3, "COMPOUND NFS4ERR_NOENT": 3,
-        "NULL OK": 5, "FSINFO OK": 2, "READDIRPLUS OK": 2, "CREATE OK": 2, "PATHCONF OK": 1, "READLINK OK": 1,
+        "NULL OK": 7, "FSINFO OK": 2, "READDIRPLUS OK": 2, "CREATE OK": 2, "PATHCONF OK": 1, "READLINK OK": 1,
         "COMMIT OK": 1, "MKDIR OK": 1, "RENAME OK": 1, "SYMLINK OK": 1, "REMOVE OK": 1, "FSSTAT OK": 1,
+        "GETPORT OK": 2, "MNT OK": 1, "UMNT OK": 1, "CB_NULL OK": 2,
     },
     "longcall-rxe": {
         "COMPOUND OK": 26, "COMPOUND NFS4ERR_NOSPC": 3, "SYMLINK OK": 3, "FSINFO OK": 2, "GETATTR OK": 2,
-        "NULL OK": 3, "PATHCONF OK": 1, "ACCESS OK": 1,
+        "NULL OK": 5, "PATHCONF OK": 1, "ACCESS OK": 1, "GETPORT OK": 2, "MNT OK": 1, "UMNT OK": 1,
     },
     "loss-siw": {"COMPOUND OK": 41, "NULL OK": 1},
     "bidir-rxe": {"COMPOUND OK": 62, "NULL OK": 2, "CB_COMPOUND OK": 2},
@@ -260,7 +263,7 @@ def test_metadata_by_operation() -> None:
 @EVERY_VERSION
 def test_r1m_read_four_ways_is_one_file(name: str) -> None:
     contents = files(reads(name))
-    for connection in 1, 2, 3, 4:
+    for connection in OVER_RDMA:
         mine = sorted((data for (number, _), data in contents.items() if number == connection), key=len)
         assert [len(data) for data in mine] == [6, R1M]
         assert mine[0] == b"hello\n"
@@ -276,7 +279,7 @@ def test_r1m_is_what_the_client_read(name: str) -> None:
 @EVERY_VERSION
 def test_zeros_and_an_odd_length_written_four_ways(name: str) -> None:
     contents = files(writes(name))
-    for connection in 1, 2, 3, 4:
+    for connection in OVER_RDMA:
         mine = sorted((data for (number, _), data in contents.items() if number == connection), key=len)
         assert mine == [b"abc", bytes(1 << 20)]
 
@@ -352,7 +355,7 @@ def test_long_calls_are_put_together() -> None:
 def test_long_replies_are_put_together() -> None:
     """A directory of 200 long names comes through Reply chunks (RFC 1813, 3.3.17; RFC 8881, 18.23)."""
     text = b"a-rather-long-file-name-to-make-the-directory-listing-large-%d"
-    for connection in 1, 2, 3, 4:
+    for connection in OVER_RDMA:
         listings = b"".join(
             reply_bytes(rpc)
             for rpc in analyzed("rxe-nfs-all").rpcs
@@ -380,7 +383,7 @@ def test_both_directions_of_a_connection() -> None:
 
 
 def test_connections_at_once_and_refused_ones() -> None:
-    one, two, *refused = analyzed("nconnect-rxe").analyzer.connections
+    one, two, *refused = [link for link in analyzed("nconnect-rxe").analyzer.connections if link.rdma]
     assert one.first_time < two.first_time < one.last_time < two.last_time
     assert {rpc.version for rpc in analyzed("nconnect-rxe").rpcs if rpc.connection is one} == {3}
     assert [(link.service_port, link.ended_by) for link in refused] == [(20050, "REJ (Invalid Service ID)")] * 2

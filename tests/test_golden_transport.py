@@ -106,6 +106,8 @@ def test_fpdus_are_those_of_the_streams(name: str) -> None:
     by_hand = Counter({direction: len(ulpdus) for direction, ulpdus in fpdus(name).items()})
     ours: Counter[FourTuple] = Counter()
     for connection in analyzed(name).analyzer.connections:
+        if not connection.rdma:
+            continue
         ends = [
             bytes(map(int, end.address.split("."))) + (end.port or 0).to_bytes(2, "big") for end in connection.endpoints
         ]

@@ -215,6 +215,9 @@ class TcpRanges:
         self._links[connection.number] = tcp
         flow = connection.number, tcp.directions[direction].sender
         rows = fpdus.rows
+        if connection.transport == "UDP":
+            rows = rows.copy()
+            rows["start"], rows["stop"] = rows["first_frame"], rows["last_frame"] + 1
         tags = np.full(len(rows), -1, np.int64)
         frames = rows["last_frame"].astype(np.int64)
         sends = np.isin(rows["opcode"], list(iwarp_codes.SENDS))
@@ -470,6 +473,8 @@ class FrameChooser:
     def _stream(self, connection: Connection, sender: int, rows: Rows, found: list[tuple[Int64s, Int64s]]) -> None:
         frames, seq = rows["frame"].astype(np.int64), rows["seq"].astype(np.int64)
         length, flags = rows["length"].astype(np.int64), rows["flags"]
+        if connection.transport == "UDP":  # Datagrams are known by their frames.
+            seq, length = frames, np.ones(len(rows), np.int64)
         first, last = self._tcp.lifetimes.get(connection.number, (connection.first_frame, connection.last_frame))
         alive = (frames >= first) & (frames <= last)
         tags = np.full(len(rows), -1, np.int64)

@@ -270,7 +270,7 @@ class ShareAnalyzer(Analyzer):
         if self.iwarp is not None:
             packets, segments = self.iwarp.uncounted()
             self.packets += packets
-            self.skipped["TCP"] -= segments
+            self.skipped.subtract(segments)
 
     def _delivery(self, table: RpcTable) -> Delivery:
         found, self._finding.found = self._finding.found, []

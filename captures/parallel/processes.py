@@ -24,7 +24,7 @@ from rdmascope.dissect.link.frame_decoder import DecodedFrames
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.packets import IcrcCheck
 from rdmascope.dissect.link.tcp import locate_tcp
-from rdmascope.dissect.measure.tcp_mounts import TcpMounts
+from rdmascope.dissect.rpcrdma.records import PORTS, RPC_RECORDS
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.transport.connection import Registry
 from rdmascope.dissect.transport.iwarp.observer import IwarpObserver
@@ -38,8 +38,9 @@ from .ipc import Inbox, Outbox, packed, unpacked
 
 
 def carries_iwarp(path: str, ports: frozenset[int]) -> bool:
-    """Whether one of the TCP connections in a capture is iWARP, in a pass of its own; ``ports``: of the service."""
-    addresses, observer = AddressTable(), IwarpObserver(Registry([]), ports)
+    """Whether one of the TCP connections in a capture is iWARP or carries RPC, in a pass of its own; ``ports``: of the
+    service."""
+    addresses, observer = AddressTable(), IwarpObserver(Registry([]), ports, records=RPC_RECORDS, record_ports=PORTS)
     try:
         with open_capture(path) as capture:
             for batch in capture.batches():
@@ -126,17 +127,12 @@ class Division:
         capture: CaptureFile,
         data: Bytes,
         analyzer: MergedAnalyzer,
-        mounts: TcpMounts,
         workers: int,
         lists: bool = False,
     ) -> None:
-        """``data``: of the capture, which is mapped; ``mounts``: is fed TCP by the process that decodes.
-
-        ``lists``: batches, which are not larger than usual, have what is decoded.
-        """
+        """``data``: of the capture, which is mapped; ``lists``: usual batches have what is decoded."""
         self._lists = lists
         self._capture, self._data, self._analyzer = capture, data, analyzer
-        self._mounts = mounts
         self._children: list[int] = []
         """Their ids; that of the process that decodes is the last."""
         inboxes: list[int] = []
@@ -174,9 +170,8 @@ class Division:
                 one = self._take(self._front, 0)
                 if one is None:
                     return
-                counts, mounts, decoded = one
+                counts, decoded = one
                 self._analyzer.addresses.learn(counts.known, counts.addresses)
-                self._mounts.roots += mounts
                 batch = DividedBatch(
                     counts, [self._take(inbox, number) for number, inbox in enumerate(self._workers, 1)], decoded
                 )
@@ -250,7 +245,7 @@ class Division:
 
         signal.signal(signal.SIGUSR1, stop)
         front, *workers = map(Outbox, descriptors)
-        decoder, partition, known, known_tcp, mounted = self._analyzer.decoder, Partition(len(workers)), 0, 0, 0
+        decoder, partition, known, known_tcp = self._analyzer.decoder, Partition(len(workers)), 0, 0
         error: Exception | None = None
         try:
             times = 1 if self._lists else min(len(workers), MAX_TIMES)
@@ -259,7 +254,6 @@ class Division:
                     error = CaptureError(f"{self._capture.path}: at byte {self._capture.position}: interrupted")
                     break
                 decoded = decoder.take(batch).within(self._data)
-                self._mounts.feed(batch.data, decoded.segments)
                 addresses = known, decoder.addresses.since(known)
                 known = len(decoder.addresses)
                 shares = partition.deal(decoded)
@@ -269,9 +263,7 @@ class Division:
                     outbox.put(packed((share, addresses, tcp_addresses, self._capture.position), self._data))
                 counts = _counts(self._capture.position, batch, addresses)
                 listed = decoded if self._lists else None
-                parts = counts, self._mounts.roots[mounted:], listed
-                front.put(packed((parts, None), self._data))
-                mounted = len(self._mounts.roots)
+                front.put(packed(((counts, listed), None), self._data))
                 del batch, decoded
         except BrokenPipeError:  # Of a worker, which may have said why it ended.
             front.close()

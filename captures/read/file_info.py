@@ -116,8 +116,8 @@ class FileInfo:
     def _count_iwarp(self) -> None:
         _, segments = self._iwarp.uncounted()
         if segments:
-            self.decoders["iWARP"] += segments
-            self.skipped["TCP"] -= segments
+            self.decoders["iWARP"] += segments.total()
+            self.skipped.subtract(segments)
         self.skipped = +self.skipped
 
 

@@ -59,7 +59,7 @@ class FactsPass:
         self._session, self._saved = session, holds_tables(session.paths[0])
         self.gathered = Gathered()
         self.auditor = Auditor(examples=EXAMPLES) if "audit" in needs else None
-        self.files = FileFacts(session.mounts) if "files" in needs and not self._saved else None
+        self.files = FileFacts() if "files" in needs and not self._saved else None
         self._history = NfsStateHistory(with_credits=False) if "sessions" in needs and not self._saved else None
         pass_listeners: list[PassListener] = []
         if self.auditor is not None and not self._saved:

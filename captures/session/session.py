@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from rdmascope.dissect.arrays import unique
 from rdmascope.dissect.frames import FrameBatch, FrameRun, Place
 from rdmascope.dissect.link.frame_decoder import DecodedFrames
 from rdmascope.dissect.measure.credits import CreditDirection
 from rdmascope.dissect.measure.filters import CaptureExtent, FrameRange
 from rdmascope.dissect.measure.pnfs import DataServers
-from rdmascope.dissect.measure.tcp_mounts import TcpMounts
 from rdmascope.dissect.records.schema import Record, placed
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
@@ -99,7 +99,6 @@ class Session:
         damage: why reading ended early; None where it did not.
         passed_over: files of a directory that are no captures, and why.
         other_points: files whose traffic another one of them shows, too, captured at another point.
-        mounts: what MOUNT over TCP said so far.
         data_servers: the pNFS data servers that were named so far.
         frames_before: frames of captures before this one, behind which its own numbers begin.
     """
@@ -136,8 +135,6 @@ class Session:
         self.jobs = jobs
         self.analyzer = _trace_analyzer(options) if self.traced else _analyzer(options, jobs)
         self.data_servers = DataServers()
-        self._tcp_mounts = TcpMounts(self.analyzer.decoder.tcp_addresses)
-        self.analyzer.on_tcp, self.mounts = self._tcp_mounts.feed, self._tcp_mounts.roots
         self._division: Division | None = None
         self._pass_listeners: Sequence[PassListener] = ()
         self.damage: CaptureError | None = None
@@ -194,7 +191,7 @@ class Session:
             return self._decoded(capture)  # Its segments are found by who analyses them.
         assert isinstance(self.analyzer, MergedAnalyzer)
         self.analyzer.pass_listeners = self._pass_listeners
-        self._division = Division(capture, capture.mapped, self.analyzer, self._tcp_mounts, jobs, lists)
+        self._division = Division(capture, capture.mapped, self.analyzer, jobs, lists)
         return self._division.batches()
 
     def _divided(self, batches: Iterable[FrameBatch]) -> Iterator[FrameBatch]:
@@ -352,7 +349,7 @@ class Session:
         from rdmascope.dissect.measure.file_names import PathLearner
 
         if self._learner is None:
-            self._learner = PathLearner(self.field_reader(), mounts=self.mounts)
+            self._learner = PathLearner(self.field_reader())
         return self._learner
 
     def _listed_paths(self) -> PathLearner:
@@ -404,7 +401,7 @@ class Session:
         """
         from rdmascope.dissect.measure.files import FileTable
 
-        files = FileTable(self.mounts)
+        files = FileTable()
         for table in self.tables():
             uses = files.add_table(table, None if passes is None else passes(table))
             if on_transfers is not None:
@@ -423,8 +420,8 @@ class Session:
         rpcs = 0
         for table in self.tables(auditor.evict):
             on = table.plain_rows["connection"]
-            others = [connection.number for connection in self.analyzer.connections if not connection.rdma]
-            rows = np.isin(on, others, invert=True)
+            rdma = [number for number in unique(on).tolist() if table.conversation(number).connection.rdma]
+            rows = np.isin(on, rdma)
             if connections:
                 rows &= np.isin(on, [*connections])
             rpcs += int(np.count_nonzero(rows))

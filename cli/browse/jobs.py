@@ -229,7 +229,7 @@ def file_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[D
     capture = capture.holding("files", number)
     before = 0 if capture.behind is None else capture.behind.before.files
     session = capture.session()
-    files = FileTable(session.mounts)
+    files = FileTable()
     for table in session.tables():
         files.add_table(table)
         del table

@@ -65,8 +65,8 @@ def command(
 
     \b
       $ rdmascope batch rxe-nfs-all.pcap.zst meta-rxe.pcap.zst --out fleet -j 1
-      1/2  meta-rxe: meta-rxe.pcap.zst: 6,047 RPCs, 25,944 frames
-      2/2  rxe-nfs-all: rxe-nfs-all.pcap.zst: 229 RPCs, 3,697 frames
+      1/2  meta-rxe: meta-rxe.pcap.zst: 6,053 RPCs, 25,944 frames
+      2/2  rxe-nfs-all: rxe-nfs-all.pcap.zst: 237 RPCs, 3,697 frames
       fleet: 2 captures, 0 known, 0 not read
       $ rdmascope report fleet --by host
       ...

@@ -65,8 +65,8 @@ def command(first: str, second: str, as_json: bool, each: bool, ports: tuple[int
       ...
         NFSv4.1 GETATTR                12   0 42.5 ms        12   0  858 µs 0.02x*
       ...
-        setting   before after
-        transport RoCEv2 iWARP
+        setting   before      after
+        transport TCP, RoCEv2 TCP, iWARP
       ...
 
     Over iWARP a GETATTR took 2% of the time that it took over RoCE, which chance does not explain (*).

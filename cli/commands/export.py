@@ -121,12 +121,15 @@ def command(
 
     \b
       $ rdmascope export rxe-nfs-all.pcap.zst -o nfs-tcp.pcapng
-      nfs-tcp.pcapng: 458 messages in 606 packets
+      nfs-tcp.pcapng: 474 messages in 664 packets
       $ tshark -r nfs-tcp.pcapng -q -z rpc,programs
       Program    Version  Calls    Min SRT    Max SRT    Avg SRT
+      Portmap(100000)  2      2   0.044959   0.056092   0.050526
       NFS(100003)      3     43   0.006533   0.050235   0.040449
       NFS(100003)      4    181   0.002358   0.207951   0.046630
+      MOUNT(100005)    3      4   0.017608   0.045661   0.037206
       NFSACL(100227)   3      5   0.040918   0.045185   0.042295
+      ...
       $ tshark -r nfs-tcp.pcapng -Y _ws.malformed | wc -l
       0
 
@@ -139,7 +142,7 @@ def command(
 
     \b
       $ rdmascope export rxe-nfs-all.pcap.zst --to parquet -o tables
-      tables: 229 rpcs, 580 operations, 83 chunks, 147 segments, ...
+      tables: 237 rpcs, 580 operations, 83 chunks, 147 segments, ...
       $ python3 -c "import pandas as pd;
         print(pd.read_parquet('tables/rpcs.parquet').latency_ns.median())"
       43299000.0
@@ -162,7 +165,7 @@ def command(
     Example: what took so long?
 
     \b
-      $ rdmascope export rxe-nfs-all.pcap.zst --to capture --rpc 173 -o rpc.pcapng
+      $ rdmascope export rxe-nfs-all.pcap.zst --to capture --rpc 181 -o rpc.pcapng
       rpc.pcapng: 1 RPC of 1 connection in 9 frames, 1.99 KiB
       $ rdmascope packets rpc.pcapng
           No.      Time          Source   Destination     Protocol Length Info

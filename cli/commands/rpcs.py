@@ -88,9 +88,9 @@ def command(
     \b
       $ rdmascope rpcs rxe-nfs-all.pcap.zst --slower-than 100ms --sort latency
       RPC       time conn        xid latency    frames how ...
-      173 106.636979    3 0x9bc24159  208 ms 2803-2805 ... DESTROY_CLIENTID
+      181 106.636979   10 0x9bc24159  208 ms 2803-2805 ... DESTROY_CLIENTID
       ...
-       96 100.962649    2 0xe16103b9  121 ms 1509-1835 ... GETATTR  /export/w4.0
+      104 100.962649    7 0xe16103b9  121 ms 1509-1835 ... GETATTR  /export/w4.0
 
     A filter given more than once matches any of its values; one that can match nothing is an error.  A time of day is
     that of the capture's first day, or of the next where it is earlier than the first frame.  Times are UTC unless
@@ -100,7 +100,7 @@ def command(
     a call waits for its reply, at most 10,000 RPCs behind it are held back; with --follow none are, and RPCs are
     listed as they end.
 
-    RPC 96 sent 256 KiB in a Read chunk.  For a script: the latency of every READ, and the bytes it transferred:
+    RPC 104 sent 256 KiB in a Read chunk.  For a script: the latency of every READ, and the bytes it transferred:
 
     \b
       $ rdmascope rpcs rxe-nfs-all.pcap.zst --procedure READ --json |

@@ -71,8 +71,8 @@ def command(
     Example: where did the 45 ms of this READLINK go?
 
     \b
-      $ rdmascope show rxe-nfs-all.pcap.zst --rpc 13
-      RPC 13  NFSv3 READLINK  complete
+      $ rdmascope show rxe-nfs-all.pcap.zst --rpc 16
+      RPC 16  NFSv3 READLINK  complete
       ...
       latency 44.8 ms: server 44.8 ms (100%), Writes 60.0 µs (0%)
     \b
@@ -104,8 +104,8 @@ def command(
     --bytes prints the bytes of a field, wherever it is in the call or the reply, with their frames:
 
     \b
-      $ rdmascope show rxe-nfs-all.pcap.zst --rpc 13 --bytes data
-      The reply of RPC 13
+      $ rdmascope show rxe-nfs-all.pcap.zst --rpc 16 --bytes data
+      The reply of RPC 16
       data: bytes 116 to 160  /a/long/target/path/for/readlink/test
         000074 0000 0025                               ···%             frame 106
         000078 2f61 2f6c 6f6e 672f 7461 7267 6574 2f70 /a/long/target/p frame 107

@@ -102,8 +102,8 @@ def command(
     Example: is this mount held back by credits?
 
     \b
-      $ rdmascope transport --credits meta-rxe.pcap.zst --connection 1
-      Connection 1  forward calls, 10.77.0.2 → 10.77.0.1
+      $ rdmascope transport --credits meta-rxe.pcap.zst --connection 3
+      Connection 3  forward calls, 10.77.0.2 → 10.77.0.1
         requested         128      calls              2,819
         granted           64       replies            2,819
         max outstanding   1        mean outstanding   0.11

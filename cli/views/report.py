@@ -89,7 +89,8 @@ def summary(
 ) -> RenderableType:
     lines: list[RenderableType] = [Text(name, "bold")]
     connections = connection_counts(conversations, evicted)
-    tcp = f"{plural(connections.records, 'record')} of RPC over TCP" if connections.records else ""
+    records = connections.records
+    tcp = f"{plural(records, 'record')} of RPC over {connections.without_rdma}" if records else ""
     rdma = f"{count(packets - connections.records)} of them RDMA packets"
     parts = [rdma] if packets > connections.records or not tcp else []
     what = f"{plural(frames, 'event')} of the {traced}'s kernel" if traced else ""
@@ -113,7 +114,7 @@ def summary(
     lines.append(line)
     if connections.total != connections.rpcrdma + connections.tcp:
         parts = [f"{count(connections.rpcrdma)} RPC-over-RDMA"]
-        parts += [f"{count(connections.tcp)} RPC over TCP"] if connections.tcp else []
+        parts += [f"{count(connections.tcp)} RPC over {connections.without_rdma}"] if connections.tcp else []
         parts += [f"{count(connections.refused)} refused"] if connections.refused else []
         parts += [f"{count(connections.others)} of another or an unknown protocol"] if connections.others else []
         lines.append(Text(f"{plural(connections.total, 'connection')}: {', '.join(parts)}"))
@@ -121,8 +122,8 @@ def summary(
 
 
 def _queue_pair(end: Endpoint) -> str:
-    """iWARP packets name none; the client's TCP port says which connection it is."""
-    return f"{end.qpn:#x}" if end.port is None else "-"
+    """TCP and iWARP name none; the client's port says which connection it is."""
+    return f"{end.qpn:#x}" if end.port is None else f":{end.port}"
 
 
 def connections_view(conversations: Sequence[Conversation], statistics: Statistics, evicted: Evicted) -> RenderableType:
@@ -142,11 +143,11 @@ def connections_view(conversations: Sequence[Conversation], statistics: Statisti
         carrier = conversation.carries_rpc
         row: list[Cell] = [
             str(one.number),
-            active.address if active.port is None else str(active),
+            active.address,
             _queue_pair(active),
             service(passive.address, one.service_port)
             + (f" {DATA_SERVER}" if conversation.data_server is not None else ""),
-            _queue_pair(passive),
+            _queue_pair(passive) if passive.port is None else "-",
             count(part.calls) if carrier else "-",
             size(part.call_bytes) if carrier else "-",
             size(part.reply_bytes) if carrier else "-",
@@ -197,7 +198,7 @@ def agreed(conversation: Conversation, conversations: Sequence[Conversation]) ->
         carried = f"{conversation.protocol_name}, {'judging by its port' if one.service_port else 'passed over'}"
     else:
         carried = PROTOCOLS.get(conversation.protocol, conversation.protocol)
-    yield f"{one.transport}, {pairing}; {carried}"
+    yield f"{one.transport}, {pairing}; {carried}" if one.rdma else f"{one.transport}; {carried}"
     if one.evidence:
         yield "evidence: " + "; ".join(one.evidence)
     if not conversation.carries_rpc:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from rdmascope.dissect.measure.credits import CreditDirection, CreditInterval
 from rdmascope.dissect.percentiles import Distribution
-from rdmascope.dissect.transport.connection import ENDS, Connection, ending_words
+from rdmascope.dissect.transport.connection import ENDS, WITHOUT_RDMA, Connection, ending_words
 from rdmascope.dissect.transport.health import DirectionHealth, TransportHealth
 from rdmascope.dissect.transport.retransmissions import CAUSES, InferredLoss, Retransmission, Tally
 from rdmascope.dissect.units import count, duration, plural, share, size
@@ -315,7 +315,7 @@ def _place(health: TransportHealth) -> Iterator[str]:
 
 def _rows(health: TransportHealth) -> Iterator[list[Cell]]:
     """A row for each figure, of the client and of the server."""
-    rdma = health.transport != "TCP"
+    rdma = health.transport not in WITHOUT_RDMA
     for name, cell, always in SEGMENT_ROWS if health.segments else PACKET_ROWS:
         name = name if rdma else OF_RECORDS.get(name, name)
         cells = [cell(direction) for direction in health.directions]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 
 from ..arrays import distinct
-from ..measure.file_names import MountRoot
 from ..measure.files import READ, WRITE, File, FileCall, FileTable, FileTransfer, FileUses
 from ..onc.file_operations import UNSTABLE
 from ..rpcrdma.rpc_table import RpcTable
@@ -39,9 +38,8 @@ class Transfers:
 class FileFacts:
     """Fed tables of RPCs as they end."""
 
-    def __init__(self, mounts: Sequence[MountRoot] = ()) -> None:
-        """``mounts``: what is known of roots from elsewhere; it may grow."""
-        self.table = FileTable(mounts)
+    def __init__(self) -> None:
+        self.table = FileTable()
         self.used: FileUses | None = None
         """What the RPCs of the last batch did with which files."""
         self.costs: dict[int, Examples] = {}

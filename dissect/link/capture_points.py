@@ -10,6 +10,7 @@ of them on the right sides.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -22,8 +23,8 @@ from ..frames import FrameBatch
 from .addresses import AddressTable
 from .duplicates import WINDOW, sightings
 from .locate import Located, locate
-from .numbers import PROTOCOLS, TCP
 from .walk import fill_addresses
+from .walk_rows import count_carried
 
 OTHER_POINT = 1 << 15
 """In ``FRAME.interface``: the frame is of a capture point that another one stands before."""
@@ -300,25 +301,22 @@ def without_other_point(
     known = np.array([sorted(map(addresses.id, one)) for one in hosts], np.uint32).view(np.uint64).ravel()
     left = np.ones(len(located), bool)
     tcp = [walk.copy() for walk in located.tcp]
-    gone = segments = 0
+    skipped = Counter(located.skipped)
     away = np.flatnonzero(batch.rows["interface"][located.rows] & OTHER_POINT)
     ends = np.zeros(len(away), _ENDS)
     ends["source"], ends["destination"] = located.source[away], located.destination[away]
     left[away[np.isin(_pairs(ends), known)]] = False
-    gone = int(np.count_nonzero(~left))
+    skipped[SEEN_ELSEWHERE] += int(np.count_nonzero(~left))
     for number, walk in enumerate(tcp):
         ends = np.zeros(len(walk), _ENDS)
         fill_addresses(batch.data, walk, addresses, ends)
         stay = ~np.isin(_pairs(ends), known) | (batch.rows["interface"][walk["row"]] & OTHER_POINT == 0)
-        segments += int(np.count_nonzero(~stay))
+        skipped[SEEN_ELSEWHERE] += int(np.count_nonzero(~stay))
+        count_carried(skipped, take(walk, ~stay), -1)
         tcp[number] = take(walk, stay)
     columns: dict[str, Any] = {
         name: getattr(located, name)[left]
         for name in located.__dataclass_fields__
         if isinstance(getattr(located, name), np.ndarray)
     }
-    skipped = dict(located.skipped)
-    skipped[SEEN_ELSEWHERE] = gone + segments
-    if segments:
-        skipped[PROTOCOLS[TCP]] -= segments
-    return replace(located, skipped={kind: number for kind, number in skipped.items() if number}, tcp=tcp, **columns)
+    return replace(located, skipped=dict(+skipped), tcp=tcp, **columns)

@@ -25,8 +25,9 @@ from ..arrays import Bytes, Int64s, Rows, take
 from ..frames import FrameBatch
 from ..layers.opcodes import BTH_BYTES, ICRC_BYTES
 from .locate import Located
-from .numbers import LINUX_SLL, LINUX_SLL2, PROTOCOLS, TCP
+from .numbers import LINUX_SLL, LINUX_SLL2
 from .tcp import HEADER as TCP_HEADER
+from .walk_rows import count_carried
 
 DUPLICATE = "duplicate of a frame on another interface"
 """Key of the counts of frames that are passed over."""
@@ -137,9 +138,9 @@ def _without(located: Located, why: str, packets: Rows, segments: Rows) -> Locat
     skipped[why] += int(np.count_nonzero(packets)) + int(np.count_nonzero(segments))
     tcp = located.tcp
     if segments.any():
-        skipped[PROTOCOLS[TCP]] -= int(np.count_nonzero(segments))
         left = np.ones(len(tcp[0]), bool)
         left[_whole_tcp(tcp[0])[segments]] = False
+        count_carried(skipped, take(tcp[0], ~left), -1)
         tcp = [take(tcp[0], left)]
     return replace(located, skipped=dict(+skipped), tcp=tcp, **columns)
 

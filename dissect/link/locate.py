@@ -51,7 +51,7 @@ class Located:
     odd: dict[str, int] = field(default_factory=dict)
     """Packets among the rows whose lengths contradict each other, by how."""
     tcp: list[Rows] = field(default_factory=list)
-    """WALK rows of frames with TCP inside, for ``tcp.locate_tcp``."""
+    """WALK rows of frames with TCP inside, or UDP that is no tunnel, for ``tcp.locate_tcp``."""
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -1,4 +1,4 @@
-"""TCP segments in columns.
+"""TCP segments in columns, and UDP datagrams as segments without sequence numbers.
 
 All multi-byte header fields are big-endian.
 """
@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..arrays import Bytes, Int64s, Rows, gathered, places, take, unique
+from ..arrays import Bytes, Int64s, Rows, gathered, places, some, take, unique
 from ..frames import FrameBatch
 from .addresses import AddressTable
-from .numbers import TCP
+from .numbers import TCP, UDP
 from .walk import fill_addresses
 
 SEGMENT = np.dtype(
@@ -35,6 +35,7 @@ SEGMENT = np.dtype(
         ("flags", "u1"),
         ("version", "u1"),  # of IP
         ("verdict", "u1"),  # RIGHT or WRONG of the checksum, UNKNOWN before ``verify_checksums``
+        ("datagram", "?"),  # of UDP
         ("sum", "i4"),  # of the payload's 16-bit words, padded with zero, modulo 65,535; -1 for not known
     ]
 )
@@ -42,7 +43,8 @@ SEGMENT = np.dtype(
 FIN, SYN, RST, PSH, ACK, URG, ECE, CWR = 1, 2, 4, 8, 16, 32, 64, 128
 """RFC 9293, 3.1."""
 
-HEADER = 20
+HEADER, UDP_HEADER = 20, 8
+"""Bytes.  Of a datagram at least as many are wanted as TCP has in its header."""
 END_OF_OPTIONS, NO_OPERATION, WINDOW_SCALE, SACK = 0, 1, 3, 5
 """RFC 9293, 3.2; RFC 7323, 2; RFC 2018, 3."""
 UNKNOWN, RIGHT, WRONG = range(3)
@@ -66,7 +68,7 @@ _HEADER = np.dtype(
 
 
 def locate_tcp(batch: FrameBatch, walks: list[Rows], addresses: AddressTable) -> Rows:
-    """SEGMENT rows, in capture order, of the frames that ``walks`` (``Located.tcp``) say carry TCP.
+    """SEGMENT rows, in capture order, of the frames that ``walks`` (``Located.tcp``) say carry TCP or UDP.
 
     Frames truncated inside the fixed header, and those whose header contradicts itself, give none.  A payload that IP
     announces but the frame does not hold counts in ``length``.
@@ -82,12 +84,13 @@ def locate_tcp(batch: FrameBatch, walks: list[Rows], addresses: AddressTable) ->
     data = batch.data
     overlapping: Rows = np.ndarray((len(data) - HEADER + 1,), np.dtype((np.void, HEADER)), data, strides=(1,))
     heads = overlapping[walk["at"]].view(_HEADER)
-    header = (heads["offset"] >> 4).astype(np.int64) * 4
+    datagrams = walk["next"] == UDP
+    header = np.where(datagrams, UDP_HEADER, (heads["offset"] >> 4).astype(np.int64) * 4)
     payload: Int64s = walk["at"] + header
     # A length of 0 in the IP header is that of a packet the network card has yet to split.
     least = walk["ip"] + np.where(walk["version"] == 6, 40, 0)
     announced = np.where(walk["ip_end"] > least, walk["ip_end"], walk["wire_end"])
-    good = (header >= HEADER) & (payload <= announced)
+    good = (datagrams | (header >= HEADER)) & (payload <= announced)
     length = announced - payload
     rows = np.zeros(len(walk), SEGMENT)
     rows["sum"] = -1
@@ -98,6 +101,10 @@ def locate_tcp(batch: FrameBatch, walks: list[Rows], addresses: AddressTable) ->
     rows["ip"], rows["header"], rows["version"] = walk["ip"], walk["at"], walk["version"]
     for name in ("source_port", "destination_port", "seq", "ack", "flags", "window", "checksum"):
         rows[name] = heads[name]
+    if some(datagrams):
+        rows["datagram"] = datagrams
+        for name in "seq", "ack", "flags", "window", "checksum":
+            rows[name][datagrams] = 0
     fill_addresses(data, walk, addresses, rows)
     return rows if good.all() else take(rows, good)
 

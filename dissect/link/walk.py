@@ -49,7 +49,7 @@ from .walk_rows import (
     TRUNCATED,
     WALK,
     count,
-    count_all,
+    count_carried,
     keep,
     u8,
     u16,
@@ -167,7 +167,7 @@ MAX_NESTED = 8
 def walk_headers(
     batch: FrameBatch, index: Int64s, addresses: AddressTable, skipped: Counter[str], tcp: list[Rows]
 ) -> Rows:
-    """FOUND rows of the chosen frames, header by header; WALK rows of those with TCP inside go to ``tcp``."""
+    """FOUND rows of the chosen frames, header by header; WALK rows of TCP, and of UDP but tunnels, go to ``tcp``."""
     data = batch.data if len(batch.data) else np.zeros(1, np.uint8)
     rows = take(batch.rows, index)
     walk = np.zeros(len(index), WALK)
@@ -197,15 +197,16 @@ def walk_headers(
         walk, datagrams = _parted(walk, walk["next"] == UDP)
         walk, segments = _parted(walk, walk["next"] == TCP)
         if len(segments):
-            count(skipped, PROTOCOLS[TCP], len(segments))
             tcp.append(segments)
         if len(walk):
             inside.append(unwrap_protocols(data, walk, skipped, _protocol))
-        found.append(_udp(data, datagrams, addresses, skipped, inside))
+        found.append(_udp(data, datagrams, addresses, skipped, inside, tcp))
         walk = np.concatenate(inside) if inside else walk[:0]
         if not len(walk):
             break
     count(skipped, f"more than {MAX_NESTED} packets inside each other", len(walk))
+    for carried in tcp:
+        count_carried(skipped, carried)
     every = np.concatenate(found)
     return take(every, np.argsort(every["row"], kind="stable"))
 
@@ -215,18 +216,22 @@ def _parted(walk: Rows, which: NDArray[np.bool_]) -> tuple[Rows, Rows]:
     return (take(walk, ~which), take(walk, which)) if which.any() else (walk, walk[:0])
 
 
-def _udp(data: Bytes, walk: Rows, addresses: AddressTable, skipped: Counter[str], inside: list[Rows]) -> Rows:
-    """RoCEv2 behind IP headers; what UDP wraps otherwise goes to ``inside``."""
+def _udp(
+    data: Bytes, walk: Rows, addresses: AddressTable, skipped: Counter[str], inside: list[Rows], plain: list[Rows]
+) -> Rows:
+    """RoCEv2 behind IP headers; what UDP wraps otherwise goes to ``inside``, the rest to ``plain``."""
     walk = keep(walk, walk["at"] + 4 <= walk["end"], skipped, TRUNCATED)
     source_port, port = u16(data, walk["at"], walk["end"]), u16(data, walk["at"] + 2, walk["end"])
     if len(others := np.flatnonzero(port != ROCE_PORT)):
-        tunnelled, plain = unwrap_udp(data, take(walk, others), port[others])
+        tunnelled, bare = unwrap_udp(data, take(walk, others), port[others])
         if len(tunnelled):
             inside.append(tunnelled)
-        others = others[plain]
+        others = others[bare]
+        datagrams = take(walk, others)
         # The lower port is the service's, whichever way the packet goes.
-        service = np.where(source_port == ROCE_PORT, port, np.minimum(source_port, port))[others]
-        count_all(skipped, (f"UDP port {n}" for n in service.tolist()))
+        datagrams["link"] = np.where(source_port == ROCE_PORT, port, np.minimum(source_port, port))[others]
+        if len(datagrams):
+            plain.append(datagrams)
         walk = take(walk, port == ROCE_PORT)
     walk = keep(walk, walk["at"] + 8 <= walk["end"], skipped, TRUNCATED)
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, take
+from .numbers import PROTOCOLS, TCP, UDP
 
 SHORTEST = 16
 """A BTH and an ICRC."""
@@ -48,7 +49,7 @@ WALK = np.dtype(
         ("ip", "i8"),  # where the IP header begins
         ("ip_end", "i8"),
         ("next", "i4"),  # what the next header is: an EtherType, then an IP protocol number
-        ("link", "u2"),  # LINKTYPE_ of the header at ``at``, or LINKED: ``next`` is an EtherType
+        ("link", "u2"),  # LINKTYPE_ of the header at ``at``, or LINKED: ``next`` is an EtherType; of UDP the lower port
         ("version", "u1"),
     ]
 )
@@ -69,6 +70,15 @@ def keep(walk: Rows, good: NDArray[np.bool_], skipped: Counter[str], what: Any) 
 def count(counter: Counter[str], what: str, many: int) -> None:
     if many:
         counter[what] += many
+
+
+def count_carried(counter: Counter[str], walk: Rows, sign: int = 1) -> None:
+    """Frames with TCP or UDP inside: 'TCP', 'UDP port 53'."""
+    datagrams = walk["next"] == UDP
+    if many := int(np.count_nonzero(~datagrams)):
+        counter[PROTOCOLS[TCP]] += sign * many
+    for port in walk["link"][datagrams].tolist():
+        counter[f"UDP port {port}"] += sign
 
 
 def count_all(counter: Counter[str], what: Iterable[str]) -> None:

@@ -84,16 +84,6 @@ class NamedFile:
     """Since when, nanoseconds."""
 
 
-class MountRoot(NamedTuple):
-    """The root of an export, as MNT says outside of the RPCs."""
-
-    server: str
-    """Address."""
-    event: FileEvent
-    time: int
-    """Of the reply, nanoseconds."""
-
-
 SomeFile = TypeVar("SomeFile", bound=NamedFile)
 
 
@@ -675,12 +665,10 @@ class PathLearner:
         reader: FieldReader | None = None,
         read_names: Callable[[], Paths[NamedFile] | None] | None = None,
         max_files: int = 0,
-        mounts: Sequence[MountRoot] = (),
     ) -> None:
         """``read_names``: reads the whole capture for names; None where that cannot be done.  ``max_files``: that are
-        remembered; 0 is no limit.  ``mounts``: what is known of roots from elsewhere; it may grow."""
+        remembered; 0 is no limit."""
         self.reader = reader or FieldReader()
-        self.mounts, self._mounted = mounts, 0
         self.paths: Paths[NamedFile] = Paths(NamedFile)
         self._servers: dict[tuple[int, bool], str] = {}
         self.read_names = read_names
@@ -760,9 +748,6 @@ class PathLearner:
         found = among(codes, np.array([code for code, one in kinds.items() if one.kind == FOUND]))
         silent = among(codes, np.array([code for code, one in kinds.items() if one.kind == NOTHING]))
         columns = self.reader.columns(table, found & _usual(table), wanted, silent if names_only else None)
-        for server, event, time in self.mounts[self._mounted :]:
-            self.paths.learn(server, event, time)
-        self._mounted = len(self.mounts)
         if not same:
             self._learn_names(table, columns, kinds)
         if self._max_files and len(self.paths) > self._max_files:

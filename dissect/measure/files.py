@@ -25,7 +25,7 @@ from ..percentiles import Distribution, Samples
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import Reassembled, Rpc
-from .file_names import MountRoot, NamedFile, NfsMessages, Paths, path_of_name, split_at_gaps
+from .file_names import NamedFile, NfsMessages, Paths, path_of_name, split_at_gaps
 from .nfs_operations import NfsOperations, OperationReader
 from .statistics import Statistics
 
@@ -464,10 +464,7 @@ class FileUses(NamedTuple):
 class FileTable:
     """Fed RPCs as they end; never raises on what they hold.  Contents are returned, not kept."""
 
-    def __init__(self, mounts: Sequence[MountRoot] = ()) -> None:
-        """``mounts``: what is known of roots from elsewhere; it may grow."""
-        self._mounts = mounts
-        self._mounted = 0
+    def __init__(self) -> None:
         self._reader = OperationReader()
         self.undecoded: Counter[str] = Counter()
         """NFS RPCs that could not be decoded, or not to their end, by the reason."""
@@ -488,9 +485,6 @@ class FileTable:
 
         ``counts``: the RPCs whose operations and transfers are counted; all by default.
         """
-        for server, event, time in self._mounts[self._mounted :]:
-            self.names.learn(server, event, time)
-        self._mounted = len(self._mounts)
         read = self._reader.read(table)
         for reason in read.undecoded:
             self._note_undecoded(reason)

@@ -95,6 +95,8 @@ class ConnectionCounts(NamedTuple):
     """Those that the server refused."""
     tcp: int = 0
     """Those that carry RPC without RDMA."""
+    udp: int = 0
+    """Those of them that are flows of UDP."""
     records: int = 0
     """Fragments of records on these, which count as packets."""
 
@@ -106,15 +108,21 @@ class ConnectionCounts(NamedTuple):
     @property
     def words(self) -> str:
         """Of those that carry RPC: '2 RPC-over-RDMA connections and 1 TCP connection'."""
-        tcp = [plural(self.tcp, "TCP connection")] if self.tcp else []
-        rdma = [plural(self.rpcrdma, "RPC-over-RDMA connection")] if self.rpcrdma or not tcp else []
-        return " and ".join(rdma + tcp)
+        kinds = ((self.tcp - self.udp, "TCP connection"), (self.udp, "UDP flow"))
+        others = [plural(number, kind) for number, kind in kinds if number]
+        rdma = [plural(self.rpcrdma, "RPC-over-RDMA connection")] if self.rpcrdma or not others else []
+        return " and ".join([*rdma, *others])
+
+    @property
+    def without_rdma(self) -> str:
+        """What carries RPC without RDMA: 'TCP', 'UDP' or both."""
+        return " and ".join(name for name, number in (("TCP", self.tcp - self.udp), ("UDP", self.udp)) if number)
 
 
 def connection_counts(conversations: Iterable[Conversation], evicted: Evicted) -> ConnectionCounts:
     """Of those that were kept, and of those that were evicted.  A refused one carries nothing."""
     total, rpcrdma, refused = evicted.connections, evicted.carriers, evicted.refused
-    tcp, records = evicted.tcp, evicted.records
+    tcp, udp, records = evicted.tcp, evicted.udp, evicted.records
     for one in conversations:
         total += 1
         if one.connection.refused:
@@ -123,8 +131,9 @@ def connection_counts(conversations: Iterable[Conversation], evicted: Evicted) -
             rpcrdma += one.protocol == "rpcrdma"
         elif one.carries_rpc:
             tcp += 1
+            udp += one.connection.transport == "UDP"
             records += sum(one.connection.fpdus)
-    return ConnectionCounts(total, rpcrdma, refused, tcp, records)
+    return ConnectionCounts(total, rpcrdma, refused, tcp, udp, records)
 
 
 MAX_BINS = 4096

@@ -50,7 +50,7 @@ ENDPOINT = {
         "integer|null",
         "bytes it may send inline, at the end of the capture; null where the capture does not tell",
     ),
-    "inline_threshold_from": ("string", "how that is known"),
+    "inline_threshold_from": ("string|null", "how that is known; null without RDMA"),
     **objects("inline_thresholds", "array of object", "inline thresholds in the order they came into force", IN_FORCE),
     "characteristics": ("array of object", "its version 2 transport characteristics; empty in version 1"),
     "characteristics[].which": ("integer", "number of the characteristic"),
@@ -401,8 +401,8 @@ def _endpoint(conversation: Conversation, end: int) -> Record:
         "responder_resources": endpoint.responder_resources,
         "initiator_depth": endpoint.initiator_depth,
         "inline_threshold": threshold,
-        "inline_threshold_from": source,
-        "inline_thresholds": [_in_force(known) for known in conversation.thresholds(end)],
+        "inline_threshold_from": source if connection.rdma else None,
+        "inline_thresholds": [_in_force(known) for known in conversation.thresholds(end)] if connection.rdma else [],
         "characteristics": _characteristics(conversation, end),
         **sender_counts(connection, end),
     }
@@ -432,7 +432,7 @@ def _in_force(known: InForce) -> Record:
 
 def _characteristics(conversation: Conversation, end: int) -> list[Record]:
     """The transport characteristics of an endpoint at the end of the capture; none in version 1."""
-    if conversation.version_at().value in (0, 1):
+    if not conversation.connection.rdma or conversation.version_at().value in (0, 1):
         return []
     return [
         {"which": which, "name": kind.name, **_in_force(conversation.in_force(which, end))}

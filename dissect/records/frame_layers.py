@@ -41,9 +41,11 @@ def mpa_layers(data: bytes, segment: IwarpSegment) -> Iterator[Any]:
         if part.before or not wire or (part.fpdu is None and part.mpa is None and part.fault != WRONG_CRC):
             continue
         if segment.unit == RECORD:
-            yield RecordMark(wire[:4])
+            mark = 0 if segment.connection is not None and segment.connection.transport == "UDP" else 4
+            if mark:
+                yield RecordMark(wire[:mark])
             if part.fpdu is not None and not part.fpdu.place:
-                yield ONCRPC(wire[4:])
+                yield ONCRPC(wire[mark:])
             continue
         if part.mpa is not None:
             yield (MPARequest if part.mpa.request else MPAReply)(wire)

@@ -313,7 +313,7 @@ class RpcBatches:
         """The files that RPCs used, where such columns are wanted."""
         from ..measure.files import FileTable
 
-        return FileTable(self._learner.mounts)
+        return FileTable()
 
     def batch(self, table: RpcTable) -> RpcBatch:
         """The RPCs that ended in a batch."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..arrays import Bytes, Rows
+from ..arrays import Bytes
 from ..frames import FrameBatch
 from ..layers.oncrpc_codes import CALL, REPLY
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
@@ -130,8 +130,6 @@ class Analyzer:
         """``listener`` makes the one of a new conversation, None for none."""
         self.listener = listener
         self.options = options or Options()
-        self.on_tcp: Callable[[Bytes, Rows], None] | None = None
-        """Is given batches with TCP in them, and its WALK rows, before their RPCs are."""
         self.decoder = FrameDecoder(self.options.max_addresses)
         self.addresses = self.decoder.addresses
         self.frames = 0
@@ -276,8 +274,6 @@ class Analyzer:
         runs: list[LinkRun] = []
         events: list[Event] = []
         if len(decoded.segments):
-            if self.on_tcp is not None:
-                self.on_tcp(batch.data, decoded.segments)
             events += self._feed_iwarp(decoded, runs)
         of_both = bool(events)
         events += self._observer.feed(packets, queues)
@@ -388,9 +384,10 @@ class Analyzer:
             return
         packets, segments = self._iwarp.uncounted()
         self.packets += packets
-        self.skipped["TCP"] -= segments
-        if self.skipped["TCP"] <= 0:
-            del self.skipped["TCP"]
+        self.skipped.subtract(segments)
+        for kind in segments:
+            if self.skipped[kind] <= 0:
+                del self.skipped[kind]
 
     def finish(self) -> list[Rpc]:
         """The input is over: give the rest."""

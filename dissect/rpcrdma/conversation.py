@@ -68,7 +68,7 @@ class Conversation:
         if is_ipoib(self.connection.service_id or 0):
             self.protocol, self.protocol_name = "other", IPOIB
         if self.protocol == "unknown" and not self.connection.rdma:
-            self.protocol, self.recognised_by = "rpc", ("record marks, RPC inside",)
+            self.protocol, self.recognised_by = "rpc", ("RPC inside",)
 
     @property
     def carries_rpc(self) -> bool:

@@ -22,6 +22,7 @@ class Evicted:
     carriers: int = 0
     """Those that carried RPC-over-RDMA."""
     tcp: int = 0
+    udp: int = 0
     """Those that carried RPC without RDMA."""
     records: int = 0
     """Fragments of records that these carried."""
@@ -47,6 +48,7 @@ class Evicted:
         self.carriers += conversation.protocol == "rpcrdma" and not connection.refused
         if not connection.rdma and conversation.carries_rpc:
             self.tcp += 1
+            self.udp += connection.transport == "UDP"
             self.records += sum(connection.fpdus)
         self.refused += connection.refused
         self.packets += sum(connection.packets)

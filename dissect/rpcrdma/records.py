@@ -22,9 +22,9 @@ from ..onc.rpc_header import MAX_AUTH
 from ..onc.xdr import words2
 from ..transport.rc.pairing import RecordReader, SendEvidence, SendReader
 
-PORTS = frozenset({2049})
-"""Of servers (RFC 8881, 2.9.3)."""
-_PROGRAMS = np.array([programs.NFS, programs.NFSACL])
+PORTS = frozenset({111, 2049, 20048})
+"""Of servers: portmap and NFS, and where mountd most often is (RFC 1833, 3; RFC 8881, 2.9.3)."""
+_PROGRAMS = np.array(sorted({program for program, _ in programs.PROCEDURES}))
 """Whose calls show that a connection carries records."""
 _MAX_VERSION, _MAX_PROCEDURE, _MAX_FLAVOR = 16, 64, 400_000
 """Of these programs; flavors of RPCSEC_GSS pseudo-mechanisms begin at 390,000 (RFC 2623, 2.2)."""

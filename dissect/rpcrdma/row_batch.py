@@ -714,7 +714,9 @@ class RowBatch:
             for place, (one, first, count) in enumerate(zip(answering, firsts.tolist(), counts.tolist(), strict=True)):
                 direction, mine = one.direction, slice(first, first + count)
                 direction.in_order = direction.in_order and not turned[place]
-                direction.last_answered, direction.granted = last[place], granted[place]
+                direction.last_answered = last[place]
+                if granted[place] >= 0:
+                    direction.granted = granted[place]
                 direction.replied = direction.replied or replied[place]
                 direction.answered.extend(xids[mine], drawn[mine])
                 one.answered.clear()

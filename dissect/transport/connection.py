@@ -52,8 +52,9 @@ def fill_gaps(gaps: Sequence[Gap], start: int, stop: int) -> list[Gap]:
     return [*gaps[:first], *left, *gaps[behind:]][-MAX_GAPS:]
 
 
-OF_TCP = "iWARP", "TCP"
-"""Transports whose connections have TCP segments."""
+WITHOUT_RDMA = "TCP", "UDP"
+OF_TCP = "iWARP", *WITHOUT_RDMA
+"""Transports whose connections have TCP segments, or datagrams in their place."""
 ENDS = "client", "server"
 """Endpoint 0 and 1 (xcharext-02, 1.3)."""
 MAX_CONTRADICTED = 1000
@@ -141,7 +142,7 @@ class Connection:
     number: int
     """1-based, in order of appearance."""
     transport: str
-    """RoCEv2, RoCEv1, InfiniBand, iWARP; TCP: records without RDMA."""
+    """RoCEv2, RoCEv1, InfiniBand, iWARP; TCP, UDP: messages without RDMA."""
     endpoints: tuple[Endpoint, Endpoint]
     paired_by: str = "CM"
     """'CM', 'inferred' from the traffic, 'one direction only', or 'TCP': both directions are one TCP connection."""
@@ -230,12 +231,12 @@ class Connection:
 
     @property
     def of_tcp(self) -> bool:
-        """It has TCP segments, not packets: iWARP, or records without RDMA."""
+        """It has TCP segments, or datagrams, not packets: iWARP, or messages without RDMA."""
         return self.transport in OF_TCP
 
     @property
     def rdma(self) -> bool:
-        return self.transport != "TCP"
+        return self.transport not in WITHOUT_RDMA
 
     @property
     def one_sided(self) -> bool:

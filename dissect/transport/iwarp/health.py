@@ -145,6 +145,9 @@ TCP_UNKNOWN = CapturePoint(
 )
 
 
+UDP_UNKNOWN = TCP_UNKNOWN._replace(evidence="UDP has no acknowledgements")
+
+
 class _Sent(NamedTuple):
     """Where in the stream some of an Operation was sent."""
 
@@ -326,7 +329,7 @@ class IwarpHealth:
             sum(counts.values()),
             None,
             connection.ended_by or "open at the end of the capture",
-            TCP_UNKNOWN,
+            UDP_UNKNOWN if connection.transport == "UDP" else TCP_UNKNOWN,
             None,
             waits.loss_to_nak,
             waits.nak_to_retransmission,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import itemgetter
@@ -20,7 +21,7 @@ from ..rc.pairing import NO_READER, RecordReader, SendReader
 from ..runs import Run
 from .fpdus import LEGAL, Fpdus
 from .framing import is_mpa
-from .records import MESSAGE_TYPE, begins
+from .records import MARK, MESSAGE_TYPE, begins
 from .stream import REORDERED
 from .tcp_connection import TcpConnection
 
@@ -36,6 +37,8 @@ SETTLED = 10_000_000_000
 
 Key = tuple[int, int]
 """The two ends of a connection: address id and port in one number each, the lower one first."""
+DATAGRAMS = 1 << 48
+"""In both numbers where these are ports of UDP."""
 
 Event = tuple[int, TcpConnection, Operation]
 """Frame number in whose place it stands, where, what."""
@@ -98,7 +101,7 @@ class IwarpObserver:
         self.trials: set[Key] = set()
         """Open connections that have not shown yet that they are iWARP, and began with no Request or Reply."""
         self._packets = 0
-        self._segments = 0
+        self._segments: Counter[str] = Counter()
         self._place = 0
         """First frame that the batch has of the connection that is looked at."""
         self._opened: dict[Key, int] = {}
@@ -115,12 +118,16 @@ class IwarpObserver:
         if not len(rows):
             return []
         segments = _Segments.of(data, rows, self.records, self.record_ports)
+        rows = segments.rows
+        if not len(rows):
+            return []
         events: list[Event] = []
         groups = segments.by_connection()
         looked_at = {group.key for group, _ in groups if not self._passed_over(group)}
         members = [part for group, part in groups if group.key in looked_at]
         if members:
-            verify_checksums(data, rows, np.sort(np.concatenate(members)))
+            chosen = np.sort(np.concatenate(members))
+            verify_checksums(data, rows, chosen[~rows["datagram"][chosen]])
         for group, part in groups:
             self._place = int(rows["frame"][part[0]])
             if group.key in looked_at and not self._passed_over(group):
@@ -138,10 +145,11 @@ class IwarpObserver:
         anew = group.starts_up or group.opens or group.records
         return undecided is not None and undecided.tried > TRIED and not anew
 
-    def uncounted(self) -> tuple[int, int]:
-        """MPA Requests and Replies and FPDUs, and TCP segments, of connections that are iWARP, since the last call."""
+    def uncounted(self) -> tuple[int, Counter[str]]:
+        """MPA Requests and Replies and FPDUs, and segments by what they count as where nothing is known of them, of
+        connections that are iWARP or carry records, since the last call."""
         counts = self._packets, self._segments
-        self._packets = self._segments = 0
+        self._packets, self._segments = 0, Counter()
         return counts
 
     def idle(self, now: int) -> list[Event]:
@@ -236,6 +244,8 @@ class IwarpObserver:
         recorded = places(segments.record[members])
         if len(recorded):
             return self._open_records(key, segments, members, int(recorded[0]), earlier)
+        if key[0] >= DATAGRAMS:
+            return None, members
         if undecided is not None and (refusal := self._refusal(key, segments, members, undecided)) is not None:
             tcp = self._open_connection(key)
             tcp.refuse(1 - segments.direction(refusal), segments.rows[refusal])
@@ -264,9 +274,9 @@ class IwarpObserver:
         """A connection whose first record begins one of ``members``; what stands before it is none of its own."""
         undecided, index = self.undecided.get(key), int(members[at])
         tcp = self._open_connection(key, self.records)
-        tcp.lifetime.earlier = earlier
         first = None
         if undecided is not None and undecided.opened_by is not None:
+            tcp.lifetime.earlier = earlier + at
             tcp.active = undecided.opened_by
             if not (undecided.tried or segments.rows["length"][members[:at]].any()):
                 first = undecided.first
@@ -284,9 +294,10 @@ class IwarpObserver:
         return int(found[0]) if len(found) else None
 
     def _open_connection(self, key: Key, records: RecordReader | None = None) -> TcpConnection:
-        first, second = (self.addresses.name(end >> 16) for end in key)
+        first, second = (self.addresses.name(end >> 16 & 0xFFFFFFFF) for end in key)
         ports = self.ports if records is None else self.record_ports
-        tcp = TcpConnection(key, (first, second), (key[0] & 0xFFFF, key[1] & 0xFFFF), ports, self.reader, records)
+        two = key[0] & 0xFFFF, key[1] & 0xFFFF
+        tcp = TcpConnection(key, (first, second), two, ports, self.reader, records, key[0] >= DATAGRAMS)
         tcp.listener = self.listener
         if key in self.undecided:
             tcp.lifetime.first = self.undecided[key].since
@@ -317,7 +328,7 @@ class IwarpObserver:
             self.trials.discard(key)
         packets, segments = tcp.uncounted()
         self._packets += packets
-        self._segments += segments
+        self._segments["TCP" if tcp.transport != "UDP" else f"UDP port {min(tcp.ports)}"] += segments
         return [(order, tcp, operation) for order, operation in delivered]
 
     def _give_up(self, key: Key) -> None:
@@ -354,6 +365,15 @@ def _again(tcp: TcpConnection, direction: int, seq: int) -> bool:
     lifetime = tcp.lifetime
     recent = not lifetime.closed and lifetime.segments + lifetime.earlier <= REORDERED
     return recent and tcp.directions[direction].stream.opened == seq
+
+
+def ends_of(rows: Rows) -> tuple[Int64s, Int64s]:
+    """The numbers in the ``Key`` of the connection that each SEGMENT row is of: of its sender and of its receiver."""
+    above = np.where(rows["datagram"], DATAGRAMS, 0)
+    return (
+        above | rows["source"].astype(np.int64) << 16 | rows["source_port"],
+        above | rows["destination"].astype(np.int64) << 16 | rows["destination_port"],
+    )
 
 
 class _Group(NamedTuple):
@@ -395,18 +415,19 @@ class _Segments:
 
     @classmethod
     def of(cls, data: Bytes, rows: Rows, records: RecordReader | None, ports: frozenset[int]) -> _Segments:
-        source, destination = (
-            rows[name].astype(np.int64) << 16 | rows[port]
-            for name, port in (("source", "source_port"), ("destination", "destination_port"))
-        )
-        low, high = np.minimum(source, destination), np.maximum(source, destination)
-        opening = rows["flags"] & (SYN | ACK) == SYN
-        captured = rows["captured"]
-        record = begins(records, data, rows["payload"], captured) if records else np.zeros(len(rows), np.bool_)
+        record, datagrams = np.zeros(len(rows), np.bool_), rows["datagram"]
+        at = rows["payload"] - np.where(datagrams, MARK, 0)
+        if records is not None:
+            record = begins(records, data, at, rows["captured"] + (rows["payload"] - at), ~datagrams)
+        if some(others := datagrams & ~record):
+            rows, record, at = take(rows, ~others), record[~others], at[~others]
         if some(record):
             # Of a reply there is too little to tell but on the server's port.
             on_port = np.isin(rows["source_port"], [*ports]) | np.isin(rows["destination_port"], [*ports])
-            record[record] = on_port[record] | (words_at(data, rows["payload"][record] + MESSAGE_TYPE) == 0)
+            record[record] = on_port[record] | (words_at(data, at[record] + MESSAGE_TYPE) == 0)
+        source, destination = ends_of(rows)
+        low, high = np.minimum(source, destination), np.maximum(source, destination)
+        opening = rows["flags"] & (SYN | ACK) == SYN
         return cls(data, rows, low, high, source <= destination, opening, *_first_bytes(data, rows), record)
 
     def direction(self, index: int) -> int:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import Bytes, Int64s, big_endian_words, gathered, places, some, words_at
+from ...arrays import Bytes, Int64s, Rows, big_endian_words, gathered, places, some, words_at
 from ...layers.fpdus import Places
 from ...layers.iwarp_codes import SEND
 from ...layers.oncrpc_codes import LAST_FRAGMENT
+from ...serial import TCP_SEQUENCE
 from ..rc.pairing import RecordReader
 from .fpdus import FPDU, MAX_SCANNED, Fpdus, placed
 from .framing import MAX_PENDING, Framing
@@ -32,14 +33,21 @@ LARGEST = 1 << 26
 """Bytes that a fragment may have: what claims more is no record mark."""
 FULLEST = 0x80 + (LARGEST >> 24)
 """First octets of the marks of records in one fragment are below it."""
+KEPT = 256
+"""Datagrams of a direction among which a retransmitted one is looked for."""
 HANDSHAKE = b"\x16\x03"
 """How TLS begins: a record of the handshake protocol, and a version (RFC 8446, 5.1)."""
 
 
-def begins(reader: RecordReader, data: Bytes, at: Int64s, captured: Int64s) -> NDArray[np.bool_]:
-    """At which places of ``data``, of so many bytes from there on, a record of one fragment begins."""
+def begins(
+    reader: RecordReader, data: Bytes, at: Int64s, captured: Int64s, marked: NDArray[np.bool_] | None = None
+) -> NDArray[np.bool_]:
+    """At which places of ``data``, of so many bytes from there on, a record of one fragment begins; of those that are
+    not ``marked`` the message, with four other bytes before it."""
     found = captured >= LEAST
-    found[found] = (data[at[found]] >= 0x80) & (data[at[found]] < FULLEST)
+    octets = data[at[found]]
+    may = (octets >= 0x80) & (octets < FULLEST)
+    found[found] = may if marked is None else may | ~marked[found]
     index = places(found)
     if len(index):
         last = max(0, len(data) - HEAD)
@@ -81,9 +89,10 @@ class RecordFraming(Framing):
         window = self.pending.window
         sizes, last = lengths & ~LAST_FRAGMENT, lengths >= LAST_FRAGMENT
         rows = np.zeros(len(starts), FPDU)
-        placed(rows, window, starts, starts + MARK + sizes, self.order)
+        low = starts + self.prefix
+        placed(rows, window, starts, low + sizes, self.order)
         rows["opcode"], rows["last"], rows["length"] = SEND, last, sizes
-        rows["start"], rows["stop"] = starts, starts + MARK + sizes
+        rows["start"], rows["stop"] = starts, low + sizes
         if self.broken:
             self._record, self._offset, rows["broken"][0], self.broken = self._record + 1, 0, True, False
         numbers = self._record + np.append(0, np.cumsum(last))
@@ -94,7 +103,6 @@ class RecordFraming(Framing):
         self._record, self._offset = int(numbers[-1]), int(offsets[-1])
         self.count += len(rows)
         self.order = int(rows["order"][-1])
-        low = starts + MARK
         pieces, edges = window.pieces(low, low + sizes)
         pieces["at"] -= np.repeat(low, np.diff(edges))
         return Fpdus(rows, {}, pieces, edges, self.pending.datas)
@@ -142,3 +150,34 @@ class RecordFraming(Framing):
             if scanned >= MAX_SCANNED:
                 return high, False
         return (window.limit if final else max(at, window.limit - HEAD)), False
+
+
+class DatagramFraming(RecordFraming):
+    """Of one direction of UDP: each datagram is a message, without a mark."""
+
+    prefix = 0
+
+    def __init__(self, reader: RecordReader) -> None:
+        super().__init__(reader)
+        self._sent: dict[bytes, int] = {}
+        """The last of them, by how they begin, with their positions."""
+        self._next = 0
+
+    def place(self, data: Bytes, rows: Rows) -> None:
+        """Set ``seq`` of SEGMENT rows: one behind the other, but for what is retransmitted (RFC 5531, 9)."""
+        for index, (at, length) in enumerate(zip(rows["payload"].tolist(), rows["length"].tolist(), strict=True)):
+            key = data[at : at + LEAST - MARK].tobytes() + length.to_bytes(4)
+            found = self._sent.setdefault(key, self._next)
+            rows["seq"][index] = TCP_SEQUENCE.wrap(found)
+            if found == self._next:
+                self._next += length
+            if len(self._sent) > KEPT:
+                del self._sent[next(iter(self._sent))]
+
+    def take_fpdus(self, final: bool = False) -> list[Fpdus]:
+        if not len(self.pending):
+            return []
+        window = self.pending.window
+        found = self._decode(window.at, window.end - window.at | LAST_FRAGMENT)
+        self.pending.forget(window.limit)
+        return [found]

@@ -18,7 +18,7 @@ from ...serial import TCP_SEQUENCE
 from ..connection import Connection
 from .fpdus import TAGGED_HEADER, UNTAGGED_HEADER, Fpdus, ReadRequest
 from .framing import MPAFrame
-from .observer import IwarpObserver
+from .observer import IwarpObserver, ends_of
 from .tcp_connection import TcpConnection
 
 READY = "ready"
@@ -203,8 +203,7 @@ class IwarpSegments:
         """Those of iWARP connections among the SEGMENT rows of a batch, as ``observer`` knows them by now."""
         if not len(rows):
             return []
-        source = rows["source"].astype(np.int64) << 16 | rows["source_port"]
-        destination = rows["destination"].astype(np.int64) << 16 | rows["destination_port"]
+        source, destination = ends_of(rows)
         low, high = np.minimum(source, destination), np.maximum(source, destination)
         frames = rows["frame"]
         found: list[tuple[int, TcpConnection]] = []
@@ -218,18 +217,24 @@ class IwarpSegments:
                 mine = (low == tcp.key[0]) & (high == tcp.key[1]) & (frames >= tcp.lifetime.since)
                 if tcp.lifetime.until is not None:
                     mine &= frames < tcp.lifetime.until
+                if tcp.transport == "UDP":
+                    mine &= np.isin(frames, [*tcp.placed])
                 found += [(index, tcp) for index in np.flatnonzero(mine).tolist()]
-        return [self._segment(batch, rows[index], tcp, observer) for index, tcp in sorted(found, key=_place)]
+        forward = source <= destination
+        return [
+            self._segment(batch, rows[index], int(not forward[index]), tcp, observer)
+            for index, tcp in sorted(found, key=_place)
+        ]
 
-    def _segment(self, batch: FrameBatch, row: Rows, tcp: TcpConnection, observer: IwarpObserver) -> IwarpSegment:
+    def _segment(
+        self, batch: FrameBatch, row: Rows, direction: int, tcp: TcpConnection, observer: IwarpObserver
+    ) -> IwarpSegment:
         assert tcp.connection is not None
-        forward = (int(row["source"]) << 16 | int(row["source_port"])) == tcp.key[0]
-        direction = int(not forward)
         seq, ack, flags, length = (int(row[name]) for name in ("seq", "ack", "flags", "length"))
         if flags & SYN:
             self._scale(batch.data, row, tcp, direction)
         stream, other = tcp.directions[direction].stream, tcp.directions[1 - direction].stream
-        at = seq + bool(flags & SYN)
+        at = tcp.placed.get(int(row["frame"]), seq + bool(flags & SYN))
         first = stream.first
         position = at if first is None else TCP_SEQUENCE.unwrap(max(first, stream.reference), at)
         scale = None if flags & SYN else self._scales.get((tcp, direction))

@@ -20,9 +20,10 @@ from .assembly import GROUP, SEND, WRITE, Delivered, Fragment, MessageAssembly, 
 from .fpdus import Fpdus
 from .framing import Framing, Startup
 from .health import IwarpDirection, IwarpHealth
-from .records import RecordFraming
+from .records import DatagramFraming, RecordFraming
 from .stream import REORDERED
 
+KEPT_FRAMES = 1 << 12
 UNDECIDED = 64
 """FPDUs after which it is settled which side is the active one."""
 
@@ -150,9 +151,9 @@ class TcpConnection:
 
     def __init__(
         self, key: tuple[int, int], names: tuple[str, str], ports: tuple[int, int], service: frozenset[int],
-        reader: SendReader = NO_READER, records: RecordReader | None = None,
+        reader: SendReader = NO_READER, records: RecordReader | None = None, datagrams: bool = False,
     ) -> None:  # fmt: skip
-        """``records``: it is no iWARP, but carries records, which this reads."""
+        """``records``: it is no iWARP, but carries records, which this reads; ``datagrams``: those of UDP."""
         self.key = key
         """The two ends, as the observer counts them."""
         self.names = names
@@ -160,10 +161,13 @@ class TcpConnection:
         self.service = service
         self.reader = reader if records is None else records.sends
         self.records = records is not None
+        self.transport = "UDP" if datagrams else "TCP" if self.records else "iWARP"
+        self.placed: dict[int, int] = {}
+        """Of datagrams, the last of them: where in the stream each frame has its own."""
         self.directions = IwarpDirection(), IwarpDirection()
         if records is not None:
             for one in self.directions:
-                one.framing = RecordFraming(records)
+                one.framing = DatagramFraming(records) if datagrams else RecordFraming(records)
         self.lifetime = Lifetime()
         self.active: int | None = None
         self.connection: Connection | None = None
@@ -273,6 +277,11 @@ class TcpConnection:
         lifetime = self.lifetime
         lifetime.extend(rows)
         sent = take(rows, forward), take(rows, ~forward)
+        for one, mine in zip(self.directions, sent, strict=True):
+            if isinstance(one.framing, DatagramFraming):
+                one.framing.place(data, mine)
+                self.placed |= zip(mine["frame"].tolist(), mine["seq"].tolist(), strict=True)
+                self.placed = dict([*self.placed.items()][-KEPT_FRAMES:])
         self.health.segments(data, sent)
         for one, mine, theirs in zip(self.directions, sent, reversed(sent), strict=True):
             one.acknowledge(theirs)
@@ -352,9 +361,8 @@ class TcpConnection:
         if self.connection is not None:
             return self.connection
         first, second = (Endpoint(self.names[one], 0, port=self.ports[one]) for one in (active, 1 - active))
-        connection = Connection(
-            0, "TCP" if self.records else "iWARP", (first, second), paired_by="TCP", service_port=second.port
-        )
+        paired_by = "UDP" if self.transport == "UDP" else "TCP"
+        connection = Connection(0, self.transport, (first, second), paired_by=paired_by, service_port=second.port)
         connection.evidence = self._evidence
         mine, theirs = (self.directions[one].stream.retransmissions for one in (active, 1 - active))
         connection.ledgers = mine.ledger, theirs.ledger
@@ -375,7 +383,7 @@ class TcpConnection:
             found = infer_active(self.ports, self.service, self._unassigned, final, self.reader)
             if found is None:
                 return
-            self.active, self._evidence = found[0], (found[1],)
+            self.active, self._evidence = found[0], (found[1].replace("TCP", self.transport),)
         self._connect(self.active)
         unassigned, self._unassigned = self._unassigned, []
         for number, fpdus in unassigned:

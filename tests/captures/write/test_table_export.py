@@ -38,7 +38,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
             pytest.importorskip("pyarrow")
         result = run("export", EVERYTHING, "--to", format, "-o", str(folder / format))
         assert (result.exit_code, result.stderr) == (0, "")
-        assert result.stdout.startswith(f"{folder / format}: 229 rpcs, ")
+        assert result.stdout.startswith(f"{folder / format}: 237 rpcs, ")
     return folder
 
 

@@ -34,10 +34,10 @@ def test_the_list_has_the_lines_of_rpcs() -> None:
     async def steps(b: Browsing) -> None:
         listed = [line.strip() for line in b.lines("list")]
         printed = [line.strip() for line in run("rpcs", SAMPLE, columns=157).stdout.splitlines()[1:]]
-        assert len(listed) == len(printed) == 229
+        assert len(listed) == len(printed) == 237
         # A pipe gets all operations of a COMPOUND, and the status in a column.
         assert [line.split()[:5] for line in listed] == [line.split()[:5] for line in printed]
-        assert b.status.startswith("RPCs 1 of 229")
+        assert b.status.startswith("RPCs 1 of 237")
 
     browse(SAMPLE, steps)
 
@@ -50,14 +50,14 @@ def test_the_list_can_be_walked_through_before_anything_is_looked_up(monkeypatch
     async def run() -> None:
         async with browsing(SAMPLE, whole=False) as b:
             await b.until(lambda: "rpcs" in b.app.finished)
-            assert b.status == "RPCs 1 of 229 · reading paths and places"
+            assert b.status == "RPCs 1 of 237 · reading paths and places"
             await b.press("G")
-            assert b.app.listed.chosen is not None and b.app.listed.chosen["number"] == 229
-            assert b.lines("list")[-1].split()[0] == "229"
+            assert b.app.listed.chosen is not None and b.app.listed.chosen["number"] == 237
+            assert b.lines("list")[-1].split()[0] == "237"
             assert b.app.tables.held_order("rpcs", b.app.narrowing, "") is not None
             b.app._sort_by("latency")
             await b.until(lambda: numbers(b)[:1] != [1])
-            assert sorted(numbers(b)) == [*range(1, 230)]
+            assert sorted(numbers(b)) == [*range(1, 238)]
 
     asyncio.run(run())
 
@@ -66,7 +66,7 @@ def test_moving() -> None:
     async def steps(b: Browsing) -> None:
         listed = b.app.listed
         for keys, place in (
-            (["down"], 1), (["j"], 2), (["up"], 1), (["k"], 0), (["G"], 228), (["g"], 0), (["end"], 228), (["home"], 0),
+            (["down"], 1), (["j"], 2), (["up"], 1), (["k"], 0), (["G"], 236), (["g"], 0), (["end"], 236), (["home"], 0),
             (["pagedown"], listed.rows_shown), (["pageup"], 0), (["space"], listed.rows_shown), (["ctrl+b"], 0),
             (["ctrl+f"], listed.rows_shown), (["home", "ctrl+d"], listed.rows_shown // 2), (["ctrl+u"], 0),
         ):  # fmt: skip
@@ -91,7 +91,7 @@ def test_lists_follow_each_other() -> None:
         packets = len(run("packets", SAMPLE).stdout.splitlines()) - 1
         for listed in (
             ("packets", packets), ("connections", connections), ("files", files["n"]),
-            ("findings", 36), ("rpcs", 229),
+            ("findings", 36), ("rpcs", 237),
         ):  # fmt: skip
             await b.press("tab")
             await b.until(partial(lists, b, *listed))
@@ -139,7 +139,7 @@ def test_filter_passes_what_where_does() -> None:
         await b.press("F")
         await b.until(lambda: b.app.listed.count > 3000)
         await b.press("shift+tab")
-        await b.until(lambda: b.app.listed.count == 229)
+        await b.until(lambda: b.app.listed.count == 237)
         # These columns come behind the rows.
         used = "file = 2 and call_place_frame > 100 and path is not null"
         expected = [one["number"] for one in objects("sql", SAMPLE, f"SELECT number FROM rpcs WHERE {used}")]
@@ -163,7 +163,7 @@ def test_a_filter_that_is_none_is_said_where_it_is_typed(text: str, problem: str
         await b.press("enter")
         assert problem in b.screen() and len(b.app.screen_stack) == 2
         await b.press("escape")
-        assert len(b.app.screen_stack) == 1 and b.app.listed.count == 229
+        assert len(b.app.screen_stack) == 1 and b.app.listed.count == 237
 
     browse(SAMPLE, steps)
 
@@ -227,14 +227,14 @@ def test_next_error_and_finding() -> None:
 
 def test_follow() -> None:
     async def steps(b: Browsing) -> None:
-        b.app.go_to("rpcs", 13)
+        b.app.go_to("rpcs", 16)
         await b.press("x", "enter")
-        await b.until(lambda: numbers(b) == [13])
+        await b.until(lambda: numbers(b) == [16])
         assert "filter xid = " in b.status
         await b.press("F")
-        await b.until(lambda: b.app.listed.count == 229)
+        await b.until(lambda: b.app.listed.count == 237)
         await b.press("x", "down", "enter")
-        await b.until(lambda: 1 <= b.app.listed.count < 229)
+        await b.until(lambda: 1 <= b.app.listed.count < 237)
         assert all((b.app.listed.row(at) or {})["path"] == "/export/sym" for at in range(b.app.listed.count))
 
     browse(SAMPLE, steps)
@@ -247,7 +247,7 @@ def test_mark_and_write(tmp_path: Path) -> None:
         assert [line[0] for line in b.lines("list")[:4]] == ["◆", " ", "◆", " "]
         await b.press("m", "M")
         assert not b.app.listed.marked and "marked" not in b.status
-        b.app.go_to("rpcs", 13)
+        b.app.go_to("rpcs", 16)
         await b.press("m", "w")
         b.app.screen.query_one("#typed", Input).value = ""
         await b.type(str(tmp_path / "part.pcapng"))
@@ -311,7 +311,7 @@ def test_without_wireshark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 
 def test_copy() -> None:
     async def steps(b: Browsing) -> None:
-        b.app.go_to("rpcs", 13)
+        b.app.go_to("rpcs", 16)
         await b.press("y", "down", "down", "down", "enter")
         assert b.app.clipboard == str(0x34A82ABB)
         await b.press("y", "down", "down", "down", "down", "enter")
@@ -350,14 +350,14 @@ def test_panes_and_zoom() -> None:
 def test_brush() -> None:
     async def steps(b: Browsing) -> None:
         await b.press("0", "home", "shift+right", "shift+right", "enter")
-        await b.until(lambda: 0 < b.app.listed.count < 229)
+        await b.until(lambda: 0 < b.app.listed.count < 237)
         timeline = b.app.strip.timeline
         assert timeline is not None
         assert b.app.listed.count == sum(one.calls for one in timeline.intervals[:3]) and " · time " in b.status
         assert f"s: {b.app.listed.count} RPCs" in b.screen().splitlines()[0]
         await b.press("F")
         assert "RPCs" not in b.screen().splitlines()[0]
-        await b.until(lambda: b.app.listed.count == 229)
+        await b.until(lambda: b.app.listed.count == 237)
         await b.press("G", "enter")
         await b.until(lambda: b.app.listed.count == timeline.intervals[-1].calls)
 
@@ -370,7 +370,7 @@ def test_a_brush_stays_where_it_is_in_time() -> None:
         await b.press("0", "end")
         assert strip.border_title == strip.title() != ""
         await b.press("shift+left", "enter")
-        await b.until(lambda: 0 < b.app.listed.count < 229)
+        await b.until(lambda: 0 < b.app.listed.count < 237)
         brushed, status, before = b.app.narrowing, b.status, strip.timeline
         await b.pilot.resize_terminal(100, 50)
         await b.until(lambda: strip.timeline != before)
@@ -388,9 +388,9 @@ def test_diagnosis_leads_to_its_evidence() -> None:
     async def steps(b: Browsing) -> None:
         assert any("grace period" in line for line in b.lines("diagnosis"))
         await b.press("5")
-        b.app.diagnosis.move_to(next(at for at, line in enumerate(b.lines("diagnosis")) if "→ RPC 82" in line))
+        b.app.diagnosis.move_to(next(at for at, line in enumerate(b.lines("diagnosis")) if "→ RPC 90" in line))
         await b.press("enter")
-        await b.until(lambda: (b.app.listed.chosen or {})["number"] == 82)
+        await b.until(lambda: (b.app.listed.chosen or {})["number"] == 90)
         assert b.app.focused is b.app.listed
         await b.press("5")
         b.app.diagnosis.move_to(next(at for at, line in enumerate(b.lines("diagnosis")) if "frame 1059" in line))
@@ -406,7 +406,7 @@ def test_a_finding_leads_to_its_rpc() -> None:
         await b.until(lambda: b.app.listed.noun == "findings" and b.app.listed.count)
         await b.until(lambda: any("the rule PD-INVALIDATE-AGREED" in line for line in b.lines("tree")))
         await b.press("enter")
-        await b.until(lambda: b.app.listed.noun == "rpcs" and (b.app.listed.chosen or {}).get("number") == 21)
+        await b.until(lambda: b.app.listed.noun == "rpcs" and (b.app.listed.chosen or {}).get("number") == 24)
 
     browse(SAMPLE, steps)
 

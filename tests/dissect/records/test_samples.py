@@ -122,7 +122,7 @@ class TestSample:
         sample = made(name)
         for connection, transport in zip(sample.connections, sample.transports, strict=True):
             assert connection["number"] == transport["number"]
-            iwarp = connection["transport"] == "iWARP"
+            iwarp = connection["transport"] in ("iWARP", "TCP")
             for side in SIDES:
                 for one in (connection[side], transport[side]):
                     assert (one["packets"] is None) is iwarp

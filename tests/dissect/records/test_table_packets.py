@@ -32,7 +32,7 @@ def row(packet: Packet) -> dict[str, Any]:
         "destination": packet.destination,
         "length_bytes": packet.wire,
         "protocol": packet.protocol,
-        "transport": TRANSPORTS[header.transport] if header else "iWARP",
+        "transport": TRANSPORTS[header.transport] if header else packet.segment and packet.segment.connection.transport,
         "opcode": header.opcode if header else None,
         "opcode_name": opcode_name(header.opcode) if header else None,
         "dest_qp": header.dest_qp if header else None,

@@ -122,7 +122,7 @@ def test_other_tcp_is_passed_over(opened: bool, ports: tuple[int, int]) -> None:
         made.put(0, pattern(number, 200))
         made.put(1, bytes(700) + b"ACACACAC" * 50)
     observer, operations = observe(made, cuts=range(0, 600, 50))
-    assert not operations and not observer.registry.connections and observer.uncounted() == (0, 0)
+    assert not operations and not observer.registry.connections and observer.uncounted() == (0, {})
 
 
 def test_a_late_exchange_is_found() -> None:
