@@ -208,9 +208,6 @@ class ClientSide:
         self._sending[pid] = call
         if call.encoded is None:
             call.encoded = time
-        if call.failing is not None:
-            call.waited += time - call.failing
-            call.failing = None
         call.chunks = TracedChunks()
 
     def chunk_read(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
@@ -234,13 +231,17 @@ class ClientSide:
         """No memory registration was free, as ``xprtrdma_nomrs_err`` says before it."""
         call = self._call(fields[0], fields[1])
         call.failed += 1
-        call.failing = time
+        if call.failing is None:
+            call.failing = time
         call.chunks = TracedChunks()
 
     def marshal(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         task, client, xid, header, head, page, tail, read = fields
         call = self._call(task, client, True)
         call.xid, call.marshalled = xid, True
+        if call.failing is not None and call.send is not None:
+            call.waited += call.send - call.failing
+            call.failing = None
         if read == LONG_CALL:
             call.inline = header, 0, RDMA_NOMSG
         elif read == READ_LIST:

@@ -25,21 +25,22 @@ readers() {
   wait "${workers[@]}"
 }
 
-# lists: of access control, each by a call of its own, all at once.  A call takes three registrations, and little time.
-lists() {
+# blocks: of 8 KiB, each read by a thread of its own, all at once.
+blocks() {
   python3 - <<'END'
+import mmap
 import os
 import threading
 
-
-def read(entry):
-    try:
-        os.getxattr(entry.path, "system.posix_acl_access")
-    except OSError:
-        pass
+SIZE = 8192
+file = os.open("/mnt/r1m", os.O_RDONLY | os.O_DIRECT)
 
 
-threads = [threading.Thread(target=read, args=(entry,)) for entry in list(os.scandir("/mnt/dir"))[:100]]
+def read(number):
+    os.preadv(file, [mmap.mmap(-1, SIZE)], number * SIZE)
+
+
+threads = [threading.Thread(target=read, args=(number,)) for number in range(100)]
 for thread in threads:
     thread.start()
 for thread in threads:
@@ -87,7 +88,6 @@ part disk from_disk
 
 # A connection begins with few registrations, and its client makes more as it runs out of them; now it hardly can.
 mount_nfs 3
-ls /mnt/dir >/dev/null
 modprobe scarce
-part registrations lists
+part registrations blocks
 modprobe -r scarce
