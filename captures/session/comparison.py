@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from rdmascope.dissect.audit.auditor import Auditor
@@ -15,17 +15,21 @@ from rdmascope.dissect.link.capture_points import CommonTraffic, LonePackets, Si
 from rdmascope.dissect.measure.comparison import (
     COLUMNS,
     Change,
+    Costs,
     RpcColumns,
     SameTraffic,
+    costs,
     same_traffic,
     settings,
     two_runs,
 )
+from rdmascope.dissect.onc.programs import NFS
 from rdmascope.dissect.records.rpc_columns import RpcBatch
 from rdmascope.dissect.records.table import TableBuilder
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.conversation import ENDS
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
+from rdmascope.dissect.transport.connection import WITHOUT_RDMA
 
 from ..read.merge import look
 from ..tables.saved import holds_tables
@@ -67,6 +71,16 @@ class RunsCompared:
     """Name, values before and after, of those that differ."""
     rules: list[tuple[str, str, int, int]]
     """Id of a rule, role of the end, violations before and after, of those that one run has and the other has not."""
+    transports: tuple[Sequence[str], Sequence[str]] = ((), ())
+    """That carried NFS, of each."""
+    costs: tuple[Costs, Costs] | None = None
+    """Of NFS over RDMA and without it; None where both are the same, or have no procedure in common."""
+
+    @property
+    def rdma(self) -> tuple[bool, bool]:
+        """Whether RDMA carried NFS, in each."""
+        first, second = (any(name not in WITHOUT_RDMA for name in one) for one in self.transports)
+        return first, second
 
 
 def compare(before: Session, after: Session) -> PointsCompared | RunsCompared:
@@ -133,7 +147,7 @@ def _runs(before: Session, after: Session) -> RunsCompared:
     both = runs[0].facts.gathered & runs[1].facts.gathered
     kinds = [detector.kind for detector in all_detectors().values() if detector.needs in both]
     said = [diagnose(run.facts, kinds).statements for run in runs]
-    return RunsCompared(
+    found_runs = RunsCompared(
         before.path,
         after.path,
         (_seconds(before), _seconds(after)),
@@ -150,7 +164,13 @@ def _runs(before: Session, after: Session) -> RunsCompared:
             for key in sorted({*found[0], *found[1]})
             if not (found[0][key] and found[1][key])
         ],
+        (runs[0].transports, runs[1].transports),
     )
+    first, second = found_runs.rdma
+    if first == second or not all(found_runs.transports):
+        return found_runs
+    ways = runs[0].way_to_server, runs[1].way_to_server
+    return replace(found_runs, costs=costs((runs[0].columns, runs[1].columns), ways))
 
 
 def _only(mine: Sequence[Statement], others: Sequence[Statement]) -> list[Statement]:
@@ -171,6 +191,14 @@ class _Run:
         columns = _ColumnsOfRpcs()
         self.facts = facts_of(session, on_table=columns.add)
         self.columns = columns.builder.take()
+        nfs = self.columns["program_number"].filled(0) == NFS
+        used = set(self.columns["connection"][nfs].filled(0).tolist())
+        conversations = [one for one in session.analyzer.conversations if one.connection.number in used]
+        self.transports = tuple(dict.fromkeys(one.connection.transport for one in conversations))
+        healths = (self.facts.healths.get(number) for number in used)
+        ways = [way for one in healths if one is not None and (way := one.way_to_server) is not None]
+        self.way_to_server = min(ways, default=None)
+        """Nanoseconds from the capture point and back, at best."""
 
 
 class _ColumnsOfRpcs:

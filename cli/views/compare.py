@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from heapq import nlargest
 from operator import itemgetter
 
@@ -11,8 +11,8 @@ from rich.text import Text
 
 from rdmascope.captures.session.comparison import PointsCompared, RunsCompared
 from rdmascope.dissect.link.capture_points import Clocks, LonePackets
-from rdmascope.dissect.measure.comparison import SIGNIFICANT, Change, Phases, Run
-from rdmascope.dissect.units import count, duration, plural, share
+from rdmascope.dissect.measure.comparison import SIGNIFICANT, Change, Costs, Phases, Run
+from rdmascope.dissect.units import count, duration, plural, share, size
 
 from ..sanitize import harmless_line
 from .tables import Cell, Grid, heading, indented
@@ -23,6 +23,8 @@ WIDE = 110
 """Columns of a screen that has room for more."""
 MAX_ANSWERS = 3
 """Procedures in the sentence that answers."""
+ALIKE = 0.1
+"""Times that differ by less, as a share of the longer one, are alike."""
 MAX_FRAMES = 10
 """Frames that are named."""
 PARTS = ("server", "there", "back", "read_network", "write_network", "client")
@@ -163,7 +165,7 @@ def runs_view(found: RunsCompared, width: int) -> RenderableType:
     """What changed from one run to the other."""
     spans = [duration(round(seconds * 1e9)) for seconds in found.seconds]
     lines: list[RenderableType] = [
-        Text(answer(found.procedures, found.settings), "bold"),
+        Text(answer(found), "bold"),
         Text.assemble("Two runs: ", (harmless_line(found.before), "bold"), f", {spans[0]}, and ",
                       (harmless_line(found.after), "bold"), f", {spans[1]}"),
         Text(),
@@ -195,11 +197,12 @@ def runs_view(found: RunsCompared, width: int) -> RenderableType:
     return Group(*lines)
 
 
-def answer(changes: Sequence[Change], settings: Sequence[tuple[str, Sequence[str], Sequence[str]]] = ()) -> str:
-    """One sentence: what became slower or faster, and by how much; of TCP beside RDMA also which run had which."""
-    transports = next((both for name, *both in settings if name == "transport"), ((), ()))
-    tcp = len({"TCP" in one for one in transports}) > 1 and all(transports)
-    first, second = (f" over {', '.join(one)}" for one in transports)
+def answer(found: RunsCompared) -> str:
+    """One sentence: what became slower or faster, and by how much; of TCP beside RDMA also which run had which, and
+    why."""
+    changes, tcp = found.procedures, found.rdma[0] != found.rdma[1] and all(found.transports)
+    first, second = (f" over {', '.join(one)}" for one in found.transports)
+    why = "" if found.costs is None else f". {_why(*found.costs)}"
     answers = []
     for change in changes:
         before, after = change.before.latency, change.after.latency
@@ -213,13 +216,32 @@ def answer(changes: Sequence[Change], settings: Sequence[tuple[str, Sequence[str
     if not answers:
         words = f"No significant difference in {plural(both, 'procedure')} of both runs"
         words = words if both else "No procedure is in both runs"
-        return f"{words},{first} and{second}" if tcp else words
+        return f"{words},{first} and{second}{why}" if tcp else words
     more = f"; {len(answers) - MAX_ANSWERS} more differ" if len(answers) > MAX_ANSWERS else ""
     rest = "; all else alike" if both > len(answers) else ""
-    found = "; ".join(answers[:MAX_ANSWERS])
+    said = "; ".join(answers[:MAX_ANSWERS])
     if tcp:
-        found = found.replace(" in ", f" than the first,{first}, in ", 1)
-    return f"The second run{f',{second},' if tcp else ''} is {found}{more}{rest}"
+        said = said.replace(" in ", f" than the first,{first}, in ", 1)
+    return f"The second run{f',{second},' if tcp else ''} is {said}{more}{rest}{why}"
+
+
+def _why(before: Costs, after: Costs) -> str:
+    """Where NFS spent its time in either run, what differs most first."""
+    known = before.network is not None and after.network is not None
+    parts = [("server" if known else "server and network", before.server, after.server)]
+    parts += [("network", before.network or 0.0, after.network or 0.0)] if known else []
+    lost = before.retransmitted or after.retransmitted
+    parts += [("retransmissions", before.retransmissions, after.retransmissions)] if lost else []
+    if before.kernel is not None and after.kernel is not None:
+        parts.append(("client's kernel", before.kernel, after.kernel))
+    parts.sort(key=lambda part: -abs(part[1] - part[2]))
+    words = []
+    for name, one, other in parts:
+        alike = " (alike)" if abs(one - other) <= ALIKE * max(one, other) else ""
+        words.append(f"{name} {duration(one)} and {duration(other)}{alike}")
+    none = "" if lost else ", no retransmissions"
+    rates = f"{size(round(before.throughput))}/s and {size(round(after.throughput))}/s"
+    return f"Time per RPC: {', '.join(words)}{none}; throughput {rates}"
 
 
 def _change_table(shown: list[Change], width: int) -> RenderableType:

@@ -15,7 +15,7 @@ from numpy.ma import MaskedArray, getmaskarray
 from numpy.typing import NDArray
 
 from ..arrays import Int64s
-from ..onc.programs import procedure_label, program_label
+from ..onc.programs import NFS, procedure_label, program_label
 from ..percentiles import Distribution, distribution
 from ..rpcrdma.conversation import ENDS, Conversation
 
@@ -61,6 +61,10 @@ def _settings(conversation: Conversation) -> Iterator[tuple[str, str]]:
         yield f"outstanding RDMA Reads {name}", "unknown" if depth is None else str(depth)
 
 
+_KERNEL = tuple(
+    f"client_{part}_ns" for part in ("encoded", "registered", "posted", "completed", "invalidated", "decoded")
+)
+
 COLUMNS = (
     "number",
     "direction",
@@ -76,6 +80,10 @@ COLUMNS = (
     "operations",
     "failed",
     "latency_ns",
+    "server_ns",
+    "retransmitted_packets",
+    "connection",
+    *_KERNEL,
     "reads_ns",
     "writes_ns",
     "retransmission_delay_ns",
@@ -289,6 +297,61 @@ class Run:
     reply_bytes: int
     chunk_bytes: int
     """Of these bytes, transferred by RDMA Read and Write."""
+
+
+class Costs(NamedTuple):
+    """Of NFS in one run: means of an RPC in nanoseconds, of procedures of both runs, which count alike in both."""
+
+    waited: float
+    server: float
+    """With the network behind the capture point, where ``network`` is None."""
+    network: float | None
+    """The way from the capture point to the server and back, at best, and all transfers; None: the way is not known."""
+    retransmissions: float
+    """Waiting for them."""
+    retransmitted: int
+    """Packets, or segments."""
+    kernel: float | None
+    """What the client's kernel did itself, as its trace tells."""
+    throughput: float
+    """Bytes of calls and replies a second, while any was outstanding."""
+
+
+def costs(runs: tuple[RpcColumns, RpcColumns], ways: tuple[int | None, int | None]) -> tuple[Costs, Costs] | None:
+    """Of both runs; None where they have no procedure in common.  ``ways``: from the capture point to the server."""
+    called = [labels(one) for one in runs]
+    whole = [_whole(one) for one in runs]
+    known = [rows[one["program_number"][rows].filled(0) == NFS] for one, rows in zip(runs, whole, strict=True)]
+    names = set.intersection(*({of.names[code] for code in np.unique(of.codes[rows]).tolist()}
+                               for of, rows in zip(called, known, strict=True)))  # fmt: skip
+    if not names:
+        return None
+    chosen = [[rows[of.codes[rows] == of.names.index(name)] for name in sorted(names)]
+              for of, rows in zip(called, known, strict=True)]  # fmt: skip
+    weights = [min(map(len, rows)) for rows in zip(*chosen, strict=True)]
+
+    def cost(columns: RpcColumns, procedures: list[Int64s], way: int | None) -> Costs:
+        def mean(name: str) -> float:
+            found = [float(columns[name][rows].filled(0).mean()) for rows in procedures]
+            return float(np.average(found, weights=weights))
+
+        waited, server, lost = (mean(name) for name in ("latency_ns", "server_ns", "retransmission_delay_ns"))
+        alone = server if way is None else max(0.0, server - way)
+        every = np.concatenate(procedures)
+        traced = not getmaskarray(columns[_KERNEL[0]][every]).any()
+        starts, ends = (np.sort(columns[name].filled(0)[every]) for name in ("time_ns", "end_time_ns"))
+        # Between the n-th end and the start behind it nothing is outstanding where that is later.
+        busy = int(ends[-1] - starts[0]) - int(np.maximum(0, starts[1:] - ends[:-1]).sum())
+        moved = sum(int(columns[name][every].filled(0).sum()) for name in ("call_bytes", "reply_bytes"))
+        return Costs(
+            waited, alone, None if way is None else waited - alone - lost, lost,
+            int(columns["retransmitted_packets"][every].filled(0).sum()),
+            sum(map(mean, _KERNEL)) if traced else None, moved * 1e9 / max(1, busy),
+        )  # fmt: skip
+
+    sides = zip(runs, chosen, ways, strict=True)
+    before, after = (cost(*side) for side in sides)
+    return before, after
 
 
 class Change(NamedTuple):

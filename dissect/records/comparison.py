@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ..diagnosis.detector import Statement
 from ..link.capture_points import CommonTraffic, LonePackets
-from ..measure.comparison import Change, Phases, Run, SameTraffic
+from ..measure.comparison import Change, Costs, Phases, Run, SameTraffic
 from ..percentiles import Distribution
 from ..verify.second_opinion import Comparison, Difference
 from .schema import Record, RecordType, objects, record
@@ -37,6 +37,15 @@ RUN = {
     "call_bytes": ("integer", "bytes of the RPC calls"),
     "reply_bytes": ("integer", "of the RPC replies"),
     "chunk_bytes": ("integer", "of both, transferred by RDMA Read and Write"),
+}
+COSTS = {
+    "waited_mean_ns": ("number", "what an RPC waited; procedures of both runs count alike"),
+    "server_mean_ns": ("number", "of it at the server; with the network where network_mean_ns is null"),
+    "network_mean_ns": ("number|null", "from the capture point to the server and back, and in transfers"),
+    "retransmission_delay_mean_ns": ("number", "waiting for retransmissions"),
+    "retransmitted": ("integer", "packets or segments retransmitted"),
+    "client_kernel_mean_ns": ("number|null", "what the client's kernel did itself, as its trace tells"),
+    "throughput_bytes_per_second": ("number", "calls and replies, while any RPC was outstanding"),
 }
 _FRAMES = "array of integer"
 
@@ -104,6 +113,10 @@ TYPES: dict[str, RecordType] = {
             "after": ("string", "the second"),
             "seconds_before": ("number", "from its first frame to its last"),
             "seconds_after": ("number", "of the second"),
+            **objects("costs", "object|null", "NFS over RDMA beside NFS without it: where time went; else null", {
+                f"{run}_{name}": (type, f"{meaning}, in the {which} run")
+                for run, which in (("before", "first"), ("after", "second")) for name, (type, meaning) in COSTS.items()
+            }),
             **objects("diagnosis", "array of object", "what one run's diagnosis alone has, the worst of each kind", {
                 "run": ("string", "before or after: the run that has it"),
                 "kind": ("string", "the detector"),
@@ -184,6 +197,8 @@ class Runs(Protocol):
     def settings(self) -> list[tuple[str, Sequence[str], Sequence[str]]]: ...
     @property
     def rules(self) -> list[tuple[str, str, int, int]]: ...
+    @property
+    def costs(self) -> tuple[Costs, Costs] | None: ...
 
 
 def points_records(found: Points, each: bool = False) -> Iterator[Record]:
@@ -260,6 +275,13 @@ def runs_records(found: Runs) -> Iterator[Record]:
         after=found.after,
         seconds_before=found.seconds[0],
         seconds_after=found.seconds[1],
+        costs=None
+        if found.costs is None
+        else {
+            f"{run}_{name}": value
+            for run, one in zip(("before", "after"), found.costs, strict=True)
+            for name, value in zip(COSTS, one, strict=True)
+        },
         diagnosis=[
             {"run": run, "kind": one.kind, "severity": one.severity.value, "title": one.title, "text": one.cause.text}
             for run, statements in (("before", found.vanished), ("after", found.appeared))

@@ -475,6 +475,19 @@ class TransportHealth:
     """iWARP: FPDUs whose CRC32C was verified; None where none has one."""
     inferred: Sequence[InferredLoss] = ()
     """Losses at the end of a burst, which only the length of a pause shows; not among ``retransmissions``."""
+    handshake: tuple[int, int | None] | None = None
+    """TCP: nanoseconds from the SYN to its answer, and from there to the acknowledgement."""
+
+    @property
+    def way_to_server(self) -> int | None:
+        """Nanoseconds from the capture point to the server and back, at best; None where nothing tells.
+
+        Adapters acknowledge at once; TCP may wait with it, but for the answer to a SYN (RFC 9293, 3.8.6.3).
+        """
+        if self.segments:
+            return None if self.handshake is None else self.handshake[0]
+        answers = self.directions[1].ack_delay
+        return None if answers is None else answers.minimum
 
     @property
     def segments(self) -> bool:

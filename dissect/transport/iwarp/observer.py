@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...arrays import Bytes, Int64s, Rows, places, some, take, words_at
 from ...layers.iwarp_codes import REQUEST_KEY
@@ -62,6 +63,19 @@ class _Undecided:
     """Frame and time of the SYN."""
     segments: int = 0
     """That were seen since the SYN."""
+    handshake: tuple[int, int | None] | None = None
+    """Nanoseconds from the SYN to the answer, and from there to the acknowledgement."""
+
+    def shake_hands(self, rows: Rows, forward: NDArray[np.bool_]) -> None:
+        """Look for the answer to the SYN among the segments of the connection that come next."""
+        theirs, flags = forward == (self.opened_by == 1), rows["flags"] & (SYN | ACK)
+        answers = places(theirs & (flags == SYN | ACK))
+        if self.handshake is None and self.since is not None and len(answers):
+            answered = int(rows["time"][answers[0]])
+            after = places(~theirs & (flags == ACK) & (np.arange(len(rows)) > answers[0]))
+            done = int(rows["time"][after[0]]) - answered if len(after) else None
+            self.handshake = answered - self.since[1], done
+
     answered: int | None = None
     """Sequence number behind the SYN of the passive side, where that was captured."""
 
@@ -225,6 +239,7 @@ class IwarpObserver:
         if undecided is not None and opened:
             earlier = undecided.segments
             undecided.segments += len(members)
+            undecided.shake_hands(take(segments.rows, members), segments.forward[members])
             for index in members[segments.rows["flags"][members] & (SYN | ACK) == SYN | ACK].tolist():
                 undecided.answered = TCP_SEQUENCE.wrap(int(segments.rows["seq"][index]) + 1)
         service = self._is_service(key)
@@ -300,7 +315,7 @@ class IwarpObserver:
         tcp = TcpConnection(key, (first, second), two, ports, self.reader, records, key[0] >= DATAGRAMS)
         tcp.listener = self.listener
         if key in self.undecided:
-            tcp.lifetime.first = self.undecided[key].since
+            tcp.lifetime.first, tcp.lifetime.handshake = self.undecided[key].since, self.undecided[key].handshake
         self.open[key] = tcp
         self._opened[key] = self._place
         return tcp

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 
 import numpy as np
@@ -131,6 +131,8 @@ class Lifetime:
     """Segments of the set-up that were passed over before any was known to be one of iWARP."""
     closed: bool = False
     """A FIN or a reset was seen."""
+    handshake: tuple[int, int | None] | None = None
+    """Nanoseconds from the SYN to its answer, and from there to the acknowledgement."""
 
     @property
     def since(self) -> int:
@@ -265,7 +267,7 @@ class TcpConnection:
 
     def transport_health(self) -> TransportHealth:
         assert self.connection is not None
-        return self.health.result(self.connection)
+        return replace(self.health.result(self.connection), handshake=self.lifetime.handshake)
 
     def feed(self, data: Bytes, rows: Rows, forward: Rows, runs: list[Run] | None = None) -> Delivered:
         """Take SEGMENT rows of one batch in capture order, and which of them are of direction 0.

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from playbook.capture import frame_batches
 from playbook.rpc import opaque, u32
-from playbook.segments import SYN, Segment, Talk, pattern
+from playbook.segments import STEP, SYN, Segment, Talk, pattern
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 from rdmascope.dissect.rpcrdma.rpcs import Reassembled, Rpc
@@ -222,3 +222,28 @@ def test_rpc_with_tls_is_encrypted_from_its_handshake_on() -> None:
         (rpc,) = analysed(talk, talk.segments, cuts)
         assert (rpc.state, rpc.name, rpc.connection.encrypted) == ("complete", "NULL", 6)
         assert not sum(rpc.connection.missing_packets) and not sum(rpc.connection.unread_packets)
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [2], [3], [1, 2, 3, 4]])
+def test_how_far_the_server_is_the_handshake_tells(cuts: list[int]) -> None:
+    talk = Talk(ports=(40000, 2049))
+    talk.open()
+    put(talk, 0, [exchange(0, 5, READ).call], 1448, Random(1))
+    put(talk, 1, [exchange(0, 5, READ).reply], 1448, Random(1))
+    analyzer = Analyzer()
+    for batch in frame_batches(talk.frames(), cuts):
+        analyzer.feed(batch)
+    health = analyzer.health(1)
+    assert health.handshake is not None and health.way_to_server == health.handshake[0] == STEP
+    assert health.handshake[1] == (None if cuts == [2] or len(cuts) == 4 else STEP)
+
+
+def test_a_connection_without_its_beginning_has_no_handshake() -> None:
+    talk = Talk(ports=(40000, 2049))
+    talk.open()
+    put(talk, 0, [exchange(0, 5, READ).call], 1448, Random(1))
+    analyzer = Analyzer()
+    for batch in frame_batches(talk.frames(talk.segments[1:]), []):
+        analyzer.feed(batch)
+    analyzer.finish()
+    assert analyzer.health(1).handshake is analyzer.health(1).way_to_server is None
