@@ -68,7 +68,8 @@ class Conversation:
         if is_ipoib(self.connection.service_id or 0):
             self.protocol, self.protocol_name = "other", IPOIB
         if self.protocol == "unknown" and not self.connection.rdma:
-            self.protocol, self.recognised_by = "rpc", ("RPC inside",)
+            encrypted = self.connection.encrypted and not any(self.connection.fpdus)
+            self.protocol, self.recognised_by = "rpc", ("TLS on its port" if encrypted else "RPC inside",)
 
     @property
     def carries_rpc(self) -> bool:

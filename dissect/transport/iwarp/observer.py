@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import Bytes, Int64s, Rows, places, some, take, words_at
+from ...arrays import Bytes, Int64s, Rows, among, places, some, take, words_at
 from ...layers.iwarp_codes import REQUEST_KEY
 from ...link.addresses import AddressTable
 from ...link.tcp import ACK, RST, SYN, verify_checksums
@@ -22,7 +22,7 @@ from ..rc.pairing import NO_READER, RecordReader, SendReader
 from ..runs import Run
 from .fpdus import LEGAL, Fpdus
 from .framing import is_mpa
-from .records import MARK, MESSAGE_TYPE, begins
+from .records import MARK, MESSAGE_TYPE, begins, tls
 from .stream import REORDERED
 from .tcp_connection import TcpConnection
 
@@ -436,10 +436,12 @@ class _Segments:
             record = begins(records, data, at, rows["captured"] + (rows["payload"] - at), ~datagrams)
         if some(others := datagrams & ~record):
             rows, record, at = take(rows, ~others), record[~others], at[~others]
+        on_port = among(rows["source_port"], np.array([*ports])) | among(rows["destination_port"], np.array([*ports]))
         if some(record):
             # Of a reply there is too little to tell but on the server's port.
-            on_port = np.isin(rows["source_port"], [*ports]) | np.isin(rows["destination_port"], [*ports])
             record[record] = on_port[record] | (words_at(data, at[record] + MESSAGE_TYPE) == 0)
+        if some(on_port):
+            record[on_port] |= tls(data, at[on_port], rows["captured"][on_port])
         source, destination = ends_of(rows)
         low, high = np.minimum(source, destination), np.maximum(source, destination)
         opening = rows["flags"] & (SYN | ACK) == SYN

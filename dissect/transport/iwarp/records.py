@@ -35,8 +35,11 @@ FULLEST = 0x80 + (LARGEST >> 24)
 """First octets of the marks of records in one fragment are below it."""
 KEPT = 256
 """Datagrams of a direction among which a retransmitted one is looked for."""
-HANDSHAKE = b"\x16\x03"
-"""How TLS begins: a record of the handshake protocol, and a version (RFC 8446, 5.1)."""
+HANDSHAKE, APPLICATION = b"\x16\x03", b"\x17\x03"
+"""How TLS begins, and goes on: a record of the handshake protocol or of data, and a version (RFC 8446, 5.1)."""
+TLS_VERSIONS = 0x0301, 0x0304
+MAX_TLS = (1 << 14) + 256
+"""Bytes of a record (RFC 8446, 5.2)."""
 
 
 def begins(
@@ -57,6 +60,17 @@ def begins(
             heads[row, : len(there)] = there
         heads[np.arange(HEAD) >= captured[index][:, None]] = 0
         found[index] = reader.begin(big_endian_words(heads))
+    return found
+
+
+def tls(data: Bytes, at: Int64s, captured: Int64s) -> NDArray[np.bool_]:
+    """At which places a record of TLS begins, of its handshake or of data."""
+    found = captured >= LEAST
+    heads = gathered(data, 5, at[found]).astype(np.int64).T
+    version, length = heads[1] << 8 | heads[2], heads[3] << 8 | heads[4]
+    right = (heads[0] == HANDSHAKE[0]) | (heads[0] == APPLICATION[0])
+    right &= (version >= TLS_VERSIONS[0]) & (version <= TLS_VERSIONS[1])
+    found[found] = right & (length > 0) & (length <= MAX_TLS)
     return found
 
 
@@ -111,7 +125,9 @@ class RecordFraming(Framing):
         """Move ``at`` to where a record begins; whether one was found."""
         assert self.at is not None
         window = self.pending.window
-        if self.encrypted or window.read(self.at, 2) == HANDSHAKE:
+        head = window.read(self.at, 2)
+        # What is encrypted from the beginning of the capture on may begin with data.
+        if self.encrypted or head == HANDSHAKE or (head == APPLICATION and not self.count):
             self.encrypted = self.encrypted or int(window.rows["frame"][window.index(self.at)])
             self.at = window.limit
             return False

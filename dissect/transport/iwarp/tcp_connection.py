@@ -379,7 +379,7 @@ class TcpConnection:
 
     def _assign(self, final: bool) -> None:
         """Find out which side is the active one, where no Request or Reply was captured, nor a SYN."""
-        if not self._unassigned:
+        if not self._unassigned and not any(one.framing.encrypted for one in self.directions):
             return
         if self.active is None:
             found = infer_active(self.ports, self.service, self._unassigned, final, self.reader)

@@ -246,4 +246,20 @@ def test_a_connection_without_its_beginning_has_no_handshake() -> None:
     for batch in frame_batches(talk.frames(talk.segments[1:]), []):
         analyzer.feed(batch)
     analyzer.finish()
-    assert analyzer.health(1).handshake is analyzer.health(1).way_to_server is None
+    assert (analyzer.health(1).handshake, analyzer.health(1).way_to_server) == (None, None)
+
+
+@pytest.mark.parametrize("port", [2049, 8443])
+@pytest.mark.parametrize("cuts", [[], [1], [1, 2, 3, 40]])
+def test_tls_from_the_middle_of_a_stream_is_told_on_the_port_of_nfs(port: int, cuts: list[int]) -> None:
+    talk = Talk(ports=(40000, port))
+    for number in range(100):
+        for sender in (0, 1):
+            talk.put(sender, b"\x17\x03\x03\x01\x00" + pattern(number, 256))
+    analyzer = Analyzer()
+    for batch in frame_batches(talk.frames(), cuts):
+        assert not analyzer.feed(batch)
+    assert not analyzer.finish()
+    found = [(one.transport, one.encrypted, one.service_port) for one in analyzer.connections]
+    assert found == ([("TCP", 1, 2049)] if port == 2049 else [])
+    assert [one.recognised_by for one in analyzer.conversations] == [("TLS on its port",)] * len(found)
