@@ -20,7 +20,7 @@ from rdmascope.dissect.arrays import unique
 from rdmascope.dissect.frames import FrameBatch, FrameRun, Place
 from rdmascope.dissect.link.frame_decoder import DecodedFrames
 from rdmascope.dissect.measure.credits import CreditDirection
-from rdmascope.dissect.measure.filters import CaptureExtent, FrameRange
+from rdmascope.dissect.measure.filters import MAX_FRAME, CaptureExtent, FrameRange
 from rdmascope.dissect.measure.pnfs import DataServers
 from rdmascope.dissect.records.schema import Record, placed
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
@@ -286,22 +286,10 @@ class Session:
     def _finished(self) -> RpcTable:
         return self.analyzer.finish_table() if self._division is None else self._division.finish()
 
-    def packets(
-        self, first: int = 1, last: int = 1 << 62, on_rpcs: Callable[[list[Rpc]], None] | None = None
-    ) -> Iterator[Packet]:
-        """The packets of frames ``first`` to ``last``, with the RPCs they belong to.
-
-        ``on_rpcs`` is given the RPCs as they end.
-        """
-        from rdmascope.dissect.records.packets import PacketLister
-
-        lister = PacketLister(self.analyzer, first, last, self.follow is not None, self._listed_paths())
-        lister.on_rpcs = on_rpcs
-        for batch in self.batches():
-            yield from lister.feed(batch)
-            if lister.done:
-                return
-        yield from lister.finish()
+    def packets(self, first: int = 1, last: int = MAX_FRAME) -> Iterator[Packet]:
+        """The packets of frames ``first`` to ``last``, with the RPCs they belong to."""
+        for listed in self.packet_columns([FrameRange(first, last)]):
+            yield from listed.objects()
 
     def packet_columns(
         self,

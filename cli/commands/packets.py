@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import wraps
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +13,12 @@ import click
 import numpy as np
 
 from rdmascope.captures.write.output import check_outputs, seekable
-from rdmascope.dissect.measure.filters import MAX_FRAME, FrameRange, includes, unknown_frames
+from rdmascope.dissect.measure.filters import MAX_FRAME, FrameRange, unknown_frames
 from rdmascope.dissect.records.packet_columns import ListedPackets, packet_json
-from rdmascope.dissect.records.packets import packet_record
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
-from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import plural
 
 from ..each_capture import GivenCaptures
@@ -40,7 +38,7 @@ from ..terminal import (
     console,
     encoded_json,
     encoded_line,
-    print_json,
+    json_value,
     print_lines,
     show,
     terminal,
@@ -360,40 +358,38 @@ def _list_trees(
 
     out = console()
     styles = LineStyles(out) if out.is_terminal else None
-    first, last = (
-        min((frame_range.first for frame_range in wanted), default=1),
-        max((frame_range.last for frame_range in wanted), default=MAX_FRAME),
-    )
+    first = min((frame_range.first for frame_range in wanted), default=1)
     listed = 0
     called: dict[int, tuple[CalledProcedure, str | None]] = {}
     learner = reading.path_learner()
 
-    def note(rpcs: list[Rpc]) -> None:
-        paths = learner.learn_paths(RpcTable(rpcs), 1, MAX_FRAME).listed()
-        for rpc, path in zip(rpcs, paths, strict=True):
+    def note(table: RpcTable) -> None:
+        paths = learner.learn_paths(table, 1, MAX_FRAME).listed()
+        for rpc, path in zip(table, paths, strict=True):
             if rpc.reply_frame >= first:
                 called[rpc.number] = CalledProcedure.of(rpc), path
         for number in list(islice(called, max(0, len(called) - MAX_CALLED))):
             del called[number]
 
-    for packet in reading.packets(first, last, note):
-        if not includes(wanted, packet.frame) or (chosen is not None and packet.frame not in chosen):
-            continue
-        listed += 1
-        frame = packet.batch.frame(packet.frame)
-        if as_json:
-            layers = frame_fields(frame.data, frame.link_type, packet.rpcrdma, packet.segment)
-            print_json(reading.placed({**packet_record(packet), "layers": layers}))
-        else:
-            place = _places(reading)(packet.frame) if reading.several else ""
-            time = times.texts(packet.batch, [packet.frame], reading.first_time)[packet.frame]
-            line = encoded_line(views.packet_line(packet, reading.first_time, place, time))
-            style = views.PROTOCOL_STYLES.get(packet.protocol, "")
-            print_lines([line if styles is None else styles.styled(line, style)])
-            if packet.comment:
-                print_lines([encoded_line(views.comment_line(packet.comment))])
-            of_call, path = called.get(packet.rpc or 0, (None, None))
-            show(out, *layer_trees(frame, packet.rpcrdma, packet.segment, of_call, path), Text())
-        if listed == limit:
-            break
+    for packets in reading.packet_columns(wanted, None if chosen is None else chosen.among, note):
+        lines = _JsonPage().lines(reading, packets) if as_json else []
+        for packet, line in zip_longest(packets.objects(), lines):
+            listed += 1
+            frame = packet.batch.frame(packet.frame)
+            if as_json:
+                layers = frame_fields(frame.data, frame.link_type, packet.rpcrdma, packet.segment)
+                inside = json_value(reading.placed({"layers": layers}))[1:]
+                print_lines([line[:-1] + f",{inside}".encode()])
+            else:
+                place = _places(reading)(packet.frame) if reading.several else ""
+                time = times.texts(packet.batch, [packet.frame], reading.first_time)[packet.frame]
+                line = encoded_line(views.packet_line(packet, reading.first_time, place, time))
+                style = views.PROTOCOL_STYLES.get(packet.protocol, "")
+                print_lines([line if styles is None else styles.styled(line, style)])
+                if packet.comment:
+                    print_lines([encoded_line(views.comment_line(packet.comment))])
+                of_call, path = called.get(packet.rpc or 0, (None, None))
+                show(out, *layer_trees(frame, packet.rpcrdma, packet.segment, of_call, path), Text())
+            if listed == limit:
+                return listed
     return listed

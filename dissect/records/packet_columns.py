@@ -1,6 +1,6 @@
 """The packets of a capture with their info columns, batch by batch in columns, without an object for each.
 
-``packets`` has the same packets as objects; a property test holds the two equal.
+Objects are made of them where somebody looks at one.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,8 +76,8 @@ from .packets import (
     ends,
     headers,
     outstanding_calls,
-    packet_record,
     retransmitted,
+    segment_record,
 )
 from .schema import placed, schema
 
@@ -455,6 +456,44 @@ class ListedPackets:
     """Each row is in one of these, where what packets are of is asked for."""
     segments: list[Packet]
     """TCP segments of iWARP."""
+    analyzer: Analyzer
+
+    def protocols(self) -> NDArray[np.object_]:
+        """Of each row the uppermost protocol."""
+        found = np.empty(len(self.rows), object)
+        for one in self.worded:
+            texts = np.array([*one.protocol.texts], object)
+            found[one.rows] = texts if one.protocol.which is None else texts[one.protocol.which]
+        return found
+
+    def infos(self) -> NDArray[np.object_]:
+        """Of each row the info column."""
+        found = np.empty(len(self.rows), object)
+        for one in self.worded:
+            texts = lines(one.info, len(one.rows), lambda text: text.encode(errors="surrogateescape"))
+            found[one.rows] = [line.decode(errors="surrogateescape") for line in texts]
+        return found
+
+    def rpcs(self) -> Int64s:
+        """Of each row the number of its RPC; 0 for none."""
+        found = np.zeros(len(self.rows), np.int64)
+        for one in self.worded:
+            found[one.rows] = one.rpcs
+        return found
+
+    def objects(self) -> list[Packet]:
+        """The packets, in the order of frames."""
+        talks, name = ends(self.analyzer), self.addresses.name
+        columns = (self.protocols().tolist(), self.infos().tolist(), self.rpcs().tolist())
+        found = []
+        for header, protocol, info, rpc in zip(headers(self.rows), *columns, strict=True):
+            source, destination = name(header.source), name(header.destination)
+            talk = talks.get((destination, header.dest_qp)) if BEGINS_SEND[header.opcode] else None
+            begins = talk is not None and talk.protocol == "rpcrdma"
+            place = header.frame, header.time, header.wire
+            about = source, destination, protocol, info, rpc or None, begins
+            found.append(Packet(*place, header, None, *about, self.batch))
+        return sorted((*found, *self.segments), key=attrgetter("frame"))
 
     def __len__(self) -> int:
         return len(self.rows) + len(self.segments)
@@ -579,7 +618,7 @@ class PacketColumnLister:
             mine = self._chosen(np.array([one.frame for one in segments], np.int64))
             segments = [*compress(segments, mine.tolist())]
         if not self._names_rpcs:
-            return ListedPackets(batch, rows, self.analyzer.addresses, [], segments)
+            return ListedPackets(batch, rows, self.analyzer.addresses, [], segments, self.analyzer)
         plain = table.plain_rows
         long = take(plain, plain["transfer"] >= 0)
         for number, reply in zip(long["number"].tolist(), table.long_replies(long["transfer"]), strict=True):
@@ -588,7 +627,7 @@ class PacketColumnLister:
             self._sequences = OperationSequences()
         found = [*worded(batch, rows, self.analyzer, self._rpcs, plain_info(table, self._sequences, paths))]
         self._rpcs.forget(int(batch.rows["number"][-1]))
-        return ListedPackets(batch, rows, self.analyzer.addresses, found, segments)
+        return ListedPackets(batch, rows, self.analyzer.addresses, found, segments, self.analyzer)
 
 
 def _any_of(wanted: Sequence[FrameRange], frames: Int64s) -> NDArray[np.bool_]:
@@ -607,7 +646,7 @@ def packet_json(packets: ListedPackets, find: Find | None, encoded: Encoder) -> 
     made = (lines([*_pieces(packets, one, find)], len(one.rows), encoded) for one in packets.worded)
     segments = []
     for packet in packets.segments:
-        fields = packet_record(packet)
+        fields = segment_record(packet)
         segments.append(encoded(_json(fields if find is None else placed(fields, find))))
     return packets.ordered(made, segments)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from heapq import merge
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,28 +12,16 @@ from numpy.typing import NDArray
 from ..arrays import Rows
 from ..frames import FrameBatch
 from ..layers import opcodes
-from ..layers.transports import TRANSPORTS
-from ..link.locate import locate
-from ..link.packets import PACKET, decode
+from ..link.packets import PACKET
 from ..measure.file_names import PathLearner
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.outcome import named
-from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import Rpc
 from ..transport.operations import Operation
 from ..transport.retransmissions import DUPLICATE
 from .packet_info import (
-    BEGINS_SEND,
-    HAS_DETH,
-    IS_ONLY,
-    PROTOCOLS,
-    InfoTemplate,
-    alone_shown,
     call_shown,
-    info_of,
-    info_template,
-    packet_info,
     reply_shown,
 )
 from .schema import Record, record
@@ -128,10 +115,6 @@ def headers(rows: Rows) -> Iterator[SimpleNamespace]:
         yield header
 
 
-SLICE = 4096
-"""Packets made into nouns at a time."""
-
-
 class Packet(NamedTuple):
     """An RDMA packet, or a TCP segment of iWARP, and what is known of it."""
 
@@ -164,74 +147,6 @@ class Packet(NamedTuple):
     def comment(self) -> str:
         """The comment on its frame; '' for none."""
         return self.batch.comments.get(self.frame, "")
-
-
-class PacketLister:
-    """Feed it batches of frames, take packets: those of a batch when the next was analysed, too.
-
-    Args:
-        analyzer: is fed by this class.
-        first: frame number of the first packet to list.
-        last: of the last.
-        at_once: list a batch as soon as it was analysed, though its RPCs may end later.
-        learner: of paths.
-    """
-
-    def __init__(
-        self,
-        analyzer: Analyzer,
-        first: int = 1,
-        last: int = 1 << 62,
-        at_once: bool = False,
-        learner: PathLearner | None = None,
-    ) -> None:
-        self.analyzer = analyzer
-        self._learner = learner or PathLearner()
-        self.first, self.last = first, last
-        self.done = False
-        """No further batch has a packet to list."""
-        self.on_rpcs: Callable[[list[Rpc]], None] | None = None
-        """Is given the RPCs that ended, batch by batch."""
-        self._at_once = at_once
-        self._waiting: FrameBatch | None = None
-        self._rpcs = PacketRpcs()
-        self._segments = SegmentPackets(analyzer)
-
-    def feed(self, batch: FrameBatch) -> Iterator[Packet]:
-        """Take the next batch of frames; gives the packets that can be listed by now."""
-        self._note(self.analyzer.feed(batch))
-        if self._waiting is not None:
-            yield from self._packets_of(self._waiting)
-            self.done = int(batch.rows["number"][0]) > self.last
-        self._waiting = batch
-        if self._at_once:
-            yield from self._packets_of(batch)
-            self._waiting = None
-
-    def finish(self) -> Iterator[Packet]:
-        """The input is over."""
-        self._note(self.analyzer.finish())
-        if self._waiting is not None:
-            yield from self._packets_of(self._waiting)
-            self._waiting = None
-
-    def _packets_of(self, batch: FrameBatch) -> Iterator[Packet]:
-        numbers = batch.rows["number"]
-        calls = outstanding_calls(self.analyzer, self._learner, int(numbers[0]), int(numbers[-1]))
-        for rpc, path in self._segments.note(calls):
-            self._rpcs.note(rpc, path)
-        packets = _batch_packets(batch, self.analyzer, self._rpcs, self.first, self.last)
-        if self.analyzer.iwarp is None:
-            return packets
-        return merge(packets, self._segments.packets(batch, self.first, self.last), key=_frame)
-
-    def _note(self, rpcs: list[Rpc]) -> None:
-        """Remember by frame which packets the RPCs that ended are in."""
-        if self.on_rpcs is not None:
-            self.on_rpcs(rpcs)
-        paths = self._learner.learn_paths(RpcTable(rpcs), self.first, self.last).listed()
-        for rpc, path in self._segments.note([*zip(rpcs, paths, strict=True)]):
-            self._rpcs.note(rpc, path)
 
 
 class SegmentPackets:
@@ -269,72 +184,11 @@ class SegmentPackets:
             yield Packet(*place, None, segment, *names, protocol, info, rpc, False, batch, rpcs)
 
 
-def _batch_packets(
-    batch: FrameBatch,
-    analyzer: Analyzer,
-    rpcs: PacketRpcs,
-    first: int,
-    last: int,
-) -> Iterator[Packet]:
-    addresses = analyzer.addresses
-    rows = decode(batch, locate(batch, addresses)).rows
-    rows = rows[(rows["frame"] >= first) & (rows["frame"] <= last)]
-    sends, uses = rpcs.sends, rpcs.uses
-    conversations = ends(analyzer)
-    alike: dict[tuple[int, ...], InfoTemplate] = {}
-    marks = np.where(retransmitted(rows, analyzer), MARK, "").tolist()
-    for at in range(0, len(rows), SLICE):
-        for packet, mark in zip(headers(rows[at : at + SLICE]), marks[at : at + SLICE], strict=True):
-            source, destination = addresses.name(packet.source), addresses.name(packet.destination)
-            opcode = packet.opcode
-            rpc: int | None = None
-            connection: Conversation | None = None
-            begins = False
-            if BEGINS_SEND[opcode]:
-                connection = conversations.get((destination, packet.dest_qp))
-                begins = connection is not None and connection.protocol == "rpcrdma"
-            if packet.frame in sends:
-                protocol, info, rpc = sends.pop(packet.frame)
-            elif connection is not None and begins and IS_ONLY[opcode]:
-                payload = packet.payload, packet.payload + packet.captured, packet.length
-                protocol, info = alone_shown(batch.data, *payload, packet.frame, connection)
-            else:
-                use, rpc = uses.pop(packet.frame, _NO_USE)
-                protocol = PROTOCOLS[packet.transport]
-                if HAS_DETH[opcode]:
-                    connection = conversations.get((destination, packet.dest_qp))
-                    info = packet_info(batch.data, packet, connection, use)
-                else:
-                    kind = (
-                        opcode,
-                        packet.dest_qp,
-                        packet.destination,
-                        packet.flags,
-                        packet.length > 0,
-                        packet.syndrome,
-                        packet.ecn,
-                        packet.headers,
-                    )
-                    template = alike.get(kind)
-                    if template is None:
-                        connection = conversations.get((destination, packet.dest_qp))
-                        template = alike[kind] = info_template(packet, connection)
-                    info = info_of(template, packet)
-                    if use:
-                        info += f"; {use}"
-            place = packet.frame, packet.time, packet.wire
-            yield Packet(*place, packet, None, source, destination, protocol, mark + info, rpc, begins, batch)
+def segment_record(line: Packet) -> Record:
+    """That of a TCP segment of iWARP."""
+    from .segment_lines import segment_fields
 
-
-_NO_USE = "", None
-
-
-def _frame(line: Packet) -> int:
-    return line.frame
-
-
-def packet_record(line: Packet) -> Record:
-    comment = line.comment
+    assert line.segment is not None
     return record(
         "packet",
         frame=line.frame,
@@ -345,32 +199,10 @@ def packet_record(line: Packet) -> Record:
         protocol=line.protocol,
         info=line.info,
         rpc=line.rpc,
-        **(_segment_fields(line.segment, line.rpcs) if line.segment else _header_fields(line.header)),
-        **({"comment": comment} if comment else {}),
-    )
-
-
-def _header_fields(packet: SimpleNamespace | None) -> Record:
-    assert packet is not None
-    return {
-        "transport": TRANSPORTS[packet.transport],
-        "opcode": packet.opcode,
-        "opcode_name": opcodes.opcode_name(packet.opcode),
-        "dest_qp": packet.dest_qp,
-        "psn": packet.psn,
-        "payload_length": packet.length,
-        "payload_captured": packet.captured,
-        "segment": None,
-    }
-
-
-def _segment_fields(segment: IwarpSegment, rpcs: tuple[int, ...]) -> Record:
-    from .segment_lines import segment_fields
-
-    return {
-        "transport": segment.connection.transport,
+        transport=line.segment.connection.transport,
         **dict.fromkeys(("opcode", "opcode_name", "dest_qp", "psn")),
-        "payload_length": segment.length,
-        "payload_captured": segment.captured,
-        "segment": segment_fields(segment, rpcs),
-    }
+        payload_length=line.segment.length,
+        payload_captured=line.segment.captured,
+        segment=segment_fields(line.segment, line.rpcs),
+        **({"comment": line.comment} if line.comment else {}),
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +22,6 @@ from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpc_table import STATES, ProcedureNames
 from ..rpcrdma.rpcs import ChunkUse, Rpc, SegmentUse
-from ..text_columns import lines
 from .rpc import HOST_TIMES, HostTime
 from .rpc_columns import RpcBatch
 from .schema import decoded
@@ -141,33 +139,18 @@ class PacketTableBatch:
         """Of the source or the destination."""
         return self.coded(name, self._packets.addresses.name, segment)
 
-    @cached_property
+    @property
     def protocols(self) -> MaskedArray:
-        found = np.empty(len(self.rows), object)
-        for one in self._packets.worded:
-            texts = np.array([*one.protocol.texts], object)
-            found[one.rows] = texts if one.protocol.which is None else texts[one.protocol.which]
-        return self.column("text", masked(found), lambda packet: packet.protocol)
+        return self.column("text", masked(self._packets.protocols()), lambda packet: packet.protocol)
 
-    @cached_property
+    @property
     def infos(self) -> MaskedArray:
-        found = np.empty(len(self.rows), object)
-        for one in self._packets.worded:
-            found[one.rows] = [
-                line.decode(errors="surrogateescape") for line in lines(one.info, len(one.rows), _encoded)
-            ]
-        return self.column("text", masked(found), lambda packet: packet.info)
+        return self.column("text", masked(self._packets.infos()), lambda packet: packet.info)
 
-    @cached_property
+    @property
     def rpcs(self) -> MaskedArray:
-        found = np.zeros(len(self.rows), np.int64)
-        for one in self._packets.worded:
-            found[one.rows] = one.rpcs
-        return self.column("int", masked(found, found == 0), lambda packet: packet.rpc)
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode(errors="surrogateescape")
+        numbers = self._packets.rpcs()
+        return self.column("int", masked(numbers, numbers == 0), lambda packet: packet.rpc)
 
 
 def _column(

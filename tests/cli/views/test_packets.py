@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
+from playbook.packet_objects import PacketLister
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Session
@@ -19,7 +20,6 @@ from rdmascope.cli.terminal import LineStyles, encoded_line
 from rdmascope.cli.views.packets import PROTOCOL_STYLES, packet_line, packet_lines, packet_styles
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.records.packet_columns import PacketColumnLister
-from rdmascope.dissect.records.packets import PacketLister
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from playbook import Capture, Wire, call, faults, nfs3, nfs4, reply
 from playbook.capture import frame_batches
 from playbook.nfs4_client import CLIENT_ID, Client
+from playbook.packet_objects import PacketLister, packet_record
 from playbook.rpc import Call, Reply, opaque
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conversations, faulty
@@ -25,8 +26,7 @@ from rdmascope.dissect.frames import FrameBatch, Place
 from rdmascope.dissect.measure.filters import FrameRange, includes
 from rdmascope.dissect.onc.hashes import handle_hash
 from rdmascope.dissect.onc.shapes.registry import PROGRAMS
-from rdmascope.dissect.records.packet_columns import Find, PacketColumnLister, packet_json
-from rdmascope.dissect.records.packets import PacketLister, packet_record
+from rdmascope.dissect.records.packet_columns import Find, ListedPackets, PacketColumnLister, packet_json
 from rdmascope.dissect.records.schema import placed
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
@@ -57,9 +57,26 @@ def as_objects(
 def in_columns(
     batches: Iterable[FrameBatch], wanted: Sequence[FrameRange], at_once: bool, find: Find | None
 ) -> list[str]:
+    """With each line its packet as an object."""
     lister = PacketColumnLister(Analyzer(), wanted, at_once)
-    found = [one for batch in batches for one in lister.feed(lister.analyzer.decoder.take(batch))] + [*lister.finish()]
-    return [line.decode() for one in found for line in packet_json(one, find, str.encode)]
+    lines: list[str] = []
+
+    def take(found: Iterable[ListedPackets]) -> None:
+        for one in found:
+            made = [line.decode() for line in packet_json(one, find, str.encode)]
+            for line, packet in zip(made, one.objects(), strict=True):
+                fields = json.loads(line)
+                said = packet.frame, packet.source, packet.destination, packet.protocol, packet.rpc
+                assert said == tuple(fields[name] for name in ("frame", "source", "destination", "protocol", "rpc"))
+                assert packet.info.encode("utf-8", "surrogateescape") == fields["info"].encode(
+                    "utf-8", "surrogateescape"
+                )
+            lines.extend(made)
+
+    for batch in batches:
+        take(lister.feed(lister.analyzer.decoder.take(batch)))
+    take(lister.finish())
+    return lines
 
 
 def compare(
