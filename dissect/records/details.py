@@ -74,7 +74,8 @@ def _values(noun: Any) -> Any:
         return noun.hex()
     if isinstance(noun, SenderLedger):
         return _values(noun.retransmitted)
-    if names := _names(type(noun)):
+    kind: Any = type(noun)
+    if names := _names(kind):
         return {name: _values(getattr(noun, name)) for name in names}
     if isinstance(noun, Mapping):
         return [[_values(key), _values(value)] for key, value in noun.items()]

@@ -1,6 +1,6 @@
 """The packets of a capture with their info columns, batch by batch in columns, without an object for each.
 
-Objects are made of them where somebody looks at one.
+``ListedPackets.objects`` makes objects of them.
 """
 
 from __future__ import annotations
@@ -490,9 +490,10 @@ class ListedPackets:
             source, destination = name(header.source), name(header.destination)
             talk = talks.get((destination, header.dest_qp)) if BEGINS_SEND[header.opcode] else None
             begins = talk is not None and talk.protocol == "rpcrdma"
-            place = header.frame, header.time, header.wire
-            about = source, destination, protocol, info, rpc or None, begins
-            found.append(Packet(*place, header, None, *about, self.batch))
+            found.append(
+                Packet(header.frame, header.time, header.wire, header, None, source, destination, protocol, info,
+                       rpc or None, begins, self.batch)
+            )  # fmt: skip
         return sorted((*found, *self.segments), key=attrgetter("frame"))
 
     def __len__(self) -> int:
