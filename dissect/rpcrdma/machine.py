@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..arrays import Bytes, Int64s, Rows, among, joined, places, some, words_at
 from ..layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
+from ..link.packets import PACKET
 from ..transport.connection import Link
 from ..transport.operations import SEND, Operation
 from ..transport.runs import EXTRA, IMMEDIATE, INVALIDATE, SendRun
@@ -54,13 +55,7 @@ class Machine:
         """
         if self._open is not None and self._open.data is not data:
             self.open_as_objects(numbers, ended)
-        found = self._batch(data, runs, events, numbers, ended)
-        if found is None:
-            expanded = [(place, link, operation) for link, run in runs for place, operation in run.delivered()]
-            # Where two have one place, the second waited for the packet of the first, which is that of a run.
-            self._take_singly(sorted([*expanded, *events], key=itemgetter(0)), numbers)
-            return None
-        batch, sends, links = found
+        batch, sends, links = self._batch(data, runs, events, numbers, ended)
         batch.happen()
         left = batch.left(links)
         self._open = left if left.runs else None
@@ -71,20 +66,23 @@ class Machine:
     def open_as_objects(self, numbers: RpcNumbers, ended: EndedRpcs) -> None:
         """Calls without a reply are objects from now on."""
         if self._open is not None:
-            found = self._batch(self._open.data, [], [], numbers, ended)
-            assert found is not None
-            found[0].left(found[2], 0)
+            batch, _, links = self._batch(self._open.data, [], [], numbers, ended)
+            batch.left(links, 0)
             self._open = None
 
     def take_singly(self, events: Sequence[Event], numbers: RpcNumbers, ended: EndedRpcs) -> None:
         """The same of Operations."""
         self.open_as_objects(numbers, ended)
-        self._take_singly(events, numbers)
+        before = None
+        for place, link, operation in events:
+            numbers.place = place
+            if link is not before:
+                before, take = link, self._dispatcher(link).take
+            take(operation)
 
     def _batch(
         self, data: Bytes, runs: list[LinkRun], events: Sequence[Event], numbers: RpcNumbers, ended: EndedRpcs
-    ) -> tuple[RowBatch, Sends, list[Link]] | None:
-        """None where there are no rows."""
+    ) -> tuple[RowBatch, Sends, list[Link]]:
         opened = self._open or OpenCalls(data, [], [], [], [], [], [], [], NO_TRANSFERS)
         links = _links(runs, events, opened.links)
         dispatchers = [self._dispatcher(link) for link in links]
@@ -93,18 +91,8 @@ class Machine:
             self._names = CallNames()
         bare = np.array([not dispatcher.conversation.connection.rdma for dispatcher in dispatchers])
         sends = self._sends(data, runs, events, index, opened, bare)
-        if sends is None:
-            return None
         self._refuse(sends, dispatchers)
         return RowBatch(dispatchers, sends, runs, events, index, numbers, ended, opened), sends, links
-
-    def _take_singly(self, events: Sequence[Event], numbers: RpcNumbers) -> None:
-        before = None
-        for place, link, operation in events:
-            numbers.place = place
-            if link is not before:
-                before, take = link, self._dispatcher(link).take
-            take(operation)
 
     def _sends(
         self,
@@ -114,12 +102,12 @@ class Machine:
         index: Mapping[int, int],
         opened: OpenCalls,
         bare: NDArray[np.bool_],
-    ) -> Sends | None:
-        """None where there are none; ``bare``: connections without RDMA."""
+    ) -> Sends:
+        """``bare``: connections without RDMA."""
         parts = [(index[connection_number(link)], run) for link, run in runs if isinstance(run, SendRun)]
         counts = [len(run) for _, run in parts]
-        link = [np.repeat(np.array([place for place, _ in parts], np.int64), counts)]
-        sender = [np.repeat(np.array([run.sender for _, run in parts], np.int64), counts)]
+        link = [np.repeat(np.array([place for place, _ in parts], np.int64), np.array(counts, np.int64))]
+        sender = [np.repeat(np.array([run.sender for _, run in parts], np.int64), np.array(counts, np.int64))]
         every, held = [run for _, run in parts], []
         for end in (0, 1):
             mine = [
@@ -144,10 +132,9 @@ class Machine:
             packets.append(run.rows.take(at))
             link.append(np.full(len(at), index[connection_number(owner)]))
             sender.append(np.full(len(at), run.sender))
-        if not every:
-            return None
-        counts = [len(at) for at in of_runs]
-        rows, number, row = joined(packets), np.repeat(np.arange(len(every)), counts), np.concatenate(of_runs)
+        number = np.repeat(np.arange(len(every)), np.array([len(at) for at in of_runs], np.int64))
+        rows = joined(packets) if packets else np.empty(0, PACKET)
+        row = np.concatenate([_NO_PLACES, *of_runs])
         unusual = np.zeros(len(rows), np.bool_)
         for place, run in enumerate(every):
             if run.unusual:
