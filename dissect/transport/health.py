@@ -412,6 +412,10 @@ class DirectionHealth:
     """iWARP: acknowledgements that name what came twice (RFC 2883)."""
     zero_windows: int = 0
     """iWARP: segments by which it said that it can take no byte more."""
+    ack_waits: int = 0
+    """TCP: pauses in what it sends, which an acknowledgement that the other end delayed ended (RFC 9293, 3.8.6.3)."""
+    ack_waited: int = 0
+    """Nanoseconds of them."""
     congestion_echoes: int = 0
     """iWARP: segments by which it said that marked ones came (RFC 3168, 6.1)."""
     damaged_segments: int = 0

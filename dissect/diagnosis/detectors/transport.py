@@ -323,6 +323,73 @@ def congestion(facts: Facts, limits: Limits) -> Iterator[Cause]:
 
 
 @detector(
+    "delayed-acknowledgements",
+    "Waiting for delayed acknowledgements",
+    Severity.WARNING,
+    "TCP segments: data, 40 or 200 ms later their acknowledgement alone, and more data at once",
+    {
+        "least_waits": (3, "such pauses"),
+        "least_share": (0.01, "share of the latency of all RPCs that they took"),
+    },
+    (
+        "rdmascope packets FILE: what was sent before and behind the acknowledgement",
+        "whether the sender switched Nagle's algorithm off (TCP_NODELAY), as NFS clients and servers do",
+        "middleboxes and user-space servers or proxies on the path, which end the connections of others",
+    ),
+)
+def delayed_acknowledgements(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """A host kept the rest of a message until all before it was acknowledged (Nagle's algorithm), and its peer delayed
+    that acknowledgement, since it waited for the rest: both waited for a timer, of 40 ms on Linux.
+    """
+    waits = {
+        (number, end): one
+        for number, health in facts.healths.items()
+        for end, one in enumerate(health.directions)
+        if one.ack_waits
+    }
+    total, waited = (sum(getattr(one, name) for one in waits.values()) for name in ("ack_waits", "ack_waited"))
+    if total < limits["least_waits"] or facts.share(waited) < limits["least_share"]:
+        return
+    worst = sorted(waits, key=lambda key: -waits[key].ack_waited)
+    yield Cause(
+        f"{plural(total, 'pause')} until a delayed acknowledgement came, {duration(waited)} in all",
+        total,
+        evidence=tuple(
+            f"{facts.ends(number)}: the {ENDS[end]} paused {plural(waits[number, end].ack_waits, 'time')},"
+            f" {duration(waits[number, end].ack_waited)}"
+            for number, end in worst[:3]
+        ),
+        connections=tuple(dict.fromkeys(number for number, _ in worst)),
+        confidence=0.8,
+        lost=waited,
+    )
+
+
+@detector(
+    "receive-window-closed",
+    "Receiver does not keep up",
+    Severity.WARNING,
+    "TCP segments whose window is zero",
+    {"least_segments": (3, "segments with a window of zero"), "share": (0.0005, "share of all segments with payload")},
+    (
+        "rdmascope transport FILE: which end, and how often",
+        "the receiving host: CPU, threads (nfsd), disks that take the data, memory for socket buffers (tcp_rmem)",
+    ),
+)
+def receive_window_closed(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """A host told its peer to send no more: what had come was not read from the socket. The network is not the limit
+    then, but the host: its threads are busy, or wait for a disk.
+    """
+    yield from _counted(
+        facts,
+        lambda one: one.zero_windows,
+        lambda one: plural(one.zero_windows, "segment"),
+        lambda total, sent: total >= limits["least_segments"] and total >= limits["share"] * sent,
+        lambda total: f"{plural(total, 'segment')} with a window of zero",
+    )
+
+
+@detector(
     "packets-damaged",
     "Corrupted packets",
     Severity.PROBLEM,

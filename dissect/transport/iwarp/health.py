@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, take
+from ...arrays import Bytes, Int64s, Rows, places, take
 from ...layers import opcodes
-from ...link.tcp import ACK, RIGHT, RST, SYN, WRONG
+from ...link.tcp import ACK, FIN, RIGHT, RST, SYN, WRONG
 from ...serial import TCP_SEQUENCE
 from ...units import duration
 from ..connection import Connection
@@ -148,6 +148,40 @@ TCP_UNKNOWN = CapturePoint(
 UDP_UNKNOWN = TCP_UNKNOWN._replace(evidence="UDP has no acknowledgements")
 
 
+DELAYS = (35_000_000, 45_000_000), (190_000_000, 210_000_000)
+"""Nanoseconds: Linux delays acknowledgements by 40 ms, others by 200 ms (RFC 9293, 3.8.6.3, allows 500 ms)."""
+PROMPT = 2_000_000
+"""Nanoseconds after which what follows an acknowledgement hardly waited for it."""
+
+
+class AckWaits:
+    """Pauses of a sender with data, which a delayed acknowledgement ended: Nagle's algorithm (RFC 9293, 3.7.4) keeps
+    the rest of a message until all before it is acknowledged."""
+
+    def __init__(self) -> None:
+        self.counts, self.waited = [0, 0], [0, 0]
+        """By direction of the data; nanoseconds."""
+        self._times, self._kinds = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        """Of the last two segments."""
+
+    def feed(self, rows: Rows, forward: Rows) -> None:
+        """SEGMENT rows of one batch, in capture order, and which of them are of direction 0."""
+        times = np.append(self._times, rows["time"])
+        # 0 and 1: data of a direction; 2 and 3: the other one acknowledges them, and no more.
+        bare = (rows["length"] == 0) & (rows["flags"] & (ACK | RST | SYN | FIN) == ACK)
+        kinds = np.where(rows["length"] > 0, ~forward, np.where(bare, 2 + forward, -1))
+        kinds = np.append(self._kinds, kinds)
+        waits = np.diff(times)
+        late = waits[:-1]
+        delayed = ((late >= DELAYS[0][0]) & (late <= DELAYS[0][1])) | ((late >= DELAYS[1][0]) & (late <= DELAYS[1][1]))
+        at = places(delayed & (waits[1:] >= 0) & (waits[1:] <= PROMPT))
+        at = at[(kinds[at] >= 0) & (kinds[at] <= 1) & (kinds[at + 1] == kinds[at] + 2) & (kinds[at + 2] == kinds[at])]
+        for direction, wait in zip(kinds[at].tolist(), late[at].tolist(), strict=True):
+            self.counts[direction] += 1
+            self.waited[direction] += wait
+        self._times, self._kinds = times[-2:], kinds[-2:]
+
+
 class _Sent(NamedTuple):
     """Where in the stream some of an Operation was sent."""
 
@@ -181,6 +215,7 @@ class IwarpHealth:
         """By direction: the first position of the stream that data may have."""
         self.seen = [0, 0]
         """Nanoseconds, by direction: of the last segment, with payload or without."""
+        self.waits = AckWaits()
         self.marked = [0, 0]
         """Segments that came marked with congestion, by direction."""
         self._recent: tuple[list[_Sent], list[_Sent]] = [], []
@@ -386,6 +421,8 @@ class IwarpHealth:
             selective_acks=theirs.selective_acks,
             reported_twice=theirs.reported_twice,
             zero_windows=theirs.zero_windows,
+            ack_waits=self.waits.counts[number],
+            ack_waited=self.waits.waited[number],
             congestion_echoes=theirs.echoes,
             damaged_segments=direction.damaged_segments,
             crc_failures=tuple(checks.crc_failures),

@@ -285,6 +285,7 @@ class TcpConnection:
                 self.placed |= zip(mine["frame"].tolist(), mine["seq"].tolist(), strict=True)
                 self.placed = dict([*self.placed.items()][-KEPT_FRAMES:])
         self.health.segments(data, sent)
+        self.health.waits.feed(rows, forward)
         for one, mine, theirs in zip(self.directions, sent, reversed(sent), strict=True):
             one.acknowledge(theirs)
             one.stream.retransmissions.acknowledged(data, theirs, mine[mine["length"] > 0])

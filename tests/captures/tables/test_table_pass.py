@@ -40,7 +40,7 @@ def test_evicted_connections_are_in_the_table() -> None:
     few = Options(max_connections=2, ended=0)
     found = rows(EVERYTHING, ["connections", "rpcs", "findings"], few)
     whole = rows(EVERYTHING, ["connections", "rpcs", "findings"])
-    assert sorted(row[0] for row in found["connections"]) == [*range(1, 12)]
+    assert sorted(int(str(row[0])) for row in found["connections"]) == [*range(1, 12)]
     assert len(found["rpcs"]) == len(whole["rpcs"]) == 237
     assert len(found["findings"]) == len(whole["findings"])
 
