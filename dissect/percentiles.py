@@ -86,7 +86,16 @@ class Samples:
         self.recent.append(duration)
         self._fold_in_time()
 
-    def add(self, durations: Int64s) -> None:
+    def add(self, durations: Int64s, counts: Int64s | None = None) -> None:
+        """``counts``: how many there are of each; one by default."""
+        if counts is not None and len(counts) and counts.max() > 1:
+            number = int(counts.sum())
+            if self.count + number > self._exact:
+                bins = np.bincount(bins_of(durations), counts, _BINS).astype(np.int64)
+                self._add_binned(bins, number, int((durations * counts).sum()), *extremes(durations))
+                self.fold()
+                return
+            durations = np.repeat(durations, counts)
         if self.recent.typecode == "q":
             self.recent.frombytes(durations.tobytes())
         else:
@@ -199,11 +208,11 @@ NO_SAMPLES = Samples()
 """Stands for samples of which there are none so far, and takes none: see ``added``."""
 
 
-def added(samples: Samples, durations: Int64s) -> Samples:
-    """``samples`` with more durations; in place of NO_SAMPLES new ones, where there is something to add."""
+def added(samples: Samples, durations: Int64s, counts: Int64s | None = None) -> Samples:
+    """``samples`` with more durations, so many of each; in place of NO_SAMPLES new ones, where there is one to add."""
     if len(durations):
         samples = Samples() if samples is NO_SAMPLES else samples
-        samples.add(durations)
+        samples.add(durations, counts)
     return samples
 
 

@@ -46,8 +46,9 @@ from ..read.remote import (
     without_query,
 )
 from ..session.session import Session
-from ..tables.data_set import FEW_FILES, WORK, CaptureEntry, CaptureTables, DataSet
+from ..tables.data_set import FEW_FILES, WORK, CaptureEntry, DataSet
 from ..tables.database import duckdb
+from ..tables.fleet_statements import statement_rows
 from ..tables.saved import is_data_set
 from ..tables.saved_tables import open_saved
 from ..write.stale_tempdirs import remove_left
@@ -202,7 +203,7 @@ def analyse(unit: CaptureUnit, data_set: str, options: Options) -> CaptureEntry:
     """
     entry, target = _begun(unit, options), DataSet(data_set)
     if entry.problem:
-        return target.add([CaptureTables(entry)])[0]
+        return target.add(entry)
     if known := target.entries(where="capture = ?", of=[entry.capture]):
         return known[0]
     with target.work_folder() as made:
@@ -215,13 +216,13 @@ def analyse(unit: CaptureUnit, data_set: str, options: Options) -> CaptureEntry:
             if any(map(is_url, unit.paths)) and not _is_of(entry, _stamps(unit.paths)):
                 raise CaptureError(f"{unit.paths[0]}: changed while it was read")
         except CaptureError as error:
-            return target.add([CaptureTables(_failed(entry, str(error)))])[0]
-        return target.add([CaptureTables(_counted(entry, session, folder), str(folder))])[0]
+            return target.add(_failed(entry, str(error)))
+        return target.add(_counted(entry, session, folder), str(folder), statement_rows)
 
 
 def failed(unit: CaptureUnit, data_set: str, options: Options, problem: str) -> CaptureEntry:
     """Note that a capture could not be analysed, where that ended the process that did."""
-    return DataSet(data_set).add([CaptureTables(_failed(_begun(unit, options), problem))])[0]
+    return DataSet(data_set).add(_failed(_begun(unit, options), problem))
 
 
 def _failed(entry: CaptureEntry, problem: str) -> CaptureEntry:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -27,9 +27,6 @@ from rdmascope.dissect.records.tables import TABLES
 from ..tables.condition import Condition
 from .session import Session
 
-if TYPE_CHECKING:
-    pass
-
 KEYS: dict[str, tuple[str, ...]] = {
     "client": ("client",),
     "server": ("server",),
@@ -41,8 +38,11 @@ KEYS: dict[str, tuple[str, ...]] = {
     "linux_operation": ("linux_operation",),
     "slot": ("session", "slot"),
     "host": ("connection",),
+    "day": (),
 }
 """What RPCs are grouped by -> the columns of the table rpcs that say it."""
+DAY = 86_400 * 10**9
+"""Nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,23 @@ def parse_group_keys(text: str) -> tuple[GroupKey, ...]:
     return tuple(found)
 
 
+@runtime_checkable
+class SummedCalls(Protocol):
+    """A session that gives sums of RPCs in place of tables, and has a condition of its own."""
+
+    first_time: int
+
+    def summed_calls(
+        self, columns: Sequence[str], widths: Sequence[tuple[int, int]], of_time: bool, of_procedures: bool
+    ) -> tuple[CallColumns, Columns]:
+        """The RPCs that pass its condition, and what these columns of theirs have.
+
+        ``widths``: begin of the first and length, in nanoseconds, of intervals that are told apart; ``of_time``: and
+        when each began, as far as a picture shows it; ``of_procedures``: and what is called.  Raises CaptureError where
+        no RPC passes.
+        """
+
+
 class RpcGrouping:
     """What is asked of the RPCs of a capture, and the answers once ``ask`` has read it."""
 
@@ -94,6 +111,9 @@ class RpcGrouping:
     def ask(self, session: Session, condition: Condition | None = None) -> None:
         """Read a session that was not read yet to its end; raises CaptureError where nothing passes the condition."""
         columns = {"number"} | {name for key in self.keys for name in KEYS.get(key.name, ())}
+        if isinstance(session, SummedCalls):
+            self._ask_sums(session, session)
+            return
         builder = TableBuilder(TABLES["rpcs"], columns)
         batches = RpcBatches(builder.needs("files"), builder.needs("paths"), session)
         for table in session.tables():
@@ -101,11 +121,7 @@ class RpcGrouping:
                 continue
             passes = None if condition is None else condition.mask(table, session)
             calls = call_columns(table, passes)
-            self.calls += len(calls.numbers)
-            if self.timeline is not None:
-                self.timeline.add(calls)
-            for level in self.levels:
-                level.add(calls)
+            self._add(calls)
             if self.groups is not None:
                 self.first_time = session.first_time
                 builder.add(batches.batch(table))
@@ -114,12 +130,36 @@ class RpcGrouping:
         if condition is not None:
             session.refuse(condition.problem(session))
 
+    def _add(self, calls: CallColumns) -> None:
+        self.calls += int(calls.counts.sum())
+        if self.timeline is not None:
+            self.timeline.add(calls)
+        for level in self.levels:
+            level.add(calls)
+
+    def _ask_sums(self, session: Session, sums: SummedCalls) -> None:
+        """The same of sums."""
+        self.first_time = session.first_time
+        wanted = [name for key in self.keys for name in (["host"] if key.name == "host" else KEYS.get(key.name, ()))]
+        widths = [(self.first_time, key.interval) for key in self.keys if key.interval]
+        widths += [(0, DAY) for key in self.keys if key.name == "day"]
+        of_time = self.timeline is not None or bool(self.levels)
+        of_procedures = bool(self.levels) or any(key.name == "procedure" for key in self.keys)
+        calls, columns = sums.summed_calls(wanted, widths, of_time, of_procedures)
+        self._add(calls)
+        if self.groups is not None:
+            self.groups.add(calls, [*self._keys(calls, columns, session)])
+
     def _keys(self, calls: CallColumns, columns: Columns, session: Session) -> Iterator[Sequence[Hashable]]:
         for key in self.keys:
             if key.name == "begin":
                 yield ((calls.times - self.first_time) // key.interval * key.interval).tolist()
             elif key.name == "procedure":
                 yield _procedures(calls)
+            elif key.name == "day":
+                yield np.datetime_as_string(calls.times.view("M8[ns]"), "D").tolist()
+            elif key.name == "host" and "host" in columns:
+                yield columns[key.name][calls.rows].tolist()
             elif key.name == "host":
                 numbers, which = np.unique(columns["connection"].data[calls.rows], return_inverse=True)
                 hosts = [*map(session.host, numbers.tolist())]

@@ -247,6 +247,11 @@ class Condition:
         return set() if self._builder is None else {column.name for column in self._builder.columns[1:]}
 
     @property
+    def span(self) -> tuple[Moment | None, Moment | None]:
+        """From which moment on, and before which."""
+        return self.filters.since, self.filters.until
+
+    @property
     def only_connections(self) -> bool:
         """Nothing is asked but connections."""
         return not self.written and self.filters == Filters(connections=self.filters.connections)

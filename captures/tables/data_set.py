@@ -25,7 +25,7 @@ from rdmascope.dissect.records.tables import TABLES, VERSION
 
 from ..errors import CaptureError
 from ..read.merge import processors
-from ..read.remote import Folder, folder_at, is_url, stamp
+from ..read.remote import Folder, LocalFolder, folder_at, is_url, stamp
 from ..write.stale_tempdirs import FolderOfProcess
 from .database import MEMORY, duckdb
 from .saved import SNAPSHOTS
@@ -34,6 +34,12 @@ CAPTURES = "captures"
 """Table of data sets: an entry for each capture."""
 WORK = "unfinished"
 """Folder of a data set in which tables are made."""
+STATEMENTS = "statements"
+"""Table of data sets: what the diagnosis of each capture says."""
+STATEMENT_COLUMNS = (
+    "kind VARCHAR, severity VARCHAR, title VARCHAR, text VARCHAR, count BIGINT, since_ns BIGINT, lost_ns BIGINT,"
+    " client VARCHAR, server VARCHAR, content VARCHAR, host VARCHAR, capture VARCHAR"
+)
 COUNTED = ("rpcs", "connections", "files", "frames", "ended")
 """What is numbered."""
 FORMAT = 1
@@ -113,11 +119,8 @@ class CaptureEntry:
         return [tuple(one) for one in found] == list(zip(self.sizes, self.modified_ns, self.tags, strict=True))
 
 
-class CaptureTables(NamedTuple):
-    """A capture, and the folder with its tables, numbered as in itself; '' where it could not be read."""
-
-    entry: CaptureEntry
-    folder: str = ""
+About = Callable[[str], Iterable[tuple[object, ...]]]
+"""What is said of a capture whose tables are at a path."""
 
 
 class DataFile(NamedTuple):
@@ -158,6 +161,15 @@ class DataSetSnapshot:
     """The highest numbers that were given."""
     replaced: Mapping[str, int] = field(default_factory=dict)
     """Files that others took the place of, and when: seconds since the Unix epoch."""
+
+    def between(self, since: int | None, until: int | None) -> DataSetSnapshot:
+        """With those files alone that may have something of this time, in nanoseconds since the Unix epoch."""
+        kept = {
+            path: one
+            for path, one in self.files.items()
+            if one.last_time_ns >= (since or 0) and (until is None or one.first_time_ns < until)
+        }
+        return replace(self, files=kept)
 
     def of(self, table: str) -> list[DataFile]:
         return [one for one in self.files.values() if one.place[0] == table]
@@ -255,44 +267,36 @@ class DataSet:
         failed = [one for one in snapshot.problems.values() if not set(paths).isdisjoint(one.paths)]
         return failed + self.entries(snapshot, "list_has_any(paths, ?)", [[*paths]])
 
-    def add(self, captures: Sequence[CaptureTables]) -> list[CaptureEntry]:
-        """Add captures that it has not, at once, in place of those of which their files are what they became: written
-        anew, or rotated further.  Gives their entries as it has them then."""
+    def add(self, entry: CaptureEntry, folder: str = "", about: About = lambda path: ()) -> CaptureEntry:
+        """Add a capture at once, where it is not there, in place of those of which its files are what they became:
+        written anew, or rotated further.  Gives its entry as it is there then.
+
+        ``folder``: with its tables, numbered as in itself; none of what could not be read.  ``about``: is given the
+        path of a data set of this capture alone, and gives its rows of ``STATEMENTS``.
+        """
         while True:
-            found = self._added(captures)
+            found = self._added(entry, folder, about)
             if found is not None:
                 return found
 
-    def _added(self, captures: Sequence[CaptureTables]) -> list[CaptureEntry] | None:
-        """The same; None where another writer came before with one of them."""
-        snapshot = self.snapshot()
-        there = self._with_names(snapshot, [one.entry.capture for one in captures])
-        new = {one.entry.capture: one for one in captures if one.entry.capture not in there}
-        whole = [one for one in new.values() if not one.entry.problem]
-        failed = {name: one.entry for name, one in new.items() if one.entry.problem}
-        paths = [path for one in new.values() for path in one.entry.paths]
-        before = {
-            one.capture: one.day
-            for one in (self.entries(snapshot, "list_has_any(paths, ?)", [paths]) if paths else ())
-            if any(set(one.paths) <= set(it.entry.paths) and any(it.entry.sizes) for it in new.values())
-        }
-        if again := {name: snapshot.gone[name] for name in new if name in snapshot.gone}:
-            self.compact([*again.values()], all_of=True)
+    def _added(self, entry: CaptureEntry, folder: str, about: About) -> CaptureEntry | None:
+        """The same; None where another writer came before with it."""
+        snapshot, capture = self.snapshot(), entry.capture
+        if there := self.entries(snapshot, "capture = ?", [capture]):
+            return there[0]
+        if capture in snapshot.gone:
+            self.compact([snapshot.gone[capture]], all_of=True)
             return None
+        others = self.entries(snapshot, "list_has_any(paths, ?)", [entry.paths])
+        before = {one.capture: one.day for one in others if {*one.paths} <= {*entry.paths} and any(entry.sizes)}
         made: list[DataFile] = []
-        if whole:
-            sums = {name: sum(getattr(one.entry, name) for one in whole) for name in COUNTED}
+        if not entry.problem:
+            own = {name: getattr(entry, name) for name in COUNTED}
             reached = self.commit(
-                lambda now: replace(now, reached={name: now.reached[name] + sums[name] for name in COUNTED})
+                lambda now: replace(now, reached={name: now.reached[name] + own[name] for name in COUNTED})
             ).reached
-            offsets = {name: reached[name] - sums[name] for name in COUNTED}
-            numbered = []
-            for one in whole:
-                entry = replace(one.entry, **{f"{name}_before": offsets[name] for name in COUNTED})
-                numbered.append(CaptureTables(entry, one.folder))
-                offsets = {name: offsets[name] + getattr(entry, name) for name in COUNTED}
-            made = self._written(numbered)
-            there |= {one.entry.capture: one.entry for one in numbered}
+            entry = replace(entry, **{f"{name}_before": reached[name] - own[name] for name in COUNTED})
+            made = self._written(entry, folder, about)
         seen = {one.path for one in snapshot.of(CAPTURES)}
         lost = False
 
@@ -300,12 +304,11 @@ class DataSet:
             nonlocal lost
             if made and (made[0].path in now.files or made[0].path in now.replaced):
                 return now
-            others = [one for one in now.of(CAPTURES) if one.path not in seen]
-            names = self._with_names(replace(now, files={one.path: one for one in others}), [*new]) if others else {}
-            if lost := bool(names) or not now.gone.keys().isdisjoint(new):
+            new = {one.path: one for one in now.of(CAPTURES) if one.path not in seen}
+            if lost := capture in now.gone or bool(self.entries(replace(now, files=new), "capture = ?", [capture])):
                 return now
-            done = [one for one in now.problems.values() if any(set(one.paths) <= set(it.entry.paths) for it in whole)]
-            problems = {name: one for name, one in now.problems.items() if one not in done} | failed
+            problems = {name: one for name, one in now.problems.items() if not {*one.paths} <= {*entry.paths}}
+            problems |= {capture: entry} if entry.problem else {}
             if not made and problems == now.problems:
                 return now
             return replace(now.with_files(made), problems=problems, gone={**now.gone, **before})
@@ -314,31 +317,24 @@ class DataSet:
         if lost:
             for file in made:
                 self.store.remove(file.path)
-            return None
-        there |= failed
-        return [there[one.entry.capture] for one in captures]
+        return None if lost else entry
 
-    def _with_names(self, snapshot: DataSetSnapshot, names: Sequence[str]) -> dict[str, CaptureEntry]:
-        return {one.capture: one for one in self.entries(snapshot, "list_contains(?, capture)", [names])}
-
-    def _written(self, captures: Sequence[CaptureTables]) -> list[DataFile]:
-        """Files with the tables of captures, of each day its own; no snapshot has them yet."""
-        days: dict[str, list[CaptureTables]] = defaultdict(list)
-        for one in captures:
-            days[one.entry.day].append(one)
-        made = []
+    def _written(self, entry: CaptureEntry, folder: str, about: About) -> list[DataFile]:
+        """Files with the tables of a capture; no snapshot has them yet."""
         with _Writer(self) as writer:
-            for day, some in days.items():
-                make_captures(writer.connection, [one.entry for one in some])
-                writer.connection.execute("CREATE OR REPLACE TABLE folders (capture VARCHAR, folder VARCHAR)")
-                folders = [(one.entry.capture, one.folder) for one in some]
-                writer.connection.executemany("INSERT INTO folders VALUES (?, ?)", folders)
-                times = min(one.entry.first_time_ns for one in some), max(one.entry.last_time_ns for one in some)
-                hosts = min(one.entry.host for one in some), max(one.entry.host for one in some)
-                for name in TABLES:
-                    made.append(writer.write(name, day, _numbered_rows(name, some), times, hosts))
-                made.append(writer.write(CAPTURES, day, f"FROM {CAPTURES} ORDER BY host, rpcs_before", times, hosts))
-                writer.put()
+            make_captures(writer.connection, [entry])
+            extent = (entry.first_time_ns, entry.last_time_ns), (entry.host, entry.host)
+            made = [writer.write(name, entry.day, _numbered_rows(name, folder), *extent) for name in TABLES]
+            made.append(writer.write(CAPTURES, entry.day, f"FROM {CAPTURES}", *extent))
+            own = DataSetSnapshot(files={one.path: one for one in made if one is not None})
+            alone = LocalFolder(writer.folder)
+            alone.create(_name(0), _json_of(own))
+            writer.connection.execute(f"CREATE TABLE {STATEMENTS} ({STATEMENT_COLUMNS})")
+            if rows := [(*one, entry.host, entry.capture) for one in about(writer.folder)]:
+                marks = ", ".join("?" for _ in rows[0])
+                writer.connection.executemany(f"INSERT INTO {STATEMENTS} VALUES ({marks})", rows)
+            made.append(writer.write(STATEMENTS, entry.day, f"FROM {STATEMENTS}", *extent))
+            writer.put()
         return [one for one in made if one is not None]
 
     def compact(self, days: Collection[str] = (), all_of: bool = False) -> int:
@@ -429,8 +425,10 @@ class _Writer:
     def __init__(self, data_set: DataSet) -> None:
         self._store = data_set.store
         self._made = data_set.work_folder()
+        self.folder = f"{self._made.path}/set"
         config = {"temp_directory": f"{self._made.path}/spilled", "memory_limit": f"{MEMORY >> 20}MiB"}
         self.connection = duckdb.connect(config={**config, "threads": str(processors())})
+        self.connection.execute("SET enable_progress_bar = false")
         self._waiting: list[str] = []
 
     def __enter__(self) -> _Writer:
@@ -440,10 +438,6 @@ class _Writer:
         self.connection.close()
         self._made.remove()
 
-    def local(self, name: str) -> str:
-        """The file of a table that was written last."""
-        return f"{self._made.path}/{name}.parquet"
-
     def write(
         self, name: str, day: str, query: str, times: tuple[int, int], hosts: tuple[str, str], columns: str = ""
     ) -> DataFile | None:
@@ -452,24 +446,30 @@ class _Writer:
         meanings = {column.name: column.meaning for column in table.columns} if table else {"tables": "rdmascope"}
         about = ", ".join(f"{named(key)}: {quoted(words)}" for key, words in meanings.items())
         options = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP}, KV_METADATA {{{about}}}"
-        path = self.local(name)
-        ((rows,),) = self.connection.execute(f"COPY ({query}) TO {quoted(path)} ({options})").fetchall()
+        file = f"{name}/day={day}/{int(time.time()):x}-{token_hex(6)}.parquet"
+        path = Path(self.folder, file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        ((rows,),) = self.connection.execute(f"COPY ({query}) TO {quoted(str(path))} ({options})").fetchall()
         if not rows:
             return None
-        self._waiting.append(f"{name}/day={day}/{int(time.time()):x}-{token_hex(6)}.parquet")
-        return DataFile(self._waiting[-1], rows, Path(path).stat().st_size, *times, *hosts, columns or columns_of(name))
+        self._waiting.append(file)
+        return DataFile(file, rows, path.stat().st_size, *times, *hosts, columns or columns_of(name))
 
     def put(self) -> None:
         """Into the store, under the names that ``write`` gave."""
         for name in self._waiting:
-            self._store.put(Path(self.local(name.partition("/")[0])), name)
+            self._store.put(Path(self.folder, name), name)
+            Path(self.folder, name).unlink()
         self._waiting.clear()
 
 
 @cache
 def columns_of(name: str) -> str:
     """What stands for the columns that a table has in this version."""
-    columns = [one.name for one in (TABLES[name].columns if name in TABLES else fields(CaptureEntry))]
+    if name == STATEMENTS:
+        columns = [STATEMENT_COLUMNS]
+    else:
+        columns = [one.name for one in (TABLES[name].columns if name in TABLES else fields(CaptureEntry))]
     return hashlib.sha256(" ".join(columns).encode()).hexdigest()[:8]
 
 
@@ -514,9 +514,8 @@ def make_captures(connection: duckdb.DuckDBPyConnection, entries: Sequence[Captu
         connection.executemany(query, [[*asdict(one).values()] for one in entries])
 
 
-def _numbered_rows(name: str, captures: Sequence[CaptureTables]) -> str:
-    """Rows of a table of captures, with their numbers of the data set, and the file of each frame."""
-    listed = ", ".join(quoted(f"{one.folder}/{name}.parquet") for one in captures)
+def _numbered_rows(name: str, folder: str) -> str:
+    """Rows of a table of a capture, with their numbers of the data set, and the file of each frame."""
     path = "CASE WHEN len(n.paths) = 1 THEN n.paths[1] END"
     columns = []
     for column in TABLES[name].columns:
@@ -534,17 +533,14 @@ def _numbered_rows(name: str, captures: Sequence[CaptureTables]) -> str:
             known = f't."{column.place_of}" IS NOT NULL AND len(n.paths) = 1'
             place = f"CASE WHEN {place} IS NULL AND {known} THEN {other} ELSE {place} END"
         columns.append(f'{place} AS "{column.name}"')
-    query = (
-        f"SELECT {', '.join(columns)}, n.host, n.capture, n.frames_before AS before, t.file_row_number AS row"
-        f" FROM read_parquet([{listed}], filename = true, file_row_number = true) AS t"
-        f" JOIN folders AS f ON t.filename = f.folder || '/{name}.parquet' JOIN {CAPTURES} AS n USING (capture)"
-    )
+    rows = f"read_parquet({quoted(f'{folder}/{name}.parquet')})"
+    query = f"SELECT {', '.join(columns)}, n.host, n.capture FROM {rows} AS t, {CAPTURES} AS n"
     if name == "places":
         query += (
-            " UNION ALL SELECT frames_before + 1, frames_before + frames, paths[1], 1, host, capture, frames_before, 0"
+            " UNION ALL SELECT frames_before + 1, frames_before + frames, paths[1], 1, host, capture"
             f" FROM {CAPTURES} WHERE len(paths) = 1 AND frames > 0"
         )
-    return f"SELECT * EXCLUDE (before, row) FROM ({query}) ORDER BY host, before, row"
+    return query
 
 
 def _entry_of(row: Sequence[Any]) -> CaptureEntry:

@@ -8,9 +8,9 @@ import json
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import fields
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
-from typing import Any, NamedTuple, NoReturn, TypeVar, cast, overload
+from typing import Any, NamedTuple, NoReturn, TypeVar, overload
 
 import numpy as np
 from numpy.ma import MaskedArray, getmaskarray
@@ -34,7 +34,6 @@ from rdmascope.dissect.records.tables import FILTER, SIDES, TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.dispatch import Undecoded
-from rdmascope.dissect.rpcrdma.eviction import Evicted
 from rdmascope.dissect.rpcrdma.messages import HEADER, Message, Segment, TransportHeader
 from rdmascope.dissect.rpcrdma.rpc_fields import FieldColumns, FieldReader, KnownRpc, known_columns
 from rdmascope.dissect.rpcrdma.rpc_table import RPC, STATES, TOGETHER, PlainRpcs, ProcedureNames, RpcNames, RpcTable
@@ -553,7 +552,7 @@ class SavedSession(Session):
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        with open_saved(path) as database:
+        with self._open() as database:
             found = origin(database)
             self._sources = found.sources
             self._files = [*found.sources]
@@ -567,6 +566,9 @@ class SavedSession(Session):
             self.filters = self._details(database, FILTER, str)
             self._note_places(database)
         self.analyzer = SavedAnalyzer(sums, conversations, {health.connection: health for health in healths})
+
+    def _open(self) -> AbstractContextManager[Database]:
+        return open_saved(self.paths[0])
 
     def _details(self, database: Database, kind: str, noun: type[Noun]) -> list[Noun]:
         rows = database.connection.execute("SELECT content FROM details WHERE kind = ?", [kind]).fetchall()
@@ -682,11 +684,16 @@ def _rows(database: Database, query: str) -> Iterator[dict[str, Any]]:
             yield dict(zip(names, values, strict=True))
 
 
+UNNUMBERED = '"undecoded":[]', '"unplaced":[]'
+"""The sums of a capture that name no frame and no connection, of which there are many."""
+
+
 class DataSetSession(SavedSession):
     """Reads the tables of all captures of a data set as those of one."""
 
     def __init__(self, path: str) -> None:
-        with open_saved(path) as database:
+        self.paths = (path,)
+        with self._open() as database:
             listed = ", ".join(f"{name}_before" for name in COUNTED)
             query = f"SELECT capture, host, {listed} FROM entries ORDER BY connections_before"
             rows = database.connection.execute(query).fetchall()
@@ -705,21 +712,29 @@ class DataSetSession(SavedSession):
             yield from saved_rpcs(database.connection, conversations, rows, group.where)
 
     def _details(self, database: Database, kind: str, noun: type[Noun]) -> list[Noun]:
-        query = "SELECT capture, content FROM details WHERE kind = ?"
-        rows = database.connection.execute(query, [kind]).fetchall()
+        return self._of_rows(database, kind, noun)
+
+    def _of_rows(
+        self, database: Database, kind: str, noun: type[Noun], where: str = "true", of: Sequence[object] = ()
+    ) -> list[Noun]:
+        """Nouns of the rows of details that pass a condition."""
+        query = f"SELECT details.capture, content FROM details JOIN entries USING (capture) WHERE kind = ? AND {where}"
+        rows = database.connection.execute(query, [kind, *of]).fetchall()
         rows.sort(key=lambda row: self._offsets[row[0]]["frames"])
         try:
-            found = [
-                from_json(noun, json.dumps(_moved(kind, json.loads(content), self._offsets[capture])))
+            values = [
+                json.loads(content)
+                if content == "[]" or (kind == "capture" and UNNUMBERED[0] in content and UNNUMBERED[1] in content)
+                else _moved(kind, json.loads(content), self._offsets[capture])
                 for capture, content in rows
             ]
-        except (DetailError, ValueError) as error:
+            if kind == "capture":
+                values = [_summed(values)]
+            elif kind == "passed over":
+                values = [[path for one in values for path in one]]
+            return [from_json(noun, json.dumps(one)) for one in values]
+        except (DetailError, ValueError, KeyError, TypeError) as error:
             raise CaptureError(f"{self.path}: another version of rdmascope wrote this data set: {error}") from None
-        if kind == "capture":
-            return [cast(Noun, _summed(cast(list[CaptureSums], found)))]
-        if kind == "passed over":
-            return [cast(Noun, [path for one in found for path in cast(list[str], one)])]
-        return found
 
 
 def open_saved_session(path: str) -> SavedSession:
@@ -761,26 +776,23 @@ def _renumbered(value: Any, before: dict[str, int]) -> Any:
     return found
 
 
-def _summed(captures: list[CaptureSums]) -> CaptureSums:
-    """What the captures come to together."""
-    evicted = Evicted()
-    for field in fields(Evicted):
-        setattr(evicted, field.name, sum(getattr(capture.evicted, field.name) for capture in captures))
-    first = [capture.first_time for capture in captures if capture.first_time is not None]
-    earliest = [capture.earliest_time for capture in captures if capture.earliest_time is not None]
-    last = [capture.last_time for capture in captures if capture.last_time is not None]
-    return CaptureSums(
-        sum(capture.frames for capture in captures),
-        sum(capture.truncated_frames for capture in captures),
-        sum(capture.dropped_frames for capture in captures),
-        sum(capture.packets for capture in captures),
-        min(first, default=None),
-        min(earliest, default=None),
-        max(last, default=None),
-        sum((capture.skipped for capture in captures), Counter()),
-        sum((capture.other_packets for capture in captures), Counter()),
-        [undecoded for capture in captures for undecoded in capture.undecoded],
-        {number: count for capture in captures for number, count in capture.unplaced.items()},
-        evicted,
-        [],
-    )
+def _summed(captures: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the sums of captures come to together, as JSON has them."""
+    total: dict[str, Any] = {}
+    for name, one in captures[0].items():
+        values = [capture[name] for capture in captures]
+        if name.endswith("_time"):
+            known = [value for value in values if value is not None]
+            total[name] = (max if name == "last_time" else min)(known, default=None)
+        elif isinstance(one, int):
+            total[name] = sum(values)
+        elif isinstance(one, dict):
+            total[name] = {key: sum(value[key] for value in values) for key in one}
+        elif name in ("skipped", "other_packets"):
+            counts: Counter[str] = Counter()
+            for value in values:
+                counts.update(dict(value))
+            total[name] = [*counts.items()]
+        else:
+            total[name] = [] if name == "addresses" else [inner for value in values for inner in value]
+    return total

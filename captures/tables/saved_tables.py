@@ -7,18 +7,20 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from rdmascope.dissect.measure.filters import CaptureExtent
+from rdmascope.dissect.measure.time_options import Moment
 from rdmascope.dissect.records.table import SQL_TYPES, named, quoted
 from rdmascope.dissect.records.tables import FILTER, RECOGNITION, TABLES, VERSION
 
 from ..errors import CaptureError
 from ..read.remote import is_url, refuse_url, size_of
 from ..write.output import OutputFolder, input_files, open_output, refuse_inputs
-from .data_set import CAPTURES, DataSet, make_captures, view_of
+from .data_set import CAPTURES, STATEMENT_COLUMNS, STATEMENTS, DataSet, make_captures, view_of
 from .database import ROW_GROUP, Database, duckdb
 from .saved import is_data_set
 
@@ -30,13 +32,22 @@ LISTED = (
 )
 
 
-def make_views(connection: duckdb.DuckDBPyConnection, path: str) -> list[str]:
+Span = tuple[Moment | None, Moment | None]
+"""From which moment on, and before which; None: there is no such."""
+
+
+def make_views(connection: duckdb.DuckDBPyConnection, path: str, span: Span = (None, None)) -> list[str]:
     """The tables of a data set as views, with host, capture and day of each row; and what it was made from.
 
-    Gives the files that they read.
+    ``span``: only files that may have RPCs which began in it.  Gives the files that they read.
     """
     data_set = DataSet(path)
     snapshot = data_set.snapshot()
+    if any(span):
+        begin = min((one.first_time_ns for one in snapshot.files.values()), default=0)
+        since, until = (moment and moment.absolute(begin) for moment in span)
+        some = snapshot.between(since, until)
+        snapshot = some if some.of(CAPTURES) else snapshot  # Or it would be said that there is none.
     place = data_set.opened_by(connection, snapshot)
     if not snapshot.of(CAPTURES):
         raise CaptureError(f"{path}: no capture in this data set could be read")
@@ -48,6 +59,10 @@ def make_views(connection: duckdb.DuckDBPyConnection, path: str) -> list[str]:
         types |= {"host": "VARCHAR", "capture": "VARCHAR", "day": "DATE"}
         listed = ", ".join(f"CAST(NULL AS {type}) AS {named(column)}" for column, type in types.items())
         connection.execute(f"CREATE VIEW {name} AS SELECT {listed} WHERE false")
+    if files := snapshot.of(STATEMENTS):
+        connection.execute(f"CREATE VIEW {STATEMENTS} AS SELECT * {view_of(STATEMENTS, files, snapshot, place)}")
+    else:
+        connection.execute(f"CREATE TABLE {STATEMENTS} ({STATEMENT_COLUMNS}, day DATE)")
     make_captures(connection, [*snapshot.problems.values()], "problems")
     rows = view_of(CAPTURES, snapshot.of(CAPTURES), snapshot, place)
     connection.execute(
@@ -110,9 +125,11 @@ class Origin(NamedTuple):
     last_time: int
 
 
-def open_saved(path: str, *, files: bool = False) -> Database:
+def open_saved(path: str, *, files: bool = False, span: Span = (None, None)) -> Database:
     """The tables in ``path``.  Raises CaptureError where they are none of this program, or of a later version."""
-    database = Database(saved=path, files=files, make_views=make_views if is_data_set(path) else None)
+    database = Database(
+        saved=path, files=files, make_views=partial(make_views, span=span) if is_data_set(path) else None
+    )
     try:
         _check_tables(database, path)
         return database

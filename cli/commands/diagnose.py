@@ -6,7 +6,9 @@ import click
 
 from rdmascope.captures import CaptureError
 from rdmascope.captures.session.diagnosis_pass import diagnosis_of
+from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import Condition
+from rdmascope.captures.tables.saved import is_data_set
 from rdmascope.dissect.diagnosis.detector import SEVERITIES, all_detectors
 from rdmascope.dissect.records.diagnosis import statement_record
 from rdmascope.dissect.records.schema import schema
@@ -75,10 +77,18 @@ def command(
     for kind in kinds:
         if kind not in known:
             raise click.BadParameter(f"no detector {kind!r}; there are {', '.join(known)}", ctx, param_hint="--rule")
-    reading = opened(files, ports, force, drops_on_page=not as_json, jobs=jobs)
-    diagnosis = diagnosis_of(reading, kinds, condition)
-    if condition is not None:
-        reading.refuse(condition.problem(reading))
+    reading: Session
+    if len(files) == 1 and is_data_set(files[0]) and not (ports or force):
+        from rdmascope.captures.tables.fleet_sums import SummedSession
+
+        reading = summed = SummedSession(files[0], condition)
+        ctx.call_on_close(summed.close)
+        diagnosis = summed.diagnosis(kinds)
+    else:
+        reading = opened(files, ports, force, drops_on_page=not as_json, jobs=jobs)
+        diagnosis = diagnosis_of(reading, kinds, condition)
+        if condition is not None:
+            reading.refuse(condition.problem(reading))
     if as_json:
         for statement in diagnosis.statements:
             print_json({**statement_record(statement), "file": reading.path})

@@ -13,8 +13,8 @@ import numpy as np
 from rdmascope.captures import CaptureError
 from rdmascope.captures.read.merge import expand
 from rdmascope.captures.session.session import Session
-from rdmascope.captures.tables.saved import holds_tables
-from rdmascope.dissect.diagnosis.diagnose import diagnose
+from rdmascope.captures.tables.saved import holds_tables, is_data_set
+from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
 from rdmascope.dissect.diagnosis.facts import Facts, Gathered
 from rdmascope.dissect.measure.files import undecoded
 from rdmascope.dissect.records.report import (
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from rdmascope.captures.session.grouping import GroupKey, RpcGrouping
     from rdmascope.captures.session.kernel_counters import KernelCounters
     from rdmascope.captures.tables.condition import Condition
+    from rdmascope.captures.tables.fleet_sums import SummedSession
     from rdmascope.dissect.measure.call_groups import ServiceLevel
 
     from ..each_capture import GivenCaptures
@@ -69,11 +70,12 @@ def print_page(
     condition: Condition | None = None,
     points: Sequence[PointsCompared] = (),
     kernel: KernelCounters | None = None,
+    said: SaidOf | None = None,
 ) -> None:
-    """The report for people; ``points``: the same RPCs at other capture points."""
+    """The report for people; ``points``: the same RPCs at other capture points; ``said``: in place of ``gathered``."""
     out = console()
     with paged(out, pager):
-        _print_sections(out, reading, _facts(reading, gathered), everything, condition, points)
+        _print_sections(out, reading, *(said or _said(reading, gathered)), everything, condition, points)
         if kernel is not None:
             from ..views.kernel_counters import counters_view
 
@@ -84,6 +86,7 @@ def _print_sections(
     out: Console,
     reading: Session | LiveSession,
     facts: Facts,
+    diagnosis: Diagnosis,
     everything: bool,
     condition: Condition | None,
     points: Sequence[PointsCompared],
@@ -97,7 +100,6 @@ def _print_sections(
     from ..views.transport import troubles_view
 
     analyzer, statistics = reading.analyzer, facts.statistics
-    diagnosis = diagnose(facts)
     conversations = analyzer.conversations
     if (headline := headline_view(diagnosis)) is not None:
         show(out, headline)
@@ -170,6 +172,7 @@ def print_records(
     condition: Condition | None = None,
     at_points: Sequence[PointsCompared] = (),
     kernel: KernelCounters | None = None,
+    said: SaidOf | None = None,
 ) -> None:
     """The report for scripts; ``at_points``: the same RPCs at other capture points."""
     names = reading.analyzer.addresses
@@ -178,10 +181,10 @@ def print_records(
         for point in reading.other_points
     ]
     points += reading.joined_records() if isinstance(reading, Session) else []
-    facts = _facts(reading, gathered)
+    facts, diagnosis = said or _said(reading, gathered)
     words = "" if condition is None else str(condition)
     counted = kernel.records() if kernel is not None else ()
-    for record in chain(points, report_records(facts, reading.analyzer, diagnose(facts), words), counted):
+    for record in chain(points, report_records(facts, reading.analyzer, diagnosis, words), counted):
         print_json({**reading.placed(record), "file": reading.path})
     if at_points:
         # Only here: every report would wait for it.
@@ -191,13 +194,29 @@ def print_records(
             print_json(record)
 
 
-def _facts(reading: Session | LiveSession, gathered: Gathered) -> Facts:
-    facts = gathered.facts(reading.analyzer, "" if reading.damage is None else str(reading.damage))
-    if not facts.hung or not isinstance(reading, Session):
-        return facts
-    from rdmascope.captures.session.find import with_path  # Only here: every report would wait for it.
+SaidOf = tuple[Facts, Diagnosis]
+"""What a report says of RPCs."""
 
-    return with_path(reading, facts)
+
+def _said(reading: Session | LiveSession, gathered: Gathered) -> SaidOf:
+    facts = gathered.facts(reading.analyzer, "" if reading.damage is None else str(reading.damage))
+    if facts.hung and isinstance(reading, Session):
+        from rdmascope.captures.session.find import with_path  # Only here: every report would wait for it.
+
+        facts = with_path(reading, facts)
+    return facts, diagnose(facts)
+
+
+def _summed(paths: Sequence[str], condition: Condition | None, always: bool) -> SummedSession | None:
+    """Of a data set of many captures, or whatever its size."""
+    if len(paths) > 1 or not is_data_set(paths[0]):
+        return None
+    from rdmascope.captures.tables.fleet_sums import summed_session
+
+    found = summed_session(paths[0], condition, always)
+    if found is not None:
+        click.get_current_context().call_on_close(found.close)
+    return found
 
 
 def _group_keys(text: str) -> tuple[GroupKey, ...]:
@@ -236,7 +255,7 @@ SERVICE_LEVEL: Parsed[ServiceLevel] = Parsed("service level", _service_level)
     multiple=True,
     metavar="WHAT",
     help="RPCs in groups instead: by client, server, connection, export, path, user, procedure, linux_operation,"
-    " slot, host (of a data set), or an interval such as 10s; several with commas.",
+    " slot, day (UTC), host (of a data set), or an interval such as 10s; several with commas.",
 )
 @click.option(
     "--sort", metavar="COLUMN", help="With --by: sort by any column of the page.  [default: time, of intervals begin]"
@@ -408,8 +427,11 @@ def command(
         if at and not as_json:
             click.echo()
         try:
-            reading = opened(
-                (source,) if isinstance(source, str) else source,
+            paths = (source,) if isinstance(source, str) else source
+            as_given = follow or ports or force or kernel is not None
+            summed = None if as_given else _summed(paths, condition, bool(by or over_time or levels))
+            reading = summed or opened(
+                paths,
                 ports,
                 force,
                 drops_on_page=not (as_json or by or over_time or levels),
@@ -427,6 +449,14 @@ def command(
                     _print_answers(reading, asked, sort, everything, pager and not follow, condition)
                 verdicts.update(level.verdict for level in asked.levels)
                 reading.check()
+                continue
+            if summed is not None:
+                said = summed.facts(top), summed.diagnosis()
+                if as_json:
+                    print_records(summed, Gathered(), condition, said=said)
+                else:
+                    print_page(summed, Gathered(), everything, pager, condition, said=said)
+                summed.check()
                 continue
             gathered = Gathered(top)
             behind = kernel if holds_tables(reading.paths[0]) else None

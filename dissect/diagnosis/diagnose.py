@@ -43,12 +43,26 @@ def diagnose(facts: Facts, kinds: Collection[str] = ()) -> Diagnosis:
             (one, replace(cause, severity=cause.severity or one.severity)) for cause in one.detect(facts, one.limits)
         ]
     weakened = tuple(cause.text for _, cause in found if cause.severity is Severity.NOTE and not cause.harmless)
-    found = sorted(_gathered(found), key=_weight)
+    connections = len(facts.conversations) + facts.evicted
+    return ranked(_gathered(found), facts.waiting, connections, weakened, tuple(skipped))
+
+
+def ranked(
+    found: list[tuple[Detector, Cause]],
+    waiting: int,
+    connections: int,
+    weakened: tuple[str, ...] = (),
+    skipped: tuple[str, ...] = (),
+) -> Diagnosis:
+    """Causes as statements, the worst first.
+
+    ``waiting``: nanoseconds that all RPCs waited; ``weakened``: what makes all but notes less sure.
+    """
     statements = tuple(
-        _statement(rank, one, _shared(facts, cause), () if cause.severity is Severity.NOTE else weakened)
-        for rank, (one, cause) in enumerate(found, 1)
+        _statement(rank, one, _shared(waiting, cause), () if cause.severity is Severity.NOTE else weakened)
+        for rank, (one, cause) in enumerate(sorted(found, key=_weight), 1)
     )
-    return Diagnosis(statements, tuple(skipped), len(facts.conversations) + facts.evicted)
+    return Diagnosis(statements, skipped, connections)
 
 
 def _strength(severity: Severity | None) -> int:
@@ -91,12 +105,12 @@ def _gathered(found: list[tuple[Detector, Cause]]) -> list[tuple[Detector, Cause
     return [one for place, one in enumerate(kept) if place not in taken]
 
 
-def _shared(facts: Facts, cause: Cause) -> Cause:
+def _shared(waiting: int, cause: Cause) -> Cause:
     """With its share of the time that RPCs waited, where it has no other."""
-    if cause.lost is None or cause.share_of or not facts.waiting:
+    if cause.lost is None or cause.share_of or not waiting:
         return cause
     # Parts of latencies are kept with seven digits (``measure.statistics``).
-    return replace(cause, share=round(cause.lost / facts.waiting, 6), share_of="the time that all RPCs waited")
+    return replace(cause, share=round(cause.lost / waiting, 6), share_of="the time that all RPCs waited")
 
 
 def _statement(rank: int, one: Detector, cause: Cause, weakened: tuple[str, ...]) -> Statement:

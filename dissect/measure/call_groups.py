@@ -47,6 +47,8 @@ class CallColumns:
     procedures: Int64s
     """Index into ``names.procedures``, doubled, and one more where the call came from the server."""
     names: RpcNames
+    counts: Int64s
+    """How many RPCs each row stands for; bytes and parts are those of all of them."""
 
     @property
     def outstanding(self) -> NDArray[np.bool_]:
@@ -75,6 +77,7 @@ def call_columns(table: RpcTable, passes: NDArray[np.bool_] | None = None) -> Ca
         ~np.isin(rows["state"], _ENDED),
         rows["procedure"].astype(np.int64) << 1 | (rows["caller"] != 0),
         table.names,
+        np.ones(len(rows), np.int64),
     )
 
 
@@ -146,16 +149,18 @@ class CallGroups:
         return self._groups.setdefault(key, CallGroup(key))
 
     def _add(self, group: CallGroup, calls: CallColumns, rows: Int64s) -> None:
-        group.calls += len(rows)
-        group.errors += int(np.count_nonzero(calls.failed[rows]))
-        group.incomplete += int(np.count_nonzero(calls.incomplete[rows]))
+        counts = calls.counts[rows]
+        group.calls += int(counts.sum())
+        group.errors += int(counts[calls.failed[rows]].sum())
+        group.incomplete += int(counts[calls.incomplete[rows]].sum())
         group.call_bytes += int(calls.call_bytes[rows].sum())
         group.reply_bytes += int(calls.reply_bytes[rows].sum())
         latencies = calls.latencies[rows]
         known = latencies >= 0
-        group.samples.add(latencies[known])
-        self._kept += int(np.count_nonzero(known))
-        group.outstanding = added(group.outstanding, calls.waiting[rows[calls.outstanding[rows]]])
+        group.samples.add(latencies[known], counts[known])
+        self._kept += int(counts[known].sum())
+        waits = calls.outstanding[rows]
+        group.outstanding = added(group.outstanding, calls.waiting[rows[waits]], counts[waits])
         for index, part in enumerate(calls.parts[rows[known]].sum(axis=0).tolist()):
             group.parts[index] += part
 
@@ -241,12 +246,12 @@ class LatencyTimeline:
             (
                 calls.times // self._width,
                 places,
-                np.ones_like(places),
-                calls.failed,
-                calls.incomplete,
+                calls.counts,
+                calls.counts * calls.failed,
+                calls.counts * calls.incomplete,
                 calls.call_bytes,
                 calls.reply_bytes,
-                calls.outstanding,
+                calls.counts * calls.outstanding,
             )
         ).astype(np.int64)
         table = _summed(np.concatenate((self._table, fresh)))
@@ -412,20 +417,20 @@ class ServiceLevelCounts:
         self._about += [self.level.is_about(one) for one in procedures[len(self._about) :]]
         mine = np.array(self._about or [False])[calls.procedures >> 1]
         beyond = mine & calls.outstanding & ~self.level.within(calls.waiting)
-        self.outstanding += int(np.count_nonzero(beyond))
+        self.outstanding += int(calls.counts[beyond].sum())
         self._least_bound = min(self._least_bound, int(calls.waiting[beyond].min(initial=LONGEST_NS)))
         known = mine & (calls.latencies >= 0) | beyond
-        self.unknown += int(np.count_nonzero(mine & ~known))
+        self.unknown += int(calls.counts[mine & ~known].sum())
         if not known.any():
             return
-        latencies = calls.waiting[known]
-        self._samples.add(latencies)
+        latencies, counts = calls.waiting[known], calls.counts[known]
+        self._samples.add(latencies, counts)
         fresh = np.column_stack(
             (
                 calls.times[known] // self._width,
-                np.ones_like(latencies),
-                self.level.within(latencies),
-                latencies,
+                counts,
+                counts * self.level.within(latencies),
+                counts * latencies,
                 latencies,
                 calls.numbers[known],
             )

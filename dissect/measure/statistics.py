@@ -189,6 +189,10 @@ class Timeline:
             return
         fresh = np.array(self._waiting).reshape(-1, 4)
         del self._waiting[:]
+        self.add_sums(fresh)
+
+    def add_sums(self, fresh: Int64s) -> None:
+        """Rows of a time (ns) and the three numbers of a Bin."""
         fresh[:, 0] //= self._width
         table = _summed(np.concatenate((self._table, fresh)))
         while len(table) > MAX_BINS:
@@ -239,13 +243,13 @@ class ReasonCounts:
         self._counts: dict[str, int] = {}
         self._shown: dict[str, str] = {}
 
-    def add(self, reasons: Iterable[str]) -> None:
-        """Those of one RPC: each counts once."""
+    def add(self, reasons: Iterable[str], rpcs: int = 1) -> None:
+        """Those of an RPC, or of so many with the same: each counts once."""
         for general, reason in {_general(reason): reason for reason in reasons}.items():
             key = general
             if general not in self._counts and len(self._counts) >= MAX_REASONS:
                 key = reason = OTHER
-            self._counts[key] = self._counts.get(key, 0) + 1
+            self._counts[key] = self._counts.get(key, 0) + rpcs
             known = self._shown.setdefault(key, reason)
             if known != reason:
                 self._shown[key] = _common(known, reason)
@@ -650,6 +654,41 @@ class Statistics:
         )
         replace = heapq.heappush if len(self._slowest) < self._max_slowest else heapq.heapreplace
         replace(self._slowest, (total, -slow.number, slow))
+
+    def add_sums(
+        self,
+        key: ProcedureKey,
+        state: str,
+        status: str,
+        failed: bool,
+        sizes: tuple[int, int],
+        latencies: tuple[Int64s, Int64s],
+        outstanding: tuple[Int64s, Int64s],
+        unknown: int,
+        parts: Int64s,
+    ) -> None:
+        """RPCs of one procedure, state and status, which count in procedures alone.
+
+        ``sizes``: bytes of calls and of replies; ``latencies``, and how long calls are outstanding: nanoseconds, and
+        how many there are of each; ``unknown``: RPCs without either; ``parts``: ``PARTS`` in columns, each of some.
+        """
+        entry = self._procedures.get(key) or self._new_procedure(key)
+        number = int(latencies[1].sum() + outstanding[1].sum()) + unknown
+        entry.calls += number
+        entry.states[state] = entry.states.get(state, 0) + number
+        if failed:
+            entry.failed += number
+            entry.statuses[status] = entry.statuses.get(status, 0) + number
+        entry.call_bytes += sizes[0]
+        entry.reply_bytes += sizes[1]
+        entry._latency.add(*latencies)
+        entry._outstanding = added(entry._outstanding, *outstanding)
+        for samples, part in zip(entry._parts, parts.T, strict=True):
+            samples.add(part[part > 0])
+
+    def add_slow(self, slow: SlowRpc) -> None:
+        """One of the slowest."""
+        heapq.heappush(self._hung if slow.latency is None else self._slowest, (slow.waiting, -slow.number, slow))
 
     def evict(self, conversations: Iterable[Conversation]) -> None:
         """These end: only the sum of them is kept."""

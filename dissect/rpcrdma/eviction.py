@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from ..transport.connection import Connection
 from .conversation import Conversation
@@ -41,6 +41,10 @@ class Evicted:
     unplaced: int = 0
     open_calls: int = 0
     """Calls without a reply by then; a later reply is an RPC of its own."""
+
+    def add_sums(self, other: Evicted) -> None:
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
     def add(self, conversation: Conversation, undecoded: int = 0, unplaced: int = 0, open_calls: int = 0) -> None:
         connection = conversation.connection

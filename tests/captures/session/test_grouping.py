@@ -226,7 +226,7 @@ def columns(calls: list[tuple[int, int]], name: str = "READ") -> CallColumns:
     return CallColumns(
         np.arange(count), np.arange(1, count + 1), times, latencies, latencies, np.zeros((count, 5), np.int64), zeros,
         zeros,
-        np.zeros(count, bool), latencies < 0, zeros, names,
+        np.zeros(count, bool), latencies < 0, zeros, names, np.ones(count, np.int64),
     )  # fmt: skip
 
 

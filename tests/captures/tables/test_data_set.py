@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import pytest
@@ -18,7 +18,7 @@ from playbook.stores import WritableBucket, s3_bucket
 from rdmascope.captures.fleet import batch
 from rdmascope.captures.read.remote import LocalFolder
 from rdmascope.captures.tables import data_set
-from rdmascope.captures.tables.data_set import CaptureTables, DataSet
+from rdmascope.captures.tables.data_set import CaptureEntry, DataSet
 from rdmascope.captures.tables.saved_session import open_saved_session
 from rdmascope.captures.tables.saved_tables import open_saved
 from rdmascope.dissect.records.tables import TABLES
@@ -28,18 +28,24 @@ DAY = 86_400 * 10**9
 ROWS = "rpcs", "packets", "connections", "captures"
 
 
+class CaptureTables(NamedTuple):
+    """What is added."""
+
+    entry: CaptureEntry
+    folder: str
+
+
 @pytest.fixture(scope="module")
 def analysed(tmp_path_factory: pytest.TempPathFactory) -> CaptureTables:
     """A capture, and a folder with its tables."""
     kept: list[CaptureTables] = []
 
-    def add(self: DataSet, captures: list[CaptureTables]) -> list[Any]:
-        (one,) = captures
+    def add(self: DataSet, entry: CaptureEntry, made: str, _: object) -> CaptureEntry:
         folder = tmp_path_factory.mktemp("tables")
         for name in TABLES:
-            Path(one.folder, f"{name}.parquet").rename(folder / f"{name}.parquet")
-        kept.append(CaptureTables(one.entry, str(folder)))
-        return [one.entry]
+            Path(made, f"{name}.parquet").rename(folder / f"{name}.parquet")
+        kept.append(CaptureTables(entry, str(folder)))
+        return entry
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DataSet, "add", add)
@@ -88,16 +94,16 @@ def files(path: Path) -> list[str]:
 
 def test_a_snapshot_has_what_was_added_and_numbers_stay(analysed: CaptureTables, tmp_path: Path) -> None:
     found = made(tmp_path)
-    entries = [entry for number in range(3) for entry in found.add([like(analysed, number)])]
+    entries = [found.add(*like(analysed, number)) for number in range(3)]
     assert [one.rpcs_before for one in entries] == [0, entries[0].rpcs, 2 * entries[0].rpcs]
-    assert found.entries() == entries and found.add([like(analysed, 1)]) == [entries[1]]
+    assert found.entries() == entries and found.add(*like(analysed, 1)) == entries[1]
     assert rows(found) == wanted(analysed, [one.capture for one in entries])
     with open_saved(str(tmp_path)) as database:
         query = "SELECT number, xid FROM rpcs ORDER BY 1"
         before = database.connection.execute(query).fetchall()
     assert [number for number, _ in before] == [*range(1, 3 * entries[0].rpcs + 1)]
     found.drop_before(f"{entries[0].day}~")
-    assert found.add([like(analysed, 7)])[0].rpcs_before == 3 * entries[0].rpcs
+    assert found.add(*like(analysed, 7)).rpcs_before == 3 * entries[0].rpcs
 
 
 class Ended(Exception):
@@ -113,15 +119,15 @@ def test_whatever_ends_a_writer_nothing_is_lost_or_twice(
     grown = like(analysed, 9)
     grown = grown._replace(entry=replace(grown.entry, paths=("/captures/0.pcap", "/captures/0.pcap1")))
     deeds: dict[str, tuple[Callable[[DataSet], object], list[str]]] = {
-        "add": (lambda found: found.add([like(analysed, 5)]), [*old, f"{5:024x}"]),
-        "replace": (lambda found: found.add([grown]), [old[1], f"{9:024x}"]),
+        "add": (lambda found: found.add(*like(analysed, 5)), [*old, f"{5:024x}"]),
+        "replace": (lambda found: found.add(*grown), [old[1], f"{9:024x}"]),
         "compact": (lambda found: found.compact(all_of=True), old),
         "drop": (lambda found: found.drop_before(like(analysed, 1, day=1).entry.day), old[1:]),
     }
     deed, after = deeds[work]
     found, calls = made(tmp_path / "begun"), 0
-    found.add([like(analysed, 0)])
-    found.add([like(analysed, 1, day=int(work == "drop"))])
+    found.add(*like(analysed, 0))
+    found.add(*like(analysed, 1, day=int(work == "drop")))
     while True:
         calls += 1
         shutil.copytree(tmp_path / "begun", tmp_path / str(calls))
@@ -163,7 +169,7 @@ def test_two_writers_at_once(analysed: CaptureTables, tmp_path: Path) -> None:
     def write(numbers: list[int]) -> None:
         try:
             for number in numbers:
-                DataSet(str(tmp_path)).add([like(analysed, number, f"host{numbers[0]}")])
+                DataSet(str(tmp_path)).add(*like(analysed, number, f"host{numbers[0]}"))
                 DataSet(str(tmp_path)).compact(all_of=True)
         except BaseException as error:
             failed.append(error)
@@ -188,11 +194,12 @@ def test_another_writer_comes_first_at_each_point(
             nonlocal count
             count += 1
             if count == at:
-                found.add([like(analysed, 1), like(analysed, 2, day=1)])
+                found.add(*like(analysed, 1))
+                found.add(*like(analysed, 2, day=1))
             return create(store, name, data)
 
         monkeypatch.setattr(LocalFolder, "create", first_another)
-        found.add([like(analysed, 1)])
+        found.add(*like(analysed, 1))
         monkeypatch.setattr(LocalFolder, "create", create)
         assert rows(found) == wanted(analysed, [f"{number:024x}" for number in ((1, 2) if count >= at else (1,))])
 
@@ -210,7 +217,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def test_small_files_become_few_and_say_the_same(place: str, analysed: CaptureTables) -> None:
     found = made(place)
     for number in range(8):
-        found.add([like(analysed, number, f"host{number % 3}", day=number // 6)])
+        found.add(*like(analysed, number, f"host{number % 3}", day=number // 6))
     before, open_before = rows(found), open_saved(place)
     table = "SELECT * EXCLUDE (day) FROM {} ORDER BY ALL"
     said = {name: open_before.connection.execute(table.format(name)).fetchall() for name in TABLES}
@@ -230,13 +237,13 @@ def test_small_files_become_few_and_say_the_same(place: str, analysed: CaptureTa
 
 def test_what_is_gone_can_come_back(analysed: CaptureTables, tmp_path: Path) -> None:
     found, one = made(tmp_path), like(analysed, 1)
-    found.add([one])
-    found.add([like(analysed, 3)])
+    found.add(*one)
+    found.add(*like(analysed, 3))
     grown = replace(like(analysed, 2).entry, paths=(*one.entry.paths, "/captures/1.pcap1"))
-    found.add([CaptureTables(grown, one.folder)])
+    found.add(grown, one.folder)
     assert rows(found) == wanted(analysed, [f"{number:024x}" for number in (2, 3)])
     assert [*found.snapshot().gone] == [one.entry.capture]
-    found.add([one])
+    found.add(*one)
     assert rows(found) == wanted(analysed, [f"{number:024x}" for number in (1, 2, 3)])
 
 
@@ -250,7 +257,7 @@ def test_columns_that_an_earlier_version_had_not_are_not_known(
             if name:
                 patch.setitem(TABLES, "rpcs", shorter)
             data_set.columns_of.cache_clear()
-            found.add([like(analysed, len(name))])
+            found.add(*like(analysed, len(name)))
         data_set.columns_of.cache_clear()
         for _ in range(2):
             with open_saved(str(tmp_path)) as database:
