@@ -9,8 +9,6 @@ from ..transport.operations import Operation
 
 HEADER = 28
 """Bytes of a transport header of version 1 without chunks (RFC 8166, 4.2)."""
-LONG_HEADER = HEADER + 20
-"""The same with a Reply chunk of one segment."""
 
 
 class Segment(NamedTuple):

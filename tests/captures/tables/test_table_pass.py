@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -17,8 +19,8 @@ from rdmascope.dissect.rpcrdma.analyzer import Options
 IWARP = EVERYTHING.replace("rxe", "siw")
 
 
-def rows(path: str, names: list[str], options: Options | None = None) -> dict[str, list[tuple[object, ...]]]:
-    found: dict[str, list[tuple[object, ...]]] = {name: [] for name in names}
+def rows(path: str, names: list[str], options: Options | None = None) -> dict[str, list[tuple[Any, ...]]]:
+    found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in names}
     for name, columns in table_batches(Session(path, options), dict.fromkeys(names)):
         found[name] += zip(*(values.tolist() for values in columns.values()), strict=True)
     return found
