@@ -210,7 +210,7 @@ class HostTimes(NamedTuple):
     network: int | None = None
     """Of ``wire``, what the server did not take: where both hosts tell."""
     registration_wait: int | None = None
-    """Of ``queued``: no memory registration was free."""
+    """Of ``queued``: no memory registration was free, for it or for one that was to be sent before it."""
     failed_registrations: int | None = None
     """How often."""
     waits: tuple[tuple[str, int], ...] = ()

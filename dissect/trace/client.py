@@ -30,12 +30,28 @@ SENDING = "xprt_sending"
 
 
 @dataclass(slots=True)
-class Credits:
-    """Of a connection."""
+class Transport:
+    """What all calls by a connection share."""
 
     granted: int | None = None
-    """None before its first reply."""
+    """Credits; None before its first reply."""
     used: int = 0
+    failing: int | None = None
+    """Since when the call whose turn it is finds no memory registration, if it does not."""
+    failed: int = 0
+    """Nanoseconds of that, before."""
+
+    @property
+    def spent(self) -> bool:
+        """No credit is left."""
+        return self.granted is not None and self.used >= self.granted
+
+    def unregistered(self, time: int) -> int:
+        """Nanoseconds, until then, in which calls could not be sent for want of memory registrations."""
+        return self.failed + (0 if self.failing is None else max(0, time - self.failing))
+
+
+_ALONE = Transport()
 
 
 @dataclass(slots=True, eq=False)
@@ -62,8 +78,8 @@ class ClientCall:
     failing: int | None = None
     failed: int = 0
     waited: int = 0
-    sleeping: tuple[str, str, int] | None = None
-    """Wait queue, what it waits for, since when."""
+    sleeping: tuple[str, str, int, int] | None = None
+    """Wait queue, what it waits for, since when, and what its transport was without registrations until then."""
     waits: dict[str, int] = field(default_factory=dict)
     post: int | None = None
     transmit: int | None = None
@@ -76,8 +92,8 @@ class ClientCall:
     status: int | None = None
     error: str | None = None
     rpc: KnownRpc | None = None
-    credits: Credits | None = None
-    """Of the connection, of which it uses one."""
+    transport: Transport | None = None
+    """Of which it uses a credit."""
 
 
 class ClientSide:
@@ -90,10 +106,10 @@ class ClientSide:
         """Of RPC clients."""
         self._queues: dict[int, Conversation] = {}
         """By the completion queue of their Sends."""
-        self._credits: dict[int, Credits] = {}
+        self._transports: dict[int, Transport] = {}
         """By connection."""
-        self._shared: dict[int, Credits] = {}
-        """By RPC client: of the connection by which it sent last."""
+        self._last: dict[int, Transport] = {}
+        """By RPC client: by which it sent last."""
         self._sockets: dict[int, Conversation] = {}
         """By RPC client."""
         self._receiving: dict[int, Conversation] = {}
@@ -127,7 +143,7 @@ class ClientSide:
         for rpc in [one for one in self._log.backward.values() if one.connection.number in connections]:
             self._unanswered(rpc)
         for number in connections:
-            self._credits.pop(number, None)
+            self._transports.pop(number, None)
 
     def outstanding(self) -> list[KnownRpc]:
         """Calls without a reply so far."""
@@ -177,9 +193,9 @@ class ClientSide:
         task, client, queue = fields
         call = self._calls.get((task, client))
         if call is not None and call.post is None:
-            credits = self._shared.get(client)
-            spent = credits is not None and credits.granted is not None and credits.used >= credits.granted
-            call.sleeping = queue, CREDITS if queue == SENDING and spent else queue, time
+            transport = self._last.get(client, _ALONE)
+            what = CREDITS if queue == SENDING and transport.spent else queue
+            call.sleeping = queue, what, time, transport.unregistered(time)
             if call.encoded is None and call.encode is not None:
                 call.encoded = time
 
@@ -192,8 +208,13 @@ class ClientSide:
             if call.wake is None:
                 call.wake = time
         elif call.sleeping is not None and call.sleeping[0] == queue:
-            _, what, since = call.sleeping
-            call.waits[what] = call.waits.get(what, 0) + time - since
+            _, what, since, failed = call.sleeping
+            waited = time - since
+            if what == SENDING and call.failing is None:  # Behind one that found no registration.
+                lacking = min(max(0, self._last.get(client, _ALONE).unregistered(time) - failed), waited)
+                call.waited += lacking
+                waited -= lacking
+            call.waits[what] = call.waits.get(what, 0) + waited
             call.sleeping = None
 
     def reserve_credit(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
@@ -231,6 +252,9 @@ class ClientSide:
         """No memory registration was free, as ``xprtrdma_nomrs_err`` says before it."""
         call = self._call(fields[0], fields[1])
         call.failed += 1
+        transport = self._last.get(fields[1])
+        if transport is not None and transport.failing is None:
+            transport.failing = time
         if call.failing is None:
             call.failing = time
         call.chunks = TracedChunks()
@@ -239,6 +263,9 @@ class ClientSide:
         task, client, xid, header, head, page, tail, read = fields
         call = self._call(task, client, True)
         call.xid, call.marshalled = xid, True
+        transport = self._last.get(client)
+        if transport is not None:
+            transport.failed, transport.failing = transport.unregistered(time), None
         if call.failing is not None and call.send is not None:
             call.waited += call.send - call.failing
             call.failing = None
@@ -268,15 +295,15 @@ class ClientSide:
     def _use(self, call: ClientCall, client: int, connection: int) -> None:
         """A credit."""
         self._free(call)
-        credits = self._credits.setdefault(connection, Credits())
-        credits.used += 1
-        call.credits = self._shared[client] = credits
+        transport = self._transports.setdefault(connection, Transport())
+        transport.used += 1
+        call.transport = self._last[client] = transport
 
     @staticmethod
     def _free(call: ClientCall) -> None:
-        if call.credits is not None:
-            call.credits.used -= 1
-            call.credits = None
+        if call.transport is not None:
+            call.transport.used -= 1
+            call.transport = None
 
     def call_back(self, conversation: Conversation, number: int, time: int, pid: int, header: int) -> None:
         """On a server: what this thread sends is a call, for which it has a task, too."""
@@ -363,8 +390,8 @@ class ClientSide:
         call = self._calls.get((task, client))
         if call is None or call.rpc is None or call.rpc.xid != xid:
             return
-        if call.credits is not None:
-            call.credits.granted = credits
+        if call.transport is not None:
+            call.transport.granted = credits
             self._free(call)
         came = self._received.pop(pid, None) or Received(number, time, 0)
         call.receive, call.reply = came.time, time

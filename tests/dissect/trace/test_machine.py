@@ -229,3 +229,30 @@ def test_connections_that_ended_are_evicted(host: Client | Server) -> None:
     assert len(analyzer.connections) <= 5 and analyzer.evicted.connections == 20 - len(analyzer.connections)
     assert analyzer.connections[-1].number == 20 and "client" in analyzer.health(20).ended
     assert not analyzer.finish()
+
+
+def test_calls_behind_one_without_a_registration_wait_for_it_too() -> None:
+    host = client(1)
+    first, second = ({"task_id": number, "client_id": 1} for number in (2, 3))
+    for xid, task in enumerate((first, second), 2):
+        host.passes("rpc_task_begin", **task)
+        host.passes("rpc_request", **task, progname="nfs", version=3, procname="READ")
+        host.passes("xprt_reserve", **task, xid=xid)
+    host.passes("rpc_xdr_sendto", **first, msg_len=100)
+    host.passes("rpc_task_sleep", **second, q_name="xprt_sending")
+    host.waits(1)
+    host.passes("xprtrdma_marshal_failed", **first, xid=2, ret=-11)
+    host.waits(3)
+    host.sends(first, 2)
+    host.passes("rpc_task_wakeup", **second, q_name="xprt_sending")
+    host.sends(second, 3)
+    for xid, task in enumerate((first, second), 2):
+        host.is_answered(task, xid, 64)
+        host.passes("rpc_task_end", **task, status=0)
+        host.passes("rpc_stats_latency", **task, progname="nfs", version=3, procname="READ", execute=9000)
+    waited = {rpc.xid: rpc.host for rpc in host.rpcs()}
+    for xid in (2, 3):
+        host_times = waited[xid]
+        assert host_times is not None and 3 <= (host_times.registration_wait or 0) / MILLISECOND < 3.1
+    assert waited[3] is not None and [queue for queue, time in waited[3].waits] == ["xprt_sending"]
+    assert 1 <= waited[3].waits[0][1] / MILLISECOND < 1.1

@@ -25,26 +25,14 @@ readers() {
   wait "${workers[@]}"
 }
 
-# blocks: of 8 KiB, each read by a thread of its own, all at once.
-blocks() {
+# ahead: a file is read in calls of 8 KiB, all of them at once.
+ahead() {
   python3 - <<'END'
-import mmap
 import os
-import threading
 
-SIZE = 8192
-file = os.open("/mnt/r1m", os.O_RDONLY | os.O_DIRECT)
-
-
-def read(number):
-    os.preadv(file, [mmap.mmap(-1, SIZE)], number * SIZE)
-
-
-threads = [threading.Thread(target=read, args=(number,)) for number in range(100)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
+file = os.open("/mnt/r1m", os.O_RDONLY)
+os.posix_fadvise(file, 0, 0, os.POSIX_FADV_WILLNEED)
+os.read(file, 1 << 20)
 END
 }
 
@@ -87,7 +75,8 @@ on_server 'sync; echo 3 >/proc/sys/vm/drop_caches'
 part disk from_disk
 
 # A connection begins with few registrations, and its client makes more as it runs out of them; now it hardly can.
-mount_nfs 3
+on_server 'echo 64 >/proc/fs/nfsd/threads'
+mount_nfs 3 rsize=8192
 modprobe scarce
-part registrations blocks
+part registrations ahead
 modprobe -r scarce
