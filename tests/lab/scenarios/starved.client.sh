@@ -25,14 +25,15 @@ readers() {
   wait "${workers[@]}"
 }
 
-# ahead: a file is read in calls of 8 KiB, all of them at once.
+# ahead: a file is read in calls of 64 KiB, all of them at once.
 ahead() {
   python3 - <<'END'
 import os
 
-file = os.open("/mnt/r1m", os.O_RDONLY)
+file = os.open("/mnt/r8m", os.O_RDONLY)
 os.posix_fadvise(file, 0, 0, os.POSIX_FADV_WILLNEED)
-os.read(file, 1 << 20)
+while os.read(file, 1 << 20):
+    pass
 END
 }
 
@@ -75,8 +76,8 @@ on_server 'sync; echo 3 >/proc/sys/vm/drop_caches'
 part disk from_disk
 
 # A connection begins with few registrations, and its client makes more as it runs out of them; now it hardly can.
-on_server 'echo 64 >/proc/fs/nfsd/threads'
-mount_nfs 3 rsize=8192
+on_server 'echo 64 >/proc/fs/nfsd/threads; for number in 1 2 3 4 5 6 7 8; do cat /export/r1m; done >/export/r8m'
+mount_nfs 3 rsize=65536
 modprobe scarce
 part registrations ahead
 modprobe -r scarce
