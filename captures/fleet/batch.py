@@ -11,10 +11,11 @@ import os
 import re
 import signal
 import threading
+import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from multiprocessing.connection import Connection as Pipe
@@ -311,6 +312,58 @@ def batch(units: Sequence[CaptureUnit], data_set: str, options: Options, jobs: i
     known, others = divided(units, data_set, options) if units else ([], [])
     yield from known
     yield from compacted(_analysed(others, data_set, options, jobs), data_set)
+
+
+WATCHED = 5.0
+"""Seconds from one look at a ring to the next."""
+QUIET = 60.0
+"""Seconds for which the newest file of a ring does not change, behind which it counts as whole."""
+
+
+def watched(
+    patterns: Sequence[str],
+    data_set: str,
+    options: Options,
+    jobs: int,
+    stopped: Callable[[float], bool],
+    clock: Callable[[], float] = time.time,
+) -> Iterator[BatchCapture]:
+    """Analyse files as they are whole: each file by itself, once a later one of its ring is there, or it is quiet.
+
+    ``stopped``: is given how many seconds to wait, and says whether to end.  ``clock``: seconds since the Unix epoch.
+    """
+    done: set[tuple[str, int, int]] = set()
+    while True:
+        whole = []
+        for unit in _rings(patterns):
+            for at, path in enumerate(unit.paths):
+                with suppress(OSError):  # A ring drops its oldest file.
+                    there = os.stat(path)
+                    key = path, there.st_size, there.st_mtime_ns
+                    later = at + 1 < len(unit.paths)
+                    if key not in done and (later or clock() - there.st_mtime > QUIET):
+                        done.add(key)
+                        whole.append(CaptureUnit(unit.host, (path,)))
+        yield from batch(whole, data_set, options, jobs)
+        if stopped(WATCHED):
+            return
+
+
+def _rings(patterns: Sequence[str]) -> list[CaptureUnit]:
+    """Those whose files are there by now, each with its files in the order in which they are written."""
+    found = []
+    for pattern in patterns:
+        refuse_url(pattern)
+        with suppress(CaptureError):  # None is there yet.
+            found += units([pattern])
+    return [one._replace(paths=tuple(sorted(one.paths, key=_written_at))) for one in found]
+
+
+def _written_at(path: str) -> tuple[int, tuple[int, str]]:
+    try:
+        return os.stat(path).st_mtime_ns, _order(path)
+    except OSError:
+        return 0, _order(path)
 
 
 def _analysed(units: Sequence[CaptureUnit], data_set: str, options: Options, jobs: int) -> Iterator[BatchCapture]:

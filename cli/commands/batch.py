@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+from collections.abc import Callable
 from datetime import datetime
 
 import click
@@ -22,6 +25,11 @@ from ..terminal import EXIT_BAD_INPUT, complain, print_json, say
 @click.option("--jobs", "-j", type=click.IntRange(1), help="Captures analysed at a time.  [default: processors]")
 @click.option("--scheduler", metavar="ADDRESS", help="Let the workers of this Dask cluster analyse: tcp://HOST:PORT.")
 @click.option(
+    "--watch",
+    is_flag=True,
+    help="Stay, and take the files of rings as they are whole, each as a capture of its own, until Ctrl-C or SIGTERM.",
+)
+@click.option(
     "--compact", is_flag=True, help="Make one file of all small ones of a table and a day, also without PATTERN."
 )
 @click.option(
@@ -39,6 +47,7 @@ def command(
     data_set: str,
     jobs: int | None,
     scheduler: str | None,
+    watch: bool,
     compact: bool,
     drop_before: datetime | None,
     as_json: bool,
@@ -71,28 +80,36 @@ def command(
       $ rdmascope report fleet --by host
       ...
 
+    With --watch each file of a ring is a capture of its own, once a later one is there: so nothing is in the data set
+    twice when the ring drops its oldest file.  What goes on from file to file begins anew in the next.
+
     DATASET may be a URL of a store that can be written, too, 's3://bucket/fleet'; several hosts may write to it at the
     same time.  Small files become larger ones as captures are added, and all of them with --compact.  --scheduler gives
     the captures to the workers of a Dask cluster, which reach them and DATASET under the same paths or URLs.
 
     Exit status: 0 all captures are in the data set, 2 some could not be read.
     """
-    from rdmascope.captures.fleet.batch import batch, units
+    from rdmascope.captures.fleet.batch import batch, units, watched
     from rdmascope.captures.tables.data_set import DataSet
 
     if not (patterns or compact or drop_before):
         raise click.UsageError("no PATTERN: which captures?", ctx)
+    if watch and (scheduler or not patterns):
+        raise click.UsageError("--watch takes folders of this machine, and leaves --scheduler out", ctx)
     try:
-        found = units(patterns)
+        found = [] if watch else units(patterns)
         unread = known = 0
         options = analyzer_options(ports, force)
-        if scheduler is None:
+        if watch:
+            analysed = watched(patterns, data_set, options, jobs or processors(), _stopped())
+        elif scheduler is None:
             analysed = batch(found, data_set, options, jobs or processors())
         else:
             from rdmascope.captures.fleet.cluster import on_cluster
 
             analysed = on_cluster(found, data_set, options, scheduler)
-        for number, one in enumerate(analysed, 1):
+        total = 0
+        for total, one in enumerate(analysed, 1):
             known += one.known
             entry = one.entry
             unread += bool(entry.problem)
@@ -103,7 +120,8 @@ def command(
             else:
                 files = "" if len(one.unit.paths) == 1 else f" and {plural(len(one.unit.paths) - 1, 'more file')}"
                 state = "known" if one.known else f"{plural(entry.rpcs, 'RPC')}, {plural(entry.frames, 'frame')}"
-                say(f"{number}/{len(found)}  {entry.host}: {os.path.basename(one.unit.paths[0])}{files}: {state}")
+                of = "" if watch else f"/{len(found)}"
+                say(f"{total}{of}  {entry.host}: {os.path.basename(one.unit.paths[0])}{files}: {state}")
                 if entry.damage:
                     complain(entry.damage)
         if drop_before is not None:
@@ -115,9 +133,17 @@ def command(
     except CaptureError as error:
         raise click.ClickException(str(error)) from None
     if as_json:
-        print_json(batch_record(data_set, len(found), known, unread))
+        print_json(batch_record(data_set, total, known, unread))
     else:
-        words = f"{plural(len(found), 'capture')}, {known} known, {unread} not read"
+        words = f"{plural(total, 'capture')}, {known} known, {unread} not read"
         say(f"{data_set}: {words}")
     if unread:
         ctx.exit(EXIT_BAD_INPUT)
+
+
+def _stopped() -> Callable[[float], bool]:
+    """Waits so many seconds, and says whether Ctrl-C or SIGTERM came by then."""
+    came = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: came.set())
+    return came.wait

@@ -237,3 +237,51 @@ def test_a_data_set_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "set" / "manifest").mkdir(parents=True)
     result = run("report", str(tmp_path / "set"))
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1) and "rdmascope batch" in result.stderr
+
+
+def test_a_ring_is_taken_file_by_file_as_it_rotates(tmp_path: Path) -> None:
+    """Each once, also where the ring has dropped it since; the newest when it is quiet."""
+    folder, data_set = tmp_path / "ring" / "web1", str(tmp_path / "set")
+    folder.mkdir(parents=True)
+    parts = halves(unpacked(str(sample("nconnect-rxe"))))
+    names = [f"x_0000{number}_20261121100000.pcap" for number in (1, 2, 3)]
+    now = [1_000_000.0]
+
+    def write(number: int, data: bytes) -> None:
+        (folder / names[number]).write_bytes(data)
+        os.utime(folder / names[number], (now[0], now[0]))
+
+    def next_one(seconds: float) -> bool:
+        now[0] += 2 * batch.QUIET if steps == ["quiet"] else seconds
+        if not steps:
+            return True
+        step = steps.pop(0)
+        if step == "second":
+            write(1, parts[1])
+        elif step == "third":
+            write(2, halves(parts[0])[0])
+            (folder / names[0]).unlink()
+        return False
+
+    steps = ["second", "third", "quiet"]
+    write(0, parts[0])
+    taken = [
+        (Path(one.unit.paths[0]).name, one.known)
+        for one in batch.watched([str(tmp_path / "ring")], data_set, Options(), 1, next_one, lambda: now[0])
+    ]
+    assert taken == [(name, False) for name in names]
+    assert [Path(one.paths[0]).name for one in entries(data_set)] == names
+    calls = objects("sql", data_set, "SELECT host, count(DISTINCT capture) AS captures FROM rpcs GROUP BY host")
+    assert calls == [{"host": "web1", "captures": 3}]
+
+
+def test_watching_ends_with_a_signal(tmp_path: Path) -> None:
+    (tmp_path / "ring").mkdir()
+    command = [*PROGRAM, "batch", str(tmp_path / "ring"), "-o", str(tmp_path / "set"), "--watch"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    while not (tmp_path / "set" / "snapshots").is_dir():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.terminate()
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and said.endswith("0 captures, 0 known, 0 not read\n")
