@@ -9,6 +9,7 @@ kept in ``bench/work`` and made once.
 from __future__ import annotations
 
 import struct
+import subprocess
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ from dataclasses import dataclass, replace
 from heapq import merge
 from operator import itemgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import zstandard
 
@@ -30,7 +32,11 @@ from bench.variants import (
     reordered,
     retransmitted,
 )
+from rdmascope.captures.read.open import open_capture
 
+ETHERNET = b"\2\0\0\0\0\1\2\0\0\0\0\2\x08\0"
+"""Before the IPv4 header of an exported packet."""
+TIMED = "time", "offset", "captured"
 SAMPLES = Path(__file__).parents[1] / "captures" / "samples"
 WORK = Path(__file__).parent / "work"
 
@@ -99,6 +105,7 @@ INPUTS = (
             ("mirrored", mirrored),
             ("reordered", reordered(0.01, 30)),
             ("iwarp-metadata", over_tcp),
+            ("tcp-metadata", lambda frames: exported(frames)),
         )
     ),
     Input("iwarp-bulk", "siw-nfs-all", 60, tcp=True),
@@ -406,6 +413,21 @@ def changed(one: Input) -> Iterator[bytes]:
     if one.change is None:
         return (record for _, record in records(one))
     return (recorded(*frame) for frame in one.change((time, record[16:]) for time, record in records(one)))
+
+
+def exported(frames: Iterator[Timed]) -> Iterator[Timed]:
+    """Their RPCs over TCP without RDMA, as ``rdmascope export`` writes them."""
+    with TemporaryDirectory() as folder:
+        rdma, tcp = Path(folder, "rdma.pcap"), Path(folder, "tcp.pcapng")
+        with rdma.open("wb") as file:
+            file.write(PCAP_HEADER)
+            file.writelines(recorded(*frame) for frame in frames)
+        rdmascope = Path(sys.executable).with_name("rdmascope")
+        subprocess.run([rdmascope, "export", rdma, "-o", tcp], check=True, stdout=subprocess.DEVNULL)
+        with open_capture(str(tcp)) as capture:
+            for batch in capture.batches():
+                for time, at, size in zip(*(batch.rows[name].tolist() for name in TIMED), strict=True):
+                    yield time // 1000, ETHERNET + batch.data[at : at + size].tobytes()
 
 
 def make(one: Input) -> None:

@@ -71,6 +71,7 @@ ROWS = (
             ("reordered", 3.5),
             ("mirrored", 4.0),
             ("iwarp-metadata", 2.0),
+            ("tcp-metadata", 3.0),
             ("iwarp-bulk", 3.0),
             ("krb5", 3.5),
             ("mount", 4.3),

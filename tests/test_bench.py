@@ -81,11 +81,12 @@ def test_what_goes_wrong_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert name == "missing-1" or {rpc.state for rpc in rpcs} == {"complete", "error"}
 
 
-def test_metadata_over_tcp_is_iwarp(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("changed", "transport"), [("iwarp-metadata", "iWARP"), ("tcp-metadata", "TCP")])
+def test_metadata_over_tcp(changed: str, transport: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     build = module(monkeypatch, "build")
     monkeypatch.setattr(build, "WORK", tmp_path)
     found: list[tuple[int, int]] = []
-    for name in "metadata", "iwarp-metadata":
+    for name in "metadata", changed:
         wanted = replace(next(one for one in build.INPUTS if one.name == name), times=1)
         build.make(wanted)
         session = rdmascope.read(wanted.path).session()
@@ -93,7 +94,7 @@ def test_metadata_over_tcp_is_iwarp(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         assert {rpc.state for rpc in rpcs} == {"complete", "error"}
         found.append((len(rpcs), sum(rpc.call_bytes + rpc.reply_bytes for rpc in rpcs)))
     assert found[0] == found[1]
-    assert {one.transport for one in session.analyzer.connections} == {"iWARP"}
+    assert {one.transport for one in session.analyzer.connections} == {transport}
 
 
 def test_clients_of_a_server_have_addresses_of_their_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
