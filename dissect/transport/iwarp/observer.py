@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple
@@ -131,7 +131,8 @@ class IwarpObserver:
         """
         if not len(rows):
             return []
-        segments = _Segments.of(data, rows, self.records, self.record_ports)
+        known = [key for key, tcp in self.open.items() if tcp.records]
+        segments = _Segments.of(data, rows, self.records, self.record_ports, known)
         rows = segments.rows
         if not len(rows):
             return []
@@ -429,23 +430,23 @@ class _Segments:
     """Its payload begins as a record does."""
 
     @classmethod
-    def of(cls, data: Bytes, rows: Rows, records: RecordReader | None, ports: frozenset[int]) -> _Segments:
-        record, datagrams = np.zeros(len(rows), np.bool_), rows["datagram"]
-        at = rows["payload"] - np.where(datagrams, MARK, 0)
-        if records is not None:
-            record = begins(records, data, at, rows["captured"] + (rows["payload"] - at), ~datagrams)
-        if some(others := datagrams & ~record):
-            rows, record, at = take(rows, ~others), record[~others], at[~others]
-        on_port = among(rows["source_port"], np.array([*ports])) | among(rows["destination_port"], np.array([*ports]))
-        if some(record):
-            # Of a reply there is too little to tell but on the server's port.
-            record[record] = on_port[record] | (words_at(data, at[record] + MESSAGE_TYPE) == 0)
-        if some(on_port):
-            record[on_port] |= tls(data, at[on_port], rows["captured"][on_port])
+    def of(
+        cls, data: Bytes, rows: Rows, records: RecordReader | None, ports: frozenset[int], known: Sequence[Key]
+    ) -> _Segments:
+        """``known``: connections that carry records; whether one begins a segment of theirs is not asked."""
         source, destination = ends_of(rows)
         low, high = np.minimum(source, destination), np.maximum(source, destination)
         opening = rows["flags"] & (SYN | ACK) == SYN
-        return cls(data, rows, low, high, source <= destination, opening, *_first_bytes(data, rows), record)
+        keys, (lows, highs) = _mixed(low, high), np.array([*known], np.int64).reshape(-1, 2).T
+        asked = rows["datagram"] | ~among(keys, _mixed(lows, highs)) | among(keys, keys[opening])
+        message, record = np.zeros((2, len(rows)), np.bool_)
+        if records is not None and some(asked):
+            message[asked], record[asked] = _beginning(data, take(rows, asked), records, ports)
+        forward, kept = source <= destination, ~rows["datagram"] | message
+        if some(~kept):
+            rows = take(rows, kept)
+            low, high, forward, opening, record = (one[kept] for one in (low, high, forward, opening, record))
+        return cls(data, rows, low, high, forward, opening, *_first_bytes(data, rows), record)
 
     def direction(self, index: int) -> int:
         return int(not self.forward[index])
@@ -495,6 +496,26 @@ class _Segments:
             if captured < 20 and head and REQUEST_KEY.startswith(head):
                 return int(at)
         return None
+
+
+def _mixed(low: Int64s, high: Int64s) -> Int64s:
+    """One number for both ends of a connection, which hardly two have in common."""
+    return low * np.int64(0x9E3779B97F4A7C1) ^ high
+
+
+def _beginning(
+    data: Bytes, rows: Rows, records: RecordReader, ports: frozenset[int]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which SEGMENT rows begin with a message, and which of them shows what their connection carries."""
+    marked = ~rows["datagram"]
+    at = rows["payload"] - np.where(marked, 0, MARK)
+    message = begins(records, data, at, rows["captured"] + (rows["payload"] - at), marked)
+    on_port = among(rows["source_port"], np.array([*ports])) | among(rows["destination_port"], np.array([*ports]))
+    # Of a reply there is too little to tell but on the server's port.
+    record = message.copy()
+    record[message] = on_port[message] | (words_at(data, at[message] + MESSAGE_TYPE) == 0)
+    record[on_port] |= tls(data, at[on_port], rows["captured"][on_port])
+    return message, record
 
 
 def _first_bytes(data: Bytes, rows: Rows) -> tuple[Rows, Rows]:
