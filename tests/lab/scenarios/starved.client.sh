@@ -78,6 +78,7 @@ part disk from_disk
 # A connection begins with few registrations, and its client makes more as it runs out of them; now it hardly can.
 on_server 'echo 64 >/proc/fs/nfsd/threads; for number in 1 2 3 4 5 6 7 8; do cat /export/r1m; done >/export/r8m'
 mount_nfs 3 rsize=65536
+echo 8192 >"/sys/class/bdi/$(mountpoint -d /mnt)/read_ahead_kb"
 modprobe scarce
 part registrations ahead
 modprobe -r scarce
