@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +21,7 @@ from playbook import Capture, Wire, call, faults, nfs3, reply
 from playbook.capture import frame_batches, write_pcap
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.iwarp_strategies import IwarpConversation, iwarp_conversations, iwarp_faulty
+from playbook.judge import analyze, judge
 from playbook.packets import Frame
 from playbook.shapes import DATA, read, write
 from playbook.strategies import Conversation, conversations, faulty
@@ -122,6 +124,49 @@ def test_any_batches_of_several_connections_with_faults(
     assert all_but_numbers(frames, range(1, len(frames))) == whole
 
 
+MTUS = st.lists(st.sampled_from((256, 512, 1024, 2048, 4096)), min_size=2, max_size=2, unique=True)
+SIZES = st.lists(st.tuples(st.booleans(), st.integers(1, 12_000)), min_size=1, max_size=3)
+
+
+@QUICK
+@given(MTUS, st.tuples(SIZES, SIZES), st.booleans(), CUTS)
+def test_a_path_mtu_that_changes_makes_no_byte_wrong(
+    mtus: list[int], both: tuple[list[tuple[bool, int]], ...], cm: bool, cuts: list[int]
+) -> None:
+    wire = Wire(mtu=mtus[0])
+    connection = wire.connect(cm=cm)
+    for connection.mtu, sizes in zip(mtus, both, strict=True):
+        for reading, size in sizes:
+            (read if reading else write)(connection, wire.random.randbytes(size))
+    capture = Capture(wire)
+    for ends in ([], cuts, range(1, len(capture.frames))):
+        judge(capture, analyze(capture, ends))
+
+
+def fragmented(frame: Frame) -> tuple[Frame, Frame]:
+    """A RoCEv2 frame over IPv4 in two fragments."""
+    link, head, data = frame.data[:14], frame.data[14:34], frame.data[34:]
+    at = len(data) // 16 * 8
+    parts = []
+    for payload, field in ((data[:at], 0x2000), (data[at:], at // 8)):
+        total = (len(head) + len(payload)).to_bytes(2, "big")
+        changed = link + head[:2] + total + head[4:6] + field.to_bytes(2, "big") + head[8:] + payload
+        parts.append(replace(frame, data=changed))
+    return parts[0], parts[1]
+
+
+@QUICK
+@given(BEGUN, st.data(), CUTS)
+def test_fragments_of_ip_make_no_byte_wrong(conversation: Conversation, data: st.DataObject, cuts: list[int]) -> None:
+    """They are not put together: the frame of the first, which stays in its place, is none of RDMA."""
+    capture = conversation.capture
+    over_ipv4 = [at for at, one in enumerate(capture.frames) if one.data[12:15] == b"\x08\x00\x45"]
+    for at in data.draw(st.lists(st.sampled_from(over_ipv4), max_size=9, unique=True)) if over_ipv4 else ():
+        capture.frames[at], behind = fragmented(capture.frames[at])
+        capture.frames.append(behind)
+    judge(capture, analyze(capture, cuts))
+
+
 def test_batches_that_end_inside_of_an_mpa_request() -> None:
     """Another connection begins before all of it is there, and so has the lower number."""
     wires = IwarpWire(mss=256), IwarpWire(seed=1)
@@ -147,7 +192,6 @@ def test_batches_that_end_where_a_packet_comes_late_while_another_connection_cal
     in_any_batches(Capture(wire, faults.swap(wire.packets, late, 2)).frames, [])
 
 
-@pytest.mark.xfail(strict=True, reason="what waits for the other direction of a connection is read when a batch ends")
 def test_batches_that_end_before_it_is_known_who_talks_with_whom() -> None:
     wire, connections = two_connections(cm=False)
     calls = [call(connection, nfs3.getattr_()) for connection in connections * 2]

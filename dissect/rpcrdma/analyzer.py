@@ -276,14 +276,14 @@ class Analyzer:
         if len(decoded.segments):
             events += self._feed_iwarp(decoded, runs)
         of_both = bool(events)
-        events += self._observer.feed(packets, queues)
+        frame = int(batch.rows["number"][-1])
+        events += self._observer.feed(packets, queues, frame)
         if of_both:
             events.sort(key=itemgetter(0))
         if self._iwarp is not None:
             self._iwarp.number()
             self._count_iwarp()
         rows = self._machine.take(batch.data, [*runs, *queues], events, self._numbers, self._done)
-        frame = int(batch.rows["number"][-1])
         for number, dispatcher in sorted([one for one in self._dispatchers.items() if one[1].matching.waiting]):
             self._numbers.place = LATE + number
             dispatcher.matching.settle(self._now, frame, self._open_since(dispatcher))

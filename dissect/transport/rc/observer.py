@@ -162,6 +162,8 @@ HELD_IN_ALL = 1 << 19
 """Packets of flows without a partner; then the oldest find theirs as well as they can, or go on without."""
 MAX_FLOWS = 4096
 """Flows without a partner; then the same."""
+FIRST_LOOK, EACH_LOOK = 16, 1 << 12
+"""Frames at which partners are looked for, twice as many each time, and then after so many: wherever batches end."""
 SAME_QPNS = 8
 """Connections between queue pairs of the same numbers that are remembered."""
 MIGRATED = 4096
@@ -191,6 +193,10 @@ class RcObserver:
         self.bindings = Bindings()
         self.unpaired = UnpairedFlows(reader)
         self.max_flows = MAX_FLOWS
+        self._look = FIRST_LOOK
+        """The frame behind which partners are looked for next."""
+        self._paired: dict[int, Binding] = {}
+        """Flows that found partners in this batch: what a CM exchange bound them to came later."""
         self.management = Management(addresses)
         self.closing: list[RcLink] = []
         """Disconnected in this batch."""
@@ -205,12 +211,15 @@ class RcObserver:
         self.other: Counter[str] = Counter()
         """Packets of other transport services, by name."""
 
-    def feed(self, batch: PacketBatch, runs: list[QueueRun] | None = None) -> list[Event]:
+    def feed(self, batch: PacketBatch, runs: list[QueueRun] | None = None, last: int | None = None) -> list[Event]:
         """Take a batch; give every Operation that became clear.
 
-        Where ``runs`` is given, plain Operations are put there and not among the events.
+        Where ``runs`` is given, plain Operations are put there and not among the events.  ``last``: the last frame of
+        the batch, where that is none of these packets.
         """
         rows = batch.rows
+        if last is None:
+            last = int(rows["frame"][-1]) if len(rows) else 0
         self._by_flow = None
         if batch.data is not self._data:
             self._data = batch.data
@@ -236,9 +245,8 @@ class RcObserver:
         for link, data, sent in self.replayed:
             events += self._feed(link, data, sent)
         self.replayed.clear()
-        events += self._sort_out(batch.data, rows, kept, runs)
+        events += self._sort_out(batch.data, rows, kept, runs, last)
         self.notes.look(batch, self.bindings.bound)
-        events += self._pair(last_chance=False)
         flows = self.unpaired.flows
         while self.unpaired.packets > HELD_IN_ALL or len(flows) > self.max_flows:
             # A pair is two of them: half of those too many may be enough.
@@ -316,15 +324,43 @@ class RcObserver:
 
     # Sorting packets into connections
 
-    def _sort_out(self, data: Bytes, rows: Rows, indices: Int64s, runs: list[QueueRun] | None) -> list[Event]:
+    def _sort_out(
+        self, data: Bytes, rows: Rows, indices: Int64s, runs: list[QueueRun] | None, last: int
+    ) -> list[Event]:
         portions: dict[int, tuple[RcLink, list[list[Int64s]]]] = {}
-        for key, binding, part in self.bindings.sort(rows, indices):
+
+        def sort_in(key: int, binding: Binding | None, part: Int64s) -> None:
             if binding is None:
                 self.unpaired.hold(key, data, take(rows, part))
             else:
                 portions.setdefault(id(binding.link), (binding.link, [[], []]))[1][binding.sender].append(part)
+
+        unknown: list[tuple[int, Int64s]] = []
+        for key, binding, part in self.bindings.sort(rows, indices):
+            if binding is None:
+                unknown.append((key, part))
+            else:
+                sort_in(key, binding, part)
+        found: list[Event] = []
+        self._paired.clear()
+        while self._look <= last:
+            look, left = self._look, list[tuple[int, Int64s]]()
+            self._look = _next_look(look if unknown or self.unpaired.flows else last)
+            for key, part in unknown:
+                behind = int(rows["frame"][part].searchsorted(look, side="right"))
+                if behind:
+                    sort_in(key, self._paired.get(key), part[:behind])
+                if behind < len(part):
+                    left.append((key, part[behind:]))
+            unknown = left
+            # Nothing happens on a connection before it is known.
+            pairs = sorted(self._pair(last_chance=False), key=itemgetter(0))
+            found += [(max(place, look), link, operation) for place, link, operation in pairs]
+        for key, part in unknown:
+            sort_in(key, self._paired.get(key), part)
         joined = [(link, _joined(first), _joined(second)) for link, (first, second) in portions.values()]
         events, joined = feed_together(data, rows, joined, runs)
+        events += found
         for link, first, second in joined:
             sent = take(rows, first), take(rows, second)
             made: list[Run] | None = None if runs is None else []
@@ -478,7 +514,8 @@ class RcObserver:
         link = self._link(connection, known[0][2] if known[0] else None)
         for key, sender in ((to_passive, 0), (to_active, 1)):
             # A CM exchange may have bound the flow to a later connection since.
-            self.bindings.bound.setdefault(key, Binding(link, sender))
+            self._paired[key] = Binding(link, sender)
+            self.bindings.bound.setdefault(key, self._paired[key])
             self.unpaired.release(key)
         self.notes.settle(self.bindings.bound)
         self._migrated(link, active, passive)
@@ -545,6 +582,11 @@ class RcObserver:
 def _began(pair: Pair) -> int:
     """The first frame of either flow."""
     return min(pair.active.first_frame, pair.passive.first_frame)
+
+
+def _next_look(frame: int) -> int:
+    """The frame behind which partners are looked for, the next after one."""
+    return max(FIRST_LOOK, 1 << frame.bit_length()) if frame < EACH_LOOK else (frame // EACH_LOOK + 1) * EACH_LOOK
 
 
 _NO_ROWS = np.empty(0, np.int64)

@@ -67,7 +67,8 @@ def test_xids_that_only_one_side_uses_are_no_evidence() -> None:
     assert not any("XID" in words for words in found.evidence)
 
 
-def test_the_evidence_counts_what_was_called_and_answered() -> None:
+def test_the_evidence_counts_what_was_called_and_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observer, "FIRST_LOOK", 64)
     wire = Wire()
     conn = wire.connect(cm=False)
     for _ in range(3):
