@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...layers.rpcrdma_codes import PROCEDURE_NAMES, RDMA_ERROR, RDMA_MSG
 from ...onc.programs import is_callback
-from ...rpcrdma.memory import REORDERED
 from ..events import SentMessage
 from ..rule import PASSED, Judgement, Level, rule, undecidable, violation
 from ..transaction import Transaction
@@ -136,8 +135,8 @@ def backward_unannounced(sent: SentMessage) -> Judgement | None:
         return undecidable(reason)
     if reason := sent.back_channel.doubt(frame):
         return undecidable(reason)
-    if frame < sent.back_channel.offered <= frame + REORDERED:
-        return undecidable("it was offered a few frames later, and the capture may show the two directions out of step")
+    if sent.back_channel.late:
+        return undecidable("it was offered later, by a call behind its own reply: the capture is out of step")
     data, at = sent.message.data, sent.message.start + 12
     if sent.message.end < at + 4:
         return undecidable("the callback's program is not in the capture")
