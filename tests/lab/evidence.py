@@ -49,8 +49,14 @@ class Failed(Exception):
 
 
 def records(outcome: Outcome, name: str, *options: str) -> list[Record]:
-    """The JSON records of ``rdmascope NAME`` about the capture."""
-    return lines(command(RDMASCOPE, name, "--json", outcome.capture, *options))
+    """The JSON records of ``rdmascope NAME`` about the capture; of RPCs those over RDMA, without MOUNT and portmap."""
+    found = lines(command(RDMASCOPE, name, "--json", outcome.capture, *options))
+    return over_rdma(found) if name == "rpcs" else found
+
+
+def over_rdma(found: Iterable[Record]) -> list[Record]:
+    """RPCs without those of MOUNT and portmap, which go over TCP and UDP."""
+    return [one for one in found if one["rdma_version"] is not None]
 
 
 def lines(text: str) -> list[Record]:

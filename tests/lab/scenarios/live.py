@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from ..evidence import RDMASCOPE, Check, Record, command, equal, lines, marks, records
+from ..evidence import RDMASCOPE, Check, Record, command, equal, lines, marks, over_rdma, records
 from ..guests import Outcome
 
 SMOKE = ("rxe",)
@@ -18,7 +18,7 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     calm, flood = (lines(outcome.text(f"{name}.jsonl")) for name in ("calm", "flood"))
     outside = [reported(one) for one in records(outcome, "rpcs")]
     # Live prints an RPC when it ends; rpcs lists them in the order of their calls.
-    ended = [one for one in calm if one["type"] == "rpc"]
+    ended = over_rdma(one for one in calm if one["type"] == "rpc")
     inside = [reported(one) for one in sorted(ended, key=lambda one: one["number"])]
     capture = calm[-1]
     yield equal("live ended by", "SIGINT", capture["ended_by"])
@@ -26,7 +26,8 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     first = next((at for at, one in enumerate(inside) if at >= len(outside) or one != outside[at]), None)
     found = "every one the same" if first is None else f"{inside[first]} is {outside[first : first + 1]} outside"
     yield Check(f"{len(inside)} RPCs as outside, in their order", found, bool(inside) and first is None)
-    kept = [reported(one) for one in lines(command(RDMASCOPE, "rpcs", "--json", outcome.folder / "calm.pcapng"))]
+    listed = lines(command(RDMASCOPE, "rpcs", "--json", outcome.folder / "calm.pcapng"))
+    kept = [reported(one) for one in over_rdma(listed)]
     yield equal("RPCs in what live kept", len(inside), len(kept))
     yield Check("they are the same", str(kept == inside), kept == inside)
 
@@ -53,7 +54,9 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     yield Check("RPCs of it are whole, unless frames were dropped", str(dict(watched)), bool(dropped) or not broken)
     known = {xid: name for xid, name, *_ in outside}
     wrong = [
-        one for one in flood if one["type"] == "rpc" and known.get(one["xid"]) != one["procedure"] and one["procedure"]
+        one
+        for one in over_rdma(one for one in flood if one["type"] == "rpc")
+        if known.get(one["xid"]) != one["procedure"] and one["procedure"]
     ]
     yield Check("none of them is one that was not sent", f"{len(wrong)} are", not wrong)
 
