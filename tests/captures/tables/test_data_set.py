@@ -7,8 +7,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import duckdb
 import pytest
@@ -18,9 +20,12 @@ from playbook.stores import WritableBucket, s3_bucket
 from rdmascope.captures.fleet import batch
 from rdmascope.captures.read.remote import LocalFolder
 from rdmascope.captures.tables import data_set
+from rdmascope.captures.tables.condition import Condition, Filters
 from rdmascope.captures.tables.data_set import CaptureEntry, DataSet
+from rdmascope.captures.tables.fleet_sums import SummedSession
 from rdmascope.captures.tables.saved_session import open_saved_session
 from rdmascope.captures.tables.saved_tables import open_saved
+from rdmascope.dissect.measure.time_options import parse_moment
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
@@ -233,6 +238,23 @@ def test_small_files_become_few_and_say_the_same(place: str, analysed: CaptureTa
     assert found.compact() == 0 and found.compact(all_of=True) > 0
     places = Counter(one.place for one in found.snapshot().files.values())
     assert {*places.values()} == {1} and rows(found) == before
+
+
+def test_of_a_store_only_the_days_that_are_meant_are_opened(analysed: CaptureTables, tmp_path: Path) -> None:
+    """And of their files only parts, without a copy on this machine."""
+    (tmp_path / "bucket").mkdir()
+    until = parse_moment(datetime.fromtimestamp(analysed.entry.last_time_ns // 10**9 + 60, UTC).isoformat())
+    with s3_bucket(tmp_path / "bucket", WritableBucket) as (url, requests):
+        found = made(f"{url}/set")
+        for day in range(3):
+            found.add(*like(analysed, day, day=day))
+        requests.clear()
+        session = SummedSession(found.path, Condition(filters=Filters(until=until)))
+        assert session.facts(3).calls == analysed.entry.rpcs
+        session.close()
+    asked = {unquote(path) for _, path in requests}
+    assert {path.split("day=")[1][:10] for path in asked if "day=" in path} == {analysed.entry.day}
+    assert {method for method, _ in requests} == {"GET"}
 
 
 def test_what_is_gone_can_come_back(analysed: CaptureTables, tmp_path: Path) -> None:
