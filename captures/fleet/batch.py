@@ -436,8 +436,8 @@ def _analyse(given: Pipe, unit: CaptureUnit, data_set: str, options: Options) ->
         words = words_of(error) or f"internal error, please report it: {type(error).__name__}: {error}"
         try:
             entry = failed(unit, data_set, options, f"{unit.paths[0]}: {words}")
-        except CaptureError:  # Nothing can be noted there, which the process that began this one finds, too.
-            return
+        except CaptureError as unnoted:
+            entry = _failed(_begun(unit, options), str(unnoted))
     given.send((entry, failures))
 
 

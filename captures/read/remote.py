@@ -16,6 +16,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ..errors import CaptureError
+from ..write.modes import PRIVATE, mode_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -208,7 +209,8 @@ class LocalFolder:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                made.write_bytes(data)
+                with open(made, "xb", opener=_private) as file:
+                    file.write(data)
                 os.link(made, path)
             except FileExistsError:
                 return False
@@ -222,7 +224,9 @@ class LocalFolder:
         path = Path(self.url, name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, part := path.with_name(f".{path.name}"))
+            part = path.with_name(f".{path.name}")
+            with open(source, "rb") as made, open(part, "wb", opener=_private) as file:
+                shutil.copyfileobj(made, file)
             part.replace(path)
         except OSError as error:
             raise CaptureError(f"{path}: {error.strerror}") from None
@@ -232,6 +236,10 @@ class LocalFolder:
 
     def opened_by(self, connection: DuckDBPyConnection, sizes: Mapping[str, int]) -> str:
         return self.url
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, mode_of(PRIVATE))
 
 
 Folder = LocalFolder | RemoteFolder

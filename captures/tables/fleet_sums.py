@@ -29,7 +29,7 @@ Noun = TypeVar("Noun")
 
 FEW_CAPTURES = 100
 """Up to so many are reported from their rows, with all connections."""
-EXACT = 1 << 17
+EXACT = 1 << 15
 """RPCs that keep their own latencies and times; of more, those that took nearly as long are counted together."""
 BINS = 32
 """Of latencies for each doubling: the middle of one is within 1.1 % of what is in it."""

@@ -20,6 +20,7 @@ from rdmascope.dissect.units import size
 from ..errors import CaptureError
 from ..read.merge import expand
 from ..read.remote import HTTP, RemoteFolder, is_url, local, refuse_url, scheme
+from .modes import PRIVATE, PUBLIC, mode_of
 from .stale_tempdirs import PREFIX, FolderOfProcess
 
 if TYPE_CHECKING:
@@ -83,16 +84,6 @@ def check_outputs(outputs: Iterable[str | os.PathLike[str] | None], inputs: Iter
         seen.add(real)
 
 
-PRIVATE, PUBLIC = 0o600, 0o666
-"""Permissions of new files, less the umask: of those that may hold secrets (contents of captures), and of others."""
-UMASK = "RDMASCOPE_UMASK"
-"""Environment variable; where it is set, the umask alone says who may read what is written."""
-
-
-def _mode(mode: int) -> int:
-    return PUBLIC if UMASK in os.environ else mode
-
-
 class OutputFile(io.FileIO):
     """A file that is written.  What the disk does not take is said with the name that the user knows."""
 
@@ -125,7 +116,7 @@ class OutputFolder:
     def __init__(self, path: Path, mode: int = PRIVATE) -> None:
         """The folder is made where there is none.  Raises OSError."""
         self.path = path
-        self._mode = _mode(mode)
+        self._mode = mode_of(mode)
         self._names: list[str] = []
         self._made = False
         try:
@@ -241,7 +232,7 @@ def open_growing(output: str) -> BinaryIO:
     check_outputs([output])
     try:
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        return io.BufferedWriter(OutputFile(os.open(output, flags, _mode(PRIVATE)), output))
+        return io.BufferedWriter(OutputFile(os.open(output, flags, mode_of(PRIVATE)), output))
     except OSError as error:
         raise not_written(output, error) from None
 

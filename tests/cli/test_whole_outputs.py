@@ -89,7 +89,7 @@ def test_no_folder_is_begun_where_the_disk_is_full(command: str, tmp_path: Path)
     assert done.returncode == 2, done
     lines = done.stderr.splitlines()
     assert len(lines) == 1 and "internal" not in lines[0] and str(tmp_path) in lines[0], done
-    left = [path for path in tree(tmp_path) if command != "batch" or "manifest" not in path]
+    left = [path for path in tree(tmp_path) if command != "batch" or "snapshots" not in path]
     assert left == []
 
 
