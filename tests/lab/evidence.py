@@ -109,6 +109,10 @@ def diagnosed(part: Path) -> dict[str, Record]:
     return {one["kind"]: one for one in found}
 
 
+OF_MOUNTS = ("NFS", "NFSACL")
+"""Programs of which a mount's transport counts the calls; MOUNT, portmap and callbacks have others."""
+
+
 def counted(outcome: Outcome) -> list[Record]:
     """The forward RPCs before the client's counters were noted: between a mark "unmounted" and the next "counted"."""
     frames = marks(outcome)
@@ -117,7 +121,7 @@ def counted(outcome: Outcome) -> list[Record]:
         return next((word for at, word in frames if at > frame), "").startswith("counted")
 
     forward = [rpc for rpc in records(outcome, "rpcs", "--full") if rpc["direction"] == "forward" and rpc["call"]]
-    return [rpc for rpc in forward if before_the_count(rpc["call_frame"])]
+    return [rpc for rpc in forward if rpc["program"] in OF_MOUNTS and before_the_count(rpc["call_frame"])]
 
 
 def client_counters(outcome: Outcome) -> Iterator[Check]:
