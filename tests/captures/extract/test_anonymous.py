@@ -41,9 +41,16 @@ def cut(source: Path, output: Path, chosen: frozenset[int] = EVERY) -> Extracted
     return extract(lambda: Session(str(source)), output, Choice(rpcs=chosen), anonymize=True)
 
 
+REPLACED = (
+    *("client", "server", "machine_name", "user", "uid", "gid", "session", "stateid_other"),
+    *("file_handle", "file_handle_hash", "file_name"),
+)
+"""Columns that have other values afterwards."""
+
+
 def rpcs(source: Path) -> list[dict[str, Any]]:
-    """But for the addresses, which are others."""
-    return [one | dict.fromkeys(("client", "server")) for one in rpcs_with_addresses(source)]
+    """But for what is replaced."""
+    return [one | dict.fromkeys(REPLACED) for one in rpcs_with_addresses(source)]
 
 
 def secrets(source: Path) -> Iterator[bytes]:
