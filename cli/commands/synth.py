@@ -13,7 +13,8 @@ import click
 
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.peer.shipped import read_script, shipped_scripts, write_capture
-from rdmascope.captures.write.output import PUBLIC, check_outputs, open_output
+from rdmascope.captures.write.modes import PUBLIC
+from rdmascope.captures.write.output import check_outputs, open_output
 from rdmascope.dissect.records.schema import record, schema
 from rdmascope.dissect.units import plural
 

@@ -55,11 +55,11 @@ def test_fields_of_each_message(exported: Path) -> None:
         frame, *others = line.split("\t")
         # Each message has packets of its own; arguments may name a program, too.
         kind, xid, program, version, procedure = (one.partition(",")[0] for one in others)
-        theirs.add((int(frame), int(kind), int(xid, 16), int(program), int(version), int(procedure)))
+        theirs.add((int(frame), int(kind), int(xid, 16), *map(int, (program, version, procedure))))
     ours: set[tuple[int | None, ...]] = set()
     for rpc in rdmascope.read(exported):
         named = rpc.xid, rpc.program, rpc.version, rpc.procedure
-        for kind, message in enumerate((rpc.call, rpc.reply)):
+        for which, message in enumerate((rpc.call, rpc.reply)):
             if message is not None:
-                ours.add((message.operation.last_frame, kind, *named))
+                ours.add((message.operation.last_frame, which, *named))
     assert ours == theirs

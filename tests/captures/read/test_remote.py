@@ -61,7 +61,7 @@ def test_commands_read_it_as_they_read_the_file(store: Store) -> None:
         there, here = (objects(name, path, *more) for path in (url, LONG_CALLS))
         assert [one | {"file": ""} for one in there] == [one | {"file": ""} for one in here] != []
     alone = run(f"{store[0]}/db.pcap.zst")
-    assert alone.exit_code == 0 and "41 RPCs" in alone.stdout
+    assert alone.exit_code == 0 and "47 RPCs" in alone.stdout
 
 
 def test_every_problem_is_one_line(store: Store) -> None:
@@ -132,14 +132,14 @@ def test_what_is_in_the_data_set_is_not_read_again(bucket: Store, tmp_path: Path
     prepare(data_set)
     first, second = units([f"{url}/**/*.zst"])
     entry = analyse(first, data_set, Options())
-    assert (entry.problem, entry.rpcs, entry.host) == ("", 41, "db")
+    assert (entry.problem, entry.rpcs, entry.host) == ("", 47, "db")
     requests.clear()
     assert analyse(second, data_set, Options()) == entry  # The same contents under another name.
     assert {method for method, _ in requests} == {"HEAD"}
     known, others = divided([first, second], data_set, Options())
     assert ([one.unit for one in known], others) == ([first], [second])
     assert len(entries(data_set)) == 1
-    assert len(objects("rpcs", data_set)) == 41
+    assert len(objects("rpcs", data_set)) == 47
 
 
 def test_what_a_server_says_nothing_of_is_known_by_its_contents(
@@ -173,7 +173,7 @@ def test_a_store_that_is_gone_costs_the_others_nothing(web: Store, tmp_path: Pat
     prepare(data_set)
     found = [analyse(unit, data_set, Options()) for unit in units([f"{web[0]}/none.pcap", LONG_CALLS])]
     assert [one.problem for one in found] == ["", f"{web[0]}/none.pcap: no such file"]
-    assert len(objects("rpcs", data_set)) == 41
+    assert len(objects("rpcs", data_set)) == 47
 
 
 def test_only_some_blocks_are_in_memory() -> None:
