@@ -160,7 +160,10 @@ def fragmented(frame: Frame) -> tuple[Frame, Frame]:
 def test_fragments_of_ip_make_no_byte_wrong(conversation: Conversation, data: st.DataObject, cuts: list[int]) -> None:
     """They are not put together: the frame of the first, which stays in its place, is none of RDMA."""
     capture = conversation.capture
-    over_ipv4 = [at for at, one in enumerate(capture.frames) if one.data[12:15] == b"\x08\x00\x45"]
+    # Those of the connection manager fit into any path's MTU: without them who is the client is a guess.
+    over_ipv4 = [
+        at for at, one in enumerate(capture.frames) if one.data[12:15] == b"\x08\x00\x45" and len(one.data) > 400
+    ]
     for at in data.draw(st.lists(st.sampled_from(over_ipv4), max_size=9, unique=True)) if over_ipv4 else ():
         capture.frames[at], behind = fragmented(capture.frames[at])
         capture.frames.append(behind)

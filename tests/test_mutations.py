@@ -38,12 +38,13 @@ def analyze(batch: FrameBatch, rows: Rows) -> list[Rpc]:
     return analyzer.feed(FrameBatch(batch.data, rows)) + analyzer.finish()
 
 
-Truth = dict[tuple[int, bool, str, int], Reassembled]
+Truth = dict[tuple[int, str, int], Reassembled]
 
 
 @cache
 def truth(name: str) -> Truth:
-    """Messages by XID, direction, side and the time of their Send."""
+    """Messages by XID, side and the time of their Send, in whichever direction: a callback of NFSv4.0 has a TCP
+    connection of its own, and without its SYN it may be one in the backward direction."""
     batch = whole(name)
     found: Truth = {}
     for rpc in analyze(batch, batch.rows):
@@ -52,7 +53,7 @@ def truth(name: str) -> Truth:
             ("reply", rpc.reply, reassembled_reply(rpc)),
         ):
             assert message is not None and reassembled is not None and reassembled.complete
-            found[rpc.xid, rpc.backward, side, message.operation.last_time] = reassembled
+            found[rpc.xid, side, message.operation.last_time] = reassembled
     return found
 
 
@@ -66,7 +67,7 @@ def judge(name: str, rpcs: list[Rpc]) -> Counter[str]:
         ):
             if message is None or reassembled is None:
                 continue
-            right = true.get((rpc.xid, rpc.backward, side, message.operation.last_time))
+            right = true.get((rpc.xid, side, message.operation.last_time))
             if right is None:
                 assert not reassembled.complete or message.operation.payload.truncated, f"{side} of {rpc.xid:#x}"
                 continue
@@ -119,6 +120,10 @@ def test_shortened_frames(name: str, snaplen: int) -> None:
     rows["captured"] = np.minimum(rows["captured"], snaplen)
     rpcs = analyze(batch, rows)
     states = judge(name, rpcs)
-    assert len(rpcs) == len(truth(name)) // 2 and set(states) <= {"complete", "error"}
+    if snaplen > 64:  # Behind TCP's header nothing is left of a frame.
+        assert len(rpcs) == len(truth(name)) // 2
+    over_rdma = [rpc for rpc in analyze(batch, batch.rows) if rpc.connection.transport not in ("TCP", "UDP")]
+    assert len([rpc for rpc in rpcs if rpc.connection.transport not in ("TCP", "UDP")]) == len(over_rdma)
+    assert set(states) <= {"complete", "error"}
     if snaplen >= 160:
         assert all(rpc.name for rpc in rpcs)
