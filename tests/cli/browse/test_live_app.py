@@ -19,7 +19,7 @@ from rdmascope.cli.browse.live_app import LiveBrowseApp, LiveFeed, WatchedDevice
 from rdmascope.cli.reading import analyzer_options
 
 SAMPLE = "captures/samples/rxe-nfs-all.pcap.zst"
-RPCS, FIRST_PART = 229, 1000
+RPCS, FIRST_PART = 237, 1000
 """RPCs of the sample, and its frames that come before a pause."""
 
 
@@ -160,7 +160,7 @@ def test_other_lists_and_the_diagnosis(tmp_path: Path) -> None:
         packets = len(run("packets", SAMPLE).stdout.splitlines()) - 1
         files = int(run("sql", SAMPLE, "SELECT count(*) FROM files", "--csv").stdout.split()[1])
         findings = sum('"finding"' in line for line in run("audit", SAMPLE, "--json").stdout.splitlines())
-        for noun, rows in {"packets": packets, "connections": 4, "files": files, "findings": findings}.items():
+        for noun, rows in {"packets": packets, "connections": 11, "files": files, "findings": findings}.items():
             await b.press("tab")
             await b.until(partial(lambda noun, rows: (app.listed.noun, app.listed.count) == (noun, rows), noun, rows))
         await b.press("5")

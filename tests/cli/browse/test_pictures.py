@@ -25,7 +25,7 @@ async def begin(b: Browsing) -> None:
 
 
 async def field(b: Browsing) -> None:
-    b.app.go_to("rpcs", 13)
+    b.app.go_to("rpcs", 16)
     await b.until(lambda: any("READLINK3res" in line for line in b.lines("tree")))
     await b.press("2")
     b.app.chosen_tree.move_to(next(at for at, line in enumerate(b.lines("tree")) if "data: /a/long" in line))
@@ -56,7 +56,7 @@ async def filtering(b: Browsing) -> None:
 async def brushed(b: Browsing) -> None:
     b.app._sort_by("latency")
     await b.press("0", "home", "shift+right", "shift+right", "enter")
-    await b.until(lambda: 0 < b.app.listed.count < 229)
+    await b.until(lambda: 0 < b.app.listed.count < 237)
 
 
 async def help_page(b: Browsing) -> None:
@@ -64,11 +64,11 @@ async def help_page(b: Browsing) -> None:
 
 
 SITUATIONS: dict[str, tuple[Callable[[Browsing], Awaitable[None]], tuple[str, ...]]] = {
-    "begin": (begin, ("RPCs 1 of 229", "NFSv3 FSINFO  /", "p99", "1 problem")),
+    "begin": (begin, ("RPCs 1 of 237", "portmapv2 GETPORT", "p99", "1 problem")),
     "field": (field, ("000070", "READLINK")),
     "packets": (packets, ("packets ", "Ethernet", "104", "Info")),
     "findings": (findings, ("findings 1 of 36", "PD-INVALIDATE-AGREED", "level", "required")),
-    "diagnosis": (diagnosis, ("1 problem", "grace period", "→ RPC 79")),
+    "diagnosis": (diagnosis, ("1 problem", "grace period", "→ RPC 87")),
     "filtering": (filtering, ("Filter", "client = '10.77.0.2'")),
     "brushed": (brushed, ("by latency ↓", "time ")),
     "help": (help_page, ("next error or finding", "back to the list")),
@@ -96,7 +96,7 @@ def test_what_is_on_the_screen(name: str, size: tuple[int, int]) -> None:
 def test_a_small_screen_still_has_rows_and_a_tree() -> None:
     async def steps(b: Browsing) -> None:
         await b.press("2")
-        await b.until(lambda: "NFSv3 NULL  complete" in b.screen() and not b.app.strip.display)
+        await b.until(lambda: "portmapv2 GETPORT  complete" in b.screen() and not b.app.strip.display)
         assert len(b.screen().splitlines()) == 10 and b.app.listed.rows_shown >= 2
         await b.press("0")
         assert b.app.strip.display and "p99" in b.screen()
