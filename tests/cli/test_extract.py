@@ -67,7 +67,7 @@ def test_standard_input(tmp_path: Path) -> None:
     [
         ((), "which RPCs?"),
         (("--rpc", "1000"), "no RPC 1000"),
-        (("--connection", "9"), "no connection 9"),
+        (("--connection", "99"), "no connection 99"),
         (("--where", "latency_ns > 1e15"), "passes the filter"),
         (("--where", "nonsense = 1"), "nonsense"),
         (("--rule", "no-such-thing"), "no rule and no detector"),

@@ -117,7 +117,7 @@ def test_the_command_on_a_terminal() -> None:
         os.execv(PROGRAM[0], [*PROGRAM, "sql", EVERYTHING])
     seen = b""
     sent = 0
-    keys = [(b"sql> ", b"SELECT count(*) AS calls FROM rpcs;\r"), (b"229\r\n", b"\\q\r")]
+    keys = [(b"sql> ", b"SELECT count(*) AS calls FROM rpcs;\r"), (b"237\r\n", b"\\q\r")]
     while True:
         try:
             seen += os.read(terminal, 4096)

@@ -85,7 +85,7 @@ class TestAgreement:
         assert "they agree, 16 differences explained" in lines
         assert "packets 216 216 - -" in lines
         assert "calls 41 36 5 -" in lines
-        assert "fields 3,177 3,176 1 -" in lines
+        assert "fields 3,309 3,308 1 -" in lines
         assert "107 call frame.number 107 113" in lines
         assert "… and 5 more (--limit 0 lists all)" in lines
 
