@@ -131,7 +131,7 @@ def plain(value: Any) -> Any:
 def of(path: Path) -> list[JSON]:
     result = CliRunner().invoke(main, ["rpcs", str(path), "--json"])
     assert result.exit_code == 0, result.stderr
-    return [plain(json.loads(line)) for line in result.stdout.splitlines()]
+    return over_rdma([plain(json.loads(line)) for line in result.stdout.splitlines()])
 
 
 def lines(text: str) -> list[JSON]:
@@ -145,7 +145,7 @@ def over_rdma(found: list[JSON]) -> list[JSON]:
 
 def watched(wire: Namespace, path: Path, *options: str, tag: str = "", device: str | None = None) -> list[JSON]:
     """What ``live --json`` prints of a capture's frames, when as many RPCs have come as are in it."""
-    count = len(over_rdma(of(path)))
+    count = len(of(path))
     watcher = wire.live(device or wire.near, "--json", "--count", str(count), *options)
     wire.replay(path, tag=tag)
     out, err = watcher.communicate(timeout=DEADLINE)
@@ -162,7 +162,7 @@ def test_live_is_what_rpcs_says(wire: Namespace, name: str) -> None:
         pytest.skip("no such sample")
     found = watched(wire, path)
     ended = [plain(one) for one in found if one["type"] == "rpc"]  # in the order in which they ended
-    assert over_rdma(sorted(ended, key=itemgetter("number"))) == over_rdma(of(path))
+    assert over_rdma(sorted(ended, key=itemgetter("number"))) == of(path)
     ending = found[-1]
     assert (ending["type"], ending["ended_by"], ending["kernel_dropped"]) == ("live", "count", 0)
     assert ending["frames"] == ending["kernel_received"]
@@ -208,7 +208,7 @@ def test_a_vlan_tag_that_the_kernel_takes_out_is_put_back(wire: Namespace, tmp_p
     kept = tmp_path / "tagged.pcapng"
     found = watched(wire, path, "--write", str(kept), tag="81000007")
     ended = [plain(one) for one in found if one["type"] == "rpc"]  # in the order in which they ended
-    assert over_rdma(sorted(ended, key=itemgetter("number"))) == over_rdma(of(path))
+    assert over_rdma(sorted(ended, key=itemgetter("number"))) == of(path)
     with open_capture(kept) as capture:
         batch = next(iter(capture.batches()))
         start = int(batch.rows["offset"][0])
@@ -220,7 +220,7 @@ def test_all_interfaces_show_each_packet_once(wire: Namespace) -> None:
     path = SAMPLES / "longcall-rxe.pcap.zst"
     found = watched(wire, path, device="any")
     ended = [plain(one) for one in found if one["type"] == "rpc"]  # in the order in which they ended
-    assert over_rdma(sorted(ended, key=itemgetter("number"))) == over_rdma(of(path))
+    assert over_rdma(sorted(ended, key=itemgetter("number"))) == of(path)
 
 
 def test_the_loopback_shows_each_packet_once(wire: Namespace) -> None:
@@ -231,14 +231,14 @@ def test_the_loopback_shows_each_packet_once(wire: Namespace) -> None:
     out, _ = watcher.communicate(timeout=DEADLINE)
     found = lines(out)
     ended = [plain(one) for one in found if one["type"] == "rpc"]  # in the order in which they ended
-    assert over_rdma(sorted(ended, key=itemgetter("number"))) == over_rdma(of(path))
+    assert over_rdma(sorted(ended, key=itemgetter("number"))) == of(path)
     assert not any(one.get("retransmissions") for one in found if one["type"] == "rpc")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_with_the_report(wire: Namespace, number: signal.Signals) -> None:
     path = SAMPLES / "longcall-rxe.pcap.zst"
-    count = len(over_rdma(of(path)))
+    count = len(of(path))
     watcher = wire.live(wire.near, "--json")
     wire.replay(path)
     assert watcher.stdout is not None
@@ -279,7 +279,7 @@ def test_what_is_kept_is_what_came(wire: Namespace, tmp_path: Path) -> None:
     files = sorted(tmp_path.glob("kept*.pcapng"))
     assert len(files) > 1
     result = CliRunner().invoke(main, ["rpcs", *map(str, files), "--json"])
-    assert [plain(json.loads(line)) for line in result.stdout.splitlines()] == of(path)
+    assert over_rdma([plain(json.loads(line)) for line in result.stdout.splitlines()]) == of(path)
 
 
 def test_what_the_kernel_drops_is_reported(wire: Namespace) -> None:
