@@ -15,10 +15,10 @@ SAMPLE = "captures/samples/rxe-nfs-all.pcap.zst"
 
 def test_the_tree_of_an_rpc_is_that_of_show() -> None:
     async def steps(b: Browsing) -> None:
-        b.app.go_to("rpcs", 13)
+        b.app.go_to("rpcs", 16)
         await b.until(lambda: any("READLINK3res" in line for line in b.lines("tree")))
         await b.until(lambda: len(b.lines("ladder")) > 1)
-        printed = run("show", SAMPLE, "--rpc", "13").stdout
+        printed = run("show", SAMPLE, "--rpc", "16").stdout
         ladder = [line.split()[0] for line in b.lines("ladder")[1:]]
         assert ladder == ["104", "105", "106", "107", "108", "109", "113"]
         for line in b.lines("tree"):
@@ -33,7 +33,7 @@ def test_the_tree_of_an_rpc_is_that_of_show() -> None:
 
 def test_the_chosen_field_is_marked_in_the_bytes() -> None:
     async def steps(b: Browsing) -> None:
-        b.app.go_to("rpcs", 13)
+        b.app.go_to("rpcs", 16)
         await b.until(lambda: any("READLINK3res" in line for line in b.lines("tree")))
         await b.press("2")
         place = next(at for at, line in enumerate(b.lines("tree")) if "data: /a/long" in line)
@@ -52,7 +52,7 @@ def test_the_chosen_field_is_marked_in_the_bytes() -> None:
 
 def test_a_field_of_a_transport_header_is_marked_in_the_bytes() -> None:
     async def steps(b: Browsing) -> None:
-        b.app.go_to("rpcs", 13)
+        b.app.go_to("rpcs", 16)
         await b.until(lambda: any("READLINK3res" in line for line in b.lines("tree")))
         await b.press("2")
         for words, field, digits in (
@@ -87,7 +87,7 @@ def test_the_tree_of_a_noun_is_its_picture(noun: str, commands: tuple[str, str])
 
 def test_folding_a_tree() -> None:
     async def steps(b: Browsing) -> None:
-        b.app.go_to("rpcs", 13)
+        b.app.go_to("rpcs", 16)
         await b.until(lambda: any("READLINK3res" in line for line in b.lines("tree")))
         await b.press("2")
         tree = b.app.chosen_tree
