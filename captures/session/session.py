@@ -398,15 +398,22 @@ class Session:
             del table, uses
         return files
 
-    def audit(self, auditor: Auditor, connections: Collection[int] = ()) -> int:
-        """Judge all connections, in a pass of its own; returns the number of RPCs, of some ``connections`` only.
+    def audit(
+        self,
+        auditor: Auditor,
+        connections: Collection[int] = (),
+        select: Callable[[RpcTable, Session], RpcTable] | None = None,
+    ) -> int:
+        """Judge all connections, in a pass of its own; returns the number of RPCs, of some ``connections`` only, and
+        of those that ``select`` leaves in a table.
 
         What goes over TCP without RDMA is judged by no rule, and does not count.
         """
         self.needs_packets()
         self.watch(DividedAudit(auditor))
         rpcs = 0
-        for table in self.tables(auditor.evict):
+        for whole in self.tables(auditor.evict):
+            table = whole if select is None else select(whole, self)
             on = table.plain_rows["connection"]
             rdma = [number for number in unique(on).tolist() if table.conversation(number).connection.rdma]
             rows = np.isin(on, rdma)

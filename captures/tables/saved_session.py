@@ -631,7 +631,12 @@ class SavedSession(Session):
             undecoded = self._details(database, "undecoded of files", Counter[str])
         return SavedFiles(facts, sum(undecoded, Counter()))
 
-    def audit(self, auditor: Auditor, connections: Collection[int] = ()) -> int:
+    def audit(
+        self,
+        auditor: Auditor,
+        connections: Collection[int] = (),
+        select: Callable[[RpcTable, Session], RpcTable] | None = None,
+    ) -> int:
         if auditor.meant is not None:
             self.lacks("what single RPCs were judged by")
         kept = {conversation.connection.number: conversation.connection for conversation in self.analyzer.conversations}

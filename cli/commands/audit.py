@@ -160,24 +160,25 @@ def command(
     for at, file in enumerate(files):
         kept = settings.examples if examples is None else examples
         try:
-            meant, on_connections = None, chosen
+            meant, select, on_connections = None, None, chosen
             captures = (file,) if condition is None else behind(file, "what single RPCs were judged by")
             with seekable(captures) if condition is not None else nullcontext(captures) as paths:
                 if condition is not None:
                     rpcs_that_pass = condition.chosen_rpcs(opened(paths, ports, force))
-                    meant, with_rpcs = rpcs_that_pass.judged, rpcs_that_pass.connections
+                    meant, select = rpcs_that_pass.judged, rpcs_that_pass.selected
+                    with_rpcs = rpcs_that_pass.connections
                     on_connections = chosen & with_rpcs if chosen else with_rpcs
                 auditor = Auditor(rules, kept, not_waived(settings.waivers), release=drop_contents, meant=meant)
                 reading = opened(paths, ports, force, jobs=jobs)
                 reading.path = file
-                rpcs = reading.audit(auditor, chosen)
+                rpcs = reading.audit(auditor, chosen, select)
             for place in list(auditor.tallies):
                 if (chosen and place.connection not in chosen) or end not in (None, place.endpoint):
                     del auditor.tallies[place]
             problem = unknown_connections(sorted(chosen), reading.extent())
             if chosen and not any(connection.number in chosen for connection in reading.analyzer.connections):
                 reading.refuse(problem)
-            result = Result(file, auditor, rpcs if condition is None else condition.passed, on_connections)
+            result = Result(file, auditor, rpcs, on_connections)
             results.append(result)
             if as_json:
                 for finding in finding_records(result):
