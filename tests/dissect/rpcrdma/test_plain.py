@@ -114,7 +114,7 @@ def counted(sums: Statistics) -> dict[str, object]:
     """Everything that statistics say."""
     return {
         "transfers": {way: asdict(totals) for way, totals in sums.transfers.items()},
-        "connections": [(number, asdict(share)) for number, share in sums.connections.items()],
+        "connections": {number: asdict(share) for number, share in sums.connections.items()},  # in either order
         "reasons": [sums.damage.items(), sums.notes.items()],
         "counts": (sums.calls, sums.truncated, sums.duplicate_replies, sorted(sums.states.items())),
         "timeline": (sums.timeline.width, sums.timeline._table.tobytes()),
