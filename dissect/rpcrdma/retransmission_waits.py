@@ -138,8 +138,13 @@ def _charge_rows(plain: PlainRpcs, number: int, mine: Int64s, transport: Transpo
 
 
 def _least(transport: TransportWaits) -> int:
-    """Nanoseconds of the shortest timer."""
-    return min([one.duration for end in (0, 1) for one in transport.timers(end)], default=ANY_TIME)
+    """Nanoseconds of the shortest pause that may be a timer's."""
+    return min(map(_shortest, (*transport.timers(0), *transport.timers(1))), default=ANY_TIME)
+
+
+def _shortest(timer: Timer) -> int:
+    """Nanoseconds of an RPC in which it may have expired: rxe's may run since a packet before the call."""
+    return timer.duration if timer.doubles else int(timer.duration * (1 - SLACK))
 
 
 # Columns of RPCs that are objects
@@ -291,13 +296,13 @@ def _inferred(
             continue
         recovering = transport.recoveries is not None and transport.recoveries.recovered[sender]
         for since, until, frames, together in pauses:
-            long = (until - since >= min(one.duration for one in timers)) & (frames > 0) & (rpcs.replier == sender)
+            long = (until - since >= min(map(_shortest, timers))) & (frames > 0) & (rpcs.replier == sender)
             posted = np.broadcast_to(together, long.shape)
             for at in places(long).tolist():
                 pause = _Pause(int(since[at]), int(until[at]), int(frames[at]), bool(posted[at]))
-                mine = waits.rpc == at
-                if some(mine & (waits.start < pause.until) & (waits.end > pause.since)):
-                    continue
+                known = (waits.rpc == at) & (waits.start < pause.until) & (waits.end > pause.since)
+                if some(known):  # What came again may have to wait once more.
+                    pause = pause._replace(since=int(waits.end[known].max()))
                 seen = _explained(pause, timers, silences, recovering)
                 if seen is None:
                     continue
@@ -327,12 +332,14 @@ def _explained(
     if before is None:
         return None
     silent, waited = pause.until - before, pause.until - pause.since
-    candidates = [
-        (rest, expired, total, timer)
-        for timer in timers
-        for expired, total in [timer.times(min(waited, silent))]
-        if expired and (rest := (waited - total) / timer.duration) <= (1 if pause.posted else _slack(timer, expired))
-    ]
+    candidates = []
+    for timer in timers:
+        expired, total = timer.times(min(waited, silent))
+        rest = waited - total
+        if not expired and timer.duration <= silent and waited >= _shortest(timer):
+            expired, total, rest = 1, waited, silent - timer.duration
+        if expired and rest <= timer.duration * (1 if pause.posted else _slack(timer, expired)):
+            candidates.append((rest / timer.duration, expired, total, timer))
     if not candidates:
         return None
     rest, expired, total, timer = min(candidates, key=lambda one: one[0])

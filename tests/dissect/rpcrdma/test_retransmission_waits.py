@@ -183,6 +183,44 @@ def test_timers_of_linux_end_late_each_time() -> None:
 
 
 @pytest.mark.parametrize("columns", [True, False])
+def test_the_timer_of_rxe_may_run_since_the_packet_before(columns: bool) -> None:
+    """The call came 10 ms after it; a server that was quiet for longer before the call is slow."""
+    wire = Wire(mtu=1024, seed=4)
+    connection = wire.connect()
+    reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    wire.pause(10 * MILLISECOND)
+    asked = call(connection, nfs3.getattr_())
+    wire.pause(ACK_TIMEOUT - 5 * MILLISECOND)
+    reply(asked, nfs3.getattr_reply())
+    rpcs, connection_ = examine(Capture(wire), columns)
+    (loss,) = connection_.inferred_losses
+    assert ACK_TIMEOUT - 10 * MILLISECOND < rpcs[1].retransmission_delay < ACK_TIMEOUT and loss.rpc == 2
+    wire.pause(ACK_TIMEOUT)
+    asked = call(connection, nfs3.getattr_())
+    wire.pause(ACK_TIMEOUT - 5 * MILLISECOND)
+    reply(asked, nfs3.getattr_reply())
+    rpcs, connection_ = examine(Capture(wire), columns)
+    assert rpcs[2].retransmission_delay == 0 and len(connection_.inferred_losses) == 1
+
+
+@pytest.mark.parametrize("columns", [True, False])
+def test_the_reply_of_a_call_that_came_twice_may_be_lost_too(columns: bool) -> None:
+    wire = Wire(mtu=1024, seed=4)
+    connection = wire.connect()
+    reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    at = faults.where(wire.packets, kind="send", sender=0)[-1]
+    lost = wire.packets[at]
+    again = replace(lost, time=lost.time + ACK_TIMEOUT, copy=1)
+    later = [replace(one, time=one.time + 2 * ACK_TIMEOUT + 9 * MILLISECOND) for one in wire.packets[at + 1 :]]
+    rpcs, connection_ = examine(Capture(wire, [*wire.packets[: at + 1], again, *later]), columns)
+    (loss,) = connection_.inferred_losses
+    assert loss.sender == 1 and loss.since >= again.time
+    assert rpcs[1].retransmission_delay == 2 * ACK_TIMEOUT
+    assert rpcs[1].latency is not None and rpcs[1].latency.server < 10 * MILLISECOND
+
+
+@pytest.mark.parametrize("columns", [True, False])
 def test_between_a_write_and_the_send_posted_with_it_no_server_works(columns: bool) -> None:
     rpcs, connection = examine(late(ACK_TIMEOUT + 9 * MILLISECOND, write=True), columns)
     (loss,) = connection.inferred_losses
