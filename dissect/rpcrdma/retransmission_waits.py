@@ -40,6 +40,9 @@ MAX_INFERRED = 1024
 SLACK = 0.125
 """Share of its timer by which a pause may be longer, and still be that of the timer: those of Linux, by which rxe
 retransmits, end up to an eighth late."""
+EARLY = 8_000_000
+"""Nanoseconds by which it may be shorter: two jiffies of 4 ms, since Linux rounds down to jiffies, the first of which
+has begun already."""
 MAX_LATE = 3
 """Times; nearly any pause is as long as more of them, each of them late."""
 SLACK_TCP = 0.3
@@ -143,8 +146,8 @@ def _least(transport: TransportWaits) -> int:
 
 
 def _shortest(timer: Timer) -> int:
-    """Nanoseconds of an RPC in which it may have expired: rxe's may run since a packet before the call."""
-    return timer.duration if timer.doubles else int(timer.duration * (1 - SLACK))
+    """Nanoseconds of a pause in which it may have expired."""
+    return timer.duration - (0 if timer.doubles else EARLY)
 
 
 # Columns of RPCs that are objects
@@ -300,7 +303,7 @@ def _inferred(
             posted = np.broadcast_to(together, long.shape)
             for at in places(long).tolist():
                 pause = _Pause(int(since[at]), int(until[at]), int(frames[at]), bool(posted[at]))
-                known = (waits.rpc == at) & (waits.start < pause.until) & (waits.end > pause.since)
+                known = (waits.rpc == at) & (waits.end < pause.until) & (waits.end > pause.since)
                 if some(known):  # What came again may have to wait once more.
                     pause = pause._replace(since=int(waits.end[known].max()))
                 seen = _explained(pause, timers, silences, recovering)
@@ -334,12 +337,11 @@ def _explained(
     silent, waited = pause.until - before, pause.until - pause.since
     candidates = []
     for timer in timers:
-        expired, total = timer.times(min(waited, silent))
-        rest = waited - total
-        if not expired and timer.duration <= silent and waited >= _shortest(timer):
-            expired, total, rest = 1, waited, silent - timer.duration
-        if expired and rest <= timer.duration * (1 if pause.posted else _slack(timer, expired)):
-            candidates.append((rest / timer.duration, expired, total, timer))
+        expired, total = timer.times(min(waited, silent) + timer.duration - _shortest(timer))
+        total = min(total, waited)
+        rest = (waited - total) / timer.duration
+        if expired and rest <= (1 if pause.posted else _slack(timer, expired)):
+            candidates.append((rest, expired, total, timer))
     if not candidates:
         return None
     rest, expired, total, timer = min(candidates, key=lambda one: one[0])

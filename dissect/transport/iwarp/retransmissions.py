@@ -305,14 +305,19 @@ class TcpRetransmissions:
             self._mark(frame, SPOILED)
 
     def feed(self, rows: Rows, at: Int64s, end: Int64s, data: Bytes) -> None:
-        """Take segments with payload, in capture order, and the positions they begin and end at."""
-        self.segments += len(rows)
+        """Take segments in capture order, and the positions they begin and end at: those with payload, and
+        acknowledgements that are beyond it."""
+        if not len(rows):
+            return
+        carrying = rows["length"] > 0
+        self.segments += int(np.count_nonzero(carrying))
         time, frame, checksum, payload, captured, sums = (
             np.ascontiguousarray(rows[name]) for name in ("time", "frame", "checksum", "payload", "captured", "sum")
         )
         columns = SentSegments(at, end, time, frame, checksum, payload, captured, sums, data)
         self._recent.begin(columns)
-        self.silences.note(frame, time)
+        if carrying.any():
+            self.silences.note(frame[carrying], time[carrying])
         breaks = np.flatnonzero(at[1:] != end[:-1]) + 1
         if self.head is None:
             self.head = int(at[0])
@@ -333,7 +338,8 @@ class TcpRetransmissions:
         if start >= self.head:
             if start > self.head:
                 self._gaps = with_gap(self._gaps, Gap(self.head, start, frame, time))
-                self._mark(frame, GAP)
+                if stop > start or frame not in self.marks:
+                    self._mark(frame, GAP)
             self.head = stop
             return
         if int(sent.end[a]) - start == 1 and start == self.head - 1:

@@ -106,17 +106,24 @@ class ByteStream:
             self.start(int(seq[0]))
         position = TCP_SEQUENCE.unwrap_series(self.reference, seq)
         self.reference = int(position[-1])
-        if not (carrying := rows["length"] > 0).all():
-            rows, position = take(rows, carrying), position[carrying]
+        carrying = rows["length"] > 0
+        ends = position + rows["length"]
+        if carrying.all():
+            self.retransmissions.feed(rows, position, ends, data)
+        else:
+            # An acknowledgement has the number of what its sender sends next (RFC 9293, 3.4), which is beyond what was
+            # captured where that is missing.  Behind a FIN it is one further.
+            reached = np.maximum.accumulate(np.append(self.retransmissions.head or 0, ends))[:-1]
+            telling = carrying | (position > reached + 1)
+            self.retransmissions.feed(take(rows, telling), position[telling], ends[telling], data)
+            rows, position, ends = take(rows, carrying), position[carrying], ends[carrying]
         if not len(rows):
             return []
         stretches = np.zeros(len(rows), STRETCH)
         for name in ("frame", "time", "payload", "length", "captured", "ack"):
             stretches[name] = rows[name]
         stretches["at"] = position
-        ends = position + rows["length"]
         self.largest = max(self.largest, int(rows["length"].max()))
-        self.retransmissions.feed(rows, position, ends, data)
         joined = bool((position[1:] == ends[:-1]).all())
         if joined and not self._held and int(position[0]) == self.next:
             self.next = int(ends[-1])

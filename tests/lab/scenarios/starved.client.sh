@@ -25,15 +25,17 @@ readers() {
   wait "${workers[@]}"
 }
 
-# ahead: a file is read in calls of 64 KiB, all of them at once.
+# ahead MEBIBYTES: so much of a file is read in calls of 64 KiB, all of them at once; processes may come one by one.
 ahead() {
-  python3 - <<'END'
+  echo $(($1 * 1024)) >"/sys/class/bdi/$(mountpoint -d /mnt)/read_ahead_kb"
+  python3 - "$1" <<'END'
 import os
+import sys
 
-file = os.open("/mnt/r8m", os.O_RDONLY)
-os.posix_fadvise(file, 0, 0, os.POSIX_FADV_WILLNEED)
-while os.read(file, 1 << 20):
-    pass
+file, size = os.open("/mnt/r8m", os.O_RDONLY), int(sys.argv[1]) << 20
+os.posix_fadvise(file, 0, size, os.POSIX_FADV_WILLNEED)
+while size > 0:
+    size -= len(os.read(file, 1 << 20))
 END
 }
 
@@ -53,20 +55,21 @@ mount_nfs 3
 readers 8 64k
 part healthy small_files
 
+on_server 'for number in 1 2 3 4 5 6 7 8; do cat /export/r1m; done >/export/r8m'
 echo 4 >/proc/sys/sunrpc/rdma_slot_table_entries
-mount_nfs 3
+mount_nfs 3 rsize=65536
 readers 8 64k
-part slots readers 30 64k
+part slots ahead 4
 echo 128 >/proc/sys/sunrpc/rdma_slot_table_entries
 
 on_server 'echo 4 >/proc/sys/sunrpc/svc_rdma/max_requests'
-mount_nfs 3
+mount_nfs 3 rsize=65536
 readers 8 64k
-part credits readers 30 64k
+part credits ahead 4
 on_server 'echo 64 >/proc/sys/sunrpc/svc_rdma/max_requests'
 
 on_server 'echo 1 >/proc/fs/nfsd/threads'
-mount_nfs 3
+mount_nfs 3 rsize=65536
 readers 12 64k
 part threads readers 12 64k
 on_server 'echo 8 >/proc/fs/nfsd/threads'
@@ -76,9 +79,8 @@ on_server 'sync; echo 3 >/proc/sys/vm/drop_caches'
 part disk from_disk
 
 # A connection begins with few registrations, and its client makes more as it runs out of them; now it hardly can.
-on_server 'echo 64 >/proc/fs/nfsd/threads; for number in 1 2 3 4 5 6 7 8; do cat /export/r1m; done >/export/r8m'
+on_server 'echo 64 >/proc/fs/nfsd/threads'
 mount_nfs 3 rsize=65536
-echo 8192 >"/sys/class/bdi/$(mountpoint -d /mnt)/read_ahead_kb"
 modprobe scarce
-part registrations ahead
+part registrations ahead 7
 modprobe -r scarce
