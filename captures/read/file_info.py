@@ -21,6 +21,7 @@ from rdmascope.dissect.link.packets import decode
 from rdmascope.dissect.link.tcp import locate_tcp
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
+from rdmascope.dissect.rpcrdma.records import PORTS, RPC_RECORDS
 from rdmascope.dissect.transport.connection import Registry
 from rdmascope.dissect.transport.iwarp.observer import IwarpObserver
 
@@ -63,7 +64,11 @@ class FileInfo:
     _last: int | None = None
     _addresses: AddressTable = field(default_factory=AddressTable)
     _duplicates: Duplicates = field(default_factory=Duplicates)
-    _iwarp: IwarpObserver = field(default_factory=lambda: IwarpObserver(Registry([]), frozenset({NFS_RDMA_PORT})))
+    _iwarp: IwarpObserver = field(
+        default_factory=lambda: IwarpObserver(
+            Registry([]), frozenset({NFS_RDMA_PORT}), records=RPC_RECORDS, record_ports=PORTS
+        )
+    )
 
     @property
     def duration(self) -> int:
@@ -115,9 +120,9 @@ class FileInfo:
 
     def _count_iwarp(self) -> None:
         _, segments = self._iwarp.uncounted()
-        if segments:
-            self.decoders["iWARP"] += segments.total()
-            self.skipped.subtract(segments)
+        for (transport, unknown), count in segments.items():
+            self.decoders[transport if transport == "iWARP" else f"RPC over {transport}"] += count
+            self.skipped[unknown] -= count
         self.skipped = +self.skipped
 
 

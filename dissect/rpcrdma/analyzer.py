@@ -384,10 +384,10 @@ class Analyzer:
             return
         packets, segments = self._iwarp.uncounted()
         self.packets += packets
-        self.skipped.subtract(segments)
-        for kind in segments:
-            if self.skipped[kind] <= 0:
-                del self.skipped[kind]
+        for (_, unknown), count in segments.items():
+            self.skipped[unknown] -= count
+            if self.skipped[unknown] <= 0:
+                del self.skipped[unknown]
 
     def finish(self) -> list[Rpc]:
         """The input is over: give the rest."""

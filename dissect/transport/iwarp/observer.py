@@ -115,7 +115,7 @@ class IwarpObserver:
         self.trials: set[Key] = set()
         """Open connections that have not shown yet that they are iWARP, and began with no Request or Reply."""
         self._packets = 0
-        self._segments: Counter[str] = Counter()
+        self._segments: Counter[tuple[str, str]] = Counter()
         self._place = 0
         """First frame that the batch has of the connection that is looked at."""
         self._opened: dict[Key, int] = {}
@@ -160,9 +160,9 @@ class IwarpObserver:
         anew = group.starts_up or group.opens or group.records
         return undecided is not None and undecided.tried > TRIED and not anew
 
-    def uncounted(self) -> tuple[int, Counter[str]]:
-        """MPA Requests and Replies and FPDUs, and segments by what they count as where nothing is known of them, of
-        connections that are iWARP or carry records, since the last call."""
+    def uncounted(self) -> tuple[int, Counter[tuple[str, str]]]:
+        """MPA Requests and Replies and FPDUs, and segments by what carries RPC in them and by what they count as where
+        nothing is known of them, of connections that are iWARP or carry records, since the last call."""
         counts = self._packets, self._segments
         self._packets, self._segments = 0, Counter()
         return counts
@@ -344,7 +344,8 @@ class IwarpObserver:
             self.trials.discard(key)
         packets, segments = tcp.uncounted()
         self._packets += packets
-        self._segments["TCP" if tcp.transport != "UDP" else f"UDP port {min(tcp.ports)}"] += segments
+        unknown = "TCP" if tcp.transport != "UDP" else f"UDP port {min(tcp.ports)}"
+        self._segments[tcp.transport, unknown] += segments
         return [(order, tcp, operation) for order, operation in delivered]
 
     def _give_up(self, key: Key) -> None:

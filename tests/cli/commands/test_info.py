@@ -77,7 +77,12 @@ def test_the_facts_of_a_file() -> None:
     assert record["size"] == LONG_CALLS.stat().st_size
     assert record["unpacked_size"] == len(zstandard.ZstdDecompressor().stream_reader(LONG_CALLS.read_bytes()).read())
     assert record["frames"] == len(whole) == sum(record["decoded"].values()) + sum(record["not_decoded"].values())
-    assert record["decoded"] == {"RoCEv2": sum(wrap.transport(one.data) is not None for one in whole)}
+    assert record["decoded"] == {
+        "RoCEv2": sum(wrap.transport(one.data) is not None for one in whole),
+        "RPC over TCP": sum(
+            one.data[12:14] == b"\x08\x00" and one.data[23] == 6 for one in whole
+        ),  # portmap's, MOUNT's
+    }
     assert record["original_bytes"] == sum(len(one.data) for one in whole)
     assert record["duration_ns"] == whole[-1].time - whole[0].time
     assert record["truncated_frames"] == 0
