@@ -20,6 +20,7 @@ from typing import Any
 
 from rdmascope.captures.fleet.batch import analyse, prepare, units
 from rdmascope.captures.tables import data_set
+from rdmascope.captures.tables.call_sums import CALLS, MINUTE, SUMS
 from rdmascope.captures.tables.data_set import CAPTURES, COUNTED, STATEMENTS, CaptureEntry, DataFile, DataSet, view_of
 from rdmascope.dissect.records.table import named
 from rdmascope.dissect.records.tables import TABLES
@@ -57,7 +58,8 @@ def grow(path: Path, captures: int, hosts: int, days: int) -> DataSet:
         for number in range(captures * day // days, captures * (day + 1) // days):
             one, host = seeds[number % len(seeds)], f"host{number % hosts:03}"
             at = (when - date(1970, 1, 1)).days * DAY + (number * 7919 % 86_000) * 10**9
-            shift = at - one.first_time_ns
+            shift = (at - one.first_time_ns) // MINUTE * MINUTE
+            at = one.first_time_ns + shift
             before: dict[str, Any] = {f"{name}_before": reached[name] for name in COUNTED}
             entries.append(
                 replace(
@@ -90,7 +92,7 @@ def _day(
         data_set.make_captures(writer.connection, entries)
         times = min(one.first_time_ns for one in entries), max(one.last_time_ns for one in entries)
         hosts = min(one.host for one in entries), max(one.host for one in entries)
-        for name in (*TABLES, STATEMENTS):
+        for name in (*TABLES, *SUMS, STATEMENTS):
             if files := begun.of(name):
                 rows = view_of(name, files, begun, source.opened_by(writer.connection, begun))
                 columns = ", ".join(_columns(name))
@@ -104,6 +106,11 @@ def _day(
 
 def _columns(name: str) -> list[str]:
     """Of the rows of a table, moved."""
+    if name in SUMS:
+        moved = f"""t.connection + g.connections AS connection, g.client AS client, t.time_ns + g.shift AS time_ns,
+            t.minute + g.shift // {MINUTE} AS minute"""
+        moved += ", t.number + g.rpcs AS number, t.ended_ns + g.shift AS ended_ns" if name == CALLS else ""
+        return [f"t.* EXCLUDE (host, capture, day) REPLACE ({moved})"]
     if name == STATEMENTS:
         listed = [(one.split()[0], "") for one in data_set.STATEMENT_COLUMNS.split(", ")][:-2]
     else:
@@ -143,7 +150,7 @@ def main(captures: int = 10_000, hosts: int = 500, days: int = 14) -> None:
     sizes = [captures // 100, captures // 10, captures]
     last = (BEGIN + timedelta(days=days - 1)).isoformat()
     for count in sizes:
-        path = WORK / f"fleet-{count}"
+        path, busy = WORK / f"fleet-{count}", (count - 1) % hosts
         begun = time.process_time()
         for one in (path, path.with_name(f"{path.name}-seed")):
             shutil.rmtree(one, ignore_errors=True)
@@ -157,7 +164,7 @@ def main(captures: int = 10_000, hosts: int = 500, days: int = 14) -> None:
             ("sql count", ("sql", str(path), "SELECT count(*) FROM rpcs")),
             ("report", ("report", str(path))),
             ("report --since", ("report", str(path), "--since", last)),
-            ("report --client", ("report", str(path), "--since", last, "--client", "10.0.3.5")),
+            ("report --client", ("report", str(path), "--since", last, "--client", f"10.{busy >> 8}.{busy & 255}.5")),
             ("report --by host,day", ("report", str(path), "--by", "host,day")),
             ("report --over-time", ("report", str(path), "--over-time")),
             ("diagnose", ("diagnose", str(path), "--fail-on", "never")),

@@ -84,8 +84,8 @@ class SummedCalls(Protocol):
 
     def summed_calls(
         self, columns: Sequence[str], widths: Sequence[tuple[int, int]], of_time: bool, of_procedures: bool
-    ) -> tuple[CallColumns, Columns]:
-        """The RPCs that pass its condition, and what these columns of theirs have.
+    ) -> Iterator[tuple[CallColumns, Columns]]:
+        """Some at a time: the RPCs that pass its condition, and what these columns have, once of RPCs that are alike.
 
         ``widths``: begin of the first and length, in nanoseconds, of intervals that are told apart; ``of_time``: and
         when each began, as far as a picture shows it; ``of_procedures``: and what is called.  Raises CaptureError where
@@ -145,10 +145,10 @@ class RpcGrouping:
         widths += [(0, DAY) for key in self.keys if key.name == "day"]
         of_time = self.timeline is not None or bool(self.levels)
         of_procedures = bool(self.levels) or any(key.name == "procedure" for key in self.keys)
-        calls, columns = sums.summed_calls(wanted, widths, of_time, of_procedures)
-        self._add(calls)
-        if self.groups is not None:
-            self.groups.add(calls, [*self._keys(calls, columns, session)])
+        for calls, columns in sums.summed_calls(wanted, widths, of_time, of_procedures):
+            self._add(calls)
+            if self.groups is not None:
+                self.groups.add(calls, [*self._keys(calls, columns, session)])
 
     def _keys(self, calls: CallColumns, columns: Columns, session: Session) -> Iterator[Sequence[Hashable]]:
         for key in self.keys:
@@ -157,7 +157,9 @@ class RpcGrouping:
             elif key.name == "procedure":
                 yield _procedures(calls)
             elif key.name == "day":
-                yield np.datetime_as_string(calls.times.view("M8[ns]"), "D").tolist()
+                days, which = np.unique(calls.times // DAY, return_inverse=True)
+                names = np.datetime_as_string(days.astype("M8[D]")).tolist()
+                yield [names[one] for one in which.tolist()]
             elif key.name == "host" and "host" in columns:
                 yield columns[key.name][calls.rows].tolist()
             elif key.name == "host":

@@ -27,6 +27,7 @@ from ..errors import CaptureError
 from ..read.merge import processors
 from ..read.remote import Folder, LocalFolder, folder_at, is_url, stamp
 from ..write.stale_tempdirs import FolderOfProcess
+from .call_sums import SUMS
 from .database import MEMORY, duckdb
 from .saved import SNAPSHOTS
 
@@ -325,6 +326,10 @@ class DataSet:
             make_captures(writer.connection, [entry])
             extent = (entry.first_time_ns, entry.last_time_ns), (entry.host, entry.host)
             made = [writer.write(name, entry.day, _numbered_rows(name, folder), *extent) for name in TABLES]
+            for name in ("rpcs", "chunks"):
+                files = quoted(f"{writer.folder}/{name}/*/*.parquet")
+                writer.connection.execute(f"CREATE VIEW {name} AS FROM read_parquet({files})")
+            made += [writer.write(name, entry.day, query, *extent) for name, query in SUMS.items()]
             made.append(writer.write(CAPTURES, entry.day, f"FROM {CAPTURES}", *extent))
             own = DataSetSnapshot(files={one.path: one for one in made if one is not None})
             alone = LocalFolder(writer.folder)
@@ -358,9 +363,9 @@ class DataSet:
                     query = f"SELECT * EXCLUDE (day, file_row_number) {rows} ORDER BY host, file_index, file_row_number"
                     times = min(one.first_time_ns for one in some), max(one.last_time_ns for one in some)
                     hosts = min(one.first_host for one in some), max(one.last_host for one in some)
-                    columns = {one.columns for one in some}
-                    now = columns_of(name)
-                    made.append((writer.write(name, day, query, times, hosts, now if now in columns else "?"), some))
+                    columns, now = {one.columns for one in some}, columns_of(name)
+                    known = columns == {now} if name in SUMS else now in columns
+                    made.append((writer.write(name, day, query, times, hosts, now if known else "?"), some))
                     writer.put()
         if not (made or gone):
             return 0
@@ -466,8 +471,8 @@ class _Writer:
 @cache
 def columns_of(name: str) -> str:
     """What stands for the columns that a table has in this version."""
-    if name == STATEMENTS:
-        columns = [STATEMENT_COLUMNS]
+    if name in (STATEMENTS, *SUMS):
+        columns = [SUMS.get(name, STATEMENT_COLUMNS)]
     else:
         columns = [one.name for one in (TABLES[name].columns if name in TABLES else fields(CaptureEntry))]
     return hashlib.sha256(" ".join(columns).encode()).hexdigest()[:8]

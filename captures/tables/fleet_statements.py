@@ -71,16 +71,21 @@ _BY_HOST = """
 """
 
 
-def diagnosis_of_captures(database: Database, condition: str, kinds: Collection[str] = ()) -> Diagnosis:
-    """The diagnoses of all captures with RPCs that pass a condition, those of one kind as one statement: on which
-    hosts, since when, and where it is new this week."""
+def diagnosis_of_captures(
+    database: Database, calls: str, kinds: Collection[str] = (), of_all: bool = True
+) -> Diagnosis:
+    """The diagnoses of all captures that some calls are of, those of one kind as one statement: on which hosts, since
+    when, and where it is new this week.
+
+    ``calls``: rows of the table calls; ``of_all``: of captures without calls, too.
+    """
     query = database.connection.execute
-    of_captures = f"capture IN (SELECT DISTINCT capture FROM rpcs WHERE {condition})"
+    of_captures = "true" if of_all else f"capture IN (SELECT DISTINCT capture FROM {calls})"
     said: dict[str, list[_SaidOfHost]] = defaultdict(list)
-    for row in query(_BY_HOST.format("true" if condition == "true" else of_captures)).fetchall():
+    for row in query(_BY_HOST.format(of_captures)).fetchall():
         said[row[0]].append(_SaidOfHost(*row))
     ((waiting, connections),) = query(
-        f"SELECT (SELECT coalesce(sum(waiting_ns), 0) FROM rpcs WHERE {condition}), (SELECT count(*) FROM connections)"
+        f"SELECT (SELECT coalesce(sum(total_ns), 0) FROM {calls}), (SELECT count(*) FROM connections)"
     ).fetchall()
     ((first, last),) = query("SELECT min(first_time_ns), max(last_time_ns) FROM entries").fetchall()
     recent = last - WEEK if last - first > WEEK else None
@@ -92,9 +97,9 @@ def diagnosis_of_captures(database: Database, condition: str, kinds: Collection[
 def _joined(said: Sequence[_SaidOfHost], recent: int | None) -> Cause:
     """What is said of captures, the worst host first, as one cause; ``recent``: nanoseconds from which on it is new."""
     worst, captures = said[0].cause(), sum(one.captures for one in said)
-    if captures == 1:
-        return replace(worst, evidence=(f"on host {said[0].host}", *worst.evidence))
     fresh = [one.host for one in said if recent is not None and one.since >= recent]
+    if captures == 1:
+        return replace(worst, evidence=(f"on host {said[0].host}{', new this week' if fresh else ''}", *worst.evidence))
     evidence = [one.words() for one in said[:EXAMPLES]]
     evidence += [f"and {plural(len(said) - EXAMPLES, 'more host')}"] if len(said) > EXAMPLES else []
     evidence += [f"new this week: {_listed(fresh)}"] if fresh else []

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeVar
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -13,14 +14,25 @@ from rdmascope.dissect.diagnosis.diagnose import Diagnosis
 from rdmascope.dissect.diagnosis.facts import Facts, Gathered
 from rdmascope.dissect.measure.call_groups import CallColumns
 from rdmascope.dissect.measure.statistics import PARTS, Share, SlowRpc, Statistics, key_of_names
-from rdmascope.dissect.records.table import Columns, named, tuples
+from rdmascope.dissect.records.table import Columns, named, quoted, tuples
 from rdmascope.dissect.rpcrdma.eviction import Evicted
 from rdmascope.dissect.rpcrdma.rpc_table import ProcedureNames, RpcNames
 from rdmascope.dissect.rpcrdma.rpcs import Latency
 
+from .call_sums import (
+    ALIKE,
+    CALLS,
+    EACH_CALL,
+    EACH_TRANSFER,
+    MINUTE,
+    PART_SUMS,
+    TRANSFERS,
+    added_calls,
+    added_transfers,
+)
 from .condition import Condition
 from .data_set import CAPTURES, DataSet
-from .database import Database
+from .database import Database, named_columns
 from .fleet_statements import diagnosis_of_captures
 from .saved_session import DataSetSession
 from .saved_tables import open_saved
@@ -31,14 +43,13 @@ FEW_CAPTURES = 100
 """Up to so many are reported from their rows, with all connections."""
 EXACT = 1 << 15
 """RPCs that keep their own latencies and times; of more, those that took nearly as long are counted together."""
-BINS = 32
-"""Of latencies for each doubling: the middle of one is within 1.1 % of what is in it."""
-MOMENTS = 4096
+MOMENTS = 1024
 """Equal intervals of the whole time that are told apart."""
+TOGETHER = 1 << 17
+"""Sums that are taken at a time, but for those that are alike."""
 BUSIEST = 100
 """Connections that are listed."""
 _NAMES = ("program_number", "version", "minor_version", "procedure_number", "operations", "procedure")
-_PARTS = tuple(f"{'retransmission_delay' if part == 'retransmission' else part}_ns" for part in PARTS)
 _NO_REPLY_AGAIN = "state <> 'duplicate reply'"
 _EVICTED = """
     SELECT count(*), count_if(protocol = 'rpcrdma'), count_if(protocol = 'rpc'),
@@ -49,104 +60,111 @@ _EVICTED = """
 """
 _EVICTED_SUMS = "connections carriers tcp packets bytes retransmitted_packets missing_packets".split()  # noqa: SIM905
 _BUSIEST = """
-    SELECT number FROM connections LEFT JOIN (SELECT connection, count(*) AS calls FROM rpcs GROUP BY ALL)
+    SELECT number FROM connections LEFT JOIN (SELECT connection, sum(counted) AS calls FROM {} GROUP BY ALL)
     ON connection = number ORDER BY calls DESC NULLS LAST, number LIMIT ?
 """
+_UNKNOWN_SUMS = "SELECT count(*) FROM entries WHERE rpcs > 0 AND capture NOT IN (SELECT capture FROM calls)"
 _SHARES = """
-    SELECT list_contains(?, connection), if(list_contains(?, connection), connection, 0), count(*),
-        count_if(direction = 'backward'), count_if(failed), sum(call_bytes), sum(reply_bytes)
-    FROM rpcs WHERE {} GROUP BY ALL
+    SELECT list_contains(?, connection), if(list_contains(?, connection), connection, 0), sum(counted),
+        sum(counted) FILTER (direction = 'backward'), sum(counted) FILTER (failed), sum(call_bytes), sum(reply_bytes)
+    FROM {} GROUP BY ALL
 """
 _SLOWEST = """
     SELECT waiting_ns, latency_ns, {}, number, connection, xid, program_number, version, minor_version,
         procedure_number, operations, procedure, direction, state, status, call_frame, reply_frame, call_bytes,
         reply_bytes, retransmitted_packets
-    FROM rpcs WHERE waiting_ns IS NOT NULL AND {} ORDER BY waiting_ns DESC, number LIMIT ?
+    FROM rpcs WHERE {} ORDER BY waiting_ns DESC, number LIMIT ?
 """
-_INLINE = """
-    SELECT 'inline ' || side, count_if(bytes > 0), 0, 0, 0, coalesce(sum(bytes), 0), 0
-    FROM (SELECT unnest(['call', 'reply']) AS side, unnest([call_inline_bytes, reply_inline_bytes]) AS bytes
-        FROM rpcs WHERE {}) GROUP BY ALL
-"""
-_CHUNKS = """
-    WITH meant AS (SELECT number, call_rdma_procedure = 'RDMA_NOMSG' AS long FROM rpcs WHERE chunks > 0 AND {})
-    SELECT if(long AND kind = 'read' AND position = 0, 'position zero', kind || ' chunk') AS way, count(DISTINCT rpc),
-        count(*), sum(segments), sum(advertised_bytes), sum(transferred_bytes), count_if(transferred_bytes = 0)
-    FROM chunks JOIN meant ON rpc = number GROUP BY way
-"""
-_REASONS = "SELECT {0}, count(*) FROM rpcs WHERE len({0}) > 0 AND {1} GROUP BY ALL ORDER BY min(number)"
+_REASONS = "SELECT {0}, sum(counted) FROM {1} WHERE len({0}) > 0 GROUP BY ALL ORDER BY min(number)"
+
+
+class SummedRows(NamedTuple):
+    """What the RPCs that pass a condition are added up from, in SQL."""
+
+    calls: str
+    """Rows of calls, or single RPCs."""
+    transfers: str
+    """The same of what carried their payloads."""
+    each: bool
+    """Each RPC keeps its own latency and time."""
+
+    @property
+    def kept(self) -> bool:
+        """They are the sums of captures."""
+        return CALLS in self.calls.split()
 
 
 def summed_calls(
-    database: Database, condition: str, keys: Sequence[str], widths: Sequence[tuple[int, int]], of_procedures: bool
-) -> tuple[CallColumns, Columns]:
-    """The RPCs that pass a condition, in columns, and what these columns of theirs have.
+    database: Database, rows: SummedRows, keys: Sequence[str], widths: Sequence[tuple[int, int]], of_procedures: bool
+) -> Iterator[tuple[CallColumns, Columns]]:
+    """RPCs in columns, some at a time, whose ``rows`` are those of the columns behind: what they have in common.
 
-    Of more than ``EXACT`` of them those become one whose columns are the same, which began in the same intervals, and
-    took nearly as long; the shortest and the longest stay what they are.  ``of_procedures``: what is called, too.
+    But for ``rows.each`` those become one that have these columns alike, began in the same intervals, and took nearly
+    as long; the shortest and the longest stay what they are.  ``of_procedures``: what is called is told apart, too.
     """
-    condition = f"{_NO_REPLY_AGAIN} AND {condition}"
-    ((count,),) = database.connection.execute(f"SELECT count(*) FROM rpcs WHERE {condition}").fetchall()
-    bins = ", ".join(
-        [
-            f"CAST(floor({BINS} * log2(greatest(waiting_ns, 1))) AS BIGINT)",
-            *(f"(time_ns - {begin}) // {width}" for begin, width in widths),
-        ]
-    )
-    named_by = (*_NAMES, "direction") if of_procedures or count <= EXACT else ()
-    same = ", ".join(map(named, dict.fromkeys((*named_by, *keys, "known", "wrong", "incomplete"))))
-    sums = ", ".join(f"sum(coalesce({part}, 0)) AS part{at}" for at, part in enumerate(_PARTS))
-    query = f"""
-        SELECT {same}, count(*) AS counted, min(time_ns) AS time, coalesce(min(waiting_ns), -1) AS low,
-            coalesce(max(waiting_ns), -1) AS high, coalesce(sum(waiting_ns), -1) AS total,
-            coalesce(arg_max(number, waiting_ns), min(number)) AS number,
-            sum(coalesce(call_bytes, 0)) AS called, sum(coalesce(reply_bytes, 0)) AS replied, {sums}
-        FROM (
-            SELECT *, latency_ns IS NOT NULL AS known, coalesce(failed, false) AS wrong,
-                state NOT IN ('complete', 'error') AS incomplete FROM rpcs WHERE {condition}
-        ) GROUP BY {same}, {bins if count > EXACT else "number"}
-        ORDER BY number
-    """
-    found = {
-        name: tuples(np.ma.asarray(values)) for name, values in database.connection.execute(query).fetchnumpy().items()
+    query = database.connection.execute
+    named_by = (*_NAMES, "direction") if of_procedures or rows.each else ()
+    same = [*map(named, dict.fromkeys((*named_by, *keys, "known", "wrong", "incomplete")))]
+    spans = {f"span{at}": f"(time_ns - {begin}) // {width}" for at, (begin, width) in enumerate(widths)}
+    told = "".join(f", {text} AS {name}" for name, text in spans.items())
+    meant = f"""(
+        SELECT *, coalesce(failed, false) AS wrong, state NOT IN ('complete', 'error') AS incomplete,
+            {"number" if rows.each else "bin"} AS apart{told} FROM {rows.calls} WHERE {_NO_REPLY_AGAIN}
+    )"""
+    query(f"""
+        CREATE OR REPLACE TEMP TABLE kinds AS SELECT row_number() OVER (ORDER BY first) - 1 AS kind, *
+        FROM (SELECT {", ".join(same)}, min(number) AS first, count(*) AS length FROM {meant} GROUP BY ALL)
+    """)
+    kinds = {
+        name: tuples(np.ma.asarray(values)) for name, values in query("FROM kinds ORDER BY kind").fetchnumpy().items()
     }
     names = RpcNames()
     procedures = np.array(
         [
             names.procedure(_called(one)) << 1 | (backward == "backward")
-            for backward, *one in zip(*(found[name].tolist() for name in ("direction", *_NAMES)), strict=True)
+            for backward, *one in zip(*(kinds[name].tolist() for name in ("direction", *_NAMES)), strict=True)
         ]
         if named_by
-        else [names.procedure(ProcedureNames(None, None, None, None, (), "")) << 1] * len(found["counted"]),
+        else [names.procedure(ProcedureNames(None, None, None, None, (), "")) << 1] * len(kinds["kind"]),
         np.int64,
     )
-    number = {name: found[name].data.astype(np.int64) for name in ("counted", "time", "low", "high", "total", "number")}
-    counted, low, high = number["counted"], number["low"], number["high"]
-    several, many = np.flatnonzero(counted > 1), np.flatnonzero(counted > 2)
-    rows = np.concatenate((np.arange(len(counted)), several, many))
-    first = np.arange(len(rows)) < len(counted)
-    rest = (number["total"][many] - low[many] - high[many]) // (counted[many] - 2)
-    waited = np.concatenate((low, high[several], np.where(low[many] < 0, -1, rest)))
-    sums_of = {
-        name: found[name].data[rows].astype(np.int64) * first
-        for name in ("called", "replied", *(f"part{at}" for at in range(len(PARTS))))
-    }
-    calls = CallColumns(
-        rows,
-        number["number"][rows],
-        number["time"][rows],
-        np.where(found["known"].data[rows], waited, -1),
-        waited,
-        np.column_stack([sums_of[f"part{at}"] for at in range(len(PARTS))]),
-        sums_of["called"],
-        sums_of["replied"],
-        found["wrong"].data[rows].astype(np.bool_),
-        found["incomplete"].data[rows].astype(np.bool_),
-        procedures[rows],
-        names,
-        np.concatenate((np.ones(len(counted) + len(several), np.int64), counted[many] - 2)),
-    )
-    return calls, found
+    joined = " AND ".join(f"one.{name} IS NOT DISTINCT FROM kinds.{name}" for name in same)
+    behind = kinds["length"].data.cumsum()
+    begin = 0
+    while begin < len(behind):
+        end = max(begin + 1, int(behind.searchsorted(behind[begin] + TOGETHER)))
+        there = f"{meant} AS one JOIN (FROM kinds WHERE kind >= {begin} AND kind < {end}) AS kinds ON {joined}"
+        found = query(f"{added_calls(there, ('kind', *spans, 'apart'))} ORDER BY number").fetchnumpy()
+        counted, parts = found["counted"], np.column_stack([found[part] for part in PART_SUMS])
+        low, high, total = (np.ma.asarray(found[f"{name}_ns"]).filled(-1) for name in ("low", "high", "total"))
+        several, many = np.flatnonzero(counted > 1), np.flatnonzero(counted > 2)
+        at = np.concatenate((np.arange(len(counted)), several, many))
+        first = np.arange(len(at)) < len(counted)
+        rest = (total[many] - low[many] - high[many]) // (counted[many] - 2)
+        waited = np.concatenate((low, high[several], np.where(low[many] < 0, -1, rest)))
+        counts = np.concatenate((np.ones(len(counted) + len(several), np.int64), counted[many] - 2))
+        means = parts // counted[:, np.newaxis]
+        parts -= means * (counted - 1)[:, np.newaxis]
+        kind = found["kind"][at]
+        yield (
+            CallColumns(
+                kind,
+                found["number"][at],
+                found["time_ns"][at],
+                np.where(kinds["known"].data[kind], waited, -1),
+                waited,
+                np.concatenate((parts, means[several], means[many] * (counted[many] - 2)[:, np.newaxis])),
+                found["call_bytes"][at] * first,
+                found["reply_bytes"][at] * first,
+                kinds["wrong"].data[kind],
+                kinds["incomplete"].data[kind],
+                procedures[kind],
+                names,
+                counts,
+            ),
+            kinds,
+        )
+        begin = end
 
 
 def _called(row: Sequence[Any]) -> ProcedureNames:
@@ -161,18 +179,19 @@ def summed_session(path: str, condition: Condition | None, always: bool) -> Summ
 
 
 def _count_procedures(found: Statistics, calls: CallColumns, columns: Columns) -> None:
-    kinds: dict[tuple[int, str, str | None, bool], list[int]] = defaultdict(list)
-    states, statuses = (columns[name][calls.rows].tolist() for name in ("state", "status"))
-    for row, kind in enumerate(zip(calls.procedures.tolist(), states, statuses, calls.failed.tolist(), strict=True)):
-        kinds[kind].append(row)
-    for (procedure, state, status, failed), listed in kinds.items():
-        rows = np.array(listed)
-        counts, known, waits = calls.counts[rows], calls.latencies[rows] >= 0, calls.outstanding[rows]
+    order = calls.rows.argsort(kind="stable")
+    alike = calls.rows[order]
+    begins = np.flatnonzero(np.diff(alike, prepend=-1)).tolist()
+    for begin, end in pairwise((*begins, len(order))):
+        rows, kind = order[begin:end], alike[begin]
+        counts, known = calls.counts[rows], calls.latencies[rows] >= 0
+        waits = ~known & (calls.waiting[rows] >= 0)
+        procedure = int(calls.procedures[rows[0]])
         found.add_sums(
             key_of_names(calls.names.procedures[procedure >> 1], procedure & 1 == 1),
-            state,
-            status or "",
-            failed,
+            columns["state"].data[kind],
+            columns["status"].filled("")[kind],
+            bool(calls.failed[rows[0]]),
             (int(calls.call_bytes[rows].sum()), int(calls.reply_bytes[rows].sum())),
             (calls.latencies[rows[known]], counts[known]),
             (calls.waiting[rows[waits]], counts[waits]),
@@ -193,10 +212,16 @@ class SummedSession(DataSetSession):
         files = DataSet(path).snapshot().of(CAPTURES)
         self._begin = min((one.first_time_ns for one in files), default=0)
         query = self._database.connection.execute
-        self._busiest = [number for (number,) in query(_BUSIEST, [BUSIEST]).fetchall()]
+        self._summed = not query(_UNKNOWN_SUMS).fetchall()[0][0]
+        calls = CALLS if self._summed else EACH_CALL.format("true")
+        self._busiest = [number for (number,) in query(_BUSIEST.format(calls), [BUSIEST]).fetchall()]
         super().__init__(path)
         sums = [int(one or 0) for one in query(_EVICTED, [self._busiest]).fetchall()[0]]
         self.analyzer.evicted.add_sums(Evicted(**dict(zip(_EVICTED_SUMS, sums, strict=True))))
+        self._answered = self._summed and self._of_sums()
+        calls = CALLS if self._answered else EACH_CALL.format("true")
+        of = f"SELECT sum(counted) FILTER ({self._sql}), sum(counted) FROM {calls}"
+        self._passed, self._tried = (int(one or 0) for one in query(of).fetchall()[0])
 
     def close(self) -> None:
         """Give up its tables."""
@@ -212,23 +237,48 @@ class SummedSession(DataSetSession):
 
     def summed_calls(
         self, columns: Sequence[str], widths: Sequence[tuple[int, int]], of_time: bool, of_procedures: bool
-    ) -> tuple[CallColumns, Columns]:
+    ) -> Iterator[tuple[CallColumns, Columns]]:
         self._count()
         each = [(self.first_time, max(1, self._span // MOMENTS))] if of_time else []
-        return summed_calls(self._database, self._sql, columns, [*each, *widths], of_procedures)
+        alike = {*columns} <= {*ALIKE} and all(begin % MINUTE == width % MINUTE == 0 for begin, width in widths)
+        return summed_calls(self._database, self._rows(of_time, alike), columns, [*each, *widths], of_procedures)
+
+    def _rows(self, of_time: bool = False, alike: bool = True) -> SummedRows:
+        """What answers a question: the sums of captures, but for few RPCs, and for what these do not tell.
+
+        ``of_time``: it is about parts of the whole time; ``alike``: only about columns in which the RPCs of sums are.
+        """
+        each = self._passed <= EXACT
+        if not self._answered or each or not alike or (of_time and self._span < MOMENTS * MINUTE):
+            return SummedRows(EACH_CALL.format(self._sql), EACH_TRANSFER.format(self._sql), each)
+        return SummedRows(*(f"(FROM {name} WHERE {self._sql})" for name in (CALLS, TRANSFERS)), each)
+
+    def _of_sums(self) -> bool:
+        """Whether the sums of captures tell which RPCs pass."""
+        condition = self._condition
+        if condition is None:
+            return True
+        if any(moment is not None and moment.absolute(self._begin) % MINUTE for moment in condition.span):
+            return False
+        others = [*condition.given, *replace(condition.filters, since=None, until=None).conditions(self._begin)]
+        text = f"SELECT 1 FROM rpcs WHERE {' AND '.join(f'({one}{chr(10)})' for one in others) or 'true'}"
+        asked = named_columns(self._database.connection, text, True).get("rpcs")
+        return asked is not None and {*asked} <= {*ALIKE}
 
     def _count(self) -> None:
         """Note how many RPCs pass.  Raises CaptureError where none does."""
         condition = self._condition
         if condition is None:
             return
-        query = f"SELECT count(*) FILTER ({self._sql}), count(*) FROM rpcs"
-        ((condition.passed, condition.tried),) = self._database.connection.execute(query).fetchall()
-        if condition.tried and not condition.passed:  # Those who look at each say why.
-            session = DataSetSession(self.paths[0])
-            for table in session.tables():
-                condition.mask(table, session)
-            session.refuse(condition.problem(session))
+        condition.passed, condition.tried = self._passed, self._tried
+        if condition.passed:
+            return
+        if condition.tried > EXACT:
+            self.refuse(condition.nothing_passed())
+        session = DataSetSession(self.paths[0])
+        for table in session.tables():  # Those who look at each say why.
+            condition.mask(table, session)
+        session.refuse(condition.problem(session))
 
     @property
     def _span(self) -> int:
@@ -242,27 +292,59 @@ class SummedSession(DataSetSession):
         """What a report takes, of the RPCs that pass; without what only detectors look at."""
         self._count()
         gathered = Gathered(top)
-        gathered.statistics = self._statistics(self._database, self._sql, top)
+        gathered.statistics = self._statistics(self._database, top)
         return gathered.facts(self.analyzer, "" if self.damage is None else str(self.damage))
 
     def diagnosis(self, kinds: Collection[str] = ()) -> Diagnosis:
         """What the diagnoses of its captures come to, of those that have RPCs which pass; of these kinds, or all."""
         self._count()
-        return diagnosis_of_captures(self._database, self._sql, kinds)
+        return diagnosis_of_captures(self._database, self._rows().calls, kinds, self._condition is None)
 
-    def _statistics(self, database: Database, condition: str, top: int) -> Statistics:
-        found = Statistics(top)
-        calls, columns = summed_calls(database, condition, ("state", "status"), (), True)
-        _count_procedures(found, calls, columns)
+    def _statistics(self, database: Database, top: int) -> Statistics:
+        found, rows = Statistics(top), self._rows()
+        for calls, columns in summed_calls(database, rows, ("state", "status"), (), True):
+            _count_procedures(found, calls, columns)
         query = database.connection.execute
-        meant = f"{_NO_REPLY_AGAIN} AND {condition}"
+        meant = f"(FROM {rows.calls} WHERE {_NO_REPLY_AGAIN})"
         for listed, number, *sums in query(_SHARES.format(meant), [self._busiest] * 2).fetchall():
             share = Share(*(int(one or 0) for one in sums))
             if listed:
                 found.connections[number] = share
             else:
                 found.evicted = share
-        for row in query(_SLOWEST.format(", ".join(_PARTS), meant), [top]).fetchall():
+        self._add_slowest(found, rows, top)
+        for way, _, *sums in query(added_transfers(f"{rows.transfers} WHERE {_NO_REPLY_AGAIN}", ())).fetchall():
+            totals = found.transfers[way]
+            for name, one in zip(totals.__slots__, sums, strict=True):
+                setattr(totals, name, one)
+        for reasons, name in ((found.damage, "damage"), (found.notes, "notes")):
+            for texts, count in query(_REASONS.format(name, rows.calls)).fetchall():
+                reasons.add(texts, int(count))
+        truncated, again = f"contents = 'truncated' AND {_NO_REPLY_AGAIN}", f"NOT {_NO_REPLY_AGAIN}"
+        counts = ", ".join(f"sum(counted) FILTER ({one})" for one in (truncated, again))
+        ((*others,),) = query(f"SELECT {counts} FROM {rows.calls}").fetchall()
+        found.truncated, found.duplicate_replies = (int(one or 0) for one in others)
+        width = max(1, self._span // MOMENTS)
+        ended = query(
+            f"SELECT ended_ns // {width} * {width}, sum(counted), sum(coalesce(call_bytes, 0)),"
+            f" sum(coalesce(reply_bytes, 0)) FROM {self._rows(of_time=True).calls} WHERE {_NO_REPLY_AGAIN}"
+            " GROUP BY 1 ORDER BY 1"
+        ).fetchnumpy()
+        found.timeline.add_sums(np.column_stack([np.asarray(one).astype(np.int64) for one in ended.values()]))
+        return found
+
+    def _add_slowest(self, found: Statistics, rows: SummedRows, top: int) -> None:
+        """The RPCs that waited the longest; of sums those alone are looked for that are as long as so many of these."""
+        query = self._database.connection.execute
+        meant = f"waiting_ns IS NOT NULL AND {_NO_REPLY_AGAIN} AND {self._sql}"
+        if rows.kept:
+            longest = f"SELECT host, capture, high_ns FROM {rows.calls} WHERE {_NO_REPLY_AGAIN} AND high_ns IS NOT NULL"
+            some = query(f"{longest} ORDER BY high_ns DESC LIMIT ?", [top]).fetchall()
+            least = some[-1][-1] if some else 0
+            there = query(f"SELECT DISTINCT host, capture FROM ({longest}) WHERE high_ns >= {least}").fetchall()
+            hosts, captures = (", ".join(quoted(one) for one in sorted({*names})) for names in zip(*there, strict=True))
+            meant += f" AND waiting_ns >= {least} AND host IN ({hosts}) AND capture IN ({captures})"
+        for row in query(_SLOWEST.format(", ".join(PART_SUMS), meant), [top]).fetchall():
             waiting, latency, parts, rest = row[0], row[1], row[2 : 2 + len(PARTS)], row[2 + len(PARTS) :]
             number, connection, xid, *names, direction, state, status, called, replied, sent, got, again = rest
             key = key_of_names(_called(names), direction == "backward")
@@ -273,23 +355,3 @@ class SummedSession(DataSetSession):
                     again or 0,
                 )
             )  # fmt: skip
-        for text in (_INLINE, _CHUNKS):
-            for way, *sums in query(text.format(meant)).fetchall():
-                totals = found.transfers[way]
-                for name, one in zip(totals.__slots__, sums, strict=True):
-                    setattr(totals, name, int(one or 0))
-        for reasons, name in ((found.damage, "damage"), (found.notes, "notes")):
-            for texts, count in query(_REASONS.format(name, condition)).fetchall():
-                reasons.add(texts, count)
-        ((found.truncated, found.duplicate_replies),) = query(
-            f"SELECT count_if(contents = 'truncated' AND {_NO_REPLY_AGAIN}), count_if(NOT {_NO_REPLY_AGAIN})"
-            f" FROM rpcs WHERE {condition}"
-        ).fetchall()
-        width = max(1, self._span // 1024)
-        ended = f"coalesce(end_time_ns, call_end_time_ns, time_ns) // {width}"
-        rows = query(
-            f"SELECT {ended} * {width}, count(*), sum(coalesce(call_bytes, 0)), sum(coalesce(reply_bytes, 0))"
-            f" FROM rpcs WHERE {meant} GROUP BY 1 ORDER BY 1"
-        ).fetchnumpy()
-        found.timeline.add_sums(np.column_stack([np.asarray(one).astype(np.int64) for one in rows.values()]))
-        return found

@@ -20,7 +20,8 @@ from rdmascope.dissect.records.tables import FILTER, RECOGNITION, TABLES, VERSIO
 from ..errors import CaptureError
 from ..read.remote import is_url, refuse_url, size_of
 from ..write.output import OutputFolder, input_files, open_output, refuse_inputs
-from .data_set import CAPTURES, STATEMENT_COLUMNS, STATEMENTS, DataSet, make_captures, view_of
+from .call_sums import SUMS
+from .data_set import CAPTURES, STATEMENT_COLUMNS, STATEMENTS, DataSet, columns_of, make_captures, view_of
 from .database import ROW_GROUP, Database, duckdb
 from .saved import is_data_set
 
@@ -63,6 +64,10 @@ def make_views(connection: duckdb.DuckDBPyConnection, path: str, span: Span = (N
         connection.execute(f"CREATE VIEW {STATEMENTS} AS SELECT * {view_of(STATEMENTS, files, snapshot, place)}")
     else:
         connection.execute(f"CREATE TABLE {STATEMENTS} ({STATEMENT_COLUMNS}, day DATE)")
+    for name, query in SUMS.items():
+        files = [one for one in snapshot.of(name) if one.columns == columns_of(name)]
+        rows = view_of(name, files, snapshot, place) if files else f"FROM ({query}) WHERE false"
+        connection.execute(f"CREATE VIEW {name} AS SELECT * {rows}")
     make_captures(connection, [*snapshot.problems.values()], "problems")
     rows = view_of(CAPTURES, snapshot.of(CAPTURES), snapshot, place)
     connection.execute(

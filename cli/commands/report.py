@@ -369,7 +369,7 @@ def command(
       capture      frames, packets, times, RPCs by state
       connection   endpoints, queue pairs, what was agreed: private data,
                    version, characteristics, thresholds, credits
-      evicted      totals of earlier connections, where there were too many
+      evicted      totals of more connections, where there were too many
       transport    losses, retransmissions, congestion, as in rdmascope transport
       procedure    RPCs, errors, bytes, latency and its parts, in nanoseconds
       transfer     messages, chunks, bytes of one kind of transfer

@@ -183,7 +183,7 @@ def _evicted(evicted: Evicted, share: Share) -> Text:
     facts = [plural(share.calls, "RPC"), f"{size(share.call_bytes)} of calls", f"{size(share.reply_bytes)} of replies"]
     facts += [f"{plural(retransmitted, 'packet')} retransmitted"] if retransmitted else []
     facts += [f"{plural(missing, 'packet')} missing"] if missing else []
-    return Text(f"  {plural(evicted.connections, 'earlier connection')} evicted: {', '.join(facts)}", "dim")
+    return Text(f"  and {plural(evicted.connections, 'more connection')}, in sum: {', '.join(facts)}", "dim")
 
 
 def agreed(conversation: Conversation, conversations: Sequence[Conversation]) -> Iterator[str]:

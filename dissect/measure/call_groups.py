@@ -159,8 +159,9 @@ class CallGroups:
         known = latencies >= 0
         group.samples.add(latencies[known], counts[known])
         self._kept += int(counts[known].sum())
-        waits = calls.outstanding[rows]
-        group.outstanding = added(group.outstanding, calls.waiting[rows[waits]], counts[waits])
+        waiting = calls.waiting[rows]
+        waits = ~known & (waiting >= 0)
+        group.outstanding = added(group.outstanding, waiting[waits], counts[waits])
         for index, part in enumerate(calls.parts[rows[known]].sum(axis=0).tolist()):
             group.parts[index] += part
 

@@ -670,7 +670,8 @@ class Statistics:
         """RPCs of one procedure, state and status, which count in procedures alone.
 
         ``sizes``: bytes of calls and of replies; ``latencies``, and how long calls are outstanding: nanoseconds, and
-        how many there are of each; ``unknown``: RPCs without either; ``parts``: ``PARTS`` in columns, each of some.
+        how many there are of each; ``unknown``: RPCs without either; ``parts``: ``PARTS`` in columns, the sums of those
+        with each latency.
         """
         entry = self._procedures.get(key) or self._new_procedure(key)
         number = int(latencies[1].sum() + outstanding[1].sum()) + unknown
@@ -684,7 +685,8 @@ class Statistics:
         entry._latency.add(*latencies)
         entry._outstanding = added(entry._outstanding, *outstanding)
         for samples, part in zip(entry._parts, parts.T, strict=True):
-            samples.add(part[part > 0])
+            there = part > 0
+            samples.add(part[there] // latencies[1][there], latencies[1][there])
 
     def add_slow(self, slow: SlowRpc) -> None:
         """One of the slowest."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from rdmascope.captures.tables.data_set import CaptureEntry, DataSet
 from rdmascope.captures.tables.fleet_sums import SummedSession
 from rdmascope.captures.tables.saved_session import open_saved_session
 from rdmascope.captures.tables.saved_tables import open_saved
+from rdmascope.dissect.diagnosis.detector import Cause, Severity
 from rdmascope.dissect.measure.time_options import parse_moment
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
@@ -255,6 +257,37 @@ def test_of_a_store_only_the_days_that_are_meant_are_opened(analysed: CaptureTab
     asked = {unquote(path) for _, path in requests}
     assert {path.split("day=")[1][:10] for path in asked if "day=" in path} == {analysed.entry.day}
     assert {method for method, _ in requests} == {"GET"}
+
+
+def test_what_is_new_this_week_is_said_of_the_hosts_that_had_it_not(analysed: CaptureTables, tmp_path: Path) -> None:
+    found = made(tmp_path)
+    for number, (host, day, kinds) in enumerate(
+        [("old", 0, ["packets-lost"]), ("old", 10, ["packets-lost", "server-time"]), ("new", 12, ["packets-lost"])]
+    ):
+        one = like(analysed, number, host, day)
+        since = one.entry.first_time_ns
+        said = [
+            (
+                kind,
+                "problem",
+                kind,
+                "some",
+                1,
+                since,
+                10,
+                "a",
+                "b",
+                json.dumps(asdict(Cause("some", 1, severity=Severity.PROBLEM))),
+            )
+            for kind in kinds
+        ]
+        found.add(one.entry, one.folder, lambda path, said=said: said)
+    session = SummedSession(str(tmp_path))
+    evidence = {one.kind: "\n".join(one.cause.evidence) for one in session.diagnosis().statements}
+    session.close()
+    assert "new this week: new" in evidence["packets-lost"].splitlines()
+    assert evidence["server-time"].startswith("on host old, new this week")
+    assert evidence["packets-lost"].startswith("old, a to b: since ") and "in 2 captures" in evidence["packets-lost"]
 
 
 def test_what_is_gone_can_come_back(analysed: CaptureTables, tmp_path: Path) -> None:

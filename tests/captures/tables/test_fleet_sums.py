@@ -106,6 +106,37 @@ def test_a_report_is_that_of_the_rows(condition: str, fleet: Fleet, monkeypatch:
     assert page.exit_code == 0 and fleet.data_set in page.stdout
 
 
+@pytest.mark.parametrize(
+    "condition", ["", "failed", "procedure = 'READ' OR state = 'no reply'", "client = '10.77.0.2'"]
+)
+def test_sums_that_captures_keep_say_what_their_rows_do(
+    condition: str, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for percentiles of latencies that were counted together."""
+    monkeypatch.setattr(fleet_sums, "FEW_CAPTURES", 0)
+    words = ("--where", condition) if condition else ()
+    exact = [objects("report", fleet.data_set, *words), objects("report", fleet.data_set, "--by", "host,day", *words)]
+    told = run("diagnose", fleet.data_set, *words).stdout
+    monkeypatch.setattr(fleet_sums, "EXACT", 0)
+    monkeypatch.setattr(fleet_sums, "MOMENTS", 1)
+    monkeypatch.setattr(fleet_sums, "EACH_CALL", "asked")
+    monkeypatch.setattr(fleet_sums, "EACH_TRANSFER", "asked")
+    summed = [objects("report", fleet.data_set, *words), objects("report", fleet.data_set, "--by", "host,day", *words)]
+    assert run("diagnose", fleet.data_set, *words).stdout == told != ""
+    about = ("latency", "median", "diagnosis", "parts")
+
+    def counted(records: list[dict[str, Any]]) -> list[str]:
+        kept = [one for one in records if one["type"] not in ("histogram", "throughput")]
+        told = [{name: value for name, value in one.items() if not name.startswith(about)} for one in kept]
+        return sorted(json.dumps(one, sort_keys=True) for one in told)
+
+    for one, other in zip(exact, summed, strict=True):
+        assert counted(one) == counted(other) != []
+    rates = [[one for one in records if one["type"] == "throughput"] for records in (exact[0], summed[0])]
+    ended = [[sum(sum(one[name]) for one in some) for name in ("rpcs", "call_bytes")] for some in rates]
+    assert ended[0] == ended[1]
+
+
 def test_others_than_the_busiest_connections_are_sums(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = objects("report", fleet.data_set)
     monkeypatch.setattr(fleet_sums, "FEW_CAPTURES", 0)
