@@ -91,7 +91,7 @@ class SummedRows(NamedTuple):
     @property
     def kept(self) -> bool:
         """They are the sums of captures."""
-        return CALLS in self.calls.split()
+        return not self.each and f"FROM {CALLS} " in self.calls
 
 
 def summed_calls(
@@ -106,10 +106,10 @@ def summed_calls(
     named_by = (*_NAMES, "direction") if of_procedures or rows.each else ()
     same = [*map(named, dict.fromkeys((*named_by, *keys, "known", "wrong", "incomplete")))]
     spans = {f"span{at}": f"(time_ns - {begin}) // {width}" for at, (begin, width) in enumerate(widths)}
-    told = "".join(f", {text} AS {name}" for name, text in spans.items())
+    beside = "".join(f", {text} AS {name}" for name, text in spans.items())
     meant = f"""(
         SELECT *, coalesce(failed, false) AS wrong, state NOT IN ('complete', 'error') AS incomplete,
-            {"number" if rows.each else "bin"} AS apart{told} FROM {rows.calls} WHERE {_NO_REPLY_AGAIN}
+            {"number" if rows.each else "bin"} AS apart{beside} FROM {rows.calls} WHERE {_NO_REPLY_AGAIN}
     )"""
     query(f"""
         CREATE OR REPLACE TEMP TABLE kinds AS SELECT row_number() OVER (ORDER BY first) - 1 AS kind, *
@@ -251,7 +251,7 @@ class SummedSession(DataSetSession):
         each = self._passed <= EXACT
         if not self._answered or each or not alike or (of_time and self._span < MOMENTS * MINUTE):
             return SummedRows(EACH_CALL.format(self._sql), EACH_TRANSFER.format(self._sql), each)
-        return SummedRows(*(f"(FROM {name} WHERE {self._sql})" for name in (CALLS, TRANSFERS)), each)
+        return SummedRows(f"(FROM {CALLS} WHERE {self._sql})", f"(FROM {TRANSFERS} WHERE {self._sql})", each)
 
     def _of_sums(self) -> bool:
         """Whether the sums of captures tell which RPCs pass."""

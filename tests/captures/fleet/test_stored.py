@@ -6,12 +6,13 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from playbook.commands import objects, run
 from playbook.fleets import entries
 from playbook.samples import MANIFEST, SAMPLES
-from playbook.stores import WritableBucket, s3_bucket
+from playbook.stores import s3_bucket
 from rdmascope.captures.fleet.batch import BatchCapture, analyse, divided, prepare, units
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
@@ -28,9 +29,9 @@ def fleet(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def bucket(tmp_path: Path) -> Iterator[str]:
-    (tmp_path / "bucket").mkdir()
-    with s3_bucket(tmp_path / "bucket", WritableBucket) as (url, _):
+def bucket(fleet: Path) -> Iterator[str]:
+    """With the captures."""
+    with s3_bucket(fleet.parent) as (url, _):
         yield url
 
 
@@ -75,17 +76,17 @@ def test_packets_of_captures_in_a_store_go_back_into_it(
     fleet: Path, tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    for host in HOSTS:
-        shutil.copytree(fleet / host, tmp_path / "bucket" / "fleet" / host)
     assert put(f"{bucket}/fleet/", f"{bucket}/set") == {"web": False, "db": False}
     said = run("export", "--to", "capture", f"{bucket}/set", "--where", "true", "-o", f"{bucket}/all.pcapng")
     assert said.stdout.startswith(f"{bucket}/all.pcapng: ")
     run("export", "--to", "capture", f"{bucket}/set", "--where", "true", "-o", str(tmp_path / "all.pcapng"))
-    assert (tmp_path / "bucket" / "all.pcapng").read_bytes() == (tmp_path / "all.pcapng").read_bytes()
+    with fsspec.open(f"{bucket}/all.pcapng") as file:
+        assert file.read() == (tmp_path / "all.pcapng").read_bytes()
     assert run("export", f"{bucket}/set", "--to", "csv", "-o", f"{bucket}/tables").exit_code == 0
-    assert (tmp_path / "bucket" / "tables" / "rpcs.csv").read_text().count("\n") > 40
-    (capture,) = (tmp_path / "bucket" / "fleet" / "web").iterdir()
-    shutil.copy(Path(SAMPLES, MANIFEST["krb5-rxe"]["file"]), capture)
+    with fsspec.open(f"{bucket}/tables/rpcs.csv") as file:
+        assert file.read().count(b"\n") > 40
+    (capture,) = (fleet / "web").iterdir()
+    fsspec.filesystem("s3").put_file(str(SAMPLES / MANIFEST["krb5-rxe"]["file"]), f"{bucket}/fleet/web/{capture.name}")
     changed = run("packets", f"{bucket}/set")
     assert changed.exit_code == 2 and changed.stderr == (
         f"rdmascope: {bucket}/set: web: {bucket}/fleet/web/{capture.name}: not what was analysed any more\n"
