@@ -1,5 +1,5 @@
-"""Keeps packets of a live capture in pcapng files: all of them in a bounded set of files, or those around a moment; and
-what a capture waits for: a slow RPC, one of which a condition is true, a broken rule."""
+"""Keeps packets of a live capture in pcapng files, and a trace as text: all of it in a bounded set of files, or packets
+around a moment; and what a capture waits for: a slow RPC, one of which a condition is true, a broken rule."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -59,9 +60,11 @@ class RingFiles:
     What an earlier run left under these names belongs to it: its last file gets a number, too, and the numbers go on.
     """
 
-    def __init__(self, path: str, files: int) -> None:
-        """Raises CaptureError.  ``files``: how many there are at most, that being written included."""
+    def __init__(self, path: str, files: int, first: Callable[[str], int | None] | None = None) -> None:
+        """Raises CaptureError.  ``files``: how many there are at most, that being written included; ``first`` gives the
+        first moment (ns) that is in a file."""
         self.path = path
+        self._first = first or _first_time
         self._files = files
         self._full: deque[str] = deque()
         self._number = 0
@@ -78,7 +81,7 @@ class RingFiles:
             numbered = sorted((int(match[1]), str(one)) for match, one in there if match)
             self._full.extend(name for _, name in numbered)
             self._number = numbered[-1][0] if numbered else 0
-            if path.is_file() and (first := _first_time(self.path)) is not None:
+            if path.is_file() and (first := self._first(self.path)) is not None:
                 self.add(first)
             self.remove()
         except OSError as error:
@@ -204,6 +207,57 @@ class Keeper:
             self._finish()
         except OSError as error:
             raise CaptureError(f"{self._keep.path}: {error.strerror}") from None
+
+
+class TraceKeeper:
+    """Writes what the kernel printed of its trace, whole lines, into files as ``Keeper`` does.
+
+    Their names have the time of this host's clock; the trace's own began with the host.
+    """
+
+    def __init__(self, keep: Keep) -> None:
+        self.path = keep.path
+        self._keep = keep
+        self._ring = RingFiles(keep.path, keep.files, _written)
+        self._rest = b""
+        self._open()
+
+    @property
+    def removed(self) -> int:
+        """How many files were removed to make room."""
+        return self._ring.removed
+
+    def _open(self) -> None:
+        self._file = open_growing(self.path)
+        self._size, self._began = 0, time.time_ns()
+
+    def write(self, printed: bytes) -> None:
+        """Raises CaptureError where the disk does not take it."""
+        lines, newline, self._rest = (self._rest + printed).rpartition(b"\n")
+        try:
+            old = self._keep.seconds is not None and time.time_ns() - self._began >= self._keep.seconds * SECOND
+            if self._size and (old or self._size >= self._keep.size):
+                self._file.close()
+                self._ring.add(self._began)
+                self._ring.remove()
+                self._open()
+            self._size += self._file.write(lines + newline)
+            self._file.flush()
+        except OSError as error:
+            raise CaptureError(f"{self.path}: {error.strerror}") from None
+
+    def close(self) -> None:
+        """Complete the last file."""
+        try:
+            self._file.close()
+        except OSError as error:
+            raise CaptureError(f"{self.path}: {error.strerror}") from None
+
+
+def _written(path: str) -> int | None:
+    """When a file was last written to, in ns; None where nothing is in it."""
+    found = os.stat(path)
+    return found.st_mtime_ns if found.st_size else None
 
 
 def lost_since(live: Source, before: int | None) -> int | None:

@@ -53,7 +53,7 @@ from ..read.merge import OtherPoint
 from ..session.kernel_counters import CounterPoint
 from ..session.process_memory import trim
 from .device import STREAM, TRACED, Live, Source, StreamEnded, trouble_of
-from .keep import Keeper, Trigger
+from .keep import Keeper, TraceKeeper, Trigger
 from .tracing import TraceSource
 
 if TYPE_CHECKING:
@@ -485,7 +485,7 @@ class LiveSession:
         self.recent = LiveWindow()
         """Filled while there is a display."""
         self._display: Display | None = None
-        self.keeper: Keeper | None = None
+        self.keeper: Keeper | TraceKeeper | None = None
         self.ending = ending or Ending()
         self._waiting: deque[Finding] = deque(maxlen=1 << 14)
         """Findings to be given."""
@@ -651,11 +651,14 @@ class LiveSession:
     def _take(self, batch: FrameBatch | list[Event]) -> None:
         self._came = time.monotonic()
         if isinstance(batch, list):
-            assert isinstance(self.analyzer, TraceAnalyzer)
+            assert isinstance(self.analyzer, TraceAnalyzer) and isinstance(self.live, TraceSource)
+            printed, self.live.printed = self.live.printed, b""
+            if isinstance(self.keeper, TraceKeeper):
+                self._attempt(partial(self.keeper.write, printed))
             self.analyzer.frames = self.live.received - (self.live.dropped or 0)
             self._ended(self.analyzer.feed_events(batch))
             return
-        if self.keeper is not None:
+        if isinstance(self.keeper, Keeper):
             self._attempt(partial(self.keeper.write, batch))
         if self.trigger is not None:
             self.trigger.write(batch)

@@ -157,6 +157,8 @@ class TraceSource:
         self.device = Device(TRACE, TRACED)
         self.words = f"{len(instance.events)} tracepoints"
         self._instance = instance
+        self.printed = b""
+        """What the kernel printed since it was last taken."""
         self._text = TextEvents()
         self._lost = 0
         try:
@@ -190,6 +192,7 @@ class TraceSource:
             return None
         except OSError as error:
             raise CaptureError(f"{self._instance.pipe}: {error.strerror}") from None
+        self.printed += piece
         return self._text.take(piece) or None
 
     def refuse(self) -> None:

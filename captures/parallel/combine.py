@@ -270,7 +270,8 @@ class ShareAnalyzer(Analyzer):
         if self.iwarp is not None:
             packets, segments = self.iwarp.uncounted()
             self.packets += packets
-            self.skipped.subtract(segments)
+            for (_, unknown), count in segments.items():
+                self.skipped[unknown] -= count
 
     def _delivery(self, table: RpcTable) -> Delivery:
         found, self._finding.found = self._finding.found, []

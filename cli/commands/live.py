@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from rdmascope.captures import CaptureError
 from rdmascope.captures.live import TRACE, CaptureSettings, Keep, Keeper, is_stream, open_live, open_trace
 from rdmascope.captures.live.device import STREAM
-from rdmascope.captures.live.keep import HANGS, Surroundings, Trigger, Wanted, WindowKeeper
+from rdmascope.captures.live.keep import HANGS, Surroundings, TraceKeeper, Trigger, Wanted, WindowKeeper
 from rdmascope.captures.live.session import (
     LOCAL,
     MAX_BUFFER,
@@ -101,7 +101,7 @@ OUTPUT = Lock()
 )
 @click.option("--after", type=DURATION, metavar="TIME", help="With --write: and so long after it.  [5s]")
 @click.option("--exec", "program", metavar="CMD", help="Run a command when it has happened and its packets are kept.")
-@click.option("--write", "path", metavar="FILE", help="Keep the packets, too, as pcapng.")
+@click.option("--write", "path", metavar="FILE", help="Keep the packets, too, as pcapng, a trace as text.")
 @click.option(
     "--ring-size",
     type=MEGABYTES,
@@ -262,8 +262,8 @@ def command(
     if path == "-":
         raise click.UsageError("--write: name a file: standard output has the report", ctx)
     around = before is not None or after is not None
-    if path and not devices:
-        raise click.UsageError('--write keeps packets; "rdmascope record" keeps a trace', ctx)
+    if around and not devices:
+        raise click.UsageError("--before and --after are for packets; --write keeps all of a trace", ctx)
     if path and any(map(is_stream, devices)) and not around:
         raise click.UsageError("--write keeps what is captured here; of a stream, tee keeps a copy", ctx)
     if around and path is None:
@@ -277,11 +277,11 @@ def command(
     options = bounded(analyzer_options(ports, force))
     if remote is not None:
         devices = tuple(f"{remote}:{device}" for device in devices)
+    if traces:
+        devices = *devices, TRACE
     files = dict(zip(devices, _files(path, devices), strict=True)) if path else {}
     if files and len(set(files.values())) < len(devices):
         raise click.UsageError("--write: two DEVICEs would be written to one file", ctx)
-    if traces:
-        devices = *devices, TRACE
     parts = None
     if memory is not None:
         parts = _divided(ctx, memory, len(devices))
@@ -308,7 +308,7 @@ def command(
         trigger = None
         if waits:
             keeper = None
-            if around and device in files:
+            if around and device in files and device != TRACE:
                 waiting = None if parts is None else parts.before
                 window = Surroundings(files[device], before or BEFORE, after or AFTER, ring_size, waiting, ring_files)
                 keeper = WindowKeeper(window, live, application, numbered=every)
@@ -339,7 +339,7 @@ def command(
         if device in files and not around:
             seconds = ring_time / SECOND if ring_time else None
             keep = Keep(files[device], ring_size, ring_files, seconds)
-            session.keeper = Keeper(keep, live, application)
+            session.keeper = TraceKeeper(keep) if device == TRACE else Keeper(keep, live, application)
         return session
 
     ending = Ending()
@@ -396,7 +396,10 @@ def _files(path: str, devices: tuple[str, ...]) -> list[str]:
     if len(devices) == 1:
         return [path]
     stem, suffix = os.path.splitext(path)
-    return [f"{stem}-{re.sub(r'[^0-9A-Za-z.]+', '-', device).strip('-')}{suffix}" for device in devices]
+    return [
+        f"{stem}-{re.sub(r'[^0-9A-Za-z.]+', '-', device).strip('-')}{suffix if device != TRACE else '.txt'}"
+        for device in devices
+    ]
 
 
 def _refuse_with_panes(ctx: click.Context, devices: tuple[str, ...]) -> None:

@@ -176,5 +176,32 @@ def test_its_report_says_what_tracing_costs(tmp_path: Path, monkeypatch: pytest.
 
 def test_what_a_trace_cannot_be_asked(tmp_path: Path) -> None:
     assert "name a DEVICE, or --trace" in run("live").stderr
-    refused = run("live", "--trace", "--write", str(tmp_path / "x.pcapng"))
-    assert 'keeps packets; "rdmascope record" keeps a trace' in " ".join(refused.stderr.split())
+    refused = run("live", "--trace", "--write", str(tmp_path / "x.txt"), "--before", "3s")
+    assert "--before and --after are for packets" in " ".join(refused.stderr.split())
+
+
+@pytest.mark.parametrize("files", [2, 10])
+def test_a_ring_of_files_keeps_what_the_kernel_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int
+) -> None:
+    kept = tmp_path / "nfs.txt"
+    kept.write_text("of an earlier run\n")
+    kernel = Printed(tmp_path / "trace_pipe")
+    monkeypatch.setattr(live, "TraceInstance", lambda **_: kernel)
+    player = printing(kernel.pipe)
+    arguments = ("--write", str(kept), "--ring-size", "1MB", "--ring-files", str(files))
+    done = run("live", "--trace", "--json", "--count", "592", *arguments)
+    player.join(30)
+    assert done.exit_code == 0, done.stderr
+    ring = [*sorted(tmp_path.glob("nfs_*.txt")), kept]
+    removed = json.loads(done.stdout.splitlines()[-1])["files_removed"]
+    assert (len(ring), removed) == ((2, 1) if files == 2 else (3, 0))
+    ring = ring[removed == 0 :]  # The first is of the earlier run.
+    for one in ring:  # They begin and end between two lines.
+        assert re.match(rb"cpus=1\n| *\S+-\d+ +\[\d+\]", one.read_bytes()) and one.read_bytes().endswith(b"\n")
+    whole = tmp_path / "whole.txt"
+    whole.write_bytes(b"".join(one.read_bytes() for one in ring))
+    rpcs = [json.loads(line) for line in run("rpcs", "--json", str(whole)).stdout.splitlines()]
+    xids = {json.loads(line)["xid"] for line in done.stdout.splitlines() if '"type":"rpc"' in line}
+    assert files == 2 or {rpc["xid"] for rpc in rpcs} == xids
+    assert 0 < len(rpcs) <= 592
