@@ -15,7 +15,7 @@ from rdmascope.dissect.units import parse_size
 from .terminal import complain
 
 if TYPE_CHECKING:
-    from rdmascope.dissect.measure.time_options import Moment
+    from rdmascope.dissect.measure.time_options import Moment, TimeSpan
 
 Value = TypeVar("Value")
 
@@ -64,6 +64,12 @@ def _moment(text: str) -> Moment:
     return parse_moment(text)
 
 
+def _moments(text: str) -> TimeSpan:
+    from rdmascope.dissect.measure.time_options import parse_span
+
+    return parse_span(text)
+
+
 # What only filters by time need would be loaded by every command.
 DURATION: Parsed[int] = Parsed("duration", _duration)
 SPAN: Parsed[int] = Parsed("duration", _span)
@@ -71,6 +77,7 @@ BYTES: Parsed[int] = Parsed("size", parse_size)
 MEGABYTES: Parsed[int] = Parsed("size", _megabytes)
 XID: Parsed[int] = Parsed("xid", parse_xid)
 MOMENT: Parsed[Moment] = Parsed("time", _moment)
+MOMENTS: Parsed[TimeSpan] = Parsed("span", _moments)
 FRAMES: Parsed[tuple[FrameRange, ...]] = Parsed("frames", parse_frames)
 
 

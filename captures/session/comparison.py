@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -16,8 +16,10 @@ from rdmascope.dissect.measure.comparison import (
     COLUMNS,
     Change,
     Costs,
+    ProcedureCalls,
     RpcColumns,
     SameTraffic,
+    called,
     costs,
     same_traffic,
     settings,
@@ -140,32 +142,44 @@ def _servers_first(common: CommonTraffic, columns: RpcColumns, addresses: Addres
     return not passing & ends and any(end[::-1] in passing for end in ends)
 
 
+class RunFacts(NamedTuple):
+    """What is compared of a run."""
+
+    name: str
+    seconds: float
+    called: Mapping[str, ProcedureCalls]
+    statements: Sequence[Statement]
+    settings: Mapping[str, Sequence[str]]
+    violations: Counter[tuple[str, str]]
+    """By id of the rule and role of the end."""
+    transports: Sequence[str]
+    """That carried NFS."""
+
+
+def differences(before: RunFacts, after: RunFacts) -> RunsCompared:
+    """Of two runs, but for what an RPC cost."""
+    names = dict.fromkeys((*before.settings, *after.settings))
+    agreed = [(name, before.settings.get(name, ()), after.settings.get(name, ())) for name in names]
+    rules = sorted({*before.violations, *after.violations})
+    broken = [(rule, end, before.violations[rule, end], after.violations[rule, end]) for rule, end in rules]
+    return RunsCompared(
+        before.name,
+        after.name,
+        (before.seconds, after.seconds),
+        two_runs(before.called, after.called),
+        _only(before.statements, after.statements),
+        _only(after.statements, before.statements),
+        [one for one in agreed if one[1] != one[2]],
+        [one for one in broken if not (one[2] and one[3])],
+        (before.transports, after.transports),
+    )
+
+
 def _runs(before: Session, after: Session) -> RunsCompared:
     runs = [_Run(before), _Run(after)]
-    agreed = [settings(run.session.analyzer.conversations) for run in runs]
-    found = [_violations(run.facts.auditor) for run in runs]
     both = runs[0].facts.gathered & runs[1].facts.gathered
     kinds = [detector.kind for detector in all_detectors().values() if detector.needs in both]
-    said = [diagnose(run.facts, kinds).statements for run in runs]
-    found_runs = RunsCompared(
-        before.path,
-        after.path,
-        (_seconds(before), _seconds(after)),
-        two_runs(runs[0].columns, runs[1].columns),
-        _only(said[0], said[1]),
-        _only(said[1], said[0]),
-        [
-            (name, agreed[0].get(name, ()), agreed[1].get(name, ()))
-            for name in dict.fromkeys((*agreed[0], *agreed[1]))
-            if agreed[0].get(name) != agreed[1].get(name)
-        ],
-        [
-            (*key, found[0][key], found[1][key])
-            for key in sorted({*found[0], *found[1]})
-            if not (found[0][key] and found[1][key])
-        ],
-        (runs[0].transports, runs[1].transports),
-    )
+    found_runs = differences(*(run.compared(kinds) for run in runs))
     first, second = found_runs.rdma
     if first == second or not all(found_runs.transports):
         return found_runs
@@ -199,6 +213,19 @@ class _Run:
         ways = [way for one in healths if one is not None and (way := one.way_to_server) is not None]
         self.way_to_server = min(ways, default=None)
         """Nanoseconds from the capture point and back, at best."""
+
+    def compared(self, kinds: Collection[str]) -> RunFacts:
+        """``kinds``: of the statements."""
+        session = self.session
+        return RunFacts(
+            session.path,
+            _seconds(session),
+            called(self.columns),
+            diagnose(self.facts, kinds).statements,
+            settings(session.analyzer.conversations),
+            _violations(self.facts.auditor),
+            self.transports,
+        )
 
 
 class _ColumnsOfRpcs:

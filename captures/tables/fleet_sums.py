@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -13,14 +14,21 @@ import numpy as np
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis
 from rdmascope.dissect.diagnosis.facts import Facts, Gathered
 from rdmascope.dissect.measure.call_groups import CallColumns
+from rdmascope.dissect.measure.comparison import ProcedureCalls, Run, labels, settings
 from rdmascope.dissect.measure.statistics import PARTS, Share, SlowRpc, Statistics, key_of_names
+from rdmascope.dissect.onc.programs import NFS
+from rdmascope.dissect.percentiles import Samples
 from rdmascope.dissect.records.table import Columns, named, quoted, tuples
+from rdmascope.dissect.records.tables import SIDES
+from rdmascope.dissect.rpcrdma.conversation import ENDS
 from rdmascope.dissect.rpcrdma.eviction import Evicted
 from rdmascope.dissect.rpcrdma.rpc_table import ProcedureNames, RpcNames
 from rdmascope.dissect.rpcrdma.rpcs import Latency
 
+from ..session.comparison import RunFacts
 from .call_sums import (
     ALIKE,
+    BINS,
     CALLS,
     EACH_CALL,
     EACH_TRANSFER,
@@ -210,6 +218,7 @@ class SummedSession(DataSetSession):
         self._condition = condition
         self._database = open_saved(path, span=(None, None) if condition is None else condition.span)
         files = DataSet(path).snapshot().of(CAPTURES)
+        self._captures = sum(one.rows for one in files)
         self._begin = min((one.first_time_ns for one in files), default=0)
         query = self._database.connection.execute
         self._summed = not query(_UNKNOWN_SUMS).fetchall()[0][0]
@@ -273,7 +282,7 @@ class SummedSession(DataSetSession):
         condition.passed, condition.tried = self._passed, self._tried
         if condition.passed:
             return
-        if condition.tried > EXACT:
+        if self._captures > FEW_CAPTURES:
             self.refuse(condition.nothing_passed())
         session = DataSetSession(self.paths[0])
         for table in session.tables():  # Those who look at each say why.
@@ -299,6 +308,59 @@ class SummedSession(DataSetSession):
         """What the diagnoses of its captures come to, of those that have RPCs which pass; of these kinds, or all."""
         self._count()
         return diagnosis_of_captures(self._database, self._rows().calls, kinds, self._condition is None)
+
+    def compared(self, name: str) -> RunFacts:
+        """The RPCs that pass, as one of two runs; of settings those of the connections that are listed."""
+        self._count()
+        query, rows = self._database.connection.execute, self._rows()
+        used = {number for (number,) in query(f"SELECT DISTINCT connection FROM {rows.calls}").fetchall()}
+        ((begin, end),) = query(f"SELECT min(time_ns), max(ended_ns) FROM {rows.calls}").fetchall()
+        transports = query(
+            "SELECT transport FROM connections WHERE number IN"
+            f" (SELECT connection FROM {rows.calls} WHERE program_number = {NFS}) GROUP BY 1 ORDER BY min(number)"
+        ).fetchall()
+        broken = query(
+            "SELECT rule, endpoint, CAST(sum(violated - notes) AS BIGINT) AS faults FROM verdicts"
+            f" WHERE capture IN (SELECT capture FROM {rows.calls}) GROUP BY ALL HAVING faults > 0"
+        ).fetchall()
+        return RunFacts(
+            name,
+            (end - begin) / 1e9,
+            self._called(rows),
+            self.diagnosis().statements,
+            settings(one for one in self.analyzer.conversations if one.connection.number in used),
+            Counter({(rule, ENDS[SIDES.index(endpoint)]): faults for rule, endpoint, faults in broken}),
+            [transport for (transport,) in transports],
+        )
+
+    def _called(self, rows: SummedRows) -> dict[str, ProcedureCalls]:
+        """By procedure."""
+        inline = added_transfers(f"{rows.transfers} WHERE starts_with(way, 'inline')", (*_NAMES, "direction"))
+        there = self._database.connection.execute(inline).fetchnumpy()
+        columns = {name: tuples(np.ma.asarray(values)) for name, values in there.items()}
+        of = labels(columns)
+        in_messages = dict(zip(of.names, np.bincount(of.codes, columns["moved_bytes"].data).tolist(), strict=True))
+        parts: dict[str, list[CallColumns]] = defaultdict(list)
+        for calls, kinds in summed_calls(self._database, rows, (), (), True):
+            of = labels(kinds)
+            for code in np.unique(of.codes[calls.rows]).tolist():
+                parts[of.names[code]].append(calls.taken(np.flatnonzero(of.codes[calls.rows] == code)))
+        found = {}
+        for name, some in parts.items():
+            counts, latencies = (np.concatenate([getattr(one, key) for one in some]) for key in ("counts", "latencies"))
+            sent = sum(int(one.call_bytes.sum()) for one in some)
+            answered = sum(int(one.reply_bytes.sum()) for one in some)
+            failed = sum(int(one.counts[one.failed].sum()) for one in some)
+            known = latencies >= 0
+            samples = Samples()
+            samples.add(latencies[known], counts[known])
+            chunks = sent + answered - int(in_messages.get(name, 0))
+            run = Run(int(counts.sum()), failed, samples.distribution(), sent, answered, chunks)
+            order = latencies[known]
+            if not rows.each:  # Means of what was counted together are not those of another run.
+                order = np.floor(BINS * np.log2(np.maximum(order, 1))).astype(np.int64)
+            found[name] = ProcedureCalls(run, order, counts[known])
+        return found
 
     def _statistics(self, database: Database, top: int) -> Statistics:
         found, rows = Statistics(top), self._rows()

@@ -6,10 +6,15 @@ import click
 from rich.text import Text
 
 from rdmascope.captures.errors import CaptureError
-from rdmascope.captures.session.comparison import PointsCompared, compare
+from rdmascope.captures.session.comparison import PointsCompared, RunsCompared, compare, differences
+from rdmascope.captures.session.session import Session
+from rdmascope.captures.tables.condition import Condition, Filters
+from rdmascope.captures.tables.saved import is_data_set
+from rdmascope.dissect.measure.time_options import TimeSpan
 from rdmascope.dissect.records.comparison import points_records, runs_records
 from rdmascope.dissect.records.report import limits_record
 
+from ..options import MOMENTS
 from ..reading import CAPTURE, opened, recognition_options
 from ..terminal import EXIT_BAD_INPUT, complain, console, print_json, show
 from ..views.compare import points_view, runs_view
@@ -18,11 +23,29 @@ from ..views.tables import limit_lines
 
 @click.command("compare")
 @click.argument("first", metavar="A", type=CAPTURE)
-@click.argument("second", metavar="B", type=CAPTURE)
+@click.argument("second", metavar="[B]", type=CAPTURE, required=False)
+@click.option(
+    "--span",
+    "spans",
+    multiple=True,
+    type=MOMENTS,
+    metavar="SINCE/UNTIL",
+    help="Of data sets, twice: calls of this time in A, and of that one in B, or in A again: 2026-11-01/2026-11-08.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see below.")
 @click.option("--rpcs", "each", is_flag=True, help="With --json: of the same traffic also each RPC, at both points.")
 @recognition_options
-def command(first: str, second: str, as_json: bool, each: bool, ports: tuple[int, ...], force: str | None) -> None:
+@click.pass_context
+def command(
+    ctx: click.Context,
+    first: str,
+    second: str | None,
+    spans: tuple[TimeSpan, ...],
+    as_json: bool,
+    each: bool,
+    ports: tuple[int, ...],
+    force: str | None,
+) -> None:
     """Compare two captures: of the same traffic at two points, or of two runs.
 
     Which of the two it is follows from the packets. Where both captures show the same ones, as those of a client and
@@ -38,7 +61,11 @@ def command(first: str, second: str, as_json: bool, each: bool, ports: tuple[int
     These parts add up to what the client waited. "there" and "back" depend on the offset of the two clocks and its
     drift, which are estimated from the packets, with their errors; their sum and the other parts do not.
 
-    Of saved tables or a data set, which hold no packets, it is two runs.
+    Of saved tables or a data set, which hold no packets, it is two runs.  So are two spans of a data set, this week and
+    the week before; either end may be left out:
+
+    \b
+      rdmascope compare fleet --span 2026-11-01/2026-11-08 --span 2026-11-08/
 
     Two runs, before and after an upgrade or of two clients, are compared procedure by procedure: counts, errors,
     latencies with the test of Mann and Whitney, how payloads travelled; and what the diagnosis finds, what the ends
@@ -71,8 +98,17 @@ def command(first: str, second: str, as_json: bool, each: bool, ports: tuple[int
 
     Over iWARP a GETATTR took 2% of the time that it took over RoCE, which chance does not explain (*).
     """
-    readings = opened((first,), ports, force), opened((second,), ports, force)
-    found = compare(*readings)
+    readings: tuple[Session, Session]
+    found: PointsCompared | RunsCompared
+    if spans:
+        if len(spans) != len(readings_of := (first, second or first)) or ports or force:
+            raise click.UsageError("--span goes with another --span, without --port and --as", ctx)
+        readings, found = _spans(ctx, readings_of, spans)
+    elif second is None:
+        raise click.UsageError("compare A with what? Give B, or two --span of a data set", ctx)
+    else:
+        readings = opened((first,), ports, force), opened((second,), ports, force)
+        found = compare(*readings)
     if as_json:
         for reading in readings:
             print_json({**limits_record(reading.analyzer), "file": reading.path})
@@ -93,3 +129,22 @@ def command(first: str, second: str, as_json: bool, each: bool, ports: tuple[int
             failed = True
     if failed:
         click.get_current_context().exit(EXIT_BAD_INPUT)
+
+
+def _spans(
+    ctx: click.Context, paths: tuple[str, str], spans: tuple[TimeSpan, ...]
+) -> tuple[tuple[Session, Session], RunsCompared]:
+    """Of a data set, or of two."""
+    from rdmascope.captures.tables.fleet_sums import SummedSession
+
+    for path in paths:
+        if not is_data_set(path):
+            raise CaptureError(f"{path}: is no data set; --span is of those that batch made")
+    before, after = (
+        SummedSession(path, Condition(filters=Filters(since=span.since, until=span.until)))
+        for path, span in zip(paths, spans, strict=True)
+    )
+    for one in (before, after):
+        ctx.call_on_close(one.close)
+    runs = (one.compared(f"{one.path} {span.text}") for one, span in zip((before, after), spans, strict=True))
+    return (before, after), differences(*runs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -54,6 +54,11 @@ class CallColumns:
     def outstanding(self) -> NDArray[np.bool_]:
         """What is known of the latency is a lower bound."""
         return (self.latencies < 0) & (self.waiting >= 0)
+
+    def taken(self, rows: Int64s) -> CallColumns:
+        """Some of them."""
+        columns = {one.name: getattr(self, one.name) for one in fields(self)}
+        return CallColumns(**{name: one if name == "names" else one[rows] for name, one in columns.items()})
 
 
 def call_columns(table: RpcTable, passes: NDArray[np.bool_] | None = None) -> CallColumns:

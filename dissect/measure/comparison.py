@@ -370,27 +370,37 @@ class Change(NamedTuple):
         return self.chance is not None and self.chance < SIGNIFICANT
 
 
-def two_runs(before: RpcColumns, after: RpcColumns) -> list[Change]:
+class ProcedureCalls(NamedTuple):
+    """The RPCs of one procedure in a run."""
+
+    run: Run
+    latencies: Int64s
+    """Of those that have one: nanoseconds, or what has the order of these."""
+    counts: Int64s
+    """How many there are of each."""
+
+
+def called(columns: RpcColumns) -> dict[str, ProcedureCalls]:
+    """By procedure."""
+    of, found = labels(columns), {}
+    for code, name in enumerate(of.names):
+        rows = np.flatnonzero(of.codes == code)
+        latencies = columns["latency_ns"][rows].compressed()
+        found[name] = ProcedureCalls(_run(columns, rows), latencies, np.ones(len(latencies), np.int64))
+    return found
+
+
+_NEVER = ProcedureCalls(Run(0, 0, None, 0, 0, 0), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def two_runs(before: Mapping[str, ProcedureCalls], after: Mapping[str, ProcedureCalls]) -> list[Change]:
     """Procedure by procedure, those with the most time in both runs first."""
-    called = labels(before), labels(after)
     changes = []
-    for name in dict.fromkeys((*called[0].names, *called[1].names)):
-        which = [
-            np.flatnonzero(one.codes == one.names.index(name)) if name in one.names else np.zeros(0, np.int64)
-            for one in called
-        ]
-        sides = [_run(columns, rows) for columns, rows in zip((before, after), which, strict=True)]
-        latencies = [
-            columns["latency_ns"][rows].compressed() for columns, rows in zip((before, after), which, strict=True)
-        ]
-        chance, slower = rank_test(*latencies)
-        changes.append(Change(name, sides[0], sides[1], chance, slower))
+    for name in dict.fromkeys((*before, *after)):
+        first, second = before.get(name, _NEVER), after.get(name, _NEVER)
+        test = rank_test(first.latencies, second.latencies, (first.counts, second.counts))
+        changes.append(Change(name, first.run, second.run, *test))
     return sorted(changes, key=lambda one: -sum(run.latency.total for run in (one.before, one.after) if run.latency))
-
-
-def _latencies(columns: RpcColumns, rows: Int64s) -> Int64s:
-    known: Int64s = columns["latency_ns"][rows].compressed()
-    return known
 
 
 def _run(columns: RpcColumns, rows: Int64s) -> Run:
@@ -400,32 +410,37 @@ def _run(columns: RpcColumns, rows: Int64s) -> Run:
     return Run(
         len(rows),
         total("failed"),
-        distribution(_latencies(columns, rows)),
+        distribution(columns["latency_ns"][rows].compressed()),
         total("call_bytes"),
         total("reply_bytes"),
         total("call_chunk_bytes", "reply_chunk_bytes"),
     )
 
 
-def rank_test(first: Int64s, second: Int64s) -> tuple[float | None, float | None]:
+def rank_test(
+    first: Int64s, second: Int64s, counts: tuple[Int64s, Int64s] | None = None
+) -> tuple[float | None, float | None]:
     """The test of Mann and Whitney: exact for small samples, by its normal approximation with ties for others.
 
     How often chance alone makes two such samples differ as much, two-sided, and the share of pairs in which the second
-    value is the larger one, half of those alike.  None and None where either is empty.
+    value is the larger one, half of those alike.  None and None where either is empty.  ``counts``: how many there are
+    of each value; one by default.
     """
-    sizes = len(first), len(second)
+    weights = np.ones(len(first) + len(second)) if counts is None else np.concatenate(counts).astype(np.float64)
+    sizes = int(weights[: len(first)].sum()), int(weights[len(first) :].sum())
     if not min(sizes):
         return None, None
-    _, inverse, counts = np.unique(np.concatenate((first, second)), return_inverse=True, return_counts=True)
-    counts = counts.astype(np.float64)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
-    larger = float(ranks[sizes[0] :].sum()) - sizes[1] * (sizes[1] + 1) / 2
+    _, inverse = np.unique(np.concatenate((first, second)), return_inverse=True)
+    ties = np.bincount(inverse, weights)
+    ranks = (np.cumsum(ties) - (ties - 1) / 2)[inverse]
+    larger = float((ranks * weights)[len(first) :].sum()) - sizes[1] * (sizes[1] + 1) / 2
     pairs, everything = float(sizes[0]) * sizes[1], float(sum(sizes))
     if min(sizes) < ENOUGH and sum(sizes) <= MAX_EXACT:
+        ranks = np.repeat(ranks, weights.astype(np.int64))
         few = int(sizes[1] < sizes[0])
         return _exact(ranks, ranks[sizes[0] :] if few else ranks[: sizes[0]]), larger / pairs
-    ties = float((counts**3 - counts).sum()) / (everything * (everything - 1))
-    variance = pairs / 12 * (everything + 1 - ties)
+    alike = float((ties**3 - ties).sum()) / (everything * (everything - 1))
+    variance = pairs / 12 * (everything + 1 - alike)
     if variance <= 0:
         return 1.0, 0.5
     return erfc(abs(larger - pairs / 2) / sqrt(2 * variance)), larger / pairs

@@ -92,3 +92,19 @@ def parse_moment(text: str) -> Moment:
         return Moment(text, nanoseconds)
     precision = 1 if match["fraction"] else SECOND if match["second"] else 60 * SECOND
     return Moment(text, nanoseconds % DAY, "day", precision)
+
+
+class TimeSpan(NamedTuple):
+    """From one moment on, and before another; None: there is no such."""
+
+    text: str
+    since: Moment | None
+    until: Moment | None
+
+
+def parse_span(text: str) -> TimeSpan:
+    """'2026-11-01/2026-11-08', as ISO 8601 writes an interval; either end may be left out.  Raises ValueError."""
+    since, slash, until = (part.strip() for part in text.partition("/"))
+    if not slash:
+        raise ValueError(f"{text!r} is no span: write SINCE/UNTIL")
+    return TimeSpan(text.strip(), parse_moment(since) if since else None, parse_moment(until) if until else None)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from playbook.commands import objects, run
@@ -13,6 +14,7 @@ from playbook.fleets import Fleet, make_fleet
 from rdmascope.captures.session.grouping import RpcGrouping, parse_group_keys
 from rdmascope.captures.tables import fleet_sums
 from rdmascope.captures.tables.condition import Condition
+from rdmascope.captures.tables.data_set import DataSet
 from rdmascope.captures.tables.fleet_sums import SummedSession
 from rdmascope.captures.tables.saved_session import DataSetSession
 from rdmascope.dissect.measure.call_groups import parse_service_level
@@ -174,3 +176,29 @@ def test_what_passes_nothing_is_said_as_of_a_capture(fleet: Fleet) -> None:
     for arguments in (("report", "--by", "host"), ("diagnose",)):
         refused = run(arguments[0], fleet.data_set, *arguments[1:], "--where", "xid = 1")
         assert refused.exit_code == 2 and "no RPC of " in refused.stderr, refused.stderr
+
+
+def test_two_spans_are_compared_as_their_captures_are(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {one.host: one for one in DataSet(fleet.data_set).entries()}
+    hosts = sorted(("web1", "web2"), key=lambda host: found[host].first_time_ns)
+    spans = []
+    for host in hosts:
+        times = found[host].first_time_ns, found[host].last_time_ns + 10**9
+        spans += ["--span", "/".join(f"{np.datetime64(time, 'ns')}Z" for time in times)]
+    apart = objects("compare", *(fleet.of(host)[0][0] for host in hosts))
+
+    def procedures(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [one for one in records if one["type"] == "runs_procedure"]
+
+    (runs,) = [one for one in apart if one["type"] == "runs"]
+    assert runs["diagnosis"] and runs["settings"]
+    for exact in (fleet_sums.EXACT, 0):
+        monkeypatch.setattr(fleet_sums, "EXACT", exact)
+        together = objects("compare", fleet.data_set, *spans)
+        if exact:
+            assert procedures(together) == procedures(apart) != []
+        (found_runs,) = [one for one in together if one["type"] == "runs"]
+        for name in ("costs", "diagnosis", "settings", "rules"):
+            assert found_runs[name] == runs[name]
+    refused = run("compare", fleet.data_set, *spans[:2])
+    assert refused.exit_code == 2 and "another --span" in refused.stderr
