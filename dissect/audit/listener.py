@@ -610,6 +610,8 @@ class AuditListener(Listener):
     def rpc_ended(self, rpc: Rpc) -> None:
         caller = int(rpc.backward)
         transaction = self.open[caller].pop(rpc, None) or self.answered.get(rpc)
+        if rpc.call is not None and rpc.reply is not None and rpc.reply.frame < rpc.call.frame:
+            self.connection.disorder(rpc.reply.frame)
         if transaction is None:
             if rpc.call is None:  # a reply alone is judged by what it carries
                 self.settling.add(Transaction(self.conversation, rpc, of_open_call=self._of_open_call(caller, rpc)))
@@ -749,6 +751,8 @@ class AuditListener(Listener):
         if rpcs is None:
             return
         assert plain is not None
+        for frame in rows["reply_frame"][rows["reply_frame"] < rows["call_frame"]].tolist():
+            self.connection.disorder(frame)
         long = rows["transfer"] >= 0
         answers = rows["reply_frame"].argsort()
         self._judge_messages(rpcs, rows, True)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..plugged import escaped, guarded, import_all, origin
 from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import Rpc
 from ..serial import PSN
@@ -93,12 +94,20 @@ class Subject:
     def connection(self) -> Connection:
         return self.conversation.connection
 
-    def missed(self, sender: int) -> str:
+    @property
+    def out_of_step(self) -> str:
+        """Why the capture does not show whether it was sent before what it shows behind it; '' where it does."""
+        disordered = self.connection.disordered
+        if not disordered or max(self.frames, default=0) < disordered - REORDERED:
+            return ""
+        return f"the capture is out of step: frame {disordered:,} answers what it shows later"
+
+    def missed(self, sender: int, ordered: bool = True) -> str:
         """Why ``sender`` may have sent something up to now that is not in the capture; '' where it cannot have.
 
-        A gap is only seen when something behind it is.
+        A gap is only seen when something behind it is.  ``ordered``: or that the capture shows later.
         """
-        if reason := gaps(self.connection):
+        if reason := gaps(self.connection) or (self.out_of_step if ordered else ""):
             return reason
         return "" if self.followed[sender] else "no later message shows whether one is missing from the capture"
 

@@ -461,7 +461,6 @@ class BackChannel:
     def __init__(self) -> None:
         self.offered = 0
         """Frame of the first call that did; 0 for none."""
-        self._offer: Rpc | None = None
         self.unread = 0
         """Frame of the first message of the client that cannot be read, and may have."""
         self.reason = ""
@@ -470,12 +469,6 @@ class BackChannel:
         """The server has called the client."""
         self._pending: dict[Rpc, int] = {}
         """Forward calls whose contents are not all there yet, and their frames."""
-
-    @property
-    def late(self) -> bool:
-        """The call that offered it was captured behind its reply: it may have been sent before what lies between."""
-        reply = None if self._offer is None else self._offer.reply
-        return reply is not None and reply.frame < self.offered
 
     def call_sent(self, transaction: Transaction) -> None:
         """A forward call."""
@@ -506,7 +499,7 @@ class BackChannel:
     def _note(self, transaction: Transaction, call: Message) -> None:
         offers = _offers(transaction, call)
         if offers is True and not self.offered:
-            self.offered, self._offer = call.frame, transaction.rpc
+            self.offered = call.frame
         elif isinstance(offers, str):
             self._unread(call.frame, offers)
 

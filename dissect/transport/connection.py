@@ -184,6 +184,9 @@ class Connection:
     """Packets whose headers the capture truncates, and FPDUs that failed a check: what they did is not known."""
     unread_messages: Pair = NONE_OF_EITHER
     """Sends whose transport header the capture truncates, counted by the layer that decodes it."""
+    disordered: int = 0
+    """The first frame that answers what was captured behind it, so that the order of frames is not that in which they
+    were sent; 0 for none."""
     damaged: Sequence[tuple[int, int]] = ()
     """Frame and time, ns, of packets that failed their ICRC, so that their receiver dropped them; the first of them."""
     contradicted: tuple[Sequence[int], Sequence[int]] = ((), ())
@@ -211,6 +214,10 @@ class Connection:
             self.first_frame, self.first_time = first
         if last[0] > self.last_frame:
             self.last_frame, self.last_time = last
+
+    def disorder(self, frame: int) -> None:
+        """This frame answers what was captured behind it."""
+        self.disordered = min(self.disordered or frame, frame)
 
     def contradict(self, sender: int, frames: Iterable[int]) -> None:
         """Frames of ``sender`` retransmit with other bytes than before."""

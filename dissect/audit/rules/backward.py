@@ -135,8 +135,6 @@ def backward_unannounced(sent: SentMessage) -> Judgement | None:
         return undecidable(reason)
     if reason := sent.back_channel.doubt(frame):
         return undecidable(reason)
-    if sent.back_channel.late:
-        return undecidable("it was offered later, by a call behind its own reply: the capture is out of step")
     data, at = sent.message.data, sent.message.start + 12
     if sent.message.end < at + 4:
         return undecidable("the callback's program is not in the capture")

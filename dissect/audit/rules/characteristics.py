@@ -27,7 +27,7 @@ def options_missed(option: SentOption) -> str:
     """Why the peer of an option's sender may have said more than is known; '' where it cannot have."""
     if not option.start_known:
         return LATE_START
-    return gaps(option.connection)
+    return gaps(option.connection) or option.out_of_step
 
 
 # What an option holds

@@ -149,7 +149,7 @@ def _answered(refusable: RefusableMessage, code: int) -> Judgement:
 
 def silent(refusable: RefusableMessage) -> str:
     """Why it is not known that the receiver passed over a message; '' where it did."""
-    if reason := gaps(refusable.connection):
+    if reason := gaps(refusable.connection) or refusable.out_of_step:
         return reason
     if not refusable.receiver_seen and (reason := beheaded(refusable.connection, 1 - refusable.sender)):
         return reason

@@ -32,9 +32,11 @@ def transfer_model(movement: RdmaOperation) -> Judgement | None:
     if not movement.start_known and not movement.callers[0]:
         return undecidable("which end is the server is not known")
     conversation = movement.conversation
-    if conversation.negotiation.settled == 2:
+    settled, asked = conversation.negotiation.settled, conversation.negotiation.requested
+    if settled == 2 or (not settled and asked is not None and asked.version == 2):
         support = conversation.in_force(XCHAR_BRS, 0, movement.operation.first_frame).value
-        if support in (None, BKREQSUP_GENL) and (reason := movement.missed(1)):
+        decided = settled and support not in (None, BKREQSUP_GENL)
+        if reason := movement.out_of_step if decided else movement.missed(1):
             return undecidable(reason)
     return violation(
         f"an {movement.name} of {movement.operation.length} bytes by the requester", "by the responder alone"
@@ -57,7 +59,7 @@ def rdma_outside(movement: RdmaOperation) -> Judgement | None:
         return PASSED
     if not movement.start_known:
         return undecidable("the connection began before the capture did")
-    if reason := movement.missed(1 - movement.operation.initiator):
+    if reason := movement.missed(1 - movement.operation.initiator, ordered=False):
         return undecidable(reason)
     if movement.calls_truncated:
         return undecidable("the chunk lists of a call are truncated in the capture")
@@ -87,7 +89,7 @@ def rdma_after_reply(movement: RdmaOperation) -> Judgement | None:
         return PASSED
     if movement.place != "late" or movement.delivers:
         return None
-    if reason := movement.missed(1 - movement.operation.initiator):
+    if reason := movement.missed(1 - movement.operation.initiator, ordered=False):
         return undecidable(reason)
     if movement.calls_truncated:
         return undecidable("the chunk lists of a call are truncated in the capture")

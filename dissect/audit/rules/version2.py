@@ -302,7 +302,7 @@ def fallback(sent: SentMessage) -> Judgement | None:
     if refusal.allows(version):
         answer = sent.conversation.negotiation.answer_before(sent.message.frame)
         return PASSED if answer is None else None
-    if reason := gaps(sent.connection, 1):
+    if reason := gaps(sent.connection, 1) or sent.out_of_step:
         return undecidable(reason)
     return violation(f"version {version} after a refusal with the range {refusal.range}", "a version in the range",
                      refusal.frame, sent.message.frame)  # fmt: skip

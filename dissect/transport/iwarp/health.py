@@ -73,6 +73,26 @@ class IwarpDirection:
         """MPA Requests and Replies and FPDUs."""
         return (self.framing.startup is not None) + self.framing.count
 
+    def answered_early(self, rows: Rows, theirs: Rows) -> int | None:
+        """Of segments that the other direction acknowledged before they were captured, the frame of the first that did.
+
+        0 where that was in an earlier batch; None where there are none.  SEGMENT rows of both directions.
+        """
+        rows, theirs = take(rows, rows["length"] > 0), take(theirs, (theirs["flags"] & (ACK | RST)) == ACK)
+        if self.stream.next is None or not len(rows) or not (len(theirs) or self.acked is not None):
+            return None
+        expected = self.stream.next
+        at = TCP_SEQUENCE.unwrap_near(expected, rows["seq"])
+        before = expected if self.acked is None else TCP_SEQUENCE.unwrap(expected, self.acked)
+        reached = np.maximum.accumulate(np.append(before, TCP_SEQUENCE.unwrap_near(expected, theirs["ack"])))
+        early = (reached[theirs["frame"].searchsorted(rows["frame"])] > at) & (at >= expected)
+        if not early.any():
+            return None
+        _, first = np.unique(at, return_index=True)
+        if not len(fresh := at[np.intersect1d(first, np.flatnonzero(early))]):
+            return None
+        return int(np.append(0, theirs["frame"])[reached.searchsorted(fresh.min(), "right")])
+
     def acknowledge(self, rows: Rows) -> None:
         """SEGMENT rows of the other direction, which say how much of this one was received."""
         acks = rows["ack"][(rows["flags"] & (ACK | RST)) == ACK]

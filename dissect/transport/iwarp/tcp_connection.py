@@ -189,6 +189,8 @@ class TcpConnection:
         """``(order, direction, FPDUs, which of them)``."""
         self._fresh: list[tuple[int, Fpdus]] = []
         """FPDUs by direction, that were not divided into messages."""
+        self._disordered = 0
+        """As of ``Connection``."""
         self._closings: list[tuple[int, int, int, str]] = []
         """``(frame, time, direction, 'FIN' or 'RST')``."""
 
@@ -287,6 +289,8 @@ class TcpConnection:
         self.health.segments(data, sent)
         self.health.waits.feed(rows, forward)
         for one, mine, theirs in zip(self.directions, sent, reversed(sent), strict=True):
+            if (early := one.answered_early(mine, theirs)) is not None:
+                self._disordered = min(self._disordered or lifetime.last[0], early or lifetime.since)
             one.acknowledge(theirs)
             one.stream.retransmissions.acknowledged(data, theirs, mine[mine["length"] > 0])
         for one, mine in zip(self.directions, sent, strict=True):
@@ -413,6 +417,8 @@ class TcpConnection:
 
     def _count(self, connection: Connection) -> None:
         connection.last_frame, connection.last_time = self.lifetime.last
+        if self._disordered:
+            connection.disorder(self._disordered)
         for one in self.directions:
             sender, retransmissions = one.sender, one.stream.retransmissions
             size = one.payload_bytes + retransmissions.ledger.original_captured.bytes

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, copied, take
+from ...arrays import Bytes, Int64s, Rows, copied, places, take
 from ...layers import opcodes
 from ...serial import PSN
 from ..connection import Connection
@@ -350,6 +350,9 @@ def _in_order(table: Rows, senders: _Sections, links: Sequence[RcLink]) -> tuple
     behind = (heads + np.diff(asked.starts))[answered]
     acked = (answers["psn"].astype(np.int64) - behind + PSN.half) % PSN.modulus - PSN.half + behind
     wrong = (acked >= behind) | (acked < before[answered])
+    fresh = places(~wrong & (acked >= heads[answered]))
+    asking = asked.starts[answered[fresh]] + acked[fresh] - heads[answered[fresh]]
+    wrong[fresh] |= requests["frame"][asking] > answers["frame"][fresh]
     wrong[1:] |= (answered[1:] == answered[:-1]) & (acked[1:] < acked[:-1])
     good[answered[wrong]] = False
     return good, _Chosen(requests, psns, asked), _Chosen(answers, acked, _Sections(answered, count))

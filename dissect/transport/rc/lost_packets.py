@@ -16,7 +16,7 @@ from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...intervals import IntervalSet
 from ...layers import opcodes
 from ...serial import PSN
-from ..connection import Connection, Gap, fill_gaps, raised, with_gap
+from ..connection import Connection, Gap, fill_gaps, overlapping, raised, with_gap
 
 RESTART = 1 << 16
 """A step back of more PSNs than can be outstanding is no repetition: the queue pair number was used again."""
@@ -285,6 +285,7 @@ class MissingRequests:
     def moved(self, head: int | None) -> None:
         """The head is there: what was answered and not seen came late."""
         if self._open is not None and self._open.start != head:
+            self._connection.disorder(self._open.frame)
             self._open = None
             self._publish()
 
@@ -316,6 +317,8 @@ class MissingRequests:
 
     def came_late(self, start: int, stop: int, packets: int) -> None:
         """Requests that were given up."""
+        for gap in overlapping(self._gaps, start, stop):
+            self._connection.disorder(gap.frame)
         self._gaps = fill_gaps(self._gaps, start, stop)
         self._publish()
         self._count(-packets, -packets)

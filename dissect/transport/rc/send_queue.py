@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, owned, places, take
+from ...arrays import Bytes, Int64s, Rows, owned, places, some, take
 from ...intervals import IntervalSet
 from ...layers import opcodes
 from ...serial import PSN
@@ -344,6 +344,7 @@ class SendQueue:
         edges = [0, *breaks.tolist(), len(rows)]
         if self._detached is not None:
             self._detached.frames.clear()
+        self._note_disorder(rows, psns)
         self.sent.begin(data, rows, psns, ends, self.acked)
         if self.head is None and len(breaks):
             self.head = self.base = first_psn(psns[edges[:-1]], ends[breaks - 1])
@@ -354,6 +355,18 @@ class SendQueue:
             if self.held and self._jump is None:
                 self._settle(self._clock.at(int(rows["frame"][first])))
             self._run(int(psns[first]), int(ends[behind - 1]), data, rows[run], psns[run], behind == len(rows))
+
+    def _note_disorder(self, rows: Rows, psns: Int64s) -> None:
+        """Notice requests that were answered before they were captured."""
+        answers = self._answers
+        if answers is None or not some(early := answers.before(rows["frame"]) > psns):
+            return
+        head = int(psns[0]) if self.head is None else self.head
+        early &= (psns >= head) & ~held_already(self.held, psns) if self.held else psns >= head
+        _, first = np.unique(psns, return_index=True)
+        for psn in psns[np.intersect1d(first, places(early))].tolist():
+            if (frame := answers.proof(psn)) is not None:
+                self.connection.disorder(frame)
 
     def _run(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s, last: bool) -> None:
         """Requests without a gap between them, PSNs [start, end); the ``last`` of a batch may go on in the next."""

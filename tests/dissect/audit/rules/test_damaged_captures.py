@@ -25,11 +25,11 @@ from playbook.audits import (
     shorter,
     total,
 )
-from playbook.iwarp import IwarpWire
+from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.packets import Packet
 from playbook.rpcrdma import header
 from playbook.tcp import TcpSegment
-from playbook.violations import hello, near_misses, opened, proper, proper_second
+from playbook.violations import SCRIPTS, hello, near_misses, opened, proper, proper_second
 from playbook.violations.scripts import callback, create_session, recalled, session_created
 from rdmascope.dissect.audit.auditor import Auditor
 
@@ -126,6 +126,50 @@ def test_tcp_segments_out_of_order_break_no_rule(seed: int, script: Callable[[Wi
     for _ in range(30):
         segments = faults.swap(segments, draw.randrange(len(segments)))
     assert broken_rules(audit_segments(wire, segments)) == set()
+
+
+def out_of_step(sent: list[Sent], seed: int) -> list[Sent]:
+    """Frames that are recorded late, or all of one interface."""
+    draw = random.Random(seed)
+    if seed % 2:
+        for _ in range(draw.choice([1, 2, 4])):
+            sent = faults.swap(sent, draw.randrange(len(sent)), draw.randrange(1, 31))
+        return sent
+    by, late = draw.randrange(1, 40), draw.randrange(2)
+    order = sorted(range(len(sent)), key=lambda index: index + by * (sent[index].sender == late))
+    return [sent[index] for index in order]
+
+
+@pytest.mark.parametrize("script", (proper, proper_second))
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("kind", (Wire, IwarpWire))
+def test_a_capture_out_of_step_of_a_proper_conversation_breaks_no_rule(
+    kind: type[Wire], seed: int, script: Callable[[Wire], None]
+) -> None:
+    """Also where its times are those of the recording, and far apart."""
+    wire = kind(seed=seed)
+    script(wire)
+    if isinstance(wire, IwarpWire):
+        capture: Capture = IwarpCapture(wire, out_of_step(wire.sent(), seed))
+    else:
+        capture = Capture(wire, out_of_step(wire.packets, seed))
+    times = sorted(frame.time for frame in capture.frames)
+    capture.frames = [
+        replace(frame, time=times[0] + 100 * (time - times[0]))
+        for frame, time in zip(capture.frames, times, strict=True)
+    ]
+    assert broken_rules(audit_capture(capture)) == set()
+
+
+@pytest.mark.parametrize("rule", ("V1-CREDIT-FIRST", "V1-XID-REUSED"))
+def test_rules_about_order_are_undecidable_behind_an_answer_that_is_captured_too_early(rule: str) -> None:
+    wire = Wire(seed=11)
+    SCRIPTS[rule](wire)
+    hello(wire.connections[0])
+    assert total(audit(wire), rule).violated
+    first = faults.where(wire.packets, kind="send", sender=0)[0]
+    auditor = audit(wire, faults.swap(wire.packets, first, 2))
+    assert total(auditor, rule).undecidable and not broken_rules(auditor)
 
 
 def long_lookup(wire: Wire) -> Auditor:
