@@ -9,20 +9,26 @@ from __future__ import annotations
 from rdmascope.captures.plugins import load_plugins as load_plugins
 from rdmascope.captures.read.open import file_format as file_format
 from rdmascope.captures.write.export import exporter as exporter
-from rdmascope.dissect.audit.events import ConnectionSetup as ConnectionSetup
-from rdmascope.dissect.audit.events import RdmaOperation as RdmaOperation
-from rdmascope.dissect.audit.events import SentMessage as SentMessage
-from rdmascope.dissect.audit.rule import PASSED as PASSED
-from rdmascope.dissect.audit.rule import Judgement as Judgement
-from rdmascope.dissect.audit.rule import Level as Level
-from rdmascope.dissect.audit.rule import rule as rule
-from rdmascope.dissect.audit.rule import undecidable as undecidable
-from rdmascope.dissect.audit.rule import violation as violation
+from rdmascope.dissect.audit.events import (
+    ConnectionSetup as ConnectionSetup,
+    RdmaOperation as RdmaOperation,
+    SentMessage as SentMessage,
+)
+from rdmascope.dissect.audit.rule import (
+    PASSED as PASSED,
+    Judgement as Judgement,
+    Level as Level,
+    rule as rule,
+    undecidable as undecidable,
+    violation as violation,
+)
 from rdmascope.dissect.audit.transaction import Transaction as Transaction
-from rdmascope.dissect.diagnosis.detector import Cause as Cause
-from rdmascope.dissect.diagnosis.detector import Limits as Limits
-from rdmascope.dissect.diagnosis.detector import Severity as Severity
-from rdmascope.dissect.diagnosis.detector import detector as detector
+from rdmascope.dissect.diagnosis.detector import (
+    Cause as Cause,
+    Limits as Limits,
+    Severity as Severity,
+    detector as detector,
+)
 from rdmascope.dissect.diagnosis.facts import Facts as Facts
 from rdmascope.dissect.onc.shapes.registry import program as program
 from rdmascope.dissect.onc.shapes.types import ProcedureShape as ProcedureShape

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import rdmascope
-from playbook.commands import BOTH_WAYS, EVERYTHING, LONG_CALLS, objects
-from playbook.commands import run as command
+from playbook.commands import BOTH_WAYS, EVERYTHING, LONG_CALLS, objects, run as command
 from rdmascope.dissect.records.table import DTYPES
 
 SAMPLES = Path(LONG_CALLS).parent

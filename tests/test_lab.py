@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lab import __main__ as runner
-from lab import build, guests
+from lab import __main__ as runner, build, guests
 from lab.scenarios import reactions
 from lab.wire import delayed
 

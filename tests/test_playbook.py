@@ -8,8 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from playbook import Capture, Wire, call, faults, fetch, foreign, nfs3, nfs4, reply, write_pcap
 from playbook.packets import PSN_MASK, REQUESTS, Packet, encode, icrc

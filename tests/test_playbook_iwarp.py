@@ -8,8 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from playbook import call, faults, mpa, nfs3, nfs4, reply, shapes, tcp_faults, write_pcap
 from playbook.iwarp import IwarpCapture, IwarpConnection, IwarpWire, TcpEndpoint

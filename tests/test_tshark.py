@@ -14,9 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from click.testing import CliRunner
 
-from playbook import Capture, Wire, nfs3, nfs4
-from playbook import call as send_call
-from playbook import reply as send_reply
+from playbook import Capture, Wire, call as send_call, nfs3, nfs4, reply as send_reply
 from playbook.capture import write_pcap
 from playbook.filled import Filled
 from playbook.gss import INTEGRITY, NONE, PRIVACY, Context

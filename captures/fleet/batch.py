@@ -18,8 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from multiprocessing.connection import Connection as Pipe
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection as Pipe, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import NamedTuple

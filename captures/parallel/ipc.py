@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from functools import partial
-from multiprocessing.connection import Connection as PipeEnd
-from multiprocessing.connection import Pipe
+from multiprocessing.connection import Connection as PipeEnd, Pipe
 from operator import attrgetter
 from queue import Queue
 from threading import Thread

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from struct import error as StructError
-from struct import pack
+from struct import error as StructError, pack
 from typing import Any
 
 from rdmascope.dissect.layers.oncrpc import ONCRPC, AuthSys, Credential, ONCRPCCall, ONCRPCReply

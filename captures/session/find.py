@@ -15,8 +15,7 @@ import numpy as np
 from rdmascope.dissect.arrays import Rows
 from rdmascope.dissect.diagnosis.rpc_facts import HUNG
 from rdmascope.dissect.frames import Frame, FrameBatch
-from rdmascope.dissect.layers import iwarp_codes, opcodes
-from rdmascope.dissect.layers import iwarp_codes as codes
+from rdmascope.dissect.layers import iwarp_codes, iwarp_codes as codes, opcodes
 from rdmascope.dissect.layers.rpcrdma_codes import procedure_name
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.locate import locate

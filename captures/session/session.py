@@ -53,8 +53,7 @@ from .process_memory import MallocTrimmer, gc_paused, keep_freed
 
 if TYPE_CHECKING:
     from rdmascope.dissect.audit.auditor import Auditor
-    from rdmascope.dissect.measure.file_names import NamedFile, PathLearner
-    from rdmascope.dissect.measure.file_names import Paths as FileNames
+    from rdmascope.dissect.measure.file_names import NamedFile, PathLearner, Paths as FileNames
     from rdmascope.dissect.measure.files import FileTable, FileTransfer
     from rdmascope.dissect.records.packet_columns import FrameMask, ListedPackets
     from rdmascope.dissect.records.packets import Packet

@@ -29,8 +29,7 @@ from ..views.files import shown_path, shown_size, transferred
 from ..views.packets import PROTOCOL_STYLES, header_line, packet_cells
 from ..views.report import service
 from ..views.rpc import BYTES
-from ..views.rpcs import RpcCells, RpcLine, cells_line
-from ..views.rpcs import header as rpc_header
+from ..views.rpcs import RpcCells, RpcLine, cells_line, header as rpc_header
 from ..views.tables import cell, counted, timed
 
 MAX_BYTES = 1 << 20

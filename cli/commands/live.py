@@ -47,8 +47,7 @@ from ..reading import analyzer_options, recognition_options, stoppable
 from ..terminal import EXIT_BAD_INPUT, EXIT_FOUND, complain, console, json_value, print_json, print_page, show
 from ..views.kernel_counters import counters_view
 from ..views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Dashboard, Look, capture_view
-from .report import print_page as print_report
-from .report import print_records
+from .report import print_page as print_report, print_records
 
 SECOND = 1_000_000_000
 MAX_PORT = 65535

@@ -18,10 +18,8 @@ from rdmascope.captures.session.find import ACKNOWLEDGEMENT, OTHER, OWN, TCP_ACK
 from rdmascope.dissect.frames import Frame
 from rdmascope.dissect.layers.rpcrdma_codes import error_name, procedure_name
 from rdmascope.dissect.measure.statistics import PARTS
-from rdmascope.dissect.onc.programs import procedure_name as rpc_procedure_name
-from rdmascope.dissect.onc.programs import program_name
-from rdmascope.dissect.onc.shapes.decode import MAX_NODES as ALL_NODES
-from rdmascope.dissect.onc.shapes.decode import Node, SparseBytes
+from rdmascope.dissect.onc.programs import procedure_name as rpc_procedure_name, program_name
+from rdmascope.dissect.onc.shapes.decode import MAX_NODES as ALL_NODES, Node, SparseBytes
 from rdmascope.dissect.onc.shapes.messages import call_tree, reply_tree
 from rdmascope.dissect.onc.shapes.text import is_line, value_text
 from rdmascope.dissect.onc.shapes.types import DATA, XdrArray, XdrList, XdrOpaque

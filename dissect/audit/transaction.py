@@ -14,8 +14,7 @@ from typing import NamedTuple, TypeVar
 from ..intervals import IntervalSet
 from ..layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY, RPCSEC_GSS, RPCSEC_GSS_DATA
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
-from ..onc import binding
-from ..onc import compound as nfs4
+from ..onc import binding, compound as nfs4
 from ..onc.binding import Items
 from ..onc.programs import NFS
 from ..onc.rpc_header import CallHeader, ReplyHeader, call_header, reply_header

@@ -9,8 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..link.walk_rows import FIRST_FRAGMENT, IP_FRAGMENT
-from ..measure.statistics import EXACT as EXACT_LATENCIES
-from ..measure.statistics import MAX_PROCEDURES, Procedure, ProcedureKey, Statistics
+from ..measure.statistics import EXACT as EXACT_LATENCIES, MAX_PROCEDURES, Procedure, ProcedureKey, Statistics
 from ..onc.programs import procedure_label, program_label
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.conversation import Conversation

@@ -21,10 +21,15 @@ from scapy.fields import (
 from scapy.packet import Raw, bind_layers
 
 from .layer import Header
-from .oncrpc_codes import ACCEPT_STATUS_NAMES as ACCEPT_STATUSES
-from .oncrpc_codes import AUTH_ERROR, PROG_MISMATCH, RPC_MISMATCH, SUCCESS
-from .oncrpc_codes import AUTH_STATUS_NAMES as AUTH_STATUSES
-from .oncrpc_codes import REJECT_STATUS_NAMES as REJECT_STATUSES
+from .oncrpc_codes import (
+    ACCEPT_STATUS_NAMES as ACCEPT_STATUSES,
+    AUTH_ERROR,
+    AUTH_STATUS_NAMES as AUTH_STATUSES,
+    PROG_MISMATCH,
+    REJECT_STATUS_NAMES as REJECT_STATUSES,
+    RPC_MISMATCH,
+    SUCCESS,
+)
 from .xdr import Item, ItemField, MalformedXDR, OpaqueField, Structure, padded, word_at
 
 CALL, REPLY = 0, 1

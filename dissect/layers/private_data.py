@@ -7,8 +7,7 @@ from typing import Any
 from scapy.fields import BitField, ByteField, StrField, XIntField
 
 from .layer import Header
-from .private_data_codes import FORMAT_IDENTIFIER, SIZE_UNIT
-from .private_data_codes import find_private_data as find_private_data
+from .private_data_codes import FORMAT_IDENTIFIER, SIZE_UNIT, find_private_data as find_private_data
 
 
 class SizeField(ByteField):  # type: ignore[misc]

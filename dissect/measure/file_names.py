@@ -33,8 +33,7 @@ from ..onc.file_operations import (
     file_events,
     operations_of,
 )
-from ..onc.naming import FOUND, NOTHING, Naming, naming
-from ..onc.naming import REMOVED as REMOVES
+from ..onc.naming import FOUND, NOTHING, REMOVED as REMOVES, Naming, naming
 from ..onc.programs import NFS_CALLBACK
 from ..onc.shapes.rpc_summary_fields import FlatFields
 from ..onc.xdr import round_up

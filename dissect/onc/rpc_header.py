@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from struct import Struct
-from struct import error as StructError
+from struct import Struct, error as StructError
 from typing import NamedTuple
 
 from ..layers.oncrpc_codes import (

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from struct import Struct
-from struct import error as StructError
+from struct import Struct, error as StructError
 from typing import NamedTuple
 
 import numpy as np

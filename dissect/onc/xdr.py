@@ -12,8 +12,7 @@ leaves ``onc``. Counts are only multiplied or counted down, one read each: nothi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from struct import Struct
-from struct import error as struct_error
+from struct import Struct, error as struct_error
 from typing import Any
 
 Data = Any

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 from ..arrays import Bytes
-from ..layers import iwarp_codes as codes
-from ..layers import opcodes
+from ..layers import iwarp_codes as codes, opcodes
 from ..layers.characteristics_codes import Characteristic, option_name
 from ..layers.rpcrdma_codes import NO_RDMA, RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, error_name, procedure_name
 from ..link.packets import FLAG_ACK_REQUEST, FLAG_SOLICITED

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from ..layers.characteristics_codes import CHARACTERISTICS, XCHAR_RBSIZ
 from ..layers.cm_codes import is_ipoib
 from ..layers.private_data_codes import PrivateData, find_private_data
-from ..transport.connection import ENDS as ENDS
-from ..transport.connection import NONE_OF_EITHER, Connection, Pair
+from ..transport.connection import ENDS as ENDS, NONE_OF_EITHER, Connection, Pair
 from .negotiation import VERSION_2_INLINE, InForce, Negotiation
 
 DEFAULT_INLINE = 1024

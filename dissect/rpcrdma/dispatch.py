@@ -25,8 +25,7 @@ from ..layers.rpcrdma_codes import (
     RDMA_OPTIONAL,
     error_name,
 )
-from ..onc import rpc_header
-from ..onc import rpc_header as rpc
+from ..onc import rpc_header, rpc_header as rpc
 from ..onc.xdr import word
 from ..transport.connection import raised
 from ..transport.operations import ATOMIC, SEND, Operation

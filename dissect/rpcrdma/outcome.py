@@ -9,8 +9,7 @@ from ..intervals import IntervalSet
 from ..layers.characteristics_codes import option_name
 from ..layers.oncrpc_codes import CALL, REPLY
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG, error_name
-from ..onc import compound as nfs4
-from ..onc import programs, rpc_header, status
+from ..onc import compound as nfs4, programs, rpc_header, status
 from ..onc.xdr import round_up, word
 from ..transport.operations import Operation
 from .latency import latency

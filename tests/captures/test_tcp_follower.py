@@ -17,8 +17,7 @@ from rdmascope.captures.live import CaptureSettings
 from rdmascope.captures.live.session import Ending
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import Condition
-from rdmascope.captures.wireshark import tcp_feed
-from rdmascope.captures.wireshark import tcp_feed as tcp_follower
+from rdmascope.captures.wireshark import tcp_feed, tcp_feed as tcp_follower
 from rdmascope.captures.wireshark.tcp_feed import CLOSED, feed, replay
 from rdmascope.captures.write.export import export_tcp
 from rdmascope.dissect.frames import FrameBatch

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from playbook import Call, Capture, Reply, Wire, call, nfs3, nfs4, reply
 from playbook.nfs4_client import Client

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from playbook import call, faults, nfs3, reply, shapes, write_pcap
 from playbook.capture import frame_batch

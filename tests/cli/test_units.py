@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rdmascope.cli.options import DURATION, MOMENT, XID
 from rdmascope.dissect import units

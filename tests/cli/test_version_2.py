@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from playbook import Capture, Wire, faults, nfs3, nfs4, write_pcap
 from playbook.capture import frame_batches

@@ -3,8 +3,7 @@
 from unittest.mock import patch
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rdmascope.dissect import arrays
 from rdmascope.dissect.arrays import coded_keys, distinct

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from . import cm, mpa
-from . import tcp as t
+from . import cm, mpa, tcp as t
 from .capture import Capture, Ranges, merge, subtract
 from .tcp import TcpSegment
 from .wire import Connection, Endpoint, Operation, Place, Segment, Wire

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from . import mpa
-from . import tcp as t
+from . import mpa, tcp as t
 from .faults import put_off
 from .iwarp import IwarpConnection, IwarpWire, cut, segment
 from .tcp import TcpSegment

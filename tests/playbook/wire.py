@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from . import cm
-from . import packets as p
+from . import cm, packets as p
 from .packets import Frame, Packet, encode_frames
 
 EPOCH = 1_700_000_000_000_000_000

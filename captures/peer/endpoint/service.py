@@ -6,8 +6,7 @@ callbacks RFC 8881; eligible items are those of RFC 8267.
 
 from __future__ import annotations
 
-from struct import error as StructError
-from struct import pack, unpack_from
+from struct import error as StructError, pack, unpack_from
 
 from scapy.packet import Raw
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from playbook import Capture, Wire, shapes, wrap, write_pcap
 from playbook.iwarp import IwarpCapture, IwarpWire
@@ -28,8 +27,7 @@ from rdmascope.dissect.onc.shapes.decode import Node
 from rdmascope.dissect.onc.shapes.types import XdrOpaque
 from rdmascope.dissect.rpcrdma.message_trees import decoded_call, decoded_reply
 
-from .test_cut import differences, in_order
-from .test_cut import rpcs as rpcs_with_addresses
+from .test_cut import differences, in_order, rpcs as rpcs_with_addresses
 
 EVERY = frozenset(range(1, 100_000))
 CLIENT, SERVER = "172.31.77.2", "172.31.78.1"

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from playbook import Capture, Wire, shapes, wrap, write_pcap
 from playbook.iwarp import IwarpCapture, IwarpWire

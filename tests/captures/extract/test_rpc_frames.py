@@ -8,11 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
-from playbook import Capture
-from playbook import packets as p
+from playbook import Capture, packets as p
 from playbook.capture import write_pcap
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.strategies import Conversation, conversations, faulty

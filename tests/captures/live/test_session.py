@@ -11,8 +11,7 @@ from playbook import Capture, Wire, nfs3
 from playbook.capture import frame_batches
 from playbook.rpcrdma import call, reply
 from rdmascope import CaptureError
-from rdmascope.captures.live import Device
-from rdmascope.captures.live import session as live_session
+from rdmascope.captures.live import Device, session as live_session
 from rdmascope.captures.live.session import Ending, LiveSession, bounded
 from rdmascope.dissect.audit.rule import Finding
 from rdmascope.dissect.frames import FrameBatch

@@ -14,8 +14,7 @@ from rdmascope.captures import Limits
 from rdmascope.captures.parallel import combine as share
 from rdmascope.captures.session.session import Session
 from rdmascope.cli.main import main
-from rdmascope.dissect.audit.auditor import EARLIER, Auditor
-from rdmascope.dissect.audit.auditor import Result as AuditResult
+from rdmascope.dissect.audit.auditor import EARLIER, Auditor, Result as AuditResult
 from rdmascope.dissect.records.audit import audit_records
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.records.tables import TABLES

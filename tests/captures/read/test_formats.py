@@ -14,8 +14,7 @@ from pathlib import Path
 import lz4.frame
 import pytest
 import zstandard
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from playbook.wrap import erf
 from rdmascope.captures import CaptureError, Follow, Limits, PcapngWriter, open_capture, open_captures

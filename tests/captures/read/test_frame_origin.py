@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from playbook import Capture, Wire, nfs3, write_pcap
 from playbook.rpcrdma import call, reply

@@ -19,8 +19,7 @@ from tempfile import NamedTemporaryFile
 import lz4.frame
 import pytest
 import zstandard
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from rdmascope.captures import CaptureError, Limits, PcapngWriter, open_capture
 

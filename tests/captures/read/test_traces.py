@@ -9,8 +9,7 @@ from random import Random
 
 import pytest
 import zstandard
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.read.traces import Trace, is_trace

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from playbook.samples import SAMPLES
 from rdmascope.captures.session.grouping import export_of, parse_group_keys

@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rdmascope.captures.write.file_copies import LARGEST, LONGEST_NAME, MANIFEST, SafeNames, Spool, Target, safe_name
 from rdmascope.dissect.measure.files import (

@@ -5,8 +5,7 @@ from __future__ import annotations
 from zlib import crc32
 
 import numpy as np
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from rdmascope.dissect.layers.icrc import MAX_BRIDGE, MIN_PACKETS, RESIDUE, RUN_BYTES, bridge, find_right
 

@@ -7,8 +7,7 @@ from struct import pack
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scapy.layers.inet import IP, TCP
 from scapy.packet import Padding, Raw
 

@@ -6,8 +6,7 @@ from struct import pack
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scapy.packet import Raw
 
 from rdmascope.dissect.layers.oncrpc import (
@@ -23,8 +22,10 @@ from rdmascope.dissect.layers.oncrpc import (
     ONCRPCReply,
     OpaqueAuth,
 )
-from rdmascope.dissect.layers.oncrpc_codes import ACCEPT_STATUS_NAMES as ACCEPT_STATUSES
-from rdmascope.dissect.layers.oncrpc_codes import AUTH_STATUS_NAMES as AUTH_STATUSES
+from rdmascope.dissect.layers.oncrpc_codes import (
+    ACCEPT_STATUS_NAMES as ACCEPT_STATUSES,
+    AUTH_STATUS_NAMES as AUTH_STATUSES,
+)
 
 READ_CALL = bytes.fromhex(
     "3ca82abb0000000000000002000186a30000000300000006000000010000001c0000000000000006636c69656e740000"

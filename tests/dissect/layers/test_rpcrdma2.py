@@ -6,8 +6,7 @@ from struct import pack
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scapy.packet import Raw
 
 from rdmascope.dissect.layers import ROPT_INITXCH, ROPT_RESPXCH, ROPT_UPDXCH

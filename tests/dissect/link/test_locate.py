@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from rdmascope.dissect.frames import FRAME, FrameBatch
 from rdmascope.dissect.link.locate import AddressTable, Located, locate

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from playbook import Call, Capture, Reply, Wire, call, faults, fetch, nfs3, nfs4, reply
 from playbook.judge import analyze

@@ -6,8 +6,7 @@ import json
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from playbook.samples import SAMPLES
 from rdmascope.cli.main import main

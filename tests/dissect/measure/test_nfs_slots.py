@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rdmascope.dissect.measure import nfs_state
 from rdmascope.dissect.measure.nfs_state import FALSE_RETRY, GAP, MAX_SLOTS, RETRY, SlotTable, SlotUse

@@ -7,8 +7,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from playbook import Wire, nfs4, reply
 from playbook.capture import Capture, frame_batches

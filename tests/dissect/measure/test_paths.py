@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from playbook import Call, Capture, Reply, Wire
 from playbook.judge import analyze
@@ -27,8 +26,7 @@ from rdmascope.dissect.measure.files import FileTable
 from rdmascope.dissect.onc.file_operations import NAMED, REMOVED, RENAMED, ROOT, FileEvent
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
-from .test_files import DATA, FILE, OK, OTHER, SUB, ask, lookup, read, remove, rename
-from .test_files import ROOT as TOP
+from .test_files import DATA, FILE, OK, OTHER, ROOT as TOP, SUB, ask, lookup, read, remove, rename
 
 SERVER = "10.0.0.2"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from unittest.mock import patch
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from rdmascope.dissect.measure import statistics as module
 from rdmascope.dissect.measure.statistics import MAX_BINS, Timeline

@@ -5,12 +5,10 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from rdmascope.dissect.layers.oncrpc_codes import GSS_INTEGRITY
-from rdmascope.dissect.onc import binding
-from rdmascope.dissect.onc import rpc_header as header
+from rdmascope.dissect.onc import binding, rpc_header as header
 from rdmascope.dissect.onc.compound import DataItem
 
 QUICK = settings(max_examples=80)

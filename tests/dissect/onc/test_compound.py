@@ -6,8 +6,7 @@ import struct
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from rdmascope.dissect.onc import compound as nfs4

@@ -5,8 +5,7 @@ from __future__ import annotations
 import struct
 from zlib import crc32
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from rdmascope.dissect.onc import summary
 from rdmascope.dissect.onc.file_operations import FileEvent, FileEvents, file_events

@@ -6,8 +6,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from rdmascope.dissect.layers.oncrpc_codes import AUTH_NONE, AUTH_SYS, CALL, SUCCESS
 from rdmascope.dissect.onc import rpc_header as header

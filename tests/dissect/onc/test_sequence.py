@@ -5,8 +5,7 @@ from __future__ import annotations
 from struct import pack
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rdmascope.dissect.onc.sequence import (
     OP_CB_SEQUENCE,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rdmascope.dissect.records.table import DTYPES, Columns, Table, TableBuilder, TableColumn, joined
 from rdmascope.dissect.records.tables import TABLES

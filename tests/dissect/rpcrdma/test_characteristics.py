@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from struct import pack
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rdmascope.dissect.layers.characteristics_codes import (
     BKREQSUP_GENL,

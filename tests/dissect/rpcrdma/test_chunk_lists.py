@@ -5,8 +5,7 @@ from __future__ import annotations
 from struct import pack
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rdmascope.dissect.rpcrdma.chunk_lists import MAX_SEGMENTS, READ_LIST, REPLY_CHUNK, WRITE_LIST, read_chunk_lists
 from rdmascope.dissect.rpcrdma.messages import TransportHeader

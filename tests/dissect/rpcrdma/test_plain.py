@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from playbook import Capture, Wire, call, faults, nfs3, nfs4, reply
 from playbook.capture import frame_batch, frame_batches

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.peer.shipped import shipped_scripts, write_capture

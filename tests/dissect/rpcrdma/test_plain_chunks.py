@@ -9,8 +9,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from playbook import Capture, Connection, Segment, Wire, call, faults, fetch, nfs3, nfs4, reply
 from playbook.capture import frame_batch, frame_batches

@@ -7,8 +7,7 @@ from struct import pack_into
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.read.streams import Limits

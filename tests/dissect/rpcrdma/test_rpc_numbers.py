@@ -6,8 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rdmascope.dissect.rpcrdma.rpc_numbers import MAX_ANSWERED, AnsweredXids
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rdmascope.dissect.transport.connection import MAX_GAPS, Gap, fill_gaps, overlapping, with_gap
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from zlib import crc32
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from playbook import nfs3, nfs4
 from playbook.rpc import Call, call_parts, whole

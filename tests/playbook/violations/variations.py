@@ -8,8 +8,7 @@ from typing import NamedTuple
 from .. import cm, nfs3, nfs4
 from ..nfs4 import Op
 from ..rpc import Call, Reply, opaque, reduced, reply_parts, u32, u64, whole
-from ..rpcrdma import CALL as ASK
-from ..rpcrdma import MSG, NOMSG, REPLY, Exchange, call, error, header, optional, reply, update
+from ..rpcrdma import CALL as ASK, MSG, NOMSG, REPLY, Exchange, call, error, header, optional, reply, update
 from ..shapes import DATA
 from ..wire import Connection, Wire
 from .characteristics import RBSIZ, reported

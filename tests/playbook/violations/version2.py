@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from .. import nfs3
 from ..rpc import u32
-from ..rpcrdma import CALL as ASK
-from ..rpcrdma import MSG, NOMSG, REPLY, call, header, optional, reply, wish, xcharsubset
+from ..rpcrdma import CALL as ASK, MSG, NOMSG, REPLY, call, header, optional, reply, wish, xcharsubset
 from ..wire import Connection, Wire
 from .scripts import (
     CLIENT,

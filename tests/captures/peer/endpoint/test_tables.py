@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import get_args
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rdmascope.captures.peer.endpoint import (
     Completed,

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from itertools import count
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from rdmascope.captures.peer.nfs_server.file_system import (

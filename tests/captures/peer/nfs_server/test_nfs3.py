@@ -5,8 +5,7 @@ from __future__ import annotations
 from struct import pack
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from playbook.nfs_calls import PROCEDURES, FileClient
 from playbook.xdr_values import values

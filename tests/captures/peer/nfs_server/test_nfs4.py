@@ -6,8 +6,7 @@ from struct import pack
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from playbook.nfs_calls import FileClient, op
 from playbook.xdr_encode import NUMBERS

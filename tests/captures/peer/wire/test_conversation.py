@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.strategies import DrawFn
 
 from playbook.spoken import CLIENT, RBSIZ, SERVER, SIX, analyzed, broken, undecided

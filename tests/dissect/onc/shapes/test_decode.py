@@ -6,8 +6,7 @@ from struct import pack
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from playbook.xdr_values import counted, values
 from rdmascope.dissect.onc import xdr

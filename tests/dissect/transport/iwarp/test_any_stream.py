@@ -6,8 +6,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from playbook.capture import frame_batches
 from playbook.segments import Talk, pattern, read_request, response, send, write

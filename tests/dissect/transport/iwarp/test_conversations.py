@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
-from playbook import call, faults, nfs3, nfs4, reply, shapes, tcp_faults
-from playbook import tcp as t
+from playbook import call, faults, nfs3, nfs4, reply, shapes, tcp as t, tcp_faults
 from playbook.capture import frame_batches
 from playbook.iwarp import IwarpCapture, IwarpConnection, IwarpWire
 from playbook.iwarp_strategies import FATAL, REPAIRED, SPOILED, IwarpConversation, iwarp_conversations, iwarp_faulty

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
-from playbook import call, faults, nfs3, reply, shapes, tcp_faults
-from playbook import tcp as t
+from playbook import call, faults, nfs3, reply, shapes, tcp as t, tcp_faults
 from playbook.capture import frame_batches
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.iwarp_strategies import REPAIRED, IwarpConversation, iwarp_conversations, iwarp_faulty

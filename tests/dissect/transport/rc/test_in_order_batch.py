@@ -7,8 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from playbook import Capture, Wire, call, nfs3, reply
 from playbook.capture import frame_batch, frame_batches
