@@ -140,6 +140,12 @@ def test_lost_segments_were_asked_for_and_cost_the_writes_that_waited() -> None:
 
 
 @pytest.mark.parametrize("name", ["loss-rxe", "loss-siw", "rxe-nfs-all", "siw-nfs-all"])
+def test_nothing_is_captured_behind_its_answer(name: str) -> None:
+    """Not even where a Read is resumed behind responses that were lost."""
+    assert not any(one.disordered for one in analyzed(name).analyzer.connections)
+
+
+@pytest.mark.parametrize("name", ["loss-rxe", "loss-siw", "rxe-nfs-all", "siw-nfs-all"])
 def test_every_record_gives_one_number_for_what_was_sent(name: str) -> None:
     analyzer = analyzed(name).analyzer
     shared: tuple[str, ...] = ("packets", "segments", "fpdus", "bytes")

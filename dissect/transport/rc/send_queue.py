@@ -344,7 +344,7 @@ class SendQueue:
         edges = [0, *breaks.tolist(), len(rows)]
         if self._detached is not None:
             self._detached.frames.clear()
-        self._note_disorder(rows, psns)
+        self._note_disorder(rows, psns, ends)
         self.sent.begin(data, rows, psns, ends, self.acked)
         if self.head is None and len(breaks):
             self.head = self.base = first_psn(psns[edges[:-1]], ends[breaks - 1])
@@ -356,13 +356,15 @@ class SendQueue:
                 self._settle(self._clock.at(int(rows["frame"][first])))
             self._run(int(psns[first]), int(ends[behind - 1]), data, rows[run], psns[run], behind == len(rows))
 
-    def _note_disorder(self, rows: Rows, psns: Int64s) -> None:
+    def _note_disorder(self, rows: Rows, psns: Int64s, ends: Int64s) -> None:
         """Notice requests that were answered before they were captured."""
         answers = self._answers
         if answers is None or not some(early := answers.before(rows["frame"]) > psns):
             return
         head = int(psns[0]) if self.head is None else self.head
         early &= (psns >= head) & ~held_already(self.held, psns) if self.held else psns >= head
+        resumed = (rows["opcode"][1:] == READ_REQUEST) & (psns[1:] < np.maximum.accumulate(ends)[:-1])
+        early[1:] &= ~resumed
         _, first = np.unique(psns, return_index=True)
         for psn in psns[np.intersect1d(first, places(early))].tolist():
             if (frame := answers.proof(psn)) is not None:
