@@ -86,6 +86,37 @@ _SLOWEST = """
 _REASONS = "SELECT {0}, sum(counted) FROM {1} WHERE len({0}) > 0 GROUP BY ALL ORDER BY min(number)"
 
 
+_HOSTS = """
+    WITH cells AS (
+        SELECT host, minute // {1} AS part, bin, sum(counted) AS counted, max(high_ns) AS high, sum(total_ns) AS total,
+            sum(counted) FILTER (failed) AS failed
+        FROM {0} WHERE {2} GROUP BY ALL
+    ), ranked AS (
+        SELECT *, sum(counted) OVER (PARTITION BY host, part ORDER BY bin) AS below,
+            sum(counted) OVER (PARTITION BY host, part) AS whole
+        FROM cells WHERE bin IS NOT NULL
+    )
+    SELECT host, part * {1} * 60000000000, CAST(any_value(whole) AS BIGINT), CAST(coalesce(sum(failed), 0) AS BIGINT),
+        CAST(sum(total) AS BIGINT), min(high) FILTER (below * 100 >= whole * 99)
+    FROM ranked GROUP BY host, part ORDER BY host, part
+"""
+
+
+class HostInterval(NamedTuple):
+    """The RPCs of a host that began in an interval, and of which it is known how long they waited."""
+
+    host: str
+    begin: int
+    """Nanoseconds since the Unix epoch."""
+    calls: int
+    errors: int
+    """Replies that report an error."""
+    waited: int
+    """Nanoseconds, by all."""
+    p99: int
+    """Nanoseconds within which 99 % of them are, to 2 %."""
+
+
 class SummedRows(NamedTuple):
     """What the RPCs that pass a condition are added up from, in SQL."""
 
@@ -308,6 +339,13 @@ class SummedSession(DataSetSession):
         """What the diagnoses of its captures come to, of those that have RPCs which pass; of these kinds, or all."""
         self._count()
         return diagnosis_of_captures(self._database, self._rows().calls, kinds, self._condition is None)
+
+    def hosts_over_time(self, count: int) -> tuple[int, list[HostInterval]]:
+        """Nanoseconds of equal intervals, whole hours and at most ``count``; and what each host did in each."""
+        hours = 1 + self._span // (3600 * 10**9 * (count - 1))
+        query = _HOSTS.format(self._rows().calls, hours * 60, _NO_REPLY_AGAIN)
+        rows = self._database.connection.execute(query).fetchall()
+        return hours * 3600 * 10**9, [HostInterval(*row) for row in rows]
 
     def compared(self, name: str) -> RunFacts:
         """The RPCs that pass, as one of two runs; of settings those of the connections that are listed."""

@@ -412,7 +412,8 @@ def command(
         if each or as_json or keys or over_time or mountstats or nfsd:
             words = "-o writes one page; leave --each, --json, --by, --over-time, --mountstats, --nfsd out"
             raise click.UsageError(words, click.get_current_context())
-        reading = opened(files, ports, force, follow=following(follow, idle))
+        many = None if follow or ports or force else _summed(files, condition, False)
+        reading = many or opened(files, ports, force, follow=following(follow, idle))
         _exit_with(_write_page(files, output, top, audit, reading, condition, levels))
         return
     by = tuple(dict.fromkeys(key for some in keys for key in some))

@@ -13,16 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rdmascope.captures.errors import need
+from rdmascope.captures.session.grouping import RpcGrouping
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import Condition
+from rdmascope.captures.tables.fleet_sums import SummedSession, summed_session
+from rdmascope.captures.tables.saved import is_data_set
 from rdmascope.captures.write.output import check_outputs, write_output
 from rdmascope.dissect.audit.auditor import Result, who
 from rdmascope.dissect.audit.rule import Finding, Rule, facts
 from rdmascope.dissect.diagnosis.detector import Statement
 from rdmascope.dissect.diagnosis.detectors.conformance import TOLERATED
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
-from rdmascope.dissect.diagnosis.facts import label
-from rdmascope.dissect.measure.call_groups import FAIL, PASS, UNDECIDABLE, ServiceLevel
+from rdmascope.dissect.diagnosis.facts import Facts, label
+from rdmascope.dissect.measure.call_groups import FAIL, PASS, UNDECIDABLE, ServiceLevel, ServiceLevelCounts
 from rdmascope.dissect.measure.files import undecoded
 from rdmascope.dissect.transport.connection import ENDS
 from rdmascope.dissect.units import at_least, count, moment, percent, plural
@@ -42,6 +45,7 @@ from .examples import (
     text,
     waterfall_html,
 )
+from .fleet import fleet_sections
 from .over_time import Charts, PageFacts, library, peak_series, retransmissions, series
 from .tables import Breaking, breakings, cell_data, same_width, table_html
 
@@ -217,7 +221,7 @@ def _assembled(page: PageFacts, diagnosis: Diagnosis, tables: Sequence[Breaking]
     verdict = f"Diagnosis: {counted(diagnosis)}" if diagnosis.statements else "Diagnosis"
     sections = [("diagnosis", verdict, diagnosis_html(diagnosis, shown))]
     if page.levels:
-        sections.insert(0, ("levels", "Service levels", _levels(page)))
+        sections.insert(0, ("levels", "Service levels", _levels(page.levels)))
     waterfall = waterfall_html(chosen[0], facts.first_time)
     if waterfall:
         unfolded = details(
@@ -235,7 +239,31 @@ def _assembled(page: PageFacts, diagnosis: Diagnosis, tables: Sequence[Breaking]
     sections += _examples(page, chosen)
     sections += _left_out(page, tables, chosen)
     scripts = [library(), (HERE / "page.js").read_text()]
-    title = f"{page.session.path}: {counted(diagnosis)}"
+    return _document(page.session, facts, page.condition, diagnosis, sections, data, scripts)
+
+
+def fleet_html(
+    session: SummedSession, top: int, condition: Condition | None, levels: Sequence[ServiceLevelCounts]
+) -> str:
+    """The document of a data set of so many captures that its RPCs are not looked at one by one."""
+    facts, diagnosis = session.facts(top), session.diagnosis()
+    verdict = f"Diagnosis: {counted(diagnosis)}" if diagnosis.statements else "Diagnosis"
+    sections = [("levels", "Service levels", _levels(levels))] if levels else []
+    sections.append(("diagnosis", verdict, diagnosis_html(diagnosis, ())))
+    sections += fleet_sections(session, facts.statistics.slowest())
+    return _document(session, facts, condition, diagnosis, sections, (), ())
+
+
+def _document(
+    session: Session,
+    facts: Facts,
+    condition: Condition | None,
+    diagnosis: Diagnosis,
+    sections: Sequence[tuple[str, str, str]],
+    data: Sequence[str],
+    scripts: Sequence[str],
+) -> str:
+    title = f"{session.path}: {counted(diagnosis)}"
     return "".join(
         (
             "<!DOCTYPE html>\n",
@@ -247,7 +275,7 @@ def _assembled(page: PageFacts, diagnosis: Diagnosis, tables: Sequence[Breaking]
             tag("style", (HERE / "page.css").read_text()),
             "</head><body>",
             '<a class="skip" href="#diagnosis">To the diagnosis</a>',
-            _header(page, diagnosis, sections),
+            _header(session, facts, condition, diagnosis, sections),
             tag("main", *(_section(*section) for section in sections)),
             *data,
             *(f"<script>{script}</script>\n" for script in scripts),
@@ -256,11 +284,11 @@ def _assembled(page: PageFacts, diagnosis: Diagnosis, tables: Sequence[Breaking]
     )
 
 
-def _levels(page: PageFacts) -> str:
+def _levels(levels: Sequence[ServiceLevelCounts]) -> str:
     """Whether each service level was kept."""
     badges = {PASS: "good", FAIL: "problem", UNDECIDABLE: "warning"}
     rows = []
-    for level in page.levels:
+    for level in levels:
         value = "-" if level.value is None else at_least(level.value, level.value_is_bound)
         badge = tag("span", text(level.verdict), class_=f"badge {badges[level.verdict]}")
         cells = badge, tag("code", text(level.level.text)), text(value), count(level.calls), count(level.beyond)
@@ -282,10 +310,16 @@ def _section(id: str, heading: str, content: str) -> str:
     return tag("section", tag("h2", text(heading), id=f"{id}-title"), content, id=id, aria_labelledby=f"{id}-title")
 
 
-def _header(page: PageFacts, diagnosis: Diagnosis, sections: Sequence[tuple[str, str, str]]) -> str:
-    analyzer, facts = page.session.analyzer, page.facts
+def _header(
+    session: Session,
+    facts: Facts,
+    condition: Condition | None,
+    diagnosis: Diagnosis,
+    sections: Sequence[tuple[str, str, str]],
+) -> str:
+    analyzer = session.analyzer
     summary = report_views.summary(
-        page.session.path,
+        session.path,
         frames=analyzer.frames,
         traced=analyzer.traced,
         notes=note_lines(diagnosis),
@@ -297,13 +331,13 @@ def _header(page: PageFacts, diagnosis: Diagnosis, sections: Sequence[tuple[str,
         evicted=analyzer.evicted,
     )
     lines = of_rich(summary).split("</div>", 1)[1]  # The first is the name, which is the heading.
-    if page.condition is not None:
-        words = f"Only {page.condition.passed:,} of {page.condition.tried:,} RPCs: {page.condition}"
+    if condition is not None:
+        words = f"Only {condition.passed:,} of {condition.tried:,} RPCs: {condition}"
         lines += tag("p", text(words), class_="filtered")
     links = listed(tag("a", text(heading), href=f"#{id}") for id, heading, _ in sections)
     headline = headline_view(diagnosis)
     words = "" if headline is None else tag("p", text(headline.plain), class_="bad")
-    return tag("header", words, tag("h1", text(page.session.path)), lines, tag("nav", links, aria_label="Sections"))
+    return tag("header", words, tag("h1", text(session.path)), lines, tag("nav", links, aria_label="Sections"))
 
 
 def _over_time(page: PageFacts, data: list[str], tables: Sequence[Breaking]) -> str:
@@ -441,7 +475,8 @@ def write_page(
         condition = None
         if where:
             condition = stack.enter_context(closing(Condition(tuple(where))))
-        session = capture.session()
+        summed = summed_session(inputs[0], condition, False) if is_data_set(inputs[0]) else None
+        session = capture.session() if summed is None else stack.enter_context(closing(summed))
         size, _ = write_page_of(session, path, inputs, top, audit, condition)
         session.check()
     return size
@@ -464,6 +499,13 @@ def write_page_of(
 ) -> tuple[int, set[str]]:
     """Read a session that was not read yet, and write its page; returns the page's bytes, and the verdicts on service
     levels.  Raises CaptureError."""
+    if isinstance(session, SummedSession):
+        asked = RpcGrouping(levels=levels)
+        if levels:
+            asked.ask(session)
+        html = fleet_html(session, top, condition, asked.levels)
+        write_output(path, html, inputs)
+        return len(html.encode()), {level.verdict for level in asked.levels}
     page = PageFacts(session, top, condition, audit, levels)
     if condition is not None:
         session.refuse(condition.problem(session))
