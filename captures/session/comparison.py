@@ -33,6 +33,7 @@ from rdmascope.dissect.rpcrdma.conversation import ENDS
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.transport.connection import WITHOUT_RDMA
 
+from ..errors import CaptureError
 from ..read.merge import look
 from ..tables.saved import holds_tables
 from .diagnosis_pass import facts_of
@@ -89,7 +90,7 @@ def compare(before: Session, after: Session) -> PointsCompared | RunsCompared:
     """Which of the two it is follows from the packets: whether both captures show the same.
 
     Of saved tables or a data set, which hold no packets, it is two runs.  Raises CaptureError where a capture cannot be
-    opened; damage is left in the sessions.
+    opened, or a trace is of the other's RPCs; damage is left in the sessions.
     """
     if any(holds_tables(path) for session in (before, after) for path in session.paths):
         return _runs(before, after)
@@ -177,6 +178,11 @@ def differences(before: RunFacts, after: RunFacts) -> RunsCompared:
 
 def _runs(before: Session, after: Session) -> RunsCompared:
     runs = [_Run(before), _Run(after)]
+    if before.traced or after.traced:
+        mine, theirs = ({*run.columns["xid"].compressed().tolist()} for run in runs)
+        if 2 * len(mine & theirs) > min(len(mine), len(theirs)):
+            joined = f"rdmascope report {before.path} {after.path}"
+            raise CaptureError(f"{before.path} and {after.path} tell of the same RPCs; what joins them: {joined}")
     both = runs[0].facts.gathered & runs[1].facts.gathered
     kinds = [detector.kind for detector in all_detectors().values() if detector.needs in both]
     found_runs = differences(*(run.compared(kinds) for run in runs))

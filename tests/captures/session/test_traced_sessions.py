@@ -346,6 +346,14 @@ def test_two_traces_without_a_capture() -> None:
         assert words in remark and "592 of its 592" in remark
 
 
+@pytest.mark.parametrize("other", [TRACES["server"], WIRE])
+def test_the_same_rpcs_are_no_two_runs(other: Path) -> None:
+    done = run("compare", TRACES["client"], other)
+    assert done.exit_code != 0
+    assert f"tell of the same RPCs; what joins them: rdmascope report {TRACES['client']} {other}" in done.stderr
+    assert run("compare", TRACES["client"], SAMPLES / "meta-rxe.pcap.zst").exit_code == 0
+
+
 def test_a_trace_of_other_rpcs_is_said_to_be_so() -> None:
     session = Session([str(SAMPLES / "meta-rxe.pcap.zst"), str(TRACES["client"])])
     assert all(rpc.host is None for rpc in session.rpcs())
