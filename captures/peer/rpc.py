@@ -31,6 +31,7 @@ from rdmascope.dissect.layers.oncrpc_codes import (
 )
 from rdmascope.dissect.onc.shapes.decode import MAX_NODES, Node, SparseBytes, decode
 from rdmascope.dissect.onc.shapes.nfs4_types import AUTHSYS_PARMS
+from rdmascope.dissect.onc.shapes.registry import procedure_shape
 from rdmascope.dissect.onc.shapes.rfc5531 import RPC_CALL
 from rdmascope.dissect.onc.shapes.types import (
     ProcedureShape,
@@ -259,6 +260,13 @@ def _call_head(program: int, version: int, procedure: int) -> bytes:
     if procedure:
         body.cred = Credential(flavor=1, body=AuthSys(machinename=b"client.example", uid=1000, gid=100, gids=[100, 27]))
     return bytes(ONCRPC() / body)[4:]
+
+
+def call(xid: int, program: int, version: int, procedure: int, arguments: XdrValue) -> Parts:
+    """A whole call of a procedure that is declared."""
+    shape = procedure_shape(program, version, procedure)
+    assert shape is not None and shape.arguments is not None
+    return behind(call_head(xid, program, version, procedure), encoded_parts(shape.arguments, arguments))
 
 
 def reply_head(xid: int, status: int = SUCCESS) -> bytes:

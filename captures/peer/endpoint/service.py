@@ -6,7 +6,7 @@ callbacks RFC 8881; eligible items are those of RFC 8267.
 
 from __future__ import annotations
 
-from struct import error as StructError, pack, unpack_from
+from struct import pack
 
 from scapy.packet import Raw
 
@@ -18,17 +18,35 @@ from rdmascope.dissect.layers.oncrpc import (
     OpaqueAuth,
 )
 from rdmascope.dissect.onc.programs import NFS, NFS_CALLBACK
+from rdmascope.dissect.onc.shapes.nfs4 import NFS4, NFS_CB
+from rdmascope.dissect.onc.shapes.rfc1813 import NFS3
 
-from ..rpc import Caller, DdpItem, Parts, Programs, RpcProgram, answer, call_head, opaque, pad, reply_head
+from ..rpc import (
+    Caller,
+    DdpItem,
+    NoValue,
+    Parts,
+    Programs,
+    RpcProcedure,
+    RpcProgram,
+    XdrValue,
+    answer,
+    call,
+    call_head,
+    opaque,
+    whole,
+)
 
 HANDLE = bytes(range(32))
 SESSION = bytes(range(16))
-STATEID = pack(">I12x", 1)
 NULL, GETATTR, READ, WRITE, READDIRPLUS = 0, 1, 6, 7, 17
 COMPOUND = 1
 OP_CREATE_SESSION, CB_RECALL, CB_SEQUENCE = 43, 4, 11
 CONN_BACK_CHAN = 2
 """CREATE_SESSION4_FLAG_CONN_BACK_CHAN (RFC 8881, 18.36.1)."""
+_SIZES = dict.fromkeys(("ca_maxrequestsize", "ca_maxresponsesize", "ca_maxresponsesize_cached"), 4096)
+CHANNEL = _SIZES | {"ca_maxoperations": 8, "ca_maxrequests": 16}
+FILE_SYNC = 2
 LARGEST = 1 << 20
 """Bytes that a READ or READDIRPLUS returns at most."""
 _SQUARES = bytes(number * number * 7 + number * 13 & 0xFF for number in range(509))
@@ -47,37 +65,46 @@ def null(xid: int, program: int = NFS, version: int = 3) -> Parts:
     return (call_head(xid, program, version, NULL),)
 
 
+def _nfs3(xid: int, procedure: int, **arguments: XdrValue) -> Parts:
+    return call(xid, NFS, 3, procedure, arguments)
+
+
 def getattr_(xid: int) -> Parts:
-    return (call_head(xid, NFS, 3, GETATTR) + opaque(HANDLE),)
+    return _nfs3(xid, GETATTR, object=HANDLE)
 
 
-def read(xid: int, offset: int, count: int) -> Parts:
-    return (call_head(xid, NFS, 3, READ) + opaque(HANDLE) + pack(">QI", offset, count),)
+def read(xid: int, offset: int, count: int, file: bytes = HANDLE) -> Parts:
+    return _nfs3(xid, READ, file=file, offset=offset, count=count)
 
 
-def write(xid: int, offset: int, data: bytes) -> Parts:
-    head = call_head(xid, NFS, 3, WRITE) + opaque(HANDLE) + pack(">QII", offset, len(data), 2)
-    return head + pack(">I", len(data)), DdpItem(data)
+def write(xid: int, offset: int, data: bytes, file: bytes = HANDLE) -> Parts:
+    return _nfs3(xid, WRITE, file=file, offset=offset, count=len(data), stable=FILE_SYNC, data=DdpItem(data))
 
 
 def readdirplus(xid: int, count: int) -> Parts:
     """A directory listing of up to ``count`` bytes."""
-    return (call_head(xid, NFS, 3, READDIRPLUS) + opaque(HANDLE) + bytes(16) + pack(">II", count, count),)
+    return _nfs3(xid, READDIRPLUS, dir=HANDLE, dircount=count, maxcount=count)
+
+
+def compound(xid: int, *operations: XdrValue, minor: int = 0) -> Parts:
+    """Operations of NFSv4, each with its number as ``argop``."""
+    return call(xid, NFS, 4, COMPOUND, {"minorversion": minor, "argarray": operations})
 
 
 def create_session(xid: int) -> Parts:
     """Offers the connection for callbacks."""
-    attributes = pack(">7I", 0, 4096, 4096, 4096, 8, 16, 0)
-    arguments = pack(">QII", 1, 1, CONN_BACK_CHAN) + attributes + attributes + pack(">III", NFS_CALLBACK, 1, 0)
-    return (call_head(xid, NFS, 4, COMPOUND) + opaque(b"") + pack(">III", 1, 1, OP_CREATE_SESSION) + arguments,)
+    operation: dict[str, XdrValue] = {"argop": OP_CREATE_SESSION, "csa_clientid": 1, "csa_sequence": 1}
+    operation |= {"csa_fore_chan_attrs": CHANNEL, "csa_back_chan_attrs": CHANNEL, "csa_sec_parms": [{}]}
+    operation |= {"csa_flags": CONN_BACK_CHAN, "csa_cb_program": NFS_CALLBACK}
+    return compound(xid, operation, minor=1)
 
 
 def callback(xid: int, tag: bytes = b"") -> Parts:
     """CB_SEQUENCE and CB_RECALL; ``tag`` makes it as long as wanted."""
-    sequence = SESSION + pack(">5I", 1, 0, 0, 0, 0)
-    recall = STATEID + pack(">I", 0) + opaque(HANDLE)
-    body = opaque(tag) + pack(">IIII", 1, 0, 2, CB_SEQUENCE) + sequence + pack(">I", CB_RECALL) + recall
-    return (call_head(xid, NFS_CALLBACK, 1, COMPOUND) + body,)
+    sequence = {"argop": CB_SEQUENCE, "csa_sessionid": SESSION, "csa_sequenceid": 1}
+    recall = {"argop": CB_RECALL, "stateid": {"seqid": 1}, "fh": HANDLE}
+    arguments = {"tag": tag, "minorversion": 1, "argarray": [sequence, recall]}
+    return call(xid, NFS_CALLBACK, 1, COMPOUND, arguments)
 
 
 def sealed_call(xid: int, gss_procedure: int) -> bytes:
@@ -103,80 +130,72 @@ def read_failed(reply: bytes) -> bytes:
     return head + pack(">I", 5) + reply[28:-12] + pack(">I", 5)
 
 
-def write_done(xid: int, count: int = 0) -> bytes:
-    return reply_head(xid) + _written(count)
+ATTRIBUTES: XdrValue = {
+    "type": 1,
+    "mode": 0o644,
+    "nlink": 1,
+    "uid": 1000,
+    "gid": 100,
+    "size": 1 << 30,
+    "used": 1 << 30,
+    "fsid": 7,
+    "fileid": 99,
+    "atime": {"nseconds": 1},
+    "mtime": {"seconds": 2, "nseconds": 3},
+    "ctime": {"seconds": 4, "nseconds": 5},
+}
+"""fattr3 (RFC 1813, 2.6) of a regular file."""
 
 
-def _written(count: int) -> bytes:
-    return pack(">IIIII", 0, 0, 0, count, 2) + b"verifier"
+WRITTEN = {"committed": FILE_SYNC, "verf": b"verifier"}
+ENTRY_BYTES = 164
+"""Of an entry of a listing."""
 
 
-def _attributes() -> bytes:
-    """fattr3 (RFC 1813, 2.6) of a regular file."""
-    return pack(">5I2Q2I2Q6I", 1, 0o644, 1, 1000, 100, 1 << 30, 1 << 30, 0, 0, 7, 99, *range(6))
+def _read(arguments: XdrValue, caller: Caller) -> XdrValue:
+    data = pattern(arguments["offset"], min(arguments["count"], LARGEST))
+    return {"file_attributes": ATTRIBUTES, "count": len(data), "data": DdpItem(data)}
 
 
-def _behind_handle(message: bytes, at: int) -> int:
-    (size,) = unpack_from(">I", message, at)
-    return at + 4 + int(size) + len(pad(size))
+def _readdirplus(arguments: XdrValue, caller: Caller) -> XdrValue:
+    count = max(0, -(-(min(arguments["maxcount"], LARGEST) - 200) // ENTRY_BYTES))
+    entry = {"name_attributes": ATTRIBUTES, "name_handle": HANDLE}
+    entries = [
+        entry | {"fileid": number, "cookie": number, "name": b"file-%06d" % number} for number in range(1, count + 1)
+    ]
+    return {"dir_attributes": ATTRIBUTES, "entries": entries, "eof": True}
 
 
-def _getattr(message: bytes, at: int, caller: Caller) -> Parts:
-    unpack_from(">x", message, _behind_handle(message, at) - 1)
-    return (pack(">I", 0) + _attributes(),)
+def _compound_reply(arguments: XdrValue, caller: Caller) -> XdrValue:
+    if [one["argop"] for one in arguments["argarray"]] != [OP_CREATE_SESSION]:
+        raise NoValue("another COMPOUND")
+    result = {"resop": OP_CREATE_SESSION, "csr_sessionid": SESSION, "csr_sequence": 1, "csr_flags": CONN_BACK_CHAN}
+    return {"resarray": [result | {"csr_fore_chan_attrs": CHANNEL, "csr_back_chan_attrs": CHANNEL}]}
 
 
-def _read(message: bytes, at: int, caller: Caller) -> Parts:
-    offset, count = unpack_from(">QI", message, _behind_handle(message, at))
-    data = pattern(offset, min(count, LARGEST))
-    return pack(">II", 0, 1) + _attributes() + pack(">III", len(data), 0, len(data)), DdpItem(data)
+def _callback_reply(arguments: XdrValue, caller: Caller) -> XdrValue:
+    sequence = {"resop": CB_SEQUENCE, "csr_sessionid": SESSION, "csr_sequenceid": 1}
+    return {"tag": arguments["tag"], "resarray": [sequence, {"resop": CB_RECALL}]}
 
 
-def _write(message: bytes, at: int, caller: Caller) -> Parts:
-    at = _behind_handle(message, at)
-    _, count, _, size = unpack_from(">QIII", message, at)
-    unpack_from(f">{size}x", message, at + 20)
-    return (_written(count),)
-
-
-def _readdirplus(message: bytes, at: int, caller: Caller) -> Parts:
-    (wanted,) = unpack_from(">I", message, _behind_handle(message, at) + 20)
-    room = min(wanted, LARGEST) - 200
-    text = bytearray()
-    number = 0
-    while len(text) < room:
-        number += 1
-        name = b"file-%06d" % number
-        text += pack(">IQ", 1, number) + opaque(name) + pack(">Q", number) + pack(">I", 1) + _attributes()
-        text += pack(">I", 1) + opaque(HANDLE)
-    return (pack(">II", 0, 1) + _attributes() + bytes(8) + bytes(text) + pack(">II", 0, 1),)
-
-
-def _compound_reply(message: bytes, at: int, caller: Caller) -> Parts:
-    at = _behind_handle(message, at)
-    _, count, operation = unpack_from(">III", message, at)
-    if (count, operation) != (1, OP_CREATE_SESSION):
-        raise StructError
-    attributes = pack(">7I", 0, 4096, 4096, 4096, 8, 16, 0)
-    result = SESSION + pack(">II", 1, CONN_BACK_CHAN) + attributes + attributes
-    return (pack(">I", 0) + opaque(b"") + pack(">III", 1, OP_CREATE_SESSION, 0) + result,)
-
-
-def _callback_reply(message: bytes, at: int, caller: Caller) -> Parts:
-    end = _behind_handle(message, at)
-    unpack_from(">IIII", message, end)
-    tag = message[at:end]
-    sequence = pack(">II", CB_SEQUENCE, 0) + SESSION + pack(">4I", 1, 0, 0, 0)
-    return (pack(">I", 0) + tag + pack(">I", 2) + sequence + pack(">II", CB_RECALL, 0),)
-
-
+_NFS3 = {
+    GETATTR: lambda arguments, caller: {"obj_attributes": ATTRIBUTES},
+    READ: _read,
+    WRITE: lambda arguments, caller: {"count": arguments["count"], **WRITTEN},
+    READDIRPLUS: _readdirplus,
+}
 PROGRAMS: Programs = {
     NFS: {
-        3: RpcProgram({}, {GETATTR: _getattr, READ: _read, WRITE: _write, READDIRPLUS: _readdirplus}),
-        4: RpcProgram({}, {COMPOUND: _compound_reply}),
+        3: RpcProgram({number: RpcProcedure(NFS3[number], run) for number, run in _NFS3.items()}, {}),
+        4: RpcProgram({COMPOUND: RpcProcedure(NFS4[COMPOUND], _compound_reply)}, {}),
     },
-    NFS_CALLBACK: {1: RpcProgram({}, {COMPOUND: _callback_reply})},
+    NFS_CALLBACK: {1: RpcProgram({COMPOUND: RpcProcedure(NFS_CB[COMPOUND], _callback_reply)}, {})},
 }
+
+
+def write_done(xid: int) -> bytes:
+    """The reply to a WRITE of no bytes."""
+    return whole(serve(whole(write(xid, 0, b""))))
 
 
 def serve(message: bytes) -> Parts:

@@ -24,12 +24,11 @@ from rdmascope.dissect.layers.rpcrdma_codes import (
     error_name,
     procedure_name,
 )
-from rdmascope.dissect.onc.programs import NFS
 from rdmascope.dissect.onc.rpc_header import reply_header
 from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, TransportHeader, WriteChunk
 
 from .. import rpc
-from ..endpoint import DdpItem, Parts, service, whole
+from ..endpoint import service, whole
 from ..endpoint.nouns import encode_option, xcharval
 from ..rpc import reduce
 from ..verbs.interface import PeerAddress, RegisteredMemory, Verbs, VerbsError
@@ -163,11 +162,12 @@ UNKNOWN_OPTION = 0x7FFFFFFF
 ABSURD_VERSION = 0x7FFFFFFF
 _HEADER = 28
 """Bytes of an RDMA_MSG without chunks."""
+_GETATTR = {"argop": OP_GETATTR, "attr_request": (SUPPORTED_ATTRS,)}
 _QUESTIONS = 40
 """Each takes 12 bytes of the call, and at least 28 of the reply."""
 _FEW = 256
 """Bytes of a file that fit inline."""
-_UNKNOWN_HANDLE = pack(">I4s", 4, b"none")
+_UNKNOWN_HANDLE = b"none"
 """A file handle that no server gave out."""
 
 
@@ -192,45 +192,41 @@ def called(
 
 def verbose(xid: int) -> bytes:
     """An NFSv4.0 COMPOUND whose reply is longer than 1024 bytes: which attributes the root has, again and again."""
-    return at_path(xid, "", pack(">III", OP_GETATTR, 1, 1 << SUPPORTED_ATTRS) * _QUESTIONS, _QUESTIONS)
-
-
-def write(xid: int, data: bytes) -> Parts:
-    """An NFSv3 WRITE into no file."""
-    head = rpc.call_head(xid, NFS, 3, service.WRITE) + _UNKNOWN_HANDLE + pack(">QII", 0, len(data), 2)
-    return head + pack(">I", len(data)), DdpItem(data)
+    return at_path(xid, "", *[_GETATTR] * _QUESTIONS)
 
 
 def written(on: RawConnection, data: bytes, segments: tuple[Segment, ...], shift: int = 0) -> Answer:
     """The answer to a WRITE of which these segments have the data; ``shift``: added to their Position."""
     xid = on.xid()
-    stream, ((position, _),) = reduce(write(xid, data), (0,))
+    stream, ((position, _),) = reduce(service.write(xid, 0, data, _UNKNOWN_HANDLE), (0,))
     reads = (ReadChunk(position + shift, segments),)
     return on.ask(TransportHeader(xid, 1, CREDITS, RDMA_MSG, reads=reads), stream)
 
 
+def write(xid: int, data: bytes) -> bytes:
+    """An NFSv3 WRITE into no file."""
+    return whole(service.write(xid, 0, data, _UNKNOWN_HANDLE))
+
+
 def read(xid: int, count: int) -> bytes:
     """An NFSv3 READ of no file."""
-    return rpc.call_head(xid, NFS, 3, service.READ) + _UNKNOWN_HANDLE + pack(">QI", 0, count)
+    return whole(service.read(xid, 0, count, _UNKNOWN_HANDLE))
 
 
-def at_path(xid: int, path: str, operation: bytes, count: int = 1) -> bytes:
-    """An NFSv4.0 COMPOUND of ``count`` operations on a file by its path (RFC 7530, 16.2)."""
-    names = [part.encode() for part in path.split("/") if part]
-    lookups = b"".join(pack(">I", OP_LOOKUP) + rpc.opaque(name) for name in names)
-    head = rpc.call_head(xid, NFS, 4, service.COMPOUND) + rpc.opaque(b"")
-    return head + pack(">III", 0, 1 + len(names) + count, OP_PUTROOTFH) + lookups + operation
+def at_path(xid: int, path: str, *operations: rpc.XdrValue) -> bytes:
+    """An NFSv4.0 COMPOUND of operations on a file by its path (RFC 7530, 16.2)."""
+    lookups = ({"argop": OP_LOOKUP, "objname": part.encode()} for part in path.split("/") if part)
+    return whole(service.compound(xid, {"argop": OP_PUTROOTFH}, *lookups, *operations))
 
 
 def read_path(xid: int, path: str, count: int) -> bytes:
     """A READ with the anonymous stateid (RFC 7530, 9.1.4.3 and 16.25)."""
-    return at_path(xid, path, pack(">I16xQI", OP_READ, 0, count))
+    return at_path(xid, path, {"argop": OP_READ, "count": count})
 
 
 def write_path(xid: int, path: str, data: bytes) -> bytes:
     """A WRITE with the anonymous stateid, and a GETATTR (RFC 7530, 16.36 and 16.7)."""
-    write = pack(">I16xQI", OP_WRITE, 0, 0) + rpc.opaque(data)
-    return at_path(xid, path, write + pack(">III", OP_GETATTR, 1, 1 << SUPPORTED_ATTRS), 2)
+    return at_path(xid, path, {"argop": OP_WRITE, "data": data}, _GETATTR)
 
 
 def replied(answer: Answer, stream: bytes | None = None, *, parsed: bool = False) -> str:
@@ -437,9 +433,9 @@ def read_chunk_segments(on: RawConnection) -> str:
 @check("inline-threshold", "PD-INLINE")
 def inline_threshold(on: RawConnection) -> str:
     """A WRITE to a file that is not there, as long as the inline threshold allows to the byte; it is received."""
-    data = service.pattern(0, on.to_server - _HEADER - len(whole(write(0, b""))))
-    answer = called(on, lambda xid: whole(write(xid, data)))
-    return f"{_HEADER + len(whole(write(0, data))):,} bytes, {replied(answer, parsed=True)}"
+    data = service.pattern(0, on.to_server - _HEADER - len(write(0, b"")))
+    answer = called(on, lambda xid: write(xid, data))
+    return f"{_HEADER + len(write(0, data)):,} bytes, {replied(answer, parsed=True)}"
 
 
 @check("credits", "V1-CREDIT-EXCEEDED")

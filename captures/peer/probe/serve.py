@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
-from struct import pack, unpack_from
 
 from rdmascope.dissect.layers.private_data import RPCRDMAPrivateData
 from rdmascope.dissect.layers.private_data_codes import SIZE_UNIT, find_private_data
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_ERROR
+from rdmascope.dissect.onc.shapes.types import DATA, ProcedureShape, XdrOpaque
 from rdmascope.dissect.onc.summary import call_summary
 from rdmascope.dissect.rpcrdma.conversation import DEFAULT_INLINE
 from rdmascope.dissect.rpcrdma.messages import Segment, TransportHeader, WriteChunk
@@ -46,7 +46,7 @@ from ..endpoint import (
 from ..endpoint.endpoint import Fault
 from ..endpoint.nouns import Answered, Failed, Report
 from ..nfs_server.export import Export
-from ..rpc import Caller, RpcProgram
+from ..rpc import RpcProcedure, RpcProgram
 from ..verbs import interface as verbs
 from ..verbs.interface import (
     ConnectionLost,
@@ -83,19 +83,14 @@ class ServerEvent:
     text: str
 
 
-def _echoed(message: bytes, at: int, caller: Caller) -> Parts:
-    """Raises StructError where the arguments are none."""
-    (length,) = unpack_from(">I", message, at)
-    unpack_from(f">{length}x", message, at + 4)
-    return pack(">I", length), DdpItem(message[at + 4 : at + 4 + length])
-
-
-ECHO_PROGRAM = {ECHO: {1: RpcProgram({}, {ECHO_DATA: _echoed})}}
+_DATA = XdrOpaque("data", DATA)
+_ECHO = ProcedureShape("ECHO", _DATA, _DATA)
+ECHO_PROGRAM = {ECHO: {1: RpcProgram({ECHO_DATA: RpcProcedure(_ECHO, lambda data, caller: DdpItem(data))}, {})}}
 
 
 def echo(xid: int, data: bytes) -> Parts:
     """A call of the echo program."""
-    return rpc.call_head(xid, ECHO, 1, ECHO_DATA) + pack(">I", len(data)), DdpItem(data)
+    return rpc.behind(rpc.call_head(xid, ECHO, 1, ECHO_DATA), rpc.encoded_parts(_DATA, DdpItem(data)))
 
 
 MAX_CLIENTS = 256
