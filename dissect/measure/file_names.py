@@ -38,7 +38,7 @@ from ..onc.programs import NFS_CALLBACK
 from ..onc.shapes.rpc_summary_fields import FlatFields
 from ..onc.xdr import round_up
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
-from ..rpcrdma.rpc_fields import FieldColumns, FieldReader
+from ..rpcrdma.rpc_fields import FieldColumns, FieldReader, KnownRpc
 from ..rpcrdma.rpc_table import STATES, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Reassembled, Rpc
 from ..text_columns import KnownTexts
@@ -776,6 +776,9 @@ class PathLearner:
         return None if called is None else self.path(called)
 
     def _learn_names(self, table: RpcTable, columns: FieldColumns, kinds: dict[int, Naming]) -> None:
+        for rpc in table.objects:
+            if isinstance(rpc, KnownRpc) and rpc.opened is not None and rpc.call is not None:
+                self.paths.learn(server_of(rpc), opened_name(rpc), rpc.call.time)
         codes = table.rows["procedure"]
         naming_codes = [code for code, one in kinds.items() if one.kind != NOTHING]
         failed = np.array([one[1] for one in table.names.statuses] or [False])
@@ -841,6 +844,12 @@ class PathLearner:
             endpoints = table.conversation(connection).connection.endpoints
             found = self._servers[key] = endpoints[1 - key[1]].address
         return found
+
+
+def opened_name(rpc: KnownRpc) -> FileEvent:
+    """Of its file, by what stands for the directory."""
+    directory, name = rpc.opened or (None, None)
+    return FileEvent(NAMED, rpc.fields.handle, directory, name)
 
 
 WHOLE = [STATES.index(one) for one in ("complete", "error")]

@@ -24,7 +24,7 @@ from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
 from ..rpcrdma.rpc_fields import REPLY_HEADER, KnownRpc, argument_places, call_places, reply_places
 from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Extent, Reassembled, Rpc
-from .file_names import NfsMessages, nfs_messages
+from .file_names import NfsMessages, nfs_messages, opened_name
 
 OPERATION = np.dtype(
     [
@@ -309,11 +309,11 @@ def _known_messages(rpc: KnownRpc) -> NfsMessages | None:
     done = FileOperation(
         named[0], fields.handle, not rpc.failed if answered else None, offset=fields.offset, count=fields.count
     )
-    events: tuple[FileEvent, ...] = ()
+    events: tuple[FileEvent, ...] = () if rpc.opened is None else (opened_name(rpc),)
     if done.operation in (READ, WRITE) and fields.offset is not None and not rpc.failed:
         kind = file_events.READ if done.operation == READ else file_events.WRITE
         count = (fields.count or 0) if moved is None else moved
-        events = (FileEvent(kind, fields.handle, None, None, fields.offset, count, 0, moved if answered else None),)
+        events += (FileEvent(kind, fields.handle, None, None, fields.offset, count, 0, moved if answered else None),)
     sides = [
         None if one is None else Reassembled((Extent(0, 1 << 32, "inline", one.frame, NOT_TRACED),), ())
         for one in (rpc.call, rpc.reply)

@@ -53,10 +53,12 @@ REPLY_HEADER = 24
 class KnownRpc(Rpc):
     """An RPC without bytes, that has what its call names all the same."""
 
-    __slots__ = ("fields", "moved")
+    __slots__ = ("fields", "moved", "opened")
     fields: FlatFields
     moved: int | None
     """Bytes of a file that it read or wrote, where that is told."""
+    opened: tuple[bytes, bytes] | None
+    """What stands for the directory of its file, and the file's name there, where they are told."""
 
 
 def rpc_fields(rpc: Rpc) -> FlatFields:

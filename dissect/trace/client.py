@@ -52,6 +52,8 @@ class Transport:
 
 
 _ALONE = Transport()
+MAX_NAMES = 4096
+"""Files whose names are remembered."""
 
 
 @dataclass(slots=True, eq=False)
@@ -122,6 +124,8 @@ class ClientSide:
         """By thread: whose reply it handles."""
         self._initiated: dict[int, dict[str, Any]] = {}
         """By thread: what the next task that it begins is for."""
+        self._names: dict[bytes, tuple[bytes, bytes]] = {}
+        """By file handle: the directory in which it was opened, and its name there, of the last files."""
         self._registering: dict[int, ClientCall] = {}
         """By memory registration: the call that revokes it."""
 
@@ -171,6 +175,14 @@ class ClientSide:
     def initiated(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         handle, offset, count = fields
         self._initiated[pid] = {"handle": hashed_handle(handle), "offset": offset, "count": count}
+
+    def opened(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+        """The directory's handle is not told: its number in the file system stands for it."""
+        handle, directory, name = fields
+        if name and directory is not None:
+            self._names[hashed_handle(handle)] = b"fileid %d" % directory, name.encode(errors="surrogateescape")
+            if len(self._names) > MAX_NAMES:
+                del self._names[next(iter(self._names))]
 
     def task_begin(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
         call = self._calls.get(fields)
@@ -354,6 +366,7 @@ class ClientSide:
         name_call(rpc, call.program, call.version, call.procedure)
         if call.fields is not None:
             rpc.fields = rpc.fields._replace(**call.fields)
+            rpc.opened = self._names.get(call.fields["handle"])
         rpc.call = message(int(backward), number, time, call.xid, None, header + inline, header, inline, procedure)
         rpc.chunks = call.chunks.all()
         add_lists(rpc.call.header, rpc.chunks, False)

@@ -44,7 +44,7 @@ _WORK = (_WC + _STATUS, _WC)
 _CHUNK = _WC + " sqecount={sqecount}"
 _CM = "cm.id={cm_id} src={srcaddr:s} dst={dstaddr:s}"
 
-LONG = frozenset(("offset", "completion_id", "execute"))
+LONG = frozenset(("offset", "completion_id", "execute", "dir"))
 """Fields that may have 64 bits; no other is larger than 32, whatever a kernel declares."""
 
 TEXTS: dict[str, str | tuple[str, ...]] = {
@@ -145,6 +145,7 @@ TEXTS: dict[str, str | tuple[str, ...]] = {
     "nfs_initiate_read": _FILE + " offset={offset:q} count={count}",
     "nfs_initiate_write": _FILE + " offset={offset:q} count={count}",
     "nfs_initiate_commit": _FILE + " offset={offset:q} count={count}",
+    "nfs4_open_file": "error={_} flags={_} fmode={_} " + _FILE + " name={_}:{dir:q}/{name:s} stateid={_}",
     # The connection manager (drivers/infiniband/core/cma_trace.h).
     "cm_disconnect": _CM,
     "cm_event_handler": _CM + " tos={_} {_} ({event}/{status})",

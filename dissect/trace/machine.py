@@ -29,6 +29,7 @@ CLIENT: dict[str, tuple[str, tuple[str, ...]]] = {
     "nfs_initiate_read": ("initiated", ("fhandle", "offset", "count")),
     "nfs_initiate_write": ("initiated", ("fhandle", "offset", "count")),
     "nfs_initiate_commit": ("initiated", ("fhandle", "offset", "count")),
+    "nfs4_open_file": ("opened", ("fhandle", "dir", "name")),
     "rpc_clnt_new": ("new_client", ("client_id", "addr", "port", "server")),
     "rpc_task_begin": ("task_begin", _TASK),
     "rpc_request": ("request", (*_TASK, *_CALL)),

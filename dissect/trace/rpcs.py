@@ -55,7 +55,7 @@ class TracedSegment(SegmentUse):
 def traced_rpc(number: int, conversation: Conversation, xid: int, order: int, backward: bool) -> KnownRpc:
     """One that has its call alone."""
     rpc = KnownRpc(number, conversation, backward, xid, contents=NOT_IN_TRACE, order=order)
-    rpc.fields, rpc.moved = NO_FIELDS, None
+    rpc.fields, rpc.moved, rpc.opened = NO_FIELDS, None, None
     return rpc
 
 

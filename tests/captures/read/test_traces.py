@@ -44,7 +44,9 @@ def host(request: pytest.FixtureRequest) -> str:
 
 def test_the_trace_and_its_text_tell_the_same(host: str) -> None:
     binary = events(HERE / f"{host}-6.1.trace.dat")
-    assert microseconds(binary) == microseconds(events(HERE / f"{host}-6.1.txt.zst"))
+    told = events(HERE / f"{host}-6.1.txt.zst")
+    # Of the recording, made smaller, its format is gone.
+    assert microseconds(binary) == microseconds([event for event in told if event.name != "nfs4_open_file"])
     names = [event.name for event in binary]
     counted = {
         "client": ("xprtrdma_post_send", "xprtrdma_reply"),

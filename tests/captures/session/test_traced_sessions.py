@@ -308,6 +308,16 @@ def test_a_text_tells_the_same_rpcs() -> None:
     ]
 
 
+def test_files_have_the_names_by_which_they_were_opened() -> None:
+    """NFSv4's events tell them, with the number of the directory."""
+    found = [json.loads(line) for line in run("files", "--json", HERE / "client-6.1.txt.zst").output.splitlines()]
+    paths = {record["handle"]: record["path"] for record in found if record["type"] == "file"}
+    lines = run("files", HERE / "client-6.1.txt.zst").output.splitlines()
+    told = {line.split()[0]: line.split()[1] for line in lines if line.startswith("0x")}
+    assert told["0x973a7476"] == "…/r1m" and told["0x2c6dea28"] == "…/hello.txt" and told["0xc5d62647"] == "?"
+    assert "…/w4.1" in paths.values() and None in paths.values()
+
+
 def test_show_has_the_phases() -> None:
     page = run("show", TRACES["client"], "--rpc", "27").output
     assert re.search(r"client queued .*1\.05 ms", page)
