@@ -339,6 +339,21 @@ class NegativeAcknowledgement(NamedTuple):
     """RNR NAK: nanoseconds to wait."""
 
 
+class Pauses(NamedTuple):
+    """Of a sender that had more to send."""
+
+    count: int = 0
+    waited: int = 0
+    """Nanoseconds."""
+
+    def longer(self, pause: int) -> Pauses:
+        """With one more."""
+        return Pauses(self.count + 1, self.waited + pause)
+
+
+NO_PAUSES = Pauses()
+
+
 @dataclass(frozen=True, slots=True)
 class DirectionHealth:
     """What one endpoint sent."""
@@ -412,10 +427,10 @@ class DirectionHealth:
     """iWARP: acknowledgements that name what came twice (RFC 2883)."""
     zero_windows: int = 0
     """iWARP: segments by which it said that it can take no byte more."""
-    ack_waits: int = 0
-    """TCP: pauses in what it sends, which an acknowledgement that the other end delayed ended (RFC 9293, 3.8.6.3)."""
-    ack_waited: int = 0
-    """Nanoseconds of them."""
+    ack_waits: Pauses = NO_PAUSES
+    """TCP: in what it sends, which an acknowledgement that the other end delayed ended (RFC 9293, 3.8.6.3)."""
+    restarts: Pauses = NO_PAUSES
+    """TCP: in what it sends, because its congestion window began anew since it was idle (RFC 5681, 4.1)."""
     congestion_echoes: int = 0
     """iWARP: segments by which it said that marked ones came (RFC 3168, 6.1)."""
     damaged_segments: int = 0

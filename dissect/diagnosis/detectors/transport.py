@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from ...rpcrdma.conversation import ENDS
-from ...transport.health import DirectionHealth, TransportHealth
+from ...transport.health import DirectionHealth, Pauses, TransportHealth
 from ...transport.retransmissions import DUPLICATE, InferredLoss, Retransmission, delays
 from ...units import count, duration, plural
 from ..detector import Cause, Limits, Severity, detector
@@ -341,28 +341,29 @@ def delayed_acknowledgements(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """A host kept the rest of a message until all before it was acknowledged (Nagle's algorithm), and its peer delayed
     that acknowledgement, since it waited for the rest: both waited for a timer, of 40 ms on Linux.
     """
-    waits = {
-        (number, end): one
-        for number, health in facts.healths.items()
-        for end, one in enumerate(health.directions)
-        if one.ack_waits
-    }
-    total, waited = (sum(getattr(one, name) for one in waits.values()) for name in ("ack_waits", "ack_waited"))
-    if total < limits["least_waits"] or facts.share(waited) < limits["least_share"]:
-        return
-    worst = sorted(waits, key=lambda key: -waits[key].ack_waited)
-    yield Cause(
-        f"{plural(total, 'pause')} until a delayed acknowledgement came, {duration(waited)} in all",
-        total,
-        evidence=tuple(
-            f"{facts.ends(number)}: the {ENDS[end]} paused {plural(waits[number, end].ack_waits, 'time')},"
-            f" {duration(waits[number, end].ack_waited)}"
-            for number, end in worst[:3]
-        ),
-        connections=tuple(dict.fromkeys(number for number, _ in worst)),
-        confidence=0.8,
-        lost=waited,
-    )
+    yield from _pauses(facts, limits, lambda one: one.ack_waits, "until a delayed acknowledgement came")
+
+
+@detector(
+    "slow-start-after-idle",
+    "Slow start after idle",
+    Severity.WARNING,
+    "TCP segments: behind 200 ms without data 10 full ones, a pause until they are acknowledged, then up to 20, …",
+    {
+        "least_waits": (3, "such pauses"),
+        "least_share": (0.01, "share of the latency of all RPCs that they took"),
+    },
+    (
+        "rdmascope packets FILE: what was sent behind the pause of 200 ms or more",
+        "net.ipv4.tcp_slow_start_after_idle on the sending host: 0 keeps the window",
+        "tcpi_snd_cwnd of the connection (ss -ti) before and behind such a pause",
+    ),
+)
+def slow_start_after_idle(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """A host had sent nothing for longer than its retransmission timeout. So its congestion window was the initial one
+    again (RFC 5681, 4.1), and doubled at most in each round trip: long messages waited for several of them.
+    """
+    yield from _pauses(facts, limits, lambda one: one.restarts, "for acknowledgements behind idle times")
 
 
 @detector(
@@ -429,6 +430,33 @@ def packets_damaged(facts: Facts, limits: Limits) -> Iterator[Cause]:
             else f"{plural(total, 'packet')} with a wrong checksum"
         ),
         frames=lambda one: (*one.icrc_failures, *one.crc_failures),
+    )
+
+
+def _pauses(
+    facts: Facts, limits: Limits, pauses: Callable[[DirectionHealth], Pauses], what: str
+) -> Iterator[Cause]:  # fmt: skip
+    """One statement about pauses of senders."""
+    found = {
+        (number, end): pauses(one)
+        for number, health in facts.healths.items()
+        for end, one in enumerate(health.directions)
+        if pauses(one).count
+    }
+    total, waited = sum(one.count for one in found.values()), sum(one.waited for one in found.values())
+    if total < limits["least_waits"] or facts.share(waited) < limits["least_share"]:
+        return
+    worst = sorted(found.items(), key=lambda item: -item[1].waited)
+    yield Cause(
+        f"{plural(total, 'pause')} {what}, {duration(waited)} in all",
+        total,
+        evidence=tuple(
+            f"{facts.ends(number)}: the {ENDS[end]} paused {plural(one.count, 'time')}, {duration(one.waited)}"
+            for (number, end), one in worst[:3]
+        ),
+        connections=tuple(dict.fromkeys(number for (number, _), _ in worst)),
+        confidence=0.8,
+        lost=waited,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -12,12 +13,13 @@ import numpy as np
 
 from ...arrays import Bytes, Int64s, Rows, places, take
 from ...layers import opcodes
-from ...link.tcp import ACK, FIN, RIGHT, RST, SYN, WRONG
+from ...link.tcp import ACK, FIN, LARGEST, RIGHT, RST, SYN, WRONG
 from ...serial import TCP_SEQUENCE
 from ...units import duration
 from ..connection import Connection
 from ..health import (
     MEANINGS,
+    NO_PAUSES,
     Acknowledgements,
     CapturePoint,
     DirectionHealth,
@@ -179,8 +181,8 @@ class AckWaits:
     the rest of a message until all before it is acknowledged."""
 
     def __init__(self) -> None:
-        self.counts, self.waited = [0, 0], [0, 0]
-        """By direction of the data; nanoseconds."""
+        self.pauses = [NO_PAUSES, NO_PAUSES]
+        """By direction of the data."""
         self._times, self._kinds = np.zeros(0, np.int64), np.zeros(0, np.int64)
         """Of the last two segments."""
 
@@ -197,9 +199,125 @@ class AckWaits:
         at = places(delayed & (waits[1:] >= 0) & (waits[1:] <= PROMPT))
         at = at[(kinds[at] >= 0) & (kinds[at] <= 1) & (kinds[at + 1] == kinds[at] + 2) & (kinds[at + 2] == kinds[at])]
         for direction, wait in zip(kinds[at].tolist(), late[at].tolist(), strict=True):
-            self.counts[direction] += 1
-            self.waited[direction] += wait
+            self.pauses[direction] = self.pauses[direction].longer(wait)
         self._times, self._kinds = times[-2:], kinds[-2:]
+
+
+IDLE = 200_000_000
+"""Nanoseconds: the least retransmission timeout of Linux, after which a sender is idle."""
+INITIAL_WINDOW = 10
+"""Segments that a sender then may send before one is acknowledged (RFC 6928, 2)."""
+LEAST_MSS = 500
+LEAST_PAUSE = 500_000
+"""Nanoseconds."""
+STEADY = 4
+"""A pause is as many times longer as all between the segments of a burst."""
+
+
+@dataclass(slots=True)
+class _Restart:
+    """What a sender sent since it was idle: bursts of full segments, each up to twice as large as the one before it,
+    and after each a pause until some of it was acknowledged, in which the other end sent no data."""
+
+    next: int
+    """Sequence number."""
+    last: int
+    """Nanoseconds: time of the last segment."""
+    mss: int = 0
+    """Known behind the first burst."""
+    least: int = LEAST_PAUSE
+    """Nanoseconds that are a pause."""
+    burst: int = 0
+    """Bytes so far; ``before``: of the burst before this one."""
+    before: int = 0
+    sizes: set[int] = field(default_factory=set)
+    acknowledged: bool = False
+    pause: int = 0
+    """Before this burst, until that is larger than the first one: then it was none of the application's."""
+
+    def take(self, time: int, seq: int, length: int) -> int | None:
+        """Nanoseconds of a pause that ended before, 0 for none; None where the segment does not go on like this."""
+        if seq != self.next:
+            return None
+        self.next = TCP_SEQUENCE.wrap(seq + length)
+        waited, self.last = time - self.last, time
+        if self.burst and waited >= self.least:
+            if not self.mss:
+                self.mss, rest = divmod(self.burst, INITIAL_WINDOW)
+                if rest or self.mss < LEAST_MSS:
+                    return None
+                self.least = max(LEAST_PAUSE, waited // STEADY)
+            if not self._grew():
+                return None
+            self.before, self.burst, self.pause, self.acknowledged = self.burst, 0, waited, False
+            self.sizes.clear()
+        elif not self.mss:
+            self.least = max(self.least, STEADY * waited)
+        self.burst += length
+        self.sizes.add(length)
+        # One that is larger was not stopped.
+        if self.burst > (2 * self.before + self.mss if self.mss else LARGEST):
+            return None
+        confirmed = self.pause if self.burst > INITIAL_WINDOW * self.mss else 0
+        self.pause -= confirmed
+        return confirmed
+
+    def _grew(self) -> bool:
+        """Whether it is a window that was used up: more was to be sent."""
+        return self.acknowledged and 2 * self.burst >= 3 * self.before and not any(one % self.mss for one in self.sizes)
+
+
+class Restarts:
+    """Pauses of a sender whose congestion window began anew since it was idle (RFC 5681, 4.1)."""
+
+    def __init__(self) -> None:
+        self.pauses = [NO_PAUSES, NO_PAUSES]
+        """By direction."""
+        self._last: list[int | None] = [None, None]
+        """Nanoseconds: when data was sent."""
+        self._open: list[_Restart | None] = [None, None]
+
+    def feed(self, rows: Rows, forward: Rows) -> None:
+        """SEGMENT rows of one batch, in capture order, and which of them are of direction 0."""
+        carrying = rows["length"] > 0
+        for direction in (0, 1):
+            mine = forward == (direction == 0)
+            at = places(mine & carrying)
+            times, last = rows["time"][at], self._last[direction]
+            begins: list[int] = []
+            if len(at):
+                begins = at[np.diff(times, prepend=times[0] if last is None else last) >= IDLE].tolist()
+                self._last[direction] = int(times[-1])
+            starts = [0, *begins] if self._open[direction] is not None else begins
+            if not starts:
+                continue
+            answers = places(carrying & ~mine)
+            for start, stop in zip(starts, [*starts[1:], len(rows)], strict=True):
+                if start in begins:
+                    first = rows[start]
+                    self._open[direction] = _Restart(int(first["seq"]), int(first["time"]))
+                answered = answers[answers >= start][:1].tolist()
+                end = min(stop, *answered, len(rows))
+                self._follow(direction, rows[start:end], mine[start:end])
+                if end < stop:
+                    self._open[direction] = None
+
+    def _follow(self, direction: int, rows: Rows, mine: Rows) -> None:
+        """Up to where the sender does not wait for its window."""
+        restart = self._open[direction]
+        columns = (rows[name].tolist() for name in ("time", "seq", "length", "flags"))
+        for own, time, seq, length, flags in zip(mine.tolist(), *columns, strict=True):
+            if restart is None:
+                break
+            if own and length:
+                waited = restart.take(time, seq, length)
+                if waited:
+                    self.pauses[direction] = self.pauses[direction].longer(waited)
+                elif waited is None:
+                    restart = None
+            elif not own:
+                restart.acknowledged |= flags & (ACK | RST | SYN) == ACK
+        self._open[direction] = restart
 
 
 class _Sent(NamedTuple):
@@ -235,7 +353,7 @@ class IwarpHealth:
         """By direction: the first position of the stream that data may have."""
         self.seen = [0, 0]
         """Nanoseconds, by direction: of the last segment, with payload or without."""
-        self.waits = AckWaits()
+        self.waits, self.restarts = AckWaits(), Restarts()
         self.marked = [0, 0]
         """Segments that came marked with congestion, by direction."""
         self._recent: tuple[list[_Sent], list[_Sent]] = [], []
@@ -441,8 +559,8 @@ class IwarpHealth:
             selective_acks=theirs.selective_acks,
             reported_twice=theirs.reported_twice,
             zero_windows=theirs.zero_windows,
-            ack_waits=self.waits.counts[number],
-            ack_waited=self.waits.waited[number],
+            ack_waits=self.waits.pauses[number],
+            restarts=self.restarts.pauses[number],
             congestion_echoes=theirs.echoes,
             damaged_segments=direction.damaged_segments,
             crc_failures=tuple(checks.crc_failures),

@@ -288,6 +288,7 @@ class TcpConnection:
                 self.placed = dict([*self.placed.items()][-KEPT_FRAMES:])
         self.health.segments(data, sent)
         self.health.waits.feed(rows, forward)
+        self.health.restarts.feed(rows, forward)
         for one, mine, theirs in zip(self.directions, sent, reversed(sent), strict=True):
             if (early := one.answered_early(mine, theirs)) is not None:
                 self._disordered = min(self._disordered or lifetime.last[0], early or lifetime.since)

@@ -115,7 +115,7 @@ def test_every_detector_speaks_of_a_capture() -> None:
     of_samples = {kind for said in ILL.values() for kind in said}
     said_above = {"capture-dropped", "capture-damaged", "packets-fragmented"}
     of_traces = STARVED.keys() | {"slow-network", "completion-error", "calls-retransmitted"}
-    of_tcp = {"receive-window-closed"}
+    of_tcp = {"receive-window-closed", "slow-start-after-idle"}
     assert TROUBLES.keys() | of_samples | said_above | of_traces | of_tcp == all_detectors().keys()
 
 

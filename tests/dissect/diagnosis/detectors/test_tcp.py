@@ -11,13 +11,13 @@ from playbook.capture import frame_batches
 from playbook.facts import found, silent, speaks
 from playbook.packets import Frame
 from playbook.rpc import opaque, u32
-from playbook.segments import EPOCH, Talk, pattern
+from playbook.segments import EPOCH, Talk, pattern, write
 from rdmascope.dissect.diagnosis.facts import Gathered
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 MS = 1_000_000
-KINDS = "delayed-acknowledgements", "receive-window-closed", "unequal-connections"
+KINDS = "delayed-acknowledgements", "receive-window-closed", "unequal-connections", "slow-start-after-idle"
 
 
 def record(message: bytes) -> bytes:
@@ -93,6 +93,79 @@ def test_a_sender_that_waits_for_a_delayed_acknowledgement(pause: float, cuts: l
 @pytest.mark.parametrize(("pause", "held"), [(0.1, True), (10, True), (80, True), (40, False)])
 def test_other_acknowledgements_hold_nobody_up(pause: float, held: bool) -> None:
     assert said(writes(pause, held).frames()) == {}
+
+
+MSS = 1448
+
+
+def after_idle(
+    first: int = 10, idle: float = 300, pause: float = 5, growth: float = 2, mss: int = MSS, offload: int = 1,
+    acknowledged: bool = True,
+) -> Timed:  # fmt: skip
+    """WRITEs of 180 segments, some behind an idle time, sent in bursts with pauses for acknowledgements."""
+    made = Timed()
+    for number in range(3):
+        data = call(number + 1, 180 * mss - 84 - 40)
+        at, window, after = 0, first, idle
+        while at < len(data):
+            burst = data[at : at + window * mss]
+            for start in range(0, len(burst), offload * mss):
+                made.put(0, burst[start : start + offload * mss], after if not start else 0.01)
+            if acknowledged:
+                made.put(1, b"", pause)
+            at, window, after = at + len(burst), round(window * growth), 0.01 if acknowledged else pause
+        made.put(1, reply(number + 1), 0.5)
+    return made
+
+
+@speaks(KINDS[3])
+@pytest.mark.parametrize("cuts", [[], [40], [14, 15, 16, 30], [*range(700)]])
+@pytest.mark.parametrize(("mss", "offload"), [(MSS, 1), (8948, 1), (MSS, 5)])
+def test_a_sender_whose_window_begins_anew(mss: int, offload: int, cuts: list[int]) -> None:
+    # 10, 20, 40, 80 segments, and what is left; nothing shows that the connection was idle before the first.
+    assert said(after_idle(mss=mss, offload=offload).frames(), cuts) == {
+        KINDS[3]: "8 pauses for acknowledgements behind idle times, 40.1 ms in all"
+    }
+
+
+@silent(KINDS[3])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"idle": 150},  # less than a timeout
+        {"first": 180},  # no window stops it
+        {"first": 9},
+        {"growth": 1},  # the receive window
+        {"growth": 4},
+        {"pause": 0.1},
+        {"acknowledged": False},  # the application's
+    ],
+)
+def test_other_pauses_are_no_slow_start(other: dict[str, float]) -> None:
+    assert KINDS[3] not in said(after_idle(**other).frames())  # type: ignore[arg-type]
+
+
+def test_a_sender_over_iwarp_whose_window_begins_anew() -> None:
+    made = Timed()
+    made.talk = Talk(ports=(40000, 20049))
+    made.talk.open()
+    made.talk.greet()
+    made.times = [0] * 5
+    data, at = [write(7, place, pattern(place, 1408)) for place in range(0, 75 * 1408, 1408)], 0
+    for window in (5, 10, 20, 40):
+        for fpdu in data[at : at + window]:
+            made.talk.say(0, fpdu)
+            made.times.append(made.times[-1] + round((0.01 if fpdu != data[at] else 300 if window == 10 else 5) * MS))
+        at += window
+        made.put(1, b"", 0.01)
+    analyzer = Analyzer()
+    for batch in frame_batches(made.frames(), ()):
+        analyzer.feed(batch)
+    analyzer.finish()
+    (health,) = Gathered().facts(analyzer).healths.values()
+    assert health.transport == "iWARP"
+    assert [one.restarts.count for one in health.directions] == [2, 0]
+    assert health.directions[0].restarts.waited == pytest.approx(2 * 5.01 * MS, rel=0.01)
 
 
 def closing(count: int) -> dict[str, str]:
