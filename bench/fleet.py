@@ -125,6 +125,8 @@ def _columns(name: str) -> list[str]:
             text += " + g.shift"
         elif type == "time":
             text = f"make_timestamp_ns(epoch_ns({text}) + g.shift)"
+        elif column == "content" and name == "details":
+            text = f"""regexp_replace({text}, '"(10.77.0.2|fd77::2|192.0.2.2)"', '"' || g.client || '"', 'g')"""
         elif column == "client":
             text = "g.client"
         elif column == "xid":
@@ -165,6 +167,9 @@ def main(captures: int = 10_000, hosts: int = 500, days: int = 14) -> None:
             ("report", ("report", str(path))),
             ("report --since", ("report", str(path), "--since", last)),
             ("report --client", ("report", str(path), "--since", last, "--client", f"10.{busy >> 8}.{busy & 255}.5")),
+            ("rpcs --client", ("rpcs", str(path), "--since", last, "--client", f"10.{busy >> 8}.{busy & 255}.5")),
+            ("report -o", ("report", str(path), "-o", str(path.with_suffix(".html")))),
+            ("compare --span", ("compare", str(path), "--span", f"/{last}", "--span", f"{last}/")),
             ("report --by host,day", ("report", str(path), "--by", "host,day")),
             ("report --over-time", ("report", str(path), "--over-time")),
             ("diagnose", ("diagnose", str(path), "--fail-on", "never")),

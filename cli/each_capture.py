@@ -139,11 +139,11 @@ class GivenCaptures:
         there = self.behind.divided("rpcs", numbers)
         return lambda one: one.entry.capture in there
 
-    def session(self) -> Session:
-        """A session over the tables of a data set."""
+    def session(self, condition: Condition | None = None) -> Session:
+        """A session over the tables of a data set, or over those of RPCs that pass."""
         from rdmascope.captures.tables.saved_session import open_saved_session
 
-        return open_saved_session(self.files[0])
+        return open_saved_session(self.files[0], condition)
 
     def extract(self, output: Path, choice: Choice, snaplen: int = 0, anonymize: bool = False) -> Extracted:
         """Write what is chosen of all of them into one capture; ``check`` says what was wrong with some."""
@@ -155,7 +155,7 @@ class GivenCaptures:
             return extract_of_each([ExtractSource(one.reading, choice)], output, snaplen, anonymize, self.ended)
         meant = choice.condition
         if meant is not None and not isinstance(meant, ChosenRpcs):
-            meant = meant.chosen_rpcs(self.session())
+            meant = meant.chosen_rpcs(self.session(meant))
         self.refuse(unknown_rpcs(choice.rpcs, range(1, self.behind.rpcs + 1), self.behind.rpcs))
         numbers = choice.rpcs if meant is None else choice.rpcs | meant.numbers
 
@@ -207,7 +207,7 @@ class GivenCaptures:
         """Of a data set: the RPCs that pass, as its tables have them; of a capture the condition."""
         if self.behind is None or condition is None:
             return condition
-        return condition.chosen_rpcs(self.session())
+        return condition.chosen_rpcs(self.session(condition))
 
     def refuse(self, problem: str) -> None:
         """Raise CaptureError for what was asked and is not there; '' is no problem."""

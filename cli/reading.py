@@ -26,6 +26,7 @@ from .terminal import complain, meter
 
 if TYPE_CHECKING:
     from rdmascope.captures.live.session import Ending
+    from rdmascope.captures.tables.condition import Condition
 
 MAX_JOBS = 256
 OUTPUTS = ("output", "save", "directory", "junit_file", "sarif_file")
@@ -183,10 +184,12 @@ def opened(
     drops_on_page: bool = False,
     follow: Follow | None = None,
     jobs: int | None = None,
+    condition: Condition | None = None,
 ) -> Session:
     """A pass over captures, or over saved tables where ``paths`` is one such; see ``Reading``.
 
-    ``ports``, ``force`` and ``icrc`` ask what tables do not tell: of the captures behind them.
+    ``ports``, ``force`` and ``icrc`` ask what tables do not tell: of the captures behind them.  ``condition``: of a
+    data set nothing is wanted but the RPCs that pass it.
     """
     if follow is None:
         paths = read_anew(paths, ports, force, icrc)
@@ -197,7 +200,7 @@ def opened(
 
     if len(paths) > 1:
         raise CaptureError("saved tables stand alone, without other files")
-    saved = open_saved_session(paths[0])
+    saved = open_saved_session(paths[0], condition)
     if ports or force or icrc or follow is not None:
         saved.lacks("what --port, --as, --icrc and --follow ask of")
     for words in saved.remarks():

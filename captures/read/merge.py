@@ -456,12 +456,20 @@ class Places:
                 self._append(_Stretch(self._end, indexed, None))
         self._end += len(mixed)
 
+    def skip(self, count: int) -> None:
+        """So many frames are not noted."""
+        if count:
+            self._append(_Stretch(self._end, [], None))
+            self._end += count
+
     def find(self, frame: int) -> Place | None:
         """Where the frame of this number is; None where none of it was noted."""
         if not self._before < frame < self._end:
             return None
         stretch = self._stretches[bisect_right(self._firsts, frame) - 1]
         at = frame - stretch.first
+        if not stretch.files:
+            return None
         if stretch.mixed is None:
             file, first = stretch.files[0]
             return Place(self._paths[file], first + at)
@@ -484,6 +492,8 @@ class Places:
 
     def _parts(self) -> Iterator[FrameRun]:
         for stretch, end in zip(self._stretches, [*self._firsts[1:], self._end], strict=True):
+            if not stretch.files:
+                continue
             if stretch.mixed is None:
                 file, frame = stretch.files[0]
                 yield FrameRun(stretch.first, end - 1, self._paths[file], frame)

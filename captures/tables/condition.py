@@ -252,6 +252,13 @@ class Condition:
         return self.filters.since, self.filters.until
 
     @property
+    def several_values(self) -> bool:
+        """A filter has several values, of which one may be there and another not."""
+        one = self.filters
+        given = (one.procedures, one.connections, one.clients, one.servers, one.paths, one.users)
+        return any(len(values) > 1 for values in given)
+
+    @property
     def only_connections(self) -> bool:
         """Nothing is asked but connections."""
         return not self.written and self.filters == Filters(connections=self.filters.connections)

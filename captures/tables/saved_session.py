@@ -45,7 +45,8 @@ from rdmascope.dissect.transport.operations import READ, SEND, Operation, Payloa
 from ..errors import CaptureError
 from ..read.merge import OtherPoint, Places, Source, short_names
 from ..session.session import Made, Session
-from .data_set import COUNTED
+from .condition import Condition
+from .data_set import CAPTURES, COUNTED, DataSet
 from .database import Database, duckdb
 from .saved import is_data_set
 from .saved_tables import capture_groups, not_in_tables, open_saved, origin
@@ -337,16 +338,21 @@ def saved_rpcs(
     conversations: dict[int, Conversation],
     rows: int | None = ROWS,
     where: str = "true",
+    passing: str = "true",
 ) -> Iterator[SavedRpcs]:
-    """Those that pass a condition, in the order in which they ended; so many at a time, or all at once."""
+    """Those that pass a condition, in the order in which they ended; so many at a time, or all at once.
+
+    ``where``: on columns of all tables; ``passing``: on those of rpcs.
+    """
     names = RpcNames()
-    span = f"SELECT coalesce(min(ended) - 1, 0), coalesce(max(ended), 0) FROM rpcs WHERE {where}"
+    meant = f"{where} AND ({passing})"
+    span = f"SELECT coalesce(min(ended) - 1, 0), coalesce(max(ended), 0) FROM rpcs WHERE {meant}"
     ((first, last),) = connection.execute(span).fetchall()
     while first < last:
         behind = last if rows is None else min(first + rows, last)
-        columns = _read(connection, tuple(_ALWAYS), first, behind, where)
+        columns = _read(connection, tuple(_ALWAYS), first, behind, meant)
         if len(columns["number"]):
-            named = partial(_read, connection, (*_NAMED, "path"), first, behind, where)
+            named = partial(_read, connection, (*_NAMED, "path"), first, behind, meant)
             yield SavedRpcs(columns, named, _chunks(connection, columns, where), conversations, names)
         first = behind
 
@@ -582,8 +588,10 @@ class SavedSession(Session):
             "SELECT first_frame, last_frame, place_file, place_frame FROM places ORDER BY 1"
         ).fetchall()
         if runs:
-            self._places = Places()
-            for first, last, file, frame in runs:
+            self._places, reached = Places(), 0
+            for first, last, file, frame in runs:  # Of a data set not all captures may be there.
+                self._places.skip(first - 1 - reached)
+                reached = last
                 self._places.add([(file, frame)], np.zeros(last - first + 1, np.uint8))
             self.names = short_names(self._places.paths)
 
@@ -591,7 +599,7 @@ class SavedSession(Session):
         self, on_eviction: Callable[[list[Conversation]], None] | None = None, chunk_rows: bool = False
     ) -> Iterator[RpcTable]:
         conversations = {one.connection.number: one for one in (*self._gone, *self.analyzer.conversations)}
-        with open_saved(self.paths[0]) as database:
+        with self._open() as database:
             yield from self._rpcs(database, conversations)
         if on_eviction is not None and self._gone:
             on_eviction(self._gone)
@@ -742,9 +750,47 @@ class DataSetSession(SavedSession):
             raise CaptureError(f"{self.path}: another version of rdmascope wrote this data set: {error}") from None
 
 
-def open_saved_session(path: str) -> SavedSession:
-    """Of saved tables, or of a data set."""
-    return DataSetSession(path) if is_data_set(path) else SavedSession(path)
+class FilteredSession(DataSetSession):
+    """Of a data set only the RPCs that pass a condition, and their connections: nothing else is read."""
+
+    def __init__(self, path: str, condition: Condition) -> None:
+        self._condition = condition
+        begin = min((one.first_time_ns for one in DataSet(path).snapshot().of(CAPTURES)), default=0)
+        self._where = condition.sql(begin)
+        self.paths = (path,)
+        with self._open() as database:
+            query = f"SELECT count(*) FILTER ({self._where}), count(*) FROM rpcs"
+            ((self.passing, self._tried),) = database.connection.execute(query).fetchall()
+        super().__init__(path)
+        self.analyzer.first_time = begin
+
+    def _open(self) -> AbstractContextManager[Database]:
+        return open_saved(self.paths[0], span=self._condition.span)
+
+    def _details(self, database: Database, kind: str, noun: type[Noun]) -> list[Noun]:
+        used = f"number + connections_before IN (SELECT connection FROM rpcs WHERE {self._where})"
+        return self._of_rows(database, kind, noun, used if kind in ("conversation", "health") else "true")
+
+    def tables(
+        self, on_eviction: Callable[[list[Conversation]], None] | None = None, chunk_rows: bool = False
+    ) -> Iterator[RpcTable]:
+        yield from super().tables(on_eviction, chunk_rows)
+        self._condition.tried = self._tried
+
+    def _rpcs(self, database: Database, conversations: dict[int, Conversation]) -> Iterator[RpcTable]:
+        having = f"capture IN (SELECT capture FROM rpcs WHERE {self._where})"
+        for group in [*capture_groups(database.connection, ROWS, having)]:
+            yield from saved_rpcs(database.connection, conversations, ROWS, group.where, self._where)
+
+
+def open_saved_session(path: str, condition: Condition | None = None) -> SavedSession:
+    """Of saved tables, or of a data set; ``condition``: of a data set only the RPCs that pass are wanted."""
+    if not is_data_set(path):
+        return SavedSession(path)
+    if condition is None or condition.several_values:
+        return DataSetSession(path)
+    found = FilteredSession(path, condition)
+    return found if found.passing else DataSetSession(path)
 
 
 def _moved(kind: str, value: Any, before: dict[str, int]) -> Any:

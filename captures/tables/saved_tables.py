@@ -91,9 +91,11 @@ class CaptureGroup(NamedTuple):
     captures: int
 
 
-def capture_groups(connection: duckdb.DuckDBPyConnection, rpcs: int) -> Iterator[CaptureGroup]:
-    """All captures with RPCs, by day and host as files have them: so many RPCs at a time, or one capture."""
-    query = "SELECT capture, day, host, rpcs FROM entries WHERE frames > 0 ORDER BY day, host, frames_before"
+def capture_groups(
+    connection: duckdb.DuckDBPyConnection, rpcs: int, having: str = "frames > 0"
+) -> Iterator[CaptureGroup]:
+    """Captures that pass a condition, by day and host as files have them: so many RPCs at a time, or one capture."""
+    query = f"SELECT capture, day, host, rpcs FROM entries WHERE {having} ORDER BY day, host, frames_before"
     some: list[tuple[str, date, str, int]] = []
     for row in [*connection.execute(query).fetchall(), None]:
         if some and (row is None or sum(one[3] for one in some) + row[3] > rpcs):

@@ -109,7 +109,9 @@ def command(
       /export/r1m        10542000  262144
       ...
     """
-    reading = opened(files, ports, force, streaming=sort is None, follow=following(follow, idle), jobs=jobs)
+    reading = opened(
+        files, ports, force, streaming=sort is None, follow=following(follow, idle), jobs=jobs, condition=condition
+    )
     found: set[int] = set()
 
     def refuse_the_impossible() -> None:

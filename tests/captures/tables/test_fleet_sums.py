@@ -202,3 +202,31 @@ def test_two_spans_are_compared_as_their_captures_are(fleet: Fleet, monkeypatch:
             assert found_runs[name] == runs[name]
     refused = run("compare", fleet.data_set, *spans[:2])
     assert refused.exit_code == 2 and "another --span" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        ("--where", "failed"),
+        ("--connection", "5"),
+        ("--procedure", "READ"),
+        ("--procedure", "READ", "--procedure", "WRITE"),
+        ("--since", "2026-11-21T12:00Z"),
+        ("--since", "2s", "--slower-than", "1ms"),
+        ("--where", "path IS NOT NULL AND chunks > 0"),
+    ],
+)
+def test_only_rpcs_that_pass_are_read(filters: tuple[str, ...], fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And they are those that pass when all are."""
+    printed = run("rpcs", fleet.data_set, *filters).stdout.split()
+    some = objects("rpcs", fleet.data_set, *filters)
+    chosen = run("packets", fleet.data_set, *filters, "--json").stdout
+    with monkeypatch.context() as patch:
+        patch.setattr(Condition, "several_values", True)
+        assert objects("rpcs", fleet.data_set, *filters) == some != []
+        assert run("rpcs", fleet.data_set, *filters).stdout.split() == printed
+        assert run("packets", fleet.data_set, *filters, "--json").stdout == chosen != ""
+    assert len(some) < len(objects("rpcs", fleet.data_set))
+    if filters.count("--procedure") < 2:
+        monkeypatch.setattr(DataSetSession, "_rpcs", None)
+        assert objects("rpcs", fleet.data_set, *filters) == some
