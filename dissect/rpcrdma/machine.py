@@ -9,7 +9,7 @@ become objects first.  What of the outcome hangs on the bytes is read in columns
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
 
 import numpy as np
@@ -26,9 +26,9 @@ from .chunk_columns import PlainChunks, note_chunks
 from .chunk_lists import READ_LIST
 from .dispatch import Dispatcher
 from .listeners import RowSends
-from .row_batch import Event, LinkRun, OpenCalls, RowBatch, Sends, connection_number
-from .row_chunks import NO_TRANSFERS, RowChunks
-from .rpc_numbers import EndedRpcs, RpcNumbers, ended_order
+from .row_batch import MAX_OPEN, Event, LinkRun, OpenCalls, RowBatch, Sends, connection_number
+from .row_chunks import RowChunks
+from .rpc_numbers import LATE, EndedRpcs, RpcNumbers, ended_order
 from .rpc_table import RPC, STATES, PlainRpcs
 from .sends import SHORTEST_REPLY, CallNames, SendColumns, read_sends
 
@@ -44,7 +44,10 @@ class Machine:
         """``dispatcher`` gives that of a connection."""
         self._dispatcher = dispatcher
         self._names = CallNames()
-        self._open: OpenCalls | None = None
+        self._data: Bytes | None = None
+        """Of the last batch."""
+        self._open: dict[int, OpenCalls] = {}
+        """By connection number; those of quiet connections stay what they are."""
 
     def take(
         self, data: Bytes, runs: list[LinkRun], events: Sequence[Event], numbers: RpcNumbers, ended: EndedRpcs
@@ -53,22 +56,33 @@ class Machine:
 
         ``runs``: of bytes in ``data``; ``ended``: where RPCs that end as objects are put.
         """
-        if self._open is not None and self._open.data is not data:
+        if self._data is not data:
             self.open_as_objects(numbers, ended)
-        batch, sends, links = self._batch(data, runs, events, numbers, ended)
+            self._data = data
+        latest = max([run.last_place for _, run in runs] + [place for place, _, _ in events[-1:]], default=0)
+        links = _links(runs, events)
+        active = {connection_number(link) for link in links}
+        opened = self._reopened(active, latest - MAX_OPEN)
+        links += [one.link for one in opened if connection_number(one.link) not in active]
+        batch, sends = self._batch(data, links, runs, events, numbers, ended, opened)
         batch.happen()
-        left = batch.left(links)
-        self._open = left if left.runs else None
+        self._open |= batch.left(links)
         rows = self._rows(batch, sends, links)
         batch.tell_listeners(rows)
         return rows
 
+    def _reopened(self, active: Collection[int], before: int = LATE) -> list[OpenCalls]:
+        """Those of ``active`` connections, and those that were left before that place."""
+        found = [number for number, one in self._open.items() if number in active or one.place < before]
+        return [self._open.pop(number) for number in found]
+
     def open_as_objects(self, numbers: RpcNumbers, ended: EndedRpcs) -> None:
         """Calls without a reply are objects from now on."""
-        if self._open is not None:
-            batch, _, links = self._batch(self._open.data, [], [], numbers, ended)
+        opened = self._reopened(())
+        if opened and self._data is not None:
+            links = [one.link for one in opened]
+            batch, _ = self._batch(self._data, links, [], [], numbers, ended, opened)
             batch.left(links, 0)
-            self._open = None
 
     def take_singly(self, events: Sequence[Event], numbers: RpcNumbers, ended: EndedRpcs) -> None:
         """The same of Operations."""
@@ -81,10 +95,15 @@ class Machine:
             take(operation)
 
     def _batch(
-        self, data: Bytes, runs: list[LinkRun], events: Sequence[Event], numbers: RpcNumbers, ended: EndedRpcs
-    ) -> tuple[RowBatch, Sends, list[Link]]:
-        opened = self._open or OpenCalls(data, [], [], [], [], [], [], [], NO_TRANSFERS)
-        links = _links(runs, events, opened.links)
+        self,
+        data: Bytes,
+        links: list[Link],
+        runs: list[LinkRun],
+        events: Sequence[Event],
+        numbers: RpcNumbers,
+        ended: EndedRpcs,
+        opened: Sequence[OpenCalls],
+    ) -> tuple[RowBatch, Sends]:
         dispatchers = [self._dispatcher(link) for link in links]
         index = {connection_number(link): place for place, link in enumerate(links)}
         if self._names.full:
@@ -92,7 +111,7 @@ class Machine:
         bare = np.array([not dispatcher.conversation.connection.rdma for dispatcher in dispatchers])
         sends = self._sends(data, runs, events, index, opened, bare)
         self._refuse(sends, dispatchers)
-        return RowBatch(dispatchers, sends, runs, events, index, numbers, ended, opened), sends, links
+        return RowBatch(dispatchers, sends, runs, events, index, numbers, ended, opened), sends
 
     def _sends(
         self,
@@ -100,7 +119,7 @@ class Machine:
         runs: list[LinkRun],
         events: Sequence[Event],
         index: Mapping[int, int],
-        opened: OpenCalls,
+        opened: Sequence[OpenCalls],
         bare: NDArray[np.bool_],
     ) -> Sends:
         """``bare``: connections without RDMA."""
@@ -125,7 +144,7 @@ class Machine:
         fresh = sum(map(len, every))
         where = np.concatenate([_NO_PLACES, *(run.places for run in every)])
         ranks = np.concatenate([_NO_PLACES, *(run.ranks for run in every)])
-        for owner, run, at in zip(opened.links, opened.runs, opened.rows, strict=True):
+        for owner, (run, at) in [(one.link, part) for one in opened for part in one.runs]:
             run.note_unusual()
             every.append(run)
             of_runs.append(at)
@@ -234,7 +253,7 @@ class Machine:
         if some(frames[1:] <= frames[:-1]):
             table = table.take(ended_order(frames, table["number"]))
         conversations = {
-            connection_number(links[place]): batch.callers[2 * place].matching.conversation
+            connection_number(links[place]): batch.callers.dispatchers[place].conversation
             for place in places(np.bincount(sends.link[call])).tolist()
         }
         return PlainRpcs(table, sends.data, sends.runs, conversations, self._names.names, chunks)
@@ -283,8 +302,8 @@ def _secured_results(sends: Sends, call: Int64s, reply: Int64s) -> tuple[Int64s,
     return results, (service > 0) & (there | ~inline | (service == GSS_PRIVACY))
 
 
-def _links(runs: Sequence[LinkRun], events: Sequence[Event], others: Sequence[Link]) -> list[Link]:
-    """In the order of their first events; behind them others."""
+def _links(runs: Sequence[LinkRun], events: Sequence[Event]) -> list[Link]:
+    """In the order of their first events."""
     firsts: dict[int, tuple[int, Link]] = {}
     for owner, run in runs:
         if (known := firsts.get(id(owner))) is None or run.place < known[0]:
@@ -295,8 +314,7 @@ def _links(runs: Sequence[LinkRun], events: Sequence[Event], others: Sequence[Li
             before = link
             if (known := firsts.get(id(link))) is None or place < known[0]:
                 firsts[id(link)] = place, link
-    links = {id(link): link for _, link in sorted(firsts.values(), key=itemgetter(0))}
-    return [*(links | {id(link): link for link in others}).values()]
+    return [link for _, link in sorted(firsts.values(), key=itemgetter(0))]
 
 
 def _is_row(operation: Operation, data: Bytes) -> bool:

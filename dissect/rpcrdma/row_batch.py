@@ -58,13 +58,12 @@ def connection_number(link: Link) -> int:
 
 
 class OpenCalls(NamedTuple):
-    """Calls without a reply that are rows, behind a batch."""
+    """Calls of one connection without a reply that are rows, behind a batch."""
 
-    data: Bytes
-    links: list[Link]
-    runs: list[SendRun]
-    """In which each of these has some."""
-    rows: list[Int64s]
+    link: Link
+    place: int
+    """Behind which these were left, in the order of events."""
+    runs: list[tuple[SendRun, Int64s]]
     """Which of each run."""
     numbers: list[int]
     """Of their RPCs; for each call of all runs, and so are these."""
@@ -73,7 +72,7 @@ class OpenCalls(NamedTuple):
     """Of each of their segments up to which address it was read or written."""
     carried: list[int]
     """How many of the transfers, which are in their order, did so."""
-    transfers: RowTransfers
+    transfers: RowTransfers | None
 
 
 class Sends(NamedTuple):
@@ -256,6 +255,23 @@ class CallerRows:
         return self.foreign
 
 
+class Callers(dict[int, CallerRows]):
+    """By slot; made when first asked for: most ends of connections call nothing in a batch."""
+
+    def __init__(self, dispatchers: Sequence[Dispatcher], size: int, calling: Sequence[bool]) -> None:
+        """``size``: Sends of the batch; ``calling``: slots that have calls that can be rows."""
+        super().__init__()
+        self.dispatchers, self._size, self._calling = dispatchers, size, calling
+
+    def __missing__(self, slot: int) -> CallerRows:
+        dispatcher = self.dispatchers[slot >> 1]
+        one = self[slot] = CallerRows(dispatcher, slot & 1, self._size, self._calling[slot])
+        if (listener := dispatcher.listener) is not None:
+            one.log = self[slot ^ 1].log if slot ^ 1 in self else []
+            one.whole_transfers = listener.whole_transfers
+        return one
+
+
 class RowBatch:
     """What happens in one batch."""
 
@@ -268,10 +284,10 @@ class RowBatch:
         index: Mapping[int, int],
         numbers: RpcNumbers,
         ended: EndedRpcs,
-        opened: OpenCalls,
+        opened: Sequence[OpenCalls],
     ) -> None:
         """``opened``: the calls that were open before."""
-        self._sends, self._numbers, self._ended, self._opened = sends, numbers, ended, opened
+        self._sends, self._numbers, self._ended = sends, numbers, ended
         self._events = events
         self._memory: dict[int, int] = {}
         """Slot << 32 | handle -> the segment of an open call that is a row."""
@@ -280,25 +296,24 @@ class RowBatch:
         self._call: list[int] = []
         self._reply: list[int] = []
         """The pairs: calls and replies that are rows."""
-        self._noted = set(opened.numbers)
+        self._noted = {number for one in opened for number in one.numbers}
         self._gone: set[int] = set()
         """Pairs that became objects."""
-        self._order(sends, runs, events, index)
+        self._order(sends, runs, events, index, opened)
         size, calling = len(sends.rows), np.zeros(2 * len(dispatchers), np.bool_)
         calling[(sends.link << 1 | sends.sender)[sends.procedures >= 0]] = True
-        self.callers = [
-            CallerRows(dispatcher, caller, size, calling[2 * place + caller])
-            for place, dispatcher in enumerate(dispatchers)
-            for caller in (0, 1)
-        ]
-        for dispatcher, *both in zip(dispatchers, self.callers[::2], self.callers[1::2], strict=True):
-            if (listener := dispatcher.listener) is not None:
-                both[0].log = both[1].log = []
-                both[0].whole_transfers = both[1].whole_transfers = listener.whole_transfers
+        self.callers = Callers(dispatchers, size, calling.tolist())
         self._columns(sends)
         self._reopen_calls(sends, opened)
 
-    def _order(self, sends: Sends, runs: list[LinkRun], events: Sequence[Event], index: Mapping[int, int]) -> None:
+    def _order(
+        self,
+        sends: Sends,
+        runs: list[LinkRun],
+        events: Sequence[Event],
+        index: Mapping[int, int],
+        opened: Sequence[OpenCalls],
+    ) -> None:
         """All that happens, in its order: code, slot, XID or handle, index, place."""
         parts: list[tuple[Int64s, ...]] = []
         single = np.ones(len(events), np.bool_)
@@ -312,8 +327,8 @@ class RowBatch:
         transfers = [(index[connection_number(link)], run) for link, run in runs if isinstance(run, TransferRun)]
         others = [at for at, (_, _, one) in enumerate(events) if one.kind is not SEND and one.length]
         moved = [(events[at][0], index[connection_number(events[at][1])], events[at][2]) for at in others]
-        self.transfers = row_transfers(transfers, moved, self._opened.transfers)
-        count = len(self.transfers.rows) - sum(self._opened.carried)
+        self.transfers = row_transfers(transfers, moved, [one.transfers for one in opened if one.transfers])
+        count = len(self.transfers.rows) - sum([sum(one.carried) for one in opened])
         rows, slots = self.transfers.rows[:count], self.transfers.slot[:count]
         single[others] = False
         rank = rows["rank"].copy()
@@ -368,14 +383,15 @@ class RowBatch:
         ]
         """Of each transfer kind, address, length and time; another kind where it is more than a row."""
 
-    def _reopen_calls(self, sends: Sends, opened: OpenCalls) -> None:
+    def _reopen_calls(self, sends: Sends, opened: Sequence[OpenCalls]) -> None:
         """The calls that were open before are so now; those that are no rows any more are objects."""
         first, count = sends.fresh, len(sends.rows)
-        self._drawn[first:] = opened.numbers
-        self.orders[first:] = opened.orders
-        self._reached[self._firsts[first] :] = opened.reached
-        at = len(self.transfers.rows) - sum(opened.carried)
-        for segment, carried in enumerate(opened.carried, self._firsts[first]):
+        self._drawn[first:] = chain.from_iterable([one.numbers for one in opened])
+        self.orders[first:] = [*chain.from_iterable([one.orders for one in opened])]
+        self._reached[self._firsts[first] :] = chain.from_iterable([one.reached for one in opened])
+        carrying = [*chain.from_iterable([one.carried for one in opened])]
+        at = len(self.transfers.rows) - sum(carrying)
+        for segment, carried in enumerate(carrying, self._firsts[first]):
             if carried:
                 self.carried[segment] = [*range(at, at + carried)]
                 at += carried
@@ -393,17 +409,20 @@ class RowBatch:
 
     def _gap_ranks(self, sends: Sends) -> tuple[list[int], list[int]]:
         """How many gaps in what both ends sent lie before a Send; how many before a reply, or well before a call."""
-        if not any(one.gapped for one in self.callers):
+        gapped = {
+            place: gaps
+            for place, dispatcher in enumerate(self.callers.dispatchers)
+            if any(gaps := dispatcher.conversation.connection.gaps)
+        }
+        if not gapped:
             return [], []
         found = np.zeros((2, len(sends.rows)), np.int64)
-        frames, slots = sends.rows["frame"], sends.slots
-        for slot, one in enumerate(self.callers):
-            if one.gapped:
-                both = one.dispatcher.conversation.connection.gaps
-                shown = np.sort([gap.frame for gaps in both for gap in gaps])
-                mine = places(slots == slot)
-                well = np.where(sends.replies[mine], frames[mine], frames[mine] - REORDERED)
-                found[:, mine] = [shown.searchsorted(one, side="right") for one in (frames[mine], well)]
+        frames = sends.rows["frame"]
+        for place, both in gapped.items():
+            shown = np.sort([gap.frame for gaps in both for gap in gaps])
+            mine = places(sends.link == place)
+            well = np.where(sends.replies[mine], frames[mine], frames[mine] - REORDERED)
+            found[:, mine] = [shown.searchsorted(one, side="right") for one in (frames[mine], well)]
         before, ranks = found.tolist()
         return before, ranks
 
@@ -488,46 +507,51 @@ class RowBatch:
                 self._note(drawn[at], at)
         self.numbers = np.array(self._drawn)
         self._note_credits()
-        for one in callers:
+        every = [*callers.values()]
+        for one in every:
             self._log(one)
-        self._tell(callers)
-        for one in callers:
+        self._tell(every)
+        for one in every:
             if one.shown or one.beside or one.direction.calls:
                 self._finish(one)
 
-    def left(self, links: Sequence[Link], frames: int = MAX_OPEN) -> OpenCalls:
-        """The calls that are open behind the batch, on ``links``; but those from before its last ``frames`` become
-        objects."""
-        sends, calls = self._sends, list[int]()
-        owners, runs, rows = list[Link](), list[SendRun](), list[Int64s]()
+    def left(self, links: Sequence[Link], frames: int = MAX_OPEN) -> dict[int, OpenCalls]:
+        """The calls that are open behind the batch, on ``links``, by connection number; but those from before its last
+        ``frames`` become objects."""
+        sends, found = self._sends, dict[int, OpenCalls]()
         since = self._last_place - frames if frames else LATE
-        for slot, one in enumerate(self.callers):
-            if not one.open:
-                continue
-            kept = [call for call in one.open.values() if one.log is None and sends.rows["frame"][call] > since]
-            if len(kept) < len(one.open):
-                self._make_others(one, slot, {*kept})
-            for run, same in groupby(kept, sends.run.__getitem__):
-                of_run = [*same]
-                runs.append(sends.runs[run])
-                rows.append(sends.row[of_run])
-                owners.append(links[slot >> 1])
-                calls += of_run
+        for place, link in enumerate(links):
+            calls, runs = list[int](), list[tuple[SendRun, Int64s]]()
+            for slot in (place << 1, place << 1 | 1):
+                if slot not in self.callers or not (one := self.callers[slot]).open:
+                    continue
+                kept = [call for call in one.open.values() if one.log is None and sends.rows["frame"][call] > since]
+                if len(kept) < len(one.open):
+                    self._make_others(one, slot, {*kept})
+                for run, same in groupby(kept, sends.run.__getitem__):
+                    of_run = [*same]
+                    runs.append((sends.runs[run], sends.row[of_run]))
+                    calls += of_run
+            if calls:
+                found[connection_number(link)] = self._left(link, calls, runs)
+        return found
+
+    def _left(self, link: Link, calls: list[int], runs: list[tuple[SendRun, Int64s]]) -> OpenCalls:
         numbers = [self._drawn[call] for call in calls]
         for call, number in zip(calls, numbers, strict=True):
             self._note(number, call)
         segments = [one for call in calls for one in range(self._firsts[call], self._firsts[call + 1])]
         carried = [self.carried.get(one, ()) for one in segments]
+        moved = [*chain.from_iterable(carried)]
         return OpenCalls(
-            sends.data,
-            owners,
+            link,
+            self._last_place,
             runs,
-            rows,
             numbers,
             self.orders[calls].tolist(),
             [self._reached[one] for one in segments],
             [*map(len, carried)],
-            self.transfers.kept([*chain.from_iterable(carried)]),
+            self.transfers.kept(moved) if moved else None,
         )
 
     def _make_others(self, one: CallerRows, slot: int, kept: Collection[int]) -> None:
@@ -747,7 +771,7 @@ class RowBatch:
     def tell_listeners(self, rows: PlainRpcs | None) -> None:
         """The batch is over: which RPCs ended as rows."""
         parts: dict[int, Rows] = {}
-        listening = [one.dispatcher for one in self.callers[::2] if one.dispatcher.listener is not None]
+        listening = [one for one in self.callers.dispatchers if one.listener is not None]
         if rows is not None and listening:
             ordered = rows.rows.take(np.lexsort((rows.rows["number"], rows.rows["connection"])))
             numbers = ordered["connection"]
@@ -860,7 +884,7 @@ class RowBatch:
                 np.maximum.reduceat(credits, starts).tolist(),
                 strict=True,
             ):
-                conversation = self.callers[2 * place].matching.conversation
+                conversation = self.callers.dispatchers[place].conversation
                 note = conversation.note_granted if sender else conversation.note_requested
                 note(low)
                 note(high)

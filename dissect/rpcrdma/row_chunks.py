@@ -51,7 +51,9 @@ class RowTransfers(NamedTuple):
 
 
 def row_transfers(
-    runs: Sequence[tuple[int, TransferRun]], events: Sequence[tuple[int, int, Operation]], earlier: RowTransfers
+    runs: Sequence[tuple[int, TransferRun]],
+    events: Sequence[tuple[int, int, Operation]],
+    earlier: Sequence[RowTransfers],
 ) -> RowTransfers:
     """Of runs, each with the index of its connection; behind them of those in none, with their places, too; then those
     of earlier batches."""
@@ -62,31 +64,29 @@ def row_transfers(
     single["place"], single["offset"] = where, -1
     for name in ("kind", "handle", "length", "address", "first_time", "last_time"):
         single[name] = np.fromiter(map(attrgetter(name), objects), single.dtype[name], count)
-    rows = joined([*(run.rows for _, run in runs), single, earlier.rows])
-    whole = np.ones(len(rows), np.bool_)
-    retransmissions = np.zeros(len(rows), np.int64)
-    whole[behind + count :], retransmissions[behind + count :] = earlier.whole, earlier.retransmissions
+    rows = joined([*(run.rows for _, run in runs), single, *(one.rows for one in earlier)])
+    whole = np.concatenate([np.ones(behind + count, np.bool_), *(one.whole for one in earlier)])
+    retransmissions = np.concatenate([np.zeros(behind + count, np.int64), *(one.retransmissions for one in earlier)])
     firsts = np.cumsum([0, *counts])
     made = [*enumerate(objects, behind)]
     for (_, run), first in zip(runs, firsts.tolist(), strict=False):
         made += [(first + row, one) for row, one in run.made.items() if row < len(run)]
-    made += [(behind + count + at, one) for at, one in earlier.operations.made()]
-    for at, one in made:
-        whole[at], retransmissions[at], rows["last_time"][at] = _is_whole(one), one.retransmissions, one.last_time
-    slots = np.append(
-        np.repeat(np.array([index << 1 | 1 - run.sender for index, run in runs], np.int64), counts),
-        np.array([index << 1 | 1 - one.initiator for _, index, one in events], np.int64),
-    )
     number = np.append(np.repeat(np.arange(len(runs)), counts), np.full(count, -1))
     row = np.arange(behind + count) - firsts[number]
-    operations = TransferOperations([run for _, run in runs], objects, number, row).with_others(earlier.operations)
-    return RowTransfers(operations, rows, np.append(slots, earlier.slot), retransmissions, whole)
-
-
-_NONE = np.empty(0, np.int64)
-NO_TRANSFERS = RowTransfers(
-    TransferOperations([], [], _NONE, _NONE), np.empty(0, TRANSFER), _NONE, _NONE, np.empty(0, np.bool_)
-)
+    operations = TransferOperations([run for _, run in runs], objects, number, row)
+    for part in earlier:
+        made += [(len(operations) + at, one) for at, one in part.operations.made()]
+        operations = operations.with_others(part.operations)
+    for at, one in made:
+        whole[at], retransmissions[at], rows["last_time"][at] = _is_whole(one), one.retransmissions, one.last_time
+    slots = np.concatenate(
+        [
+            np.repeat(np.array([index << 1 | 1 - run.sender for index, run in runs], np.int64), counts),
+            np.array([index << 1 | 1 - one.initiator for _, index, one in events], np.int64),
+            *(one.slot for one in earlier),
+        ]
+    )
+    return RowTransfers(operations, rows, slots, retransmissions, whole)
 
 
 def _is_whole(operation: Operation) -> bool:

@@ -69,13 +69,13 @@ def plainly(value: object) -> Any:
 def open_rows(analyzer: Analyzer) -> dict[tuple[int, int], dict[int, list[int]]]:
     """By connection and caller the calls without a reply that are rows: XID -> numbers."""
     found: dict[tuple[int, int], dict[int, list[int]]] = {}
-    opened = analyzer._machine._open
-    if opened is not None:
+    machine = analyzer._machine
+    for number, opened in machine._open.items():
+        assert machine._data is not None
         numbers = iter(opened.numbers)
-        for link, run, rows in zip(opened.links, opened.runs, opened.rows, strict=True):
-            assert link.connection is not None
-            xids = words_at(opened.data, run.rows["payload"][rows].astype(np.int64)).tolist()
-            calls = found.setdefault((link.connection.number, run.sender), {})
+        for run, rows in opened.runs:
+            xids = words_at(machine._data, run.rows["payload"][rows].astype(np.int64)).tolist()
+            calls = found.setdefault((number, run.sender), {})
             calls.update({xid: [next(numbers)] for xid in xids})
     return found
 
