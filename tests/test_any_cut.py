@@ -26,7 +26,7 @@ from playbook.shapes import DATA, read, write
 from playbook.strategies import Conversation, conversations, faulty
 from playbook.wire import Connection
 from rdmascope.cli.main import main
-from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 QUICK = settings(
@@ -177,6 +177,20 @@ def test_batches_that_end_inside_of_an_mpa_request() -> None:
         reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
     slow, quick = (IwarpCapture(wire).frames for wire in wires)
     in_any_batches([*slow[:4], *quick, *slow[4:]], [])
+
+
+def test_what_waits_behind_a_gap_keeps_its_bytes_where_contents_are_dropped() -> None:
+    wire = Wire()
+    connection = wire.connect(acks="none")
+    for _ in range(8):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    lost = faults.where(wire.packets, kind="send", sender=0)[4]
+    capture = Capture(wire, faults.drop(wire.packets, [lost]))
+    frames, states = capture.frames, {rpc.number: rpc.state for rpc in analyze(capture)}
+    for cut in range(1, len(frames)):
+        analyzer = Analyzer(Options(contents=False))
+        rpcs = [rpc for batch in frame_batches(frames, [cut]) for rpc in analyzer.feed(batch)] + analyzer.finish()
+        assert {rpc.number: rpc.state for rpc in rpcs} == states
 
 
 def two_connections(cm: bool) -> tuple[Wire, list[Connection]]:

@@ -441,8 +441,9 @@ class SendRun(_PlacedRows):
     def drop(self) -> None:
         """Let go of the bytes."""
         self.data = None
-        for operation in self.made.values():
-            operation.payload.drop()
+        for row, operation in self.made.items():
+            if row < len(self.rows):  # Others were cut off, and may still wait.
+                operation.payload.drop()
 
 
 _EXTRA: list[int] = EXTRA.tolist()
