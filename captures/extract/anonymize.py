@@ -369,8 +369,10 @@ class Headers:
     """Where the headers of a frame are that matter here."""
 
     transport: int = 0
-    """Of the BTH, or of the TCP header."""
+    """Of the BTH, or of the TCP header, or of the UDP header of something else."""
     tcp: bool = False
+    datagram: int | None = None
+    """The port that such a UDP header is to."""
     ip: list[tuple[int, int]] = field(default_factory=list)
     """IP headers and GRHs, with their version, the outermost first."""
     udp: list[int] = field(default_factory=list)
@@ -488,7 +490,7 @@ class HeaderWalk:
         elif port == GENEVE_PORT:
             self._next(self._word(inside + 2), inside + 8 + 4 * (self._byte(inside) & 0x3F))
         else:
-            raise CannotBeAnonymousError(f"UDP port {port}")
+            self.found.transport, self.found.datagram = at, port
 
     def _gre(self, at: int) -> None:
         flags, kind = self._word(at), self._word(at + 2)
@@ -709,12 +711,15 @@ class AnonymousFrames:
             headers = HeaderWalk(data, self._pseudonyms).walk(frame.link_type)
             packet, segment = self._packets.get(frame.number), self._segments.get(frame.number)
             start = self._offsets[frame.number]
-            if packet is not None and headers.transport == int(packet["bth"]) - start and not headers.tcp:
+            of_ip = headers.tcp or headers.datagram is not None
+            if packet is not None and headers.transport == int(packet["bth"]) - start and not of_ip:
                 sums = FrameChecksums(frame.data, headers, True)
                 self._packet(data, packet, start, headers.local_route is None)
-            elif segment is not None and headers.tcp and headers.transport == int(segment["header"]) - start:
+            elif segment is not None and of_ip and headers.transport == int(segment["header"]) - start:
                 sums = FrameChecksums(frame.data, headers, False)
                 self._segment(data, segment, start)
+            elif headers.datagram is not None:
+                raise CannotBeAnonymousError(f"UDP port {headers.datagram}")
             else:
                 raise CannotBeAnonymousError("headers that are truncated, or in an unusual order")
             sums.mend(data)
@@ -736,15 +741,18 @@ class AnonymousFrames:
         if padded and captured == length and end < len(data):
             data[end:] = bytes(len(data) - end)
 
-    # iWARP
+    # TCP and UDP
 
     def _segment(self, data: bytearray, row: Rows, start: int) -> None:
         at, captured = int(row["payload"]) - start, int(row["captured"])
         names = self._addresses.name(int(row["source"])), self._addresses.name(int(row["destination"]))
         stream = names[0], int(row["source_port"]), names[1], int(row["destination_port"])
         old = bytes(data[at : at + captured])
-        new = _startup(old)
-        if new is None:
+        tag = self._tags.get(int(row["frame"]), -1)
+        new: bytes | bytearray | None = _startup(old)
+        if row["datagram"]:
+            new = self._operations.at(tag, 0, captured) if tag >= 0 else bytes(captured)
+        elif new is None:
             new = bytearray(captured)
             for connection, sender in self._streams.get(stream, ()):
                 self._fill((connection.number, sender), int(row["seq"]), old, new)
