@@ -10,17 +10,10 @@ from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.unanswered import note_outstanding
 from ..transport.connection import Connection, ending_words
 from ..transport.health import CapturePoint, DirectionHealth, TransportHealth
-from ..transport.retransmissions import NONE
 from .events import Event
 from .machine import TraceMachine
 
-_NOTHING_SENT = DirectionHealth(
-    packets=0, segments=0, fpdus=0, bytes=0, retransmitted=NONE, retransmission_times=(), original_captured=NONE,
-    original_missing=NONE, reordered=0, causes={}, missing=0, unconfirmed=0, active_time=0, acknowledgements=0,
-    requests_acknowledged=0, requests_per_ack=None, max_per_ack=0, ack_delay=None, read_delay=None, sequence_naks=0,
-    rnr_naks=(), rnr_count=0, fatal_naks=(), ecn_marked=0, cnps=0, cnp_gap=None, cnp_delay=None, icrc_failures=(),
-    icrc_failure_count=0, reads_outstanding=0, read_depth=None, unanswered=0,
-)  # fmt: skip
+_NOTHING_SENT = DirectionHealth()
 
 
 class TraceAnalyzer(Analyzer):

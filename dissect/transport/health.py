@@ -13,7 +13,7 @@ from ..arrays import Int64s, Rows, places, some, take
 from ..layers import opcodes
 from ..percentiles import NO_SAMPLES, Distribution, Samples, added, distribution
 from .connection import OF_TCP, Endpoint
-from .retransmissions import InferredLoss, Retransmission, Tally
+from .retransmissions import NONE, InferredLoss, Retransmission, Tally
 
 MAX_PENDING = 16384
 """Requests whose acknowledgement is waited for."""
@@ -358,66 +358,66 @@ NO_PAUSES = Pauses()
 class DirectionHealth:
     """What one endpoint sent."""
 
-    packets: int
+    packets: int = 0
     """InfiniBand and RoCE packets, retransmissions included; none with iWARP."""
-    segments: int
+    segments: int = 0
     """iWARP: TCP segments with payload, retransmissions included."""
-    fpdus: int
+    fpdus: int = 0
     """iWARP: FPDUs, each counted once."""
-    bytes: int
+    bytes: int = 0
     """Payload, retransmissions included."""
-    retransmitted: Tally
+    retransmitted: Tally = NONE
     """Packets (iWARP: segments) that were retransmitted, wherever the first transmission was lost; no copies."""
-    retransmission_times: tuple[tuple[int, int], ...]
+    retransmission_times: tuple[tuple[int, int], ...] = ()
     """When those of ``retransmitted`` were sent: moments (ns) and packets, in intervals as ``PacketTimes`` has them."""
-    original_captured: Tally
+    original_captured: Tally = NONE
     """Those of which an earlier transmission is in the capture, and copies."""
-    original_missing: Tally
+    original_missing: Tally = NONE
     """Those whose earlier transmission was lost before the capture point."""
-    reordered: int
+    reordered: int = 0
     """Packets that came late although nothing shows that they were sent twice."""
-    causes: Mapping[str, Tally]
+    causes: Mapping[str, Tally] = field(default_factory=dict)
     """``original_captured`` and ``original_missing`` by cause."""
-    missing: int
+    missing: int = 0
     """Packets that were sent but are not in the capture at all."""
-    unconfirmed: int
+    unconfirmed: int = 0
     """Those of ``missing`` that the sender may never have sent: no acknowledgement stands for their PSNs."""
-    active_time: int
+    active_time: int = 0
     """Nanoseconds in which it sent payload; pauses of more than 100 ms do not count."""
-    acknowledgements: int
+    acknowledgements: int = 0
     """ACK packets it sent."""
-    requests_acknowledged: int
+    requests_acknowledged: int = 0
     """Request packets of the other end (Reads aside) that those answered."""
-    requests_per_ack: float | None
+    requests_per_ack: float | None = None
     """Mean, over acknowledgements that answered something."""
-    max_per_ack: int
-    ack_delay: Distribution | None
+    max_per_ack: int = 0
+    ack_delay: Distribution | None = None
     """From a request packet of the other end to the packet that acknowledges it."""
-    read_delay: Distribution | None
+    read_delay: Distribution | None = None
     """From an RDMA Read request of the other end to its first response."""
-    sequence_naks: int
+    sequence_naks: int = 0
     """NAKs for a PSN sequence error that it sent."""
-    rnr_naks: tuple[NegativeAcknowledgement, ...]
+    rnr_naks: tuple[NegativeAcknowledgement, ...] = ()
     """The first of them."""
-    rnr_count: int
-    fatal_naks: tuple[NegativeAcknowledgement, ...]
+    rnr_count: int = 0
+    fatal_naks: tuple[NegativeAcknowledgement, ...] = ()
     """Remote access, remote operational and invalid request errors."""
-    ecn_marked: int
+    ecn_marked: int = 0
     """Its packets that a switch marked: congestion experienced."""
-    cnps: int
+    cnps: int = 0
     """Congestion notifications it sent because packets of the other end came marked."""
-    cnp_gap: Distribution | None
+    cnp_gap: Distribution | None = None
     """From one of them to the next."""
-    cnp_delay: Distribution | None
+    cnp_delay: Distribution | None = None
     """From a marked packet of the other end to the next notification."""
-    icrc_failures: tuple[int, ...]
+    icrc_failures: tuple[int, ...] = ()
     """Frames; the first of them."""
-    icrc_failure_count: int
-    reads_outstanding: int
+    icrc_failure_count: int = 0
+    reads_outstanding: int = 0
     """RDMA Reads it had open at one time, at most."""
-    read_depth: int | None
+    read_depth: int | None = None
     """How many it may: the least of its initiator depth and the other end's responder resources."""
-    unanswered: int
+    unanswered: int = 0
     """Requests still without acknowledgement when the capture ended; iWARP: RDMA Reads not answered to the end."""
     duplicate_acks: int = 0
     """iWARP: TCP acknowledgements it sent that repeat the one before, for want of a segment (RFC 5681, 2)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import MISSING, fields, replace
+from dataclasses import replace
 from functools import wraps
 from typing import Any, ParamSpec
 
@@ -113,13 +113,7 @@ def many(count: int, name: str = "GETATTR", first: int = 1, **each: Any) -> list
 
 def direction(**changed: Any) -> DirectionHealth:
     """An endpoint that sent a thousand packets without any trouble."""
-    empty: dict[str, Any] = {"int": 0, "Tally": Tally(), "Mapping[str, Tally]": {}}
-    plain: dict[str, Any] = {
-        one.name: empty.get(str(one.type), () if str(one.type).startswith("tuple") else None)
-        for one in fields(DirectionHealth)
-        if one.default is MISSING and one.default_factory is MISSING
-    }
-    plain |= {"packets": 1000, "bytes": 1 << 20, "active_time": SECOND, "acknowledgements": 100}
+    plain: dict[str, Any] = {"packets": 1000, "bytes": 1 << 20, "active_time": SECOND, "acknowledgements": 100}
     plain |= {"reads_outstanding": 4, "read_depth": 16}
     return DirectionHealth(**plain | changed)
 

@@ -519,7 +519,6 @@ class IwarpHealth:
         checks = direction.framing.checks
         answers = self.answers[1 - number]
         return DirectionHealth(
-            packets=0,
             segments=connection.segments[sender],
             fpdus=connection.fpdus[sender],
             bytes=connection.bytes[sender],
@@ -530,7 +529,6 @@ class IwarpHealth:
             reordered=ledger.late,
             causes=ledger.causes,
             missing=connection.missing_packets[sender],
-            unconfirmed=0,
             active_time=self.active[sender],
             acknowledgements=answers.acks,
             requests_acknowledged=answers.acknowledged,
@@ -538,18 +536,10 @@ class IwarpHealth:
             max_per_ack=answers.max_acknowledged,
             ack_delay=answers.delay.distribution(),
             read_delay=other.reads.delay.distribution(),
-            sequence_naks=0,
-            rnr_naks=(),
-            rnr_count=0,
             fatal_naks=tuple(
                 NegativeAcknowledgement(one.frame, one.time, 0, str(one)) for one in self.terminates[sender]
             ),
             ecn_marked=self.marked[number],
-            cnps=0,
-            cnp_gap=None,
-            cnp_delay=None,
-            icrc_failures=(),
-            icrc_failure_count=0,
             reads_outstanding=direction.reads.max_open,
             read_depth=read_depth(connection.endpoints[sender], connection.endpoints[1 - sender]),
             unanswered=len(direction.reads.open),

@@ -404,8 +404,6 @@ class RcHealth:
         answered, answers = self.answers[end], self.answers[1 - end]
         return DirectionHealth(
             packets=sent.packets,
-            segments=0,
-            fpdus=0,
             bytes=sent.bytes,
             retransmitted=ledger.retransmitted,
             retransmission_times=ledger.times,
