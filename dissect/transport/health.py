@@ -342,13 +342,13 @@ class NegativeAcknowledgement(NamedTuple):
 class Pauses(NamedTuple):
     """Of a sender that had more to send."""
 
-    count: int = 0
+    number: int = 0
     waited: int = 0
     """Nanoseconds."""
 
     def longer(self, pause: int) -> Pauses:
         """With one more."""
-        return Pauses(self.count + 1, self.waited + pause)
+        return Pauses(self.number + 1, self.waited + pause)
 
 
 NO_PAUSES = Pauses()

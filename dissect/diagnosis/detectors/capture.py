@@ -113,10 +113,11 @@ def frames_truncated(facts: Facts, limits: Limits) -> Iterator[Cause]:
     (
         "rdmascope info FILE: frames that are not decoded",
         "the MTU of hosts and switches on the path: RoCEv2 forbids fragments, TCP avoids them by path MTU discovery",
+        "whether NFS is mounted over UDP (proto=udp): messages larger than the MTU are always fragmented there",
     ),
 )
 def packets_fragmented(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """Hosts or routers fragmented IP packets, and the RoCEv2 or iWARP traffic in the fragments is not decoded: RPCs
+    """Hosts or routers fragmented IP packets, and the RoCEv2, TCP or RPC over UDP in the fragments is not decoded: RPCs
     seem damaged or unanswered, and packets seem lost, though the capture has them in fragments.
     """
     if facts.ip_fragments and facts.ip_fragments >= limits["least_share"] * facts.frames:

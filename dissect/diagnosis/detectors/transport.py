@@ -441,9 +441,9 @@ def _pauses(
         (number, end): pauses(one)
         for number, health in facts.healths.items()
         for end, one in enumerate(health.directions)
-        if pauses(one).count
+        if pauses(one).number
     }
-    total, waited = sum(one.count for one in found.values()), sum(one.waited for one in found.values())
+    total, waited = sum(one.number for one in found.values()), sum(one.waited for one in found.values())
     if total < limits["least_waits"] or facts.share(waited) < limits["least_share"]:
         return
     worst = sorted(found.items(), key=lambda item: -item[1].waited)
@@ -451,7 +451,7 @@ def _pauses(
         f"{plural(total, 'pause')} {what}, {duration(waited)} in all",
         total,
         evidence=tuple(
-            f"{facts.ends(number)}: the {ENDS[end]} paused {plural(one.count, 'time')}, {duration(one.waited)}"
+            f"{facts.ends(number)}: the {ENDS[end]} paused {plural(one.number, 'time')}, {duration(one.waited)}"
             for (number, end), one in worst[:3]
         ),
         connections=tuple(dict.fromkeys(number for (number, _), _ in worst)),

@@ -20,7 +20,8 @@ from rdmascope.captures.extract.cut import Choice, extract
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
-from .test_anonymous import in_order, packed, rpcs
+from .test_anonymous import packed, rpcs
+from .test_cut import in_order
 
 NFS, MOUNT = 100003, 100005
 HANDLE, PATH, NAME, HOST = b"\x01\x00secret-handle-of-1", b"/export/payroll", b"salaries-2026.csv", b"ledger.example"

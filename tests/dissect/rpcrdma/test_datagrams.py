@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hypothesis import HealthCheck, given, settings, strategies as st
-from scapy.layers.inet import IP, UDP
+from scapy.layers.inet import IP, UDP, fragment
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
@@ -133,6 +133,18 @@ def test_other_datagrams_are_none(messages: list[bytes], port: int) -> None:
 def test_a_reply_whose_call_is_missing_shows_on_known_ports_alone() -> None:
     assert [rpc.state for rpc in analysed([Datagram(reply(7), True, 700, 2049)])] == ["no call"]
     assert not analysed([Datagram(reply(7), True, 700, 43210)])
+
+
+def test_a_reply_in_fragments_is_counted_and_its_call_unanswered() -> None:
+    """Wrong bytes would be worse: the first fragment alone is no reply."""
+    whole = frames([Datagram(call(7, NFS), False, 700, 2049), Datagram(reply(7) + bytes(8192), True, 700, 2049)])
+    pieces = [bytes(one) for one in fragment(Ether(whole[1].data), 1480)]
+    assert len(pieces) == 6
+    sent = [whole[0], *(Frame(whole[1].time, one, len(one)) for one in pieces)]
+    analyzer = Analyzer()
+    rpcs = [rpc for batch in frame_batches(sent, []) for rpc in analyzer.feed(batch)]
+    assert [one.state for one in [*rpcs, *analyzer.finish()]] == ["no reply"]
+    assert analyzer.skipped == {"IP fragment": 6}
 
 
 def test_tcp_beside_udp_between_the_same_ports() -> None:

@@ -164,7 +164,7 @@ def test_a_sender_over_iwarp_whose_window_begins_anew() -> None:
     analyzer.finish()
     (health,) = Gathered().facts(analyzer).healths.values()
     assert health.transport == "iWARP"
-    assert [one.restarts.count for one in health.directions] == [2, 0]
+    assert [one.restarts.number for one in health.directions] == [2, 0]
     assert health.directions[0].restarts.waited == pytest.approx(2 * 5.01 * MS, rel=0.01)
 
 
