@@ -23,7 +23,7 @@ from operator import attrgetter
 from queue import Queue
 from threading import Thread
 from types import MappingProxyType
-from typing import Any, BinaryIO, NamedTuple, NoReturn
+from typing import Any, BinaryIO, Generic, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
@@ -41,7 +41,9 @@ Parts = list[bytes | bytearray | memoryview]
 LEFT_OUT = 1 << 12
 """Bytes of an array from which on ``pickle`` need not copy it."""
 WAITING = 3
-"""Messages that wait for a reader."""
+"""Messages that wait for a reader, at most, before who sends waits, too."""
+
+Sent = TypeVar("Sent")
 
 Resolve = Callable[[str, int], object]
 """'connection' or 'conversation', and its number."""
@@ -132,46 +134,51 @@ def unpacked(parts: Parts, data: Bytes, resolve: Resolve) -> Any:
     return _Unpickler(io.BytesIO(first), buffers, data, resolve).load()
 
 
-class Outbox:
-    """Sends messages by a thread of its own, so that a reader which is busy is waited for only behind some of them."""
+class Outbox(Generic[Sent]):
+    """Sends messages by a thread, so that a reader which is busy is waited for only behind some of them.
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._waiting: Queue[Parts | None] = Queue(WAITING)
+    The thread is there from the first message until ``finish``: who has none of its own yet may fork.
+    """
+
+    def __init__(self, send: Callable[[Sent], object]) -> None:
+        self._deliver = send
+        self._waiting: Queue[Sent | None] = Queue(WAITING)
         self._broken = False
-        self._thread = Thread(target=self._send, daemon=True)
-        self._thread.start()
+        self._thread: Thread | None = None
 
-    def put(self, parts: Parts) -> None:
+    def put(self, message: Sent) -> None:
         """Raises BrokenPipeError where the reader is gone."""
         if self._broken:
             raise BrokenPipeError
-        self._waiting.put(parts)
+        if self._thread is None:
+            self._thread = Thread(target=self._send, daemon=True)
+            self._thread.start()
+        self._waiting.put(message)
 
-    def close(self) -> None:
-        """Behind what was put."""
-        self._waiting.put(None)
-        self._thread.join()
+    def finish(self) -> None:
+        """Wait until all is sent."""
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join()
+            self._thread = None
 
     def _send(self) -> None:
-        while (parts := self._waiting.get()) is not None:
-            if self._broken:
-                continue
+        while (message := self._waiting.get()) is not None:
             try:
-                lengths = [len(part) for part in parts]
-                self._write(struct.pack(f"<{len(lengths) + 1}Q", len(lengths), *lengths))
-                for part in parts:
-                    self._write(part)
+                if not self._broken:
+                    self._deliver(message)
             except OSError:
                 self._broken = True
-            del parts
-        with suppress(OSError):
-            os.close(self._descriptor)
+            del message
 
-    def _write(self, part: bytes | bytearray | memoryview) -> None:
+
+def send_parts(descriptor: int, parts: Parts) -> None:
+    """Write a message.  Raises OSError where the reader is gone."""
+    lengths = [len(part) for part in parts]
+    for part in (struct.pack(f"<{len(lengths) + 1}Q", len(lengths), *lengths), *parts):
         left = memoryview(part)
         while len(left):
-            left = left[os.write(self._descriptor, left) :]
+            left = left[os.write(descriptor, left) :]
 
 
 class Inbox:
@@ -198,9 +205,6 @@ class Inbox:
 
 Jobs = Mapping[str, Callable[..., Iterator[Any]]]
 """Name of a job -> what makes its results; they go through ``pickle``."""
-MAX_RESULTS = 4
-"""Results that wait to be sent, at most, before a job waits, too."""
-
 MakeJobs = Callable[[], Jobs]
 """Is called in the process itself, which so imports what they need once it is asked for something."""
 
@@ -270,40 +274,6 @@ class Worker:
             self._pipe.close()
 
 
-class _Outbox:
-    """Sends results by a thread: a job goes on while the other process is busy with something else.
-
-    The thread lives no longer than a job has results, for at its beginning a job may fork.
-    """
-
-    def __init__(self, pipe: PipeEnd) -> None:
-        self._pipe = pipe
-        self._waiting: Queue[bytes | None] = Queue(MAX_RESULTS)
-        self._thread: Thread | None = None
-
-    def send(self, reply: Reply) -> None:
-        if self._thread is None:
-            self._thread = Thread(target=self._send, daemon=True)
-            self._thread.start()
-        self._waiting.put(pickle.dumps(reply, pickle.HIGHEST_PROTOCOL))
-
-    def finish(self) -> None:
-        """Wait until all is sent."""
-        if self._thread is not None:
-            self._waiting.put(None)
-            self._thread.join()
-            self._thread = None
-
-    def _send(self) -> None:
-        there = True
-        while (one := self._waiting.get()) is not None:
-            try:
-                if there:
-                    self._pipe.send_bytes(one)
-            except OSError:
-                there = False  # Who asks next is told so by the end of the requests.
-
-
 def _serve(make_jobs: MakeJobs, pipe: PipeEnd, folder: str) -> None:
     for number in (signal.SIGINT, signal.SIGTSTP, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # The process that asks decides.
@@ -313,7 +283,11 @@ def _serve(make_jobs: MakeJobs, pipe: PipeEnd, folder: str) -> None:
         os.dup2(nowhere, descriptor)
     tempfile.tempdir = folder
     jobs: Jobs = {}
-    outbox = _Outbox(pipe)
+    outbox: Outbox[bytes] = Outbox(pipe.send_bytes)
+
+    def send(reply: Reply) -> None:
+        outbox.put(pickle.dumps(reply, pickle.HIGHEST_PROTOCOL))
+
     waiting: list[tuple[int, str, tuple[Any, ...], bool]] = []
     with suppress(EOFError, OSError):
         while True:
@@ -325,7 +299,7 @@ def _serve(make_jobs: MakeJobs, pipe: PipeEnd, folder: str) -> None:
             try:
                 for value in jobs[name](*arguments):
                     if value is not None:
-                        outbox.send(Reply(request, value))
+                        send(Reply(request, value))
                     while pipe.poll():
                         waiting.append(pipe.recv())
                     if replaceable and any(one[3] for one in waiting):
@@ -334,7 +308,7 @@ def _serve(make_jobs: MakeJobs, pipe: PipeEnd, folder: str) -> None:
                 raise
             except Exception as error:  # A fault of this program: said where it is seen, and the next job is done.
                 problem = words_of(error) or f"internal error, please report it: {type(error).__name__}: {error}"
-            outbox.send(Reply(request, None, True, problem))
+            send(Reply(request, None, True, problem))
             outbox.finish()
             while pipe.poll():
                 waiting.append(pipe.recv())

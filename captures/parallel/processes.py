@@ -34,7 +34,7 @@ from ..read.merge import FIRST_BATCH
 from ..read.open import CaptureFile, open_capture
 from ..session.process_memory import gc_paused
 from .combine import DividedBatch, FrameCounts, MergedAnalyzer, ShareAnalyzer, ShareEnding
-from .ipc import Inbox, Outbox, packed, unpacked
+from .ipc import Inbox, Outbox, Parts, packed, send_parts, unpacked
 
 
 def carries_iwarp(path: str, ports: frozenset[int]) -> bool:
@@ -244,7 +244,7 @@ class Division:
             stopped = True
 
         signal.signal(signal.SIGUSR1, stop)
-        front, *workers = map(Outbox, descriptors)
+        front, *workers = map(_outbox, descriptors)
         decoder, partition, known, known_tcp = self._analyzer.decoder, Partition(len(workers)), 0, 0
         error: Exception | None = None
         try:
@@ -266,7 +266,7 @@ class Division:
                 front.put(packed(((counts, listed), None), self._data))
                 del batch, decoded
         except BrokenPipeError:  # Of a worker, which may have said why it ended.
-            front.close()
+            front.finish()
             return
         except Exception as problem:
             error = problem
@@ -274,10 +274,10 @@ class Division:
         for outbox in workers:
             outbox.put(packed(None, self._data))
         for outbox in (front, *workers):
-            outbox.close()
+            outbox.finish()
 
     def _work(self, reading: int, writing: int) -> None:
-        inbox, outbox = Inbox(reading), Outbox(writing)
+        inbox, outbox = Inbox(reading), _outbox(writing)
         share = ShareAnalyzer(self._analyzer.options, self._analyzer.pass_listeners, self._lists)
         try:
             while (one := unpacked(inbox.get(), self._data, _nothing)) is not None:
@@ -292,7 +292,7 @@ class Division:
             return
         except Exception as error:
             outbox.put(packed((None, error), self._data))
-        outbox.close()
+        outbox.finish()
 
 
 @contextmanager
@@ -322,6 +322,10 @@ def _counts(position: int, batch: FrameBatch, addresses: tuple[int, list[bytes]]
     times = rows["time"]
     truncated = int(np.count_nonzero(rows["captured"] < rows["original"]))
     return FrameCounts(position, len(batch), truncated, int(times.min()), int(times.max()), *addresses)
+
+
+def _outbox(descriptor: int) -> Outbox[Parts]:
+    return Outbox(partial(send_parts, descriptor))
 
 
 def _nothing(kind: str, number: int) -> NoReturn:
