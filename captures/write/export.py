@@ -435,21 +435,20 @@ class TcpPackets:
         source, destination = self._addresses[sender], self._addresses[1 - sender]
         length = header + len(data)
         acknowledged = self._next[1 - sender] if flags & ACK else 0
-        fields = (
-            self._ports[sender], self._ports[1 - sender], self._next[sender] & 0xFFFFFFFF,
-            acknowledged & 0xFFFFFFFF, header // 4 << 4, flags, _WINDOW,
-        )  # fmt: skip
-        pseudo = self._sum + length + 6  # RFC 9293, 3.1
-        tcp = _TCP.pack(*fields, checksum(_TCP.pack(*fields, 0, 0) + options + data, pseudo), 0) + options
+        ports, sequence = (self._ports[sender], self._ports[1 - sender]), self._next[sender] & 0xFFFFFFFF
+        acknowledged &= 0xFFFFFFFF
+        # The words of what comes before the checksum, and those of the pseudo-header (RFC 9293, 3.1).
+        words = self._sum + length + 6 + sum(ports) + sequence + acknowledged + (header << 10 | flags) + _WINDOW
+        summed = checksum(options + data, words)
+        tcp = _TCP.pack(*ports, sequence, acknowledged, header // 4 << 4, flags, _WINDOW, summed, 0) + options
         ip = self._ip(source, destination, length)
         return ip + tcp + data[:captured], len(ip) + length, comment
 
     def _ip(self, source: bytes, destination: bytes, length: int) -> bytes:
         if self._version == 6:
             return _IPV6.pack(6 << 28, length, 6, 64, source, destination)
-        fields = 0x45, 0, 20 + length, 0, 0x4000, 64, 6
-        head = _IPV4.pack(*fields, 0, source, destination)
-        return _IPV4.pack(*fields, checksum(head), source, destination)
+        summed = checksum(b"", self._sum + 0x4500 + 20 + length + 0x4000 + 0x4006)
+        return _IPV4.pack(0x45, 0, 20 + length, 0, 0x4000, 64, 6, summed, source, destination)
 
 
 def ranges(length: int) -> list[tuple[int, int]]:
