@@ -22,6 +22,7 @@ SIZES = ((80, 24), (160, 50))
 
 async def begin(b: Browsing) -> None:
     await b.until(lambda: "complete" in " ".join(b.lines("tree")) and len(b.lines("ladder")) > 1)
+    await b.until(lambda: "problem" in b.screen())  # The diagnosis comes from a pass of its own.
 
 
 async def field(b: Browsing) -> None:
