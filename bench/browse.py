@@ -27,8 +27,7 @@ from textual.pilot import Pilot
 from bench import build
 from rdmascope.captures.tables.browsed_tables import LATER, BrowsedTables
 from rdmascope.cli.browse.app import BrowseApp
-from rdmascope.cli.browse.feed import BrowseFeed
-from rdmascope.cli.browse.filling import BrowsedCapture
+from rdmascope.cli.browse.filling import BrowsedCapture, BrowseFeed
 from rdmascope.cli.reading import analyzer_options
 
 WORK = Path(__file__).parent / "work"

@@ -22,7 +22,7 @@ from rdmascope.captures.fleet.batch import analyse, prepare, units
 from rdmascope.captures.tables import data_set
 from rdmascope.captures.tables.call_sums import CALLS, MINUTE, SUMS
 from rdmascope.captures.tables.data_set import CAPTURES, COUNTED, STATEMENTS, CaptureEntry, DataFile, DataSet, view_of
-from rdmascope.dissect.records.table import named
+from rdmascope.dissect.records.rpc_columns import named
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
 

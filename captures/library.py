@@ -14,8 +14,8 @@ from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.rule import Finding, UnknownRule, select_rules
 from rdmascope.dissect.frames import Place
 from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
-from rdmascope.dissect.records.packets import Packet
-from rdmascope.dissect.records.table import DTYPES, Columns, Wanted, in_order, joined
+from rdmascope.dissect.records.packet_columns import Packet
+from rdmascope.dissect.records.rpc_columns import DTYPES, Columns, Wanted, in_order, joined
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
@@ -261,7 +261,7 @@ class Capture:
 
         Raises CaptureError for a kind that no detector has.
         """
-        from rdmascope.dissect.diagnosis.detector import all_detectors
+        from rdmascope.dissect.diagnosis.facts import all_detectors
 
         from .session.diagnosis_pass import diagnosis_of
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rdmascope.dissect import plugged
 from rdmascope.dissect.audit.rule import all_rules
-from rdmascope.dissect.diagnosis.detector import all_detectors
+from rdmascope.dissect.diagnosis.facts import all_detectors
 
 from .errors import CaptureError
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from rdmascope.captures.tables.column_table import ColumnTable
     from rdmascope.cli.page.document import write_page
     from rdmascope.dissect.audit.rule import Finding
-    from rdmascope.dissect.diagnosis.detector import Statement
     from rdmascope.dissect.diagnosis.diagnose import Diagnosis
+    from rdmascope.dissect.diagnosis.facts import Statement
     from rdmascope.dissect.frames import Frame, Place
     from rdmascope.dissect.measure.call_groups import (
         CallGroup,
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
         ServiceLevelCounts,
         ViolatedSpan,
     )
-    from rdmascope.dissect.records.packets import Packet
-    from rdmascope.dissect.records.table import TableColumn
+    from rdmascope.dissect.records.packet_columns import Packet
+    from rdmascope.dissect.records.rpc_columns import TableColumn
     from rdmascope.dissect.records.tables import TABLES
     from rdmascope.dissect.rpcrdma.conversation import Conversation
     from rdmascope.dissect.rpcrdma.messages import Message, Segment, TransportHeader
@@ -70,7 +70,7 @@ _PLACES = {
     "LiveSession": "captures.live.session",
     "Message": "dissect.rpcrdma.messages",
     "Operation": "dissect.transport.operations",
-    "Packet": "dissect.records.packets",
+    "Packet": "dissect.records.packet_columns",
     "Place": "dissect.frames",
     "Reassembled": "dissect.rpcrdma.rpcs",
     "Rpc": "dissect.rpcrdma.rpcs",
@@ -79,9 +79,9 @@ _PLACES = {
     "ServiceLevel": "dissect.measure.call_groups",
     "ServiceLevelCounts": "dissect.measure.call_groups",
     "Session": "captures.session.session",
-    "Statement": "dissect.diagnosis.detector",
+    "Statement": "dissect.diagnosis.facts",
     "TABLES": "dissect.records.tables",
-    "TableColumn": "dissect.records.table",
+    "TableColumn": "dissect.records.rpc_columns",
     "TransportHeader": "dissect.rpcrdma.messages",
     "ViolatedSpan": "dissect.measure.call_groups",
     "read": "captures.library",

@@ -23,12 +23,12 @@ from rdmascope.dissect.audit.rule import (
     violation as violation,
 )
 from rdmascope.dissect.audit.transaction import Transaction as Transaction
-from rdmascope.dissect.diagnosis.detector import (
+from rdmascope.dissect.diagnosis.facts import (
     Cause as Cause,
+    Facts as Facts,
     Limits as Limits,
     Severity as Severity,
     detector as detector,
 )
-from rdmascope.dissect.diagnosis.facts import Facts as Facts
 from rdmascope.dissect.onc.shapes.registry import program as program
 from rdmascope.dissect.onc.shapes.types import ProcedureShape as ProcedureShape

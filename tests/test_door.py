@@ -13,7 +13,7 @@ import pytest
 
 import rdmascope
 from playbook.commands import BOTH_WAYS, EVERYTHING, LONG_CALLS, objects, run as command
-from rdmascope.dissect.records.table import DTYPES
+from rdmascope.dissect.records.rpc_columns import DTYPES
 
 SAMPLES = Path(LONG_CALLS).parent
 

@@ -19,7 +19,7 @@ from types import ModuleType
 import numpy as np
 
 import rdmascope
-from rdmascope.dissect.records.table import DTYPES, SQL_TYPES
+from rdmascope.dissect.records.rpc_columns import DTYPES, SQL_TYPES
 
 ROOT = Path(__file__).parents[1]
 TUTORIAL, API, TABLES, ARCHITECTURE = (

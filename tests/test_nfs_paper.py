@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from rdmascope.dissect.onc.programs import PROCEDURES, program_name
+from rdmascope.dissect.onc.rpc_header import PROCEDURES, program_name
 from rdmascope.dissect.onc.shapes.attributes4 import NUMBERED
 from rdmascope.dissect.onc.shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
 from rdmascope.dissect.onc.shapes.nfs4_types import NFSSTAT4

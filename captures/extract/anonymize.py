@@ -50,8 +50,7 @@ from rdmascope.dissect.link.numbers import (
 )
 from rdmascope.dissect.link.packets import decode, is_management
 from rdmascope.dissect.link.tcp import locate_tcp
-from rdmascope.dissect.onc.shapes.decode import Node
-from rdmascope.dissect.onc.shapes.types import DATA, TEXT, XdrAttributes, XdrInteger, XdrOpaque, XdrSelected
+from rdmascope.dissect.onc.shapes.types import DATA, TEXT, Node, XdrAttributes, XdrInteger, XdrOpaque, XdrSelected
 from rdmascope.dissect.rpcrdma.message_trees import DecodedMessage, decoded_call, decoded_reply
 from rdmascope.dissect.rpcrdma.messages import Message
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Reassembled, Rpc

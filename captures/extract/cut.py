@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.rule import Finding, all_rules
-from rdmascope.dissect.diagnosis.detector import all_detectors
+from rdmascope.dissect.diagnosis.facts import all_detectors
 from rdmascope.dissect.frames import Frame, Place
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.capture_points import without_other_point

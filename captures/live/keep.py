@@ -22,7 +22,7 @@ import numpy as np
 
 from rdmascope.dissect.audit.rule import Finding
 from rdmascope.dissect.frames import FrameBatch
-from rdmascope.dissect.onc.programs import procedure_label
+from rdmascope.dissect.onc.rpc_header import procedure_label
 from rdmascope.dissect.records.rpc_columns import RpcSource
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer

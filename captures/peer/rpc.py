@@ -29,12 +29,14 @@ from rdmascope.dissect.layers.oncrpc_codes import (
     RPC_VERSION,
     SUCCESS,
 )
-from rdmascope.dissect.onc.shapes.decode import MAX_NODES, Node, SparseBytes, decode
 from rdmascope.dissect.onc.shapes.nfs4_types import AUTHSYS_PARMS
 from rdmascope.dissect.onc.shapes.registry import procedure_shape
 from rdmascope.dissect.onc.shapes.rfc5531 import RPC_CALL
 from rdmascope.dissect.onc.shapes.types import (
+    MAX_NODES,
+    Node,
     ProcedureShape,
+    SparseBytes,
     XdrArm,
     XdrArray,
     XdrAttributes,
@@ -47,6 +49,7 @@ from rdmascope.dissect.onc.shapes.types import (
     XdrStruct,
     XdrType,
     XdrUnion,
+    decode,
 )
 
 

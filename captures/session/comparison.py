@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from rdmascope.dissect.audit.auditor import Auditor
-from rdmascope.dissect.diagnosis.detector import Statement, all_detectors
 from rdmascope.dissect.diagnosis.diagnose import diagnose
+from rdmascope.dissect.diagnosis.facts import Statement, all_detectors
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.capture_points import CommonTraffic, LonePackets, Sightings, common_traffic, lone_packets
 from rdmascope.dissect.measure.comparison import (
@@ -25,9 +25,8 @@ from rdmascope.dissect.measure.comparison import (
     settings,
     two_runs,
 )
-from rdmascope.dissect.onc.programs import NFS
-from rdmascope.dissect.records.rpc_columns import RpcBatch
-from rdmascope.dissect.records.table import TableBuilder
+from rdmascope.dissect.onc.rpc_header import NFS
+from rdmascope.dissect.records.rpc_columns import RpcBatch, TableBuilder
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.conversation import ENDS
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable

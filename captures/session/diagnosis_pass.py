@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from rdmascope.dissect.audit.auditor import Auditor
-from rdmascope.dissect.diagnosis.detector import all_detectors
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
-from rdmascope.dissect.diagnosis.facts import Facts, Gathered
-from rdmascope.dissect.diagnosis.file_facts import FileFacts
+from rdmascope.dissect.diagnosis.facts import Facts, FileFacts, Gathered, all_detectors
 from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable

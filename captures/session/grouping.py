@@ -19,9 +19,8 @@ from rdmascope.dissect.measure.call_groups import (
     call_columns,
 )
 from rdmascope.dissect.measure.time_options import parse_duration
-from rdmascope.dissect.onc.programs import procedure_label, program_label
-from rdmascope.dissect.records.rpc_columns import RpcBatches
-from rdmascope.dissect.records.table import Columns, TableBuilder
+from rdmascope.dissect.onc.rpc_header import procedure_label, program_label
+from rdmascope.dissect.records.rpc_columns import Columns, RpcBatches, TableBuilder
 from rdmascope.dissect.records.tables import TABLES
 
 from ..tables.condition import Condition

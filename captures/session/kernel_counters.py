@@ -28,7 +28,7 @@ from rdmascope.dissect.measure.kernel_counters import (
     parse_mountstats,
     parse_nfsd,
 )
-from rdmascope.dissect.measure.wire_operations import WireOperations
+from rdmascope.dissect.measure.nfs_operations import WireOperations
 from rdmascope.dissect.records.kernel_counters import mount_record, server_record
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.conversation import Conversation

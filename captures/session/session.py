@@ -21,7 +21,7 @@ from rdmascope.dissect.frames import FrameBatch, FrameRun, Place
 from rdmascope.dissect.link.frame_decoder import DecodedFrames
 from rdmascope.dissect.measure.credits import CreditDirection
 from rdmascope.dissect.measure.filters import MAX_FRAME, CaptureExtent, FrameRange
-from rdmascope.dissect.measure.pnfs import DataServers
+from rdmascope.dissect.measure.nfs_operations import DataServers
 from rdmascope.dissect.records.schema import Record, placed
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
@@ -55,8 +55,7 @@ if TYPE_CHECKING:
     from rdmascope.dissect.audit.auditor import Auditor
     from rdmascope.dissect.measure.file_names import NamedFile, PathLearner, Paths as FileNames
     from rdmascope.dissect.measure.files import FileTable, FileTransfer
-    from rdmascope.dissect.records.packet_columns import FrameMask, ListedPackets
-    from rdmascope.dissect.records.packets import Packet
+    from rdmascope.dissect.records.packet_columns import FrameMask, ListedPackets, Packet
     from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
     from rdmascope.dissect.trace.analyzer import TraceAnalyzer
     from rdmascope.dissect.trace.events import Event

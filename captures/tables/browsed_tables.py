@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rdmascope.dissect.arrays import Int64s
-from rdmascope.dissect.records.table import Columns, encodable, named, quoted, tuples
+from rdmascope.dissect.records.rpc_columns import Columns, encodable, named, quoted, tuples
 from rdmascope.dissect.records.tables import TABLES
 
 from ..errors import CaptureError

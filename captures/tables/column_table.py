@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.ma import MaskedArray, getmaskarray
 
-from rdmascope.dissect.records.table import Columns, TableColumn, make_encodable
+from rdmascope.dissect.records.rpc_columns import Columns, TableColumn, make_encodable
 from rdmascope.dissect.units import count, plural
 
 from ..errors import need

@@ -19,9 +19,16 @@ from rdmascope.dissect.arrays import coded_keys
 from rdmascope.dissect.audit.rule import Subject
 from rdmascope.dissect.measure.filters import KNOWN_NAMES, empty_span, near, unknown_connections
 from rdmascope.dissect.measure.time_options import Moment
-from rdmascope.dissect.onc.programs import program_name
-from rdmascope.dissect.records.rpc_columns import RpcBatch, RpcBatches, RpcSource
-from rdmascope.dissect.records.table import Columns, TableBuilder, expanded, quoted
+from rdmascope.dissect.onc.rpc_header import program_name
+from rdmascope.dissect.records.rpc_columns import (
+    Columns,
+    RpcBatch,
+    RpcBatches,
+    RpcSource,
+    TableBuilder,
+    expanded,
+    quoted,
+)
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.rpc_table import STATES, ProcedureNames, RpcNames, RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc

@@ -20,7 +20,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, NamedTuple
 
-from rdmascope.dissect.records.table import named, quoted
+from rdmascope.dissect.records.rpc_columns import named, quoted
 from rdmascope.dissect.records.tables import TABLES, VERSION
 
 from ..errors import CaptureError

@@ -19,7 +19,16 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmascope.dissect.records.table import SQL_TYPES, Columns, Wanted, make_encodable, masked, named, quoted, tuples
+from rdmascope.dissect.records.rpc_columns import (
+    SQL_TYPES,
+    Columns,
+    Wanted,
+    make_encodable,
+    masked,
+    named,
+    quoted,
+    tuples,
+)
 from rdmascope.dissect.records.tables import TABLES
 
 from ..errors import CaptureError, need, words_of

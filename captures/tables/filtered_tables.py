@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 
-from rdmascope.dissect.records.table import Table, Wanted, named
+from rdmascope.dissect.records.rpc_columns import Table, Wanted, named
 from rdmascope.dissect.records.tables import FILTER, TABLES
 
 from ..errors import CaptureError

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
-from rdmascope.dissect.diagnosis.detector import Cause, Severity, all_detectors
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, ranked
+from rdmascope.dissect.diagnosis.facts import Cause, Severity, all_detectors
 from rdmascope.dissect.units import duration, moment, plural
 
 from ..session.diagnosis_pass import diagnosis_of

@@ -16,9 +16,9 @@ from rdmascope.dissect.diagnosis.facts import Facts, Gathered
 from rdmascope.dissect.measure.call_groups import CallColumns
 from rdmascope.dissect.measure.comparison import ProcedureCalls, Run, labels, settings
 from rdmascope.dissect.measure.statistics import PARTS, Share, SlowRpc, Statistics, key_of_names
-from rdmascope.dissect.onc.programs import NFS
+from rdmascope.dissect.onc.rpc_header import NFS
 from rdmascope.dissect.percentiles import Samples
-from rdmascope.dissect.records.table import Columns, named, quoted, tuples
+from rdmascope.dissect.records.rpc_columns import Columns, named, quoted, tuples
 from rdmascope.dissect.records.tables import SIDES
 from rdmascope.dissect.rpcrdma.conversation import ENDS
 from rdmascope.dissect.rpcrdma.eviction import Evicted

@@ -26,10 +26,10 @@ from rdmascope.dissect.measure.file_names import KnownPaths, PathedRows, PathLea
 from rdmascope.dissect.measure.files import EarlierName, File, FileTable, FileTransfer
 from rdmascope.dissect.onc.hashes import HashedHandle
 from rdmascope.dissect.onc.rpc_header import GssCredential
-from rdmascope.dissect.onc.shapes.rpc_summary_fields import FlatFields
+from rdmascope.dissect.onc.shapes.decode_cache import FlatFields
 from rdmascope.dissect.records.details import CaptureSums, DetailError, FileDetails, from_json
 from rdmascope.dissect.records.rpc import HOST_TIMES
-from rdmascope.dissect.records.table import tuples
+from rdmascope.dissect.records.rpc_columns import tuples
 from rdmascope.dissect.records.tables import FILTER, SIDES, TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.conversation import Conversation

@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple
 
 from rdmascope.dissect.measure.filters import CaptureExtent
 from rdmascope.dissect.measure.time_options import Moment
-from rdmascope.dissect.records.table import SQL_TYPES, named, quoted
+from rdmascope.dissect.records.rpc_columns import SQL_TYPES, named, quoted
 from rdmascope.dissect.records.tables import FILTER, RECOGNITION, TABLES, VERSION
 
 from ..errors import CaptureError

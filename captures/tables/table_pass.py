@@ -7,8 +7,7 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from rdmascope.dissect.records.rpc_columns import RpcBatches
-from rdmascope.dissect.records.table import Columns, TableBuilder, Wanted
+from rdmascope.dissect.records.rpc_columns import Columns, RpcBatches, TableBuilder, Wanted
 from rdmascope.dissect.records.tables import RECOGNITION, TABLES, Detail, PacketTableBatch, Verdict
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation

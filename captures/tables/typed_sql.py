@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rdmascope.dissect.measure.time_options import parse_duration
 from rdmascope.dissect.onc.compound import OPERATION_NAMES
-from rdmascope.dissect.records.table import named
+from rdmascope.dissect.records.rpc_columns import named
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.units import parse_size
 

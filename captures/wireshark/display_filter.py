@@ -10,7 +10,7 @@ from typing import NamedTuple, NoReturn
 
 from rdmascope.dissect.measure.filters import MAX_FRAME, FrameRange
 from rdmascope.dissect.onc.compound import OPERATION_NAMES
-from rdmascope.dissect.records.table import quoted
+from rdmascope.dissect.records.rpc_columns import quoted
 from rdmascope.dissect.records.tables import TABLES
 
 from ..errors import CaptureError

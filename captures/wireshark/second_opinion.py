@@ -23,10 +23,9 @@ from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.numbers import ERF, INFINIBAND
 from rdmascope.dissect.link.packets import decode
-from rdmascope.dissect.onc.programs import NFS
-from rdmascope.dissect.onc.rpc_header import GssCredential
-from rdmascope.dissect.onc.shapes.decode import SparseBytes
+from rdmascope.dissect.onc.rpc_header import NFS, GssCredential
 from rdmascope.dissect.onc.shapes.messages import MessageTree, call_tree, reply_tree
+from rdmascope.dissect.onc.shapes.types import SparseBytes
 from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.verify.frame_fields import ASKED, DISPLAY_FILTER, FRAME, FrameFields, Values, tshark_fields

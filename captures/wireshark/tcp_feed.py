@@ -9,7 +9,7 @@ from typing import BinaryIO, NamedTuple
 
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.layers.oncrpc_codes import LAST_FRAGMENT
-from rdmascope.dissect.onc.programs import NFS
+from rdmascope.dissect.onc.rpc_header import NFS
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Reassembled, Rpc

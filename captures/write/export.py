@@ -24,7 +24,7 @@ import numpy as np
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.rule import Finding
 from rdmascope.dissect.layers.oncrpc_codes import LAST_FRAGMENT
-from rdmascope.dissect.onc.programs import NFS, procedure_label, program_label
+from rdmascope.dissect.onc.rpc_header import NFS, procedure_label, program_label
 from rdmascope.dissect.plugged import failure, origin
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, NamedTuple, Self
 
+from rdmascope.dissect.records.rpc_columns import Columns, quoted
 from rdmascope.dissect.records.schema import Record, record
-from rdmascope.dissect.records.table import Columns, quoted
 from rdmascope.dissect.records.tables import TABLES
 
 from ..errors import need

@@ -39,8 +39,7 @@ from rdmascope.dissect.arrays import Int64s
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.units import count, percent, plural, seconds
 
-from .feed import BrowseFeed
-from .filling import ReadProgress, ReadToEnd, TablePart
+from .filling import BrowseFeed, ReadProgress, ReadToEnd, TablePart
 from .keys import KEYS, ChoiceDialog, HelpPage, KeyBinding, PromptDialog, bindings, help_text, shown
 from .lines_pane import BytesPane, LadderPane, LinesPane, TablePane, TimeStrip, TreePane
 from .listings import (

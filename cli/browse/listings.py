@@ -24,12 +24,11 @@ from rdmascope.dissect.units import seconds, size
 
 from ..harmless_console import HarmlessConsole
 from ..sanitize import harmless_line
-from ..views.audit import FindingCells, finding_view, rule_view
+from ..views.diagnosis import FindingCells, finding_view, rule_view
 from ..views.files import shown_path, shown_size, transferred
 from ..views.packets import PROTOCOL_STYLES, header_line, packet_cells
 from ..views.report import service
-from ..views.rpc import BYTES
-from ..views.rpcs import RpcCells, RpcLine, cells_line, header as rpc_header
+from ..views.rpc import BYTES, RpcCells, RpcLine, cells_line, header as rpc_header
 from ..views.tables import cell, counted, timed
 
 MAX_BYTES = 1 << 20

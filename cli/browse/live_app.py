@@ -23,16 +23,14 @@ from rdmascope.captures.live.session import LiveSession
 from rdmascope.captures.parallel.ipc import Reply
 from rdmascope.captures.tables.browsed_tables import LATER, BrowsedTables, live_columns
 from rdmascope.dissect.audit.rule import Finding
-from rdmascope.dissect.records.rpc_columns import RpcBatches
-from rdmascope.dissect.records.table import TableBuilder
+from rdmascope.dissect.records.rpc_columns import RpcBatches, TableBuilder
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.units import count
 
 from .app import BrowseApp, Came
-from .feed import BrowseFeed, take_part
-from .filling import ADDED, PREPARED, REPLACING, BrowsedCapture, ReadToEnd, TablePart
+from .filling import ADDED, PREPARED, REPLACING, BrowsedCapture, BrowseFeed, ReadToEnd, TablePart, take_part
 from .keys import KEYS, KeyBinding, bindings
 from .lines_pane import TreePane
 

@@ -19,7 +19,7 @@ from rdmascope.captures.errors import need
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 from ..terminal import EXIT_SIGNAL
-from .feed import BACKGROUND, BrowseFeed
+from .filling import BACKGROUND, BrowseFeed
 
 if TYPE_CHECKING:
     from rdmascope.captures.live import CaptureSettings, Keep

@@ -32,7 +32,7 @@ from ..terminal import (
     print_page,
     show,
 )
-from ..views import audit as views
+from ..views import diagnosis as views
 from ..views.tables import filter_field, filter_line, limit_lines
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ import click
 
 from rdmascope.captures.read.merge import open_captures
 
-from ..browse.feed import BrowseFeed
-from ..browse.filling import BrowsedCapture
+from ..browse.filling import BrowsedCapture, BrowseFeed
 from ..browse.terminal import load, need_terminal, walk
 from ..each_capture import GivenCaptures
 from ..reading import analyzer_options, no_jobs_option, packets_argument, recognition_options

@@ -9,7 +9,7 @@ from rdmascope.captures.session.diagnosis_pass import diagnosis_of
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import Condition
 from rdmascope.captures.tables.saved import is_data_set
-from rdmascope.dissect.diagnosis.detector import SEVERITIES, all_detectors
+from rdmascope.dissect.diagnosis.facts import SEVERITIES, all_detectors
 from rdmascope.dissect.records.diagnosis import statement_record
 from rdmascope.dissect.records.schema import schema
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rdmascope.dissect.onc.programs import NFS
+from rdmascope.dissect.onc.rpc_header import NFS
 
 from ..options import SPAN
 from ..terminal import EXIT_BAD_INPUT, EXIT_FOUND, complain, console, print_json, show

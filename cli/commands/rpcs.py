@@ -126,7 +126,7 @@ def command(
     # Only here: the lines of JSON above would wait for rich.
     from rich.text import Text
 
-    from ..views import rpcs as views
+    from ..views import rpc as views
 
     out = console()
     width = reading.place_width(13) if reading.several else 0

@@ -7,14 +7,13 @@ from difflib import get_close_matches
 import click
 
 from rdmascope.dissect.audit.rule import LEVELS, ROLES, all_rules, markdown
-from rdmascope.dissect.diagnosis.detector import all_detectors
+from rdmascope.dissect.diagnosis.facts import all_detectors
 from rdmascope.dissect.records.audit import rule_record
 from rdmascope.dissect.records.diagnosis import detector_record
 from rdmascope.dissect.records.schema import schema
 
 from ..terminal import console, print_json, show
-from ..views.audit import rule_view, rules_view
-from ..views.diagnosis import detector_view, detectors_view
+from ..views.diagnosis import detector_view, detectors_view, rule_view, rules_view
 
 
 @click.command("rules")

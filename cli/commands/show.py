@@ -25,8 +25,7 @@ from ..options import FRAMES, XID, pager_option
 from ..reading import Reading, analyzer_options, packets_argument, recognition_options
 from ..terminal import console, paged, print_json, show
 from ..views import rpc as views
-from ..views.rpc import field_bytes, frame_tree
-from ..views.rpcs import frames, title
+from ..views.rpc import field_bytes, frame_tree, frames, title
 from ..views.tables import heading
 
 MAX_FRAMES = 100

@@ -24,7 +24,7 @@ from rdmascope.captures.tables.saved import holds_tables
 from rdmascope.captures.tables.saved_tables import check_target, open_saved, origin, save as save_tables
 from rdmascope.captures.tables.table_pass import needs_contents, table_batches
 from rdmascope.captures.write.output import open_output, refuse_inputs, seekable
-from rdmascope.dissect.records.table import Columns, Wanted
+from rdmascope.dissect.records.rpc_columns import Columns, Wanted
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.units import plural

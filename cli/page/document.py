@@ -21,10 +21,9 @@ from rdmascope.captures.tables.saved import is_data_set
 from rdmascope.captures.write.output import check_outputs, write_output
 from rdmascope.dissect.audit.auditor import Result, who
 from rdmascope.dissect.audit.rule import Finding, Rule, facts
-from rdmascope.dissect.diagnosis.detector import Statement
 from rdmascope.dissect.diagnosis.detectors.conformance import TOLERATED
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
-from rdmascope.dissect.diagnosis.facts import Facts, label
+from rdmascope.dissect.diagnosis.facts import Facts, Statement, label
 from rdmascope.dissect.measure.call_groups import FAIL, PASS, UNDECIDABLE, ServiceLevel, ServiceLevelCounts
 from rdmascope.dissect.measure.files import undecoded
 from rdmascope.dissect.transport.connection import ENDS
@@ -46,8 +45,19 @@ from .examples import (
     waterfall_html,
 )
 from .fleet import fleet_sections
-from .over_time import Charts, PageFacts, library, peak_series, retransmissions, series
-from .tables import Breaking, breakings, cell_data, same_width, table_html
+from .over_time import (
+    Breaking,
+    Charts,
+    PageFacts,
+    breakings,
+    cell_data,
+    library,
+    peak_series,
+    retransmissions,
+    same_width,
+    series,
+    table_html,
+)
 
 if TYPE_CHECKING:
     from rdmascope.captures.library import Capture

@@ -31,8 +31,7 @@ from rdmascope.dissect.transport.retransmissions import DUPLICATE
 from rdmascope.dissect.units import at_least, count, duration, plural, size
 
 from ..sanitize import harmless_line
-from ..views.rpc import header_tree, message_tree, rpc_summary
-from ..views.rpcs import title
+from ..views.rpc import header_tree, message_tree, rpc_summary, title
 
 MAX_TEXT = 240
 """Characters of a name or a remark that may be of any length."""

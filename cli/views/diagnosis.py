@@ -1,18 +1,31 @@
-"""What is wrong, the worst first: each statement in full, or in a line."""
+"""Diagnosis and audit: each statement in full, or in a line; a table for each connection, and the findings, worst
+first.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
-from rdmascope.dissect.diagnosis.detector import SEVERITIES, Detector, Severity, Statement, detector_lines
-from rdmascope.dissect.diagnosis.diagnose import Diagnosis
-from rdmascope.dissect.units import duration, moment, percent, plural
+from rdmascope.dissect.audit.auditor import EARLIER, Result, who
+from rdmascope.dissect.audit.rule import NOT_APPLICABLE, PASS, UNDECIDABLE, VIOLATION, Finding, Rule, facts
+from rdmascope.dissect.transport.connection import ENDS
+from rdmascope.dissect.units import plural
 
-from .tables import Cell, Grid, indented
+from .tables import Cell, Grid, heading, indented
+
+if TYPE_CHECKING:
+    from rdmascope.dissect.audit.rule import Waiver
+
+
+from rdmascope.dissect.diagnosis.diagnose import Diagnosis
+from rdmascope.dissect.diagnosis.facts import SEVERITIES, Detector, Severity, Statement, detector_lines
+from rdmascope.dissect.units import duration, moment, percent
 
 STYLES = {Severity.PROBLEM: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 CERTAIN = 0.9
@@ -141,3 +154,207 @@ def detector_view(one: Detector) -> RenderableType:
     for name, text in detector_lines(one):
         parts.append(_indented(f"{name}: {text}"))
     return Group(*parts)
+
+
+LEVEL_STYLES = {"MUST": "bold red", "SHOULD": "yellow", "STATED": "cyan"}
+MAX_REASONS = 5
+MAX_NAMED = 4
+"""Rules that are named beside a reason."""
+NOTE = 3
+"""The ``worst`` of a tally with nothing worse than a note."""
+
+
+def page(
+    result: Result, width: int, waivers: Sequence[Waiver] = (), place: Callable[..., str] = lambda *frames: ""
+) -> RenderableType:
+    """All of one file.  ``place`` says which file frames are in, where there are several."""
+    auditor = result.auditor
+    broken = {rule for rule, found in result.by_rule.items() if any(tally.violated for _, tally in found)}
+    parts: list[RenderableType] = [_headline(result, broken)]
+    if not result.connections:
+        return parts[0]
+    parts += [Text(), heading("Endpoints", "number of rules, by outcome"), _endpoints(result, width)]
+    if broken:
+        parts += [Text(), heading("Findings", "worst first; rdmascope rules ID explains each rule")]
+        ranked = sorted(
+            broken,
+            key=lambda id: (min(_worst(result, id)), -_count(result, id), id),
+        )
+        for id in ranked:
+            parts += [Text(), _group(result, auditor.rules[id], place)]
+    if undecided := _undecided(result):
+        parts += [Text(), heading("Cannot tell", "what the capture does not show"), undecided]
+    if auditor.waived_count:
+        reasons = sorted({f"{waiver.rule}: {waiver.reason}" for waiver in waivers})
+        parts += [Text(), heading("Waived", plural(auditor.waived_count, "finding"))]
+        parts += [indented(Text(reason)) for reason in reasons]
+    return Group(*parts)
+
+
+def _headline(result: Result, broken: set[str]) -> Text:
+    if not result.connections:
+        return Text(f"{result.file}: no RPC-over-RDMA connection to judge")
+    text = Text(f"{result.file}: {plural(result.rpcs, 'RPC')} on {plural(len(result.connections), 'connection')}: ")
+    faults = [id for id in broken if min(_worst(result, id)) < NOTE]
+    notes = f"; {plural(result.notes, 'note')}" if result.notes else ""
+    if not faults:
+        return text.append("no violation", "green").append(notes)
+    levels = Counter(result.auditor.rules[id].level.value for id in faults)
+    named = ", ".join(f"{levels[level]} {level}" for level in LEVEL_STYLES if levels[level])
+    found = f"{plural(result.violations, 'violation')} of {plural(len(faults), 'rule')} ({named})"
+    return text.append(found, "red").append(notes)
+
+
+def _endpoints(result: Result, width: int) -> RenderableType:
+    rows: list[list[Cell]] = []
+    for connection in result.connections:
+        for endpoint in (0, 1):
+            tallies = result.by_end.get((connection.number, endpoint), [])
+            counts = Counter(PASS if tally.only_notes else tally.verdict for tally in tallies)
+            counts[NOT_APPLICABLE] += len(result.auditor.rules) - len(tallies)
+            opportunities = sum(tally.opportunities for tally in tallies)
+            rows.append(
+                [
+                    "" if endpoint else str(connection.number),
+                    who(connection, endpoint),
+                    Text(_figure(counts[PASS]), "green"),
+                    Text(_figure(counts[VIOLATION]), "red" if counts[VIOLATION] else ""),
+                    Text(_figure(counts[UNDECIDABLE]), "yellow" if counts[UNDECIDABLE] else ""),
+                    _figure(counts[NOT_APPLICABLE]),
+                    f"{opportunities:,}",
+                ]
+            )
+    names = ["passed", "violated", "cannot tell", "not exercised", "checks"]
+    return Grid(["#", "endpoint"], names, rows, flexible=1, gap=2)
+
+
+def _figure(number: int) -> str:
+    return f"{number:,}" if number else "-"
+
+
+def _worst(result: Result, id: str) -> list[int]:
+    return [tally.worst for _, tally in result.by_rule[id] if tally.violated]
+
+
+def _count(result: Result, id: str) -> int:
+    return sum(tally.violated for _, tally in result.by_rule[id])
+
+
+def _group(result: Result, rule: Rule, where: Callable[..., str]) -> RenderableType:
+    """All findings of one rule."""
+    level = rule.level.value
+    only_notes = min(_worst(result, rule.id)) == NOTE
+    parts: list[RenderableType] = [
+        Text.assemble(
+            ("  note" if only_notes else f"  {level}", "" if only_notes else LEVEL_STYLES[level]),
+            "  ",
+            (rule.id, "bold"),
+            f"  {plural(_count(result, rule.id), 'time')}",
+        ),
+        indented(Text(f"{rule.title} ({rule.cited})"), 4),
+    ]
+    for place, tally in result.by_rule[rule.id]:
+        if not tally.violated:
+            continue
+        number = f"{tally.violated:,} of {tally.opportunities:,}"
+        if place.connection == EARLIER:
+            line = f"{ENDS[place.endpoint]}s of earlier connections: {number}"
+        else:
+            connection = result.auditor.connections[place.connection]
+            line = f"{who(connection, place.endpoint)}, connection {place.connection}: {number}"
+        parts.append(indented(Text(line), 4))
+        for finding in tally.examples:
+            parts.append(indented(finding_view(FindingCells.of(finding), where(*finding.frames)), 6))
+        if tally.violated > len(tally.examples) > 0:
+            parts.append(indented(Text(f"… and {tally.violated - len(tally.examples):,} more", "dim"), 6))
+    return Group(*parts)
+
+
+class FindingCells(NamedTuple):
+    """What is shown of a finding, whether it is there as such or as a row of a table."""
+
+    level: str
+    note: bool
+    rule: str
+    frames: Sequence[int | str]
+    rpc: int | None
+    xid: int | None
+    observed: str
+    required: str
+
+    @classmethod
+    def of(cls, finding: Finding) -> FindingCells:
+        level, note = finding.rule.level.value, finding.severity == "note"
+        place = finding.frames, finding.rpc, finding.xid
+        return cls(level, note, finding.rule.id, *place, finding.observed, finding.required)
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> FindingCells:
+        place = (row["frames"] or "").split(), row["rpc"], row["xid"]
+        return cls(row["level"], row["severity"] == "note", row["rule"], *place, row["observed"], row["required"])
+
+    @property
+    def shown_level(self) -> tuple[str, str]:
+        """What it is called, and its style."""
+        return ("note", "") if self.note else (self.level, LEVEL_STYLES[self.level])
+
+
+def finding_view(cells: FindingCells, there: str = "") -> RenderableType:
+    """One finding below the name of its rule; ``there``: which files its frames are in, where there are several."""
+    frames = ", ".join(map(str, cells.frames))
+    place = f"frame {frames}" if len(cells.frames) == 1 else f"frames {frames}" if frames else "no frame"
+    if there:
+        place += f" ({there})"
+    if cells.rpc is not None:
+        place += f", RPC {cells.rpc}"
+    if cells.xid is not None:
+        place += f", XID 0x{cells.xid:08x}"
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    table.add_row("found", cells.observed)
+    table.add_row("required", cells.required)
+    return Group(Text(place), indented(table))
+
+
+def _undecided(result: Result) -> RenderableType | None:
+    reasons: dict[str, tuple[int, set[str]]] = {}
+    for place, tally in result.auditor.tallies.items():
+        for reason, number in tally.reasons.items():
+            count, rules = reasons.setdefault(reason, (0, set()))
+            rules.add(place.rule)
+            reasons[reason] = count + number, rules
+    if not reasons:
+        return None
+    ranked = sorted(reasons.items(), key=lambda entry: (-entry[1][0], entry[0]))
+    rows: list[list[Cell]] = [[reason, _named(rules), f"{count:,}"] for reason, (count, rules) in ranked[:MAX_REASONS]]
+    if len(ranked) > MAX_REASONS:
+        rest = ranked[MAX_REASONS:]
+        rows.append([f"… and {plural(len(rest), 'reason')} more", "", f"{sum(count for _, (count, _) in rest):,}"])
+    return Grid(["", "rules"], ["count"], rows, flexible=2, gap=2)
+
+
+def _named(rules: set[str]) -> str:
+    """'V1-CREDIT-ZERO, V1-XID-MATCH and 3 more'."""
+    names = sorted(rules)
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
+
+
+def rules_view(rules: Sequence[Rule]) -> RenderableType:
+    """The list of rules."""
+    rows: list[list[Cell]] = [
+        [Text(rule.id, "bold"), Text(rule.level.value, LEVEL_STYLES[rule.level.value]), rule.role, rule.title]
+        for rule in rules
+    ]
+    return Grid(["rule", "level", "judges", "requirement"], [], rows, flexible=3, gap=2, indent=0)
+
+
+def rule_view(rule: Rule) -> RenderableType:
+    """The page of one rule."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    for name, text in facts(rule):
+        table.add_row(name, text)
+    return Group(Text.assemble((rule.id, "bold"), f"  {rule.title}"), Text(), indented(table))

@@ -20,7 +20,7 @@ from rdmascope.dissect.audit.auditor import who
 from rdmascope.dissect.audit.rule import Finding
 from rdmascope.dissect.measure.live_window import HISTORY, BusyProcedure, Rate, RecentRpc
 from rdmascope.dissect.measure.statistics import ProcedureKey
-from rdmascope.dissect.onc.programs import procedure_label, program_label
+from rdmascope.dissect.onc.rpc_header import procedure_label, program_label
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import at_least, count, duration, plural, size

@@ -9,8 +9,7 @@ import numpy as np
 
 from rdmascope.dissect.arrays import Rows
 from rdmascope.dissect.frames import FrameBatch
-from rdmascope.dissect.records.packet_columns import ListedPackets, Worded
-from rdmascope.dissect.records.packets import Packet
+from rdmascope.dissect.records.packet_columns import ListedPackets, Packet, Worded
 from rdmascope.dissect.text_columns import Decimal, Encoder, Piece, Texts, chosen, joined, lines, words_of
 from rdmascope.dissect.units import seconds
 

@@ -24,7 +24,7 @@ from rdmascope.captures.peer.probe.ping import (
 from rdmascope.captures.peer.probe.serve import ServerEvent
 from rdmascope.captures.peer.verbs.interface import Depths, PeerAddress
 from rdmascope.dissect.layers.characteristics_codes import CHARACTERISTICS, characteristic_name
-from rdmascope.dissect.onc.programs import program_name
+from rdmascope.dissect.onc.rpc_header import program_name
 from rdmascope.dissect.units import duration, plural, size
 
 from .tables import Grid, facts, heading, indented

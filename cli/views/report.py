@@ -12,8 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rdmascope.dissect.diagnosis.facts import Facts, label
-from rdmascope.dissect.diagnosis.host_facts import HostFacts
+from rdmascope.dissect.diagnosis.facts import Facts, HostFacts, label
 from rdmascope.dissect.measure.statistics import (
     PARTS,
     Procedure,
@@ -23,7 +22,7 @@ from rdmascope.dissect.measure.statistics import (
     TransferTotals,
     connection_counts,
 )
-from rdmascope.dissect.onc.programs import procedure_label, program_label
+from rdmascope.dissect.onc.rpc_header import procedure_label, program_label
 from rdmascope.dissect.records.rpc import HOST_PHASES
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.eviction import Evicted

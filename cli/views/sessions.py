@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rdmascope.dissect.measure.gss_contexts import GssContext
+from rdmascope.dissect.measure.nfs_operations import DataServers, DataTraffic
 from rdmascope.dissect.measure.nfs_state import (
     FALSE_RETRY,
     GAP,
@@ -24,9 +25,8 @@ from rdmascope.dissect.measure.nfs_state import (
 )
 from rdmascope.dissect.measure.nfs_state_history import NO_REPLY, NfsStateHistory
 from rdmascope.dissect.measure.nfs_waits import DELAY, NO_CREDIT, NO_SLOT, RECALL, waits
-from rdmascope.dissect.measure.pnfs import DataServers, DataTraffic
 from rdmascope.dissect.onc.hashes import handle_hash
-from rdmascope.dissect.onc.programs import procedure_label
+from rdmascope.dissect.onc.rpc_header import procedure_label
 from rdmascope.dissect.onc.shapes.rfc8881 import SEQ4_STATUS
 from rdmascope.dissect.units import count, duration, plural, size
 

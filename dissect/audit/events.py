@@ -6,29 +6,45 @@ RdmaOperation      one RDMA Read or Write, against the memory that was advertise
 SentOption         one RDMA2_OPTIONAL, in the light of those before it
 RefusableMessage   a message that may call for an RDMA_ERROR, and what answered it
 ConnectionSetup    what one end announced in its private data
+
+What memory the calls of one connection advertised, answered ones included, and whether RDMA kept to it.
+
+Plain messages and RPCs: whole ones of version 1, forward, and of at most 1024 bytes a Send.
+
+They have no chunks, or a Reply chunk of one segment alone that one RDMA Write filled as far as the reply says.
+
+Whatever a rule says of one of them it says of all of their class, so each rule is asked once for a class, and counted
+for the others.  A rule that is added must hold to that, or what it looks at must make a message less than plain: a
+property test audits all samples with and without classes.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Container
+from collections import OrderedDict, deque
+from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from ..intervals import IntervalSet
 from ..layers.characteristics_codes import XCHAR_RBSIZ, Characteristic
 from ..layers.private_data_codes import Identified, find_identifiers
-from ..layers.rpcrdma_codes import RDMA_DONE, RDMA_ERROR, RDMA_NOMSG, RDMA_OPTIONAL
+from ..layers.rpcrdma_codes import RDMA_DONE, RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL
+from ..onc import binding
+from ..onc.nfs3 import holds_arguments, nfs3_procedure
+from ..onc.rpc_header import NFS, call_head
 from ..rpcrdma.characteristics import InitXch, OptionNoun, ReqXch, UpdXch
-from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.conversation import DEFAULT_INLINE, Conversation
 from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message, TransportHeader
 from ..rpcrdma.negotiation import CharacteristicRequest, InForce
-from ..rpcrdma.rpcs import Rpc
+from ..rpcrdma.rpc_table import PlainRpcs, made
+from ..rpcrdma.rpcs import ChunkUse, Rpc
+from ..rpcrdma.segment_table import AdvertisedSegment, SegmentTable
 from ..transport.connection import Connection
 from ..transport.operations import Kind, Operation
-from .rule import CALL, ERROR, FIRST, INVALIDATE, NOMSG, READS, REPLY, SECOND, OfMessage, Subject, gaps
-from .transaction import BackChannel
+from .rule import CALL, ERROR, FIRST, INVALIDATE, NOMSG, READS, REPLY, SECOND, OfMessage, Subject, gaps, precedes
+from .transaction import BackChannel, CreditState, HandleStep, Transaction, delivers, remember
 
 
 class MessageOrder(NamedTuple):
@@ -396,3 +412,343 @@ class Settling:
     def follow(self, subject: Subject, frame: int) -> None:
         """Note whether either end sent another message after that frame."""
         subject.followed = self.last_sent[0] > frame, self.last_sent[1] > frame
+
+
+PERSISTENT = 16
+"""Calls in a row that advertise a handle, from which on it is persistent."""
+PREDICTABLE = 32
+"""Handles in a row of one step, from which on they are predictable."""
+NEARBY = 128
+"""Calls with chunks within which a handle that comes back is the same registration."""
+MAX_ADVERTISERS = 256
+"""Calls with chunks of each end whose memory is remembered, answered ones included: each takes some kilobytes."""
+
+
+class Offer(NamedTuple):
+    """What the memory of a call shows."""
+
+    step: HandleStep
+    persistent: tuple[int, int]
+    """As in ``Transaction``."""
+
+    @property
+    def remarkable(self) -> bool:
+        """A rule may have something to say of it."""
+        return self.persistent[1] >= PERSISTENT or self.step.run >= PREDICTABLE > self.step.before
+
+
+class AdvertisedHistory:
+    """Of the calls of both ends; those of ``MAX_ADVERTISERS`` calls with chunks each."""
+
+    def __init__(self, connection: Connection, unanswered: Sequence[Container[Rpc]]) -> None:
+        """``unanswered``: the calls of both ends without a reply, as they are at any time."""
+        self.connection = connection
+        self._unanswered = unanswered
+        self.segments = SegmentTable(), SegmentTable()
+        """By owner."""
+        self.advertisers: tuple[list[Rpc], ...] = ([], [])
+        self.handles: tuple[OrderedDict[int, tuple[int, int]], ...] = (OrderedDict(), OrderedDict())
+        """Handle -> how many calls in a row advertised it, and the last of them, counted in calls with chunks."""
+        self._kept: deque[PlainRpcs] = deque()
+        self.chunked = [0, 0]
+        self.steps = [(0, 0, 0), (0, 0, 0)]
+        """By owner: the last handle, the step to it, and how often in a row that step was taken."""
+        self.indexed: tuple[OrderedDict[int, int], ...] = (OrderedDict(), OrderedDict())
+        """By owner: the last handle of each index, which is what stands before the last eight bits."""
+        self.index_steps = [(0, 0), (0, 0)]
+        """By owner: the step from the last handle of an index to its next, and how often in a row it was taken."""
+
+    def advertise(self, transaction: Transaction, owner: int) -> None:
+        """A call offers its chunks."""
+        rpc = transaction.rpc
+        handles = [use.advertised.handle for chunk in rpc.chunks for use in chunk.segments]
+        transaction.handle_step, transaction.persistent = self.offer(owner, handles)
+        self.remember(rpc, owner)
+
+    def offer(self, owner: int, handles: Sequence[int]) -> Offer:
+        """A call offers memory with these handles."""
+        self.chunked[owner] += 1
+        now, longest = self.chunked[owner], (0, 0)
+        step = self._step(handles, owner)
+        for handle in {*handles}:
+            run, last = self.handles[owner].get(handle, (0, 0))
+            run = run + 1 if now - last <= NEARBY else 1
+            remember(self.handles[owner], handle, (run, now))
+            longest = max(longest, (run, handle))
+        return Offer(step, (longest[1], longest[0]))
+
+    def remember(self, rpc: Rpc, owner: int) -> None:
+        """What a call offered.  Those that are unanswered are never forgotten."""
+        self.segments[owner].add(rpc)
+        advertisers = self.advertisers[owner]
+        advertisers.append(rpc)
+        while len(advertisers) > MAX_ADVERTISERS and advertisers[0] not in self._unanswered[owner]:
+            self.segments[owner].remove(advertisers.pop(0))
+
+    def keep(self, answered: PlainRpcs) -> None:
+        """The same of a client's calls that were answered, which become objects when RDMA touches the client."""
+        self._kept.append(answered)
+        while sum([len(one.rows) for one in self._kept]) - len(self._kept[0].rows) >= MAX_ADVERTISERS:
+            self._kept.popleft()
+
+    def _restore(self) -> None:
+        """Make objects of those, among the others."""
+        made_of = [rpc for plain in self._kept for rpc in made(plain, plain.rows)]
+        calls = sorted((*made_of, *self.advertisers[0]), key=lambda rpc: rpc.call_frame)
+        self._kept.clear()
+        self.segments[0].clear()
+        self.advertisers[0].clear()
+        for rpc in calls:
+            self.remember(rpc, 0)
+
+    def _step(self, handles: Sequence[int], owner: int) -> HandleStep:
+        """The step from each new handle to the next, and how many in a row it was, this call's included."""
+        indexed = self.indexed[owner]
+        runs = self.steps[owner][2], self.index_steps[owner][1]
+        for handle in handles:
+            before = indexed.get(handle >> 8)
+            remember(indexed, handle >> 8, handle)
+            last, step, run = self.steps[owner]
+            if handle == last or handle in self.handles[owner]:
+                continue
+            this = (handle - last) & 0xFFFFFFFF
+            self.steps[owner] = handle, this, run + 1 if this == step else 1
+            if before is not None:
+                step, run = self.index_steps[owner]
+                this = (handle - before) & 0xFF
+                self.index_steps[owner] = this, run + 1 if this == step else 1
+        _, step, run = self.steps[owner]
+        index_step, index_run = self.index_steps[owner]
+        if run >= index_run:
+            return HandleStep(step, run, runs[0], False)
+        return HandleStep(index_step, index_run, runs[1], True)
+
+    def candidates(self, operation: Operation) -> list[AdvertisedSegment]:
+        """The segments that an RDMA Read or Write touches."""
+        if operation.initiator and self._kept:
+            self._restore()
+        return self.segments[1 - operation.initiator].touched(
+            operation.kind, operation.handle, operation.address, operation.address + operation.length
+        )
+
+    def behind(self, operation: Operation, reply: Message) -> bool:
+        """Whether it was certainly issued behind a reply."""
+        return precedes(self.connection, reply.operation, operation)
+
+    def answered(self, operation: Operation) -> list[Rpc]:
+        """Whose memory an operation behind their replies is on; none where another call offers it by now."""
+        rpcs = [segment.rpc for segment in self.candidates(operation)]
+        late = [rpc for rpc in rpcs if rpc.reply is not None and self.behind(operation, rpc.reply)]
+        return late if len(late) == len(rpcs) else []
+
+    def place(self, moved: RdmaOperation) -> None:
+        """Say where an operation went, now that calls which the capture shows late are known, too."""
+        operation = moved.operation
+        start, end = operation.address, operation.address + operation.length
+        candidates = []
+        for segment in self.candidates(operation):
+            call = segment.rpc.call
+            assert call is not None
+            if call.operation.first_frame - operation.first_frame <= REORDERED:
+                candidates.append(segment)
+        current: list[AdvertisedSegment] = []
+        late: list[AdvertisedSegment] = []
+        for one in candidates:
+            behind = one.rpc.reply is not None and self.behind(operation, one.rpc.reply)
+            (late if behind else current).append(one)
+        if _covered(current, start, end):
+            moved.place, moved.rpc = "inside", current[0].rpc
+        elif _covered(candidates, start, end):
+            moved.place = "late"
+            moved.rpc = late[-1].rpc
+            moved.delivers = any(delivers(one.rpc, operation) for one in late)
+        else:
+            moved.place = "outside"
+            segments = self.segments[1 - operation.initiator]
+            near = candidates[-1] if candidates else segments.latest(operation.handle)
+            if near is not None:
+                moved.rpc = near.rpc
+                moved.near = f"the nearest is {near.end - near.start} bytes at 0x{near.start:x}"
+                if near.kind is not operation.kind:
+                    moved.near += f", for RDMA {near.kind.name.capitalize()}s"
+
+
+def _covered(segments: list[AdvertisedSegment], start: int, end: int) -> bool:
+    if len(segments) == 1:
+        return segments[0].start <= start and end <= segments[0].end
+    together = IntervalSet()
+    for segment in segments:
+        together.add(segment.start, segment.end)
+    return together.covers(start, end)
+
+
+def plain_message(message: Message) -> bool:
+    """Whether a call or reply is plain by itself, and has no chunks."""
+    return message.header.reply is None and plain_call(message)
+
+
+def plain_call(message: Message) -> bool:
+    """Whether a call is plain by itself; it may have a Reply chunk, of which rules say nothing before the reply."""
+    header, operation = message.header, message.operation
+    return bool(
+        header.procedure == RDMA_MSG and operation.invalidate is None and message.inline_length >= 4 and _whole(message)
+    )
+
+
+def _whole(message: Message) -> bool:
+    """Whether a message can be judged, and is neither long nor has Read or Write lists."""
+    header, operation = message.header, message.operation
+    return bool(
+        header.version == 1
+        and header.credits
+        and operation.length <= DEFAULT_INLINE
+        and operation.end_known
+        and not header.reads
+        and not header.writes
+        and not header.problem
+        and not header.truncated
+    )
+
+
+def _plain_return(message: Message) -> bool:
+    """Whether a reply is plain but for the Reply chunk that all of its results are in, of one segment."""
+    header = message.header
+    return bool(
+        header.procedure == RDMA_NOMSG
+        and header.reply is not None
+        and len(header.reply.segments) == 1
+        and header.reply.segments[0].length
+        and not message.inline_length
+        and _whole(message)
+    )
+
+
+def message_class(conversation: Conversation, is_call: bool) -> Hashable:
+    """What plain messages of the forward direction have in common, beside their connection; None where they have not.
+
+    Private data and refusals of a version may become known while a connection lasts.
+    """
+    if conversation.negotiation.refusals:
+        return None
+    seen = conversation.private_data_seen
+    return is_call, seen, conversation.private_data(0), conversation.private_data(1)
+
+
+def rpc_class(rpc: Rpc, flow: CreditState | None) -> Hashable:
+    """What plain RPCs without chunks have in common, beside their connection; None for others."""
+    call, reply = rpc.call, rpc.reply
+    if (
+        rpc.chunks
+        or call is None
+        or reply is None
+        or reply.end - reply.start != reply.inline_length
+        or not plain_message(call)
+        or not plain_message(reply)
+        or not _plain_call_of(rpc, call, flow)
+    ):
+        return None
+    return rpc.program, rpc.version, rpc.procedure, rpc.operations
+
+
+def _plain_call_of(rpc: Rpc, call: Message, flow: CreditState | None) -> bool:
+    """Whether nothing is to be said of an RPC whose call is plain, up to its reply."""
+    return not (
+        rpc.notes
+        or rpc.damage
+        or rpc.backward
+        or rpc.gss is not None
+        or flow is None
+        or flow.limit is None
+        or flow.outstanding > flow.limit
+        or call.end - call.start != call.inline_length
+        or not plain_procedure(rpc.program, rpc.version, rpc.procedure, rpc.operations)
+        or (rpc.version == 3 and rpc.program == NFS and not _holds_arguments(rpc, call))
+    )
+
+
+def settled_class(subject: Subject) -> Hashable:
+    """What nouns of a plain RPC with a Reply chunk have in common, beside their connection; None for others.
+
+    They wait for what may come late, and are asked about when they are judged.
+    """
+    if isinstance(subject, Transaction):
+        return _long_class(subject)
+    if isinstance(subject, SentMessage):
+        return _return_class(subject)
+    if isinstance(subject, RdmaOperation) and subject.place == "inside" and subject.operation.initiator == 1:
+        return ("inside",)
+    return None
+
+
+def _return_class(sent: SentMessage) -> Hashable:
+    """Of replies through a Reply chunk."""
+    rpc = sent.rpc
+    if sent.is_call is not False or rpc is None or rpc.call is None or rpc.backward or not _plain_return(sent.message):
+        return None
+    key, invalidated = message_class(sent.conversation, False), sent.message.operation.invalidate
+    offered = [use.advertised.handle for chunk in rpc.chunks for use in chunk.segments]
+    if key is None or invalidated not in (None, *offered):
+        return None
+    return "returned", invalidated is not None, key
+
+
+def _long_class(transaction: Transaction) -> Hashable:
+    """Of RPCs whose results came through a Reply chunk."""
+    rpc, step, persistent = transaction.rpc, transaction.handle_step, transaction.persistent
+    call, reply = rpc.call, rpc.reply
+    if (
+        call is None
+        or reply is None
+        or transaction.late
+        or step is None
+        or persistent is None
+        or Offer(step, persistent).remarkable
+        or len(rpc.chunks) != 1
+        or not plain_call(call)
+        or not _plain_return(reply)
+        or not _filled(rpc.chunks[0], reply)
+        or not _plain_call_of(rpc, call, transaction.flow)
+    ):
+        return None
+    return "long", step.run < PREDICTABLE, rpc.program, rpc.version, rpc.procedure, rpc.operations
+
+
+def _filled(chunk: ChunkUse, reply: Message) -> bool:
+    """Whether one RDMA Write filled a Reply chunk of one segment as far as the reply says."""
+    assert reply.header.reply is not None
+    if chunk.kind != "reply" or len(chunk.segments) != 1 or len(chunk.segments[0].operations) != 1:
+        return False
+    use, returned = chunk.segments[0], reply.header.reply.segments[0]
+    operation, (handle, length, offset) = use.operations[0], use.advertised
+    return (
+        (returned.handle, returned.offset) == (operation.handle, operation.address) == (handle, offset)
+        and returned.length == operation.length == use.returned
+        and returned.length <= length
+    )
+
+
+@lru_cache(maxsize=4096)
+def plain_procedure(
+    program: int | None, version: int | None, procedure: int | None, operations: tuple[str, ...]
+) -> bool:
+    """Whether nothing in the arguments makes a difference: neither a number of bytes that is asked for, nor data."""
+    if program is None or version is None or procedure is None or not binding.has_binding(program, version):
+        return False
+    if program != NFS:
+        return True
+    if version == 4:
+        return not binding.states_bytes(operations)
+    row = nfs3_procedure(procedure) if version == 3 else None
+    return row is not None and row.entries_bound is None
+
+
+def _holds_arguments(rpc: Rpc, call: Message) -> bool:
+    """Whether the arguments of an NFSv3 call end inside it."""
+    row = nfs3_procedure(rpc.procedure or 0)
+    assert row is not None
+    if row.argument_data is not None:
+        return not binding.call_items(NFS, 3, rpc.procedure or 0, call.data, call.start, call.end, ()).problem
+    head = call_head(call.data, call.start, call.end)
+    if head is None or not head[-1]:
+        return False
+    return holds_arguments(call.data[call.start + head[-1] : call.end], row)

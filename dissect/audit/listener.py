@@ -21,7 +21,7 @@ from ..layers.oncrpc_codes import REPLY
 from ..layers.rpcrdma_codes import ERR_VERS, RDMA_DONE, RDMA_ERROR, RDMA_MSGP, RDMA_NOMSG, RDMA_OPTIONAL
 from ..onc import binding
 from ..onc.nfs3 import holds_arguments, nfs3_procedure
-from ..onc.programs import NFS, NFS_CALLBACK
+from ..onc.rpc_header import NFS, NFS_CALLBACK
 from ..rpcrdma.characteristics import RespXch, decode_option
 from ..rpcrdma.conversation import DEFAULT_INLINE, Conversation
 from ..rpcrdma.listeners import Listener, RowSends, SentRows
@@ -31,9 +31,25 @@ from ..rpcrdma.rpc_table import PlainRpcs, RpcNames, each_made, made
 from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.version_loops import VersionRefusals
 from ..transport.operations import Operation
-from .events import SILENCE, MessageOrder, RdmaOperation, RefusableMessage, SentMessage, SentOption, Settling
-from .judgement_cache import message_class, plain_call, plain_message, plain_procedure, rpc_class, settled_class
-from .memory import MAX_ADVERTISERS, PREDICTABLE, AdvertisedHistory, Offer
+from .events import (
+    MAX_ADVERTISERS,
+    PREDICTABLE,
+    SILENCE,
+    AdvertisedHistory,
+    MessageOrder,
+    Offer,
+    RdmaOperation,
+    RefusableMessage,
+    SentMessage,
+    SentOption,
+    Settling,
+    message_class,
+    plain_call,
+    plain_message,
+    plain_procedure,
+    rpc_class,
+    settled_class,
+)
 from .rule import Subject
 from .transaction import REMEMBERED, BackChannel, CreditGrants, CreditState, LastXids, Transaction, offers, remember
 
@@ -290,7 +306,7 @@ WITHIN = CreditState(1, 1, 1, 1)
 
 
 def plain_rows(sends: RowSends, names: RpcNames) -> NDArray[np.bool_]:
-    """Which are plain for the audit, too (``judgement_cache``), whatever is outstanding."""
+    """Which are plain for the audit, too (``events``), whatever is outstanding."""
     rows: NDArray[np.bool_] = (
         (sends.caller == 0)
         & (sends.service == 0)

@@ -16,8 +16,7 @@ from ..layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY, RPCSEC_GSS, RPCSEC
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
 from ..onc import binding, compound as nfs4
 from ..onc.binding import Items
-from ..onc.programs import NFS
-from ..onc.rpc_header import CallHeader, ReplyHeader, call_header, reply_header
+from ..onc.rpc_header import NFS, CallHeader, ReplyHeader, call_header, reply_header
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message

@@ -6,8 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
-from .detector import SEVERITIES, Cause, Detector, Severity, Statement, all_detectors
-from .facts import Facts
+from .facts import SEVERITIES, Cause, Detector, Facts, Severity, Statement, all_detectors
 
 
 class Diagnosis(NamedTuple):

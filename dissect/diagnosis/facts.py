@@ -1,29 +1,225 @@
-"""Facts: all that detectors look at, gathered in one pass over a capture."""
+"""Facts: all that detectors look at, gathered in one pass over a capture, and what a detector is: one small function
+over them, and all that there is to say about what it finds.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from ..arrays import distinct
 from ..link.walk_rows import FIRST_FRAGMENT, IP_FRAGMENT
-from ..measure.statistics import EXACT as EXACT_LATENCIES, MAX_PROCEDURES, Procedure, ProcedureKey, Statistics
-from ..onc.programs import procedure_label, program_label
+from ..measure.files import READ, WRITE, File, FileCall, FileTable, FileTransfer, FileUses
+from ..measure.statistics import (
+    EXACT as EXACT_LATENCIES,
+    MAX_PROCEDURES,
+    Procedure,
+    ProcedureKey,
+    Statistics,
+    procedure_key,
+)
+from ..onc.file_operations import UNSTABLE
+from ..onc.rpc_header import procedure_label, program_label
+from ..plugged import escaped, guarded, import_all
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.rpc_table import RpcTable
-from ..rpcrdma.rpcs import HostTrouble, Rpc
+from ..rpcrdma.rpcs import HostTimes, HostTrouble, Rpc
 from ..transport.health import TransportHealth
 from ..transport.retransmissions import Retransmission
-from .host_facts import HostFacts
 from .rpc_facts import Examples, RpcFacts, Sums, Unanswered
 
 if TYPE_CHECKING:
     from ..audit.auditor import Auditor
     from ..measure.nfs_state import HeldState, NfsClient, NfsSession
-    from .file_facts import FileFacts
+
+
+MAX_EARLIER = 2
+"""Names that a file had before, of those that are listed."""
+MAX_SIZES = 4096
+"""Sizes counted one by one."""
+
+
+@dataclass(slots=True)
+class Transfers:
+    """READs or WRITEs of all files."""
+
+    sizes: Counter[int] = field(default_factory=Counter)
+    """Bytes that were transferred -> how often."""
+    sequential: Counter[int] = field(default_factory=Counter)
+    """The same of those that begin where the one before in the same file ended."""
+    last_end: dict[int, int] = field(default_factory=dict)
+    """By file."""
+    examples: Examples = field(default_factory=Examples)
+    """Weighed by latency, in nanoseconds."""
+
+
+class FileFacts:
+    """Fed tables of RPCs as they end."""
+
+    def __init__(self) -> None:
+        self.table = FileTable()
+        self.used: FileUses | None = None
+        """What the RPCs of the last batch did with which files."""
+        self.costs: dict[int, Examples] = {}
+        """By the file's number: RPCs on it, weighed by their latency in nanoseconds."""
+        self.files: dict[int, File] = {}
+        self.reads = Transfers()
+        self.writes = Transfers()
+        self.synchronous: dict[int, Examples] = {}
+        """WRITEs that were on stable storage when the reply was sent, by their bytes; weighed by latency."""
+        self.clients: dict[int, set[str]] = {}
+        """By the file's number: addresses of those that used it."""
+
+    def add_table(self, table: RpcTable) -> None:
+        """Take the RPCs of a batch."""
+        self.take(table, self.table.add_table(table))
+
+    def take(self, table: RpcTable, used: FileUses) -> None:
+        """The same, of what they did with files."""
+        self.used = used
+        done = used.operations
+        stored = (done["stable"] > UNSTABLE) & done["succeeded"] & (done["count"] > 0)
+        rpcs = table.rows
+        weights = np.maximum(rpcs["latency"], 0)
+        for row, count in zip(done["row"][stored].tolist(), done["count"][stored].tolist(), strict=True):
+            one = rpcs[row]
+            examples = self.synchronous.setdefault(count, Examples())
+            examples.add(int(weights[row]), int(one["number"]), int(one["call_frame"]))
+        users = np.unique(done["file"] << 32 | done["row"])
+        files, rows = users >> 32, users & 0xFFFFFFFF
+        columns = weights[rows], rpcs["number"][rows], rpcs["call_frame"][rows]
+        calls = [*zip(*(column.tolist() for column in columns), strict=True)]
+        edges = [*np.unique(files, return_index=True)[1].tolist(), len(files)]
+        for begin, behind in pairwise(edges):
+            file = used.files[files[begin]]
+            if file.number not in self.costs:
+                self.files[file.number] = file
+                self.costs[file.number], self.clients[file.number] = Examples(), set()
+            self.costs[file.number].add_each(calls[begin:behind])
+        connections, callers = rpcs["connection"][rows], rpcs["caller"][rows]
+        for at in distinct(files, connections, callers)[0].tolist():
+            ends = table.conversation(int(connections[at])).connection.endpoints
+            self.clients[used.files[files[at]].number].add(ends[callers[at]].address)
+        for call, transfers in used.transfers:
+            self.transferred(call, transfers)
+
+    def transferred(self, call: FileCall, transfers: Iterable[FileTransfer]) -> None:
+        """What an RPC did to the contents of files."""
+        latency = call.latency or 0
+        counted: set[str] = set()
+        for transfer in transfers:
+            if transfer.kind not in (READ, WRITE) or not transfer.count:
+                continue
+            totals = self.reads if transfer.kind == READ else self.writes
+            size = transfer.count if transfer.count in totals.sizes or len(totals.sizes) < MAX_SIZES else 0
+            totals.sizes[size] += 1
+            if totals.last_end.get(transfer.file.number) == transfer.offset:
+                totals.sequential[size] += 1
+            totals.last_end[transfer.file.number] = transfer.offset + transfer.count
+            if transfer.kind not in counted:
+                # Several in one compound share its latency.
+                counted.add(transfer.kind)
+                totals.examples.add(latency, call.number, call.first_frame)
+
+    def path(self, number: int) -> str:
+        """Of a file: its latest name with those that it had before, or its handle's hash."""
+        file = self.files[number]
+        paths = self.table.paths(file)
+        earlier = self.table.earlier_names(file)
+        if not paths:
+            return f"{earlier[0][0]} ({earlier[0][3]} later)" if earlier else f"file handle {file.hash:#010x}"
+        names = [*dict.fromkeys(name for name, *_ in earlier if name not in paths)]
+        more = f" and {len(names) - MAX_EARLIER} more" if len(names) > MAX_EARLIER else ""
+        return paths[0] + (f" (earlier {', '.join(names[:MAX_EARLIER])}{more})" if names else "")
+
+
+CLIENT_PHASES, SERVER_PHASES = HostTimes._fields[:9], HostTimes._fields[9:16]
+SLOTS, SESSION_SLOTS = "xprt_backlog", "ForeChannel Slot table"
+"""Wait queues of Linux's client: for a slot of the transport, and for one of the NFSv4.1 session."""
+
+
+class HostSums:
+    """Of one procedure, or of all."""
+
+    __slots__ = ("calls", "times")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.times: Counter[str] = Counter()
+        """Nanoseconds, by field of HostTimes, and by wait queue."""
+
+    def add(self, host: HostTimes) -> None:
+        """One RPC."""
+        self.calls += 1
+        times = self.times
+        for name, value in zip(HostTimes._fields, host, strict=True):
+            if value and isinstance(value, int):
+                times[name] += value
+        for queue, waited in host.waits:
+            times[queue] += waited
+
+    def whole(self, side: str) -> int:
+        """Nanoseconds: all phases of a side, 'client' or 'server'."""
+        return sum(self.times[name] for name in (CLIENT_PHASES if side == "client" else SERVER_PHASES))
+
+
+class HostFacts:
+    """Fed RPCs as they end; those without a trace of a host do not count."""
+
+    def __init__(self) -> None:
+        self.all = HostSums()
+        self.procedures: dict[ProcedureKey, HostSums] = {}
+        self.examples: defaultdict[str, Examples] = defaultdict(Examples)
+        """By field of HostTimes and wait queue: RPCs, weighed by it."""
+        self.late_sends = Examples()
+        """RPCs whose reply's Send completed so late that it must have been retransmitted, weighed by that."""
+        self.latest_send = 0
+        """Nanoseconds."""
+        self.small_replies = Examples()
+        """RPCs with a Reply chunk whose reply would have gone inline, weighed by what its memory cost."""
+
+        self.small_procedures: set[ProcedureKey] = set()
+
+    def add(self, rpcs: Iterable[Rpc]) -> None:
+        """Take RPCs."""
+        for rpc in rpcs:
+            if rpc.host is None:
+                continue
+            key = procedure_key(rpc)
+            sums = self.procedures.get(key)
+            if sums is None:
+                sums = self.procedures[key] = HostSums()
+            sums.add(rpc.host)
+            self.all.add(rpc.host)
+            for name in WATCHED:
+                if value := getattr(rpc.host, name):
+                    self.examples[name].add(value, rpc.number, rpc.call_frame)
+            for queue, waited in rpc.host.waits:
+                self.examples[queue].add(waited, rpc.number, rpc.call_frame)
+            if (rpc.host.sent or 0) >= LATE:
+                self.late_sends.add(rpc.host.sent or 0, rpc.number, rpc.call_frame)
+                self.latest_send = max(self.latest_send, rpc.host.sent or 0)
+            reply = next((chunk.returned for chunk in rpc.chunks if chunk.kind == "reply"), None)
+            if reply is not None and 0 < reply <= INLINE:
+                self.small_procedures.add(key)
+                cost = (rpc.host.registered or 0) + (rpc.host.invalidated or 0)
+                self.small_replies.add(cost, rpc.number, rpc.call_frame)
+
+
+WATCHED = ("registration_wait", "thread", "file_system", "network", "invalidated")
+LATE = 1_000_000_000
+"""Nanoseconds: longer than adapters take without a retransmission."""
+INLINE = 1024
+"""Bytes of a reply that goes inline at every inline threshold (RFC 8166, 3.3.2)."""
 
 
 LEAST = 2_000_000_000
@@ -285,3 +481,194 @@ def label(key: ProcedureKey) -> str:
     """'NFSv3 READ', 'NFSv4.1 WRITE GETATTR'."""
     program = program_label(key.program, key.version, key.minor_version) if key.program is not None else ""
     return f"{program} {procedure_label(key.name, key.operations)}".strip()
+
+
+class Severity(StrEnum):
+    """How much a statement matters; the strongest first."""
+
+    PROBLEM = "problem"
+    """It delays or fails RPCs."""
+    WARNING = "warning"
+    """It may do so, or wastes work."""
+    NOTE = "note"
+    """It weakens what else is said, and does no harm by itself."""
+
+
+SEVERITIES = tuple(Severity)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What one detector found: a statement before it has a rank."""
+
+    text: str
+    """What is wrong, in one sentence without a full stop."""
+    count: int
+    """How often; of what, the text says."""
+    share: float | None = None
+    """0 to 1: what part it is of ``share_of``; None where there is no such number, or ``lost`` makes it."""
+    share_of: str = ""
+    """'the time that all RPCs waited', 'all RPCs', …"""
+    since: int | None = None
+    """Nanoseconds since the epoch: when it began; None where that is not known."""
+    evidence: tuple[str, ...] = ()
+    """What shows it, a line each; the worst first."""
+    connections: tuple[int, ...] = ()
+    """Numbers of the connections, the worst first."""
+    rpcs: tuple[int, ...] = ()
+    """Numbers of some of the RPCs, the worst first."""
+    frames: tuple[int, ...] = ()
+    """Some of the frames."""
+    confidence: float = 1.0
+    """0 to 1."""
+    weakened_by: tuple[str, ...] = ()
+    """What makes it less sure, a sentence each."""
+    severity: Severity | None = None
+    """Where it is another than the detector's."""
+    lost: int | None = None
+    """Nanoseconds that RPCs, or those who make them, waited for it; None where that is not known."""
+    headline: str = ""
+    """What comes before all else that is said of a capture."""
+    harmless: bool = False
+    """A note that weakens no other statement."""
+    procedures: tuple[str, ...] = ()
+    """What it is about, where that is not connections: 'NFSv3 READ', …"""
+
+
+class Statement(NamedTuple):
+    """A cause, ranked, with what its detector has to say about all of its kind."""
+
+    kind: str
+    """The detector: 'packets-lost'."""
+    severity: Severity
+    rank: int
+    """1-based: the first matters most."""
+    cause: Cause
+    title: str
+    explanation: str
+    """What it means and why, in plain words."""
+    next_steps: tuple[str, ...]
+    """What to look at next, a command or a place each."""
+
+
+class Threshold(NamedTuple):
+    """A number that decides whether a detector speaks."""
+
+    value: float
+    meaning: str
+    """What is compared with it, with its unit."""
+
+
+Limits = Mapping[str, float]
+"""The thresholds by name."""
+
+Detect = Callable[[Facts, Limits], Iterable[Cause]]
+
+
+class Detector(NamedTuple):
+    """``detect`` gives causes where something is wrong, and none on a healthy capture."""
+
+    kind: str
+    title: str
+    severity: Severity
+    looks_at: str
+    """What it reads: statistics, transport health, …"""
+    thresholds: Mapping[str, Threshold]
+    next_steps: tuple[str, ...]
+    needs: str
+    """'' or what has to be gathered for it beside the RPCs: 'files', 'audit', 'sessions'."""
+    uses: str
+    """The same of what makes it surer, where it is there."""
+    detect: Detect
+    leads: bool = False
+    """What it says comes before all else: it explains the rest."""
+    follows_from: tuple[str, ...] = ()
+    """Kinds whose statements have its own as evidence where they are about the same procedures, or connections."""
+
+    @property
+    def limits(self) -> Limits:
+        return {name: threshold.value for name, threshold in self.thresholds.items()}
+
+    @property
+    def explanation(self) -> str:
+        """The docstring, one line of text."""
+        return " ".join((inspect.getdoc(self.detect) or "").split())
+
+
+_DETECTORS: dict[str, Detector] = {}
+
+
+def detector(
+    kind: str,
+    title: str,
+    severity: Severity,
+    looks_at: str,
+    thresholds: Mapping[str, tuple[float, str]],
+    next_steps: Iterable[str],
+    *,
+    needs: str = "",
+    uses: str = "",
+    leads: bool = False,
+    follows_from: Iterable[str] = (),
+) -> Callable[[Detect], Detect]:
+    """Register the function below."""
+
+    def register(detect: Detect) -> Detect:
+        if kind in _DETECTORS and inspect.unwrap(_DETECTORS[kind].detect).__code__ != detect.__code__:
+            raise ValueError(f"there is a detector {kind} already")
+        data = {name: Threshold(*one) for name, one in thresholds.items()}
+        _DETECTORS[kind] = Detector(
+            kind,
+            title,
+            severity,
+            looks_at,
+            data,
+            tuple(next_steps),
+            needs,
+            uses,
+            guarded(detect, ()),
+            leads,
+            tuple(follows_from),
+        )
+        return detect
+
+    return register
+
+
+def all_detectors() -> dict[str, Detector]:
+    """Every detector of the package by kind, in the order of kinds."""
+    import_all(__name__.rpartition(".")[0] + ".detectors")
+    return dict(sorted(_DETECTORS.items()))
+
+
+_HEAD = """# What a diagnosis looks for
+
+`rdmascope diagnose FILE` asks each of these detectors, and `rdmascope report` those that need neither the audit nor the
+contents of messages. A detector speaks only where its thresholds are met: of a healthy capture nothing is said.
+This page is written from the detectors' own data by `python tests/dissect/diagnosis/test_page.py`.
+
+A *problem* delays or fails RPCs, a *warning* may do so or wastes work, a *note* says what weakens the other statements.
+They are sorted by the time that RPCs waited for them, weighed by how sure they are, and among equals in this order;
+notes come last.
+"""
+
+
+def detector_lines(one: Detector) -> list[tuple[str, str]]:
+    """What there is to know of a detector, as (name, text), in the order of a page."""
+    found = [("Severity", one.severity.value), ("Looks at", one.looks_at), ("Means", one.explanation)]
+    if one.thresholds:
+        limits = "; ".join(f"{threshold.meaning}: {threshold.value:g}" for threshold in one.thresholds.values())
+        found.append(("Speaks from", limits))
+    found.append(("Look at next", "; ".join(one.next_steps)))
+    return found
+
+
+def markdown(detectors: Iterable[Detector]) -> str:
+    """The whole of ``docs/diagnosis.md``."""
+    detectors = list(detectors)
+    parts = [_HEAD, "\n| detector | severity | speaks when |\n| --- | --- | --- |\n"]
+    parts += [f"| [{one.kind}](#{one.kind}) | {one.severity.value} | {escaped(one.title)} |\n" for one in detectors]
+    for one in detectors:
+        parts.append(f"\n## {one.kind}\n\n{escaped(one.title)}.\n\n")
+        parts += [f"- **{name}**: {escaped(text)}\n" for name, text in detector_lines(one)]
+    return "".join(parts)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64s, take
-from ..onc.programs import program_label
+from ..onc.rpc_header import program_label
 from ..percentiles import LONGEST_NS, NO_SAMPLES, Distribution, Samples, added
 from ..rpcrdma.rpc_table import STATES, ProcedureNames, RpcNames, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY

@@ -15,7 +15,7 @@ from numpy.ma import MaskedArray, getmaskarray
 from numpy.typing import NDArray
 
 from ..arrays import Int64s
-from ..onc.programs import NFS, procedure_label, program_label
+from ..onc.rpc_header import NFS, procedure_label, program_label
 from ..percentiles import Distribution, distribution
 from ..rpcrdma.conversation import ENDS, Conversation
 

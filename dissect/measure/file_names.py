@@ -34,8 +34,8 @@ from ..onc.file_operations import (
     operations_of,
 )
 from ..onc.naming import FOUND, NOTHING, REMOVED as REMOVES, Naming, naming
-from ..onc.programs import NFS_CALLBACK
-from ..onc.shapes.rpc_summary_fields import FlatFields
+from ..onc.rpc_header import NFS_CALLBACK
+from ..onc.shapes.decode_cache import FlatFields
 from ..onc.xdr import round_up
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
 from ..rpcrdma.rpc_fields import FieldColumns, FieldReader, KnownRpc

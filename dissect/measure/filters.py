@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..onc.compound import CALLBACK_NAMES, OPERATION_NAMES
-from ..onc.programs import PROCEDURES
+from ..onc.rpc_header import PROCEDURES
 from ..units import moment
 
 if TYPE_CHECKING:

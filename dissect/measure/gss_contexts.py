@@ -17,8 +17,8 @@ from ..layers.oncrpc_codes import (
     RPCSEC_GSS_DESTROY,
     RPCSEC_GSS_INIT,
 )
-from ..onc.shapes.decode import SparseBytes
 from ..onc.shapes.messages import reply_tree
+from ..onc.shapes.types import SparseBytes
 from ..onc.xdr import opaque_at, word
 from ..rpcrdma.messages import Message
 from ..rpcrdma.reassembly import reassembled_reply

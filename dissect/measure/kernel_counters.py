@@ -17,8 +17,8 @@ from ipaddress import ip_address
 from operator import add, itemgetter
 
 from ..onc.compound import OPERATION_NAMES
-from ..onc.programs import NFS, procedure_name
-from .wire_operations import NfsCaller, ServedCalls, WireOperation, WireOperations
+from ..onc.rpc_header import NFS, procedure_name
+from .nfs_operations import NfsCaller, ServedCalls, WireOperation, WireOperations
 
 
 class CounterError(ValueError):

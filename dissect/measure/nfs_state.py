@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..onc.sequence import SlotRequest, SlotResult
+from ..onc.compound import SlotRequest, SlotResult
 
 MAX_SLOTS = 4096
 """Of a channel that are followed; requests on others are counted."""

@@ -25,14 +25,18 @@ from ..onc.compound import (
     CompoundStep,
     CompoundWalk,
     FileObject,
+    SlotRequest,
+    SlotResult,
     compound_call,
     compound_reply,
     operation_names,
+    slot_request,
+    slot_requests,
+    slot_result,
+    slot_results,
     walk_filehandles,
 )
-from ..onc.programs import NFS, NFS_CALLBACK
-from ..onc.rpc_header import call_head, results_at
-from ..onc.sequence import SlotRequest, SlotResult, slot_request, slot_requests, slot_result, slot_results
+from ..onc.rpc_header import NFS, NFS_CALLBACK, call_head, results_at
 from ..onc.shapes.decode_cache import Layout, PairedLayouts
 from ..onc.shapes.registry import procedure_shape
 from ..onc.status import nfs4_status
@@ -47,6 +51,7 @@ from ..rpcrdma.rpcs import DUPLICATE_REPLY, Reassembled, Rpc
 from ..transport.connection import Connection
 from .credits import CreditDirection, CreditHistory
 from .gss_contexts import GssContexts
+from .nfs_operations import DataServers
 from .nfs_state import CALLED_BACK, USED, HeldState, NfsClient, NfsSession, SlotTable, SlotUse, StatusTally
 from .nfs_state_operations import (
     CLIENT_OPERATIONS,
@@ -63,7 +68,6 @@ from .nfs_state_operations import (
     recalled,
     walked,
 )
-from .pnfs import DataServers
 
 
 class SentCall(NamedTuple):

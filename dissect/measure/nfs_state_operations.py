@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 
 from ..onc.compound import OP_GETATTR, OP_OPEN, CompoundWalk, compound_call, compound_reply, walk_filehandles
 from ..onc.rpc_header import GssCredential, call_head, results_at
-from ..onc.shapes.decode import Node, SparseBytes, decode
 from ..onc.shapes.decode_cache import Layout, Layouts
 from ..onc.shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
 from ..onc.shapes.nfs4_types import STATEID4
-from ..onc.shapes.types import XdrType
+from ..onc.shapes.types import Node, SparseBytes, XdrType, decode
 from .nfs_state import (
     MAX_CLIENTS,
     MAX_HELD,

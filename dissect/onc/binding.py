@@ -38,8 +38,7 @@ from .compound import (
     result_item,
 )
 from .nfs3 import holds_arguments, nfs3_procedure
-from .programs import NFS, NFS_CALLBACK, NFSACL
-from .rpc_header import GssCredential, call_header, reply_header
+from .rpc_header import NFS, NFS_CALLBACK, NFSACL, GssCredential, call_header, reply_header
 from .shapes import rfc1094
 from .shapes.skips import steps_to
 from .xdr import Data, Malformed, Skip, round_up, word

@@ -53,8 +53,7 @@ from .compound import (
     operation_names,
     walk_filehandles,
 )
-from .programs import MOUNT, NFS
-from .rpc_header import CallHeader, call_header, results_at
+from .rpc_header import MOUNT, NFS, CallHeader, call_header, results_at
 from .shapes.decode_cache import Layout
 from .xdr import Data, Malformed, hyper, opaque, opaque_at, word, words2
 

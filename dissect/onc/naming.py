@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from .programs import MOUNT, NFS, NFS_CALLBACK
+from .rpc_header import MOUNT, NFS, NFS_CALLBACK
 
 NOTHING, FOUND, REMOVED, OTHER = "nothing", "found", "removed", "other"
 """What a call and its reply say of names: nothing; that a name in the directory that the first handle is of stands for

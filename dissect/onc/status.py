@@ -7,7 +7,7 @@ from functools import cache
 from struct import error as StructError
 
 from . import nfs3
-from .programs import MOUNT, NFS, NFS_CALLBACK, NFSACL, NLM, RQUOTA, STATUS_MONITOR
+from .rpc_header import MOUNT, NFS, NFS_CALLBACK, NFSACL, NLM, RQUOTA, STATUS_MONITOR
 from .statuses import (
     MOUNT1_STATUS,
     MOUNT3_STATUS,

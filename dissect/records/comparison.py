@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Protocol
 
-from ..diagnosis.detector import Statement
+from ..diagnosis.facts import Statement
 from ..link.capture_points import CommonTraffic, LonePackets
 from ..measure.comparison import Change, Costs, Phases, Run, SameTraffic
 from ..percentiles import Distribution

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..layers.characteristics_codes import CHARACTERISTICS, Characteristic, characteristic_name, option_name
 from ..measure.credits import CreditDirection
 from ..measure.statistics import Share
-from ..onc.programs import procedure_label, program_label
+from ..onc.rpc_header import procedure_label, program_label
 from ..percentiles import Distribution
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.eviction import Evicted

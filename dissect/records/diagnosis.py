@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..diagnosis.detector import Detector, Statement
+from ..diagnosis.facts import Detector, Statement
 from .schema import Fields, Record, RecordType, common, objects, record
 
 ABOUT: Fields = {

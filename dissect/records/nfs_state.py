@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ..measure.gss_contexts import GssContext
+from ..measure.nfs_operations import DataServer, DataServers
 from ..measure.nfs_state import (
     HeldState,
     NfsClient,
@@ -18,7 +19,6 @@ from ..measure.nfs_state import (
 )
 from ..measure.nfs_state_history import NfsStateHistory
 from ..measure.nfs_waits import waits
-from ..measure.pnfs import DataServer, DataServers
 from ..onc.hashes import handle_hash
 from ..onc.shapes.rfc8881 import SEQ4_STATUS
 from .schema import Record, RecordType, common, decoded, objects, record

@@ -7,8 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ..diagnosis.diagnose import Diagnosis
-from ..diagnosis.facts import Facts
-from ..diagnosis.host_facts import HostFacts
+from ..diagnosis.facts import Facts, HostFacts
 from ..link.addresses import AddressTable
 from ..measure.files import File, FileTable, undecoded
 from ..measure.statistics import (
@@ -22,7 +21,7 @@ from ..measure.statistics import (
     connection_counts,
 )
 from ..onc.file_operations import TYPE_NAMES
-from ..onc.programs import program_name
+from ..onc.rpc_header import program_name
 from ..percentiles import LONGEST_NS, Distribution
 from ..rpcrdma.analyzer import Analyzer
 from .connection import connection_record, evicted_record, transport_record

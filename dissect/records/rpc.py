@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..layers.characteristics_codes import option_name
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, NO_RDMA, procedure_name
-from ..onc.shapes.decode import Node
 from ..onc.shapes.types import (
     ADDRESS,
     BOOL,
     DATA,
     TEXT,
+    Node,
     XdrArray,
     XdrBitmap,
     XdrInteger,

@@ -17,9 +17,8 @@ from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import Rpc
 from ..text_columns import Decimal, EncodedLines, Page, Piece, Texts, page_of, words_of
 from .rpc import HOST_TIMES, MESSAGES, full_fields
-from .rpc_columns import RpcBatch
+from .rpc_columns import Coded, Find, RpcBatch, TableColumn, expanded
 from .schema import Fields, Record, RecordType, record, schema
-from .table import Coded, Find, TableColumn, expanded
 from .tables import TABLES
 
 Encode = Callable[[Any], str]

@@ -16,24 +16,24 @@ from ..layers.rpcrdma_codes import DIRECTION_NAMES, procedure_name
 from ..layers.transports import TRANSPORTS
 from ..onc.file_operations import TYPE_NAMES
 from ..onc.hashes import HashedHandle, handle_hash
-from ..onc.programs import program_name
-from ..onc.rpc_header import GssCredential
+from ..onc.rpc_header import GssCredential, program_name
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpc_table import STATES, ProcedureNames
 from ..rpcrdma.rpcs import ChunkUse, Rpc, SegmentUse
 from .rpc import HOST_TIMES, HostTime
-from .rpc_columns import RpcBatch
+from .rpc_columns import Coded, RpcBatch, Table, TableColumn, column_of, masked, place_columns
 from .schema import decoded
-from .table import Coded, Table, TableColumn, column_of, masked, place_columns
 
 if TYPE_CHECKING:
     from ..audit.auditor import RuleTally, TallyKey  # Tables of RPCs do without, and it takes long to load.
     from ..audit.rule import Rule
     from ..measure.credits import CreditDirection, CreditInterval
     from ..measure.files import FileUses
-    from .packet_columns import ListedPackets  # Tables of RPCs do without, and it takes long to load.
-    from .packets import Packet
+    from .packet_columns import (
+        ListedPackets,  # Tables of RPCs do without, and it takes long to load.
+        Packet,
+    )
 
 
 class _ChunkRow(NamedTuple):

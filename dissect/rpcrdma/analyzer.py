@@ -16,7 +16,7 @@ from ..layers.oncrpc_codes import CALL, REPLY
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
 from ..link.duplicates import MIRRORED
 from ..link.frame_decoder import DecodedFrames, FrameDecoder
-from ..onc.programs import is_callback
+from ..onc.rpc_header import is_callback
 from ..transport.connection import Connection, Link, Registry
 from ..transport.health import TransportHealth
 from ..transport.rc.link import RcLink

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..onc.rpc_header import GssCredential
-from ..onc.shapes.decode import MAX_NODES, Node, SparseBytes
 from ..onc.shapes.messages import MessageTree, call_tree, reply_tree
+from ..onc.shapes.types import MAX_NODES, Node, SparseBytes
 from .reassembly import reassembled_call, reassembled_reply
 from .rpcs import Reassembled, Rpc
 

@@ -9,7 +9,7 @@ from ..intervals import IntervalSet
 from ..layers.characteristics_codes import option_name
 from ..layers.oncrpc_codes import CALL, REPLY
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG, error_name
-from ..onc import compound as nfs4, programs, rpc_header, status
+from ..onc import compound as nfs4, rpc_header, status
 from ..onc.xdr import round_up, word
 from ..transport.operations import Operation
 from .latency import latency
@@ -91,7 +91,7 @@ def _name(rpc: Rpc, message: Message) -> None:
         return
     rpc.program, rpc.version, rpc.procedure, rpc.gss, body = head
     _check_xid(rpc, "call", data, start)
-    rpc.name = name = programs.procedure_name(rpc.program, rpc.version, rpc.procedure)
+    rpc.name = name = rpc_header.procedure_name(rpc.program, rpc.version, rpc.procedure)
     if body and message.header.procedure != RDMA_MSGP and (name == "COMPOUND" or name == "CB_COMPOUND"):
         callback = name == "CB_COMPOUND"
         compound = nfs4.compound_call(data, start + body, end, reduced, origin=start, callback=callback)

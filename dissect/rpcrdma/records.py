@@ -17,14 +17,14 @@ from ..layers.oncrpc_codes import (
     RPC_VERSION,
     RPCSEC_GSS,
 )
-from ..onc import programs
+from ..onc import rpc_header
 from ..onc.rpc_header import MAX_AUTH
 from ..onc.xdr import words2
 from ..transport.rc.pairing import RecordReader, SendEvidence, SendReader
 
 PORTS = frozenset({111, 2049, 20048})
 """Of servers: portmap and NFS, and where mountd most often is (RFC 1833, 3; RFC 8881, 2.9.3)."""
-_PROGRAMS = np.array(sorted({program for program, _ in programs.PROCEDURES}))
+_PROGRAMS = np.array(sorted({program for program, _ in rpc_header.PROCEDURES}))
 """Whose calls show that a connection carries records."""
 _MAX_VERSION, _MAX_PROCEDURE, _MAX_FLAVOR = 16, 64, 400_000
 """Of these programs; flavors of RPCSEC_GSS pseudo-mechanisms begin at 390,000 (RFC 2623, 2.2)."""
@@ -54,7 +54,7 @@ def _read(data: Bytes, start: int, end: int, length: int) -> SendEvidence | None
     view = data.data
     xid, kind = words2(view, start)
     called = words2(view, start + 8)[1] if end - start >= 16 else 0
-    return SendEvidence(xid, ROLES.get(kind, ""), (), kind == CALL and programs.is_callback(called))
+    return SendEvidence(xid, ROLES.get(kind, ""), (), kind == CALL and rpc_header.is_callback(called))
 
 
 RPC_RECORDS = RecordReader(lambda words: begin_messages(words[:, 1:]), SendReader(_read, "XIDs"))

@@ -17,17 +17,15 @@ from numpy.typing import NDArray
 from ..arrays import Bytes, Int64s, bytes_at, distinct, gathered, words_at
 from ..layers.rpcrdma_codes import NO_RDMA, RDMA_MSG
 from ..onc.rpc_header import call_head, reply_header
-from ..onc.shapes.decode import Node, SparseBytes, decode
-from ..onc.shapes.decode_cache import MAX_LEARNED, Layout, Layouts
-from ..onc.shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
-from ..onc.shapes.registry import procedure_shape
-from ..onc.shapes.rfc5531 import CREDENTIAL
-from ..onc.shapes.rpc_summary_fields import (
+from ..onc.shapes.decode_cache import (
     ARGUMENTS,
+    MAX_LEARNED,
     MAX_NODES,
     OF_CALLS,
     RESULTS,
     FlatFields,
+    Layout,
+    Layouts,
     credential_fields,
     decoded_values,
     field_of,
@@ -36,7 +34,10 @@ from ..onc.shapes.rpc_summary_fields import (
     result_fields,
     result_nodes,
 )
-from ..onc.shapes.types import XdrType
+from ..onc.shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
+from ..onc.shapes.registry import procedure_shape
+from ..onc.shapes.rfc5531 import CREDENTIAL
+from ..onc.shapes.types import Node, SparseBytes, XdrType, decode
 from ..onc.xdr import words2
 from .message_trees import decoded_call, decoded_reply
 from .reassembly import reassembled_call, reassembled_reply

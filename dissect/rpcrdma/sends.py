@@ -28,8 +28,7 @@ from ..layers.oncrpc_codes import (
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..onc import compound as nfs4
 from ..onc.compound import OperationSequences, compound_calls
-from ..onc.programs import NLM, procedure_name
-from ..onc.rpc_header import MAX_AUTH
+from ..onc.rpc_header import MAX_AUTH, NLM, procedure_name
 from ..onc.status import reply_status
 from .chunk_lists import READ_LIST, REPLY_CHUNK, SEGMENT, WRITE_LIST, read_chunk_lists
 from .messages import HEADER

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, big_endian_words, gathered, take, words_at
+from ..onc.compound import OP_CB_SEQUENCE, OP_SEQUENCE, slot_result
 from ..onc.rpc_header import reply_header
-from ..onc.sequence import OP_CB_SEQUENCE, OP_SEQUENCE, slot_result
 from .reassembly import reassembled_reply
 from .rpc_table import RpcTable
 from .rpcs import Rpc

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
-from ..onc.programs import MOUNT, NFS, NFS_CALLBACK, NFSACL, NLM, PORTMAP, PROCEDURES, STATUS_MONITOR, procedure_name
-from ..onc.shapes.rpc_summary_fields import NO_FIELDS
+from ..onc.rpc_header import MOUNT, NFS, NFS_CALLBACK, NFSACL, NLM, PORTMAP, PROCEDURES, STATUS_MONITOR, procedure_name
+from ..onc.shapes.decode_cache import NO_FIELDS
 from ..onc.status import nfs4_status
 from ..onc.statuses import NFS3_STATUS
 from ..rpcrdma.conversation import Conversation

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..onc.hashes import hashed_handle
-from ..onc.programs import NFS
+from ..onc.rpc_header import NFS
 from ..onc.xdr import round_up
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER, Segment

@@ -9,9 +9,8 @@ from typing import NamedTuple
 from zlib import crc32
 
 from ..onc.hashes import stateid_hash
-from ..onc.shapes.decode import Node
 from ..onc.shapes.messages import MessageTree
-from ..onc.shapes.types import XdrAttributes, XdrBitmap, XdrInteger, XdrList, XdrOpaque
+from ..onc.shapes.types import Node, XdrAttributes, XdrBitmap, XdrInteger, XdrList, XdrOpaque
 from ..onc.xdr import round_up
 from .rpc_field_names import NAMES
 

@@ -20,7 +20,7 @@ from playbook.segments import Talk, send
 from rdmascope.cli.main import main
 from rdmascope.cli.views.rpc import layer_trees
 from rdmascope.dissect.records.frame_layers import frame_fields
-from rdmascope.dissect.records.segment_lines import SegmentLines, segment_fields
+from rdmascope.dissect.records.packet_info import SegmentLines, segment_fields
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 from ..dissect.measure.test_files import FILE, lookup

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from rdmascope.cli.options import DURATION, MOMENT, XID
 from rdmascope.dissect import units
-from rdmascope.dissect.onc.programs import procedure_label, program_label
+from rdmascope.dissect.onc.rpc_header import procedure_label, program_label
 
 
 @pytest.mark.parametrize(

@@ -29,15 +29,13 @@ from rdmascope.dissect.onc.compound import (
     compound_reply,
 )
 from rdmascope.dissect.onc.file_operations import file_events, file_operations
-from rdmascope.dissect.onc.programs import NFS, NFS_CALLBACK
-from rdmascope.dissect.onc.rpc_header import call_head, call_header, reply_header, results_at
-from rdmascope.dissect.onc.shapes.decode import SparseBytes, decode
+from rdmascope.dissect.onc.rpc_header import NFS, NFS_CALLBACK, call_head, call_header, reply_header, results_at
+from rdmascope.dissect.onc.shapes.decode_cache import flat_fields
 from rdmascope.dissect.onc.shapes.messages import call_tree, reply_tree
 from rdmascope.dissect.onc.shapes.registry import PROGRAMS
 from rdmascope.dissect.onc.shapes.rfc5531 import RPC_CALL, RPC_REPLY
-from rdmascope.dissect.onc.shapes.rpc_summary_fields import flat_fields
 from rdmascope.dissect.onc.shapes.skips import skip_of
-from rdmascope.dissect.onc.shapes.types import XdrType
+from rdmascope.dissect.onc.shapes.types import SparseBytes, XdrType, decode
 from rdmascope.dissect.onc.summary import call_summary
 from rdmascope.dissect.records.frame_layers import frame_fields
 from rdmascope.dissect.records.rpc import node_json

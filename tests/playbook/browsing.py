@@ -15,8 +15,7 @@ from textual.pilot import Pilot
 from rdmascope.captures.tables.browsed_tables import LATER
 from rdmascope.captures.tables.saved import is_data_set
 from rdmascope.cli.browse.app import BrowseApp
-from rdmascope.cli.browse.feed import BrowseFeed
-from rdmascope.cli.browse.filling import BrowsedCapture
+from rdmascope.cli.browse.filling import BrowsedCapture, BrowseFeed
 from rdmascope.cli.reading import analyzer_options
 
 PATIENCE = 60.0

@@ -9,10 +9,8 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
-from rdmascope.dissect.diagnosis.detector import Statement, all_detectors
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
-from rdmascope.dissect.diagnosis.facts import Facts, Gathered
-from rdmascope.dissect.diagnosis.file_facts import FileFacts
+from rdmascope.dissect.diagnosis.facts import Facts, FileFacts, Gathered, Statement, all_detectors
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG
 from rdmascope.dissect.measure.files import File, FileTransfer, FileUses, file_calls
 from rdmascope.dissect.measure.nfs_operations import OPERATION

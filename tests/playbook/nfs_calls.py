@@ -11,8 +11,7 @@ from rdmascope.captures.peer.endpoint import service, whole
 from rdmascope.captures.peer.nfs_server.export import Export
 from rdmascope.captures.peer.nfs_server.file_system import NfsStatus
 from rdmascope.captures.peer.rpc import decoded, encoded
-from rdmascope.dissect.onc.programs import NFS
-from rdmascope.dissect.onc.rpc_header import reply_header
+from rdmascope.dissect.onc.rpc_header import NFS, reply_header
 from rdmascope.dissect.onc.shapes.nfs4 import COMPOUND4ARGS, COMPOUND4RES
 from rdmascope.dissect.onc.shapes.rfc1813 import NFS3
 

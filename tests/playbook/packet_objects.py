@@ -15,6 +15,17 @@ from rdmascope.dissect.layers.transports import TRANSPORTS
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.packets import decode
 from rdmascope.dissect.measure.file_names import PathLearner
+from rdmascope.dissect.records.packet_columns import (
+    MARK,
+    Packet,
+    PacketRpcs,
+    SegmentPackets,
+    ends,
+    headers,
+    outstanding_calls,
+    retransmitted,
+    segment_record,
+)
 from rdmascope.dissect.records.packet_info import (
     BEGINS_SEND,
     HAS_DETH,
@@ -25,17 +36,6 @@ from rdmascope.dissect.records.packet_info import (
     info_of,
     info_template,
     packet_info,
-)
-from rdmascope.dissect.records.packets import (
-    MARK,
-    Packet,
-    PacketRpcs,
-    SegmentPackets,
-    ends,
-    headers,
-    outstanding_calls,
-    retransmitted,
-    segment_record,
 )
 from rdmascope.dissect.records.schema import record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer

@@ -17,7 +17,7 @@ from rdmascope.dissect.layers.oncrpc import (
     ONCRPCCall,
     OpaqueAuth,
 )
-from rdmascope.dissect.onc.programs import NFS, NFS_CALLBACK
+from rdmascope.dissect.onc.rpc_header import NFS, NFS_CALLBACK
 from rdmascope.dissect.onc.shapes.nfs4 import NFS4, NFS_CB
 from rdmascope.dissect.onc.shapes.rfc1813 import NFS3
 

@@ -30,7 +30,7 @@ from rdmascope.dissect.layers.rpcrdma_codes import (
     RDMA_NOMSG,
     RDMA_OPTIONAL,
 )
-from rdmascope.dissect.onc.programs import NFS, NFS_CALLBACK
+from rdmascope.dissect.onc.rpc_header import NFS, NFS_CALLBACK
 from rdmascope.dissect.rpcrdma.characteristics import RespXch, decode_option
 from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, WriteChunk
 

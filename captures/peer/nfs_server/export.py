@@ -13,7 +13,7 @@ from struct import pack, unpack
 from typing import Any
 
 from rdmascope.dissect.layers.oncrpc_codes import AUTH_NONE, AUTH_SYS, LAST_FRAGMENT
-from rdmascope.dissect.onc.programs import MOUNT, NFS
+from rdmascope.dissect.onc.rpc_header import MOUNT, NFS
 from rdmascope.dissect.onc.shapes.rfc1813 import MOUNT3
 
 from ...errors import CaptureError

@@ -10,10 +10,9 @@ from typing import Any
 
 from rdmascope.dissect.layers.oncrpc_codes import AUTH_NONE, AUTH_SYS
 from rdmascope.dissect.onc.shapes.attributes4 import FATTR4, NUMBERED
-from rdmascope.dissect.onc.shapes.decode import Node, SparseBytes, decode
 from rdmascope.dissect.onc.shapes.nfs4 import COMPOUND4ARGS, NFS_RESOP4, OPERATIONS
 from rdmascope.dissect.onc.shapes.rfc7530 import ENTRY4
-from rdmascope.dissect.onc.shapes.types import XdrAttributes
+from rdmascope.dissect.onc.shapes.types import Node, SparseBytes, XdrAttributes, decode
 
 from ..endpoint import DdpItem, Parts, service, whole
 from ..rpc import Caller, NoValue, RpcProgram, encoded, encoded_parts, plain

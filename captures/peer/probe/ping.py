@@ -9,8 +9,7 @@ from random import Random
 from rdmascope.dissect.layers.oncrpc_codes import PROG_MISMATCH, PROG_UNAVAIL, SUCCESS
 from rdmascope.dissect.layers.private_data_codes import PrivateData, find_private_data
 from rdmascope.dissect.layers.rpcrdma_codes import ERR_VERS
-from rdmascope.dissect.onc.programs import NFS
-from rdmascope.dissect.onc.rpc_header import ReplyHeader, reply_header
+from rdmascope.dissect.onc.rpc_header import NFS, ReplyHeader, reply_header
 from rdmascope.dissect.percentiles import Distribution, Samples
 
 from ..endpoint import Answered, Call, Chunks, EndpointSettings, Failed, service

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from rdmascope.dissect.layers.characteristics_codes import characteristic_name
-from rdmascope.dissect.onc.programs import program_name
+from rdmascope.dissect.onc.rpc_header import program_name
 from rdmascope.dissect.records.schema import Record, record
 
 from ..verbs.interface import PeerAddress

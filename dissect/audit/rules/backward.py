@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...layers.rpcrdma_codes import PROCEDURE_NAMES, RDMA_ERROR, RDMA_MSG
-from ...onc.programs import is_callback
+from ...onc.rpc_header import is_callback
 from ..events import SentMessage
 from ..rule import PASSED, Judgement, Level, rule, undecidable, violation
 from ..transaction import Transaction

@@ -8,7 +8,7 @@ from ...layers.oncrpc_codes import RPCSEC_GSS, RPCSEC_GSS_DATA, SUCCESS
 from ...layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG
 from ...onc.binding import ENDS_INSIDE
 from ...onc.compound import DataItem
-from ...onc.programs import program_name
+from ...onc.rpc_header import program_name
 from ...rpcrdma.rpcs import ChunkUse
 from ..rule import (
     CHUNKS,

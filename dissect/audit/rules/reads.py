@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
-from ..events import SentMessage
-from ..memory import PERSISTENT, PREDICTABLE
+from ..events import PERSISTENT, PREDICTABLE, SentMessage
 from ..rule import CALL, CHUNKS, PASSED, READS, REPLY, Judgement, Level, rule, undecidable, violation
 from ..transaction import Transaction
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...units import dropped_words, percent, plural
-from ..detector import Cause, Limits, Severity, detector
-from ..facts import Facts
+from ..facts import Cause, Facts, Limits, Severity, detector
 
 
 @detector(

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...rpcrdma.conversation import ENDS
 from ...units import plural
-from ..detector import Cause, Limits, Severity, detector
-from ..facts import Facts
+from ..facts import Cause, Facts, Limits, Severity, detector
 
 if TYPE_CHECKING:
     from ...audit.auditor import RuleTally

@@ -6,13 +6,12 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from ...onc.programs import procedure_label
+from ...onc.rpc_header import procedure_label
 from ...rpcrdma.conversation import ENDS, Conversation
 from ...rpcrdma.unanswered import service_of
 from ...transport.connection import REFUSED, Connection, ending_words
 from ...units import duration, moment, percent, plural, size
-from ..detector import Cause, Limits, Severity, detector
-from ..facts import Facts, label
+from ..facts import Cause, Facts, Limits, Severity, detector, label
 from ..rpc_facts import Unanswered
 
 MAX_LINES = 3

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...units import duration, percent, plural, size
-from ..detector import Cause, Limits, Severity, detector
-from ..facts import Facts
+from ..facts import Cause, Facts, Limits, Severity, detector
 
 if TYPE_CHECKING:
-    from ..file_facts import Transfers
+    from ..facts import Transfers
 
 SHORT = {
     "least_calls": (100, "calls of the most frequent size"),

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 from ...rpcrdma.rpcs import CREDITS
 from ...units import count, duration, percent, plural
-from ..detector import Cause, Limits, Severity, detector
-from ..facts import Facts, label
-from ..host_facts import LATE, SESSION_SLOTS, SLOTS
+from ..facts import LATE, SESSION_SLOTS, SLOTS, Cause, Facts, Limits, Severity, detector, label
 
 _TRACES = "traces of the hosts' kernels"
 _SHARE = {"time_share": (0.05, "share of the time of all RPCs on this host")}

@@ -9,8 +9,7 @@ import numpy as np
 
 from ...measure.statistics import Procedure
 from ...units import duration, percent, plural, size
-from ..detector import Cause, Limits, Severity, detector
-from ..facts import Facts, label
+from ..facts import Cause, Facts, Limits, Severity, detector, label
 from ..rpc_facts import Sums
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from ...measure.statistics import Procedure
 from ...units import duration, percent, plural
-from ..detector import Cause, Limits, Severity, detector
-from ..facts import Facts, label
+from ..facts import Cause, Facts, Limits, Severity, detector, label
 from ..rpc_facts import Recall
 
 GRACE = ("NFS4ERR_GRACE", "NLM4_DENIED_GRACE_PERIOD", "LCK_DENIED_GRACE_PERIOD")

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from ...rpcrdma.conversation import ENDS
 from ...units import duration, moment, plural
-from ..detector import Cause, Limits, Severity, detector
-from ..facts import Facts, label
+from ..facts import Cause, Facts, Limits, Severity, detector, label
 from .connections import hung_text
 
 

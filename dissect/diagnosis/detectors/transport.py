@@ -10,8 +10,7 @@ from ...rpcrdma.conversation import ENDS
 from ...transport.health import DirectionHealth, Pauses, TransportHealth
 from ...transport.retransmissions import DUPLICATE, InferredLoss, Retransmission, delays
 from ...units import count, duration, plural
-from ..detector import Cause, Limits, Severity, detector
-from ..facts import Facts
+from ..facts import Cause, Facts, Limits, Severity, detector
 
 UNKNOWN, TIMEOUT = "unknown", "timeout"
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY, RPCSEC_GSS, RPCSEC_GSS_DATA, SUCCESS
-from ..programs import procedure_name, program_name
-from ..rpc_header import GssCredential
-from .decode import MAX_NODES, Node, SparseBytes, decode
+from ..rpc_header import GssCredential, procedure_name, program_name
 from .registry import procedure_shape
 from .rfc5531 import GSS_ARGUMENTS, GSS_RESULTS, RPC_CALL, RPC_GSS_PRIV_DATA, RPC_REPLY, integrity_data
-from .types import XdrType
+from .types import MAX_NODES, Node, SparseBytes, XdrType, decode
 
 SEALED = "sealed by RPCSEC_GSS"
 

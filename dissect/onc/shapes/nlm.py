@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..programs import PROGRAM_NAMES
+from ..rpc_header import PROGRAM_NAMES
 from ..statuses import NLM1_STATUS, NLM_STATUS, NSM_STATUS
 from .types import (
     BOOL,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from .. import programs
-from ..programs import MOUNT, NFS, NFS_CALLBACK, NFSACL, NLM, PORTMAP, RQUOTA, STATUS_MONITOR
+from .. import rpc_header
+from ..rpc_header import MOUNT, NFS, NFS_CALLBACK, NFSACL, NLM, PORTMAP, RQUOTA, STATUS_MONITOR
 from . import nfs4, nfsacl, nlm, rfc1094, rfc1813, rfc1833, rquota
 from .types import ProcedureShape
 
@@ -44,10 +44,10 @@ def program(number: int, name: str, version: int) -> Callable[[Procedures], Proc
             raise ValueError(f"there is a program {number}, version {version}, already")
         given = procedures()
         PROGRAMS[number, version] = given
-        programs.PROGRAM_NAMES.setdefault(number, name)
+        rpc_header.PROGRAM_NAMES.setdefault(number, name)
         names = (given[at].name if at in given else f"proc-{at}" for at in range(max(given, default=-1) + 1))
-        programs.PROCEDURES[number, version] = tuple(names)
-        programs.procedure_name.cache_clear()
+        rpc_header.PROCEDURES[number, version] = tuple(names)
+        rpc_header.procedure_name.cache_clear()
         return procedures
 
     return register

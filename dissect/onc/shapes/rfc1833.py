@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..programs import PROGRAM_NAMES
+from ..rpc_header import PROGRAM_NAMES
 from .types import (
     BOOL,
     INT32,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...units import moment
 from ..hashes import handle_hash, stateid_hash
-from .decode import Node
 from .types import (
     ADDRESS,
     BOOL,
@@ -14,6 +13,7 @@ from .types import (
     OCTAL,
     OPAQUE,
     TEXT,
+    Node,
     XdrArray,
     XdrBitmap,
     XdrInteger,

@@ -23,8 +23,7 @@ from rdmascope.dissect.layers import icrc
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.tcp import WRONG, locate_tcp, verify_checksums
-from rdmascope.dissect.onc.shapes.decode import Node
-from rdmascope.dissect.onc.shapes.types import XdrOpaque
+from rdmascope.dissect.onc.shapes.types import Node, XdrOpaque
 from rdmascope.dissect.rpcrdma.message_trees import decoded_call, decoded_reply
 
 from .test_cut import differences, in_order, rpcs as rpcs_with_addresses

@@ -18,7 +18,7 @@ from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.extract.frames import ChosenFrames, chosen_frames
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import Condition
-from rdmascope.dissect.records.packets import Packet
+from rdmascope.dissect.records.packet_columns import Packet
 
 SET_UP = ("CM: ", "MPA Re", "[SYN", "[FIN")
 """What belongs to a connection and not to an RPC."""

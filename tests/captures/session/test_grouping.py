@@ -25,7 +25,7 @@ from rdmascope.dissect.measure.call_groups import (
     ServiceLevelCounts,
     parse_service_level,
 )
-from rdmascope.dissect.onc.programs import procedure_label, program_label
+from rdmascope.dissect.onc.rpc_header import procedure_label, program_label
 from rdmascope.dissect.rpcrdma.rpc_table import ProcedureNames, RpcNames
 
 EVERYTHING = str(SAMPLES / "rxe-nfs-all.pcap.zst")

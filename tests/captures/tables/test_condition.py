@@ -21,7 +21,7 @@ from rdmascope.captures.tables.typed_sql import typed
 from rdmascope.cli.main import main
 from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.measure.time_options import parse_moment
-from rdmascope.dissect.onc.programs import program_label
+from rdmascope.dissect.onc.rpc_header import program_label
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 

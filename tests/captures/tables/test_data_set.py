@@ -28,7 +28,7 @@ from rdmascope.captures.tables.data_set import CaptureEntry, DataSet
 from rdmascope.captures.tables.fleet_sums import SummedSession
 from rdmascope.captures.tables.saved_session import open_saved_session
 from rdmascope.captures.tables.saved_tables import open_saved
-from rdmascope.dissect.diagnosis.detector import Cause, Severity
+from rdmascope.dissect.diagnosis.facts import Cause, Severity
 from rdmascope.dissect.measure.time_options import parse_moment
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options

@@ -13,7 +13,7 @@ from playbook.commands import EVERYTHING
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.database import Database, QueryError, QueryResult
 from rdmascope.captures.tables.table_pass import table_batches
-from rdmascope.dissect.records.table import Columns, Wanted
+from rdmascope.dissect.records.rpc_columns import Columns, Wanted
 from rdmascope.dissect.records.tables import TABLES
 
 

@@ -22,7 +22,7 @@ from rdmascope.captures.tables.saved_session import SavedSession
 from rdmascope.captures.tables.saved_tables import open_saved, origin, save
 from rdmascope.captures.tables.table_pass import table_batches
 from rdmascope.dissect.measure.filters import CaptureExtent
-from rdmascope.dissect.records.table import Columns, Wanted
+from rdmascope.dissect.records.rpc_columns import Columns, Wanted
 from rdmascope.dissect.records.tables import TABLES, VERSION
 
 EXTENT = CaptureExtent(1, frozenset(), 0, 2, 3)

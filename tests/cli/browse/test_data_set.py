@@ -10,8 +10,7 @@ from playbook.browsing import Browsing, browse
 from playbook.commands import EVERYTHING, objects, run, unpacked
 from playbook.fleets import make_fleet
 from rdmascope.captures import CaptureError
-from rdmascope.cli.browse.filling import BrowsedCapture
-from rdmascope.cli.browse.jobs import exported, written
+from rdmascope.cli.browse.filling import BrowsedCapture, exported, written
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 

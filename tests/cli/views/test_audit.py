@@ -11,7 +11,7 @@ from rich.console import Console
 from playbook import Wire
 from playbook.audits import audit
 from playbook.violations import SCRIPTS, hello
-from rdmascope.cli.views.audit import page
+from rdmascope.cli.views.diagnosis import page
 from rdmascope.dissect.audit.auditor import Auditor, Result
 
 

@@ -8,8 +8,8 @@ from playbook import Capture, Wire, call, nfs3, reply, write_pcap
 from playbook.commands import EVERYTHING, SAMPLES, run
 from playbook.gss import PRIVACY, Context
 from playbook.judge import analyze
-from rdmascope.cli.views.rpcs import RpcLine, header, line
-from rdmascope.dissect.onc.shapes.rpc_summary_fields import NO_FIELDS
+from rdmascope.cli.views.rpc import RpcLine, header, line
+from rdmascope.dissect.onc.shapes.decode_cache import NO_FIELDS
 from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 

@@ -33,8 +33,8 @@ from rdmascope.captures.session.diagnosis_pass import diagnosis_of
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.saved_session import SavedSession
 from rdmascope.cli.main import main
-from rdmascope.dissect.diagnosis.detector import Severity, all_detectors
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
+from rdmascope.dissect.diagnosis.facts import Severity, all_detectors
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from .detectors.test_hosts import STARVED

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from playbook.facts import SILENT, SPEAKING
-from rdmascope.dissect.diagnosis.detector import all_detectors, detector_lines, markdown
+from rdmascope.dissect.diagnosis.facts import all_detectors, detector_lines, markdown
 
 PAPER = Path(__file__).parents[3] / "docs" / "diagnosis.md"
 DETECTORS = all_detectors()

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.ma import MaskedArray
 
 from rdmascope.dissect.measure.comparison import COLUMNS, Costs, costs
-from rdmascope.dissect.records.table import masked
+from rdmascope.dissect.records.rpc_columns import masked
 
 NFS, MOUNT = 100003, 100005
 TEXTS = {"procedure", "client", "server", "direction"}

@@ -19,7 +19,7 @@ from rdmascope.dissect.measure.kernel_counters import (
     compare_mounts,
     parse_mountstats,
 )
-from rdmascope.dissect.measure.wire_operations import WireOperation, WireOperations
+from rdmascope.dissect.measure.nfs_operations import WireOperation, WireOperations
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 

@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 
 from rdmascope.dissect.measure import nfs_state
 from rdmascope.dissect.measure.nfs_state import FALSE_RETRY, GAP, MAX_SLOTS, RETRY, SlotTable, SlotUse
-from rdmascope.dissect.onc.sequence import SlotRequest, SlotResult
+from rdmascope.dissect.onc.compound import SlotRequest, SlotResult
 
 
 def asked(table: SlotTable, sequence: int, time: int, slot: int = 0, operation: str = "WRITE") -> SlotUse:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rdmascope.dissect.onc.naming import FOUND, NOTHING, OTHER, REMOVED, Naming, naming
-from rdmascope.dissect.onc.programs import MOUNT, NFS, NFS_CALLBACK
+from rdmascope.dissect.onc.rpc_header import MOUNT, NFS, NFS_CALLBACK
 
 
 @pytest.mark.parametrize(

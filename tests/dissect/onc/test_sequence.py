@@ -7,7 +7,7 @@ from struct import pack
 import numpy as np
 from hypothesis import given, strategies as st
 
-from rdmascope.dissect.onc.sequence import (
+from rdmascope.dissect.onc.compound import (
     OP_CB_SEQUENCE,
     OP_SEQUENCE,
     SlotRequest,

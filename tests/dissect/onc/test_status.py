@@ -7,7 +7,7 @@ import struct
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from rdmascope.dissect.onc import programs, status
+from rdmascope.dissect.onc import rpc_header, status
 
 
 def words(*values: int) -> bytes:
@@ -39,14 +39,14 @@ def words(*values: int) -> bytes:
     ],
 )
 def test_procedure_names(program: int, version: int, procedure: int, name: str) -> None:
-    assert programs.procedure_name(program, version, procedure) == name
+    assert rpc_header.procedure_name(program, version, procedure) == name
 
 
 def test_program_names() -> None:
-    assert programs.program_name(100003) == "NFS"
-    assert programs.program_name(0x40000000) == "NFS_CB"
-    assert programs.program_name(1234567) == "program-1234567"
-    assert {program for program, _ in programs.PROCEDURES} <= set(programs.PROGRAM_NAMES)
+    assert rpc_header.program_name(100003) == "NFS"
+    assert rpc_header.program_name(0x40000000) == "NFS_CB"
+    assert rpc_header.program_name(1234567) == "program-1234567"
+    assert {program for program, _ in rpc_header.PROCEDURES} <= set(rpc_header.PROGRAM_NAMES)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_status_that_was_not_captured_is_unknown() -> None:
 
 @settings(max_examples=100)
 @given(
-    st.sampled_from(sorted(programs.PROGRAM_NAMES)),
+    st.sampled_from(sorted(rpc_header.PROGRAM_NAMES)),
     st.integers(0, 5),
     st.integers(0, 25),
     st.binary(max_size=24),

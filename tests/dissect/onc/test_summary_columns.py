@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, strategies as st
 
-from rdmascope.dissect.onc import summary_columns
+from rdmascope.dissect.onc import summary
 from rdmascope.dissect.onc.hashes import stateid_hash
 
 
@@ -13,4 +13,4 @@ from rdmascope.dissect.onc.hashes import stateid_hash
 def test_hashes_of_stateids(stateids: list[bytes]) -> None:
     data = np.frombuffer(b"".join([*stateids, bytes(16)]), np.uint8)
     starts = np.arange(len(stateids)) * 16
-    assert summary_columns._stateids(data, starts).tolist() == [*map(stateid_hash, stateids)]
+    assert summary._stateids(data, starts).tolist() == [*map(stateid_hash, stateids)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, strategies as st
 
-from rdmascope.dissect.records.table import DTYPES, Columns, Table, TableBuilder, TableColumn, joined
+from rdmascope.dissect.records.rpc_columns import DTYPES, Columns, Table, TableBuilder, TableColumn, joined
 from rdmascope.dissect.records.tables import TABLES
 
 PAIRS = Table(

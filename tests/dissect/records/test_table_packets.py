@@ -11,8 +11,8 @@ from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.layers.opcodes import opcode_name
 from rdmascope.dissect.layers.transports import TRANSPORTS
-from rdmascope.dissect.records.packets import Packet
-from rdmascope.dissect.records.table import TableBuilder
+from rdmascope.dissect.records.packet_columns import Packet
+from rdmascope.dissect.records.rpc_columns import TableBuilder
 from rdmascope.dissect.records.tables import PACKETS, PacketTableBatch
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 

@@ -10,7 +10,7 @@ from playbook.traces import ENDS, KWORKER, MILLISECOND, NFSD, Client, Server, cl
 from rdmascope.captures.read.traces import TextEvents, Trace
 from rdmascope.dissect.diagnosis.diagnose import diagnose
 from rdmascope.dissect.diagnosis.facts import Gathered
-from rdmascope.dissect.onc.programs import NFS_CALLBACK
+from rdmascope.dissect.onc.rpc_header import NFS_CALLBACK
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.trace.analyzer import TraceAnalyzer

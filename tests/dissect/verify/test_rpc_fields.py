@@ -11,9 +11,8 @@ from playbook import nfs3, nfs4
 from playbook.rpc import Call, call_parts, whole
 from playbook.xdr_encode import done, op
 from rdmascope.dissect.onc.hashes import stateid_hash
-from rdmascope.dissect.onc.shapes.decode import Node, SparseBytes
 from rdmascope.dissect.onc.shapes.messages import MessageTree, call_tree, reply_tree
-from rdmascope.dissect.onc.shapes.types import XdrInteger, XdrOpaque
+from rdmascope.dissect.onc.shapes.types import Node, SparseBytes, XdrInteger, XdrOpaque
 from rdmascope.dissect.verify.rpc_field_names import NAMES
 from rdmascope.dissect.verify.rpc_fields import (
     DEPRECATED,

@@ -13,8 +13,7 @@ from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.peer import rpc
 from rdmascope.captures.peer.nfs_server.export import MAX_CALL, MAX_CONNECTIONS, Export
 from rdmascope.captures.peer.rpc import decoded, encoded
-from rdmascope.dissect.onc.programs import MOUNT
-from rdmascope.dissect.onc.rpc_header import reply_header
+from rdmascope.dissect.onc.rpc_header import MOUNT, reply_header
 from rdmascope.dissect.onc.shapes.rfc1813 import MOUNT3
 
 NUMBERS = {shape.name: number for number, shape in MOUNT3.items()}

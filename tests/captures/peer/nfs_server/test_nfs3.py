@@ -12,7 +12,7 @@ from playbook.xdr_values import values
 from rdmascope.captures.peer import rpc
 from rdmascope.captures.peer.endpoint import DdpItem, service
 from rdmascope.captures.peer.nfs_server.export import Export
-from rdmascope.dissect.onc.programs import NFS
+from rdmascope.dissect.onc.rpc_header import NFS
 from rdmascope.dissect.onc.shapes.rfc1813 import NFS3
 from rdmascope.dissect.onc.statuses import NFS3_STATUS
 

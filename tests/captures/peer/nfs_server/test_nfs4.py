@@ -18,7 +18,7 @@ from rdmascope.captures.peer.nfs_server.export import Export
 from rdmascope.captures.peer.nfs_server.file_system import NfsStatus
 from rdmascope.captures.peer.nfs_server.state4 import ANONYMOUS, BYPASS, CURRENT
 from rdmascope.captures.peer.rpc import encoded
-from rdmascope.dissect.onc.programs import NFS
+from rdmascope.dissect.onc.rpc_header import NFS
 from rdmascope.dissect.onc.shapes.attributes4 import NUMBERED
 from rdmascope.dissect.onc.shapes.nfs4 import COMPOUND4ARGS, OPERATIONS
 

@@ -24,7 +24,7 @@ from rdmascope.captures.peer.verbs.interface import (
 )
 from rdmascope.cli.main import main
 from rdmascope.dissect.layers.characteristics_codes import XCHAR_BRS, XCHAR_RBSIZ, XCHAR_REQREMINV
-from rdmascope.dissect.onc.programs import NFS, NFSACL
+from rdmascope.dissect.onc.rpc_header import NFS, NFSACL
 
 T = TypeVar("T")
 BOTH = pytest.mark.parametrize("iwarp", [False, True], ids=["RoCEv2", "iWARP"])

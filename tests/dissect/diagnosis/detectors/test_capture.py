@@ -12,7 +12,7 @@ from playbook.commands import SAMPLES, run
 from playbook.facts import connection, direction, facts, found, health, kinds, many, rpc, silent, speaks
 from playbook.packets import Frame
 from rdmascope.captures.read.open import open_capture
-from rdmascope.dissect.diagnosis.detector import Severity
+from rdmascope.dissect.diagnosis.facts import Severity
 
 
 @speaks("capture-dropped")

@@ -10,8 +10,8 @@ from rdmascope.captures.session.diagnosis_pass import diagnosis_of
 from rdmascope.captures.session.session import Session
 from rdmascope.cli.main import main
 from rdmascope.dissect.audit.auditor import Auditor
-from rdmascope.dissect.diagnosis.detector import Severity
 from rdmascope.dissect.diagnosis.detectors.conformance import TOLERATED
+from rdmascope.dissect.diagnosis.facts import Severity
 
 
 def played(folder: Path, *fault: str) -> Path:

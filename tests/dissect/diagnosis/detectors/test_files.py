@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from playbook.facts import MILLISECOND, Accesses, facts, found, kinds, silent, speaks
-from rdmascope.dissect.diagnosis.detector import Severity
+from rdmascope.dissect.diagnosis.facts import Severity
 
 
 def pieces(kind: str, size: int, count: int = 200, step: int | None = None) -> Accesses:

@@ -17,7 +17,7 @@ from playbook.packets import Frame, encode_frames
 from playbook.troubles import TROUBLES
 from rdmascope.captures.session.diagnosis_pass import diagnosis_of
 from rdmascope.captures.session.session import Session
-from rdmascope.dissect.diagnosis.detector import Statement
+from rdmascope.dissect.diagnosis.facts import Statement
 from rdmascope.dissect.transport.health import DirectionHealth
 
 GONE = START + 50 * SECOND

@@ -21,7 +21,7 @@ from playbook.facts import (
     silent,
     speaks,
 )
-from rdmascope.dissect.diagnosis.detector import Severity
+from rdmascope.dissect.diagnosis.facts import Severity
 from rdmascope.dissect.transport.health import NegativeAcknowledgement, TransportHealth
 from rdmascope.dissect.transport.retransmissions import InferredLoss, Tally
 

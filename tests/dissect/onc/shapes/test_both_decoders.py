@@ -13,10 +13,9 @@ from hypothesis import given, settings, strategies as st
 from playbook.xdr_values import values
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.onc.compound import compound_call, compound_reply
-from rdmascope.dissect.onc.programs import NFS, NFS_CALLBACK
-from rdmascope.dissect.onc.rpc_header import call_head, results_at
-from rdmascope.dissect.onc.shapes.decode import Decoded, Node, SparseBytes, decode
+from rdmascope.dissect.onc.rpc_header import NFS, NFS_CALLBACK, call_head, results_at
 from rdmascope.dissect.onc.shapes.nfs4 import CB_COMPOUND4ARGS, CB_COMPOUND4RES, COMPOUND4ARGS, COMPOUND4RES
+from rdmascope.dissect.onc.shapes.types import Decoded, Node, SparseBytes, decode
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 
 SAMPLES = sorted((Path(__file__).parents[4] / "captures" / "samples").glob("*.zst"))

@@ -25,7 +25,6 @@ from rdmascope.dissect.onc.shapes import (
     rfc8881,
 )
 from rdmascope.dissect.onc.shapes.attributes4 import FATTR4
-from rdmascope.dissect.onc.shapes.decode import NOT_CAPTURED, Decoded, Node, SparseBytes, decode
 from rdmascope.dissect.onc.shapes.nfs4 import CALLBACK_OPERATIONS, COMPOUND4ARGS, COMPOUND4RES, OPERATIONS
 from rdmascope.dissect.onc.shapes.registry import PROGRAMS
 from rdmascope.dissect.onc.shapes.rfc1813 import READ3RESOK, WCC_DATA
@@ -39,7 +38,11 @@ from rdmascope.dissect.onc.shapes.rfc5531 import (
 )
 from rdmascope.dissect.onc.shapes.skips import skip_of
 from rdmascope.dissect.onc.shapes.types import (
+    NOT_CAPTURED,
     UINT32,
+    Decoded,
+    Node,
+    SparseBytes,
     XdrArray,
     XdrAttributes,
     XdrList,
@@ -50,6 +53,7 @@ from rdmascope.dissect.onc.shapes.types import (
     XdrType,
     XdrUnion,
     array,
+    decode,
     linked,
     struct,
 )

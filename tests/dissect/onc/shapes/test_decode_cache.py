@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from rdmascope.dissect.onc.shapes import decode_cache as learned
-from rdmascope.dissect.onc.shapes.decode import SparseBytes, decode
-from rdmascope.dissect.onc.shapes.decode_cache import MAX_COMMON, TOGETHER, Layouts
+from rdmascope.dissect.onc.shapes.decode_cache import MAX_COMMON, TOGETHER, Layouts, field_of, flat_fields
 from rdmascope.dissect.onc.shapes.nfs4 import COMPOUND4ARGS
-from rdmascope.dissect.onc.shapes.rpc_summary_fields import field_of, flat_fields
+from rdmascope.dissect.onc.shapes.types import SparseBytes, decode
 
 from ..test_compound import ARGUMENTS, QUICK, compound, rows, words
 

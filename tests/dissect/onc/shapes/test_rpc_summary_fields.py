@@ -8,9 +8,9 @@ import pytest
 
 from playbook.xdr_values import counted
 from rdmascope.dissect.onc.rpc_header import GssCredential
-from rdmascope.dissect.onc.shapes.decode import SparseBytes
+from rdmascope.dissect.onc.shapes.decode_cache import NO_FIELDS, FlatFields, flat_fields
 from rdmascope.dissect.onc.shapes.messages import SEALED, MessageTree, call_tree, reply_tree
-from rdmascope.dissect.onc.shapes.rpc_summary_fields import NO_FIELDS, FlatFields, flat_fields
+from rdmascope.dissect.onc.shapes.types import SparseBytes
 
 AUTH_SYS = pack(">I", 1) + counted(pack(">I", 9) + counted(b"host") + pack(">3I", 1000, 100, 0))
 NONE = pack(">II", 0, 0)

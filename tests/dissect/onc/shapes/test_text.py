@@ -8,12 +8,11 @@ import pytest
 
 from rdmascope.captures.peer.rpc import encoded
 from rdmascope.dissect.onc.shapes.attributes4 import FH_EXPIRE_TYPE, NUMBERED
-from rdmascope.dissect.onc.shapes.decode import Node, SparseBytes, decode
 from rdmascope.dissect.onc.shapes.layouts import NFL_UTIL4
 from rdmascope.dissect.onc.shapes.nfs4_types import COUNT4_OR_REST, LENGTH4, OWNER4, STATEID4, VERIFIER4
 from rdmascope.dissect.onc.shapes.rfc7530 import SHARE_ACCESS, SHARE_DENY
 from rdmascope.dissect.onc.shapes.text import integer_text, opaque_text, value_text
-from rdmascope.dissect.onc.shapes.types import XdrInteger, XdrOpaque, address
+from rdmascope.dissect.onc.shapes.types import Node, SparseBytes, XdrInteger, XdrOpaque, address, decode
 
 from .test_rpc_summary_fields import replied
 
