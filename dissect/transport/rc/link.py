@@ -158,6 +158,12 @@ class RcLink:
         self.health.feed(sent, split, (self.queues[0].reusing, self.queues[1].reusing))
         return self._release(waiting)
 
+    def begin(self, place: int) -> None:
+        """What waits happens no sooner than at this place in the order of events."""
+        self.waiting = tuple((max(order, place), operation) for order, operation in self.waiting)
+        for queue in self.queues:
+            queue.messages.order = max(queue.messages.order, place)
+
     @property
     def _mark(self) -> int | None:
         """The first frame of either queue that waits behind a gap."""

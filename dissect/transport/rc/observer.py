@@ -354,7 +354,10 @@ class RcObserver:
                     left.append((key, part[behind:]))
             unknown = left
             # Nothing happens on a connection before it is known.
+            known = len(self._paired)
             pairs = sorted(self._pair(last_chance=False), key=itemgetter(0))
+            for binding in islice(self._paired.values(), known, None):
+                binding.link.begin(look)
             found += [(max(place, look), link, operation) for place, link, operation in pairs]
         for key, part in unknown:
             sort_in(key, self._paired.get(key), part)

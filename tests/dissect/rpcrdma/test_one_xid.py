@@ -264,3 +264,16 @@ def test_what_is_read_for_a_missing_call_is_not_that_of_one_whose_reply_is_missi
     kept = without(wire, ("reply", 0), ("data", 0), ("call", 1)).packets
     capture = Capture(wire, [packet for packet in kept if (packet.kind, packet.sender) != ("cm", 1)])
     judge(capture, analyze(capture, range(step, len(capture.frames), step)))
+
+
+def test_what_waits_where_it_becomes_known_who_talks_with_whom_keeps_its_place() -> None:
+    """Without a CM exchange that takes some frames, and a call of these is shown behind them."""
+    wire = Wire(seed=3)
+    connection = wire.connect(cm=False)
+    for xid in (7, 8, *[7] * 6):
+        getattr_(connection, xid)
+    late = faults.where(wire.packets, kind="send", sender=0)[1]
+    capture = Capture(wire, faults.swap(wire.packets, late, 20))
+    rpcs = analyze(capture)
+    assert foreign(capture, rpcs) == []
+    assert [rpc.state for rpc in rpcs].count("complete") == 8
