@@ -98,7 +98,7 @@ async def a_million() -> dict[str, tuple[float, float]]:
             app._sort_by("latency")
             sorted_ = await until(pilot, lambda: app.listed.chosen and app.listed.cursor == 0 and _slowest(app))
             scattered = [await key(app, name) for name in (*["pagedown"] * 40, "G", "g")]
-            app.filter_by("latency_ms > 40 AND path LIKE '%/77%'")
+            app.filter_by("latency_ns > 40ms AND path LIKE '%/77%'")
             filtered = await until(pilot, lambda: app.listed.count < MILLION)
             return {
                 "key to picture, median": (median(scrolled), KEY),

@@ -30,7 +30,7 @@ METADATA = 0.05
 """Part of the rest that is metadata; the others are bulk."""
 ROOM = 0.5
 """Free space for tables, in bytes for each of the capture."""
-QUERY = "SELECT procedure, count(*) AS calls, quantile_cont(latency_us, 0.99) AS p99 FROM rpcs GROUP BY ALL ORDER BY 2"
+QUERY = "SELECT procedure, count(*) AS calls, quantile_cont(latency_ns, 0.99) AS p99 FROM rpcs GROUP BY ALL ORDER BY 2"
 
 
 def commands(tables: str) -> dict[str, Command]:

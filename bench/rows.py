@@ -51,7 +51,7 @@ ROWS = (
             ("page", 3, command("report", "-o", "{folder}/page.html")),
             ("audit", 2.5, command("audit")),
             ("rpcs", 2, command("rpcs", "--json")),
-            ("where", 1.7, command("rpcs", "--json", "--where", "latency_us > 1000000")),
+            ("where", 1.7, command("rpcs", "--json", "--where", "latency_ns > 1s")),
             ("sessions", 1.7, command("sessions", "--json")),
             ("files", 1.7, command("files", "--json")),
             ("transport", 1.7, command("transport", "--json")),

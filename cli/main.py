@@ -56,19 +56,6 @@ COMMANDS = {
 
 HIDDEN = ("extcap",)
 """What Wireshark runs, not people."""
-OLD_COMMANDS = {
-    "explain": ("rules",),
-    "credits": ("transport", "--credits"),
-    "extract": ("export", "--to", "capture"),
-    "wireshark": ("export", "--to", "wireshark"),
-}
-"""Commands that are parts of others now: what to write.  They are understood until the next version."""
-OLD_OPTIONS = {
-    "diagnose": {"--only": "--rule"},
-    "export": {"--finding": "--rule"},
-    "live": {"--until": "--until-where", "--until-finding": "--until-rule", "--nfsd": "--nfsd-counters"},
-}
-"""The same of options."""
 TSHARK_OPTIONS = {"-r": True, "-Y": True, "-w": True, "-t": True, "-c": True, "-V": False, "-n": False}
 """What is understood without a command, and whether a value follows."""
 
@@ -123,22 +110,6 @@ def _as_for_tshark(args: list[str]) -> list[str]:
     if not files or "" in files:
         raise click.UsageError("-r takes a FILE; then -Y FILTER, -w OUT, -t FORMAT, -c N, -V and -n are understood")
     return ["packets", *others, "--", *files]
-
-
-def _without_old_names(args: list[str]) -> list[str]:
-    """The arguments as they are written now; says which names were others."""
-    if args and args[0] in OLD_COMMANDS:
-        now = OLD_COMMANDS[args[0]]
-        complain(f"{args[0]} goes with the next version: write rdmascope {' '.join(now)}")
-        args = [*now, *args[1:]]
-    options = OLD_OPTIONS.get(args[0], {}) if args else {}
-    end = args.index("--") if "--" in args else len(args)
-    for at, argument in enumerate(args[:end]):
-        name, equals, value = argument.partition("=")
-        if name in options:
-            complain(f"{name} goes with the next version: write {options[name]}")
-            args = [*args[:at], options[name] + equals + value, *args[at + 1 :]]
-    return args
 
 
 def _plugins_of(args: list[str]) -> tuple[list[str], list[str]]:
@@ -216,7 +187,7 @@ class Commands(click.Group):
         """What is typed as for tshark, -r FILE somewhere and no command, lists packets; --plugin may stand anywhere."""
         args, files = _plugins_of(args)
         _load_plugins(files)
-        return super().parse_args(ctx, _without_old_names(_as_for_tshark(args)))
+        return super().parse_args(ctx, _as_for_tshark(args))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

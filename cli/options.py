@@ -42,22 +42,6 @@ def _duration(text: str) -> int:
     return parse_duration(text)
 
 
-def _span(text: str) -> int:
-    """How long something goes on: without a unit seconds, until the next version."""
-    return _duration(_with_unit(text, "s"))
-
-
-def _megabytes(text: str) -> int:
-    return parse_size(_with_unit(text, "MB"))
-
-
-def _with_unit(text: str, unit: str) -> str:
-    if not text.strip().replace(".", "", 1).isdecimal() or float(text) == 0:
-        return text
-    complain(f"{text} without a unit goes with the next version: write {text.strip()}{unit}")
-    return text.strip() + unit
-
-
 def _moment(text: str) -> Moment:
     from rdmascope.dissect.measure.time_options import parse_moment
 
@@ -72,9 +56,7 @@ def _moments(text: str) -> TimeSpan:
 
 # What only filters by time need would be loaded by every command.
 DURATION: Parsed[int] = Parsed("duration", _duration)
-SPAN: Parsed[int] = Parsed("duration", _span)
 BYTES: Parsed[int] = Parsed("size", parse_size)
-MEGABYTES: Parsed[int] = Parsed("size", _megabytes)
 XID: Parsed[int] = Parsed("xid", parse_xid)
 MOMENT: Parsed[Moment] = Parsed("time", _moment)
 MOMENTS: Parsed[TimeSpan] = Parsed("span", _moments)

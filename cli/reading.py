@@ -21,7 +21,7 @@ from rdmascope.captures.tables.saved import holds_tables, is_data_set
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 from rdmascope.dissect.units import count, dropped_words, plural
 
-from .options import SPAN
+from .options import DURATION
 from .terminal import complain, meter
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def follow_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """``--follow`` and ``--idle``: read a file that is still being written."""
     command = click.option(
         "--idle",
-        type=SPAN,
+        type=DURATION,
         metavar="TIME",
         help="With --follow: stop once the file has not grown for so long: 10s.",
     )(command)

@@ -156,7 +156,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["report", "rpcs", "credits", "files", "audit", "transport"])
+@pytest.mark.parametrize("name", ["report", "rpcs", "transport --credits", "files", "audit", "transport"])
 def test_filters_choose_the_same_rpcs_of_tables(
     name: str, saved: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,7 +164,8 @@ def test_filters_choose_the_same_rpcs_of_tables(
 
     def chosen(folder: Path) -> str:
         monkeypatch.chdir(folder)
-        return CliRunner().invoke(main, [name, sample, "--slower-than", "10ms", "--json"], prog_name="rdmascope").stdout
+        words = [*name.split(), sample, "--slower-than", "10ms", "--json"]
+        return CliRunner().invoke(main, words, prog_name="rdmascope").stdout
 
     found = chosen(saved(sample))
     assert found and found == chosen(FOLDER)

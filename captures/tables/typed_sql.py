@@ -1,4 +1,4 @@
-"""SQL as people type it: with the names that are on the screen, units, and names that columns had."""
+"""SQL as people type it: with the names that are on the screen and units."""
 
 from __future__ import annotations
 
@@ -35,9 +35,6 @@ WORDS = {
     if name not in UNIT_OF and name not in SEVERAL
 } | {"user": "user"}
 """Names on the screen -> columns of rpcs; in quotes, as ``user`` is a word of SQL."""
-OLD_NAMES = {"latency_ms": ("(latency_ns / 1e6)", "latency > 10ms"), "latency_us": ("(latency_ns / 1e3)", "latency_ns")}
-"""Names that columns had: what they stand for, and what to write."""
-
 OF_COMPOUND = "the procedure of NFSv4 is COMPOUND: list_contains(operations, {name}) finds its operations, too"
 """Of a query, in which columns mean what they hold."""
 
@@ -47,7 +44,7 @@ class Typed(NamedTuple):
 
     sql: str
     remarks: tuple[str, ...]
-    """What will not be understood for long, or means less than it seems to, and what to write."""
+    """What means less than it seems to, and what to write."""
 
 
 def typed(text: str, condition: bool = True) -> Typed:
@@ -70,10 +67,6 @@ def typed(text: str, condition: bool = True) -> Typed:
         if token["quantity"] is not None:
             return _amount(token, column) if condition else token[0]
         word = (token["word"] or "").lower()
-        if word in OLD_NAMES:
-            column = word
-            remarks.append(f"{word} goes with the next version: write {OLD_NAMES[word][1]}")
-            return OLD_NAMES[word][0]
         if condition and word in WORDS:
             column = WORDS[word]
             return named(column)

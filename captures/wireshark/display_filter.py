@@ -14,7 +14,6 @@ from rdmascope.dissect.records.rpc_columns import quoted
 from rdmascope.dissect.records.tables import TABLES
 
 from ..errors import CaptureError
-from ..tables.typed_sql import OLD_NAMES
 
 PROTOCOLS = {"rpcordma": "true", "rpc": "true", "nfs": "program = 'NFS'"}
 """Bare names, and the RPCs that they mean."""
@@ -44,7 +43,7 @@ AND, OR, NOT = ("&&", "and"), ("||", "or"), ("!", "not")
 _TOKEN = re.compile(r"\s*(?:(&&|\|\||==|!=|<=|>=|[()<>!])|(\"[^\"]*\"|'[^']*')|([\w.:+-]+)|(\S))")
 _ADDRESS = re.compile(r"[0-9a-fA-F.:]+")
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]{1,16}|\d{1,20}(?:\.\d{1,9})?")
-_COLUMNS = {column.name for column in TABLES["rpcs"].columns} | {*OLD_NAMES, *TABLES["rpcs"].headings}
+_COLUMNS = {column.name for column in TABLES["rpcs"].columns} | {*TABLES["rpcs"].headings}
 
 
 class DisplayFilter(NamedTuple):

@@ -42,7 +42,7 @@ from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.units import moment
 
-from ..options import BYTES, DURATION, MEGABYTES, SPAN, Grouped
+from ..options import BYTES, DURATION, Grouped
 from ..reading import analyzer_options, recognition_options, stoppable
 from ..terminal import EXIT_BAD_INPUT, EXIT_FOUND, complain, console, json_value, print_json, print_page, show
 from ..views.kernel_counters import counters_view
@@ -69,7 +69,7 @@ OUTPUT = Lock()
 @click.option("--trace", "traces", is_flag=True, help="The tracepoints of this host's kernel, too, or alone.")
 @click.option("--remote", metavar="HOST", help="DEVICE is of that host, whose tcpdump is run over ssh.")
 @click.option("--json", "as_json", is_flag=True, help="RPCs and findings as they happen, one JSON object a line.")
-@click.option("--duration", type=SPAN, metavar="TIME", help="End after 10s, 500ms, 2m.")
+@click.option("--duration", type=DURATION, metavar="TIME", help="End after 10s, 500ms, 2m.")
 @click.option("--count", "wanted", type=click.IntRange(1), metavar="N", help="End after N RPCs.")
 @click.option(
     "--until-rule",
@@ -103,7 +103,7 @@ OUTPUT = Lock()
 @click.option("--write", "path", metavar="FILE", help="Keep the packets, too, as pcapng, a trace as text.")
 @click.option(
     "--ring-size",
-    type=MEGABYTES,
+    type=BYTES,
     default="100MB",
     show_default=True,
     metavar="SIZE",
@@ -112,7 +112,7 @@ OUTPUT = Lock()
 @click.option(
     "--ring-files", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="Files that are kept."
 )
-@click.option("--ring-time", type=SPAN, metavar="TIME", help="Begin a new file after this time, too.")
+@click.option("--ring-time", type=DURATION, metavar="TIME", help="Begin a new file after this time, too.")
 @click.option(
     "--mount", metavar="PATH", help="Compare with what this host's NFS client counts, on the mount that holds PATH."
 )
@@ -129,7 +129,7 @@ OUTPUT = Lock()
     "--snaplen", type=click.IntRange(128, 262144), default=262144, metavar="BYTES", help="Truncate longer frames."
 )
 @click.option(
-    "--buffer", type=MEGABYTES, metavar="SIZE", help="The kernel's buffer, 2MB to 4GB.  [64MiB, less with --memory]"
+    "--buffer", type=BYTES, metavar="SIZE", help="The kernel's buffer, 2MB to 4GB.  [64MiB, less with --memory]"
 )
 @click.option("--memory", type=BYTES, metavar="SIZE", help="Memory of all of it at most: 500M, 2G (docs/live.md).")
 @click.option("--no-promiscuous", is_flag=True, help="Only frames from and to this host.")

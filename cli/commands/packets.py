@@ -107,7 +107,7 @@ def _display_filters(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Format of the times, as tshark names them: relative, delta, absolute with date, UTC, epoch, ...",
 )
 @click.option("-n", "no_names", is_flag=True, help="Changes nothing: names of hosts are never looked up.")
-@click.option("-w", "output", metavar="OUT", help="Write the frames of these RPCs into a pcapng file, as extract does.")
+@click.option("-w", "output", metavar="OUT", help="Write the frames of these RPCs into a pcapng file, as export does.")
 @click.option("--json", "as_json", is_flag=True, help=f"One {schema('packet')} object a line.")
 @_display_filters
 @filter_options

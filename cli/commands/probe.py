@@ -13,7 +13,7 @@ import click
 
 from rdmascope.dissect.onc.rpc_header import NFS
 
-from ..options import SPAN
+from ..options import DURATION
 from ..terminal import EXIT_BAD_INPUT, EXIT_FOUND, complain, console, print_json, show
 
 if TYPE_CHECKING:
@@ -43,10 +43,12 @@ _THERE = ("", "PROG_UNAVAIL", "PROG_MISMATCH")
 @click.option(
     "-c", "count", type=click.IntRange(0), default=5, show_default=True, metavar="N", help="How many NULL calls."
 )
-@click.option("-i", "interval", type=SPAN, default="1s", show_default=True, metavar="TIME", help="Between two calls.")
+@click.option(
+    "-i", "interval", type=DURATION, default="1s", show_default=True, metavar="TIME", help="Between two calls."
+)
 @click.option("--program", "programs", type=int, multiple=True, metavar="N", help="Ask for this RPC program, too.")
 @click.option(
-    "--timeout", type=SPAN, default="5s", show_default=True, metavar="TIME", help="The longest wait for an answer."
+    "--timeout", type=DURATION, default="5s", show_default=True, metavar="TIME", help="The longest wait for an answer."
 )
 @click.option("--suite", type=click.Choice(["conformance"]), help="Check the server against the specification instead.")
 @click.option("--faults", is_flag=True, help="Also make the checks that send what the specification forbids.")

@@ -11,7 +11,7 @@ import click
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.live.tracing import run_recording, tracepoints
 
-from ..options import SPAN
+from ..options import DURATION
 from ..terminal import complain, say
 
 DEFAULT = "nfs.trace.dat"
@@ -20,7 +20,7 @@ SECOND = 1_000_000_000
 
 @click.command("record")
 @click.option("-o", "--output", metavar="FILE", default=DEFAULT, show_default=True, help="What is written.")
-@click.option("--duration", type=SPAN, metavar="TIME", help="End after 10s, 2m; else Ctrl-C ends it.")
+@click.option("--duration", type=DURATION, metavar="TIME", help="End after 10s, 2m; else Ctrl-C ends it.")
 @click.option("--run", "runs", is_flag=True, help="Run it here and now, which takes root and trace-cmd.")
 def command(output: str, duration: int | None, runs: bool) -> None:
     """The one command that records what this host's kernel knows of its NFS over RDMA.

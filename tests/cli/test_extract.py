@@ -1,4 +1,4 @@
-"""``rdmascope extract``: the frames of some RPCs as a capture of their own."""
+"""``rdmascope export --to capture``: the frames of some RPCs as a capture of their own."""
 
 from __future__ import annotations
 

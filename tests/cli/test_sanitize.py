@@ -158,7 +158,7 @@ def hostile_capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("colour", [{}, {"FORCE_COLOR": "1"}], ids=["pipe", "terminal"])
 @pytest.mark.parametrize("arguments", [
     ("info",), ("report",), ("rpcs",), ("packets",), ("packets", "-V"), ("files", "--all"), ("transport",),
-    ("show", "--rpc", "1", "--full"), ("show", "--rpc", "2", "--full"), ("audit",), ("credits",),
+    ("show", "--rpc", "1", "--full"), ("show", "--rpc", "2", "--full"), ("audit",), ("transport", "--credits"),
     ("show", "--rpc", "7", "--full"), ("show", "--rpc", "8", "--full"), ("show", "--rpc", "9", "--full"),
     ("show", "--frame", "24"), ("sessions",), ("diagnose",), ("compare", str(SMALL)), ("sql", "FROM rpcs"),
     ("sql", "FROM files"), ("sql", "FROM packets"),
@@ -190,7 +190,7 @@ def test_a_terminal_gets_no_capture(arguments: tuple[str, ...]) -> None:
     assert b"a capture is not written to a terminal" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["rpcs", "packets", "files", "transport", "credits", "report"])
+@pytest.mark.parametrize("command", ["rpcs", "packets", "files", "transport", "report"])
 def test_what_cannot_be_read_gets_no_header(command: str, tmp_path: Path) -> None:
     path = tmp_path / "text.pcap"
     path.write_text("no capture, " * 20)

@@ -227,7 +227,7 @@ def test_rpcs_of_both_versions_in_one_file(fell_back: str) -> None:
 
 
 def test_credits_transport_and_export_take_it_as_version_1(talked: str, tmp_path: Path) -> None:
-    assert page("credits", talked).count("requested 32") == 2
+    assert page("transport", "--credits", talked).count("requested 32") == 2
     assert "connection 1" in page("transport", talked).lower()
     assert run("export", talked, "-o", str(tmp_path / "out.pcapng")).exit_code == 0
     assert (tmp_path / "out.pcapng").stat().st_size > 500

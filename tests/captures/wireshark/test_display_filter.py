@@ -66,7 +66,7 @@ def test_calls_are_those_that_tshark_finds(filter: str, exported: Path) -> None:
         ("frame.number == 7", "", FrameRange(7, 7)),
         ("frame.number >= 7 && frame.number < 10", "", FrameRange(7, 9)),
         ("nfs && frame.number <= 9", "program = 'NFS'", FrameRange(1, 9)),
-        ("latency_ms > 10", "latency_ms > 10", None),
+        ("latency > 10ms", "latency > 10ms", None),
         ("state <> 'complete'", "state <> 'complete'", None),
         (
             "path LIKE '/home/%' AND call_bytes BETWEEN 1 AND 2",
@@ -103,7 +103,7 @@ def test_what_is_not_understood_is_said(given: str, words: str) -> None:
 
 
 words = st.sampled_from(
-    [*KNOWN, "==", "&&", "||", "!", "(", ")", "1", "0x2", "10.0.0.1", "latency_ms", ">", "'x'", "and"]
+    [*KNOWN, "==", "&&", "||", "!", "(", ")", "1", "0x2", "10.0.0.1", "latency_ns", ">", "'x'", "and"]
 )
 
 
@@ -117,5 +117,5 @@ def test_any_text_is_translated_or_refused(given: str) -> None:
 
 
 def test_sql_that_is_wrong_is_one_line() -> None:
-    result = run("packets", LOSS, "-Y", "latency_ms >>> 10 FOO")
+    result = run("packets", LOSS, "-Y", "latency_ns >>> 10 FOO")
     assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)

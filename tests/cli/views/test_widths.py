@@ -23,7 +23,7 @@ PAGES = (
     ("transport", "v2-falls-back"),
     ("files", "longcall-rxe"),
     ("audit", "bidir-rxe"),
-    ("credits", "ipv6-rxe"),
+    ("transport", "--credits", "ipv6-rxe"),
     ("info", "ipv6-rxe"),
     ("rules", ""),
     ("rules", "V1-CREDIT-EXCEEDED"),

@@ -48,7 +48,7 @@ wait $reader
 mark extcap-end
 
 mount_nfs 4.2
-watch flood --buffer 2
+watch flood --buffer 2MB
 workers=()
 for number in 1 2 3; do
   dd if=/dev/zero of=/mnt/f$number bs=1M count=6 conv=fsync status=none &

@@ -1,5 +1,5 @@
 # As much traffic as goes, while rdmascope live watches with a small buffer, for which the guest has no CPU to spare.
-watch saturated --buffer 2
+watch saturated --buffer 2MB
 mount_nfs 4.2
 workers=()
 for number in 1 2 3; do
