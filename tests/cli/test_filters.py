@@ -239,7 +239,7 @@ def test_saved_tables_of_the_rpcs_that_pass(tmp_path: Path) -> None:
 
 def test_saved_rpcs_that_ended_far_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are read in pieces, of which some are empty."""
-    monkeypatch.setattr(saved_rpcs, "__defaults__", (3, "true"))
+    monkeypatch.setattr(saved_rpcs, "__defaults__", (3, "true", "true"))
     kept = str(tmp_path / "kept.duckdb")
     run("sql", EVERYTHING, "--save", kept, "--where", "number IN (1, 200)")
     assert [one["number"] for one in objects("rpcs", kept)] == [1, 200]
