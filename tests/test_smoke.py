@@ -23,7 +23,7 @@ COMMANDS = [
     f"transport {CAPTURE}",
     f"files {CAPTURE}",
     f"audit {CAPTURE}",
-    f"credits {CAPTURE}",
+    f"transport --credits {CAPTURE}",
     f"sessions {CAPTURE}",
     f"compare {CAPTURE} {CAPTURE}",
     f"report {CAPTURE} --jobs 2 --by procedure",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ...arrays import Bytes, Int64s, Rows, among, places, some, take, words_at
 from ...layers.iwarp_codes import REQUEST_KEY
+from ...layers.oncrpc_codes import LAST_FRAGMENT
 from ...link.addresses import AddressTable
 from ...link.tcp import ACK, RST, SYN, verify_checksums
 from ...serial import TCP_SEQUENCE
@@ -258,6 +259,11 @@ class IwarpObserver:
             # What stands before it is something else, or its own second half out of order.
             return tcp, members if request and first else members[start:]
         recorded = places(segments.record[members])
+        if service and len(recorded):
+            # On a port of iWARP, where a segment may begin inside a transport header, the record is to end in it, too.
+            rows = segments.rows[members[recorded]]
+            sizes = words_at(segments.data, rows["payload"]) & ~LAST_FRAGMENT
+            recorded = recorded[sizes + MARK <= rows["length"]]
         if len(recorded):
             return self._open_records(key, segments, members, int(recorded[0]), earlier)
         if key[0] >= DATAGRAMS:

@@ -214,3 +214,25 @@ def test_a_late_start_and_everything_else_is_never_wrong(
 def test_truncated_frames_are_never_wrong(conversation: IwarpConversation, snaplen: int, cuts: list[int]) -> None:
     capture = IwarpCapture(conversation.wire, faults.snap(conversation.segments, snaplen))
     judge(capture, analyze(capture, cuts))
+
+
+def test_a_segment_that_begins_inside_a_transport_header_begins_no_record() -> None:
+    """The last word of its chunk lists reads as a record mark, and the RPC message follows."""
+    wire = IwarpWire(mss=8960, seed=6)
+    connection = wire.connect(cm=False)
+    connection.next_address = 0x5582F30000
+    for _ in range(3):
+        chunk = connection.register(12000)
+        connection.next_address = 0x5582F30000
+        reply(call(connection, nfs3.readdirplus(), reply_chunk=chunk), nfs3.readdirplus_reply([b"name"]))
+    cut: list[TcpSegment] = []
+    for one in wire.sent():
+        at = one.payload.find(b"\x82\xf3\x00\x00") if one.sender == 0 else -1
+        if at < 0:
+            cut.append(one)
+            continue
+        parts = one.payload[:at], one.payload[at:]
+        cut += [replace(one, payload=parts[0]), replace(one, payload=parts[1], seq=one.seq + at, at=one.at + at)]
+    capture = IwarpCapture(wire, cut)
+    found = judge_whole(capture, analyze(capture))
+    assert len(found) == 3
