@@ -36,7 +36,7 @@ TYPES: dict[str, RecordType] = {
     "statement": RecordType("One thing that is wrong.", "`diagnose`", {**STATEMENT, **common("file")}),
     "detector": RecordType(
         "What `diagnose` looks for.",
-        "`explain`",
+        "`rules`",
         {
             **ABOUT,
             "looks_at": ("string", "what it reads"),

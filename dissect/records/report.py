@@ -373,7 +373,7 @@ TYPES = {
     ),
     "credits": RecordType(
         "Flow control in one direction of a connection.",
-        "`credits`",
+        "`transport --credits`",
         {
             **common("connection"),
             "direction": ("string", "forward (called by the client) or backward"),
@@ -465,7 +465,7 @@ TYPES = {
     ),
     "extract": RecordType(
         "A part of a capture that was written as a capture of its own.",
-        "`extract`",
+        "`export --to capture`",
         {
             "output": ("string", "path written"),
             "rpcs": ("integer", "RPCs whose frames were written"),
