@@ -60,6 +60,10 @@ class _Waiting(NamedTuple):
     time: int
 
 
+MAX_AHEAD = 1 << 24
+"""Bytes that may be missing before an acknowledgement, more than Linux lets be under way; else its number is wrong."""
+
+
 class ByteStream:
     """Feed it the segments of one direction; take what is in order."""
 
@@ -114,7 +118,7 @@ class ByteStream:
             # An acknowledgement has the number of what its sender sends next (RFC 9293, 3.4), which is beyond what was
             # captured where that is missing.  Behind a FIN it is one further.
             reached = np.maximum.accumulate(np.append(self.retransmissions.head or 0, ends))[:-1]
-            telling = carrying | (position > reached + 1)
+            telling = carrying | (position > reached + 1) & (position <= reached + MAX_AHEAD)
             self.retransmissions.feed(take(rows, telling), position[telling], ends[telling], data)
             rows, position, ends = take(rows, carrying), position[carrying], ends[carrying]
         if not len(rows):

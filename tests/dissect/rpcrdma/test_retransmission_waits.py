@@ -307,3 +307,16 @@ def test_an_acknowledgement_shows_what_was_sent_before_the_capture_point(apart: 
     rpcs = [rpc for batch in frame_batches(capture.frames, cuts) for rpc in analyzer.feed(batch)] + analyzer.finish()
     assert [rpc.retransmission_delay for rpc in rpcs] == [0, 0, 350 * MILLISECOND]
     assert rpcs[2].latency is not None and rpcs[2].latency.server < 101 * MILLISECOND
+
+
+def test_an_acknowledgement_whose_number_cannot_be_shows_nothing() -> None:
+    wire = IwarpWire(mss=1448, seed=5)
+    connection = wire.connect(acks="none")
+    for _ in range(3):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    segments = wire.sent()
+    at = [index for index, one in enumerate(segments) if one.sender == 1 and one.payload][-1]
+    wild = replace(segments[at], seq=segments[at].seq + (1 << 30), payload=b"")
+    later = [replace(one, time=one.time + 5 * MILLISECOND) for one in segments[at:]]
+    rpcs, _ = examine(IwarpCapture(wire, [*segments[:at], wild, *later]))
+    assert not any(rpc.retransmissions or rpc.retransmission_delay for rpc in rpcs)
