@@ -220,6 +220,8 @@ class TraceKeeper:
         self._keep = keep
         self._ring = RingFiles(keep.path, keep.files, _written)
         self._rest = b""
+        self._broken = False
+        """The disk took no more."""
         self._open()
 
     @property
@@ -233,6 +235,8 @@ class TraceKeeper:
 
     def write(self, printed: bytes) -> None:
         """Raises CaptureError where the disk does not take it."""
+        if self._broken:
+            return
         lines, newline, self._rest = (self._rest + printed).rpartition(b"\n")
         try:
             old = self._keep.seconds is not None and time.time_ns() - self._began >= self._keep.seconds * SECOND
@@ -244,6 +248,7 @@ class TraceKeeper:
             self._size += self._file.write(lines + newline)
             self._file.flush()
         except OSError as error:
+            self._broken = True
             raise CaptureError(f"{self.path}: {error.strerror}") from None
 
     def close(self) -> None:

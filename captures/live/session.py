@@ -549,6 +549,9 @@ class LiveSession:
         # The nouns hold hardly any cycles, and looking for some takes longer than all the decoding.
         gc.disable()
         self._display = display
+        keeper = self.keeper
+        if isinstance(keeper, TraceKeeper) and isinstance(self.live, TraceSource):
+            self.live.keep = lambda printed: self._attempt(partial(keeper.write, printed))
         waiter = select.poll()
         waiter.register(self.live.fileno(), select.POLLIN)
         if display is not None and display.keyboard is not None:
@@ -651,10 +654,7 @@ class LiveSession:
     def _take(self, batch: FrameBatch | list[Event]) -> None:
         self._came = time.monotonic()
         if isinstance(batch, list):
-            assert isinstance(self.analyzer, TraceAnalyzer) and isinstance(self.live, TraceSource)
-            printed, self.live.printed = self.live.printed, b""
-            if isinstance(self.keeper, TraceKeeper):
-                self._attempt(partial(self.keeper.write, printed))
+            assert isinstance(self.analyzer, TraceAnalyzer)
             self.analyzer.frames = self.live.received - (self.live.dropped or 0)
             self._ended(self.analyzer.feed_events(batch))
             return

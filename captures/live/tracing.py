@@ -9,7 +9,7 @@ import os
 import shlex
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,8 +157,8 @@ class TraceSource:
         self.device = Device(TRACE, TRACED)
         self.words = f"{len(instance.events)} tracepoints"
         self._instance = instance
-        self.printed = b""
-        """What the kernel printed since it was last taken."""
+        self.keep: Callable[[bytes], object] | None = None
+        """Takes all that the kernel prints."""
         self._text = TextEvents()
         self._lost = 0
         try:
@@ -192,7 +192,8 @@ class TraceSource:
             return None
         except OSError as error:
             raise CaptureError(f"{self._instance.pipe}: {error.strerror}") from None
-        self.printed += piece
+        if self.keep is not None:
+            self.keep(piece)
         return self._text.take(piece) or None
 
     def refuse(self) -> None:

@@ -16,6 +16,7 @@ import zstandard
 from playbook.commands import run
 from rdmascope.captures import live
 from rdmascope.captures.errors import CaptureError
+from rdmascope.captures.live.keep import Keep, TraceKeeper
 from rdmascope.captures.live.tracing import SYSTEMS, TraceInstance, TraceSource, run_recording, tracepoints
 
 HERE = Path(__file__).parents[1]
@@ -178,6 +179,24 @@ def test_what_a_trace_cannot_be_asked(tmp_path: Path) -> None:
     assert "name a DEVICE, or --trace" in run("live").stderr
     refused = run("live", "--trace", "--write", str(tmp_path / "x.txt"), "--before", "3s")
     assert "--before and --after are for packets" in " ".join(refused.stderr.split())
+
+
+def test_all_that_the_kernel_prints_is_kept(tmp_path: Path) -> None:
+    """Lines too that are no event of ours, and those behind the last."""
+    kernel = Printed(tmp_path / "trace_pipe")
+    source = TraceSource(kernel)  # type: ignore[arg-type]
+    keeper = TraceKeeper(Keep(str(tmp_path / "nfs.txt")))
+    source.keep = keeper.write
+    with open(kernel.pipe, "wb", buffering=0) as pipe:
+        for piece in (b"  x-1 [000] d..1. 64.7: sched_switch: x\n  x-1 [000]", b" d..1. 64.8: sched_switch: y\nhal"):
+            pipe.write(piece)
+            assert source.read() is None
+    keeper.close()
+    source.close()
+    assert (tmp_path / "nfs.txt").read_text().splitlines() == [
+        "  x-1 [000] d..1. 64.7: sched_switch: x",
+        "  x-1 [000] d..1. 64.8: sched_switch: y",
+    ]
 
 
 @pytest.mark.parametrize("files", [2, 10])
