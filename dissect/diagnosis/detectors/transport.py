@@ -347,22 +347,22 @@ def delayed_acknowledgements(facts: Facts, limits: Limits) -> Iterator[Cause]:
     "slow-start-after-idle",
     "Slow start after idle",
     Severity.WARNING,
-    "TCP segments: behind 200 ms without data 10 full ones, a pause until they are acknowledged, then up to 20, …",
+    "TCP segments: after 200 ms without data 10 full ones, a pause until they are acknowledged, then up to 20, …",
     {
         "least_waits": (3, "such pauses"),
         "least_share": (0.01, "share of the latency of all RPCs that they took"),
     },
     (
-        "rdmascope packets FILE: what was sent behind the pause of 200 ms or more",
+        "rdmascope packets FILE: what was sent after the pause of 200 ms or more",
         "net.ipv4.tcp_slow_start_after_idle on the sending host: 0 keeps the window",
-        "tcpi_snd_cwnd of the connection (ss -ti) before and behind such a pause",
+        "tcpi_snd_cwnd of the connection (ss -ti) before and after such a pause",
     ),
 )
 def slow_start_after_idle(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """A host had sent nothing for longer than its retransmission timeout. So its congestion window was the initial one
     again (RFC 5681, 4.1), and doubled at most in each round trip: long messages waited for several of them.
     """
-    yield from _pauses(facts, limits, lambda one: one.restarts, "for acknowledgements behind idle times")
+    yield from _pauses(facts, limits, lambda one: one.restarts, "for acknowledgements after idle times")
 
 
 @detector(

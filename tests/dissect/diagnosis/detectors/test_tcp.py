@@ -124,7 +124,7 @@ def after_idle(
 def test_a_sender_whose_window_begins_anew(mss: int, offload: int, cuts: list[int]) -> None:
     # 10, 20, 40, 80 segments, and what is left; nothing shows that the connection was idle before the first.
     assert said(after_idle(mss=mss, offload=offload).frames(), cuts) == {
-        KINDS[3]: "8 pauses for acknowledgements behind idle times, 40.1 ms in all"
+        KINDS[3]: "8 pauses for acknowledgements after idle times, 40.1 ms in all"
     }
 
 
