@@ -291,6 +291,19 @@ def test_no_file_knows_the_machine_it_was_written_on() -> None:
     assert found == []
 
 
+def test_files_that_are_named_are_there() -> None:
+    """In docstrings and comments of the program, and in the papers but for the examples of plugins."""
+    there = {path.name for path, _ in texts()}
+    missing = [
+        f"{path}: {name}"
+        for path, text in texts()
+        if path.parts[0] in (*TOPS, "docs", ".github") and path.name != "plugins.md"
+        for name in re.findall(r"\b[a-z]\w*\.py\b", text)
+        if name not in there
+    ]
+    assert missing == []
+
+
 def write(exceptions: dict[str, list[str]]) -> None:
     lines = ["# What does not follow the rules of tests/test_project.py yet.  Only shrinks."]
     for rule, entries in exceptions.items():

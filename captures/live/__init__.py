@@ -2,8 +2,8 @@
 
 ``device.py`` finds out what a name stands for, and has what every source offers, and streams; ``tracing.py`` has the
 tracepoints of the kernel; ``ring.py`` takes frames from interfaces and adapters, here and on other hosts; ``keep.py``
-writes packets into a bounded set of files or around a moment, for which it waits; ``session.py`` is one capture,
-``metrics.py`` its figures.
+writes packets into a bounded set of files or around a moment, for which it waits; ``session.py`` is one capture and
+its figures.
 """
 
 from __future__ import annotations

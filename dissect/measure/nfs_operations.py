@@ -1,6 +1,6 @@
 """The operations of NFS calls on files, as one table: a row each, in the order of RPCs and of operations in each.
 
-Of messages that are laid out alike the values stand at the same places (``onc.file_layouts``): these are read in
+Of messages that are laid out alike the values stand at the same places (``onc.file_operations``): these are read in
 columns.  The other RPCs are decoded one by one, and give the same rows.
 
 pNFS: the data servers that a metadata server named, and the connections to them (RFC 8881, 12 and 13; RFC 8435).

@@ -1,8 +1,8 @@
 """Our reading of a capture beside Wireshark's: packet headers field by field, RPCs one by one.
 
-Both sides come as the same nouns.  A Sighting is what one of them found in one frame, by Wireshark's field
-names; a Half is a call or a reply.  Where they differ, a table of what Wireshark is known to get wrong
-(weak_spots.py; circumstances.py finds where) says which of the two is right, where that is known.
+Both sides come as the same nouns: FrameFields are what one of them found in one frame, by Wireshark's field names, and
+a ComparedMessage is a call or a reply.  Where they differ, the table of what Wireshark is known to get wrong in
+``frame_fields.py`` says which of the two is right, where that is known.
 """
 
 from __future__ import annotations
