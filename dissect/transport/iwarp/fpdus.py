@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows
+from ...arrays import Bytes, Int64s, Rows, places
 from ...layers import fpdus
 from ...layers.columns import compiled
 from ...layers.fpdus import (
@@ -169,13 +169,13 @@ class FpduHeaders:
 
     def reads(self) -> Int64s:
         """Indices of the RDMA Read Requests."""
-        return np.flatnonzero(self.opcode == READ_REQUEST)
+        return places(self.opcode == READ_REQUEST)
 
     def read_columns(self, index: Int64s, *names: str) -> dict[str, Any]:
         """Header fields of the RDMA Read Requests at indices, by their names in the Scapy layer."""
         head = np.ascontiguousarray(self.head[index])
-        places = np.arange(len(index)) * HEAD + LENGTH_BYTES + UNTAGGED_HEADER
-        return compiled("RDMAPReadRequest")(head.reshape(-1), places, names)
+        at = np.arange(len(index)) * HEAD + LENGTH_BYTES + UNTAGGED_HEADER
+        return compiled("RDMAPReadRequest")(head.reshape(-1), at, names)
 
     def requests(self) -> dict[int, ReadRequest]:
         index = self.reads()
@@ -190,9 +190,9 @@ class FpduHeaders:
 def decode_headers(window: Window, starts: Int64s, lengths: Int64s) -> FpduHeaders:
     """What stands at places, ascending, where FPDUs with these ULPDU lengths begin."""
     head, there = window.heads(starts, HEAD)
-    flat, places = head.reshape(-1), np.arange(len(starts)) * HEAD + LENGTH_BYTES
-    tag = compiled("DDPTagged")(flat, places, ("stag", "tagged_offset"))
-    untag = compiled("DDPUntagged")(flat, places, ("inval_stag", "qn", "msn", "mo"))
+    flat, at = head.reshape(-1), np.arange(len(starts)) * HEAD + LENGTH_BYTES
+    tag = compiled("DDPTagged")(flat, at, ("stag", "tagged_offset"))
+    untag = compiled("DDPUntagged")(flat, at, ("inval_stag", "qn", "msn", "mo"))
     control = head[:, 2].astype(np.int64) << 8 | head[:, 3]
     opcode = (control & 15).astype(np.uint8)
     tagged = control & TAGGED << 8 != 0
@@ -231,8 +231,8 @@ def fpdu_rows(headers: FpduHeaders, window: Window, order: int) -> Rows:
 
 def placed(rows: Rows, window: Window, starts: Int64s, ends: Int64s, order: int) -> None:
     """Say in FPDU rows which frames carried them, when, and what they acknowledge; ``order``: of the one before."""
-    first = np.minimum(np.searchsorted(window.end, starts, side="right"), len(window.at) - 1)
-    final = np.maximum(np.searchsorted(window.at, ends, side="left") - 1, first)
+    first = np.minimum(window.end.searchsorted(starts, side="right"), len(window.at) - 1)
+    final = np.maximum(window.at.searchsorted(ends, side="left") - 1, first)
     for name, of_first, of_last in (
         ("frame", "first_frame", "last_frame"),
         ("time", "first_time", "last_time"),
@@ -293,9 +293,9 @@ class Evidence:
 
     def add(self, rows: Rows, tagged: Rows) -> None:
         """FPDU rows that were decoded."""
-        queue = QUEUE[rows["opcode"]]
+        queue = np.where(tagged, 4, QUEUE[rows["opcode"]])
         for number in range(4):
-            mine = np.flatnonzero(~tagged & (queue == number))
+            mine = places(queue == number)
             if len(mine):
                 self.msn[number] = int(rows["msn"][mine[-1]])
 
@@ -632,9 +632,9 @@ def torn(window: Window, end: int) -> bool:
     return before == after and bool(nothing or not LEGAL[head[2] << 8 | head[3]])
 
 
-def _frames(window: Window, *places: int) -> list[int | None]:
+def _frames(window: Window, *at: int) -> list[int | None]:
     """The frames that hold bytes; None where there is none yet."""
-    rows = np.searchsorted(window.end, places, side="right").tolist()
+    rows = np.searchsorted(window.end, at, side="right").tolist()
     return [int(window.rows["frame"][row]) if row < len(window.rows) else None for row in rows]
 
 
@@ -745,7 +745,7 @@ class FpduChecks:
 
     def _add_faults(self, pending: PendingBytes, headers: FpduHeaders, which: Rows, why: str) -> None:
         index = np.flatnonzero(which)[: MAX_FAILURES - len(self.faults)]
-        first, stop = (pending.in_stream(places[index]).tolist() for places in (headers.starts, headers.ends))
+        first, stop = (pending.in_stream(ends[index]).tolist() for ends in (headers.starts, headers.ends))
         self.faults += [(left, right, why) for left, right in zip(first, stop, strict=True)]
 
 

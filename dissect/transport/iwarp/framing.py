@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, places, take
+from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...layers.fpdus import LENGTH_BYTES, MarkerGrid, Places, fpdu_bytes
 from ...layers.iwarp_codes import REPLY_KEY, REQUEST_KEY
 from ...layers.private_data_codes import PrivateData, find_private_data
@@ -325,7 +325,8 @@ class Framing:
             lengths[mine] = self.lengths(data, rows["payload"][mine])
         ends = window.at + self.extent(lengths)
         following = window.at.searchsorted(ends)
-        following[~self.legal(lengths) | (np.append(window.at, window.limit)[following] != ends)] = -1
+        begins = np.concatenate((window.at, [window.limit]))
+        following[~self.legal(lengths) | (begins[following] != ends)] = -1
         stops = places(following != np.arange(1, count + 1))
         return _Aligned(lengths.tolist(), [*following.tolist(), -1], [*stops.tolist(), count])
 
@@ -333,7 +334,7 @@ class Framing:
         """Headers and payload of FPDUs, up to one that cannot be one."""
         window = self.pending.window
         headers = decode_headers(window, starts, lengths)
-        if headers.illegal.any():
+        if some(headers.illegal):
             stop = int(np.argmax(headers.illegal))
             self.at, self.synchronised = int(starts[stop]), False
             headers = headers[:stop]
@@ -345,10 +346,11 @@ class Framing:
         if len(rows):
             self.order = int(rows["order"][-1])
             self._mark_broken(rows, good, headers.empty)
-        if headers.empty.any():
+        if some(headers.empty):
             index = int(np.argmax(headers.empty))
             self.ready = int(rows["start"][index]), int(rows["stop"][index])
-        rows, headers = take(rows, good), headers[good]
+        if not good.all():
+            rows, headers = take(rows, good), headers[good]
         self.evidence.add(rows, headers.tagged)
         low = headers.payload_starts
         pieces, edges = window.pieces(low, low + rows["length"])
@@ -357,6 +359,8 @@ class Framing:
 
     def _mark_broken(self, rows: Rows, good: Rows, empty: Rows) -> None:
         bad = ~good & ~empty
+        if not (some(bad) or self.broken):
+            return
         self.unread += int(np.count_nonzero(bad))
         kept = np.flatnonzero(good)
         before = np.cumsum(bad)[kept]

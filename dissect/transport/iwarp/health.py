@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, places, take
+from ...arrays import Bytes, Int64s, Rows, kept, places, some, steps, take
 from ...layers import opcodes
 from ...link.tcp import ACK, FIN, LARGEST, RIGHT, RST, SYN, WRONG
 from ...serial import TCP_SEQUENCE
@@ -78,17 +78,17 @@ class IwarpDirection:
     def answered_early(self, rows: Rows, theirs: Rows) -> int | None:
         """Of segments that the other direction acknowledged before they were captured, the frame of the first that did.
 
-        0 where that was in an earlier batch; None where there are none.  SEGMENT rows of both directions.
+        0 where that was in an earlier batch; None where there are none.  SEGMENT rows with payload, and
+        acknowledgements of the other direction.
         """
-        rows, theirs = take(rows, rows["length"] > 0), take(theirs, (theirs["flags"] & (ACK | RST)) == ACK)
         if self.stream.next is None or not len(rows) or not (len(theirs) or self.acked is not None):
             return None
         expected = self.stream.next
         at = TCP_SEQUENCE.unwrap_near(expected, rows["seq"])
         before = expected if self.acked is None else TCP_SEQUENCE.unwrap(expected, self.acked)
-        reached = np.maximum.accumulate(np.append(before, TCP_SEQUENCE.unwrap_near(expected, theirs["ack"])))
+        reached = np.maximum.accumulate(np.concatenate(([before], _positions(expected, theirs["ack"]))))
         early = (reached[theirs["frame"].searchsorted(rows["frame"])] > at) & (at >= expected)
-        if not early.any():
+        if not some(early):
             return None
         _, first = np.unique(at, return_index=True)
         if not len(fresh := at[np.intersect1d(first, np.flatnonzero(early))]):
@@ -96,20 +96,17 @@ class IwarpDirection:
         return int(np.append(0, theirs["frame"])[reached.searchsorted(fresh.min(), "right")])
 
     def acknowledge(self, rows: Rows) -> None:
-        """SEGMENT rows of the other direction, which say how much of this one was received."""
-        acks = rows["ack"][(rows["flags"] & (ACK | RST)) == ACK]
-        if len(acks):
-            reference = int(acks[0]) if self.acked is None else self.acked
-            self.acked = max(reference, int(TCP_SEQUENCE.unwrap_near(reference, acks).max()))
+        """SEGMENT rows of acknowledgements, which say how much of this direction was received."""
+        if len(rows):
+            reference = int(rows["ack"][0]) if self.acked is None else self.acked
+            self.acked = max(reference, int(_positions(reference, rows["ack"]).max()))
 
     def receive(self, data: Bytes, rows: Rows, segments: int) -> None:
         """Take SEGMENT rows in capture order; ``segments``: of the connection, so far."""
         if not len(rows):
             return
         # A reset may carry any sequence number.
-        unusable = (rows["flags"] & RST != 0) | self._damaged(rows)
-        if unusable.any():
-            rows = take(rows, ~unusable)
+        rows = kept(rows, (rows["flags"] & RST == 0) & ~self._damaged(rows))
         if len(rows):
             self.framing.feed(self.stream.feed(data, rows, segments))
 
@@ -138,7 +135,7 @@ class IwarpDirection:
         wrong: Rows = rows["verdict"] == WRONG
         self._right_checksums += int(np.count_nonzero(rows["verdict"] == RIGHT))
         self._wrong_checksums += int(np.count_nonzero(wrong))
-        if not wrong.any() or self._wrong_checksums * RARE > self._right_checksums:
+        if not some(wrong) or self._wrong_checksums * RARE > self._right_checksums:
             return np.zeros(len(rows), np.bool_)
         self.damaged_segments += int(np.count_nonzero(wrong))
         self.stream.retransmissions.damaged(take(rows, wrong))
@@ -152,8 +149,6 @@ RECENT = 1024
 MAX_PENDING = 4096
 LEAST_RTO = 200_000_000
 """Nanoseconds: Linux's, and of most others; RFC 6298, 2.4, has a second."""
-CONGESTION_EXPERIENCED = 3
-"""IP ECN field (RFC 3168, 5)."""
 _DATA, _ACK = 0x04, 0x11
 """Opcodes that stand for segments with payload and without: a Send, an Acknowledge."""
 
@@ -188,19 +183,21 @@ class AckWaits:
 
     def feed(self, rows: Rows, forward: Rows) -> None:
         """SEGMENT rows of one batch, in capture order, and which of them are of direction 0."""
-        times = np.append(self._times, rows["time"])
-        # 0 and 1: data of a direction; 2 and 3: the other one acknowledges them, and no more.
-        bare = (rows["length"] == 0) & (rows["flags"] & (ACK | RST | SYN | FIN) == ACK)
-        kinds = np.where(rows["length"] > 0, ~forward, np.where(bare, 2 + forward, -1))
-        kinds = np.append(self._kinds, kinds)
-        waits = np.diff(times)
+        times = np.concatenate((self._times, rows["time"]))
+        waits = times[1:] - times[:-1]
         late = waits[:-1]
         delayed = ((late >= DELAYS[0][0]) & (late <= DELAYS[0][1])) | ((late >= DELAYS[1][0]) & (late <= DELAYS[1][1]))
         at = places(delayed & (waits[1:] >= 0) & (waits[1:] <= PROMPT))
+        if not len(at):
+            rows, forward = rows[-2:], forward[-2:]
+        # 0 and 1: data of a direction; 2 and 3: the other one acknowledges them, and no more.
+        bare = (rows["length"] == 0) & (rows["flags"] & (ACK | RST | SYN | FIN) == ACK)
+        kinds = np.where(rows["length"] > 0, ~forward, np.where(bare, 2 + forward, -1))
+        kinds = np.concatenate((self._kinds, kinds))
         at = at[(kinds[at] >= 0) & (kinds[at] <= 1) & (kinds[at + 1] == kinds[at] + 2) & (kinds[at + 2] == kinds[at])]
         for direction, wait in zip(kinds[at].tolist(), late[at].tolist(), strict=True):
             self.pauses[direction] = self.pauses[direction].longer(wait)
-        self._times, self._kinds = times[-2:], kinds[-2:]
+        self._times, self._kinds = times[-2:].copy(), kinds[-2:].copy()
 
 
 IDLE = 200_000_000
@@ -286,7 +283,7 @@ class Restarts:
             times, last = rows["time"][at], self._last[direction]
             begins: list[int] = []
             if len(at):
-                begins = at[np.diff(times, prepend=times[0] if last is None else last) >= IDLE].tolist()
+                begins = at[steps(times, times[0] if last is None else last) >= IDLE].tolist()
                 self._last[direction] = int(times[-1])
             starts = [0, *begins] if self._open[direction] is not None else begins
             if not starts:
@@ -366,33 +363,31 @@ class IwarpHealth:
 
     # Input
 
-    def segments(self, data: Bytes, sent: tuple[Rows, Rows]) -> None:
-        """SEGMENT rows of one batch, by direction, before they are put in order."""
-        for direction in (0, 1):
-            rows, back = sent[direction], sent[1 - direction]
-            self.marked[direction] += _marked(data, rows)
-            if len(rows):
-                self.seen[direction] = max(self.seen[direction], int(rows["time"].max()))
-            rows = rows[(rows["length"] > 0) & (rows["flags"] & RST == 0)]
-            back = back[(back["flags"] & (ACK | RST | SYN)) == ACK]
-            head = self.directions[direction].stream.retransmissions.head
-            if head is None:
-                if not len(rows):
-                    continue
-                head = int(rows["seq"][0])
-            first = self._first[direction]
-            if first is None:
-                first = self._first[direction] = head
-            ends = _positions(head, rows["seq"]) + rows["length"]
-            furthest = max(head, int(ends.max())) if len(ends) else head
-            acks = np.minimum(_positions(head, back["ack"]), furthest)  # the last one is of a FIN
-            # That of a handshake is of no data: an earlier batch may have had it, before this was known to be iWARP.
-            of_data = acks > first
-            acks, back = acks[of_data], take(back, of_data)
-            asked = seen_rows(rows, ends - 1, ends, _DATA) if len(rows) else None
-            carrying = np.where(back["length"] == 0, _ACK, _DATA)
-            answers = seen_rows(back, acks - 1, acks, carrying) if len(back) else None
-            self.answers[direction].feed(asked, answers, head, furthest)
+    def segments(self, direction: int, rows: Rows, carrying: Rows, back: Rows) -> None:
+        """SEGMENT rows of one batch before they are put in order: of a direction, those of them with payload, and
+        acknowledgements of the other direction."""
+        self.marked[direction] += int(np.count_nonzero(rows["congested"]))
+        if len(rows):
+            self.seen[direction] = max(self.seen[direction], int(rows["time"].max()))
+        rows = kept(carrying, carrying["flags"] & RST == 0)
+        head = self.directions[direction].stream.retransmissions.head
+        if head is None:
+            if not len(rows):
+                return
+            head = int(rows["seq"][0])
+        first = self._first[direction]
+        if first is None:
+            first = self._first[direction] = head
+        ends = _positions(head, rows["seq"]) + rows["length"]
+        furthest = max(head, int(ends.max())) if len(ends) else head
+        acks = np.minimum(_positions(head, back["ack"]), furthest)  # the last one is of a FIN
+        # That of a handshake is of no data: an earlier batch may have had it, before this was known to be iWARP.
+        of_data = acks > first
+        acks, back = acks[of_data], kept(back, of_data)
+        asked = seen_rows(rows, ends - 1, ends, _DATA) if len(rows) else None
+        carrying = np.where(back["length"] == 0, _ACK, _DATA)
+        answers = seen_rows(back, acks - 1, acks, carrying) if len(back) else None
+        self.answers[direction].feed(asked, answers, head, furthest)
 
     def sent(self, sender: int, fpdus: Fpdus) -> None:
         """Endpoint ``sender`` sent FPDUs."""
@@ -400,7 +395,7 @@ class IwarpHealth:
         if not len(times):
             return
         before = self.last[sender]
-        gaps = np.diff(times) if before is None else np.diff(times, prepend=before)
+        gaps = steps(times, int(times[0]) if before is None else before)
         self.active[sender] += int(gaps[(gaps >= 0) & (gaps <= PAUSE)].sum())
         self.last[sender] = int(times[-1])
 
@@ -567,11 +562,3 @@ def _moment(one: Retransmission) -> int:
 def _positions(head: int, numbers: Rows) -> Rows:
     found: Rows = TCP_SEQUENCE.unwrap_near(head, numbers)
     return found
-
-
-def _marked(data: Bytes, rows: Rows) -> int:
-    """Segments that a switch marked: congestion experienced."""
-    octet = data[rows["ip"] + 1] if len(rows) else np.zeros(0, np.uint8)
-    # The traffic class straddles the first two bytes of IPv6.
-    ecn = np.where(rows["version"] == 6, octet >> 4, octet) & 3
-    return int(np.count_nonzero(ecn == CONGESTION_EXPERIENCED))

@@ -109,10 +109,9 @@ class RecordFraming(Framing):
         rows["start"], rows["stop"] = starts, low + sizes
         if self.broken:
             self._record, self._offset, rows["broken"][0], self.broken = self._record + 1, 0, True, False
-        numbers = self._record + np.append(0, np.cumsum(last))
-        offsets = self._offset + np.append(0, np.cumsum(sizes))
-        firsts = np.append(False, last)
-        offsets -= np.maximum.accumulate(np.where(firsts, offsets, 0))
+        numbers = self._record + np.concatenate(([0], last.cumsum()))
+        offsets = self._offset + np.concatenate(([0], sizes.cumsum()))
+        offsets[1:] -= np.maximum.accumulate(np.where(last, offsets[1:], 0))
         rows["msn"], rows["place"] = numbers[:-1], offsets[:-1]
         self._record, self._offset = int(numbers[-1]), int(offsets[-1])
         self.count += len(rows)

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import Bytes, Int64s, Rows, places
-from ...link.tcp import ACK, ECE, FIN, HEADER, RST, SACK, SYN, sack_blocks
+from ...arrays import Bytes, Int64s, Rows, places, some, steps
+from ...link.tcp import ECE, FIN, sack_blocks
 from ...serial import TCP_SEQUENCE
 from ..connection import MAX_CONTRADICTED, Gap, fill_gaps, overlapping, with_gap
 from ..retransmissions import DUPLICATE, LATE, OpenRetransmission, Retransmission, SenderLedger, Silences
@@ -218,8 +218,8 @@ class TcpRetransmissions:
         self._recent = RecentSegments()
         self._damaged: deque[tuple[int, int, int, int]] = deque(maxlen=MAX_COMPLAINTS)
         """``(start, stop, frame, time)`` of segments that arrived damaged."""
-        self._acks: deque[tuple[Int64s, Int64s]] = deque(maxlen=64)
-        """Positions that were acknowledged, and in which frames."""
+        self._acks = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        """Positions that were acknowledged, and in which frames: the last of earlier batches, and those of this one."""
         self._twice: deque[tuple[int, int, int]] = deque(maxlen=MAX_COMPLAINTS)
         """Bytes that the receiver says it has twice, and in which frame it says so."""
         self._last_ack: tuple[int, int] | None = None
@@ -232,35 +232,34 @@ class TcpRetransmissions:
     # What the receiver says
 
     def acknowledged(self, data: Bytes, rows: Rows, sent: Rows) -> None:
-        """Take SEGMENT rows of the receiver; ``sent``: those of the sender in the same batch, with payload."""
-        rows = rows[(rows["flags"] & (ACK | RST | SYN)) == ACK]
+        """Take SEGMENT rows of the receiver's acknowledgements; ``sent``: those of the sender in the same batch, with
+        payload."""
         if not len(rows):
             return
         reference = self.head if self.head is not None or not len(sent) else int(sent["seq"][0])
         self.echoes += int(np.count_nonzero(rows["flags"] & ECE))
         zero = rows["window"] == 0
-        if zero.any():
+        if some(zero):
             self.zero_windows += int(np.count_nonzero(zero))
             for frame in rows["frame"][zero].tolist():
                 self._mark(frame, ZERO_WINDOW)
         if reference is None:
             return
         acks = TCP_SEQUENCE.unwrap_near(reference, rows["ack"])
-        frames, windows = rows["frame"].copy(), rows["window"]  # Not a view, which would hold all of the batch.
-        self._acks.append((np.maximum.accumulate(acks), frames))
+        frames, windows = rows["frame"], rows["window"]
+        known, of_frames = self._acks
+        self._acks = np.append(known[-1:], np.maximum.accumulate(acks)), np.append(of_frames[-1:], frames)
         before, window = self._last_ack or (-1, -1)
         self._last_ack = int(acks[-1]), int(windows[-1])
-        same = np.diff(acks, prepend=before) == 0
-        steady = np.diff(windows.astype(np.int64), prepend=window) == 0
-        bare = (rows["length"] == 0) & (rows["flags"] & FIN == 0)
-        size = rows["payload"] - rows["header"]
-        odd = bare & (same | _selective(data, rows, size))
-        if not odd.any():
+        same = steps(acks, before) == 0
+        odd = (rows["length"] == 0) & (rows["flags"] & FIN == 0) & (same | rows["selective"])
+        if not some(odd):
             return
+        steady = steps(windows, window) == 0
         ends = TCP_SEQUENCE.unwrap_near(reference, sent["seq"].astype(np.int64) + sent["length"])
         reached = np.concatenate(([reference], np.maximum(np.maximum.accumulate(ends), reference)))
         outstanding = reached[np.searchsorted(sent["frame"], frames)] > acks
-        for index in np.flatnonzero(odd).tolist():
+        for index in places(odd).tolist():
             signs = bool(same[index]), bool(steady[index]), bool(outstanding[index])
             self._odd(data, rows[index], int(acks[index]), *signs)
 
@@ -310,15 +309,15 @@ class TcpRetransmissions:
         if not len(rows):
             return
         carrying = rows["length"] > 0
-        self.segments += int(np.count_nonzero(carrying))
         time, frame, checksum, payload, captured, sums = (
             np.ascontiguousarray(rows[name]) for name in ("time", "frame", "checksum", "payload", "captured", "sum")
         )
         columns = SentSegments(at, end, time, frame, checksum, payload, captured, sums, data)
         self._recent.begin(columns)
-        if carrying.any():
+        if count := int(np.count_nonzero(carrying)):
+            self.segments += count
             self.silences.note(frame[carrying], time[carrying])
-        breaks = np.flatnonzero(at[1:] != end[:-1]) + 1
+        breaks = places(at[1:] != end[:-1]) + 1
         if self.head is None:
             self.head = int(at[0])
         if not len(breaks) and int(at[0]) == self.head:
@@ -327,7 +326,9 @@ class TcpRetransmissions:
             edges = [0, *breaks.tolist(), len(at)]
             for a, b in pairwise(edges):
                 self._run(columns, a, b)
-        self._recent.end(int(self._acks[-1][0][-1]) if self._acks else None)
+        acks, frames = self._acks
+        self._recent.end(int(acks[-1]) if len(acks) else None)
+        self._acks = acks[-1:].copy(), frames[-1:].copy()
         if self._twice:
             self._settle()
 
@@ -448,11 +449,9 @@ class TcpRetransmissions:
 
     def _was_acknowledged(self, stop: int, frame: int) -> bool:
         """Whether all up to ``stop`` was acknowledged before ``frame``."""
-        for acks, frames in reversed(self._acks):
-            index = int(np.searchsorted(frames, frame)) - 1
-            if index >= 0:
-                return bool(acks[index] >= stop)
-        return False
+        acks, frames = self._acks
+        index = int(frames.searchsorted(frame)) - 1
+        return index >= 0 and bool(acks[index] >= stop)
 
     def nouns(self, sender: int) -> list[Retransmission]:
         """The last ones, in order."""
@@ -479,13 +478,3 @@ def _opened(
     notice_frame, notice_time = (asked.frame, asked.time) if asked else (None, None)
     lost_at = lost_packet_captured, lost_frame, lost_time
     return OpenRetransmission(start, start, cause, lost, *lost_at, notice_frame, notice_time, frame, time, time)
-
-
-def _selective(data: Bytes, rows: Rows, size: Int64s) -> Rows:
-    """Which segments have a selective acknowledgement where Linux and most others put it."""
-    found: Rows = np.zeros(len(rows), np.bool_)
-    for before in (2, 14):  # two no-operations, perhaps behind a timestamp and two more
-        index = np.flatnonzero(size >= HEADER + before + 10)
-        if len(index):
-            found[index] |= data[np.minimum(rows["header"][index] + HEADER + before, len(data) - 1)] == SACK
-    return found

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, copied, gathered, joined, places, some, take, unique
+from ...arrays import Bytes, Int64s, Rows, copied, gathered, joined, kept, places, some, take, unique
 from ...intervals import IntervalSet
 from ...layers.fpdus import MarkerGrid, fpdu_bytes
 from ...link.tcp import SYN
@@ -110,16 +110,15 @@ class ByteStream:
             self.start(int(seq[0]))
         position = TCP_SEQUENCE.unwrap_series(self.reference, seq)
         self.reference = int(position[-1])
-        carrying = rows["length"] > 0
         ends = position + rows["length"]
-        if carrying.all():
-            self.retransmissions.feed(rows, position, ends, data)
-        else:
-            # An acknowledgement has the number of what its sender sends next (RFC 9293, 3.4), which is beyond what was
-            # captured where that is missing.  Behind a FIN it is one further.
-            reached = np.maximum.accumulate(np.append(self.retransmissions.head or 0, ends))[:-1]
-            telling = carrying | (position > reached + 1) & (position <= reached + MAX_AHEAD)
-            self.retransmissions.feed(take(rows, telling), position[telling], ends[telling], data)
+        # An acknowledgement has the number of what its sender sends next (RFC 9293, 3.4), which is beyond what was
+        # captured where that is missing.  Behind a FIN it is one further.
+        reached = np.maximum.accumulate(np.concatenate(([self.retransmissions.head or 0], ends[:-1])))
+        telling = (rows["length"] > 0) | (position > reached + 1) & (position <= reached + MAX_AHEAD)
+        rows, position, ends = kept(rows, telling), position[telling], ends[telling]
+        self.retransmissions.feed(rows, position, ends, data)
+        carrying = rows["length"] > 0
+        if not carrying.all():
             rows, position, ends = take(rows, carrying), position[carrying], ends[carrying]
         if not len(rows):
             return []
@@ -332,9 +331,9 @@ class Window:
     def heads(self, at: Int64s, width: int) -> tuple[Bytes, Int64s]:
         """The bytes at many positions, ascending, ``width`` each and zero where not captured; and how many were."""
         out = np.zeros((len(at), width), np.uint8)
-        index = np.minimum(np.searchsorted(self.end, at, side="right"), len(self.at) - 1)
+        index = np.minimum(self.end.searchsorted(at, side="right"), len(self.at) - 1)
         inside = at - self.at[index]
-        there = np.clip(self.rows["captured"][index] - inside, 0, width)
+        there = np.minimum(np.maximum(self.rows["captured"][index] - inside, 0), width)
         there[inside < 0] = 0
         straddling = (there < width) & (at + there == self.end[index])
         offsets, chunk = self.rows["payload"][index] + inside, self.rows["chunk"][index]
@@ -370,8 +369,8 @@ class Window:
 
         Gaps are left out.  The second result has one more entry than there are ranges.
         """
-        low = np.searchsorted(self.end, starts, side="right")
-        high = np.searchsorted(self.at, ends, side="left")
+        low = self.end.searchsorted(starts, side="right")
+        high = self.at.searchsorted(ends, side="left")
         counts = np.where(ends > starts, np.maximum(high - low, 0), 0)
         edges = np.concatenate(([0], np.cumsum(counts)))
         owner = np.repeat(np.arange(len(starts)), counts)
@@ -383,7 +382,7 @@ class Window:
         out["at"] = begin
         out["payload"] += front
         out["length"] = end - begin
-        out["captured"] = np.clip(out["captured"] - front, 0, end - begin)
+        out["captured"] = np.minimum(np.maximum(out["captured"] - front, 0), end - begin)
         return out, edges
 
 

@@ -8,9 +8,9 @@ from operator import itemgetter
 
 import numpy as np
 
-from ...arrays import Bytes, Rows, places, take
+from ...arrays import Bytes, Rows, kept, places, some, take
 from ...layers import iwarp_codes
-from ...link.tcp import ACK, FIN, RST
+from ...link.tcp import ACK, FIN, RST, SYN
 from ...serial import TCP_SEQUENCE
 from ..connection import ENDS, REFUSED, Connection, Endpoint, with_count
 from ..health import TransportHealth
@@ -286,18 +286,21 @@ class TcpConnection:
                 one.framing.place(data, mine)
                 self.placed |= zip(mine["frame"].tolist(), mine["seq"].tolist(), strict=True)
                 self.placed = dict([*self.placed.items()][-KEPT_FRAMES:])
-        self.health.segments(data, sent)
         self.health.waits.feed(rows, forward)
         self.health.restarts.feed(rows, forward)
-        for one, mine, theirs in zip(self.directions, sent, reversed(sent), strict=True):
-            if (early := one.answered_early(mine, theirs)) is not None:
+        answers = [take(one, one["flags"] & (ACK | RST) == ACK) for one in sent]
+        for number, one in enumerate(self.directions):
+            carrying, theirs = kept(sent[number], sent[number]["length"] > 0), answers[1 - number]
+            if (early := one.answered_early(carrying, theirs)) is not None:
                 self._disordered = min(self._disordered or lifetime.last[0], early or lifetime.since)
             one.acknowledge(theirs)
-            one.stream.retransmissions.acknowledged(data, theirs, mine[mine["length"] > 0])
+            theirs = kept(theirs, theirs["flags"] & SYN == 0)
+            self.health.segments(number, sent[number], carrying, theirs)
+            one.stream.retransmissions.acknowledged(data, theirs, carrying)
         for one, mine in zip(self.directions, sent, strict=True):
             one.receive(data, mine, lifetime.segments)
             one.settle(lifetime.segments, lifetime.last[1])
-        for index in np.flatnonzero(rows["flags"] & (FIN | RST)).tolist():
+        for index in places(rows["flags"] & (FIN | RST)).tolist():
             lifetime.closed = True
             what = "RST" if rows["flags"][index] & RST else "FIN"
             self._closings.append((int(rows["frame"][index]), int(rows["time"][index]), int(not forward[index]), what))
@@ -467,6 +470,8 @@ class TcpConnection:
                     runs.append(run)
                     self.health.carried_by(number, run, fpdus, columns["first"][chosen], columns["packets"][chosen])
                     left &= ~chosen
+                if not some(left):
+                    continue
                 columns = {name: column[left] for name, column in columns.items()}
             self._unassembled += [
                 (fragment.order, number, fpdus, fragment)
