@@ -267,7 +267,8 @@ def _by_time(processors: list[Iterator[list[Record]]]) -> Iterator[list[Record]]
         ready: list[Record] = []
         rest = []
         for page, pages in waiting:
-            cut = bisect_right(page, until, key=time_of)
+            # A damaged page's times may go back: one page is taken whole each time, whatever they are.
+            cut = len(page) if page[-1][0] == until else bisect_right(page, until, key=time_of)
             ready += page[:cut]
             left: list[Record] | None = page[cut:] or next(pages, None)
             if left is not None:

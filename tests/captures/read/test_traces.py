@@ -1,6 +1,7 @@
 """Traces of the kernel's tracepoints: a run of Linux 6.1 as trace.dat and as text, and files made after the manual."""
 
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -125,6 +126,18 @@ def test_the_events_of_all_processors_are_in_the_order_of_time(stamped: list[tup
         path.unlink(missing_ok=True)
     assert [event.time for event in found] == sorted(time for _, time in stamped)
     assert [event.number for event in found] == list(range(1, len(stamped) + 1))
+
+
+def test_a_page_whose_times_go_back_ends(tmp_path: Path) -> None:
+    """A damaged delta is an absolute time: the last event of the page seems to be the first of all."""
+    record = encode(FORMATS["xprt_reserve"][1], 42, {"task_id": 7, "client_id": 1, "xid": 5}, "<")
+    page = bytearray(pages([(60, record), (200, record), (300 + (1 << 27), record)], "<"))
+    extended = 16 + 2 * (4 + len(record))
+    assert page[extended] & 31 == 30
+    page[extended : extended + 8] = struct.pack("<II", 50 << 5 | 31, 0)
+    path = tmp_path / "t.dat"
+    path.write_bytes(write_6(FORMATS, [bytes(page), pages([(100, record)], "<")]))
+    assert sorted(event.time for event in events(path)) == [50, 60, 100, 200]
 
 
 def test_lost_events_are_counted(tmp_path: Path) -> None:
