@@ -216,6 +216,17 @@ def test_batches_that_end_before_it_is_known_who_talks_with_whom() -> None:
     in_any_batches(Capture(wire).frames, [])
 
 
+def test_batches_that_end_between_an_inferred_connection_and_one_that_connects() -> None:
+    wire = Wire()
+    inferred = wire.connect("10.0.0.2", cm=False)
+    for _ in range(8):
+        reply(call(inferred, nfs3.getattr_()), nfs3.getattr_reply())
+    begun = wire.connect("10.0.0.3")
+    for connection in (begun, inferred):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    in_any_batches(Capture(wire).frames, [])
+
+
 def without_calls(wire: Wire) -> list[Frame]:
     """Three clients at once, of whose RPCs some lack the call, and some of these have a second reply."""
     connections = [wire.connect(f"10.0.0.{host}") for host in (2, 3, 4)]

@@ -25,7 +25,7 @@ from rdmascope.dissect.rpcrdma.rpc_numbers import LATE, EndedRpcs, RpcNumbers, e
 from rdmascope.dissect.rpcrdma.rpc_table import PlainRpcs, ProcedureNames, RpcNames, RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.rpcrdma.unanswered import note_outstanding
-from rdmascope.dissect.transport.connection import Connection, Registry
+from rdmascope.dissect.transport.connection import Connection, KnownAt, Registry
 from rdmascope.dissect.transport.health import TransportHealth
 from rdmascope.dissect.transport.operations import Kind, Operation, Payload
 from rdmascope.dissect.transport.runs import SendRun
@@ -133,9 +133,8 @@ class PlainShare:
 class Delivery:
     """What a worker made of a batch.  Connections and RPCs have the numbers that the worker gave them."""
 
-    found: list[tuple[tuple[int, int], State, State]]
-    """New connections in the order of their numbers: what made them known, see ``Registry.place``; connection and
-    conversation."""
+    found: list[tuple[KnownAt, State, State]]
+    """New connections in the order of their numbers: where they became known; connection and conversation."""
     changed: list[tuple[int, State]] = field(default_factory=list)
     """Conversations that have RPCs in the batch and are not as before."""
     drawn: tuple[Int64s, Int64s] = field(default_factory=lambda: (_none(), _none()))
@@ -203,13 +202,13 @@ class _Ended(EndedRpcs):
 
 
 class _Registry(Registry):
-    """Notes what made each connection known."""
+    """Notes where each connection became known."""
 
     def __init__(self, connections: list[Connection]) -> None:
         super().__init__(connections)
-        self.found: list[tuple[tuple[int, int], Connection]] = []
+        self.found: list[tuple[KnownAt, Connection]] = []
 
-    def number(self, place: tuple[int, int], connection: Connection) -> None:
+    def number(self, place: KnownAt, connection: Connection) -> None:
         super().number(place, connection)
         self.found.append((place, connection))
 

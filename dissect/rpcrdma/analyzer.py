@@ -283,6 +283,7 @@ class Analyzer:
         if self._iwarp is not None:
             self._iwarp.number()
             self._count_iwarp()
+        self._observer.number()
         rows = self._machine.take(batch.data, [*runs, *queues], events, self._numbers, self._done)
         for number, dispatcher in sorted([one for one in self._dispatchers.items() if one[1].matching.waiting]):
             self._numbers.place = LATE + number

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple, Protocol
 
 from .retransmissions import InferredLoss, SenderLedger
@@ -257,8 +257,12 @@ class Connection:
 
 
 BY_CM = BY_TCP = 0
-BY_PAIRING, BY_ONE_DIRECTION, AT_END = 1, 2, 3
-"""How connections become known, in the order of a batch."""
+BY_PAIRING, BY_ONE_DIRECTION = 1, 2
+"""How connections become known, in the order of those that do at the same frame."""
+AT_END = 1 << 62
+"""Behind all frames."""
+KnownAt = tuple[int, int, int]
+"""Where a connection became known: frame; how; the first frame of it."""
 
 
 class Registry:
@@ -267,24 +271,21 @@ class Registry:
     def __init__(self, connections: list[Connection]) -> None:
         """``connections``: where they are put."""
         self.connections = connections
-        self.place = 0, 0
-        """What makes a connection known, as it is ordered in a batch: BY_CM and so on, and a frame."""
         self.last = 0
         """The highest number."""
-        self.coming: list[tuple[tuple[int, int], Connection]] = []
-        """Connections without a number, with what makes them known, in this order."""
+        self._coming: list[tuple[KnownAt, Connection]] = []
 
-    def add(self, connection: Connection) -> None:
-        """It is known now, at ``place``."""
-        self.settle(self.place)
-        self.number(self.place, connection)
+    def add(self, place: KnownAt, connection: Connection) -> None:
+        """It is known from that place on, and has a number when the batch is over."""
+        self._coming.append((place, connection))
 
-    def settle(self, place: tuple[int, int] = (AT_END, 0)) -> None:
-        """Number those that become known before that place."""
-        while self.coming and self.coming[0][0] < place:
-            self.number(*self.coming.pop(0))
+    def settle(self) -> None:
+        """The batch is over: number those that became known."""
+        coming, self._coming = self._coming, []
+        for place, connection in sorted(coming, key=itemgetter(0)):
+            self.number(place, connection)
 
-    def number(self, place: tuple[int, int], connection: Connection) -> None:
+    def number(self, place: KnownAt, connection: Connection) -> None:
         """The next one, which became known at that place."""
         self.last += 1
         connection.number = self.last

@@ -148,8 +148,6 @@ class IwarpObserver:
             self._place = int(rows["frame"][part[0]])
             if group.key in looked_at and not self._passed_over(group):
                 events += self._take(group, segments, part, runs)
-        found = sorted(self._found.items(), key=itemgetter(1))
-        self.registry.coming += [((BY_TCP, place), tcp.connection) for tcp, place in found if tcp.connection]
         if numbered:
             self.number()
         events.sort(key=itemgetter(0))
@@ -362,13 +360,11 @@ class IwarpObserver:
     def number(self) -> None:
         """Number the connections that were found, in the order in which they began to be iWARP."""
         found, self._found = self._found, {}
-        self.registry.settle()
-        for tcp, place in sorted(found.items(), key=itemgetter(1)):
+        for tcp, place in found.items():
             if tcp.connection is not None:
-                if not tcp.connection.number:
-                    self.registry.place = BY_TCP, place
-                    self.registry.add(tcp.connection)
-                self.connections[tcp.connection.number] = tcp
+                self.registry.add((place, BY_TCP, place), tcp.connection)
+        self.registry.settle()
+        self.connections |= {tcp.connection.number: tcp for tcp in found if tcp.connection is not None}
 
     def _finish(self, key: Key) -> list[Event]:
         tcp = self.open.pop(key)

@@ -17,7 +17,17 @@ from ...layers.transports import TRANSPORTS
 from ...link.addresses import AddressTable
 from ...link.packets import PacketBatch, is_management
 from ...serial import PSN
-from ..connection import BY_CM, BY_ONE_DIRECTION, BY_PAIRING, Connection, Endpoint, PathMigration, Registry
+from ..connection import (
+    AT_END,
+    BY_CM,
+    BY_ONE_DIRECTION,
+    BY_PAIRING,
+    Connection,
+    Endpoint,
+    KnownAt,
+    PathMigration,
+    Registry,
+)
 from ..operations import Operation
 from ..runs import Run
 from .cm import TELLING, ConnectionRequest, DisconnectRequested, Established, Management, Refused, read_cm
@@ -188,20 +198,24 @@ class RcObserver:
         self.notes = FlowNotes(verify)
         self.links: dict[int, RcLink] = {}
         """By connection number."""
-        self._by_qpns: dict[tuple[int, int], list[int]] = {}
+        self._new: list[RcLink] = []
+        """Of connections without a number."""
+        self._by_qpns: dict[tuple[int, int], list[RcLink]] = {}
         """The last connections whose queue pairs have these numbers."""
         self.bindings = Bindings()
         self.unpaired = UnpairedFlows(reader)
         self.max_flows = MAX_FLOWS
         self._look = FIRST_LOOK
         """The frame behind which partners are looked for next."""
+        self._now = AT_END
+        """The frame behind which they are looked for now."""
         self._paired: dict[int, Binding] = {}
         """Flows that found partners in this batch: what a CM exchange bound them to came later."""
         self.management = Management(addresses)
         self.closing: list[RcLink] = []
         """Disconnected in this batch."""
-        self._filled: dict[int, RcLink] = {}
-        """By connection number, those on which something waits only because it may be retransmitted."""
+        self._filled: dict[RcLink, None] = {}
+        """Those on which something waits only because it may be retransmitted."""
         self.replayed: list[tuple[RcLink, Bytes, tuple[Rows, Rows]]] = []
         """Packets that were held and now have a connection."""
         self._by_flow: tuple[Int64s, Int64s] | None = None
@@ -260,16 +274,16 @@ class RcObserver:
         events: list[Event] = [(order, link, operation) for order, operation in link.feed(data, sent, runs)]
         link.settle()
         if link.gap_filled:
-            self._filled[link.connection.number] = link
+            self._filled[link] = None
         return events
 
     def _give_up_filled(self, now: int) -> list[Event]:
         events: list[Event] = []
-        for number, link in [*self._filled.items()]:
+        for link in [*self._filled]:
             if now - link.connection.last_time >= COPIES_FOLLOW:
                 events += [(order, link, operation) for order, operation in link.give_up_gaps(filled=True)]
             if not link.gap_filled:
-                del self._filled[number]
+                del self._filled[link]
         return events
 
     def idle(self, now: int) -> list[Event]:
@@ -284,7 +298,14 @@ class RcObserver:
             delivered = link.idle(now - link.connection.last_time)
             events += [(order, link, operation) for order, operation in delivered]
         events.sort(key=itemgetter(0))
+        self.number()
         return events
+
+    def number(self) -> None:
+        """Number the connections that became known."""
+        self.registry.settle()
+        self.links |= {link.connection.number: link for link in self._new}
+        self._new.clear()
 
     def finish_links(self, numbers: set[int]) -> list[Event]:
         """The connections with these numbers are over."""
@@ -297,10 +318,10 @@ class RcObserver:
     def drop(self, numbers: set[int]) -> None:
         """Let go of everything about the connections with these numbers."""
         for number in numbers & self.links.keys():
-            self._filled.pop(number, None)
             link = self.links.pop(number)
+            self._filled.pop(link, None)
             first, second = sorted(end.qpn for end in link.connection.endpoints)
-            left = [one for one in self._by_qpns.pop((first, second), ()) if one != number]
+            left = [one for one in self._by_qpns.pop((first, second), ()) if one is not link]
             if left:
                 self._by_qpns[first, second] = left
             request = link.request
@@ -314,6 +335,7 @@ class RcObserver:
         events = self._pair(last_chance=True)
         for flow in sorted(self.unpaired.flows.values(), key=attrgetter("first_frame")):
             events += self._one_direction(flow.key)
+        self.number()
         for link in self.links.values():
             events += [(order, link, operation) for order, operation in link.finish()]
             link.release()
@@ -344,7 +366,8 @@ class RcObserver:
         found: list[Event] = []
         self._paired.clear()
         while self._look <= last:
-            look, left = self._look, list[tuple[int, Int64s]]()
+            self._now = look = self._look
+            left: list[tuple[int, Int64s]] = []
             self._look = _next_look(look if unknown or self.unpaired.flows else last)
             for key, part in unknown:
                 behind = int(rows["frame"][part].searchsorted(look, side="right"))
@@ -359,6 +382,7 @@ class RcObserver:
             for binding in islice(self._paired.values(), known, None):
                 binding.link.begin(look)
             found += [(max(place, look), link, operation) for place, link, operation in pairs]
+        self._now = AT_END
         for key, part in unknown:
             sort_in(key, self._paired.get(key), part)
         joined = [(link, _joined(first), _joined(second)) for link, (first, second) in portions.values()]
@@ -380,12 +404,11 @@ class RcObserver:
         start = int(row["payload"])
         message = read_cm(batch.data, start, start + int(row["captured"]), TELLING)
         event = self.management.take(message, row) if message is not None else None
-        self.registry.place = BY_CM, int(row["frame"])
         if isinstance(event, Established):
             self._established(event, batch.rows, index)
         elif isinstance(event, Refused):
             connection = Connection(0, _transport(row), (event.request.endpoint, event.passive))
-            self._link(connection, event.request)
+            self._link(connection, event.request, (int(row["frame"]), BY_CM, 0))
             connection.ended_by = f"REJ ({event.reason})"
             connection.last_frame, connection.last_time = int(row["frame"]), int(row["time"])
         elif isinstance(event, DisconnectRequested):
@@ -413,7 +436,8 @@ class RcObserver:
             and current.link.connection.endpoints == (active, passive)
         ):
             return  # the REP again
-        link = self._link(Connection(0, _transport(rows[index]), (active, passive)), request)
+        connection = Connection(0, _transport(rows[index]), (active, passive))
+        link = self._link(connection, request, (int(rows["frame"][index]), BY_CM, 0))
         link.connection.path_mtu = request.path_mtu
         link.connection.first_frame, link.connection.first_time = event.frame, event.time
         for key, sender in ((to_passive, 0), (to_active, 1)):
@@ -462,17 +486,17 @@ class RcObserver:
             if len(part):
                 self.replayed.append((link, data, (part[: len(part) * (1 - sender)], part[: len(part) * sender])))
 
-    def _link(self, connection: Connection, request: ConnectionRequest | None) -> RcLink:
+    def _link(self, connection: Connection, request: ConnectionRequest | None, known_at: KnownAt) -> RcLink:
         if request is not None:
             connection.service_port = request.service_port
             connection.service_id = request.service_id
             connection.first_frame, connection.first_time = request.frame, request.time
         link = RcLink(connection, request)
-        self.registry.add(connection)
-        self.links[connection.number] = link
+        self.registry.add(known_at, connection)
+        self._new.append(link)
         first, second = sorted(end.qpn for end in connection.endpoints)
-        numbers = self._by_qpns.get((first, second), [])
-        self._by_qpns[first, second] = [*numbers[1 - SAME_QPNS :], connection.number]
+        same = self._by_qpns.get((first, second), [])
+        self._by_qpns[first, second] = [*same[1 - SAME_QPNS :], link]
         return link
 
     # Connections from the traffic
@@ -494,7 +518,6 @@ class RcObserver:
 
     def _inferred(self, found: Pair) -> list[Event]:
         active, passive = found.active, found.passive
-        self.registry.place = BY_PAIRING, _began(found)
         to_passive = flow_key(active.source, active.destination, active.dest_qp)
         to_active = flow_key(passive.source, passive.destination, passive.dest_qp)
         known = self.management.half_known.pop(to_active, None), self.management.half_known.pop(to_passive, None)
@@ -514,7 +537,7 @@ class RcObserver:
             confidence=found.confidence,
             evidence=found.evidence,
         )
-        link = self._link(connection, known[0][2] if known[0] else None)
+        link = self._link(connection, known[0][2] if known[0] else None, (self._now, BY_PAIRING, _began(found)))
         for key, sender in ((to_passive, 0), (to_active, 1)):
             # A CM exchange may have bound the flow to a later connection since.
             self._paired[key] = Binding(link, sender)
@@ -529,9 +552,8 @@ class RcObserver:
         connection = link.connection
         qpns = [end.qpn for end in connection.endpoints]
         frame = min(active.first_frame, passive.first_frame)
-        for number in self._by_qpns.get((min(qpns), max(qpns)), ()):
-            other = self.links.get(number)
-            if other is None or other is link or other.connection.ended_by or other.connection.migrated_to is not None:
+        for other in self._by_qpns.get((min(qpns), max(qpns)), ()):
+            if other is link or other.connection.ended_by or other.connection.migrated_to is not None:
                 continue
             ends = other.connection.endpoints
             swapped = ends[0].qpn != qpns[0]
@@ -564,7 +586,6 @@ class RcObserver:
         """Only one direction was captured."""
         flow = self.unpaired.release(key)
         assert flow is not None
-        self.registry.place = BY_ONE_DIRECTION, flow.first_frame
         near, far = self.addresses.name(flow.source), self.addresses.name(flow.destination)
         known = self.management.half_known.pop(key, None)
         end = known[0] if known else Endpoint(far, flow.dest_qp)
@@ -578,7 +599,7 @@ class RcObserver:
             confidence=0.0,
             evidence=("no packet of the other direction fits",),
         )
-        link = self._link(connection, known[2] if known else None)
+        link = self._link(connection, known[2] if known else None, (self._now, BY_ONE_DIRECTION, flow.first_frame))
         return self._replay(link, flow if from_active else None, None if from_active else flow)
 
 
