@@ -6,6 +6,7 @@ which makes objects of the rows that it touches.
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, compress, groupby, pairwise
@@ -348,10 +349,9 @@ class RowBatch:
     def _columns(self, sends: Sends) -> None:
         """What the loop looks up, as lists."""
         read, count = sends.read, len(sends.rows)
-        self.numbers = np.empty(0, np.int64)
-        self._drawn = [0] * count
+        self._drawn = array("q", bytes(8 * count))
         """The numbers of RPCs whose calls were rows."""
-        self.orders = np.zeros(count, np.int64)
+        self.orders = array("q", bytes(8 * count))
         """Places among calls, of the same."""
         self._chunked: list[bool] = read.chunked.tolist()
         self._before, self._ranks = self._gap_ranks(sends)
@@ -386,8 +386,8 @@ class RowBatch:
     def _reopen_calls(self, sends: Sends, opened: Sequence[OpenCalls]) -> None:
         """The calls that were open before are so now; those that are no rows any more are objects."""
         first, count = sends.fresh, len(sends.rows)
-        self._drawn[first:] = chain.from_iterable([one.numbers for one in opened])
-        self.orders[first:] = [*chain.from_iterable([one.orders for one in opened])]
+        self._drawn[first:] = array("q", chain.from_iterable([one.numbers for one in opened]))
+        self.orders[first:] = array("q", chain.from_iterable([one.orders for one in opened]))
         self._reached[self._firsts[first] :] = chain.from_iterable([one.reached for one in opened])
         carrying = [*chain.from_iterable([one.carried for one in opened])]
         at = len(self.transfers.rows) - sum(carrying)
@@ -548,7 +548,7 @@ class RowBatch:
             self._last_place,
             runs,
             numbers,
-            self.orders[calls].tolist(),
+            [self.orders[call] for call in calls],
             [self._reached[one] for one in segments],
             [*map(len, carried)],
             self.transfers.kept(moved) if moved else None,
@@ -710,40 +710,28 @@ class RowBatch:
 
     def _tell(self, callers: Sequence[CallerRows]) -> None:
         """Let ``Matching`` know what happened in rows."""
-        frames, read = self._sends.rows["frame"], self._sends.read
+        frames, read, orders, drawn = self._sends.rows["frame"], self._sends.read, self.orders, self._drawn
         for one in callers:
+            direction, called, answered = one.direction, one.called, one.answered
             if len(one.open) != one.counted:
-                one.direction.outstanding += len(one.open) - one.counted
+                direction.outstanding += len(one.open) - one.counted
                 one.counted = len(one.open)
-        calling = [one for one in callers if one.called]
-        if calling:
-            calls, firsts, counts = _together([one.called for one in calling])
-            behind = np.array([one.direction.sent for one in calling]) - firsts + 1
-            self.orders[calls] = np.arange(len(calls)) + np.repeat(behind, counts)
-            latest = frames[calls[firsts + counts - 1]].tolist()
-            for one, count, frame in zip(calling, counts.tolist(), latest, strict=True):
-                one.direction.sent += count
-                one.direction.latest = max(one.direction.latest, frame)
-                one.called.clear()
-        answering = [one for one in callers if one.answered]
-        if answering:
-            calls, firsts, counts = _together([one.answered for one in answering])
-            orders, replies = self.orders[calls], [one.last for one in answering]
-            before = np.append(0, orders[:-1])
-            before[firsts] = [one.direction.last_answered for one in answering]
-            turned = np.logical_or.reduceat(orders < before, firsts).tolist()
-            last = orders[firsts + counts - 1].tolist()
-            drawn = self.numbers[calls] if len(self.numbers) else np.array([self._drawn[one] for one in calls.tolist()])
-            xids, granted, replied = read.xids[calls], read.credits[replies].tolist(), frames[replies].tolist()
-            for place, (one, first, count) in enumerate(zip(answering, firsts.tolist(), counts.tolist(), strict=True)):
-                direction, mine = one.direction, slice(first, first + count)
-                direction.in_order = direction.in_order and not turned[place]
-                direction.last_answered = last[place]
-                if granted[place] >= 0:
-                    direction.granted = granted[place]
-                direction.replied = direction.replied or replied[place]
-                direction.answered.extend(xids[mine], drawn[mine])
-                one.answered.clear()
+            if called:
+                for order, call in enumerate(called, direction.sent + 1):
+                    orders[call] = order
+                direction.sent += len(called)
+                direction.latest = max(direction.latest, int(frames[called[-1]]))
+                called.clear()
+            if answered:
+                turns = [orders[call] for call in answered]
+                in_order = direction.last_answered <= turns[0] and turns == sorted(turns)
+                direction.in_order = direction.in_order and in_order
+                direction.last_answered = turns[-1]
+                if (granted := int(read.credits[one.last])) >= 0:
+                    direction.granted = granted
+                direction.replied = direction.replied or int(frames[one.last])
+                direction.answered.extend(read.xids[answered], np.array([drawn[call] for call in answered]))
+                answered.clear()
 
     def _log(self, one: CallerRows) -> None:
         """Let the listener know what happened in rows."""
@@ -807,7 +795,7 @@ class RowBatch:
         message = self._sends.message(call)
         conversation, header = one.matching.conversation, message.header
         rpc = Rpc(self._drawn[call], conversation, one.caller == 1, header.xid, message)
-        rpc.order = int(self.orders[call])
+        rpc.order = self.orders[call]
         self._note(rpc.number, call)
         if header.chunks:
             rpc.chunks = advertised_chunks(header)
@@ -910,12 +898,6 @@ class RowBatch:
             return np.array(self._call, np.int64), np.array(self._reply, np.int64)
         kept = [pair not in self._gone for pair in range(len(self._call))]
         return np.array([*compress(self._call, kept)], np.int64), np.array([*compress(self._reply, kept)], np.int64)
-
-
-def _together(parts: Sequence[list[int]]) -> tuple[Int64s, Int64s, Int64s]:
-    """All of some lists, of each where it begins, and how many it has."""
-    counts = np.array([len(part) for part in parts])
-    return np.array([*chain.from_iterable(parts)]), np.cumsum(counts) - counts, counts
 
 
 def _reply_frame(rpc: Rpc) -> int:
