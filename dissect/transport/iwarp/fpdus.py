@@ -381,11 +381,11 @@ class Search:
         window = self.window
         count = scanned = 0
         for index in range(int(np.searchsorted(window.end, at, side="right")), len(window.starts)):
-            low, high = max(at, window.starts[index]), window.readable[index]
+            high, shift, data = window.stretch(index)
+            low = max(at, window.starts[index])
             if high - low < 4:
                 continue
-            offset = low + window.shifts[index]
-            data = window.datas[window.chunks[index]][offset : offset + high - low]
+            data = data[low + shift : high + shift]
             control = data[2:-1].astype(np.uint16) << 8 | data[3:]
             hits = np.flatnonzero(LEGAL[control])
             if self.base is not None:

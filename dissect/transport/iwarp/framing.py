@@ -134,9 +134,8 @@ class Framing:
     prefix = LENGTH_BYTES
     """Bytes that say how long an FPDU is."""
 
-    def __init__(self, mpa: bool) -> None:
-        """``mpa``: the stream begins with a Request or Reply."""
-        self.awaiting = mpa
+    def __init__(self) -> None:
+        self.awaiting = False
         """The Request or Reply may still come."""
         self.startup: Startup | None = None
         self.pending = PendingBytes()

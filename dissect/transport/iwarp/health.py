@@ -45,9 +45,9 @@ RARE = 2
 class IwarpDirection:
     """Feed it the segments that one end sends, and the acknowledgements of the other end."""
 
-    def __init__(self) -> None:
+    def __init__(self, framing: Framing) -> None:
         self.stream = ByteStream()
-        self.framing = Framing(mpa=False)
+        self.framing = framing
         self.reads = OutstandingReads()
         """Those that its sender issued."""
         self.assembly: MessageAssembly | None = None
@@ -414,12 +414,13 @@ class IwarpHealth:
         first, last = first[tail.first :], (first + packets - 1)[tail.first :]
         self._runs[direction].append((tail, fpdus.rows["start"][first], fpdus.rows["stop"][last]))
 
-    def _carrying(self, direction: int) -> list[_Sent]:
-        """What retransmitted bytes may belong to, in the order of the stream."""
-        found = [*self._recent[direction]]
+    def _carrying(self, direction: int, at: int) -> list[_Sent]:
+        """What retransmitted bytes from a position on may belong to, in the order of the stream."""
+        found = [one for one in self._recent[direction] if one.stop > at]
         for tail, starts, stops in self._runs[direction]:
-            parts = zip(starts.tolist(), stops.tolist(), strict=True)
-            found += [_Sent(*part, tail, row) for row, part in enumerate(parts, tail.first)]
+            rows = places(stops > at)
+            parts = zip(starts[rows].tolist(), stops[rows].tolist(), (rows + tail.first).tolist(), strict=True)
+            found += [_Sent(start, stop, tail, row) for start, stop, row in parts]
         return sorted(found, key=_start)
 
     def settle(self, final: bool) -> None:
@@ -434,7 +435,7 @@ class IwarpHealth:
                 continue
             pending.extend(fresh)
             fresh.clear()
-            recent = self._carrying(direction)
+            recent = self._carrying(direction, min(one.start for one in pending))
             for _ in range(len(pending)):
                 one = pending.popleft()
                 if not final and (not recent or recent[-1].stop < one.stop):

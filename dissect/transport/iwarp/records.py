@@ -80,7 +80,7 @@ class RecordFraming(Framing):
     prefix = MARK
 
     def __init__(self, reader: RecordReader) -> None:
-        super().__init__(mpa=False)
+        super().__init__()
         self.markers = False
         self._reader = reader
         self._record = self._offset = 0
@@ -143,10 +143,10 @@ class RecordFraming(Framing):
         another record follows it."""
         scanned = 0
         for index in range(window.index(at), len(window.starts)):
-            low, high = max(at, window.starts[index]), window.readable[index]
+            high, shift, data = window.stretch(index)
+            low = max(at, window.starts[index])
             if high - low < LEAST:
                 continue
-            data, shift = window.datas[window.chunks[index]], window.shifts[index]
             octets = data[low + shift : high + shift - LEAST + 1]
             # The message type behind mark and XID is a small word.
             likely = places((octets >= 0x80) & (octets < FULLEST)) + low

@@ -273,23 +273,10 @@ class Window:
         self.ends: list[int] = self.end.tolist()
         self.limit = self.ends[-1] if self.ends else 0
 
-    @cached_property
-    def readable(self) -> list[int]:
-        """Up to where each stretch was captured."""
-        found: list[int] = (self.at + self.rows["captured"]).tolist()
-        return found
-
-    @cached_property
-    def shifts(self) -> list[int]:
-        """From a position in each stretch to an offset in its data."""
-        found: list[int] = (self.rows["payload"] - self.at).tolist()
-        return found
-
-    @cached_property
-    def chunks(self) -> list[int]:
-        """Which of ``datas`` each stretch is in."""
-        found: list[int] = self.rows["chunk"].tolist()
-        return found
+    def stretch(self, index: int) -> tuple[int, int, Bytes]:
+        """Up to where a stretch was captured, what makes a position in it an offset in its data, and these."""
+        at, _, _, payload, _, captured, chunk, _ = self.rows[index].item()
+        return at + captured, payload - at, self.datas[chunk]
 
     @cached_property
     def edges(self) -> set[int]:
@@ -317,10 +304,10 @@ class Window:
         index = self.index(at)
         out = b""
         while length > 0 and index < len(self.starts) and self.starts[index] <= at:
-            stop = min(at + length, self.readable[index])
+            readable, shift, data = self.stretch(index)
+            stop = min(at + length, readable)
             if stop > at:
-                shift = self.shifts[index]
-                out += self.datas[self.chunks[index]].data[at + shift : stop + shift]
+                out += data.data[at + shift : stop + shift]
                 length -= stop - at
                 at = stop
             if stop < self.ends[index]:
@@ -386,6 +373,9 @@ class Window:
         return out, edges
 
 
+_NONE = np.zeros(0, STRETCH)
+
+
 class PendingBytes:
     """Stretches in order.  Places are positions in the stream that do not count markers (see ``MarkerGrid``)."""
 
@@ -393,9 +383,8 @@ class PendingBytes:
         self.grid: MarkerGrid | None = None
         """Where markers stand; None: there are none, as far as known."""
         self._incoming: list[Rows] = []
-        self._wire = np.zeros(0, STRETCH)
-        """As they were in the stream, where it has markers."""
-        self._rows = np.zeros(0, STRETCH)
+        self._wire = self._rows = _NONE
+        """As they were in the stream, where it has markers; and without these."""
         self._datas: list[Bytes] = []
         self._windows: tuple[Window, Window] | None = None
 

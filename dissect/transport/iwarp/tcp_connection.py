@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 
 import numpy as np
@@ -166,10 +167,8 @@ class TcpConnection:
         self.transport = "UDP" if datagrams else "TCP" if self.records else "iWARP"
         self.placed: dict[int, int] = {}
         """Of datagrams, the last of them: where in the stream each frame has its own."""
-        self.directions = IwarpDirection(), IwarpDirection()
-        if records is not None:
-            for one in self.directions:
-                one.framing = DatagramFraming(records) if datagrams else RecordFraming(records)
+        framing = partial(DatagramFraming if datagrams else RecordFraming, records) if records is not None else Framing
+        self.directions = IwarpDirection(framing()), IwarpDirection(framing())
         self.lifetime = Lifetime()
         self.active: int | None = None
         self.connection: Connection | None = None
@@ -200,8 +199,7 @@ class TcpConnection:
         seq = int(row["seq"][0])
         mine.stream.start(seq)
         mine.stream.opened = TCP_SEQUENCE.wrap(seq - 1)
-        mine.framing = Framing(mpa=True)
-        other.framing = Framing(mpa=request)
+        mine.framing.awaiting, other.framing.awaiting = True, request
         if int(row["flags"][0]) & ACK:
             ack = int(row["ack"][0])
             other.stream.start(ack)
@@ -239,7 +237,7 @@ class TcpConnection:
         if answered is not None:
             self.directions[1 - active].stream.start(answered)
         for one in self.directions:
-            one.framing = Framing(mpa=True)
+            one.framing.awaiting = True
 
     def mark(self, frame: int) -> str:
         """What is odd about a segment; '' where nothing is."""
