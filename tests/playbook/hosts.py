@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from playbook.fabric import Fabric, MemoryVerbs
 from rdmascope.captures import PcapngWriter
 from rdmascope.captures.peer.endpoint import EndpointSettings
 from rdmascope.captures.peer.endpoint.endpoint import Fault
 from rdmascope.captures.peer.probe.serve import Server
-from rdmascope.captures.peer.verbs.interface import Fabric, MemoryVerbs, PeerAddress
+from rdmascope.captures.peer.verbs.interface import PeerAddress
 
 CLIENT, SERVER = "192.0.2.2", "192.0.2.1"
 TARGET = PeerAddress(SERVER, 20049)

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
+from playbook.fabric import MemoryVerbs
 from playbook.hosts import hosts
 from rdmascope.captures.live import Device
 from rdmascope.captures.peer import rpc
@@ -19,7 +20,7 @@ from rdmascope.captures.peer.faults import FAULTS
 from rdmascope.captures.peer.probe import record as recording
 from rdmascope.captures.peer.probe.serve import ECHO, Server
 from rdmascope.captures.peer.verbs import devices as host_devices
-from rdmascope.captures.peer.verbs.interface import ConnectionLost, MemoryVerbs, PeerAddress, VerbsError
+from rdmascope.captures.peer.verbs.interface import ConnectionLost, PeerAddress, VerbsError
 from rdmascope.cli.commands import probe
 from rdmascope.cli.main import main
 from rdmascope.dissect.layers.oncrpc_codes import PROG_UNAVAIL

@@ -9,19 +9,13 @@ from typing import TypeVar
 import pytest
 from click.testing import CliRunner
 
+from playbook.fabric import MemoryVerbs
 from playbook.hosts import CLIENT, SECOND, TARGET, hosts, save
 from rdmascope.captures.peer.endpoint import Answered, Call, Chunks, EndpointSettings, Failed, service
 from rdmascope.captures.peer.faults import FAULTS
 from rdmascope.captures.peer.probe.ping import PingPlan, PingResult, Program, Reached, Round, VersionTwoProbe, ping
 from rdmascope.captures.peer.probe.serve import ECHO, Client, ServerEvent, echo
-from rdmascope.captures.peer.verbs.interface import (
-    ConnectRequested,
-    Event,
-    MemoryVerbs,
-    MessageReceived,
-    PeerAddress,
-    VerbsError,
-)
+from rdmascope.captures.peer.verbs.interface import ConnectRequested, Event, MessageReceived, PeerAddress, VerbsError
 from rdmascope.cli.main import main
 from rdmascope.dissect.layers.characteristics_codes import XCHAR_BRS, XCHAR_RBSIZ, XCHAR_REQREMINV
 from rdmascope.dissect.onc.rpc_header import NFS, NFSACL

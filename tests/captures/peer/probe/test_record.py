@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from playbook.fabric import Fabric, MemoryVerbs
 from playbook.hosts import SECOND, TARGET, hosts, save
 from rdmascope.captures import CaptureError, PcapngWriter, open_capture
 from rdmascope.captures.live import Device, Live
@@ -17,7 +18,7 @@ from rdmascope.captures.peer.probe import record as recording
 from rdmascope.captures.peer.probe.checks import CHECKS, run
 from rdmascope.captures.peer.probe.record import ASSUMED, BUILT, WRITTEN, Built
 from rdmascope.captures.peer.probe.serve import Client, Server, echo
-from rdmascope.captures.peer.verbs.interface import Fabric, MemoryVerbs, PeerAddress
+from rdmascope.captures.peer.verbs.interface import PeerAddress
 from rdmascope.cli.main import main
 from rdmascope.dissect.frames import FrameBatch
 

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from playbook.fabric import Fabric, MemoryLink, MemoryVerbs
 from playbook.hosts import SECOND, TARGET, hosts, save
 from rdmascope.captures.peer import rpc
 from rdmascope.captures.peer.endpoint import EndpointSettings, Parts, Role, RpcRdmaEndpoint
@@ -26,9 +27,6 @@ from rdmascope.captures.peer.verbs.interface import (
     SEND_SIZE,
     ConnectionParameters,
     Event,
-    Fabric,
-    MemoryLink,
-    MemoryVerbs,
     MessageReceived,
     PeerAddress,
     VerbsError,

@@ -6,15 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from playbook.fabric import Fabric, MemoryLink, MemoryVerbs
 from rdmascope.captures.peer.verbs.interface import (
     ConnectionLost,
     ConnectionParameters,
     ConnectRequested,
     Event,
-    Fabric,
     LinkLost,
-    MemoryLink,
-    MemoryVerbs,
     MessageReceived,
     PeerAddress,
     RdmaFinished,
