@@ -63,6 +63,13 @@ MOMENTS: Parsed[TimeSpan] = Parsed("span", _moments)
 FRAMES: Parsed[tuple[FrameRange, ...]] = Parsed("frames", parse_frames)
 
 
+def refuse_options(*wrong: tuple[object, str]) -> None:
+    """Options that do not go together: raise UsageError with the words of the first of which it is true."""
+    for given, words in wrong:
+        if given:
+            raise click.UsageError(words, click.get_current_context())
+
+
 def procedures(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) -> tuple[str, ...]:
     """A callback for ``--procedure``, with lists and repetitions."""
     try:

@@ -21,7 +21,7 @@ from rdmascope.captures.tables.saved import holds_tables, is_data_set
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 from rdmascope.dissect.units import count, dropped_words, plural
 
-from .options import DURATION
+from .options import DURATION, refuse_options
 from .terminal import complain, meter
 
 if TYPE_CHECKING:
@@ -76,10 +76,7 @@ class CapturePath(click.ParamType[str]):
     name = "capture"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            is_data_set(path := local(value))
-        except CaptureError as error:
-            raise click.ClickException(str(error)) from None
+        is_data_set(path := local(value))  # Which raises CaptureError where it is none that can be read.
         return path
 
 
@@ -120,8 +117,7 @@ def follow_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def following(follow: bool, idle: int | None) -> Follow | None:
     """What the follow options ask for."""
-    if idle is not None and not follow:
-        raise click.UsageError("--idle says when --follow ends; give both", click.get_current_context())
+    refuse_options((idle is not None and not follow, "--idle says when --follow ends; give both"))
     return Follow(None if idle is None else idle / 1e9) if follow else None
 
 

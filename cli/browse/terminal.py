@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rdmascope.captures import CaptureError
 from rdmascope.captures.errors import need
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
@@ -82,7 +81,4 @@ def walk_live(
 
         return LiveBrowseApp(feed, paused)
 
-    try:
-        return walk(feed, make)
-    except CaptureError as error:
-        raise click.ClickException(str(error)) from None
+    return walk(feed, make)

@@ -10,11 +10,11 @@ from datetime import datetime
 
 import click
 
-from rdmascope.captures import CaptureError
 from rdmascope.captures.read.merge import processors
 from rdmascope.dissect.records.batch import batch_capture_record, batch_record
 from rdmascope.dissect.units import plural
 
+from ..options import refuse_options
 from ..reading import analyzer_options, recognition_options
 from ..terminal import EXIT_BAD_INPUT, complain, print_json, say
 
@@ -92,46 +92,46 @@ def command(
     from rdmascope.captures.fleet.batch import batch, units, watched
     from rdmascope.captures.tables.data_set import DataSet
 
-    if not (patterns or compact or drop_before):
-        raise click.UsageError("no PATTERN: which captures?", ctx)
-    if watch and (scheduler or not patterns):
-        raise click.UsageError("--watch takes folders of this machine, and leaves --scheduler out", ctx)
-    try:
-        found = [] if watch else units(patterns)
-        unread = known = 0
-        options = analyzer_options(ports, force)
-        if watch:
-            analysed = watched(patterns, data_set, options, jobs or processors(), _stopped())
-        elif scheduler is None:
-            analysed = batch(found, data_set, options, jobs or processors())
-        else:
-            from rdmascope.captures.fleet.cluster import on_cluster
+    refuse_options(
+        (not (patterns or compact or drop_before), "no PATTERN: which captures?"),
+        (
+            watch and (scheduler or not patterns),
+            "--watch takes folders of this machine, and leaves --scheduler out",
+        ),
+    )
+    found = [] if watch else units(patterns)
+    unread = known = 0
+    options = analyzer_options(ports, force)
+    if watch:
+        analysed = watched(patterns, data_set, options, jobs or processors(), _stopped())
+    elif scheduler is None:
+        analysed = batch(found, data_set, options, jobs or processors())
+    else:
+        from rdmascope.captures.fleet.cluster import on_cluster
 
-            analysed = on_cluster(found, data_set, options, scheduler)
-        total = 0
-        for total, one in enumerate(analysed, 1):
-            known += one.known
-            entry = one.entry
-            unread += bool(entry.problem)
-            if as_json:
-                print_json(batch_capture_record(entry, one.unit.paths, one.known))
-            elif entry.problem:
-                complain(entry.problem)
-            else:
-                files = "" if len(one.unit.paths) == 1 else f" and {plural(len(one.unit.paths) - 1, 'more file')}"
-                state = "known" if one.known else f"{plural(entry.rpcs, 'RPC')}, {plural(entry.frames, 'frame')}"
-                of = "" if watch else f"/{len(found)}"
-                say(f"{total}{of}  {entry.host}: {os.path.basename(one.unit.paths[0])}{files}: {state}")
-                if entry.damage:
-                    complain(entry.damage)
-        if drop_before is not None:
-            dropped = DataSet(data_set).drop_before(drop_before.date().isoformat())
-            complain(f"{data_set}: {plural(dropped, 'capture')} deleted")
-        if compact:
-            fewer, left = DataSet(data_set).compact(all_of=True), DataSet(data_set).remove_left()
-            complain(f"{data_set}: {plural(fewer, 'file')} fewer, {left} unfinished removed")
-    except CaptureError as error:
-        raise click.ClickException(str(error)) from None
+        analysed = on_cluster(found, data_set, options, scheduler)
+    total = 0
+    for total, one in enumerate(analysed, 1):
+        known += one.known
+        entry = one.entry
+        unread += bool(entry.problem)
+        if as_json:
+            print_json(batch_capture_record(entry, one.unit.paths, one.known))
+        elif entry.problem:
+            complain(entry.problem)
+        else:
+            files = "" if len(one.unit.paths) == 1 else f" and {plural(len(one.unit.paths) - 1, 'more file')}"
+            state = "known" if one.known else f"{plural(entry.rpcs, 'RPC')}, {plural(entry.frames, 'frame')}"
+            of = "" if watch else f"/{len(found)}"
+            say(f"{total}{of}  {entry.host}: {os.path.basename(one.unit.paths[0])}{files}: {state}")
+            if entry.damage:
+                complain(entry.damage)
+    if drop_before is not None:
+        dropped = DataSet(data_set).drop_before(drop_before.date().isoformat())
+        complain(f"{data_set}: {plural(dropped, 'capture')} deleted")
+    if compact:
+        fewer, left = DataSet(data_set).compact(all_of=True), DataSet(data_set).remove_left()
+        complain(f"{data_set}: {plural(fewer, 'file')} fewer, {left} unfinished removed")
     if as_json:
         print_json(batch_record(data_set, total, known, unread))
     else:

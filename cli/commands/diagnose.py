@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from rdmascope.captures import CaptureError
 from rdmascope.captures.session.diagnosis_pass import diagnosis_of
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import Condition
@@ -15,7 +14,7 @@ from rdmascope.dissect.records.schema import schema
 
 from ..options import filter_options
 from ..reading import file_argument, jobs_option, opened, recognition_options
-from ..terminal import EXIT_BAD_INPUT, EXIT_FOUND, complain, console, print_json, show
+from ..terminal import EXIT_FOUND, console, print_json, show
 from ..views.diagnosis import diagnosis_view
 
 FAIL_ON = (*(one.value for one in SEVERITIES), "never")
@@ -94,11 +93,7 @@ def command(
             print_json({**statement_record(statement), "file": reading.path})
     else:
         show(console(), diagnosis_view(reading.path, diagnosis, explain))
-    try:
-        reading.check()
-    except CaptureError as error:
-        complain(str(error))
-        ctx.exit(EXIT_BAD_INPUT)
+    reading.check()
     limit = FAIL_ON.index(fail_on.lower())
     if fail_on.lower() != "never" and any(
         SEVERITIES.index(statement.severity) <= limit for statement in diagnosis.statements

@@ -22,7 +22,7 @@ from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count, plural, size
 
 from ..each_capture import GivenCaptures
-from ..options import filter_options
+from ..options import filter_options, refuse_options
 from ..reading import analyzer_options, file_argument, jobs_option, opened, recognition_options, with_packets
 from ..terminal import EXIT_BAD_INPUT, binary_output, complain, print_json, say
 
@@ -178,8 +178,7 @@ def command(
             option = next(param.opts[-1] for param in ctx.command.params if param.name == name)
             raise click.UsageError(f"{option} goes with --to {' or '.join(targets)}", ctx)
     if target == WIRESHARK:
-        if output is not None:
-            raise click.UsageError("-o: --to wireshark writes no file that stays", ctx)
+        refuse_options((output is not None, "-o: --to wireshark writes no file that stays"))
         _open_in_wireshark(
             ctx, GivenCaptures(with_packets(files), analyzer_options(ports, force)), condition, display_filter
         )
@@ -222,8 +221,7 @@ def command(
 def _export_tables(session: Session, format: str, folder: str, as_json: bool, condition: Condition | None) -> None:
     from rdmascope.captures.write.table_export import exported_table_record, tables_of, tables_of_saved
 
-    if folder == "-":
-        raise click.UsageError("tables are several files: -o takes a folder", click.get_current_context())
+    refuse_options((folder == "-", "tables are several files: -o takes a folder"))
     with written_to(folder, session.paths) as made:
         if holds_tables(session.paths[0]):
             written = tables_of_saved(session.paths[0], format, str(made), condition)
@@ -256,8 +254,8 @@ def _extract(
     connections: frozenset[int] = frozenset()
     if condition is not None and condition.only_connections:
         connections, condition = frozenset(condition.filters.connections), None
-    if condition is None and not (rpcs or rules or connections):
-        raise click.UsageError("which RPCs? give --where or another filter, --rpc or --rule", ctx)
+    which = condition is not None or rpcs or rules or connections
+    refuse_options((not which, "which RPCs? give --where or another filter, --rpc or --rule"))
     with seekable(files) as paths:
         given = GivenCaptures(files, options, paths)
         frames: frozenset[int] = frozenset()

@@ -13,7 +13,7 @@ from rdmascope.dissect.measure.files import File, FileTable, FileTransfer
 from rdmascope.dissect.records.report import file_record
 from rdmascope.dissect.records.schema import Record, schema
 
-from ..options import filter_options
+from ..options import filter_options, refuse_options
 from ..reading import captures_of, file_argument, jobs_option, opened, recognition_options
 from ..terminal import console, print_json, show
 from ..views import files as views
@@ -100,8 +100,7 @@ def command(
     With filters only the RPCs that pass count, and only their files are listed.  Names, types and sizes are still what
     all calls tell.
     """
-    if overwrite and directory is None:
-        raise click.UsageError("--force goes with --extract", click.get_current_context())
+    refuse_options((overwrite and directory is None, "--force goes with --extract"))
     if condition is not None or directory is not None:
         what = "the contents of files" if directory is not None else "what single RPCs did with files"
         files = captures_of(files, what)

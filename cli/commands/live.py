@@ -25,7 +25,6 @@ from rdmascope.captures.live.session import (
     Ending,
     LiveSession,
     MemoryBound,
-    MemoryParts,
     Metrics,
     bounded,
     divided,
@@ -42,7 +41,7 @@ from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.units import moment
 
-from ..options import BYTES, DURATION, Grouped
+from ..options import BYTES, DURATION, Grouped, refuse_options
 from ..reading import analyzer_options, recognition_options, stoppable
 from ..terminal import EXIT_BAD_INPUT, EXIT_FOUND, complain, console, json_value, print_json, print_page, show
 from ..views.kernel_counters import counters_view
@@ -256,21 +255,21 @@ def command(
     and at the end all records of "rdmascope report", and one
       live     device, filter, frames, what was dropped, why it ended
     """
-    if not devices and not traces:
-        raise click.UsageError("name a DEVICE, or --trace for this kernel's tracepoints", ctx)
-    if path == "-":
-        raise click.UsageError("--write: name a file: standard output has the report", ctx)
-    around = before is not None or after is not None
-    if around and not devices:
-        raise click.UsageError("--before and --after are for packets; --write keeps all of a trace", ctx)
-    if path and any(map(is_stream, devices)) and not around:
-        raise click.UsageError("--write keeps what is captured here; of a stream, tee keeps a copy", ctx)
-    if around and path is None:
-        raise click.UsageError("--before and --after say what --write keeps: name a file", ctx)
-    waits = bool(until or conditions or slower is not None)
-    if not waits and (every or around or program is not None):
-        words = "--every, --before, --after and --exec go with --until-where, --until-slower-than or --until-rule"
-        raise click.UsageError(words, ctx)
+    around, waits = before is not None or after is not None, bool(until or conditions or slower is not None)
+    refuse_options(
+        (not devices and not traces, "name a DEVICE, or --trace for this kernel's tracepoints"),
+        (path == "-", "--write: name a file: standard output has the report"),
+        (around and not devices, "--before and --after are for packets; --write keeps all of a trace"),
+        (
+            path and any(map(is_stream, devices)) and not around,
+            "--write keeps what is captured here; of a stream, tee keeps a copy",
+        ),
+        (around and path is None, "--before and --after say what --write keeps: name a file"),
+        (
+            not waits and (every or around or program is not None),
+            "--every, --before, --after and --exec go with --until-where, --until-slower-than or --until-rule",
+        ),
+    )
     rules = matching_rules(until) if until and until != HANGS else frozenset()
     rules |= {HANGS} if until in ("*", HANGS) else set()
     options = bounded(analyzer_options(ports, force))
@@ -279,14 +278,17 @@ def command(
     if traces:
         devices = *devices, TRACE
     files = dict(zip(devices, _files(path, devices), strict=True)) if path else {}
-    if files and len(set(files.values())) < len(devices):
-        raise click.UsageError("--write: two DEVICEs would be written to one file", ctx)
+    refuse_options(
+        (files and len(set(files.values())) < len(devices), "--write: two DEVICEs would be written to one file"),
+        (
+            ring_size < 1_000_000 or (buffer is not None and not 2_000_000 <= buffer <= 4 << 30),
+            "--ring-size is at least 1MB, --buffer 2MB to 4GB",
+        ),
+    )
     parts = None
     if memory is not None:
-        parts = _divided(ctx, memory, len(devices))
+        parts = divided(memory, len(devices))
         options = parts.options(options)
-    if not ring_size >= 1_000_000 or (buffer is not None and not 2_000_000 <= buffer <= 4 << 30):
-        raise click.UsageError("--ring-size is at least 1MB, --buffer 2MB to 4GB", ctx)
     room = buffer if buffer is not None else MAX_BUFFER if parts is None else parts.buffer
     settings = CaptureSettings(
         tuple(sorted({NFS_RDMA_PORT, *ports})), all_tcp, tunnels, snaplen, room, not no_promiscuous
@@ -343,28 +345,25 @@ def command(
 
     ending = Ending()
     metrics: Metrics | None = None
-    try:
-        with stoppable(ending), ExitStack() as stack:
-            if metrics_at is not None:
-                metrics = stack.enter_context(closing(Metrics(*_address(metrics_at))))
-                complain(f"metrics at {metrics.url}")
-            sessions = [opened(device, stack) for device in devices]
-            ending.others = [one.ending for one in sessions]
-            kernel = RunningCounters(mount, nfsd) if mount is not None or nfsd else None
-            if kernel is not None:
-                _compare(kernel, sessions)
-            if not (as_json or path or wanted or duration or waits or sys.stdout.isatty()):
-                complain("standard output is no terminal: the report comes with Ctrl-C")
-            if len(sessions) > 1:
-                run_together(sessions, duration)
-            elif not shown:
-                sessions[0].run(duration)
-            else:
-                look = Look(sort, sort_connections, pause)
-                with Dashboard(sessions[0], look, connection) as dashboard:
-                    sessions[0].run(duration, dashboard)
-    except CaptureError as error:
-        raise click.ClickException(str(error)) from None
+    with stoppable(ending), ExitStack() as stack:
+        if metrics_at is not None:
+            metrics = stack.enter_context(closing(Metrics(*_address(metrics_at))))
+            complain(f"metrics at {metrics.url}")
+        sessions = [opened(device, stack) for device in devices]
+        ending.others = [one.ending for one in sessions]
+        kernel = RunningCounters(mount, nfsd) if mount is not None or nfsd else None
+        if kernel is not None:
+            _compare(kernel, sessions)
+        if not (as_json or path or wanted or duration or waits or sys.stdout.isatty()):
+            complain("standard output is no terminal: the report comes with Ctrl-C")
+        if len(sessions) > 1:
+            run_together(sessions, duration)
+        elif not shown:
+            sessions[0].run(duration)
+        else:
+            look = Look(sort, sort_connections, pause)
+            with Dashboard(sessions[0], look, connection) as dashboard:
+                sessions[0].run(duration, dashboard)
     for session in sessions:
         _report(session, kernel if len(sessions) == 1 else None, as_json)
     if kernel is not None and len(sessions) > 1:
@@ -405,18 +404,10 @@ def _refuse_with_panes(ctx: click.Context, devices: tuple[str, ...]) -> None:
     """Raises UsageError for what is of no use to them."""
     listed = [param for param in ctx.command.params if param.name in _NOT_BROWSED]
     given = [one.opts[0] for one in listed if ctx.get_parameter_source(str(one.name)) is ParameterSource.COMMANDLINE]
-    if given:
-        raise click.UsageError(f"{', '.join(given)}: not with --browse", ctx)
-    if len(devices) > 1 or "-" in devices:
-        raise click.UsageError("--browse takes one DEVICE, and standard input is the keyboard", ctx)
-
-
-def _divided(ctx: click.Context, memory: int, devices: int) -> MemoryParts:
-    """Raises UsageError where it is too little."""
-    try:
-        return divided(memory, devices)
-    except CaptureError as error:
-        raise click.UsageError(str(error), ctx) from None
+    refuse_options(
+        (given, f"{', '.join(given)}: not with --browse"),
+        (len(devices) > 1 or "-" in devices, "--browse takes one DEVICE, and standard input is the keyboard"),
+    )
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -22,7 +22,7 @@ from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.units import plural
 
 from ..each_capture import GivenCaptures
-from ..options import FRAMES, filter_options
+from ..options import FRAMES, filter_options, refuse_options
 from ..reading import (
     Reading,
     analyzer_options,
@@ -71,8 +71,7 @@ def _display_filters(command: Callable[..., Any]) -> Callable[..., Any]:
             from rdmascope.captures.wireshark.display_filter import display_filter as translate
 
             condition, frames = translate(display_filter)
-            if frames is not None and ranges:
-                raise click.UsageError("frame.number and --frame: give one", click.get_current_context())
+            refuse_options((frames is not None and ranges, "frame.number and --frame: give one"))
             conditions += (condition,) if condition else ()
             ranges += ((frames,),) if frames is not None else ()
         return command(*arguments, conditions=conditions, ranges=ranges, **others)
@@ -173,13 +172,11 @@ def command(
     """
     wanted = [frame for frames in ranges for frame in frames]
     if output is not None:
-        if follow or trees or max_packets or wanted:
-            raise click.UsageError("-w takes no --follow, -V, -c and no frames", click.get_current_context())
+        refuse_options((follow or trees or max_packets or wanted, "-w takes no --follow, -V, -c and no frames"))
         _write(files, output, analyzer_options(ports, force), condition)
         return
     limit = max_packets or MAX_FRAME
-    if condition is not None and follow and trees:
-        raise click.UsageError("-V with --follow takes no filters", click.get_current_context())
+    refuse_options((condition is not None and follow and trees, "-V with --follow takes no filters"))
 
     following_file = following(follow, idle)
     times = TimeColumn(time_format)

@@ -13,13 +13,16 @@ import click
 
 from rdmascope.dissect.onc.rpc_header import NFS
 
-from ..options import DURATION
-from ..terminal import EXIT_BAD_INPUT, EXIT_FOUND, complain, console, print_json, show
+from ..options import DURATION, refuse_options
+from ..terminal import EXIT_FOUND, complain, console, print_json, show
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from rdmascope.captures.peer.probe.checks import Check
     from rdmascope.captures.peer.probe.ping import PingPlan
     from rdmascope.captures.peer.verbs.interface import PeerAddress, Verbs
+    from rdmascope.dissect.records.schema import Record
 
 NFS_RDMA_PORT = 20049
 _THERE = ("", "PROG_UNAVAIL", "PROG_MISMATCH")
@@ -166,57 +169,50 @@ def command(
 
     Exit status: 0 all is well, 1 no answer or a check that failed, 2 no connection, no device, or no pyverbs.
     """
+    from rdmascope.captures.peer.probe.ping import PingPlan
     from rdmascope.captures.peer.verbs.devices import require
     from rdmascope.captures.peer.verbs.interface import PeerAddress
+    from rdmascope.captures.write.output import check_outputs
 
     if fault == "list":
         _list_faults()
         return
-    if serve == (host is not None):
-        raise click.UsageError("HOST, or --serve", ctx)
-    if fault and not serve:
-        raise click.UsageError("--fault is for --serve", ctx)
-    if fault_times and not fault:
-        raise click.UsageError("--fault-times is for --fault", ctx)
-    if (faults or names or path or junit_file) and not suite:
-        raise click.UsageError("--faults, --check, --file and --junit are for --suite", ctx)
-    if "-" in (write_file, junit_file):
-        raise click.UsageError("name a file: standard output has the results", ctx)
-    if not timeout:
-        raise click.UsageError("--timeout: more than 0", ctx)
-    if ipv4 and ipv6:
-        raise click.UsageError("-4 or -6, not both", ctx)
+    refuse_options(
+        (serve == (host is not None), "HOST, or --serve"),
+        (fault and not serve, "--fault is for --serve"),
+        (fault_times and not fault, "--fault-times is for --fault"),
+        (
+            (faults or names or path or junit_file) and not suite,
+            "--faults, --check, --file and --junit are for --suite",
+        ),
+        ("-" in (write_file, junit_file), "name a file: standard output has the results"),
+        (not timeout, "--timeout: more than 0"),
+        (ipv4 and ipv6, "-4 or -6, not both"),
+    )
     target = PeerAddress(host or "", port, source, device, 4 if ipv4 else 6 if ipv6 else 0)
-    from rdmascope.captures.errors import CaptureError
-    from rdmascope.captures.write.output import check_outputs
-
     wanted = _wanted(faults, names) if suite else []
-    try:
-        check_outputs((write_file, junit_file))
-        require()
-        devices = _devices()
-        recorder = None
-        if write_file:
-            from rdmascope.captures.peer.probe.record import record
+    check_outputs((write_file, junit_file))
+    require()
+    devices = _devices()
+    recorder = None
+    if write_file:
+        from rdmascope.captures.peer.probe.record import record
 
-            devices = recorder = record(devices, target, Path(write_file))
-        try:
-            if serve:
-                status = _serve(
-                    devices, target, fault, highest or 2, fault_times, (capacity << 20, mount_port), as_json
-                )
-            elif suite:
-                status = _suite(devices, target, timeout, wanted, path or "", as_json, junit_file)
-            else:
-                plan = _plan(count, interval, timeout, programs, highest or 1, echo or 0)
-                status = _ping(devices, target, plan, as_json)
-        finally:
-            devices.close()
-            if recorder is not None:
-                click.echo(recorder.finish(), err=True)
-    except CaptureError as error:
-        complain(str(error))
-        ctx.exit(EXIT_BAD_INPUT)
+        devices = recorder = record(devices, target, Path(write_file))
+    try:
+        if serve:
+            shared = capacity << 20, mount_port
+            status = _serve(devices, target, fault, highest or 2, fault_times, shared, as_json)
+        elif suite:
+            status = _suite(devices, target, timeout, wanted, path or "", as_json, junit_file)
+        else:
+            every = tuple(dict.fromkeys((NFS, *programs)))
+            plan = PingPlan(count, interval, timeout, every, echo=echo or 0, highest=highest or 1)
+            status = _ping(devices, target, plan, as_json)
+    finally:
+        devices.close()
+        if recorder is not None:
+            click.echo(recorder.finish(), err=True)
     ctx.exit(status)
 
 
@@ -240,21 +236,12 @@ def _wanted(faults: bool, names: tuple[str, ...]) -> list[Check]:
     return [one for one in every if one.name in names] if names else chosen(faults)
 
 
-def _plan(count: int, interval: int, timeout: int, programs: tuple[int, ...], version: int, echo: int) -> PingPlan:
-    from rdmascope.captures.peer.endpoint import EndpointSettings
-    from rdmascope.captures.peer.probe.ping import PingPlan
-
-    every = tuple(dict.fromkeys((NFS, *programs)))
-    return PingPlan(count, interval, timeout, every, echo=echo, settings=EndpointSettings(version=version))
-
-
 def _ping(devices: Verbs, target: PeerAddress, plan: PingPlan, as_json: bool) -> int:
     from rdmascope.captures.peer.probe import probe_records
     from rdmascope.captures.peer.probe.ping import Echoed, Reached, Round, VersionTwoProbe, ping
 
     from ..views import probe as views
 
-    out = console()
     rounds: list[Round] = []
     reached = answered = False
     try:
@@ -266,17 +253,13 @@ def _ping(devices: Verbs, target: PeerAddress, plan: PingPlan, as_json: bool) ->
             if isinstance(finding, Echoed):
                 answered = answered and not finding.problem
             if isinstance(finding, VersionTwoProbe) and rounds and not as_json:
-                show(out, views.rounds_summary(rounds))
-            if as_json:
-                print_json(probe_records.finding(finding, target))
-            else:
-                show(out, views.finding(finding, target, plan))
-            _flush()
+                show(console(), views.rounds_summary(rounds))
+            _print(as_json, probe_records.finding(finding, target), views.finding(finding, target, plan))
     except KeyboardInterrupt:
         if not reached:
             raise
         if rounds and not as_json:
-            show(out, views.rounds_summary(rounds))
+            show(console(), views.rounds_summary(rounds))
     if as_json and rounds:
         print_json(probe_records.summary(rounds, target))
     return 0 if answered and all(one.time is not None for one in rounds) else EXIT_FOUND
@@ -304,15 +287,8 @@ def _suite(
         show(out, views.suite_title(target, wanted))
     for result in run(devices, target, timeout, wanted, path):
         results.append(result)
-        if as_json:
-            print_json(probe_records.result(result, target))
-        else:
-            show(out, views.result_line(result, wanted, out.width))
-        _flush()
-    if as_json:
-        print_json(probe_records.suite(results, target))
-    else:
-        show(out, views.suite_summary(results, out.width))
+        _print(as_json, probe_records.result(result, target), views.result_line(result, wanted, out.width))
+    _print(as_json, probe_records.suite(results, target), views.suite_summary(results, out.width))
     if junit_file:
         from rdmascope.captures.write.output import write_output
 
@@ -343,8 +319,8 @@ def _serve(
         raise click.ClickException(f"no fault {fault!r}; 'rdmascope probe --fault list' lists them")
     capacity, mount_port = shared
     export = Export(capacity, ECHO_PROGRAM)
-    settings = EndpointSettings(version=highest)
-    server = Server(devices, settings, FAULTS[fault] if fault else None, export.answer, times)
+    meant = FAULTS[fault] if fault else None
+    server = Server(devices, EndpointSettings(version=highest), meant, export.answer, times)
     places = server.listen(target)
     mounts: int | None = None
     if mount_port:
@@ -354,29 +330,18 @@ def _serve(
                 mounts = export.listen_for_mounts(address, mount_port)
         except CaptureError as error:
             complain(f"{error}: NFSv3 needs it, NFSv4.1 does not; --mount-port names another")
-    out = console()
-    if as_json:
-        print_json(probe_records.listening(places, highest, fault, capacity, mounts))
-    else:
-        show(out, views.listening(places, highest, FAULTS[fault] if fault else None, capacity, mounts))
-    _flush()
-
+    records = probe_records.listening(places, highest, fault, capacity, mounts)
+    _print(as_json, records, views.listening(places, highest, meant, capacity, mounts))
     try:
         with _ended_by_signals():
             for one in server.run():
-                if as_json:
-                    print_json(probe_records.happened(one))
-                else:
-                    show(out, views.happened(one))
-                _flush()
+                _print(as_json, probe_records.happened(one), views.happened(one))
     except KeyboardInterrupt:
         server.close()
     finally:
         export.close()
-    if as_json:
-        print_json(probe_records.served(server.connections, server.calls, server.committed))
-    else:
-        show(out, views.served(server.connections, server.calls, server.committed, fault))
+    counts = server.connections, server.calls, server.committed
+    _print(as_json, probe_records.served(*counts), views.served(*counts, fault))
     return 0
 
 
@@ -401,6 +366,10 @@ def _list_faults() -> None:
     show(console(), views.faults({name: one for name, one in FAULTS.items() if one.by is Role.SERVER}))
 
 
-def _flush() -> None:
-    """Each line can be read as soon as it is printed."""
+def _print(as_json: bool, record: Record, view: RenderableType) -> None:
+    """One of the two, which can be read as soon as it is printed."""
+    if as_json:
+        print_json(record)
+    else:
+        show(console(), view)
     sys.stdout.flush()

@@ -29,7 +29,7 @@ from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import plural, size
 
-from ..options import Parsed, filter_options, pager_option
+from ..options import Parsed, filter_options, pager_option, refuse_options
 from ..reading import (
     CAPTURE,
     Reading,
@@ -572,8 +572,7 @@ def _check_sort(sort: str | None, by: tuple[GroupKey, ...]) -> None:
     from ..views.grouping import SORTED_BY
 
     names = [key.name for key in by]
-    if not by:
-        raise click.UsageError("--sort goes with --by", click.get_current_context())
+    refuse_options((not by, "--sort goes with --by"))
     if sort.lower() not in (*names, *SORTED_BY):
         columns = ", ".join((*names, *SORTED_BY))
         raise click.BadParameter(f"no column {sort!r}; there are {columns}", param_hint="--sort")

@@ -29,7 +29,7 @@ from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.units import plural
 
-from ..options import filter_options
+from ..options import filter_options, refuse_options
 from ..reading import CAPTURE, Reading, analyzer_options, jobs_option, read_anew, recognition_options
 from ..sanitize import harmless
 from ..terminal import complain, console, print_json, say
@@ -94,8 +94,7 @@ def command(
     them), and their connections and files, with what is counted of these over all RPCs. --save keeps just these rows,
     and counts and judges in files, findings and verdicts only what is of these RPCs.
     """
-    if as_json + as_csv + (output is not None) > 1:
-        raise click.UsageError("--json, --csv and -o: choose one", click.get_current_context())
+    refuse_options((as_json + as_csv + (output is not None) > 1, "--json, --csv and -o: choose one"))
     captures, text = _query_among(files, query, save is not None)
     if output is not None:
         refuse_inputs(output, captures)
@@ -229,7 +228,6 @@ def _is_there(path: str) -> bool:
 
 def _query_among(arguments: tuple[str, ...], query: str | None, optional: bool) -> tuple[tuple[str, ...], str]:
     """The files and the query; '' where there is none: it is optional, or to be asked for."""
-    context = click.get_current_context()
     for path in arguments if query is not None else arguments[:-1]:
         if not _is_there(path):
             raise click.ClickException(f"{path}: no such file")
@@ -241,16 +239,14 @@ def _query_among(arguments: tuple[str, ...], query: str | None, optional: bool) 
             return arguments, ""
         if sys.stdin.isatty() and sys.stdout.isatty() and "-" not in arguments:
             return arguments, ""
-        if sys.stdin.isatty() or "-" in arguments:
-            raise click.UsageError("no query: give one as the last argument", context)
+        refuse_options((sys.stdin.isatty() or "-" in arguments, "no query: give one as the last argument"))
         text = sys.stdin.read()
-        if not text.strip():
-            raise click.UsageError("no query: give one as the last argument", context)
+        refuse_options((not text.strip(), "no query: give one as the last argument"))
         return arguments, text
-    if not any(letter.isspace() for letter in last):
-        raise click.UsageError(f"{last!r} is neither a file that exists nor a query", context)
-    if not files:
-        raise click.UsageError("the query names no FILE to read: put it before the query", context)
+    refuse_options(
+        (not any(map(str.isspace, last)), f"{last!r} is neither a file that exists nor a query"),
+        (not files, "the query names no FILE to read: put it before the query"),
+    )
     return tuple(files), last
 
 

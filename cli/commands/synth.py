@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.peer.shipped import read_script, shipped_scripts, write_capture
 from rdmascope.captures.write.modes import PUBLIC
 from rdmascope.captures.write.output import check_outputs, open_output
@@ -101,7 +100,7 @@ def command(
     elif script is None:
         raise click.UsageError("which script? 'rdmascope synth --list' shows those that ship")
     elif as_text:
-        click.echo(_text(script), nl=False)
+        click.echo(read_script(script), nl=False)
     elif output is None:
         raise click.UsageError("where to? give -o FILE.pcapng")
     else:
@@ -109,11 +108,14 @@ def command(
 
 
 def _play(name: str, output: Path, fault: str | None, as_json: bool) -> None:
-    from rdmascope.captures.peer.wire.script import captured, play_script
+    from rdmascope.captures.peer.wire.script import ScriptError, captured, parse_script, play_script, with_fault
 
-    script = _parsed(name, _text(name))
+    try:
+        script = parse_script(read_script(name))
+    except ScriptError as error:
+        raise ScriptError(f"{name}: {error}") from None
     if fault is not None:
-        script = _spoiled(script, fault)
+        script = with_fault(script, fault)
     to_stdout = str(output) == "-"
     check_outputs([output], (name,))
     frames, played = play_script(script)
@@ -157,32 +159,6 @@ def _play(name: str, output: Path, fault: str | None, as_json: bool) -> None:
         complain(line)
     if idle:
         sys.exit(EXIT_FOUND)
-
-
-def _text(name: str) -> str:
-    try:
-        return read_script(name)
-    except CaptureError as error:
-        raise click.ClickException(str(error)) from None
-
-
-def _parsed(name: str, text: str) -> Script:
-    from rdmascope.captures.peer.wire.script import ScriptError, parse_script
-
-    try:
-        return parse_script(text)
-    except ScriptError as error:
-        raise click.ClickException(f"{name}: {error}") from None
-
-
-def _spoiled(script: Script, name: str) -> Script:
-    """The script with a fault on its first connection, and with what gives the occasion for it."""
-    from rdmascope.captures.peer.wire.script import ScriptError, with_fault
-
-    try:
-        return with_fault(script, name)
-    except ScriptError as error:
-        raise click.ClickException(str(error)) from None
 
 
 def _remarks(script: Script, played: list[Played]) -> Iterator[str]:

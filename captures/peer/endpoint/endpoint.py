@@ -740,7 +740,7 @@ class Responder:
         answer.reply = with_lengths(header.reply, chunk_lengths) if header.reply else None
         invalidate = None
         if header.chunks and self.endpoint.may_invalidate(header.version):
-            invalidate = next(one.handle for chunk in _chunks(header) for one in chunk)
+            invalidate = chunk_segments(header)[0][0].handle
         plan = PlannedSend("reply", answer, payload, before, [], invalidate, None, header, self.backward)
         return self.endpoint.issue(plan)
 
@@ -764,9 +764,10 @@ def sound(header: TransportHeader, payload: bytes) -> bool:
     return length >= 8
 
 
-def _chunks(header: TransportHeader) -> list[tuple[Segment, ...]]:
-    found = [*(chunk.segments for chunk in header.reads), *(chunk.segments for chunk in header.writes)]
-    return [segments for segments in [*found, header.reply.segments if header.reply else ()] if segments]
+def chunk_segments(header: TransportHeader) -> list[tuple[Segment, ...]]:
+    """Of all chunks that have any."""
+    chunks: list[ReadChunk | WriteChunk] = [*header.reads, *header.writes, *filter(None, [header.reply])]
+    return [chunk.segments for chunk in chunks if chunk.segments]
 
 
 def fill(chunk: WriteChunk, data: bytes) -> tuple[list[int], list[Action]]:

@@ -36,7 +36,7 @@ from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, WriteChunk
 
 from .. import rpc
 from ..endpoint import service
-from ..endpoint.endpoint import RpcRdmaEndpoint
+from ..endpoint.endpoint import RpcRdmaEndpoint, chunk_segments
 from ..endpoint.nouns import (
     CALL,
     REPLY,
@@ -60,6 +60,12 @@ Change = Callable[[RpcRdmaEndpoint, PlannedSend], None]
 
 class NoOccasion(Exception):
     """The message cannot be spoiled so."""
+
+
+def need(occasion: object) -> None:
+    """Raise NoOccasion where this is not true."""
+    if not occasion:
+        raise NoOccasion
 
 
 NOWHERE = Segment(0x0BAD_CAFE, 64, 0x7000_0000)
@@ -101,6 +107,16 @@ def on(
     return choose
 
 
+def put(**given: Any) -> Change:
+    """Other values of the header's fields, or of the payload and the handle that is invalidated."""
+
+    def change(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
+        for name, value in given.items():
+            setattr(plan if name in ("payload", "invalidate") else plan.header, name, value)
+
+    return change
+
+
 def patch(plan: PlannedSend, at: int, value: int) -> None:
     """Another word in the header as it goes out."""
     raw = encode_header(plan.header) if plan.raw is None else plan.raw
@@ -137,12 +153,7 @@ def beyond_default(endpoint: RpcRdmaEndpoint, size: int) -> bool:
 
 def word(at: int, value: int) -> Spoil:
     """A call, not the first, with another word in its header."""
-
-    @on("call", later=True)
-    def spoil(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-        patch(plan, at, value)
-
-    return spoil
+    return on("call", later=True)(lambda endpoint, plan: patch(plan, at, value))
 
 
 @on("call", later=True)
@@ -151,17 +162,11 @@ def optional_word(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     patch(plan, 16 if plan.header.version == 1 else 20, 2)
 
 
-def procedure(number: int) -> Spoil:
-    @on("call", chunks=False, later=True, when=lambda endpoint, plan: plan.header.version == 1)
-    def spoil(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-        plan.header.procedure = number
-        if number == RDMA_DONE:
-            plan.payload = b""
-
-    return spoil
-
-
-msgp, done = procedure(RDMA_MSGP), procedure(RDMA_DONE)
+alone = on("call", chunks=False, later=True)
+version_1 = on("call", chunks=False, later=True, when=lambda endpoint, plan: plan.header.version == 1)
+msgp, done = version_1(put(procedure=RDMA_MSGP)), version_1(put(procedure=RDMA_DONE, payload=b""))
+no_payload, nothing_at_all = alone(put(payload=b"")), alone(put(procedure=RDMA_NOMSG, payload=b""))
+behind_nomsg = on("reply", when=lambda endpoint, plan: plan.header.procedure == RDMA_NOMSG)(put(payload=bytes(16)))
 
 
 @on("reply", when=lambda endpoint, plan: plan.header.procedure == RDMA_MSG)
@@ -170,37 +175,16 @@ def other_xid(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     plan.payload = pack(">I", xid ^ 1) + plan.payload[4:]
 
 
-@on("call", chunks=False, later=True)
-def no_payload(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    plan.payload = b""
-
-
-@on("call", chunks=False, later=True)
-def nothing_at_all(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    plan.header.procedure, plan.payload = RDMA_NOMSG, b""
-
-
-@on("reply", when=lambda endpoint, plan: plan.header.procedure == RDMA_NOMSG)
-def behind_nomsg(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    plan.payload = bytes(16)
-
-
 def credits(kind: str, backward: bool) -> Spoil:
     """A credit value of zero."""
-
-    @on(kind, backward=backward)
-    def spoil(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-        plan.header.credits = 0
-
-    return spoil
+    return on(kind, backward=backward)(put(credits=0))
 
 
 @on("call")
 def same_xid(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     """The XID of another call under way."""
     others = [xid for xid, asked in endpoint.requester.outstanding.items() if asked.header and xid != plan.header.xid]
-    if not others or not plan.payload:
-        raise NoOccasion
+    need(others and plan.payload)
     plan.header.xid = others[0]
     plan.payload = pack(">I", others[0]) + plan.payload[4:]
 
@@ -208,13 +192,13 @@ def same_xid(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
 # Programs
 
 
-@on("call", chunks=False, later=True)
+@alone
 def other_program(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     """A program that no upper-layer binding knows."""
     plan.payload = whole(service.null(plan.header.xid, 200001, 1))
 
 
-@on("call", chunks=False, later=True)
+@alone
 def short_arguments(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     """A WRITE whose arguments end behind the file handle; the requester may send it, and is answered GARBAGE_ARGS."""
     head = rpc.call_head(plan.header.xid, NFS, 3, service.WRITE)
@@ -237,36 +221,22 @@ def refusing(change: Change) -> Spoil:
     return spoiled
 
 
-@refusing
-def behind_error(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    plan.payload = bytes(12)
-
-
-@refusing
-def error_of_unknown_xid(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
+def other_header_xid(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     plan.header.xid ^= 0xFF
 
 
-@refusing
-def error_of_version(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    patch(plan, VERSION_WORD, 7)
+behind_error, unknown_error = refusing(put(payload=bytes(12))), refusing(put(error=7))
+error_of_unknown_xid = refusing(other_header_xid)
+error_of_version = refusing(lambda endpoint, plan: patch(plan, VERSION_WORD, 7))
+of_range = on("error", when=lambda endpoint, plan: plan.header.supported)
+other_error = of_range(put(error=ERR_CHUNK, supported=None))
+"""RDMA_ERR_BADHEADER where the version is at fault."""
 
 
-@refusing
-def unknown_error(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    plan.header.error = 7
-
-
-@on("error", when=lambda endpoint, plan: plan.header.supported)
+@of_range
 def range_of_all(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     """The range holds the version that is refused."""
     plan.header.supported = (1, plan.header.version)
-
-
-@on("error", when=lambda endpoint, plan: plan.header.supported)
-def other_error(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """RDMA_ERR_BADHEADER where the version is at fault."""
-    plan.header.error, plan.header.supported = ERR_CHUNK, None
 
 
 @on("reply", chunks=False)
@@ -279,23 +249,16 @@ def error_and_reply(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
 @on("reply", chunks=False)
 def success(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     """SUCCESS where GARBAGE_ARGS is due."""
-    if int.from_bytes(plan.payload[20:24], "big") != GARBAGE_ARGS:
-        raise NoOccasion
+    need(int.from_bytes(plan.payload[20:24], "big") == GARBAGE_ARGS)
     plan.payload = service.write_done(plan.header.xid)
 
 
 # The backward direction
 
 
-@on("call", backward=True)
-def backward_nomsg(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    plan.header.procedure, plan.payload = RDMA_NOMSG, b""
-    plan.header.reads = (ReadChunk(0, (NOWHERE,)),)
-
-
-@on("call", backward=True)
-def backward_chunk(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    plan.header.reply = WriteChunk((NOWHERE,))
+unregistered = ReadChunk(0, (NOWHERE,))
+backward_nomsg = on("call", backward=True)(put(procedure=RDMA_NOMSG, payload=b"", reads=(unregistered,)))
+backward_chunk = on("call", backward=True)(put(reply=WriteChunk((NOWHERE,))))
 
 
 @on("reply")
@@ -312,22 +275,12 @@ def callback_unannounced(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
 @on("reply", chunks=True, when=lambda endpoint, plan: plan.invalidate is None)
 def invalidate_unasked(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     assert plan.asked is not None
-    chunks: list[ReadChunk | WriteChunk] = [
-        *plan.asked.reads,
-        *plan.asked.writes,
-        *([plan.asked.reply] if plan.asked.reply else []),
-    ]
-    plan.invalidate = chunks[0].segments[0].handle
+    plan.invalidate = chunk_segments(plan.asked)[0][0].handle
 
 
-@on("reply", chunks=True, when=lambda endpoint, plan: plan.invalidate is not None)
-def invalidate_other(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    plan.invalidate = NOWHERE.handle
-
-
-@on("call", later=True)
-def invalidate_in_call(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    plan.invalidate = NOWHERE.handle
+invalidating = on("reply", chunks=True, when=lambda endpoint, plan: plan.invalidate is not None)
+invalidate_other = invalidating(put(invalidate=NOWHERE.handle))
+invalidate_in_call = on("call", later=True)(put(invalidate=NOWHERE.handle))
 
 
 # Read chunks
@@ -353,8 +306,7 @@ def shifted(by: int) -> Spoil:
 def interleaved(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     """The segments of the chunk at Position 0 around those of another."""
     reads = plan.header.reads
-    if len(reads) < 2 or reads[0].position or len(reads[0].segments) < 2:
-        raise NoOccasion
+    need(len(reads) > 1 and not reads[0].position and len(reads[0].segments) > 1)
     first, *rest = reads[0].segments
     plan.header.reads = (ReadChunk(0, (first,)), *reads[1:], ReadChunk(0, tuple(rest)))
 
@@ -363,15 +315,13 @@ def interleaved(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
 def pad_inline(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     """The pad of the last item is left in the stream."""
     left = pad(plan.header.reads[-1].length)
-    if not left or not plan.payload:
-        raise NoOccasion
+    need(left and plan.payload)
     plan.payload += left
 
 
 @reading
 def long_call_elsewhere(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    if not plan.payload:
-        raise NoOccasion
+    need(plan.payload)
     plan.header.procedure, plan.payload = RDMA_NOMSG, b""
 
 
@@ -380,16 +330,14 @@ def shorter_chunk(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     """Four bytes fewer than the count word says."""
     *before, last = plan.header.reads
     *segments, final = last.segments
-    if final.length <= WORD:
-        raise NoOccasion
+    need(final.length > WORD)
     plan.header.reads = (*before, ReadChunk(last.position, (*segments, final._replace(length=final.length - WORD))))
 
 
 @reading
 def not_eligible(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     """The chunk stands where the file handle does."""
-    if not plan.payload or len(plan.header.reads) != 1:
-        raise NoOccasion
+    need(plan.payload and len(plan.header.reads) == 1)
     chunk = plan.header.reads[0]
     plan.header.reads = (replace(chunk, position=chunk.position - 40),)
 
@@ -405,9 +353,7 @@ def ineligible_accepted(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> bool:
     return True
 
 
-@on("reply")
-def read_list(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    plan.header.reads = (ReadChunk(0, (NOWHERE,)),)
+read_list = on("reply")(put(reads=(unregistered,)))
 
 
 def sealed(gss_procedure: int, before_end: int) -> Spoil:
@@ -415,8 +361,7 @@ def sealed(gss_procedure: int, before_end: int) -> Spoil:
 
     @reading
     def spoil(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-        if not plan.payload or len(plan.header.reads) != 1:
-            raise NoOccasion
+        need(plan.payload and len(plan.header.reads) == 1)
         plan.payload = service.sealed_call(plan.header.xid, gss_procedure)
         plan.header.reads = (replace(plan.header.reads[0], position=len(plan.payload) - before_end),)
 
@@ -439,8 +384,7 @@ def small_reply_chunk(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
 def small_write_chunk(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     """Half of what a READ asks for, which then comes inline."""
     writes = plan.header.writes
-    if len(writes) != 1 or plan.header.reply is not None or not 8 <= writes[0].length <= 1000:
-        raise NoOccasion
+    need(len(writes) == 1 and plan.header.reply is None and 8 <= writes[0].length <= 1000)
     plan.header.writes = (with_lengths(writes[0], [segment.length // 2 for segment in writes[0].segments]),)
 
 
@@ -453,10 +397,7 @@ def no_reply_chunk(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     plan.header.reply = None
 
 
-@on("reply", chunks=False)
-def made_up_reply_chunk(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    plan.header.procedure, plan.payload = RDMA_NOMSG, b""
-    plan.header.reply = WriteChunk((NOWHERE,))
+made_up_reply_chunk = on("reply", chunks=False)(put(procedure=RDMA_NOMSG, payload=b"", reply=WriteChunk((NOWHERE,))))
 
 
 def returning(change: Callable[[RpcRdmaEndpoint, PlannedSend, WriteChunk, WriteChunk], None]) -> Spoil:
@@ -464,8 +405,7 @@ def returning(change: Callable[[RpcRdmaEndpoint, PlannedSend, WriteChunk, WriteC
 
     @on("reply", when=lambda endpoint, plan: plan.header.writes and plan.header.procedure == RDMA_MSG)
     def spoiled(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-        if not plan.header.writes[0].length:
-            raise NoOccasion
+        need(plan.header.writes[0].length)
         assert plan.asked is not None
         change(endpoint, plan, plan.asked.writes[0], plan.header.writes[0])
 
@@ -483,8 +423,7 @@ def _unused(chunk: WriteChunk) -> bool:
 
 @returning
 def segment_missing(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> None:
-    if not _unused(returned):
-        raise NoOccasion
+    need(_unused(returned))
     _return(plan, WriteChunk(returned.segments[:-1]))
 
 
@@ -497,8 +436,7 @@ def other_handle(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk
 @returning
 def longer_than_given(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> None:
     """Twice what was advertised, the counts of the READ too: NFSv3 has one more, ahead of its end-of-file word."""
-    if len(given.segments) > 1 or returned.length != given.length:
-        raise NoOccasion
+    need(len(given.segments) == 1 and returned.length == given.length)
     twice, before = 2 * given.length, plan.payload[-12:-4]
     if before.startswith(pack(">I", given.length)):
         before = pack(">II", twice, 0)
@@ -514,8 +452,7 @@ def out_of_order(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk
         raise NoOccasion
     half = len(first.data) // 2
     halves = [first.data[:half], first.data[half:]]
-    if not half or len(halves[1]) > given.segments[1].length:
-        raise NoOccasion
+    need(half and len(halves[1]) <= given.segments[1].length)
     plan.before = [
         RdmaWrite(segment._replace(length=len(data)), data)
         for segment, data in zip(given.segments, halves, strict=True)
@@ -526,8 +463,7 @@ def out_of_order(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk
 @returning
 def unfilled(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> None:
     """A segment that was not needed comes back with its length."""
-    if not _unused(returned):
-        raise NoOccasion
+    need(_unused(returned))
     lengths = [segment.length for segment in returned.segments[:-1]]
     _return(plan, with_lengths(returned, [*lengths, given.segments[-1].length]))
 
@@ -557,8 +493,7 @@ def pad_written(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk,
         raise NoOccasion
     room = next(segment.length for segment in given.segments if segment.handle == last.segment.handle)
     data = last.data + pad(len(last.data))
-    if len(data) == len(last.data) or len(data) > room:
-        raise NoOccasion
+    need(len(last.data) < len(data) <= room)
     plan.before[-1] = RdmaWrite(last.segment._replace(length=len(data)), data)
 
 
@@ -566,8 +501,7 @@ def pad_written(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk,
 def other_count(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> None:
     """A count word 100 below what is written and returned."""
     count = int.from_bytes(plan.payload[-4:], "big")
-    if len(plan.header.writes) != 1 or count != returned.length or count <= 100:
-        raise NoOccasion
+    need(len(plan.header.writes) == 1 and count == returned.length and count > 100)
     plan.payload = plan.payload[:-4] + pack(">I", count - 100)
 
 
@@ -575,8 +509,7 @@ def other_count(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk,
 def item_inline(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> None:
     """The bytes of the Write chunk inline as well."""
     data = b"".join(one.data for one in plan.before if isinstance(one, RdmaWrite))
-    if len(plan.header.writes) != 1 or len(data) != returned.length or len(data) + 200 > endpoint.send_limit:
-        raise NoOccasion
+    need(len(plan.header.writes) == 1 and len(data) == returned.length and len(data) + 200 <= endpoint.send_limit)
     plan.payload += data + pad(len(data))
 
 
@@ -590,8 +523,7 @@ def write_late(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk, 
 def outside(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> None:
     """One byte behind a segment that ends inside a page, where devices do not notice."""
     last = given.segments[-1]
-    if last.length % 4096 == 0:
-        raise NoOccasion
+    need(last.length % 4096)
     plan.before.insert(0, RdmaWrite(Segment(last.handle, 1, last.offset + last.length), b"\xff"))
 
 
@@ -599,8 +531,7 @@ def outside(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk, ret
 def read_late(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     """The call's Read chunk once more, behind the reply."""
     assert plan.asked is not None
-    if not plan.asked.reads or plan.invalidate is not None:
-        raise NoOccasion
+    need(plan.asked.reads and plan.invalidate is None)
     plan.after.append(RdmaRead(endpoint.number(), plan.asked.reads[0].segments[0]))
 
 
@@ -641,19 +572,13 @@ def beyond_request(endpoint: RpcRdmaEndpoint, size: int) -> bool:
 # Version 2
 
 
-@on("reply", when=lambda endpoint, plan: plan.header.version == 2 and plan.header.procedure == RDMA_MSG)
-def says_call(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    plan.header.direction = CALL
-
-
-@on("reply", chunks=False, when=lambda endpoint, plan: plan.header.version == 2 and endpoint.answered)
-def of_version_1(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    plan.header.version = 1
-
-
-@option(ROPT_INITXCH)
-def says_reply(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    plan.header.direction = REPLY
+says_call = on("reply", when=lambda endpoint, plan: (plan.header.version, plan.header.procedure) == (2, RDMA_MSG))(
+    put(direction=CALL)
+)
+of_version_1 = on("reply", chunks=False, when=lambda endpoint, plan: plan.header.version == 2 and endpoint.answered)(
+    put(version=1)
+)
+says_reply = option(ROPT_INITXCH)(put(direction=REPLY))
 
 
 def option_behind(number: int, content: Callable[[RpcRdmaEndpoint], bytes]) -> Spoil:
@@ -673,9 +598,7 @@ unknown_option = option_behind(UNKNOWN_OPTION, lambda endpoint: b"what")
 once_more = option_behind(ROPT_INITXCH, lambda endpoint: encode_option(ROPT_INITXCH, characteristics(endpoint), []))
 
 
-@on("error", when=lambda endpoint, plan: plan.header.error == ERR_INVAL_OPTION)
-def option_as_header(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    plan.header.error = ERR_CHUNK
+option_as_header = on("error", when=lambda endpoint, plan: plan.header.error == ERR_INVAL_OPTION)(put(error=ERR_CHUNK))
 
 
 # Options
@@ -687,9 +610,7 @@ def overrun(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     plan.header.optinfo = plan.header.optinfo[:8] + pack(">I", 900) + plan.header.optinfo[12:]
 
 
-@option(ROPT_INITXCH)
-def bool_7(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    plan.header.optinfo = encode_option(ROPT_INITXCH, [xcharval(XCHAR_REQREMINV, 7)], [])
+bool_7 = option(ROPT_INITXCH)(put(optinfo=encode_option(ROPT_INITXCH, [xcharval(XCHAR_REQREMINV, 7)], [])))
 
 
 def announcing(*more: tuple[int, Any], own: dict[int, int] | None = None, subset: Sequence[int] = ()) -> Spoil:
@@ -723,9 +644,7 @@ def all_fixed(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     plan.header.optinfo = encode_option(ROPT_INITXCH, values, xcharsubset(range(len(values))))
 
 
-@option(ROPT_RESPXCH)
-def response_xid(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    plan.header.xid ^= 0xFF
+response_xid = option(ROPT_RESPXCH)(other_header_xid)
 
 
 @option(ROPT_RESPXCH)

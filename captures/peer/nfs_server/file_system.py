@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TypeVar
 
 # fmt: off
 NfsStatus = IntEnum("NfsStatus", {
@@ -34,6 +35,22 @@ class NfsError(Exception):
     def __init__(self, status: NfsStatus) -> None:
         super().__init__(status.name)
         self.status = status
+
+
+Found = TypeVar("Found")
+
+
+def refuse(when: object, status: NfsStatus) -> None:
+    """Raise NfsError where this is true."""
+    if when:
+        raise NfsError(status)
+
+
+def present(found: Found | None, status: NfsStatus) -> Found:
+    """What is there; raises NfsError where nothing is."""
+    if found is None:
+        raise NfsError(status)
+    return found
 
 
 MAX_NAME = 255
@@ -149,12 +166,9 @@ class FileSystem:
         alias = self._aliases.get(handle)
         if alias is not None:
             handle = self.handle(alias)
-        if len(handle) != HANDLE_SIZE:
-            raise NfsError(NfsStatus.BADHANDLE)
-        inode = self._inodes.get(int.from_bytes(handle[8:], "big"))
-        if handle[:8] != self.instance or inode is None:
-            raise NfsError(NfsStatus.STALE)
-        return inode
+        refuse(len(handle) != HANDLE_SIZE, NfsStatus.BADHANDLE)
+        refuse(handle[:8] != self.instance, NfsStatus.STALE)
+        return present(self._inodes.get(int.from_bytes(handle[8:], "big")), NfsStatus.STALE)
 
     @property
     def files(self) -> int:
@@ -176,20 +190,15 @@ class FileSystem:
             return directory
         if name == b"..":
             return directory.parent or directory
-        if len(name) > MAX_NAME:
-            raise NfsError(NfsStatus.NAMETOOLONG)
-        entry = directory.entries.get(name)
-        if entry is None:
-            raise NfsError(NfsStatus.NOENT)
-        return entry.inode
+        refuse(len(name) > MAX_NAME, NfsStatus.NAMETOOLONG)
+        return present(directory.entries.get(name), NfsStatus.NOENT).inode
 
     def make(
         self, directory: Inode, name: bytes, kind: FileType, attributes: FileAttributes, target: bytes = b""
     ) -> Inode:
         """A new file, directory or symbolic link."""
         self._new_name(directory, name)
-        if len(target) > MAX_LINK:
-            raise NfsError(NfsStatus.NAMETOOLONG)
+        refuse(len(target) > MAX_LINK, NfsStatus.NAMETOOLONG)
         self._charge(ENTRY_SIZE + len(target))
         self._numbers += 1
         time = self.now()
@@ -207,11 +216,9 @@ class FileSystem:
 
     def link(self, inode: Inode, directory: Inode, name: bytes) -> None:
         """Another name for a file."""
-        if inode.kind is FileType.DIRECTORY:
-            raise NfsError(NfsStatus.ISDIR)
+        refuse(inode.kind is FileType.DIRECTORY, NfsStatus.ISDIR)
         self._new_name(directory, name)
-        if inode.links >= MAX_LINKS:
-            raise NfsError(NfsStatus.MLINK)
+        refuse(inode.links >= MAX_LINKS, NfsStatus.MLINK)
         self._charge(ENTRY_SIZE)
         inode.links += 1
         self._enter(directory, name, inode)
@@ -220,17 +227,14 @@ class FileSystem:
     def remove(self, directory: Inode, name: bytes) -> None:
         """A file's name, and the file with its last name."""
         inode = self._named(directory, name)
-        if inode.kind is FileType.DIRECTORY:
-            raise NfsError(NfsStatus.ISDIR)
+        refuse(inode.kind is FileType.DIRECTORY, NfsStatus.ISDIR)
         self._drop(directory, name)
 
     def remove_directory(self, directory: Inode, name: bytes) -> None:
         """Remove an empty directory.  Raises NfsError."""
         inode = self._named(directory, name)
-        if inode.kind is not FileType.DIRECTORY:
-            raise NfsError(NfsStatus.NOTDIR)
-        if inode.entries:
-            raise NfsError(NfsStatus.NOTEMPTY)
+        refuse(inode.kind is not FileType.DIRECTORY, NfsStatus.NOTDIR)
+        refuse(inode.entries, NfsStatus.NOTEMPTY)
         self._drop(directory, name)
 
     def rename(self, source: Inode, old: bytes, target: Inode, new: bytes) -> None:
@@ -241,13 +245,10 @@ class FileSystem:
         there = target.entries.get(new)
         if there is not None and there.inode is inode:
             return
-        if inode.kind is FileType.DIRECTORY and inode in ancestors(target):
-            raise NfsError(NfsStatus.INVAL)
+        refuse(inode.kind is FileType.DIRECTORY and inode in ancestors(target), NfsStatus.INVAL)
         if there is not None:
-            if (there.inode.kind is FileType.DIRECTORY) != (inode.kind is FileType.DIRECTORY):
-                raise NfsError(NfsStatus.EXIST)
-            if there.inode.entries:
-                raise NfsError(NfsStatus.NOTEMPTY)
+            refuse((there.inode.kind is FileType.DIRECTORY) != (inode.kind is FileType.DIRECTORY), NfsStatus.EXIST)
+            refuse(there.inode.entries, NfsStatus.NOTEMPTY)
             self._drop(target, new)
         del source.entries[old]
         self._touch(source)
@@ -278,8 +279,7 @@ class FileSystem:
         self._touch(inode)
 
     def read_link(self, inode: Inode) -> bytes:
-        if inode.kind is not FileType.LINK:
-            raise NfsError(NfsStatus.INVAL)
+        refuse(inode.kind is not FileType.LINK, NfsStatus.INVAL)
         return bytes(inode.data)
 
     def set(self, inode: Inode, wanted: FileAttributes) -> None:
@@ -298,8 +298,7 @@ class FileSystem:
     # Inside
 
     def _charge(self, size: int) -> None:
-        if self.used + size > self.capacity:
-            raise NfsError(NfsStatus.NOSPC)
+        refuse(self.used + size > self.capacity, NfsStatus.NOSPC)
         self.used += size
 
     def _resize(self, inode: Inode, size: int) -> None:
@@ -313,10 +312,8 @@ class FileSystem:
     def _new_name(self, directory: Inode, name: bytes) -> None:
         check_name(name)
         need_directory(directory)
-        if directory.number not in self._inodes:
-            raise NfsError(NfsStatus.STALE)
-        if name in directory.entries:
-            raise NfsError(NfsStatus.EXIST)
+        refuse(directory.number not in self._inodes, NfsStatus.STALE)
+        refuse(name in directory.entries, NfsStatus.EXIST)
 
     def _named(self, directory: Inode, name: bytes) -> Inode:
         check_name(name)
@@ -366,8 +363,7 @@ def meaningful_access(inode: Inode) -> int:
 
 
 def need_directory(inode: Inode) -> None:
-    if inode.kind is not FileType.DIRECTORY:
-        raise NfsError(NfsStatus.NOTDIR)
+    refuse(inode.kind is not FileType.DIRECTORY, NfsStatus.NOTDIR)
 
 
 def need_file(inode: Inode) -> None:
@@ -377,11 +373,7 @@ def need_file(inode: Inode) -> None:
 
 def check_name(name: bytes) -> None:
     """A name that may be made, removed or renamed."""
-    if not name:
-        raise NfsError(NfsStatus.INVAL)
-    if len(name) > MAX_NAME:
-        raise NfsError(NfsStatus.NAMETOOLONG)
-    if b"/" in name or b"\0" in name:
-        raise NfsError(NfsStatus.BADCHAR)
-    if name in (b".", b".."):
-        raise NfsError(NfsStatus.BADNAME)
+    refuse(not name, NfsStatus.INVAL)
+    refuse(len(name) > MAX_NAME, NfsStatus.NAMETOOLONG)
+    refuse(b"/" in name or b"\0" in name, NfsStatus.BADCHAR)
+    refuse(name in (b".", b".."), NfsStatus.BADNAME)

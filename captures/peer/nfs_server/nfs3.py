@@ -25,6 +25,7 @@ from .file_system import (
     NfsStatus,
     file_time,
     meaningful_access,
+    refuse,
 )
 
 Values = dict[str, Any]
@@ -144,8 +145,7 @@ Run = Callable[[Nfs3, Values, Caller], Values]
 def _setattr(server: Nfs3, args: Values, caller: Caller) -> Values:
     inode = server.files.find(args["object"])
     before = _before(inode)
-    if args["guard"]["check"] and args["guard"]["obj_ctime"] != before["ctime"]:
-        raise NfsError(NfsStatus.NOT_SYNC)
+    refuse(args["guard"]["check"] and args["guard"]["obj_ctime"] != before["ctime"], NfsStatus.NOT_SYNC)
     server.files.set(inode, wanted(args["new_attributes"], server.files.now()))
     return {"obj_wcc": server.changed(inode, before)}
 
@@ -179,8 +179,7 @@ def _read(server: Nfs3, args: Values, caller: Caller) -> Values:
 def _write(server: Nfs3, args: Values, caller: Caller) -> Values:
     inode = server.files.find(args["file"])
     data = args["data"][: args["count"]]
-    if len(data) != args["count"]:
-        raise NfsError(NfsStatus.INVAL)
+    refuse(len(data) != args["count"], NfsStatus.INVAL)
     before = _before(inode)
     server.files.write(inode, args["offset"], data)
     after = server.changed(inode, before)
@@ -194,11 +193,9 @@ def _create(server: Nfs3, args: Values, caller: Caller) -> Values:
     verifier = how.get("verf", b"")
     if there is not None:
         same = how["mode"] == EXCLUSIVE and there.inode.verifier == verifier
-        if how["mode"] != UNCHECKED and not same:
-            raise NfsError(NfsStatus.EXIST)
+        refuse(how["mode"] != UNCHECKED and not same, NfsStatus.EXIST)
         inode = there.inode
-        if inode.kind is not FileType.REGULAR:
-            raise NfsError(NfsStatus.EXIST)
+        refuse(inode.kind is not FileType.REGULAR, NfsStatus.EXIST)
         size = how["obj_attributes"]["size"].get("size") if how["mode"] == UNCHECKED else None
         if size is not None:
             files.set(inode, FileAttributes(size=size))
@@ -249,8 +246,7 @@ def _link(server: Nfs3, args: Values, caller: Caller) -> Values:
 def _listing(server: Nfs3, args: Values, room: int, plus: bool) -> Values:
     """Entries until the room is used up (3.3.16 and 3.3.17); "." and ".." come first."""
     directory, files = server.files.find(args["dir"]), server.files
-    if args["cookie"] and args["cookieverf"] != files.instance:
-        raise NfsError(NfsStatus.BAD_COOKIE)
+    refuse(args["cookie"] and args["cookieverf"] != files.instance, NfsStatus.BAD_COOKIE)
     listed = [(name, entry.cookie, entry.inode) for name, entry in files.listing(directory, args["cookie"])]
     own = [(b".", 1, directory), (b"..", 2, directory.parent or directory)]
     entries: list[Values] = []
@@ -263,8 +259,7 @@ def _listing(server: Nfs3, args: Values, room: int, plus: bool) -> Values:
         if left < 0:
             break
         entries.append(entry)
-    if not entries and left < 0:
-        raise NfsError(NfsStatus.TOOSMALL)
+    refuse(not entries and left < 0, NfsStatus.TOOSMALL)
     return {
         "dir_attributes": server.attributes(directory),
         "cookieverf": files.instance,

@@ -33,6 +33,8 @@ from .file_system import (
     meaningful_access,
     need_directory,
     need_file,
+    present,
+    refuse,
 )
 from .state4 import (
     ANONYMOUS,
@@ -115,8 +117,7 @@ AT_CREATION: tuple[int, ...] = tuple(sorted(_NUMBERS[name] for name in (*_SETTAB
 
 def requested(files: FileSystem, inode: Inode, bits: Iterable[int]) -> dict[str, Any]:
     """The values of those attributes that are supported; the others are left out."""
-    if any(NUMBERED[bit][0] in _WRITE_ONLY for bit in bits if bit in NUMBERED):
-        raise NfsError(NfsStatus.INVAL)
+    refuse(any(NUMBERED[bit][0] in _WRITE_ONLY for bit in bits if bit in NUMBERED), NfsStatus.INVAL)
     names = (NUMBERED[bit][0] for bit in bits if bit in NUMBERED)
     return {name: _VALUES[name](files, inode) for name in names if name in _VALUES}
 
@@ -124,10 +125,8 @@ def requested(files: FileSystem, inode: Inode, bits: Iterable[int]) -> dict[str,
 def wanted(given: dict[str, Any], now: int) -> FileAttributes:
     """What a client wants to set."""
     for name in given:
-        if name in _READ_ONLY:
-            raise NfsError(NfsStatus.INVAL)
-        if name not in _SETTABLE and name not in _WRITE_ONLY:
-            raise NfsError(NfsStatus.ATTRNOTSUPP)
+        refuse(name in _READ_ONLY, NfsStatus.INVAL)
+        refuse(name not in _SETTABLE and name not in _WRITE_ONLY, NfsStatus.ATTRNOTSUPP)
     return FileAttributes(
         given.get("mode"),
         _number(given.get("owner")),
@@ -147,8 +146,7 @@ def _number(owner: bytes | None) -> int | None:
     """A user or group by number (RFC 8881, 5.9); names are not known here."""
     if owner is None:
         return None
-    if not owner.isdigit() or int(owner) >= 1 << 32:
-        raise NfsError(NfsStatus.BADOWNER)
+    refuse(not owner.isdigit() or int(owner) >= 1 << 32, NfsStatus.BADOWNER)
     return int(owner)
 
 
@@ -157,8 +155,7 @@ def _time(given: dict[str, Any] | None, now: int) -> int | None:
         return None
     if given["set_it"] != CLIENT_TIME:
         return now
-    if given["time"]["nseconds"] >= SECOND:
-        raise NfsError(NfsStatus.INVAL)
+    refuse(given["time"]["nseconds"] >= SECOND, NfsStatus.INVAL)
     return int(given["time"]["seconds"]) * SECOND + int(given["time"]["nseconds"])
 
 
@@ -197,9 +194,7 @@ class CompoundState:
     @property
     def inode(self) -> Inode:
         """The file of the current filehandle."""
-        if self.current is None:
-            raise NfsError(NfsStatus.NOFILEHANDLE)
-        return self.server.files.find(self.current)
+        return self.server.files.find(present(self.current, NfsStatus.NOFILEHANDLE))
 
     @property
     def directory(self) -> Inode:
@@ -209,18 +204,14 @@ class CompoundState:
 
     @property
     def saved_inode(self) -> Inode:
-        if self.saved is None:
-            raise NfsError(NfsStatus.NOFILEHANDLE)
-        return self.server.files.find(self.saved)
+        return self.server.files.find(present(self.saved, NfsStatus.NOFILEHANDLE))
 
     def become(self, inode: Inode) -> None:
         self.current, self.stateid = self.server.files.handle(inode), INVALID
 
     @property
     def client(self) -> int:
-        if self.session is None:
-            raise NfsError(NfsStatus.OP_NOT_IN_SESSION)
-        return self.session.client.number
+        return present(self.session, NfsStatus.OP_NOT_IN_SESSION).client.number
 
     def opened(self, stateid: Values, file: Inode | None = None) -> OpenFile:
         """The open that a stateid stands for."""
@@ -231,8 +222,7 @@ class CompoundState:
         """The stateid allows to read or to write (8.2.5)."""
         if stateid == ANONYMOUS or (stateid == BYPASS and access == READ):
             return
-        if not self.opened(stateid, file).access & access:
-            raise NfsError(NfsStatus.OPENMODE)
+        refuse(not self.opened(stateid, file).access & access, NfsStatus.OPENMODE)
 
 
 Operate = Callable[[CompoundState, Values], Values | None]
@@ -250,25 +240,21 @@ def _savefh(on: CompoundState, args: Values) -> None:
 
 
 def _restorefh(on: CompoundState, args: Values) -> None:
-    if on.saved is None:
-        raise NfsError(NfsStatus.RESTOREFH)
-    on.current, on.stateid = on.saved, on.saved_stateid
+    on.current, on.stateid = present(on.saved, NfsStatus.RESTOREFH), on.saved_stateid
 
 
 def _lookup(on: CompoundState, args: Values) -> None:
     inode = on.inode
-    if inode.kind is FileType.LINK:
-        raise NfsError(NfsStatus.SYMLINK)
+    refuse(inode.kind is FileType.LINK, NfsStatus.SYMLINK)
     need_directory(inode)
     check_name(args["objname"])
     on.become(on.server.files.lookup(inode, args["objname"]))
 
 
 def _lookupp(on: CompoundState, args: Values) -> None:
-    directory = on.directory
-    if directory.parent is None or directory.parent is directory:
-        raise NfsError(NfsStatus.NOENT)
-    on.become(directory.parent)
+    parent = present(on.directory.parent, NfsStatus.NOENT)
+    refuse(parent is on.directory, NfsStatus.NOENT)
+    on.become(parent)
 
 
 # Attributes
@@ -286,19 +272,16 @@ def _setattr(on: CompoundState, args: Values) -> Values:
 
 def _same(on: CompoundState, given: Values) -> bool:
     present = requested(on.server.files, on.inode, numbers(given))
-    if set(present) != set(given):
-        raise NfsError(NfsStatus.ATTRNOTSUPP)
+    refuse(set(present) != set(given), NfsStatus.ATTRNOTSUPP)
     return encoded(FATTR4, present) == encoded(FATTR4, given)
 
 
 def _verify(on: CompoundState, args: Values) -> None:
-    if not _same(on, args["obj_attributes"]):
-        raise NfsError(NfsStatus.NOT_SAME)
+    refuse(not _same(on, args["obj_attributes"]), NfsStatus.NOT_SAME)
 
 
 def _nverify(on: CompoundState, args: Values) -> None:
-    if _same(on, args["obj_attributes"]):
-        raise NfsError(NfsStatus.SAME)
+    refuse(_same(on, args["obj_attributes"]), NfsStatus.SAME)
 
 
 # Names
@@ -350,17 +333,14 @@ def _link(on: CompoundState, args: Values) -> Values:
 
 def _readlink(on: CompoundState, args: Values) -> Values:
     inode = on.inode
-    if inode.kind is not FileType.LINK:
-        raise NfsError(NfsStatus.WRONG_TYPE)
+    refuse(inode.kind is not FileType.LINK, NfsStatus.WRONG_TYPE)
     return {"link": DdpItem(on.server.files.read_link(inode))}
 
 
 def _readdir(on: CompoundState, args: Values) -> Values:
     directory, files, cookie = on.directory, on.server.files, args["cookie"]
-    if 0 < cookie < FIRST_COOKIE:
-        raise NfsError(NfsStatus.BAD_COOKIE)
-    if cookie and args["cookieverf"] != files.instance:
-        raise NfsError(NfsStatus.NOT_SAME)
+    refuse(0 < cookie < FIRST_COOKIE, NfsStatus.BAD_COOKIE)
+    refuse(cookie and args["cookieverf"] != files.instance, NfsStatus.NOT_SAME)
     left = min(args["maxcount"], LARGEST) - 8 - 4 - 4
     entries: list[Values] = []
     for name, entry in files.listing(directory, cookie):
@@ -370,8 +350,7 @@ def _readdir(on: CompoundState, args: Values) -> Values:
         if left < 0:
             break
         entries.append(one)
-    if left < 0 and not entries:
-        raise NfsError(NfsStatus.TOOSMALL)
+    refuse(left < 0 and not entries, NfsStatus.TOOSMALL)
     return {"cookieverf": files.instance, "entries": entries, "eof": left >= 0}
 
 
@@ -400,12 +379,9 @@ def _flavors(on: CompoundState) -> Values:
 def _open(on: CompoundState, args: Values) -> Values:
     claim, how, files = args["claim"], args["openhow"], on.server.files
     access, deny = args["share_access"] & ACCESS_MASK, args["share_deny"]
-    if not access or deny & ~BOTH:
-        raise NfsError(NfsStatus.INVAL)
-    if claim["claim"] == CLAIM_PREVIOUS:
-        raise NfsError(NfsStatus.NO_GRACE)
-    if claim["claim"] not in (CLAIM_NULL, CLAIM_FH):
-        raise NfsError(NfsStatus.BAD_STATEID)  # nothing was delegated
+    refuse(not access or deny & ~BOTH, NfsStatus.INVAL)
+    refuse(claim["claim"] == CLAIM_PREVIOUS, NfsStatus.NO_GRACE)
+    refuse(claim["claim"] not in (CLAIM_NULL, CLAIM_FH), NfsStatus.BAD_STATEID)  # nothing was delegated
     set_here: tuple[int, ...] = ()
     created = how.get("how", {})
     if claim["claim"] == CLAIM_FH:
@@ -439,14 +415,12 @@ def _opened_existing(on: CompoundState, inode: Inode, how: Values) -> None:
     verifier = how.get("cva_verf") or how.get("createverf")
     if verifier and inode.verifier == verifier:
         return
-    if how and how["mode"] != UNCHECKED4:
-        raise NfsError(NfsStatus.EXIST)
+    refuse(how and how["mode"] != UNCHECKED4, NfsStatus.EXIST)
 
 
 def _made(on: CompoundState, directory: Inode, name: bytes, how: Values) -> tuple[Inode, tuple[int, ...]]:
     given: Values = how.get("createattrs") or how.get("cva_attrs") or {}
-    if how["mode"] == EXCLUSIVE4_1 and set(numbers(given)) - set(AT_CREATION):
-        raise NfsError(NfsStatus.INVAL)
+    refuse(how["mode"] == EXCLUSIVE4_1 and set(numbers(given)) - set(AT_CREATION), NfsStatus.INVAL)
     attributes = _owned(given, on)
     inode = on.server.files.make(directory, name, FileType.REGULAR, attributes)
     inode.verifier = how.get("cva_verf") or how.get("createverf") or b""
@@ -514,17 +488,14 @@ def _delegreturn(on: CompoundState, args: Values) -> None:
 
 def _bind_conn_to_session(on: CompoundState, args: Values) -> Values:
     session = on.server.clients.session(args["bctsa_sessid"])
-    if args["bctsa_dir"] not in (FORE, FORE_OR_BOTH):
-        raise NfsError(NfsStatus.INVAL)  # there is no way back
+    refuse(args["bctsa_dir"] not in (FORE, FORE_OR_BOTH), NfsStatus.INVAL)  # there is no way back
     return {"bctsr_sessid": session.identifier, "bctsr_dir": FORE}
 
 
 def _reclaim_complete(on: CompoundState, args: Values) -> None:
-    if on.session is None:
-        raise NfsError(NfsStatus.OP_NOT_IN_SESSION)
-    if on.session.client.reclaimed and not args["rca_one_fs"]:
-        raise NfsError(NfsStatus.COMPLETE_ALREADY)
-    on.session.client.reclaimed = True
+    client = present(on.session, NfsStatus.OP_NOT_IN_SESSION).client
+    refuse(client.reclaimed and not args["rca_one_fs"], NfsStatus.COMPLETE_ALREADY)
+    client.reclaimed = True
 
 
 STATELESS: dict[str, Operate] = {
@@ -669,47 +640,38 @@ class _Compound:
             return {"resop": chosen, "status": error.status}
 
     def _sequence(self, number: int, node: Node, count: int) -> dict[str, Any] | Parts:
-        if number:
-            raise NfsError(NfsStatus.SEQUENCE_POS)
+        refuse(number, NfsStatus.SEQUENCE_POS)
         arguments = _arguments(node)
         session = self.on.server.clients.session(arguments["sa_sessionid"])
         before = begin(session, arguments, self.request)
         if before is not None:
             return before
         self.on.session, self.sequence = session, arguments
-        if count > session.max_operations:
-            raise NfsError(NfsStatus.TOO_MANY_OPS)
+        refuse(count > session.max_operations, NfsStatus.TOO_MANY_OPS)
         return {"resop": SEQUENCE, "status": 0, **sequence_result(session, arguments)}
 
     def _allowed(self, number: int, name: str, count: int) -> Operate:
         """What carries an operation out, where it may stand."""
-        if count > MAX_OPERATIONS:
-            raise NfsError(NfsStatus.TOO_MANY_OPS)
+        refuse(count > MAX_OPERATIONS, NfsStatus.TOO_MANY_OPS)
         if self.minor and self.on.session is None:
-            if name not in ALONE:
-                raise NfsError(NfsStatus.OP_NOT_IN_SESSION)
-            if count > 1:
-                raise NfsError(NfsStatus.NOT_ONLY_OP)
-        run = STATELESS.get(name)
-        if run is None and self.minor:
-            run = STATEFUL.get(name) or ALONE.get(name)
-        if run is None:
-            raise NfsError(NfsStatus.NOTSUPP)
-        return run
+            refuse(name not in ALONE, NfsStatus.OP_NOT_IN_SESSION)
+            refuse(count > 1, NfsStatus.NOT_ONLY_OP)
+        return present(({**STATELESS, **STATEFUL, **ALONE} if self.minor else STATELESS).get(name), NfsStatus.NOTSUPP)
 
 
 def _arguments(node: Node) -> dict[str, Any]:
     for one in node.walk():
         mask = one.child("attrmask") if isinstance(one.type, XdrAttributes) else None
-        if mask is not None and isinstance(mask.value, tuple) and set(mask.value) - set(SUPPORTED):
-            raise NfsError(NfsStatus.ATTRNOTSUPP)
+        refuse(
+            mask is not None and isinstance(mask.value, tuple) and set(mask.value) - set(SUPPORTED),
+            NfsStatus.ATTRNOTSUPP,
+        )
     try:
         found = plain(node)
     except NoValue:
         raise NfsError(NfsStatus.BADXDR) from None
     shape = OPERATIONS[found["argop"]].arguments
-    if shape is not None and not {name for name, _ in shape.fields} <= set(found):
-        raise NfsError(NfsStatus.BADXDR)
+    refuse(shape is not None and not {name for name, _ in shape.fields} <= set(found), NfsStatus.BADXDR)
     return dict(found)
 
 

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 
 from ..endpoint import Parts
-from .file_system import NfsError, NfsStatus
+from .file_system import NfsError, NfsStatus, present, refuse
 
 READ, WRITE, BOTH = 1, 2, 3
 """OPEN4_SHARE_ACCESS and OPEN4_SHARE_DENY."""
@@ -56,8 +56,7 @@ class OpenTable:
             elif access & one.deny or deny & one.access:
                 raise NfsError(NfsStatus.SHARE_DENIED)
         if own is None:
-            if len(self._opens) >= MAX_OPENS:
-                raise NfsError(NfsStatus.DELAY)
+            refuse(len(self._opens) >= MAX_OPENS, NfsStatus.DELAY)
             other = self._instance[:4] + next(self._numbers).to_bytes(8, "big")
             own = self._opens[other] = OpenFile(client, owner, file, other, access, deny)
             return own
@@ -68,17 +67,14 @@ class OpenTable:
 
     def find(self, client: int, stateid: dict[str, Any], file: int | None = None) -> OpenFile:
         """The open that a stateid names; a seqid of 0 means the latest."""
-        found = self._opens.get(stateid["other"])
-        if found is None or found.client != client or file not in (None, found.file):
-            raise NfsError(NfsStatus.BAD_STATEID)
-        if stateid["seqid"] and stateid["seqid"] != found.seqid:
-            older = stateid["seqid"] < found.seqid
-            raise NfsError(NfsStatus.OLD_STATEID if older else NfsStatus.BAD_STATEID)
+        found = present(self._opens.get(stateid["other"]), NfsStatus.BAD_STATEID)
+        refuse(found.client != client or file not in (None, found.file), NfsStatus.BAD_STATEID)
+        refuse(0 < stateid["seqid"] < found.seqid, NfsStatus.OLD_STATEID)
+        refuse(stateid["seqid"] > found.seqid, NfsStatus.BAD_STATEID)
         return found
 
     def downgrade(self, found: OpenFile, access: int, deny: int) -> None:
-        if not access or access & ~found.access or deny & ~found.deny:
-            raise NfsError(NfsStatus.INVAL)
+        refuse(not access or access & ~found.access or deny & ~found.deny, NfsStatus.INVAL)
         found.access, found.deny = access, deny
         _advance(found)
 
@@ -165,15 +161,11 @@ class ClientRegistry:
 
     def exchange_id(self, args: dict[str, Any]) -> dict[str, Any]:
         owner, verifier = args["eia_clientowner"]["co_ownerid"], args["eia_clientowner"]["co_verifier"]
-        if args["eia_flags"] & ~KNOWN_FLAGS or args["eia_state_protect"]["spa_how"] != SP4_NONE:
-            raise NfsError(NfsStatus.INVAL)
+        refuse(args["eia_flags"] & ~KNOWN_FLAGS or args["eia_state_protect"]["spa_how"] != SP4_NONE, NfsStatus.INVAL)
         of_owner = [client for client in self._clients.values() if client.owner == owner]
         confirmed = next((one for one in of_owner if one.confirmed), None)
         if args["eia_flags"] & UPDATE_CONFIRMED:
-            if confirmed is None:
-                raise NfsError(NfsStatus.NOENT)
-            if confirmed.verifier != verifier:
-                raise NfsError(NfsStatus.NOT_SAME)
+            refuse(present(confirmed, NfsStatus.NOENT).verifier != verifier, NfsStatus.NOT_SAME)
         found = confirmed
         if confirmed is None or confirmed.verifier != verifier:
             for one in of_owner:
@@ -198,24 +190,18 @@ class ClientRegistry:
         return self._clients[number]
 
     def client(self, number: int) -> ClientRecord:
-        found = self._clients.get(number)
-        if found is None:
-            raise NfsError(NfsStatus.STALE_CLIENTID)
-        return found
+        return present(self._clients.get(number), NfsStatus.STALE_CLIENTID)
 
     def create_session(self, args: dict[str, Any]) -> dict[str, Any]:
         client = self.client(args["csa_clientid"])
         sequence = args["csa_sequence"]
         if client.created is not None and (sequence + 1) & 0xFFFFFFFF == client.next_sequence:
             return client.created  # it came a second time
-        if sequence != client.next_sequence:
-            raise NfsError(NfsStatus.SEQ_MISORDERED)
+        refuse(sequence != client.next_sequence, NfsStatus.SEQ_MISORDERED)
         fore = args["csa_fore_chan_attrs"]
         smallest = min(fore["ca_maxrequestsize"], fore["ca_maxresponsesize"])
-        if smallest < SMALLEST or not fore["ca_maxoperations"]:
-            raise NfsError(NfsStatus.TOOSMALL)
-        if len(client.sessions) >= MAX_SESSIONS:
-            raise NfsError(NfsStatus.DELAY)
+        refuse(smallest < SMALLEST or not fore["ca_maxoperations"], NfsStatus.TOOSMALL)
+        refuse(len(client.sessions) >= MAX_SESSIONS, NfsStatus.DELAY)
         if not client.confirmed:
             self._confirm(client)
         agreed = {
@@ -256,9 +242,7 @@ class ClientRegistry:
             self._forget(one)
 
     def session(self, identifier: bytes) -> ServedSession:
-        found = self.sessions.get(identifier)
-        if found is None:
-            raise NfsError(NfsStatus.BADSESSION)
+        found = present(self.sessions.get(identifier), NfsStatus.BADSESSION)
         # The order of clients is that of their last call.
         self._clients[found.client.number] = self._clients.pop(found.client.number)
         return found
@@ -269,8 +253,7 @@ class ClientRegistry:
 
     def destroy_client(self, number: int) -> None:
         client = self.client(number)
-        if client.sessions or self._busy(number):
-            raise NfsError(NfsStatus.CLIENTID_BUSY)
+        refuse(client.sessions or self._busy(number), NfsStatus.CLIENTID_BUSY)
         self._forget(client)
 
     def _forget(self, client: ClientRecord) -> None:
@@ -284,22 +267,15 @@ class ClientRegistry:
 def begin(session: ServedSession, args: dict[str, Any], request: bytes) -> Parts | None:
     """SEQUENCE: the slot takes a new request (None), or the reply that it had (RFC 8881, 2.10.6)."""
     number = args["sa_slotid"]
-    if number >= len(session.slots):
-        raise NfsError(NfsStatus.BADSLOT)
-    if args["sa_highest_slotid"] < number:
-        raise NfsError(NfsStatus.BAD_HIGH_SLOT)
+    refuse(number >= len(session.slots), NfsStatus.BADSLOT)
+    refuse(args["sa_highest_slotid"] < number, NfsStatus.BAD_HIGH_SLOT)
     slot: SessionSlot = session.slots[number]
     checksum = zlib.crc32(request)
     if args["sa_sequenceid"] == slot.sequence and slot.sequence:
-        if slot.request != checksum:
-            raise NfsError(NfsStatus.SEQ_FALSE_RETRY)
-        if slot.reply is None:
-            raise NfsError(NfsStatus.RETRY_UNCACHED_REP)
-        return slot.reply
-    if args["sa_sequenceid"] != (slot.sequence + 1) & 0xFFFFFFFF:
-        raise NfsError(NfsStatus.SEQ_MISORDERED)
-    if len(request) > session.max_request:
-        raise NfsError(NfsStatus.REQ_TOO_BIG)
+        refuse(slot.request != checksum, NfsStatus.SEQ_FALSE_RETRY)
+        return present(slot.reply, NfsStatus.RETRY_UNCACHED_REP)
+    refuse(args["sa_sequenceid"] != (slot.sequence + 1) & 0xFFFFFFFF, NfsStatus.SEQ_MISORDERED)
+    refuse(len(request) > session.max_request, NfsStatus.REQ_TOO_BIG)
     slot.sequence, slot.request, slot.reply = args["sa_sequenceid"], checksum, None
     return None
 

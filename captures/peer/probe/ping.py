@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 
 from rdmascope.dissect.layers.oncrpc_codes import PROG_MISMATCH, PROG_UNAVAIL, SUCCESS
@@ -38,7 +38,8 @@ class PingPlan:
     version: int = 3
     echo: int = 0
     """Bytes to send there and back through the echo program, and to read, in each round besides."""
-    settings: EndpointSettings = field(default_factory=EndpointSettings)
+    highest: int = 1
+    """Version that is spoken at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ PingResult = Reached | Round | Echoed | VersionTwoProbe | Program
 def ping(devices: Verbs, target: PeerAddress, plan: PingPlan) -> Iterator[PingResult]:
     """Examine the server, and yield each result as it is known; raises VerbsError where it cannot connect at first."""
     xids = iter(range(Random(devices.now()).randrange(1, 1 << 31), 1 << 32))
-    client = Client(devices, target, plan.settings, devices.now() + plan.timeout)
+    client = Client(devices, target, EndpointSettings(version=plan.highest), devices.now() + plan.timeout)
     try:
         first = client.call(_null(next(xids), plan.program, plan.version), devices.now() + plan.timeout)
         yield _reached(client, first)
@@ -156,7 +157,7 @@ def _connected(client: Client, target: PeerAddress, plan: PingPlan) -> Client:
     if not client.gone:
         return client
     client.close()
-    return Client(client.devices, target, plan.settings, client.devices.now() + plan.timeout)
+    return Client(client.devices, target, EndpointSettings(version=plan.highest), client.devices.now() + plan.timeout)
 
 
 def _null(xid: int, program: int, version: int) -> Call:

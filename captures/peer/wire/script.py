@@ -17,6 +17,7 @@ from rdmascope.dissect.layers.characteristics_codes import XCHAR_BRS, XCHAR_RBSI
 from rdmascope.dissect.layers.opcodes import PATH_MTU
 from rdmascope.dissect.rpcrdma.messages import Segment
 
+from ...errors import CaptureError
 from ..endpoint import (
     Answered,
     Call,
@@ -337,7 +338,7 @@ MAX_STEPS, MAX_CALLS, LARGEST, MAX_BYTES = 10_000, 1_000, 1 << 20, 1 << 28
 """Steps of a script, calls of a step, bytes of a call, and of all: more is a mistake."""
 
 
-class ScriptError(ValueError):
+class ScriptError(CaptureError):
     """A script that cannot be played; the message says where and why."""
 
 
