@@ -1,12 +1,21 @@
-"""The exceptions of this folder, what others say that are no fault of this program, and what is not installed."""
+"""What all of this folder stands on: its exceptions, what others say that are no fault of this program, what is not
+installed; signals, and what is closed."""
 
 from __future__ import annotations
 
 import errno
 import os
 import re
+import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
+from types import FrameType
+from typing import Self
+
+Handler = Callable[[int, FrameType | None], object] | int
+"""Of signals."""
 
 
 class CaptureError(Exception):
@@ -15,6 +24,39 @@ class CaptureError(Exception):
 
 class UnknownNameError(CaptureError, ValueError):
     """A name that nothing has, with the names that there are."""
+
+
+class Closing:
+    """What is closed at the end of a ``with``."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+@contextmanager
+def system_errors(what: object) -> Iterator[None]:
+    """Raise what the system refuses within as a CaptureError, which begins with what it is about."""
+    try:
+        yield
+    except OSError as error:
+        raise CaptureError(f"{what}: {error.strerror}") from None
+
+
+@contextmanager
+def signals_to(handler: Handler, *numbers: int) -> Iterator[None]:
+    """Signals that come within go to a handler."""
+    before = [(number, signal.signal(number, handler)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, one in before:
+            signal.signal(number, one)
 
 
 def words_of(error: BaseException) -> str | None:

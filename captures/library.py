@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from rdmascope.dissect.audit.auditor import Auditor
@@ -23,7 +22,7 @@ from rdmascope.dissect.rpcrdma.listeners import Listener
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.connection import Connection
 
-from .errors import CaptureError, UnknownNameError
+from .errors import CaptureError, Closing, UnknownNameError
 from .read.merge import open_captures
 from .read.open import Follow
 from .read.remote import is_url, local, stays
@@ -81,7 +80,7 @@ def read(
     return capture
 
 
-class Capture:
+class Capture(Closing):
     """Captures, read from the start by every method that gives something: memory does not grow with their size.
 
     Damage inside a capture raises nothing: all that is before it is given, ``damage`` says what is wrong, and
@@ -105,14 +104,6 @@ class Capture:
         self._running: list[Iterator[object]] = []
         self._database: Database | None = None
         """Has the tables that queries have named; made by the first."""
-
-    def __enter__(self) -> Capture:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __iter__(self) -> Iterator[Rpc]:
         return self.rpcs()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import wraps
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
-from rdmascope.dissect.measure.filters import FrameRange, parse_frames, parse_xid, procedure_names
-from rdmascope.dissect.units import parse_size
+from rdmascope.dissect.measure.filters import FrameRange, procedure_names
 
 from .terminal import complain
 
@@ -21,46 +21,31 @@ Value = TypeVar("Value")
 
 
 class Parsed(click.ParamType[Value], Generic[Value]):
-    """An option that ``parse`` makes of text; its ValueError is the message."""
+    """An option that a function makes of text; its ValueError is the message.
 
-    def __init__(self, name: str, parse: Callable[[str], Value]) -> None:
+    The function is named as 'module:function', and loaded where the option is given: every command would wait for it.
+    """
+
+    def __init__(self, name: str, parse: str) -> None:
         self.name = name
         self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Value:
         if not isinstance(value, str):
             return value  # type: ignore[no-any-return]
+        module, _, function = self._parse.partition(":")
         try:
-            return self._parse(value)
+            return getattr(import_module(f"rdmascope.{module}"), function)(value)  # type: ignore[no-any-return]
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
-def _duration(text: str) -> int:
-    from rdmascope.dissect.measure.time_options import parse_duration
-
-    return parse_duration(text)
-
-
-def _moment(text: str) -> Moment:
-    from rdmascope.dissect.measure.time_options import parse_moment
-
-    return parse_moment(text)
-
-
-def _moments(text: str) -> TimeSpan:
-    from rdmascope.dissect.measure.time_options import parse_span
-
-    return parse_span(text)
-
-
-# What only filters by time need would be loaded by every command.
-DURATION: Parsed[int] = Parsed("duration", _duration)
-BYTES: Parsed[int] = Parsed("size", parse_size)
-XID: Parsed[int] = Parsed("xid", parse_xid)
-MOMENT: Parsed[Moment] = Parsed("time", _moment)
-MOMENTS: Parsed[TimeSpan] = Parsed("span", _moments)
-FRAMES: Parsed[tuple[FrameRange, ...]] = Parsed("frames", parse_frames)
+DURATION: Parsed[int] = Parsed("duration", "dissect.measure.time_options:parse_duration")
+BYTES: Parsed[int] = Parsed("size", "dissect.units:parse_size")
+XID: Parsed[int] = Parsed("xid", "dissect.measure.filters:parse_xid")
+MOMENT: Parsed[Moment] = Parsed("time", "dissect.measure.time_options:parse_moment")
+MOMENTS: Parsed[TimeSpan] = Parsed("span", "dissect.measure.time_options:parse_span")
+FRAMES: Parsed[tuple[FrameRange, ...]] = Parsed("frames", "dissect.measure.filters:parse_frames")
 
 
 def refuse_options(*wrong: tuple[object, str]) -> None:

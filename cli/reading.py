@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rdmascope.captures import CaptureError, Follow
+from rdmascope.captures.errors import signals_to
 from rdmascope.captures.read.merge import NumberOffset, Source
 from rdmascope.captures.read.remote import local, stays
 from rdmascope.captures.session.session import Made, Paths, Session
@@ -134,12 +135,8 @@ def stoppable(ending: Ending) -> Iterator[None]:
             raise KeyboardInterrupt
         ending.because(signal.Signals(number).name)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with signals_to(stop, signal.SIGINT, signal.SIGTERM):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
@@ -161,12 +158,8 @@ def _ended_early(possible: bool) -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         stopped = True
 
-    before = signal.signal(signal.SIGINT, stop) if possible else None
-    try:
+    with signals_to(stop, *([signal.SIGINT] if possible else [])):
         yield lambda: stopped
-    finally:
-        if possible:
-            signal.signal(signal.SIGINT, before)
 
 
 def opened(

@@ -60,6 +60,7 @@ from rdmascope.dissect.transport.iwarp.fpdus import TAGGED_HEADER, UNTAGGED_HEAD
 from rdmascope.dissect.transport.iwarp.records import MARK
 from rdmascope.dissect.transport.operations import Operation
 
+from ..errors import Closing
 from ..write.output import spool
 from .frames import ChosenFpdu, Flow
 
@@ -174,7 +175,7 @@ MAX_NODES = 1 << 20
 """Values of a message that are looked at; what is behind them becomes zeros."""
 
 
-class AnonymousOperations:
+class AnonymousOperations(Closing):
     """The new bytes of Operations, in a temporary file; zeros take no room there.  A context manager."""
 
     def __init__(self, pseudonyms: Pseudonyms, directory: Path) -> None:
@@ -187,10 +188,7 @@ class AnonymousOperations:
         self._psns = array("q")
         self._addresses = array("Q")
 
-    def __enter__(self) -> AnonymousOperations:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._file.close()
 
     def add(self, rpc: Rpc, tags: list[tuple[Operation, int]]) -> None:

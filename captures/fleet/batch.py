@@ -29,7 +29,7 @@ from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import plural
 
-from ..errors import CaptureError, need, words_of
+from ..errors import CaptureError, need, signals_to, words_of
 from ..plugins import load_plugins
 from ..read.merge import RING, NumberOffset, short_names
 from ..read.remote import (
@@ -407,14 +407,9 @@ def _analysed(units: Sequence[CaptureUnit], data_set: str, options: Options, job
 @contextmanager
 def _ctrl_c_is_ours() -> Iterator[None]:
     """Processes that are begun here do not get it: this one ends them."""
-    if threading.current_thread() is not threading.main_thread():
+    takes = threading.current_thread() is threading.main_thread()
+    with signals_to(signal.SIG_IGN, *([signal.SIGINT] if takes else [])):
         yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def load_quietly(failures: list[str], files: Iterable[str] = ()) -> None:

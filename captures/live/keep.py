@@ -31,7 +31,7 @@ from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import duration
 
-from ..errors import CaptureError
+from ..errors import CaptureError, system_errors
 from ..read.open import open_capture
 from ..tables.condition import Condition
 from ..write.output import check_outputs, open_growing
@@ -76,7 +76,7 @@ class RingFiles:
         check_outputs([self.path])
         path = Path(self.path)
         named = re.compile(re.escape(path.stem) + r"_(\d{5,})_\d{14}" + re.escape(path.suffix))
-        try:
+        with system_errors(self.path):
             there = ((named.fullmatch(one), path.parent / one) for one in os.listdir(path.parent))
             numbered = sorted((int(match[1]), str(one)) for match, one in there if match)
             self._full.extend(name for _, name in numbered)
@@ -84,8 +84,6 @@ class RingFiles:
             if path.is_file() and (first := self._first(self.path)) is not None:
                 self.add(first)
             self.remove()
-        except OSError as error:
-            raise CaptureError(f"{self.path}: {error.strerror}") from None
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -108,6 +106,60 @@ class RingFiles:
             self.removed += 1
 
 
+class GrowingPcapng:
+    """A pcapng file of frames of a live capture, which tells of its own time only."""
+
+    def __init__(self, path: str, live: Source, application: str) -> None:
+        """Raises CaptureError."""
+        self._path, self._live = path, live
+        self._file = open_growing(path)
+        name = live.device.interface or live.device.name
+        self._writer = PcapngWriter(
+            self._file, live.link_type, live.snaplen, name=name, filter=live.words, application=application
+        )
+        self._interfaces = {live.link_type: 0}
+        """By link type; a stream may have several."""
+        self._before = live.received, live.dropped
+        self.size = self.began = self.last = 0
+        """Bytes, and the times of the first and the last frame."""
+
+    def write(self, batch: FrameBatch) -> None:
+        """Raises CaptureError where the disk does not take it: then nothing more may come."""
+        rows = batch.rows
+        try:
+            with system_errors(self._path):
+                for part in np.split(rows, np.flatnonzero(np.diff(rows["link_type"])) + 1):
+                    self.size += self._write(FrameBatch(batch.data, part), int(part["link_type"][0]))
+                self._file.flush()
+        except CaptureError:
+            leave_whole(self._file)
+            raise
+        self.began = self.began or int(rows["time"][0])
+        self.last = int(rows["time"][-1])
+
+    def _write(self, batch: FrameBatch, link_type: int) -> int:
+        """Frames of one link type.  Gives the bytes written."""
+        if link_type not in self._interfaces:
+            self._interfaces[link_type] = self._writer.add_interface(link_type, self._live.snaplen)
+        interface = self._interfaces[link_type]
+        if not interface:
+            return self._writer.write_batch(batch)
+        for row in batch.rows:
+            start = int(row["offset"])
+            frame = batch.data[start : start + int(row["captured"])].tobytes()
+            self._writer.write(int(row["time"]), frame, int(row["original"]), interface=interface)
+        return int(batch.rows["captured"].sum())
+
+    def close(self) -> None:
+        """Complete it, with what was received and dropped.  Raises CaptureError."""
+        live, (received, dropped) = self._live, self._before
+        with system_errors(self._path):
+            live.count()
+            lost = None if live.dropped is None else live.dropped - (dropped or 0)
+            self._writer.statistics(self.last, live.received - received, lost)
+            self._file.close()
+
+
 class Keeper:
     """Writes ``keep.path``; a full one is renamed, see ``RingFiles``.
 
@@ -117,17 +169,14 @@ class Keeper:
     def __init__(self, keep: Keep, live: Source, application: str) -> None:
         self.path = keep.path
         self._keep = keep
-        self._live = live
-        self._application = application
-        self._file: BinaryIO
-        self._writer: PcapngWriter
+        self._open = partial(GrowingPcapng, keep.path, live, application)
         self._ring = RingFiles(keep.path, keep.files)
         self._frames = 0
         self._broken = False
         """The disk took no more."""
         self._begins = deque([0])
         """How many frames came before the first one of each file of this run."""
-        self._open()
+        self._file = self._open()
 
     @property
     def removed(self) -> int:
@@ -144,14 +193,6 @@ class Keeper:
         """How many frames are kept no more."""
         return self._begins[0]
 
-    def _open(self) -> None:
-        live = self._live
-        self._file, self._writer = open_pcapng(self._keep.path, live, self._application)
-        self._size = 0
-        self._began = self._last = 0
-        # Every file tells of its own time only.
-        self._before = live.received, live.dropped
-
     def write(self, batch: FrameBatch) -> None:
         """Raises CaptureError where the disk does not take it."""
         if self._broken:
@@ -160,53 +201,37 @@ class Keeper:
         at = 0
         try:
             while at < len(batch):
-                first = int(batch.rows["time"][at])
-                if self._size >= self._keep.size or self._old(first):
+                if self._file.size >= self._keep.size or self._old(int(batch.rows["time"][at])):
                     self._turn()
-                room = self._keep.size - self._size + (int(ends[at - 1]) if at else 0)
+                room = self._keep.size - self._file.size + (int(ends[at - 1]) if at else 0)
                 end = min(len(batch), int(np.searchsorted(ends, room)) + 1)
-                self._began = self._began or first
-                self._last = int(batch.rows["time"][end - 1])
-                self._size += self._writer.write_batch(FrameBatch(batch.data, batch.rows[at:end]))
+                self._file.write(FrameBatch(batch.data, batch.rows[at:end]))
                 self._frames += end - at
                 at = end
-            self._file.flush()
         except CaptureError:
             self._broken = True
-            leave_whole(self._file)
             raise
-        except OSError as error:
-            raise CaptureError(f"{self.path}: {error.strerror}") from None
 
     def _old(self, time: int) -> bool:
         """The file has had its time."""
-        return self._keep.seconds is not None and self._began > 0 and time - self._began >= self._keep.seconds * SECOND
+        seconds, began = self._keep.seconds, self._file.began
+        return seconds is not None and began > 0 and time - began >= seconds * SECOND
 
     def _turn(self) -> None:
         """Close a full file, give it its name, and remove what is too old."""
-        self._finish()
-        self._ring.add(self._began)
-        self._ring.remove()
+        self._file.close()
+        with system_errors(self.path):
+            self._ring.add(self._file.began)
+            self._ring.remove()
         self._begins.append(self._frames)
         while len(self._begins) > len(self.kept):
             self._begins.popleft()
-        self._open()
-
-    def _finish(self) -> None:
-        live = self._live
-        live.count()
-        received, dropped = live.received - self._before[0], lost_since(live, self._before[1])
-        self._writer.statistics(self._last, received, dropped)
-        self._file.close()
+        self._file = self._open()
 
     def close(self) -> None:
         """Complete the last file."""
-        if self._broken:
-            return
-        try:
-            self._finish()
-        except OSError as error:
-            raise CaptureError(f"{self._keep.path}: {error.strerror}") from None
+        if not self._broken:
+            self._file.close()
 
 
 class TraceKeeper:
@@ -253,21 +278,14 @@ class TraceKeeper:
 
     def close(self) -> None:
         """Complete the last file."""
-        try:
+        with system_errors(self.path):
             self._file.close()
-        except OSError as error:
-            raise CaptureError(f"{self.path}: {error.strerror}") from None
 
 
 def _written(path: str) -> int | None:
     """When a file was last written to, in ns; None where nothing is in it."""
     found = os.stat(path)
     return found.st_mtime_ns if found.st_size else None
-
-
-def lost_since(live: Source, before: int | None) -> int | None:
-    """Frames that were dropped since there were ``before``; None: not known."""
-    return None if live.dropped is None else live.dropped - (before or 0)
 
 
 def leave_whole(file: BinaryIO) -> None:
@@ -280,14 +298,6 @@ def leave_whole(file: BinaryIO) -> None:
                 break
             end += length
         os.ftruncate(raw.fileno(), end)
-
-
-def open_pcapng(path: str, live: Source, application: str) -> tuple[BinaryIO, PcapngWriter]:
-    """A file for frames of a live capture.  Raises CaptureError."""
-    file = open_growing(path)
-    name = live.device.interface or live.device.name
-    writer = PcapngWriter(file, live.link_type, live.snaplen, name=name, filter=live.words, application=application)
-    return file, writer
 
 
 def _first_time(path: str) -> int | None:
@@ -326,20 +336,15 @@ class WindowKeeper:
         """``numbered``: a complete file gets a number, as those of a ring do, and the next may follow."""
         self.path = window.path
         self._window = window
-        self._live = live
-        self._application = application
+        self._open = partial(GrowingPcapng, window.path, live, application)
         self._numbered = numbered
         self._ring = RingFiles(window.path, window.files)
         self._waiting: deque[FrameBatch] = deque()
         self._held = 0
         self.may_wait = window.size // HALF if window.waiting is None else min(window.waiting, window.size // HALF)
         """Bytes from before a moment."""
-        self._file: BinaryIO | None = None
-        self._writer: PcapngWriter
-        self._interfaces: dict[int, int] = {}
-        """By link type."""
-        self._size = self._began = self._last = self._until = 0
-        self._counted: tuple[int, int | None] = 0, 0
+        self._file: GrowingPcapng | None = None
+        self._until = 0
         self._full = False
 
     @property
@@ -349,8 +354,7 @@ class WindowKeeper:
 
     def write(self, batch: FrameBatch) -> None:
         """Raises CaptureError where the disk does not take it."""
-        if self._file is not None:
-            self._append(batch)
+        self._append(batch)
         self._waiting.append(batch)
         self._held += batch.data.nbytes
         oldest = int(batch.rows["time"][-1]) - self._window.before
@@ -361,13 +365,10 @@ class WindowKeeper:
 
     def begin(self, time: int) -> None:
         """Something happened at ``time`` (ns): write what waits from before it, and go on.  Raises CaptureError."""
-        self._file, self._writer = open_pcapng(self.path, self._live, self._application)
-        self._interfaces = {self._live.link_type: 0}
-        self._size = self._began = 0
+        self._file = self._open()
         self._full = False
-        self._last = time
+        self._file.last = time
         self._until = time + self._window.after
-        self._counted = self._live.received, self._live.dropped
         for batch in self._waiting:  # Which stay: they may be from before another moment, too.
             rows = batch.rows[batch.rows["time"] >= time - self._window.before]
             self._append(FrameBatch(batch.data, rows))
@@ -378,60 +379,33 @@ class WindowKeeper:
 
     def end(self) -> str | None:
         """Complete the file; gives its name, None where there is none.  Raises CaptureError."""
-        if self._file is None:
+        file, self._file = self._file, None
+        if file is None:
             return None
-        try:
-            self._live.count()
-            received = self._live.received - self._counted[0]
-            dropped = lost_since(self._live, self._counted[1])
-            self._writer.statistics(self._last, received, dropped)
-            self._file.close()
-            self._file = None
-            if not self._numbered:
-                return self.path
+        file.close()
+        if not self._numbered:
+            return self.path
+        with system_errors(self.path):
             self._ring.remove()
-            return self._ring.add(self._began or self._last)
-        except OSError as error:
-            raise CaptureError(f"{self.path}: {error.strerror}") from None
+            return self._ring.add(file.began or file.last)
 
     def close(self) -> None:
         self.end()
 
     def _append(self, batch: FrameBatch) -> None:
-        rows = batch.rows[batch.rows["time"] <= self._until]
-        fitting = int(np.searchsorted(np.cumsum(rows["captured"], dtype=np.int64), self._window.size - self._size))
-        self._full |= fitting < len(rows)
-        rows = rows[:fitting]
-        if not len(rows):
+        file = self._file
+        if file is None:
             return
-        edges = np.flatnonzero(np.diff(rows["link_type"])) + 1
+        rows = batch.rows[batch.rows["time"] <= self._until]
+        fitting = int(np.searchsorted(np.cumsum(rows["captured"], dtype=np.int64), self._window.size - file.size))
+        self._full |= fitting < len(rows)
+        if not fitting:
+            return
         try:
-            for part in np.split(rows, edges):
-                self._size += self._write(FrameBatch(batch.data, part), int(part["link_type"][0]))
-            assert self._file is not None
-            self._file.flush()
+            file.write(FrameBatch(batch.data, rows[:fitting]))
         except CaptureError:
-            assert self._file is not None
-            leave_whole(self._file)
             self._file = None
             raise
-        except OSError as error:
-            raise CaptureError(f"{self.path}: {error.strerror}") from None
-        self._began = self._began or int(rows["time"][0])
-        self._last = int(rows["time"][-1])
-
-    def _write(self, batch: FrameBatch, link_type: int) -> int:
-        """Frames of one link type; a stream may have several.  Gives the bytes written."""
-        if link_type not in self._interfaces:
-            self._interfaces[link_type] = self._writer.add_interface(link_type, self._live.snaplen)
-        interface = self._interfaces[link_type]
-        if not interface:
-            return self._writer.write_batch(batch)
-        for row in batch.rows:
-            start = int(row["offset"])
-            frame = batch.data[start : start + int(row["captured"])].tobytes()
-            self._writer.write(int(row["time"]), frame, int(row["original"]), interface=interface)
-        return int(batch.rows["captured"].sum())
 
 
 FINDING = "finding"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rdmascope.dissect.trace.events import EVENTS, RENAMED, Event
 
-from ..errors import CaptureError
+from ..errors import CaptureError, Closing, system_errors
 from ..read.traces import TextEvents
 from .device import TRACED, Device
 
@@ -69,7 +69,7 @@ def tracepoints(place: Path = TRACING) -> Tracepoints:
     return Tracepoints(tuple(found), kernel)
 
 
-class TraceInstance:
+class TraceInstance(Closing):
     """A ring buffer of our own in the kernel, which keeps nothing but the events that we read; a context manager.
 
     Other tracing on the host goes on beside it undisturbed.
@@ -102,12 +102,6 @@ class TraceInstance:
             self.close()
             raise CaptureError(f"{error.filename}: {error.strerror}") from None
         self.pipe = self._folder / "trace_pipe"
-
-    def __enter__(self) -> TraceInstance:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Takes it out of the kernel."""
@@ -161,10 +155,8 @@ class TraceSource:
         """Takes all that the kernel prints."""
         self._text = TextEvents()
         self._lost = 0
-        try:
+        with system_errors(instance.pipe):
             self._file = os.open(instance.pipe, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            raise CaptureError(f"{instance.pipe}: {error.strerror}") from None
 
     @property
     def dropped(self) -> int:

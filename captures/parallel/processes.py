@@ -29,7 +29,7 @@ from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.transport.connection import Registry
 from rdmascope.dissect.transport.iwarp.observer import IwarpObserver
 
-from ..errors import CaptureError
+from ..errors import CaptureError, signals_to
 from ..read.merge import FIRST_BATCH
 from ..read.open import CaptureFile, open_capture
 from ..session.process_memory import gc_paused
@@ -298,23 +298,15 @@ class Division:
 @contextmanager
 def _interrupted_by(stop: Callable[[], None]) -> Iterator[None]:
     """The first SIGINT calls it; the second is as usual.  Of a thread that gets no signals, neither."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     before = signal.getsignal(signal.SIGINT)
+    takes = threading.current_thread() is threading.main_thread() and before is not signal.SIG_IGN
 
     def interrupted(number: int, frame: object) -> None:
         signal.signal(signal.SIGINT, before)
         stop()
 
-    if before is signal.SIG_IGN:
+    with signals_to(interrupted, *([signal.SIGINT] if takes else [])):
         yield
-        return
-    signal.signal(signal.SIGINT, interrupted)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _counts(position: int, batch: FrameBatch, addresses: tuple[int, list[bytes]]) -> FrameCounts:

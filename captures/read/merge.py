@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from rdmascope.dissect.link.capture_points import OTHER_POINT, CommonTraffic, Ho
 from rdmascope.dissect.link.frame_decoder import DecodedFrames, FrameDecoder
 from rdmascope.dissect.units import duration, plural
 
-from ..errors import CaptureError
+from ..errors import CaptureError, Closing, system_errors
 from .open import CaptureFile, Follow, open_capture
 from .pcapng import Interface
 from .streams import Limits
@@ -132,11 +132,8 @@ def expand(path: str) -> list[tuple[str, bool]]:
     """The file, or the files of a directory in order of name; and whether it was a directory."""
     if not os.path.isdir(path):
         return [(path, False)]
-    try:
-        with os.scandir(path) as entries:
-            found = sorted(entry.path for entry in entries if entry.is_file() and not entry.name.startswith("."))
-    except OSError as error:
-        raise CaptureError(f"{path}: {error.strerror}") from None
+    with system_errors(path), os.scandir(path) as entries:
+        found = sorted(entry.path for entry in entries if entry.is_file() and not entry.name.startswith("."))
     if not found:
         raise CaptureError(f"{path}: no file in this directory")
     return [(name, True) for name in found]
@@ -161,7 +158,7 @@ class _File:
     last: int = 0
 
 
-class MergedCaptures:
+class MergedCaptures(Closing):
     """Several captures that read as one, with the attributes of ``CaptureFile`` that make sense for many."""
 
     def __init__(self, paths: Sequence[str], limits: Limits | None = None) -> None:
@@ -213,12 +210,6 @@ class MergedCaptures:
     def hosts_elsewhere(self) -> frozenset[Hosts]:
         """Whose packets are to be left out of frames of an ``OTHER_POINT``."""
         return frozenset().union(*(point.common.hosts for point in self.other_points))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Frame batches that were given stay valid."""

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import BinaryIO, NamedTuple, Self
+from typing import BinaryIO, NamedTuple
 
 from rdmascope.dissect.arrays import Bytes
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.link.numbers import ERF, ETHERNET
 from rdmascope.dissect.plugged import failure, origin
 
-from ..errors import CaptureError
+from ..errors import CaptureError, Closing
 from ..write.pcapng_writer import PcapngWriter
 from . import erf, pcap, pcapng
 from .pcapng import Interface, SectionInfo
@@ -162,7 +162,7 @@ class Follow:
     stop: Callable[[], bool] = bool
 
 
-class CaptureFile:
+class CaptureFile(Closing):
     """An open capture; a context manager.
 
     Attributes:
@@ -197,12 +197,6 @@ class CaptureFile:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Frame batches that were given stay valid."""

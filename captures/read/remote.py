@@ -13,9 +13,9 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import CaptureError
+from ..errors import CaptureError, Closing, system_errors
 from ..write.modes import PRIVATE, mode_of
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class FileStamp(NamedTuple):
         return bool(self.tag) or None not in (self.size, self.modified_ns)
 
 
-class RemoteFile:
+class RemoteFile(Closing):
     """A file that is read from its begin to its end, a block at a time.  Raises CaptureError."""
 
     def __init__(self, url: str) -> None:
@@ -112,12 +112,6 @@ class RemoteFile:
 
     def close(self) -> None:
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class RemoteFolder:
@@ -206,7 +200,7 @@ class LocalFolder:
     def create(self, name: str, data: bytes) -> bool:
         path = Path(self.url, name)
         made = path.with_name(f".{os.getpid()}-{token_hex(6)}")
-        try:
+        with system_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 with open(made, "xb", opener=_private) as file:
@@ -216,20 +210,16 @@ class LocalFolder:
                 return False
             finally:
                 made.unlink(missing_ok=True)
-        except OSError as error:
-            raise CaptureError(f"{path}: {error.strerror}") from None
         return True
 
     def put(self, source: Path, name: str) -> None:
         path = Path(self.url, name)
-        try:
+        with system_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_name(f".{path.name}")
             with open(source, "rb") as made, open(part, "wb", opener=_private) as file:
                 shutil.copyfileobj(made, file)
             part.replace(path)
-        except OSError as error:
-            raise CaptureError(f"{path}: {error.strerror}") from None
 
     def remove(self, name: str) -> None:
         Path(self.url, name).unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from rdmascope.dissect.trace.events import EVENTS, RENAMED, Event, text_values
 from rdmascope.dissect.trace.ring_buffer import EventFormat, PageReader, Record, event_format
 
-from ..errors import CaptureError
+from ..errors import CaptureError, Closing, system_errors
 from .open import MAX_UNPACKED
 from .remote import local
 from .streams import compression_of, decompress
@@ -94,7 +94,7 @@ class TextEvents:
         return made
 
 
-class Trace:
+class Trace(Closing):
     """A trace; a context manager.
 
     Attributes:
@@ -116,10 +116,8 @@ class Trace:
         self._reader: PageReader | None = None
         self._text: TextEvents | None = None
         self.size: int | None = None
-        try:
+        with system_errors(self.name):
             self._file = 0 if self.path == "-" else os.open(local(self.path), os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            raise CaptureError(f"{self.name}: {error.strerror}") from None
         try:
             self._begin()
         except OSError as error:
@@ -140,12 +138,6 @@ class Trace:
         self.format = "trace.dat" if first.startswith(MAGIC) else "trace text"
         if not is_trace_head(first):
             raise CaptureError(f"{self.name}: no trace")
-
-    def __enter__(self) -> Trace:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Batches that were given stay valid."""

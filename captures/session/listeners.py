@@ -29,9 +29,11 @@ _EARLIER = re.compile(r"\bconnection (\d+) was\b")
 class WorkerNumbers(Protocol):
     """What connections and RPCs of a worker are called in the whole."""
 
-    def connection(self, number: int) -> int: ...
+    def connection(self, number: int) -> int:
+        """Of a connection."""
 
-    def rpc(self, number: int) -> int: ...
+    def rpc(self, number: int) -> int:
+        """Of an RPC."""
 
 
 class WorkerFound(NamedTuple):

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 import numpy as np
@@ -31,7 +30,7 @@ from rdmascope.dissect.records.rpc_columns import (
 )
 from rdmascope.dissect.records.tables import TABLES
 
-from ..errors import CaptureError, need, words_of
+from ..errors import CaptureError, Closing, need, words_of
 from ..read.merge import processors
 from ..write.stale_tempdirs import FolderOfProcess
 from .typed_sql import typed
@@ -158,7 +157,7 @@ class QueryResult(NamedTuple):
     """All of it as masked NumPy arrays, in place of ``rows``."""
 
 
-class Database:
+class Database(Closing):
     """Tables in a temporary folder, which ``close`` removes; or saved ones, where ``saved`` is their file or folder.
 
     A query can neither read nor write files, nor load extensions, unless ``files`` is set.  Raises CaptureError for
@@ -217,14 +216,6 @@ class Database:
         except BaseException:
             self._owned.remove()
             raise
-
-    def __enter__(self) -> Database:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the database and remove its folder."""

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from ..errors import CaptureError
+from ..errors import CaptureError, system_errors
 from ..live.device import EVERY, RDMA_DEVICES
 
 PREFIX = "nfs-rdma-"
@@ -104,12 +104,10 @@ def device_of(interface: str, chosen: str | None) -> str:
 
 def open_pipe(path: str) -> BinaryIO:
     """The pipe that Wireshark reads; no file that is there is overwritten.  Raises CaptureError."""
-    try:
+    with system_errors(path):
         if not stat.S_ISFIFO(os.stat(path).st_mode):
             raise CaptureError(f"{path}: --fifo takes a named pipe that Wireshark made, not a file")
         return open(path, "wb")
-    except OSError as error:
-        raise CaptureError(f"{path}: {error.strerror}") from None
 
 
 def personal_folder() -> Path:
@@ -129,15 +127,12 @@ def personal_folder() -> Path:
 
 
 def install(folder: Path) -> Path:
-    """Write the launcher that Wireshark runs; gives its path.  Raises CaptureError."""
+    """Write the launcher that Wireshark runs; gives its path.  Raises CaptureError and OSError."""
     path = folder / LAUNCHER
     text = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m rdmascope extcap "$@"\n'
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if path.is_symlink() or (path.exists() and "rdmascope extcap" not in path.read_text(errors="replace")):
-            raise CaptureError(f"{path}: is there, and is another program")
-        path.write_text(text)
-        path.chmod(0o755)
-    except OSError as error:
-        raise CaptureError(f"{error.filename or path}: {error.strerror}") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    if path.is_symlink() or (path.exists() and "rdmascope extcap" not in path.read_text(errors="replace")):
+        raise CaptureError(f"{path}: is there, and is another program")
+    path.write_text(text)
+    path.chmod(0o755)
     return path

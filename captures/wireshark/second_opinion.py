@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from html import unescape
-from typing import BinaryIO, NamedTuple, Self
+from typing import BinaryIO, NamedTuple
 
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.link.locate import locate
@@ -32,7 +32,7 @@ from rdmascope.dissect.verify.frame_fields import ASKED, DISPLAY_FILTER, FRAME, 
 from rdmascope.dissect.verify.rpc_fields import PROTOCOLS, FieldDifference, ShownField, ShownMessage, compared_fields
 from rdmascope.dissect.verify.second_opinion import FIELD, Comparison, ComparisonTally, Difference, OtherMessages, Ours
 
-from ..errors import CaptureError, need
+from ..errors import CaptureError, Closing, need, system_errors
 from ..read.open import open_capture
 from ..session.session import Session
 from ..write.export import TcpExport, messages_of, stream_pair
@@ -95,7 +95,7 @@ def find_tshark() -> Tshark:
     return Tshark(path, str(version))
 
 
-class TsharkInput:
+class TsharkInput(Closing):
     """A file of the frames that we read, for tshark; a context manager.
 
     That is the capture itself where tshark reads it as we do, else a temporary pcapng that ``add`` fills.
@@ -116,10 +116,7 @@ class TsharkInput:
         if len(paths) > 1 or not _plain(paths[0]):
             self.path, self._copy = self._ending.enter_context(named_spool("frames.pcapng"))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._ending.close()
 
     def add(self, batch: FrameBatch) -> None:
@@ -187,12 +184,10 @@ def field_lines(
     for field in fields:
         command += ["-e", field]
     with tempfile.TemporaryFile() as complaints:
-        try:
+        with system_errors(tshark.path):
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=complaints, errors="replace"
             )
-        except OSError as error:
-            raise CaptureError(f"{tshark.path}: {error.strerror}") from None
         with process:
             assert process.stdout is not None
             try:
@@ -275,10 +270,8 @@ def shown_messages(tshark: Tshark, path: str) -> Generator[ShownMessage, None, N
     Raises CaptureError where tshark fails.
     """
     command = [tshark.path, "-n", TWO_PASSES, "-r", path, "-Y", "rpc", "-T", "pdml", "-J", " ".join(PROTOCOLS)]
-    try:
+    with system_errors(tshark.path):
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    except OSError as error:
-        raise CaptureError(f"{tshark.path}: {error.strerror}") from None
     with process:
         assert process.stdout is not None
         try:
@@ -347,7 +340,7 @@ class _Exported(NamedTuple):
     gss: GssCredential | None
 
 
-class MessageFields:
+class MessageFields(Closing):
     """Fed the RPCs of a capture, then compares; a context manager.  Messages of which bytes are missing are left out.
 
     Attributes:
@@ -363,10 +356,7 @@ class MessageFields:
         self._nfs: set[int] = set()
         self._connections: dict[int, Connection] = {}
 
-    def __enter__(self) -> MessageFields:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._export.close()
 
     def add(self, rpc: Rpc) -> None:

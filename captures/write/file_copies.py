@@ -39,6 +39,7 @@ from rdmascope.dissect.measure.files import (
 from rdmascope.dissect.records.report import file_record
 from rdmascope.dissect.records.schema import Record, record
 
+from ..errors import Closing
 from .output import OutputFile, OutputFolder, input_files, not_written, spool
 
 NEVER = "never read or written"
@@ -175,7 +176,7 @@ MAX_ZEROS = 1 << 30
 MANIFEST = "manifest.json"
 
 
-class Spool:
+class Spool(Closing):
     """Transfers until all are known: their bytes in a temporary file, the rest in columns."""
 
     def __init__(self, directory: Path) -> None:
@@ -190,10 +191,7 @@ class Spool:
         self.lost: dict[int, list[MissingRange]] = {}
         """File number -> what was moved but is not in the capture."""
 
-    def __enter__(self) -> Spool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._data.close()
 
     def add(self, transfer: FileTransfer) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar
@@ -29,7 +29,6 @@ from rdmascope.captures.tables.browsed_tables import (
     LATER,
     NOUNS,
     BrowsedTables,
-    CallTimeline,
     Narrowing,
     checked,
     completions,
@@ -368,10 +367,7 @@ class PanesApp(App[None]):
             self._fail(error)
             return
         if not get_current_worker().is_cancelled:
-            self.call_from_thread(self._take_timeline, timeline)
-
-    def _take_timeline(self, timeline: CallTimeline | None) -> None:
-        self.strip.show(timeline, self.first_time)
+            self.call_from_thread(lambda: self.strip.show(timeline, self.first_time))
 
     def _refused(self, problem: str) -> None:
         filtered, self.written_filter = self.narrowing.where, ""
@@ -626,12 +622,11 @@ class BrowseApp(PanesApp):
         names = [*TABLES[noun].headings]
         now, down = self.sorts.get(noun, ("", False))
         lines = [f"{name}{(' ↓' if down else ' ↑') if name == now else ''}" for name in names]
+        self._choose(f"sort {LISTINGS[noun].title} by", lines, lambda choice: self._sort_by(names[choice]))
 
-        def by(choice: int | None) -> None:
-            if choice is not None:
-                self._sort_by(names[choice])
-
-        self.push_screen(ChoiceDialog(f"sort {LISTINGS[noun].title} by", lines), by)
+    def _choose(self, title: str, lines: Sequence[str], then: Callable[[int], None]) -> None:
+        """Have one of some lines chosen."""
+        self.push_screen(ChoiceDialog(title, lines), lambda choice: None if choice is None else then(choice))
 
     def _sort_by(self, name: str) -> None:
         """Once more turns it round; numbers begin with the greatest, but for the order in which things came."""
@@ -648,17 +643,11 @@ class BrowseApp(PanesApp):
         if row is None:
             return
         if self.listed.noun != "rpcs":
-            condition = _of(self.listed.noun, row)
-            if condition:
+            if condition := _of(self.listed.noun, row):
                 self._follow(condition)
             return
         found = follows(row)
-
-        def follow(choice: int | None) -> None:
-            if choice is not None:
-                self._follow(found[choice][1])
-
-        self.push_screen(ChoiceDialog("follow", [words for words, _ in found]), follow)
+        self._choose("follow", [words for words, _ in found], lambda choice: self._follow(found[choice][1]))
 
     def _follow(self, condition: str) -> None:
         self.filter_by(condition)
@@ -733,13 +722,12 @@ class BrowseApp(PanesApp):
     def action_copy(self) -> None:
         found = self._copied()
 
-        def copy(choice: int | None) -> None:
-            if choice is not None:
-                self.copy_to_clipboard(found[choice][1])
-                self.notify(f"{found[choice][0]} is on the clipboard", markup=False)
+        def copy(choice: int) -> None:
+            self.copy_to_clipboard(found[choice][1])
+            self.notify(f"{found[choice][0]} is on the clipboard", markup=False)
 
         if found:
-            self.push_screen(ChoiceDialog("copy", [f"{name}  {value}" for name, value in found]), copy)
+            self._choose("copy", [f"{name}  {value}" for name, value in found], copy)
 
     def _copied(self) -> list[tuple[str, str]]:
         """What can be copied of the line with the cursor: names and values."""

@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -75,30 +76,21 @@ Listener = Callable[[str, Reply], None]
 """Is given the name of the job and what it sent, in a thread."""
 
 
-def asked() -> Jobs:
-    """Jobs of the process that reads what is asked for."""
-    return {"fill": fill, "diagnosis": _diagnosed}
-
-
 def looking() -> Jobs:
     """Jobs of the process that looks closer at what is chosen."""
-
-    return looking_jobs() | NOUN_JOBS
-
-
-def _diagnosed(capture: BrowsedCapture) -> Iterator[Any]:
-
-    return diagnosed(capture)
+    return {
+        "rpc": LookedAt().details,
+        "frame": frame_details,
+        "connection": connection_details,
+        "file": file_details,
+        "write": written,
+        "export": exported,
+    }
 
 
 def _completed(capture: BrowsedCapture, later: str) -> Iterator[Any]:
     os.nice(BACKGROUND)
     return fill(capture, (), later)
-
-
-def _judged(capture: BrowsedCapture) -> Iterator[Any]:
-
-    return judged(capture)
 
 
 class BrowseFeed:
@@ -132,12 +124,12 @@ class BrowseFeed:
 
     def _begin(self) -> None:
         """Read, before what draws is loaded."""
-        self._start("reading", lambda: {"fill": fill, "complete": _completed, "judge": _judged})
+        self._start("reading", lambda: {"fill": fill, "complete": _completed, "judge": judged})
         self._request("reading", f"fill {' '.join(FIRST)}", "fill", self.capture, FIRST)
 
     def open(self) -> BrowsedTables:
         """Make the tables, and the processes that look at something."""
-        self._start("asked", asked)
+        self._start("asked", lambda: {"fill": fill, "diagnosis": diagnosed})
         self._start("looking", looking)
         self.tables = BrowsedTables(self.folder, self.keyed)
         return self.tables
@@ -173,9 +165,7 @@ class BrowseFeed:
             for reply in worker.replies():
                 self._take(reply, tables)
                 self._listener(self._names.get((kind, reply.request), ""), reply)
-        except CaptureError as error:
-            self._listener("died", Reply(0, None, True, str(error)))
-        except Exception as error:  # The tables are closed, or there is no room for them.
+        except Exception as error:  # It was killed; or the tables are closed, or there is no room for them.
             self._listener("died", Reply(0, None, True, " ".join(str(error).split())))
 
     def _take(self, reply: Reply, tables: BrowsedTables) -> None:
@@ -508,19 +498,15 @@ def written(capture: BrowsedCapture, output: str, rpcs: frozenset[int], where: s
 
     from ..each_capture import GivenCaptures
 
-    condition = None if rpcs else Condition([where or "true"])
-    choice = Choice(condition, rpcs)
     read: list[Session | GivenCaptures] = []
-    try:
+    with nullcontext() if rpcs else closing(Condition([where or "true"])) as condition:
+        choice = Choice(condition, rpcs)
         if capture.data_set:
             given = GivenCaptures((capture.data_set,), Options())
             done = given.extract(Path(output), choice)
             read.append(given)
         else:
             done = extract_of_each([ExtractSource(capture.session, choice)], Path(output), 0, False, read.append)
-    finally:
-        if condition is not None:
-            condition.close()
     yield f"{output}: {plural(done.rpcs, 'RPC')} in {plural(done.frames, 'frame')}, {size(done.bytes)}"
     for one in read:
         one.check()
@@ -533,24 +519,15 @@ def exported(capture: BrowsedCapture, output: str, where: str) -> Iterator[str |
 
     from ..each_capture import GivenCaptures
 
-    condition = Condition([where]) if where else None
     given = GivenCaptures((capture.data_set,), Options()) if capture.data_set else None
-    try:
+    with closing(Condition([where])) if where else nullcontext() as condition:
         if given is not None:
             given.export_tcp(Path(output), condition=condition)
         else:
             export_tcp(capture.session(), Path(output), condition=condition)
-    finally:
-        if condition is not None:
-            condition.close()
     yield output
     if given is not None:
         given.check()
-
-
-def looking_jobs() -> dict[str, Callable[..., Iterator[Any]]]:
-    """Those of the process that answers what is chosen."""
-    return {"rpc": LookedAt().details, "frame": frame_details, "write": written, "export": exported}
 
 
 def connection_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[Details | None]:
@@ -592,10 +569,6 @@ def file_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[D
                 *file_views.earlier(files, [file], session.first_time),
             )
             yield Details("files", number, [*nodes_of(parts, width)], [], [])
-
-
-NOUN_JOBS: dict[str, Callable[..., Iterator[Any]]] = {"connection": connection_details, "file": file_details}
-"""By the name under which they are asked for."""
 
 
 STATEMENT_WIDTH = 76

@@ -35,6 +35,14 @@ MAX_WIDTH = 1000
 SIDEWAYS = 8
 
 
+class PaneMessage(Message):
+    """What happened in a pane, and where."""
+
+    def __init__(self, pane: LinesPane, x: int = 0) -> None:
+        super().__init__()
+        self.pane, self.x = pane, x
+
+
 class LinesPane(ScrollView, can_focus=True):
     """What subclasses give: ``count`` and ``line``, and ``heading`` where there is one."""
 
@@ -53,26 +61,14 @@ class LinesPane(ScrollView, can_focus=True):
         *pane_bindings(),
     ]
 
-    class Moved(Message):
+    class Moved(PaneMessage):
         """The cursor is on another line."""
 
-        def __init__(self, pane: LinesPane) -> None:
-            super().__init__()
-            self.pane = pane
-
-    class Chosen(Message):
+    class Chosen(PaneMessage):
         """Enter was pressed on a line, or it was clicked once more."""
 
-        def __init__(self, pane: LinesPane) -> None:
-            super().__init__()
-            self.pane = pane
-
-    class HeadingClicked(Message):
+    class HeadingClicked(PaneMessage):
         """On a column of it."""
-
-        def __init__(self, pane: LinesPane, x: int) -> None:
-            super().__init__()
-            self.pane, self.x = pane, x
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)

@@ -235,13 +235,6 @@ _CONNECTION = (
 )
 
 
-def _connections(layout: ListingLayout) -> str:
-    return layout.form(*_CONNECTION).format(
-        "conn", "transport", "protocol", "client", "server", "to server", "to client", "retrans",
-        "missing", "ended by",
-    )  # fmt: skip
-
-
 def _connection(row: Row, layout: ListingLayout) -> Text:
     retransmitted = (row["client_retransmitted_packets"] or 0) + (row["server_retransmitted_packets"] or 0)
     missing = (row["client_missing_packets"] or 0) + (row["server_missing_packets"] or 0)
@@ -271,10 +264,6 @@ _FILE = (
 )
 
 
-def _files(layout: ListingLayout) -> str:
-    return layout.form(*_FILE).format("handle", "size", "reads", "read", "writes", "written", "median", "p99", "path")
-
-
 def _file(row: Row, layout: ListingLayout) -> Text:
     directory = row["file_type"] == TYPE_NAMES[DIRECTORY]
     return Text(
@@ -299,10 +288,6 @@ _FINDING = (
 )
 
 
-def _findings(layout: ListingLayout) -> str:
-    return layout.form(*_FINDING).format("time", "level", "rule", "conn", "RPC", "frame", "observed")
-
-
 def _finding(row: Row, layout: ListingLayout) -> Text:
     cells = FindingCells.of_row(row)
     when = "-" if not row["time_ns"] else seconds(row["time_ns"] - layout.first_time)
@@ -315,10 +300,16 @@ def _finding(row: Row, layout: ListingLayout) -> Text:
 LISTINGS = {
     "rpcs": Listing("RPCs", "RPC", lambda layout: rpc_header(RpcLine(layout.first_time, layout.width)).plain, _rpc),
     "packets": Listing("packets", "packet", _packets, _packet),
-    "connections": Listing("connections", "connection", _connections, _connection),
-    "files": Listing("files", "file", _files, _file),
-    "findings": Listing("findings", "finding", _findings, _finding),
-}
+    "connections": Listing("connections", "connection", lambda layout: layout.form(*_CONNECTION).format(
+        "conn", "transport", "protocol", "client", "server", "to server", "to client", "retrans", "missing", "ended by",
+    ), _connection),
+    "files": Listing("files", "file", lambda layout: layout.form(*_FILE).format(
+        "handle", "size", "reads", "read", "writes", "written", "median", "p99", "path",
+    ), _file),
+    "findings": Listing("findings", "finding", lambda layout: layout.form(*_FINDING).format(
+        "time", "level", "rule", "conn", "RPC", "frame", "observed",
+    ), _finding),
+}  # fmt: skip
 """By the name of the table."""
 
 

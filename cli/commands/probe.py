@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -306,7 +305,7 @@ def _serve(
     as_json: bool,
 ) -> int:
     """``shared``: the capacity of the export in bytes, and the port for MOUNT."""
-    from rdmascope.captures.errors import CaptureError
+    from rdmascope.captures.errors import CaptureError, signals_to
     from rdmascope.captures.peer.endpoint import EndpointSettings
     from rdmascope.captures.peer.faults import FAULTS
     from rdmascope.captures.peer.nfs_server.export import Export
@@ -333,7 +332,8 @@ def _serve(
     records = probe_records.listening(places, highest, fault, capacity, mounts)
     _print(as_json, records, views.listening(places, highest, meant, capacity, mounts))
     try:
-        with _ended_by_signals():
+        # SIGTERM ends it as Ctrl-C does, and so does a SIGINT that a shell ignores for what runs in its background.
+        with signals_to(signal.default_int_handler, signal.SIGINT, signal.SIGTERM):
             for one in server.run():
                 _print(as_json, probe_records.happened(one), views.happened(one))
     except KeyboardInterrupt:
@@ -343,18 +343,6 @@ def _serve(
     counts = server.connections, server.calls, server.committed
     _print(as_json, probe_records.served(*counts), views.served(*counts, fault))
     return 0
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM ends it as Ctrl-C does, and so does a SIGINT that a shell ignores for what runs in its background."""
-    numbers = signal.SIGINT, signal.SIGTERM
-    before = [signal.signal(number, signal.default_int_handler) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def _list_faults() -> None:

@@ -219,21 +219,8 @@ def _summed(paths: Sequence[str], condition: Condition | None, always: bool) -> 
     return found
 
 
-def _group_keys(text: str) -> tuple[GroupKey, ...]:
-    from rdmascope.captures.session.grouping import parse_group_keys
-
-    return parse_group_keys(text)
-
-
-def _service_level(text: str) -> ServiceLevel:
-    from rdmascope.dissect.measure.call_groups import parse_service_level
-
-    return parse_service_level(text)
-
-
-# What only questions need takes longer to load than a small report.
-GROUP_KEYS: Parsed[tuple[GroupKey, ...]] = Parsed("what", _group_keys)
-SERVICE_LEVEL: Parsed[ServiceLevel] = Parsed("service level", _service_level)
+GROUP_KEYS: Parsed[tuple[GroupKey, ...]] = Parsed("what", "captures.session.grouping:parse_group_keys")
+SERVICE_LEVEL: Parsed[ServiceLevel] = Parsed("service level", "dissect.measure.call_groups:parse_service_level")
 
 
 @click.command("report")

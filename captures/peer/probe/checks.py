@@ -107,6 +107,12 @@ def check(
     return enter
 
 
+def refuse(when: object, verdict: NotPassed) -> None:
+    """Raise the verdict where this is true."""
+    if when:
+        raise verdict
+
+
 def violation(observed: str, rule: str = "") -> NotPassed:
     """``rule``: that was broken, where it is not the one that the check is for."""
     return NotPassed(VerdictKind.VIOLATION, observed, rule)
@@ -139,21 +145,17 @@ def named(answer: Answer) -> str:
 def refusal(answer: Answer, version: int = 1, error: int = ERR_CHUNK) -> str:
     """The answer has to be an RDMA_ERROR for a message of that version (RFC 8166, 4.5)."""
     header, observed = answered(answer), named(answer)
-    if header.procedure != RDMA_ERROR:
-        raise violation(f"{observed}: the message was accepted")
-    if header.error != error:
-        raise violation(observed)
+    refuse(header.procedure != RDMA_ERROR, violation(f"{observed}: the message was accepted"))
+    refuse(header.error != error, violation(observed))
     if header.version != version:
         words = f"{observed} with version {header.version}, of a message of version {version}"
         raise violation(words, "V1-ERROR-VERSION")
-    if answer.payload:
-        raise violation(f"{observed}, and {len(answer.payload)} bytes behind it", "V1-ERROR-PAYLOAD")
+    refuse(answer.payload, violation(f"{observed}, and {len(answer.payload)} bytes behind it", "V1-ERROR-PAYLOAD"))
     if error == ERR_VERS:
         if header.supported is None:
             raise violation(f"{observed} without a range", "V1-ERROR-RANGE")
         low, high = header.supported
-        if low > high or low <= version <= high:
-            raise violation(observed, "V1-ERROR-RANGE")
+        refuse(low > high or low <= version <= high, violation(observed, "V1-ERROR-RANGE"))
     return observed
 
 
@@ -236,16 +238,16 @@ def replied(answer: Answer, stream: bytes | None = None, *, parsed: bool = False
     if header.problem or header.procedure != wanted:
         unasked = header.procedure == RDMA_NOMSG and stream is None
         raise violation(observed, "V1-HEADER-XDR" if header.problem else "V1-REPLY-CHUNK-MISSING" if unasked else "")
-    if stream is not None and answer.payload:
-        raise violation(f"{observed}, and {len(answer.payload)} bytes behind it", "V1-NOMSG-PAYLOAD")
+    refuse(
+        stream is not None and answer.payload,
+        violation(f"{observed}, and {len(answer.payload)} bytes behind it", "V1-NOMSG-PAYLOAD"),
+    )
     data = answer.payload if stream is None else stream
     reply = reply_header(data, 0, len(data))
     if reply is None or reply.xid != header.xid:
         raise violation(f"{observed} without the reply of that XID", "V1-XID-MATCH")
-    if header.reads:
-        raise violation(f"{observed} with a Read list", "V1-READ-IN-REPLY")
-    if parsed and reply.error == "GARBAGE_ARGS":
-        raise violation(f"{observed}, GARBAGE_ARGS")
+    refuse(header.reads, violation(f"{observed} with a Read list", "V1-READ-IN-REPLY"))
+    refuse(parsed and reply.error == "GARBAGE_ARGS", violation(f"{observed}, GARBAGE_ARGS"))
     return f"{observed}, {reply.error or 'SUCCESS'}, {header.credits} credits"
 
 
@@ -256,13 +258,17 @@ def returned(offered: WriteChunk, received: WriteChunk | None, what: str) -> Wri
         raise violation(words, "V1-WRITE-SEGMENT-COUNT")
     full = True
     for mine, theirs in zip(offered.segments, received.segments, strict=True):
-        if (mine.handle, mine.offset) != (theirs.handle, theirs.offset):
-            raise violation(f"{what} returns another segment than it was given", "V1-WRITE-SEGMENT-COPY")
+        refuse(
+            (mine.handle, mine.offset) != (theirs.handle, theirs.offset),
+            violation(f"{what} returns another segment than it was given", "V1-WRITE-SEGMENT-COPY"),
+        )
         if theirs.length > mine.length:
             words = f"{what} returns {theirs.length} bytes of a segment of {mine.length}"
             raise violation(words, "V1-WRITE-SEGMENT-LENGTH")
-        if theirs.length and not full:
-            raise violation(f"{what} has data behind a segment that is not full", "V1-WRITE-FILL-ORDER")
+        refuse(
+            theirs.length and not full,
+            violation(f"{what} has data behind a segment that is not full", "V1-WRITE-FILL-ORDER"),
+        )
         full = theirs.length == mine.length
     return received
 
@@ -276,8 +282,7 @@ def contents(pieces: list[RegisteredMemory], chunk: WriteChunk) -> bytes:
 def in_reply_chunk(answer: Answer, offered: WriteChunk, pieces: list[RegisteredMemory]) -> bytes | None:
     """What is in the Reply chunk that a call gave; None where the reply came inline."""
     header = answered(answer)
-    if header.procedure == RDMA_ERROR or header.problem:
-        raise violation(named(answer))
+    refuse(header.procedure == RDMA_ERROR or header.problem, violation(named(answer)))
     if header.procedure != RDMA_NOMSG:
         return None
     return contents(pieces, returned(offered, header.reply, "the Reply chunk"))
@@ -289,8 +294,10 @@ def through_reply_chunk(answer: Answer, offered: WriteChunk, pieces: list[Regist
     if stream is not None:
         return f"{replied(answer, stream)}, in the Reply chunk"
     reply = answered(answer).reply
-    if reply is not None and returned(offered, reply, "the Reply chunk").length:
-        raise violation(f"{named(answer)} inline, and a Reply chunk that is not empty")
+    refuse(
+        reply is not None and returned(offered, reply, "the Reply chunk").length,
+        violation(f"{named(answer)} inline, and a Reply chunk that is not empty"),
+    )
     return replied(answer)
 
 
@@ -402,8 +409,10 @@ def write_chunk_segments(on: RawConnection) -> str:
     """A READ of a file that is not there, with a Write chunk of three segments; they come back in order, filled as far
     as there were data, the others with length zero."""
     found = into_write_chunk(on, lambda xid: read(xid, 4000), [1000, 2000, 3000])
-    if found.data and (nfs_status(found.answer) or rpc_error(found.answer)):
-        raise violation(f"a READ that failed returns {len(found.data)} bytes in its Write chunk")
+    refuse(
+        found.data and (nfs_status(found.answer) or rpc_error(found.answer)),
+        violation(f"a READ that failed returns {len(found.data)} bytes in its Write chunk"),
+    )
     return found.summary
 
 
@@ -413,11 +422,12 @@ def write_chunk_used(on: RawConnection) -> str:
     reply is the sum of the lengths, and a READ without chunks brings the same bytes."""
     found = data_into_write_chunk(on, 5000, [1000, 2000, 3000])
     count = int.from_bytes(found.answer.payload[-4:], "big")
-    if len(found.data) != count:
-        raise violation(f"{len(found.data)} bytes in the Write chunk, {count} in the reply")
+    refuse(len(found.data) != count, violation(f"{len(found.data)} bytes in the Write chunk, {count} in the reply"))
     again = called(on, reading(on, _FEW))
-    if not again.payload.endswith(rpc.opaque(found.data[:_FEW])):
-        raise violation(f"other bytes in the Write chunk than inline ({named(again)})")
+    refuse(
+        not again.payload.endswith(rpc.opaque(found.data[:_FEW])),
+        violation(f"other bytes in the Write chunk than inline ({named(again)})"),
+    )
     return found.summary
 
 
@@ -459,7 +469,7 @@ def credits(on: RawConnection) -> str:
 @check("no-invalidation", "PD-INVALIDATE-AGREED")
 def no_invalidation(on: RawConnection) -> str:
     """A call with a Reply chunk, on a connection that does not allow remote invalidation; the reply does not use it."""
-    handle = _invalidated(on, on.memory(4096))
+    handle = _invalidated(on, on.link.register(4096))
     if handle is None:
         return "nothing invalidated"
     raise violation(f"0x{handle:08x} invalidated, though it was not allowed")
@@ -469,16 +479,19 @@ def no_invalidation(on: RawConnection) -> str:
 def invalidation(on: RawConnection) -> str:
     """A call with a Reply chunk behind a type 2 memory window, on a connection that allows remote invalidation; if
     anything is invalidated it is that window, and the server allowed it, too."""
-    window = on.link.window(on.memory(4096))
+    window = on.link.window(on.link.register(4096))
     if window is None:
         raise skipped("this device has no type 2 memory windows")
     handle = _invalidated(on, window)
     if handle is None:
         return "nothing invalidated, as far as the device shows"
-    if handle != window.handle:
-        raise violation(f"0x{handle:08x} invalidated, which is not the call's 0x{window.handle:08x}")
-    if on.announced is None or not on.announced.remote_invalidation:
-        raise violation(f"0x{handle:08x} invalidated, and the server did not set R")
+    refuse(
+        handle != window.handle, violation(f"0x{handle:08x} invalidated, which is not the call's 0x{window.handle:08x}")
+    )
+    refuse(
+        on.announced is None or not on.announced.remote_invalidation,
+        violation(f"0x{handle:08x} invalidated, and the server did not set R"),
+    )
     return f"0x{handle:08x} invalidated"
 
 
@@ -497,8 +510,7 @@ def version_2(on: RawConnection) -> str:
     header = answered(answer)
     if header.procedure != RDMA_MSG:
         return refusal(answer, 2, ERR_VERS)
-    if header.version != 2:
-        raise violation(f"{named(answer)} of version {header.version}")
+    refuse(header.version != 2, violation(f"{named(answer)} of version {header.version}"))
     return replied(answer)
 
 
@@ -518,16 +530,14 @@ def unknown_characteristic(on: RawConnection) -> str:
         return "accepted without an answer"
     if answered(answer).procedure != RDMA_ERROR:
         return named(answer)
-    if answered(answer).error == ERR_INVAL_OPTION:
-        raise skipped("transport characteristics are not supported")
+    refuse(answered(answer).error == ERR_INVAL_OPTION, skipped("transport characteristics are not supported"))
     raise violation(named(answer))
 
 
 def _optional(on: RawConnection, option: int, info: bytes) -> Answer:
     """The answer to an option, of a server that supports version 2."""
     answer = on.ask(TransportHeader(on.xid(), 2, CREDITS, RDMA_OPTIONAL, direction=0, option=option, optinfo=info))
-    if answer.header is not None and answer.header.error == ERR_VERS:
-        raise skipped("version 2 is not supported")
+    refuse(answer.header is not None and answer.header.error == ERR_VERS, skipped("version 2 is not supported"))
     return answer
 
 
@@ -569,11 +579,15 @@ def write_chunk_odd(on: RawConnection) -> str:
     for wanted in LENGTHS:
         found = data_into_write_chunk(on, wanted, [1000, 3000])
         count, length = int.from_bytes(found.answer.payload[-4:], "big"), len(found.data)
-        if length != count:
-            raise violation(f"a READ of {wanted} bytes returns {length} in its Write chunk, and counts {count}")
+        refuse(
+            length != count,
+            violation(f"a READ of {wanted} bytes returns {length} in its Write chunk, and counts {count}"),
+        )
         memory = b"".join(piece.fetch(0, piece.length) for piece in found.pieces)
-        if memory[count : count + 4].strip(bytes([UNTOUCHED])):
-            raise violation(f"a READ of {count} bytes, and pad bytes are written behind them")
+        refuse(
+            memory[count : count + 4].strip(bytes([UNTOUCHED])),
+            violation(f"a READ of {count} bytes, and pad bytes are written behind them"),
+        )
         lengths.append(count)
     return f"{', '.join(map(str, lengths))} bytes, and no pad"
 
@@ -600,18 +614,19 @@ def inline_write_odd(on: RawConnection) -> str:
     if on.file:
         answer = called(on, reading(on, ODD))
         size = answer.payload.find(pack(">I", ODD), max(0, len(answer.payload) - 12))
-        if nfs_status(answer) != 0 or size < 0:
-            raise skipped(f"{on.file} has no {ODD} bytes that can be read")
+        refuse(nfs_status(answer) != 0 or size < 0, skipped(f"{on.file} has no {ODD} bytes that can be read"))
         data = answer.payload[size + 4 : size + 4 + ODD]
     answer = called(on, lambda xid: write_path(xid, on.file, data))
     replied(answer, parsed=True)
-    if error := rpc_error(answer):
-        raise skipped(f"no COMPOUND is to be had: {error}")
+    error = rpc_error(answer)
+    refuse(error, skipped(f"no COMPOUND is to be had: {error}"))
     status = nfs_status(answer)
     if status == 0:
         return f"{len(data)} bytes inline, and the GETATTR behind them"
-    if int.from_bytes(answer.payload[-8:-4], "big") == OP_WRITE:
-        raise skipped(f"{on.file or 'no file'}: not writable, status {status}")
+    refuse(
+        int.from_bytes(answer.payload[-8:-4], "big") == OP_WRITE,
+        skipped(f"{on.file or 'no file'}: not writable, status {status}"),
+    )
     raise violation(f"{named(answer)}: status {status} of the operation behind {len(data)} bytes of WRITE data")
 
 

@@ -15,7 +15,7 @@ from rdmascope.dissect.layers.rpcrdma_codes import RDMA_ERROR
 from rdmascope.dissect.rpcrdma.messages import Segment, TransportHeader, WriteChunk
 from rdmascope.dissect.rpcrdma.transport_header import decode_header
 
-from ...errors import CaptureError
+from ...errors import CaptureError, system_errors
 from ...live import CaptureSettings, Keep, Keeper, Live, open_live
 from ...write.output import open_output
 from ...write.pcapng_writer import PcapngWriter
@@ -115,13 +115,10 @@ class Built(_FollowedVerbs):
         return replace(event, link=link)
 
     def finish(self) -> str:
-        try:
-            with open_output(self._file, ()) as file:
-                writer = PcapngWriter(file, LINKTYPE_ETHERNET, application=APPLICATION)
-                for frame, comment in zip(self.tape.frames, self._comments, strict=True):
-                    writer.write(frame.time, frame.data, comment=comment)
-        except OSError as error:
-            raise CaptureError(f"{self._file}: {error.strerror}") from None
+        with system_errors(self._file), open_output(self._file, ()) as file:
+            writer = PcapngWriter(file, LINKTYPE_ETHERNET, application=APPLICATION)
+            for frame, comment in zip(self.tape.frames, self._comments, strict=True):
+                writer.write(frame.time, frame.data, comment=comment)
         return f"{self._file}: {len(self.tape.frames):,} frames, built and not recorded: {self._why}"
 
     def follow(self, link: verbs.VerbsConnection, terms: verbs.ConnectionParameters, side: int) -> BuiltLink:

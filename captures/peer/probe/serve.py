@@ -125,7 +125,6 @@ class Server:
         """How often the fault was, on connections that ended."""
         self._drivers: dict[int, Driver] = {}
         """By the link's identity."""
-        self._numbers: dict[int, int] = {}
 
     @property
     def committed(self) -> int:
@@ -157,7 +156,7 @@ class Server:
                 if driver is None:
                     return []
                 driver.take(event)
-                return self._work(driver, self._numbers[id(event.link)])
+                return self._work(driver)
             case ConnectionLost():
                 return self._forget(event.link, event.reason)
 
@@ -178,15 +177,13 @@ class Server:
             link = event.request.accept(terms_of(endpoint))
         except VerbsError as error:
             return ServerEvent(self.connections, "refused", str(error))
-        driver = Driver(endpoint, link)
-        self._drivers[id(link)] = driver
-        self._numbers[id(link)] = self.connections
+        driver = self._drivers[id(link)] = Driver(endpoint, link, self.connections)
         driver.start()
         return ServerEvent(self.connections, "connected", link.peer)
 
-    def _work(self, driver: Driver, number: int) -> list[ServerEvent]:
+    def _work(self, driver: Driver) -> list[ServerEvent]:
         """Answer what the endpoint was called for."""
-        happened = []
+        happened, number = [], driver.number
         while driver.reports:
             report = driver.reports.popleft()
             if isinstance(report, Called):
@@ -204,9 +201,8 @@ class Server:
         if driver is None:
             return []
         self._committed += driver.endpoint.committed
-        number = self._numbers.pop(id(link))
         link.close()
-        return [ServerEvent(number, "lost", reason)]
+        return [ServerEvent(driver.number, "lost", reason)]
 
 
 LARGEST_READ = 1 << 26
@@ -224,9 +220,9 @@ def terms_of(endpoint: RpcRdmaEndpoint, reads: int = 16) -> verbs.ConnectionPara
 class Driver:
     """An endpoint on a link."""
 
-    def __init__(self, endpoint: RpcRdmaEndpoint, link: verbs.VerbsConnection) -> None:
-        self.endpoint = endpoint
-        self.link = link
+    def __init__(self, endpoint: RpcRdmaEndpoint, link: verbs.VerbsConnection, number: int = 0) -> None:
+        """``number``: of a client of a server."""
+        self.endpoint, self.link, self.number = endpoint, link, number
         self.reports: deque[Report] = deque()
         """What the endpoint reported, oldest first."""
         self.lost = ""
@@ -438,17 +434,13 @@ class RawConnection:
         self._xid += 1
         return self._xid
 
-    def memory(self, length: int, data: bytes = b"") -> RegisteredMemory:
-        made = self.link.register(length)
-        if data:
-            made.store(0, data)
-        return made
-
     def chunk(self, lengths: Sequence[int], data: bytes = b"") -> tuple[list[RegisteredMemory], WriteChunk]:
         """Memory of so many bytes each, as segments; filled with ``data`` in their order."""
         pieces = []
         for length in lengths:
-            pieces.append(self.memory(length, data[:length]))
+            pieces.append(self.link.register(length))
+            if data:
+                pieces[-1].store(0, data[:length])
             data = data[length:]
         segments = (Segment(one.handle, length, one.address) for one, length in zip(pieces, lengths, strict=True))
         return pieces, WriteChunk(tuple(segments))

@@ -64,41 +64,29 @@ class Depths:
 class RegisteredMemory(Protocol):
     """Registered memory that the peer may read and write."""
 
-    @property
-    def handle(self) -> int:
-        """R_key or STag."""
+    handle: int
+    """R_key or STag."""
+    address: int
+    """Of its first byte, as a segment's offset."""
+    length: int
 
-    @property
-    def address(self) -> int:
-        """Of its first byte, as a segment's offset."""
+    def fetch(self, at: int, length: int) -> bytes:
+        """What is there, from byte ``at`` on."""
 
-    @property
-    def length(self) -> int: ...
-
-    def fetch(self, at: int, length: int) -> bytes: ...
-
-    def store(self, at: int, data: bytes) -> None: ...
+    def store(self, at: int, data: bytes) -> None:
+        """Put it there."""
 
 
 class VerbsConnection(Protocol):
     """One connection: a queue pair with its receives posted."""
 
-    @property
-    def device(self) -> str: ...
-
-    @property
-    def local(self) -> str:
-        """Address of this end, as far as the device shows."""
-
-    @property
-    def peer(self) -> str: ...
-
-    @property
-    def private_data(self) -> bytes:
-        """What the peer sent in its request or its reply, with the zeros that InfiniBand's fixed fields add."""
-
-    @property
-    def depths(self) -> Depths: ...
+    device: str
+    local: str
+    """Address of this end, as far as the device shows."""
+    peer: str
+    private_data: bytes
+    """What the peer sent in its request or its reply, with the zeros that InfiniBand's fixed fields add."""
+    depths: Depths
 
     def settle(self) -> None:
         """Wait, after connecting, until the peer can receive: some answer before they can."""
@@ -109,7 +97,8 @@ class VerbsConnection(Protocol):
     def window(self, memory: RegisteredMemory) -> RegisteredMemory | None:
         """The same memory through a type 2 memory window, which the peer may invalidate; None: this device has none."""
 
-    def release(self, memory: RegisteredMemory) -> None: ...
+    def release(self, memory: RegisteredMemory) -> None:
+        """The peer may no longer."""
 
     def send(self, data: bytes, invalidate: int | None = None) -> None:
         """Send a message, with ``invalidate`` naming a handle of the peer's."""
@@ -127,15 +116,14 @@ class VerbsConnection(Protocol):
 class IncomingRequest(Protocol):
     """A client that wants to connect."""
 
-    @property
-    def peer(self) -> str: ...
+    peer: str
+    private_data: bytes
 
-    @property
-    def private_data(self) -> bytes: ...
+    def accept(self, terms: ConnectionParameters) -> VerbsConnection:
+        """Raises VerbsError."""
 
-    def accept(self, terms: ConnectionParameters) -> VerbsConnection: ...
-
-    def reject(self) -> None: ...
+    def reject(self) -> None:
+        """Refuse it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +181,8 @@ class Verbs(Protocol):
     def poll(self, deadline: int) -> Event | None:
         """The next event, None at ``deadline``."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End all connections."""
 
 
 MAX_SENDS = 192

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pyverbs.cm_enums as cm
@@ -380,7 +381,6 @@ class QueuePair:
         self._memory: list[DeviceMemory] = []
         self._lost = ""
         self._closed = False
-        self._reported = False
         self._context = Context(name=device)
         limits = self._context.query_device()
         self.reads = max(1, min(parameters.reads, limits.max_qp_rd_atom, limits.max_qp_init_rd_atom, 255))
@@ -457,10 +457,7 @@ class QueuePair:
             memory.close()
 
     def send(self, data: bytes, invalidate: int | None = None) -> None:
-        self._alive()
-        number = self._next(lambda: None)
-
-        def start() -> None:
+        def start(number: int) -> None:
             if len(data) <= SEND_SIZE and self._free:
                 slot = self._free.pop()
                 region, at = self._sends, slot * SEND_SIZE
@@ -476,44 +473,13 @@ class QueuePair:
                 opcode = ib.IBV_WR_SEND_WITH_INV
                 self._post(SendWR(number, opcode=opcode, num_sge=1, sg=[place], imm_data=invalidate))
 
-        self._outgoing.submit(0, start)
+        self._submit(0, start)
 
     def read(self, handle: int, address: int, length: int) -> int:
-        self._alive()
-        number = self._next(lambda: None)
-
-        def start() -> None:
-            # On iWARP the answer to a Read is a tagged message, for which the memory must be writable from outside.
-            region = self._region(length, ib.IBV_ACCESS_LOCAL_WRITE | ib.IBV_ACCESS_REMOTE_WRITE)
-
-            def finished() -> Event:
-                data = bytes(region.read(length, 0))
-                region.close()
-                return RdmaFinished(self, number, data)
-
-            self._work[number] = length, finished
-            self._rdma(number, ib.IBV_WR_RDMA_READ, SGE(region.buf, length, region.lkey), handle, address)
-
-        self._outgoing.submit(length, start)
-        return number
+        return self._rdma(ib.IBV_WR_RDMA_READ, handle, address, length)
 
     def write(self, handle: int, address: int, data: bytes) -> int:
-        self._alive()
-        number = self._next(lambda: None)
-
-        def start() -> None:
-            region = self._region(len(data), ib.IBV_ACCESS_LOCAL_WRITE)
-            region.write(data, len(data))
-
-            def finished() -> Event:
-                region.close()
-                return RdmaFinished(self, number)
-
-            self._work[number] = len(data), finished
-            self._rdma(number, ib.IBV_WR_RDMA_WRITE, SGE(region.buf, len(data), region.lkey), handle, address)
-
-        self._outgoing.submit(len(data), start)
-        return number
+        return self._rdma(ib.IBV_WR_RDMA_WRITE, handle, address, len(data), data)
 
     @property
     def gone(self) -> bool:
@@ -609,10 +575,35 @@ class QueuePair:
                 f"{self.peer or self.device}: {length:,} bytes cannot be registered: {refused(error)}"
             ) from None
 
-    def _rdma(self, number: int, opcode: int, place: Any, handle: int, address: int) -> None:
-        request = SendWR(number, opcode=opcode, num_sge=1, sg=[place])
-        request.set_wr_rdma(handle, address)
-        self._post(request)
+    def _rdma(self, opcode: int, handle: int, address: int, length: int, data: bytes | None = None) -> int:
+        """A Write of ``data``, or a Read."""
+
+        def start(number: int) -> None:
+            # On iWARP the answer to a Read is a tagged message, for which the memory must be writable from outside.
+            access = ib.IBV_ACCESS_LOCAL_WRITE | (ib.IBV_ACCESS_REMOTE_WRITE if data is None else 0)
+            region = self._region(length, access)
+            if data is not None:
+                region.write(data, length)
+
+            def finished() -> Event:
+                found = bytes(region.read(length, 0)) if data is None else b""
+                region.close()
+                return RdmaFinished(self, number, found)
+
+            self._work[number] = length, finished
+            request = SendWR(number, opcode=opcode, num_sge=1, sg=[SGE(region.buf, length, region.lkey)])
+            request.set_wr_rdma(handle, address)
+            self._post(request)
+
+        return self._submit(length, start)
+
+    def _submit(self, length: int, start: Callable[[int], None]) -> int:
+        """Have a request started once there is room for so many bytes; gives its number."""
+        if self.gone:
+            raise LinkLost(f"{self.peer}: {self._lost or 'closed'}")
+        number = self._next(lambda: None)
+        self._outgoing.submit(length, partial(start, number))
+        return number
 
     def _post(self, request: Any) -> None:
         try:
@@ -625,7 +616,3 @@ class QueuePair:
         self._number += 1
         self._work[self._number] = 0, then
         return self._number
-
-    def _alive(self) -> None:
-        if self.gone:
-            raise LinkLost(f"{self.peer}: {self._lost or 'closed'}")
