@@ -281,13 +281,6 @@ class Gathered:
         self.rpcs.add_table(table)
         self.hosts.add(table.objects)
 
-    def add(self, rpcs: Sequence[Rpc]) -> None:
-        """Take RPCs that have ended."""
-        for rpc in rpcs:
-            self.statistics.add(rpc)
-        self.rpcs.add(rpcs)
-        self.hosts.add(rpcs)
-
     def evict(self, conversations: Iterable[Conversation]) -> None:
         """Nothing more comes of these."""
         conversations = list(conversations)

@@ -365,14 +365,12 @@ class RpcFacts:
 
     def add_table(self, table: RpcTable) -> None:
         """Take the RPCs of a batch."""
-        rows = table.plain_rows
-        if len(rows):
-            self._add_rows(table, rows)
-        self._add_objects(table.objects)
-
-    def add(self, rpcs: Iterable[Rpc]) -> None:
-        """Take RPCs that have ended."""
-        self._add_objects(rpcs)
+        places = (table.rows["state"] != DUPLICATE).nonzero()[0]
+        if len(places):
+            self._add_rows(table, places)
+            for rpc in table.objects:
+                if rpc.call is not None and rpc.reply is None and rpc.state != DUPLICATE_REPLY:
+                    self._note_unanswered(rpc)
 
     # What detectors ask for
 
@@ -394,37 +392,39 @@ class RpcFacts:
         self._at_limit |= {place: one.finish() for place, one in self._outstanding.items()}
         return {(place >> 1, place & 1 == 1): found for place, found in sorted(self._at_limit.items())}
 
-    # Rows
+    # RPCs
 
-    def _add_rows(self, table: RpcTable, rows: Rows) -> None:
-        names = table.names
-        ends, latencies = rows["reply_end"], rows["latency"]
+    def _add_rows(self, table: RpcTable, places: Int64s) -> None:
+        """``places``: of those that count."""
+        names, rows = table.names, take(table.rows, places)
         kinds = len(names.procedures)
         codes = (rows["connection"].astype(np.int64) * kinds + rows["procedure"]) << 1 | rows["caller"]
         present, inverse = coded(codes)
         numbers, procedures = np.divmod(present >> 1, kinds)
         called = procedures << 1 | present & 1
         keys = {code: key_of_names(names.procedures[code >> 1], code & 1 == 1) for code in unique(called).tolist()}
-        places = [*zip(numbers.tolist(), called.tolist(), strict=True)]
-        index = np.array([self._group(number, keys[code]) for number, code in places])[inverse]
+        pairs = [*zip(numbers.tolist(), called.tolist(), strict=True)]
+        index = np.array([self._group(number, keys[code]) for number, code in pairs])[inverse]
+        for note, operation in ((self._note_recall, "CB_RECALL"), (self._note_return, "DELEGRETURN")):
+            mine = [code for code, key in keys.items() if operation in key.operations]
+            if mine and (self._recalled or note == self._note_recall):
+                for place in places[np.isin(called[inverse], mine)].tolist():
+                    note(table.rpc(place))
+        answered = rows["latency"] >= 0
+        if not some(answered):
+            return
+        rows, index, inverse, places = take(rows, answered), index[answered], inverse[answered], places[answered]
         parts = (rows[f"latency_{part}"] for part in ("reads", "server", "writes"))
-        self._count(index, ends, latencies, *parts)
-        recalling = [code for code, key in keys.items() if "CB_RECALL" in key.operations]
-        returning = [code for code, key in keys.items() if "DELEGRETURN" in key.operations]
-        for rpc in table.plain_rpcs(rows[np.isin(called[inverse], recalling)]) if recalling else ():
-            self._note_recall(rpc)
-        for rpc in table.plain_rpcs(rows[np.isin(called[inverse], returning)]) if returning and self._recalled else ():
-            self._note_return(rpc)
+        self._count(index, rows["reply_end"], rows["latency"], *parts)
         delays = rows["latency_retransmission"]
-        if some(delays):
-            for row in rows[delays > 0]:
-                self.delays[int(row["connection"])].add(
-                    int(row["latency_retransmission"]), int(row["number"]), int(row["call_frame"])
-                )
-        failed = (rows["state"] == ERROR).nonzero()[0]
+        for row in rows[delays > 0] if some(delays) else ():
+            self.delays[int(row["connection"])].add(
+                int(row["latency_retransmission"]), int(row["number"]), int(row["call_frame"])
+            )
+        failed = np.array([failed for _, failed in names.statuses])[rows["status"]].nonzero()[0]
         if len(failed):
-            self._note_errors(table, rows, failed, [keys[code] for _, code in places], inverse)
-        self._note_chunk_rows(table, rows)
+            self._note_errors(table, rows, failed, [keys[code] for _, code in pairs], inverse)
+        self._note_chunks(table, rows, places)
         self._watch_credits(rows)
 
     def _count(
@@ -519,30 +519,24 @@ class RpcFacts:
             self.errors[status][key].add_all(latencies[mine], numbers[mine], frames[mine])
             self._note_error_times(status, *extremes(ends[mine]))
 
-    def _note_error(self, status: str, key: ProcedureKey, latency: int, number: int, frame: int, time: int) -> None:
-        self.errors[status][key].add(latency, number, frame)
-        self._note_error_times(status, time, time)
-
     def _note_error_times(self, status: str, first: int, last: int) -> None:
         known = self.error_times.get(status, (first, last))
         self.error_times[status] = min(first, known[0]), max(last, known[1])
 
-    def _note_chunk_rows(self, table: RpcTable, rows: Rows) -> None:
-        rows = take(rows, rows["chunks"] >= 0)
-        if not len(rows):
+    def _note_chunks(self, table: RpcTable, rows: Rows, places: Int64s) -> None:
+        """Messages that took chunks, and would have fit inline with a larger threshold."""
+        there = (rows["read_bytes"] + rows["write_bytes"] + rows["reply_chunk_bytes"] > 0).nonzero()[0]
+        if not len(there):
             return
-        reads, writes, replies = table.advertised(rows).T
-        offered = (
-            np.where(rows["read_bytes"] > 0, reads, 0),
-            np.where(rows["write_bytes"] > 0, writes, 0) + np.where(rows["reply_chunk_bytes"] > 0, replies, 0),
-        )
+        rows = take(rows, there)
+        offered = table.offered(places[there])
         connections, which = np.unique(rows["connection"], return_inverse=True)
         conversations = [table.conversation(number) for number in connections.tolist()]
         limits = np.array(
             [[one.known_inline_threshold(end)[0] or 0 for end in (0, 1)] for one in conversations], np.int64
         )
         for replying, (bytes_, side, part) in enumerate(
-            zip(offered, ("call", "reply"), ("reads", "writes"), strict=True)
+            zip(offered.T, ("call", "reply"), ("reads", "writes"), strict=True)
         ):
             self.chunked += int(np.count_nonzero(bytes_))
             sender = rows["caller"] ^ replying
@@ -556,14 +550,6 @@ class RpcFacts:
                 noted = self.larger[connection, end]
                 noted.threshold = threshold
                 noted.examples.add(time, number, frame)
-
-    def _note_larger(
-        self, number: int, sender: int, threshold: int, needed: int, time: int, rpc: int, frame: int
-    ) -> None:
-        if threshold < needed <= 2 * threshold:
-            larger = self.larger[number, sender]
-            larger.threshold = threshold
-            larger.examples.add(time, rpc, frame)
 
     def _watch_credits(self, rows: Rows) -> None:
         places = rows["connection"].astype(np.int64) << 1 | rows["caller"]
@@ -593,43 +579,7 @@ class RpcFacts:
         for first, behind in pairwise(edges):
             yield int(places[first]), calls[:, first:behind].copy()
 
-    # Objects
-
-    def _add_objects(self, rpcs: Iterable[Rpc]) -> None:
-        sums: list[tuple[int, int, int, int, int, int]] = []
-        credits: list[tuple[int, int, int, int, int]] = []
-        limits: dict[tuple[int, int], int] = {}
-        for rpc in rpcs:
-            if rpc.state == DUPLICATE_REPLY:
-                continue
-            number, key = rpc.connection.number, procedure_key(rpc)
-            group = self._group(number, key)
-            call, reply, latency = rpc.call, rpc.reply, rpc.latency
-            frame = call.operation.first_frame if call is not None else 0
-            if latency is not None and call is not None and reply is not None:
-                end = reply.operation.last_time
-                sums.append((group, end, latency.total, latency.reads, latency.server, latency.writes))
-                asked, given = call.header.credits, reply.header.credits
-                place = number << 1 | rpc.backward
-                credits.append((place, call.time, end, asked or -1, -1 if given is None else given))
-                if rpc.failed:
-                    self._note_error(rpc.status, key, latency.total, rpc.number, frame, end)
-                if rpc.chunks:
-                    self._note_chunks(rpc, limits)
-            elif call is not None and reply is None:
-                self._note_unanswered(rpc, key, frame)
-            if rpc.retransmission_delay and latency is not None:
-                self.delays[number].add(rpc.retransmission_delay, rpc.number, frame)
-            if "CB_RECALL" in rpc.operations:
-                self._note_recall(rpc)
-            elif "DELEGRETURN" in rpc.operations and self._recalled:
-                self._note_return(rpc)
-        if sums:
-            self._count(*np.array(sums, np.int64).T)
-            places, *columns = np.array(credits, np.int64).T
-            self._add_calls(places, columns_of(*columns))
-
-    def _note_unanswered(self, rpc: Rpc, key: ProcedureKey, frame: int) -> None:
+    def _note_unanswered(self, rpc: Rpc) -> None:
         assert rpc.call is not None
         self.unanswered_count += 1
         if len(self.unanswered) < MAX_UNANSWERED:
@@ -640,8 +590,8 @@ class RpcFacts:
                 Unanswered(
                     rpc.number,
                     rpc.connection.number,
-                    key,
-                    frame,
+                    procedure_key(rpc),
+                    rpc.call_frame,
                     time,
                     unread,
                     -1 if rpc.outstanding is None else rpc.outstanding,
@@ -650,21 +600,6 @@ class RpcFacts:
                     self._named(rpc),
                 )
             )
-
-    def _note_chunks(self, rpc: Rpc, limits: dict[tuple[int, int], int]) -> None:
-        assert rpc.call is not None and rpc.reply is not None and rpc.latency is not None
-        number, caller = rpc.connection.number, rpc.call.operation.initiator
-        for sender, message, time, kinds in (
-            (caller, rpc.call, rpc.latency.reads, ("read",)),
-            (1 - caller, rpc.reply, rpc.latency.writes, ("write", "reply")),
-        ):
-            offered = sum([chunk.advertised for chunk in rpc.chunks if chunk.kind in kinds and chunk.transferred])
-            if offered:
-                if (number, sender) not in limits:
-                    limits[number, sender] = rpc.conversation.known_inline_threshold(sender)[0] or 0
-                self.chunked += 1
-                needed = HEADER + message.inline_length + offered
-                self._note_larger(number, sender, limits[number, sender], needed, time, rpc.number, rpc.call_frame)
 
     def evict(self, conversations: Iterable[Conversation]) -> None:
         """Nothing more comes of these.  Where many connections had delays or chunks, theirs count for connection 0."""

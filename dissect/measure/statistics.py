@@ -1,6 +1,6 @@
 """What RPCs cost: counters and latency samples, gathered while RPCs end; no Rpc is kept.
 
-Give every Rpc to ``Statistics.add``, then ask for ``procedures()``, ``transfers``, ``slowest()`` and the rest.
+Give every table to ``Statistics.add_table``, then ask for ``procedures()``, ``transfers``, ``slowest()`` and the rest.
 An RPC costs 8 bytes for its latency, 4 for each part of it that is not zero, and nothing else; of procedures that are
 called very often, the earlier latencies become a histogram.
 """
@@ -18,13 +18,14 @@ from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..arrays import Int64s, Rows, distinct, take
+from ..arrays import Int64s, distinct, some, take
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..percentiles import NO_SAMPLES, Distribution, Samples, added, histogram
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.eviction import Evicted
-from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
+from ..rpcrdma.rpc_table import FLAG_TRUNCATED, STATES, ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Latency, Rpc
 from ..units import plural
 
@@ -159,14 +160,8 @@ class Timeline:
         self._waiting = array("q")
         """Time and the same numbers of one event after the other."""
 
-    def add(self, time: int, call_bytes: int, reply_bytes: int) -> None:
-        """An RPC ended at ``time`` (ns)."""
-        self._waiting.extend((time, 1, call_bytes, reply_bytes))
-        if len(self._waiting) >= 4 * TOGETHER:
-            self._fold()
-
-    def add_all(self, times: Int64s, call_bytes: Int64s, reply_bytes: Int64s) -> None:
-        """The same of many."""
+    def add(self, times: Int64s, call_bytes: Int64s, reply_bytes: Int64s) -> None:
+        """RPCs ended at these times (ns)."""
         columns = np.column_stack((times, np.ones_like(times), call_bytes, reply_bytes))
         self._waiting.frombytes(columns.astype(np.int64).tobytes())
         if len(self._waiting) >= 4 * TOGETHER:
@@ -273,8 +268,7 @@ def _common(one: str, other: str) -> str:
 PARTS = ("call", "reads", "server", "writes", "reply", "retransmission")
 """Parts of ``Latency``: in the order of the wire, and what lies within any of them."""
 
-_PLAIN_PARTS = ("reads", "server", "writes", "retransmission")
-"""Those that plain RPCs have, whose messages are in one packet each."""
+_DUPLICATE = STATES.index(DUPLICATE_REPLY)
 EXACT = 1 << 17
 """Latencies of a procedure that are kept as they are."""
 MAX_PROCEDURES = 2048
@@ -454,8 +448,6 @@ class Statistics:
         """Calls without a reply, by how long they are outstanding; a heap."""
         self._max_slowest = max_slowest
         self._exact, self._max_procedures = exact, max_procedures
-        self._inline_call = self.transfers["inline call"]
-        self._inline_reply = self.transfers["inline reply"]
 
     @property
     def calls(self) -> int:
@@ -470,190 +462,83 @@ class Statistics:
             counts.update(one.states)
         return dict(counts.most_common())
 
-    def add(self, rpc: Rpc) -> None:
-        """Take one RPC that has ended."""
-        if rpc.state == DUPLICATE_REPLY:
-            self.duplicate_replies += 1
-            self.notes.add(rpc.notes)
-            return
-        # Equal to the key, and made with less work.
-        key = (rpc.program, rpc.version, rpc.minor_version, rpc.procedure, rpc.operations, rpc.backward, rpc.name)
-        entry = self._procedures.get(key)  # type: ignore[call-overload]
-        if entry is None:
-            entry = self._new_procedure(ProcedureKey(*key))
-        number = rpc.conversation.connection.number
-        share = self.connections.get(number)
-        if share is None:
-            share = self.connections[number] = Share()
-
-        state = rpc.state
-        entry.calls += 1
-        entry.states[state] = entry.states.get(state, 0) + 1
-        share.calls += 1
-        if rpc.backward:
-            share.backward += 1
-        if rpc.failed:
-            entry.failed += 1
-            share.failed += 1
-            entry.statuses[rpc.status] = entry.statuses.get(rpc.status, 0) + 1
-        self.truncated += rpc.contents == "truncated"
-        if rpc.damage:
-            self.damage.add(rpc.damage)
-        if rpc.notes:
-            self.notes.add(rpc.notes)
-
-        call, reply = rpc.call, rpc.reply
-        call_bytes = reply_bytes = 0
-        time = 0
-        if call is not None:
-            time = call.operation.last_time
-            call_bytes = call.inline_length
-            if call_bytes:
-                self._inline_call.messages += 1
-                self._inline_call.transferred += call_bytes
-        if reply is not None:
-            time = reply.operation.last_time
-            reply_bytes = reply.inline_length
-            if reply_bytes:
-                self._inline_reply.messages += 1
-                self._inline_reply.transferred += reply_bytes
-        if rpc.chunks:
-            call_bytes, reply_bytes = rpc.call_bytes, rpc.reply_bytes
-            add_chunks(self.transfers, rpc)
-        entry.call_bytes += call_bytes
-        entry.reply_bytes += reply_bytes
-        share.call_bytes += call_bytes
-        share.reply_bytes += reply_bytes
-        self.timeline.add(time, call_bytes, reply_bytes)
-
-        latency = rpc.latency
-        if latency is not None:
-            total = latency.total
-            entry._latency.recent.append(total)
-            for samples, part in zip(entry._parts, latency[1:], strict=True):
-                if part:
-                    samples.recent.append(part)
-            entry.fold(self._exact)
-            slowest = self._slowest
-        elif rpc.outstanding is not None:
-            total = rpc.outstanding
-            entry._outstanding = added(entry._outstanding, np.array([total], np.int64))
-            slowest = self._hung
-        else:
-            return
-        if len(slowest) < self._max_slowest:
-            heapq.heappush(slowest, (total, -rpc.number, _slow(rpc, total, entry.key, call_bytes, reply_bytes)))
-        elif slowest and total > slowest[0][0]:
-            heapq.heapreplace(slowest, (total, -rpc.number, _slow(rpc, total, entry.key, call_bytes, reply_bytes)))
-
     def add_table(self, table: RpcTable) -> None:
-        """Take the RPCs of a batch: with the same result as one after the other."""
-        rows = table.plain_rows
-        if not len(rows):
-            for rpc in table:
-                self.add(rpc)
-            return
-        groups = _PlainGroups(table, rows)
-        # In the order in which the RPCs ended: what is the first of its kind, what may be slow, and what is no row.
-        steps: list[tuple[int, int, int]] = [
-            *((place, 0, group) for group, place in enumerate(table.plain[groups.firsts].tolist())),
-            *((int(table.plain[row]), 1, row) for row in self._candidates(rows)),
-            *((place, 2, index) for index, place in enumerate(table.places.tolist())),
-        ]
-        for _, kind, index in sorted(steps):
-            if kind == 0:
-                self._begin(groups, index)
-            elif kind == 1:
-                self._add_slow(groups, rows, index)
-            else:
-                self.add(table.objects[index])
-        self._add_groups(groups, table)
-
-    def _begin(self, groups: _PlainGroups, group: int) -> None:
-        """The first RPC of a procedure, status and connection in a batch."""
-        procedure, number, status, failed = groups.kinds[group]
-        key = groups.keys[procedure]
-        entry = self._procedures.get(key) or self._new_procedure(key)
-        groups.entries[procedure] = entry
-        self.connections.setdefault(number, Share())
-        entry.states.setdefault("error" if failed else "complete", 0)
-        if failed:
-            entry.statuses.setdefault(status, 0)
-
-    def _add_groups(self, groups: _PlainGroups, table: RpcTable) -> None:
-        rows, counts = table.plain_rows, np.bincount(groups.inverse).tolist()
-        called, replied = (
-            np.bincount(groups.inverse, column).astype(np.int64).tolist()
-            for column in (groups.call_bytes, groups.reply_bytes)
-        )
-        for (procedure, number, status, failed), count, call_bytes, reply_bytes in zip(
-            groups.kinds, counts, called, replied, strict=True
-        ):
-            entry, share = groups.entries[procedure], self.connections[number]
-            entry.calls += count
-            entry.states["error" if failed else "complete"] += count
-            if failed:
-                entry.failed += count
-                entry.statuses[status] += count
-                share.failed += count
-            share.calls += count
-            share.backward += count if entry.key.backward else 0
-            for one in (entry, share):
-                one.call_bytes += call_bytes
-                one.reply_bytes += reply_bytes
-        for totals, name in ((self._inline_call, "call_inline"), (self._inline_reply, "reply_inline")):
-            totals.messages += int(np.count_nonzero(rows[name]))
-            totals.transferred += int(rows[name].sum())
+        """Take the RPCs of a batch."""
+        for rpc in table.objects:
+            if rpc.state == DUPLICATE_REPLY:
+                self.duplicate_replies += 1
+            elif rpc.damage or rpc.chunks:
+                self.damage.add(rpc.damage)
+                add_chunks(self.transfers, rpc)
+            if rpc.notes:
+                self.notes.add(rpc.notes)
         add_chunk_rows(self.transfers, table)
-        self.timeline.add_all(rows["reply_end"], groups.call_bytes, groups.reply_bytes)
-        order = groups.procedures.argsort(kind="stable")
-        latencies = rows["latency"][order]
-        parts = [(PARTS.index(name), rows[f"latency_{name}"][order]) for name in _PLAIN_PARTS]
-        starts = groups.procedures[order].searchsorted(np.arange(len(groups.keys) + 1)).tolist()
-        for entry, first, behind in zip(groups.entries, starts[:-1], starts[1:], strict=True):
-            entry._latency.recent.frombytes(latencies[first:behind].tobytes())
-            for index, part in parts:
+        counted = table.rows["state"] != _DUPLICATE
+        if some(counted):
+            self._add(_Batch(table, counted))
+
+    def _add(self, batch: _Batch) -> None:
+        rows, groups = batch.rows, batch.groups
+        self.truncated += int(np.count_nonzero(rows["flags"] & FLAG_TRUNCATED))
+        for side in ("call", "reply"):
+            totals, inline = self.transfers[f"inline {side}"], rows[f"{side}_inline"]
+            totals.messages += int(np.count_nonzero(inline))
+            totals.transferred += int(inline.sum())
+        ended = np.where(rows["reply_frame"] != 0, rows["reply_end"], rows["call_end"])
+        sizes = batch.call_bytes, batch.reply_bytes
+        self.timeline.add(ended, *sizes)
+        called, replied = (_sums(column, batch.inverse, len(groups)) for column in sizes)
+        counts = np.bincount(batch.inverse).tolist()
+        entries: dict[int, Procedure] = {}
+        for group in batch.firsts.argsort().tolist():  # In the order in which the first RPC of each ended.
+            (procedure, number, state, status, failed), count = groups[group], counts[group]
+            key = batch.keys[procedure]
+            entry = entries[procedure] = self._procedure(key)
+            share = self.connections.setdefault(number, Share())
+            entry.states[state] = entry.states.get(state, 0) + count
+            if failed:
+                entry.statuses[status] = entry.statuses.get(status, 0) + count
+            share.backward += count * key.backward
+            for one in (entry, share):
+                one.calls += count
+                one.failed += count * failed
+                one.call_bytes += called[group]
+                one.reply_bytes += replied[group]
+        waiting, answered = batch.waiting, rows["latency"] >= 0
+        self._add_latencies(batch, [entries[index] for index in range(len(entries))], answered)
+        self._note_slowest(self._slowest, batch, answered)
+        self._note_slowest(self._hung, batch, ~answered & (waiting >= 0))
+
+    def _add_latencies(self, batch: _Batch, entries: list[Procedure], answered: NDArray[np.bool_]) -> None:
+        order = batch.procedures.argsort(kind="stable")
+        waiting, answered = batch.waiting[order], answered[order]
+        parts = [batch.rows[f"latency_{name}"][order] for name in PARTS]
+        edges = batch.procedures[order].searchsorted(np.arange(len(entries) + 1)).tolist()
+        for entry, first, behind in zip(entries, edges[:-1], edges[1:], strict=True):
+            known, waits = answered[first:behind], waiting[first:behind]
+            entry._latency.recent.frombytes(waits[known].tobytes())
+            entry._outstanding = added(entry._outstanding, waits[~known & (waits >= 0)])
+            for samples, part in zip(entry._parts, parts, strict=True):
                 mine = part[first:behind]
-                mine = mine[mine != 0].astype(np.float64).astype(np.float32)
-                entry._parts[index].recent.frombytes(mine.tobytes())
+                mine = mine[known & (mine != 0)]
+                samples.recent.frombytes(mine.astype(np.float64).astype(np.float32).tobytes())
             entry.fold(self._exact)
 
-    def _candidates(self, rows: Rows) -> list[int]:
-        """Those of the rows that may be among the slowest."""
-        latencies, count = rows["latency"], self._max_slowest
-        if not count:
-            return []
-        least = np.partition(latencies, -count)[-count] if len(latencies) > count else -1
-        if len(self._slowest) >= count:
-            least = max(least, self._slowest[0][0])
-        slow: list[int] = (latencies > least).nonzero()[0].tolist()
-        slow += (latencies == least).nonzero()[0][:count].tolist()
-        return slow
-
-    def _add_slow(self, groups: _PlainGroups, rows: Rows, index: int) -> None:
-        row = rows[index]
-        total = int(row["latency"])
-        if len(self._slowest) >= self._max_slowest and total <= self._slowest[0][0]:
+    def _note_slowest(self, kept: list[tuple[int, int, SlowRpc]], batch: _Batch, mask: NDArray[np.bool_]) -> None:
+        """Those of the masked RPCs that waited the longest."""
+        places, count = mask.nonzero()[0], self._max_slowest
+        if not len(places) or not count:
             return
-        procedure, number, status, failed = groups.kinds[int(groups.inverse[index])]
-        parts = {part: int(row[f"latency_{part}"]) if part in _PLAIN_PARTS else 0 for part in PARTS}
-        slow = SlowRpc(
-            total,
-            Latency(total, **parts),
-            int(row["number"]),
-            number,
-            int(row["xid"]),
-            groups.entries[procedure].key,
-            "error" if failed else "complete",
-            status,
-            int(row["call_frame"]),
-            int(row["reply_frame"]),
-            int(groups.call_bytes[index]),
-            int(groups.reply_bytes[index]),
-            int(row["retransmissions"]),
-        )
-        replace = heapq.heappush if len(self._slowest) < self._max_slowest else heapq.heapreplace
-        replace(self._slowest, (total, -slow.number, slow))
+        waits = batch.waiting[places]
+        least = int(np.partition(waits, -count)[-count]) if len(waits) > count else -1
+        if len(kept) >= count:
+            least = max(least, kept[0][0])
+        chosen = np.concatenate(((waits > least).nonzero()[0], (waits == least).nonzero()[0][:count]))
+        for place in places[np.sort(chosen)].tolist():
+            waited = int(batch.waiting[place])
+            if len(kept) < count or waited > kept[0][0]:
+                keep = heapq.heappush if len(kept) < count else heapq.heapreplace
+                keep(kept, (waited, -int(batch.rows["number"][place]), batch.slow(place)))
 
     def add_sums(
         self,
@@ -673,7 +558,7 @@ class Statistics:
         how many there are of each; ``unknown``: RPCs without either; ``parts``: ``PARTS`` in columns, the sums of those
         with each latency.
         """
-        entry = self._procedures.get(key) or self._new_procedure(key)
+        entry = self._procedure(key)
         number = int(latencies[1].sum() + outstanding[1].sum()) + unknown
         entry.calls += number
         entry.states[state] = entry.states.get(state, 0) + number
@@ -718,58 +603,64 @@ class Statistics:
             return []
         return histogram(np.concatenate([one[0] for one in parts]), rows, np.concatenate([one[1] for one in parts]))
 
-    def _new_procedure(self, key: ProcedureKey) -> Procedure:
-        if len(self._procedures) >= self._max_procedures:
+    def _procedure(self, key: ProcedureKey) -> Procedure:
+        if key not in self._procedures and len(self._procedures) >= self._max_procedures:
             key = other_procedures(key)
         return self._procedures.setdefault(key, Procedure(key, self._exact))
 
 
-class _PlainGroups:
-    """The plain RPCs of a table by what they are counted under."""
+class _Batch:
+    """The RPCs of a table by what they are counted under."""
 
-    def __init__(self, table: RpcTable, rows: Rows) -> None:
+    def __init__(self, table: RpcTable, counted: NDArray[np.bool_]) -> None:
         names = table.names
+        self.rows = rows = take(table.rows, counted)
+        self.waiting: Int64s = take(table.waiting, counted)
         self.call_bytes: Int64s = rows["call_inline"] + rows["read_bytes"]
         self.reply_bytes: Int64s = rows["reply_inline"] + rows["write_bytes"] + rows["reply_chunk_bytes"]
         codes = rows["procedure"].astype(np.int64) << 1 | rows["caller"]
         found, self.procedures = np.unique(codes, return_inverse=True)
         self.keys = [key_of_names(names.procedures[code >> 1], code & 1 == 1) for code in found.tolist()]
         """Of the procedures; ``procedures`` has their index for each row."""
-        self.entries: list[Procedure] = [None] * len(self.keys)  # type: ignore[list-item]
-        """Of the same, once the first RPC of each is counted."""
-        first, self.inverse = distinct(self.procedures, rows["connection"], rows["status"])
+        first, self.inverse = distinct(self.procedures, rows["connection"], rows["state"], rows["status"])
         self.firsts: Int64s = first
-        """The first row of each combination of procedure, connection and status; ``inverse`` has its index."""
-        self.kinds = [
-            (procedure, number, *names.statuses[status])
-            for procedure, number, status in zip(
-                self.procedures[first].tolist(),
-                rows["connection"][first].tolist(),
-                rows["status"][first].tolist(),
-                strict=True,
-            )
+        """The first row of each combination of these; ``inverse`` has its index."""
+        columns = self.procedures[first], rows["connection"][first], rows["state"][first], rows["status"][first]
+        self.groups = [
+            (procedure, number, STATES[state], *names.statuses[status])
+            for procedure, number, state, status in zip(*(one.tolist() for one in columns), strict=True)
         ]
+
+    def slow(self, place: int) -> SlowRpc:
+        """One of the RPCs."""
+        row, (_, number, state, status, _) = self.rows[place], self.groups[int(self.inverse[place])]
+        latency = Latency(int(row["latency"]), **{part: int(row[f"latency_{part}"]) for part in PARTS})
+        return SlowRpc(
+            int(self.waiting[place]),
+            latency if latency.total >= 0 else None,
+            int(row["number"]),
+            number,
+            int(row["xid"]),
+            self.keys[int(self.procedures[place])],
+            state,
+            status,
+            int(row["call_frame"]),
+            int(row["reply_frame"]),
+            int(self.call_bytes[place]),
+            int(self.reply_bytes[place]),
+            int(row["retransmissions"]),
+        )
+
+
+def _sums(column: Int64s, inverse: Int64s, count: int) -> list[int]:
+    """Of the rows of each group."""
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, inverse, column)
+    found: list[int] = sums.tolist()
+    return found
 
 
 def key_of_names(names: ProcedureNames, backward: bool) -> ProcedureKey:
     """What the RPCs of these names and this direction are grouped by."""
     program, version, minor_version, procedure, operations, name = names
     return ProcedureKey(program, version, minor_version, procedure, operations, backward, name)
-
-
-def _slow(rpc: Rpc, waiting: int, key: ProcedureKey, call_bytes: int, reply_bytes: int) -> SlowRpc:
-    return SlowRpc(
-        waiting,
-        rpc.latency,
-        rpc.number,
-        rpc.connection.number,
-        rpc.xid,
-        key,
-        rpc.state,
-        rpc.status,
-        rpc.call_frame,
-        rpc.reply_frame,
-        call_bytes,
-        reply_bytes,
-        rpc.retransmissions,
-    )

@@ -332,6 +332,20 @@ class RpcTable(Sequence[Rpc]):
             found[there] = self._from.chunks.advertised[rows["chunks"][there]]
         return found
 
+    def offered(self, places: Int64s) -> Int64s:
+        """Bytes of the Read chunks of some rows, and of their other chunks, (n, 2), of those that were used."""
+        found = np.zeros((len(places), 2), np.int64)
+        plain = self.is_plain[places]
+        rows = take(self.rows, places[plain])
+        used = np.column_stack([rows[f"{kind}_bytes"] > 0 for kind in ("read", "write", "reply_chunk")])
+        of_kinds = self.advertised(rows) * used
+        found[plain] = np.column_stack((of_kinds[:, 0], of_kinds[:, 1:].sum(axis=1)))
+        for at in (~plain).nonzero()[0].tolist():
+            for chunk in self.rpc(int(places[at])).chunks:
+                if chunk.transferred:
+                    found[at, int(chunk.kind != "read")] += chunk.advertised
+        return found
+
     @property
     def long_plain(self) -> Int64s:
         """Rows of the plain RPCs whose reply came through the Reply chunk, ascending."""

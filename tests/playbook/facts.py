@@ -152,7 +152,7 @@ def facts(
     """A capture of ``seconds`` that holds these RPCs."""
     gathered, rpcs = Gathered(), list(rpcs)
     note_outstanding(rpcs, [one.connection for one in conversations], START + seconds * SECOND)
-    gathered.add(rpcs)
+    gathered.add_table(RpcTable([*rpcs]))
     known = {one.connection: one for one in healths}
     made = Facts(
         gathered.statistics,

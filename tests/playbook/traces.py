@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rdmascope.dissect.diagnosis.facts import Facts, Gathered
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.trace.analyzer import TraceAnalyzer
 from rdmascope.dissect.trace.events import EVENTS, Event
@@ -52,7 +53,7 @@ class Host:
         analyzer, gathered = TraceAnalyzer(), Gathered()
         for table in (analyzer.feed_events(self.events),):
             gathered.add_table(table)
-        gathered.add(analyzer.finish())
+        gathered.add_table(RpcTable([*analyzer.finish()]))
         return gathered.facts(analyzer)
 
 

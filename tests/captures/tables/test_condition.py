@@ -204,7 +204,7 @@ def test_statistics_of_a_selection_are_those_of_its_rpcs(name: str) -> None:
             chosen = condition.selected(table, session)
             of_tables.add_table(chosen)
             for rpc in chosen:
-                one_by_one.add(rpc)
+                one_by_one.add_table(RpcTable([rpc]))
     assert of_tables.transfers == one_by_one.transfers and of_tables.connections == one_by_one.connections
     assert [summed(one) for one in of_tables.procedures()] == [summed(one) for one in one_by_one.procedures()]
     assert of_tables.slowest() == one_by_one.slowest()

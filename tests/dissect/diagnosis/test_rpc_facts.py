@@ -12,6 +12,7 @@ from rdmascope.captures.session.session import Session
 from rdmascope.dissect.diagnosis import rpc_facts
 from rdmascope.dissect.diagnosis.rpc_facts import MAX_EXAMPLES, MAX_GROUPS, MEASURES, Examples, Larger, RpcFacts
 from rdmascope.dissect.measure.statistics import ProcedureKey
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 
 def gathered(name: str, rows: bool) -> RpcFacts:
@@ -60,7 +61,7 @@ def test_columns_give_the_same_as_one_after_the_other(name: str) -> None:
 def test_time_is_summed_in_a_bounded_number_of_intervals() -> None:
     facts = RpcFacts()
     for hour in range(48):
-        facts.add([rpc(hour + 1, at=hour * 3600 * SECOND, takes=MILLISECOND)])
+        facts.add_table(RpcTable([rpc(hour + 1, at=hour * 3600 * SECOND, takes=MILLISECOND)]))
     ((_, sums),) = facts.groups().items()
     assert sums.calls.sum() == 48 and sums.latency.sum() == 48 * MILLISECOND
     assert facts.width * len(sums.calls) >= 47 * 3600 * SECOND and np.count_nonzero(sums.calls) > 30
@@ -68,7 +69,7 @@ def test_time_is_summed_in_a_bounded_number_of_intervals() -> None:
 
 def test_too_many_procedures_become_one_group() -> None:
     facts = RpcFacts()
-    facts.add([rpc(number, f"P{number}") for number in range(1, MAX_GROUPS + 100)])
+    facts.add_table(RpcTable([rpc(number, f"P{number}") for number in range(1, MAX_GROUPS + 100)]))
     groups = facts.groups()
     assert len(groups) == MAX_GROUPS + 1 and [key.operations for number, key in groups if not number] == [("other",)]
     assert sum(float(one.calls.sum()) for one in groups.values()) == MAX_GROUPS + 99
@@ -87,7 +88,7 @@ def test_the_worst_examples_are_kept() -> None:
 
 def test_evicted_connections_are_not_counted_any_more() -> None:
     facts, gone = RpcFacts(), connection(2)
-    facts.add([*many(5), *many(5, first=6, on=gone)])
+    facts.add_table(RpcTable([*many(5), *many(5, first=6, on=gone)]))
     facts.evict([gone])
     assert set(facts.at_limit()) == {(1, False)}
 
@@ -95,7 +96,7 @@ def test_evicted_connections_are_not_counted_any_more() -> None:
 def test_evicted_connections_leave_nothing_that_waits() -> None:
     facts, gone = RpcFacts(), connection(2)
     for _ in range(3):
-        facts.add(many(5, on=gone))
+        facts.add_table(RpcTable(many(5, on=gone)))
         facts.evict([gone])
     assert not facts._calls
 
@@ -107,7 +108,7 @@ def test_delays_of_many_evicted_connections_are_summed(monkeypatch: pytest.Monke
         gone = connection(number)
         for delayed in many(number, first=10 * number, on=gone):
             delayed.retransmission_delay = number
-            facts.add([delayed])
+            facts.add_table(RpcTable([delayed]))
         facts.evict([gone])
     assert len(facts.delays) == 3
     assert sum(one.count for one in facts.delays.values()) == 45
@@ -121,7 +122,7 @@ def test_calls_outstanding_are_the_same_however_many_wait_to_be_counted(monkeypa
         monkeypatch.setattr(rpc_facts, "CALLS_TOGETHER", together)
         facts = RpcFacts()
         for first in (1, 11, 21, 31):
-            facts.add([*many(10, first=first), *many(10, first=first + 100, on=other)])
+            facts.add_table(RpcTable([*many(10, first=first), *many(10, first=first + 100, on=other)]))
         found.append(facts.at_limit())
         assert facts.at_limit() == found[-1]
     assert found[0] == found[1] == found[2] and set(found[0]) == {(1, False), (2, False)}

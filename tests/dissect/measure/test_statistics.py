@@ -9,6 +9,7 @@ from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from rdmascope.dissect.measure.statistics import MAX_PROCEDURES, MAX_REASONS, Statistics
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.messages import Message, Segment, TransportHeader
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Latency, Rpc, SegmentUse
 from rdmascope.dissect.transport.connection import Connection, Endpoint
 from rdmascope.dissect.transport.operations import Kind, Operation, Payload
@@ -63,7 +64,7 @@ def rpc(
 def collect(*rpcs: Rpc, keep: int = 10) -> Statistics:
     statistics = Statistics(keep)
     for one in rpcs:
-        statistics.add(one)
+        statistics.add_table(RpcTable([one]))
     return statistics
 
 
@@ -142,7 +143,9 @@ def test_the_slowest_are_the_slowest(totals: list[int], keep: int) -> None:
 def test_hostile_variety_stays_bounded() -> None:
     statistics = Statistics()
     for number in range(MAX_PROCEDURES + 50):
-        statistics.add(rpc(number, name=f"proc-{number}", damage=(f"reason {chr(65 + number % 26) * (number % 90)}",)))
+        statistics.add_table(
+            RpcTable([rpc(number, name=f"proc-{number}", damage=(f"reason {chr(65 + number % 26) * (number % 90)}",))])
+        )
     assert len(statistics.procedures()) <= MAX_PROCEDURES + 1
     assert len(statistics.damage.items()) <= MAX_REASONS + 1
     assert statistics.calls == MAX_PROCEDURES + 50

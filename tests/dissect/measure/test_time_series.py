@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from unittest.mock import patch
 
+import numpy as np
 from hypothesis import given, settings, strategies as st
 
 from rdmascope.dissect.measure import statistics as module
 from rdmascope.dissect.measure.statistics import MAX_BINS, Timeline
+
+
+def add(timeline: Timeline, time: int, call_bytes: int, reply_bytes: int) -> None:
+    timeline.add(*(np.array([one]) for one in (time, call_bytes, reply_bytes)))
 
 
 @given(
@@ -19,7 +24,7 @@ from rdmascope.dissect.measure.statistics import MAX_BINS, Timeline
 def test_the_timeline_loses_nothing(events: list[tuple[int, int, int]], columns: int) -> None:
     timeline = Timeline()
     for event in events:
-        timeline.add(*event)
+        add(timeline, *event)
     each, bins = timeline.intervals(columns)
     assert len(bins) <= columns
     assert sum(one.calls for one in bins) == len(events)
@@ -33,7 +38,7 @@ def test_the_timeline_loses_nothing(events: list[tuple[int, int, int]], columns:
 def test_the_timeline_widens_its_bins_rather_than_grow() -> None:
     timeline = Timeline()
     for at in range(3 * MAX_BINS):
-        timeline.add(at * 1_000_000, 1, 2)
+        add(timeline, at * 1_000_000, 1, 2)
     assert len(timeline.bins) <= MAX_BINS
     assert sum(one.reply_bytes for one in timeline.bins.values()) == 6 * MAX_BINS
 
@@ -46,6 +51,6 @@ def test_bins_are_as_wide_as_it_takes(times: list[int]) -> None:
     with patch.multiple(module, MAX_BINS=8, TOGETHER=5):
         timeline = Timeline()
         for time in times:
-            timeline.add(time, 0, 0)
+            add(timeline, time, 0, 0)
         assert timeline.width == width
         assert {at: one.calls for at, one in timeline.bins.items()} == Counter(time // width for time in times)

@@ -43,7 +43,7 @@ def made(name: str) -> Made:
     rpcs = []
 
     def take(ended: list[Any]) -> None:
-        gathered.add(ended)
+        gathered.add_table(RpcTable([*ended]))
         for rpc, fields in zip(ended, rpc_records(RpcTable(ended)), strict=True):
             rpcs.append({**fields, **full_fields(rpc)})
 

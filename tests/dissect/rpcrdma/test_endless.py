@@ -83,7 +83,7 @@ class Everything:
     def take(self, rpcs: Sequence[Rpc]) -> None:
         self.rpcs += len(rpcs)
         for rpc in rpcs:
-            self.statistics.add(rpc)
+            self.statistics.add_table(RpcTable([rpc]))
         self.recent.add(RpcTable([*rpcs]))
 
     def feed(self, batch: FrameBatch) -> None:

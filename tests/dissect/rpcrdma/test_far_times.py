@@ -7,6 +7,7 @@ from playbook.capture import Capture, frame_batch
 from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.latency import FAR_APART
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 
 def test_a_latency_that_no_column_holds_is_not_known() -> None:
@@ -19,6 +20,6 @@ def test_a_latency_that_no_column_holds_is_not_known() -> None:
     analyzer = Analyzer()
     (rpc,) = analyzer.feed(batch) + analyzer.finish()
     statistics = Statistics()
-    statistics.add(rpc)
+    statistics.add_table(RpcTable([rpc]))
     assert rpc.latency is None and FAR_APART in rpc.notes
     assert analyzer.health(1)

@@ -16,6 +16,7 @@ from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.matching import DOUBT, MAX_SAME_XID
 from rdmascope.dissect.rpcrdma.pending import MAX_DOUBTFUL
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.rpcrdma.xid_reuse import XID_IN_USE, XID_USED_AGAIN
 
@@ -207,7 +208,7 @@ def test_a_second_reply_is_no_rpc_and_where_packets_are_missing_its_call_may_be(
     assert [(rpc.state, rpc.notes) for rpc in found if rpc.name == "NULL"] == [("complete", ())]
     statistics = Statistics()
     for rpc in found:
-        statistics.add(rpc)
+        statistics.add_table(RpcTable([rpc]))
     assert (statistics.calls, statistics.duplicate_replies) == ((3, 0) if lost else (3, 1))
 
 

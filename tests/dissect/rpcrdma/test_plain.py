@@ -164,7 +164,7 @@ class Way:
             self.statistics.add_table(table)
         else:
             for rpc in table:
-                self.statistics.add(rpc)
+                self.statistics.add_table(RpcTable([rpc]))
         if len(table):  # Else nothing was counted, which the end shows.
             self.seen.append(counted(self.statistics))
         # One by one, what may have a second reply ends when that is too late: the order is that of the calls.

@@ -12,6 +12,7 @@ from rdmascope.dissect.diagnosis.diagnose import diagnose
 from rdmascope.dissect.diagnosis.facts import Gathered
 from rdmascope.dissect.onc.rpc_header import NFS_CALLBACK
 from rdmascope.dissect.rpcrdma.analyzer import Options
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.trace.analyzer import TraceAnalyzer
 from rdmascope.dissect.trace.events import EVENTS, LONG, Event
@@ -137,7 +138,7 @@ def test_a_spoilt_trace_gives_what_is_whole_in_it(host: str, recorded: dict[str,
             gathered.add_table(table)
             found += [*table]
         rest = analyzer.finish()
-        gathered.add(rest)
+        gathered.add_table(RpcTable([*rest]))
         found += rest
         assert diagnose(gathered.facts(analyzer)).connections == len(analyzer.connections)
         times = [value for rpc in found if rpc.host is not None for value in rpc.host if isinstance(value, int)]
