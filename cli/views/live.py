@@ -18,8 +18,8 @@ from rdmascope.captures.live.device import TRACED
 from rdmascope.captures.live.session import LiveSession
 from rdmascope.dissect.audit.auditor import who
 from rdmascope.dissect.audit.rule import Finding
-from rdmascope.dissect.measure.live_window import HISTORY, BusyProcedure, Rate, RecentRpc
-from rdmascope.dissect.measure.statistics import ProcedureKey
+from rdmascope.dissect.measure.live_window import HISTORY, BusyProcedure, Rate
+from rdmascope.dissect.measure.statistics import ProcedureKey, SlowRpc
 from rdmascope.dissect.onc.rpc_header import procedure_label, program_label
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -121,9 +121,9 @@ class Snapshot:
     connections: tuple[Row, ...]
     evicted: int
     busy: tuple[BusyProcedure, ...]
-    newest: tuple[RecentRpc, ...]
+    newest: tuple[SlowRpc, ...]
     """The newest last."""
-    slowest: tuple[RecentRpc, ...]
+    slowest: tuple[SlowRpc, ...]
     breaches: tuple[Breach, ...]
     """The last one first."""
     picked: int | None = None
@@ -437,7 +437,7 @@ def capture_view(record: Record, breaches: Sequence[tuple[Finding, int]]) -> Ren
 _LINE = ("conn", "to server", "to client", "latency", "ago")
 
 
-def _line(one: RecentRpc, now: int) -> list[Cell]:
+def _line(one: SlowRpc, now: int) -> list[Cell]:
     state = "" if one.state == "complete" else one.status if one.state == "error" else one.state
     ago = max(0, now - one.time)
     return [
@@ -446,7 +446,7 @@ def _line(one: RecentRpc, now: int) -> list[Cell]:
         f"{one.connection}{'<' if one.key.backward else ''}",
         size(one.call_bytes),
         size(one.reply_bytes),
-        "-" if one.latency is None else at_least(one.latency, one.state == "no reply"),
+        "-" if one.waiting < 0 else at_least(one.waiting, one.state == "no reply"),
         f"{ago / 1e9:.0f} s",
     ]
 

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import wraps
 from typing import Any, NamedTuple, TypeVar
 
 from ..plugged import escaped, guarded, import_all, origin
@@ -324,19 +325,45 @@ def rule(
     needs: int = 0,
     backward: bool | None = None,
     unjudgeable: str = "",
+    when: Judge | None = None,
 ) -> Callable[[Function], Function]:
-    """Register the function below as the judge of a rule."""
+    """Register the function below as the judge of a rule; ``when``: it judges nouns of which this says PASSED."""
 
     def register(judge: Function) -> Function:
         if id in _RULES and inspect.unwrap(_RULES[id].judge).__code__ != judge.__code__:
             raise ValueError(f"there is a rule {id} already")
         if role not in ROLES:
             raise ValueError(f"rule {id}: no role {role!r}; there are {', '.join(ROLES)}")
-        given = id, title, level, section, final, role, subject, guarded(judge), needs, backward, unjudgeable
+        given = (
+            id,
+            title,
+            level,
+            section,
+            final,
+            role,
+            subject,
+            guarded(_judging(judge, when)),
+            needs,
+            backward,
+            unjudgeable,
+        )
         _RULES[id] = Rule(*given, plugin=origin())
         return judge
 
     return register
+
+
+def _judging(judge: Judge, when: Judge | None) -> Judge:
+    """``judge`` of what ``when`` passes; of all else what ``when`` says."""
+    if when is None:
+        return judge
+
+    @wraps(judge)
+    def judged(noun: Any) -> Judgement | None:
+        state = when(noun)
+        return judge(noun) if state is PASSED else state
+
+    return judged
 
 
 def all_rules() -> dict[str, Rule]:

@@ -258,13 +258,6 @@ IS_RC = np.arange(256) >> 5 == 0
 
 ACK, RNR_NAK, RESERVED_SYNDROME, NAK = range(4)
 
-SYNDROME_NAMES = {
-    ACK: "ACK",
-    RNR_NAK: "RNR NAK",
-    RESERVED_SYNDROME: "reserved",
-    NAK: "NAK",
-}
-
 NAK_CODES = {  # IBA 9.7.5.2
     0: "PSN Sequence Error",
     1: "Invalid Request",

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..arrays import Int64s, distinct, take
 from ..percentiles import Distribution, Samples
 from ..rpcrdma.rpc_table import STATES, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY
 from ..transport.connection import Connection
-from .statistics import ProcedureKey, key_of_names, other_procedures
+from .statistics import EndedRpcs, ProcedureKey, SlowRpc, note_slowest, other_procedures
 
 SLOT = 5_000_000_000
 """Nanoseconds."""
@@ -36,60 +35,6 @@ MAX_CONNECTIONS = 64
 _DUPLICATE = STATES.index(DUPLICATE_REPLY)
 
 
-class RecentRpc(NamedTuple):
-    """One RPC in a line."""
-
-    number: int
-    connection: int
-    key: ProcedureKey
-    xid: int
-    time: int
-    """Nanoseconds; of its last packet."""
-    latency: int | None
-    """Nanoseconds; without a reply a lower bound."""
-    state: str
-    status: str
-    call_bytes: int
-    reply_bytes: int
-    retransmissions: int
-
-
-class _RecentBatch:
-    """RPCs that ended together."""
-
-    def __init__(self, table: RpcTable) -> None:
-        self.rows = rows = table.rows
-        self.waiting = table.waiting
-        self._names = table.names
-        self.times: Int64s = np.where(rows["reply_frame"] != 0, rows["reply_end"], rows["call_end"])
-        """Nanoseconds; of the last packet of each."""
-        self.failed: NDArray[np.bool_] = np.array([failed for _, failed in table.names.statuses])
-        """By code of the status."""
-
-    def key(self, place: int) -> ProcedureKey:
-        """What the RPC in a row is grouped by."""
-        row = self.rows[place]
-        return key_of_names(self._names.procedures[row["procedure"]], bool(row["caller"]))
-
-    def recent(self, place: int) -> RecentRpc:
-        """The RPC in a row, in a line."""
-        row = self.rows[place]
-        latency = int(self.waiting[place])
-        return RecentRpc(
-            int(row["number"]),
-            int(row["connection"]),
-            self.key(place),
-            int(row["xid"]),
-            int(self.times[place]),
-            None if latency < 0 else latency,
-            STATES[row["state"]],
-            self._names.statuses[row["status"]][0],
-            int(row["call_inline"] + row["read_bytes"]),
-            int(row["reply_inline"] + row["write_bytes"] + row["reply_chunk_bytes"]),
-            int(row["retransmissions"]),
-        )
-
-
 @dataclass(slots=True)
 class _SlotProcedure:
     """The RPCs of one procedure in one slot."""
@@ -104,33 +49,23 @@ class _SlotConnection:
     """The RPCs of one connection, or of all, in one slot."""
 
     procedures: dict[ProcedureKey, _SlotProcedure] = field(default_factory=dict)
-    slowest: list[tuple[int, int, RecentRpc]] = field(default_factory=list)
+    slowest: list[tuple[int, int, SlowRpc]] = field(default_factory=list)
 
-    def add(self, batch: _RecentBatch, places: Int64s, max_slowest: int) -> None:
+    def add(self, batch: EndedRpcs, places: Int64s, max_slowest: int) -> None:
         """Those RPCs of a batch."""
         rows = take(batch.rows, places)
-        latencies = rows["latency"]
+        failed = np.array([failed for _, failed in batch.names.statuses])[rows["status"]]
         first, which = distinct(rows["procedure"], rows["caller"])
         for kind, place in enumerate(places[first].tolist()):
             key = batch.key(place)
-            entry = self.procedures.get(key)
-            if entry is None:
-                key = key if len(self.procedures) < MAX_PROCEDURES else other_procedures(key)
-                entry = self.procedures.setdefault(key, _SlotProcedure())
+            if key not in self.procedures and len(self.procedures) >= MAX_PROCEDURES:
+                key = other_procedures(key)
+            entry = self.procedures.setdefault(key, _SlotProcedure())
             mine = which == kind
             entry.calls += int(np.count_nonzero(mine))
-            entry.failed += int(np.count_nonzero(batch.failed[rows["status"][mine]]))
-            entry.latencies.add(latencies[mine & (latencies >= 0)])
-        latencies = take(batch.waiting, places)
-        least = self.slowest[0][0] if len(self.slowest) >= max_slowest else -1
-        if len(latencies) > max_slowest:
-            least = max(least, int(np.partition(latencies, -max_slowest)[-max_slowest]) - 1)
-        for place in places[latencies > least].tolist():
-            total = int(batch.waiting[place])
-            if len(self.slowest) < max_slowest:
-                heapq.heappush(self.slowest, (total, -int(batch.rows["number"][place]), batch.recent(place)))
-            elif total > self.slowest[0][0]:
-                heapq.heapreplace(self.slowest, (total, -int(batch.rows["number"][place]), batch.recent(place)))
+            entry.failed += int(np.count_nonzero(failed[mine]))
+            entry.latencies.add(rows["latency"][mine & (rows["latency"] >= 0)])
+        note_slowest(self.slowest, batch, places[batch.waiting[places] >= 0], max_slowest)
 
 
 @dataclass(slots=True)
@@ -184,7 +119,7 @@ class LiveWindow:
         self.picked: int | None = None
         """A connection that is always counted apart."""
         self._max_newest = newest
-        self._newest: dict[int | None, deque[RecentRpc]] = {None: deque(maxlen=newest)}
+        self._newest: dict[int | None, deque[SlowRpc]] = {None: deque(maxlen=newest)}
         """Of all, and of connections."""
         self.history: deque[Rate] = deque(maxlen=HISTORY)
         """One a second."""
@@ -201,7 +136,7 @@ class LiveWindow:
         """Take RPCs that ended."""
         if not len(table):
             return
-        batch = _RecentBatch(table)
+        batch = EndedRpcs(table)
         numbers = batch.rows["connection"]
         self._list(batch, None, np.arange(len(table)))
         room = MAX_CONNECTIONS + 1 - len(self._newest)
@@ -225,11 +160,11 @@ class LiveWindow:
                 if one is not None:
                     one.add(batch, mine, self._max_slowest)
 
-    def _list(self, batch: _RecentBatch, connection: int | None, places: Int64s) -> None:
+    def _list(self, batch: EndedRpcs, connection: int | None, places: Int64s) -> None:
         kept = self._newest.setdefault(connection, deque(maxlen=self._max_newest))
-        kept.extend(map(batch.recent, places[-self._max_newest :].tolist()))
+        kept.extend(map(batch.one, places[-self._max_newest :].tolist()))
 
-    def newest(self, connection: int | None = None) -> list[RecentRpc]:
+    def newest(self, connection: int | None = None) -> list[SlowRpc]:
         """The newest last; of one connection, or of all."""
         return [*self._newest.get(connection, ())]
 
@@ -287,7 +222,7 @@ class LiveWindow:
         found = [BusyProcedure(key, one.calls, one.failed, one.latencies.distribution()) for key, one in merged.items()]
         return sorted(found, key=lambda one: (-(one.latency.total if one.latency else 0), -one.calls))
 
-    def slowest(self, connection: int | None = None) -> list[RecentRpc]:
+    def slowest(self, connection: int | None = None) -> list[SlowRpc]:
         """Of the last minute, the slowest first; of one connection, or of all."""
         entries = (entry for counted in self._counted(connection) for entry in counted.slowest)
         return [one for _, _, one in heapq.nlargest(self._max_slowest, entries)]

@@ -299,10 +299,10 @@ def other_procedures(key: ProcedureKey) -> ProcedureKey:
 
 
 class SlowRpc(NamedTuple):
-    """One of the slowest RPCs, or of those that were outstanding the longest."""
+    """One RPC in a line: one of the slowest, of those that were outstanding the longest, or of the newest."""
 
     waiting: int
-    """Nanoseconds: the latency, or a lower bound of it."""
+    """Nanoseconds: the latency, or a lower bound of it; -1: not known."""
     latency: Latency | None
     number: int
     connection: int
@@ -315,6 +315,8 @@ class SlowRpc(NamedTuple):
     call_bytes: int
     reply_bytes: int
     retransmissions: int
+    time: int = 0
+    """Nanoseconds; of its last packet."""
 
 
 class Procedure:
@@ -475,18 +477,17 @@ class Statistics:
         add_chunk_rows(self.transfers, table)
         counted = table.rows["state"] != _DUPLICATE
         if some(counted):
-            self._add(_Batch(table, counted))
+            self._add(_Groups(table, counted))
 
-    def _add(self, batch: _Batch) -> None:
+    def _add(self, batch: _Groups) -> None:
         rows, groups = batch.rows, batch.groups
         self.truncated += int(np.count_nonzero(rows["flags"] & FLAG_TRUNCATED))
         for side in ("call", "reply"):
             totals, inline = self.transfers[f"inline {side}"], rows[f"{side}_inline"]
             totals.messages += int(np.count_nonzero(inline))
             totals.transferred += int(inline.sum())
-        ended = np.where(rows["reply_frame"] != 0, rows["reply_end"], rows["call_end"])
         sizes = batch.call_bytes, batch.reply_bytes
-        self.timeline.add(ended, *sizes)
+        self.timeline.add(batch.times, *sizes)
         called, replied = (_sums(column, batch.inverse, len(groups)) for column in sizes)
         counts = np.bincount(batch.inverse).tolist()
         entries: dict[int, Procedure] = {}
@@ -504,12 +505,12 @@ class Statistics:
                 one.failed += count * failed
                 one.call_bytes += called[group]
                 one.reply_bytes += replied[group]
-        waiting, answered = batch.waiting, rows["latency"] >= 0
+        answered = rows["latency"] >= 0
         self._add_latencies(batch, [entries[index] for index in range(len(entries))], answered)
-        self._note_slowest(self._slowest, batch, answered)
-        self._note_slowest(self._hung, batch, ~answered & (waiting >= 0))
+        for kept, mask in ((self._slowest, answered), (self._hung, ~answered & (batch.waiting >= 0))):
+            note_slowest(kept, batch, mask.nonzero()[0], self._max_slowest)
 
-    def _add_latencies(self, batch: _Batch, entries: list[Procedure], answered: NDArray[np.bool_]) -> None:
+    def _add_latencies(self, batch: _Groups, entries: list[Procedure], answered: NDArray[np.bool_]) -> None:
         order = batch.procedures.argsort(kind="stable")
         waiting, answered = batch.waiting[order], answered[order]
         parts = [batch.rows[f"latency_{name}"][order] for name in PARTS]
@@ -523,22 +524,6 @@ class Statistics:
                 mine = mine[known & (mine != 0)]
                 samples.recent.frombytes(mine.astype(np.float64).astype(np.float32).tobytes())
             entry.fold(self._exact)
-
-    def _note_slowest(self, kept: list[tuple[int, int, SlowRpc]], batch: _Batch, mask: NDArray[np.bool_]) -> None:
-        """Those of the masked RPCs that waited the longest."""
-        places, count = mask.nonzero()[0], self._max_slowest
-        if not len(places) or not count:
-            return
-        waits = batch.waiting[places]
-        least = int(np.partition(waits, -count)[-count]) if len(waits) > count else -1
-        if len(kept) >= count:
-            least = max(least, kept[0][0])
-        chosen = np.concatenate(((waits > least).nonzero()[0], (waits == least).nonzero()[0][:count]))
-        for place in places[np.sort(chosen)].tolist():
-            waited = int(batch.waiting[place])
-            if len(kept) < count or waited > kept[0][0]:
-                keep = heapq.heappush if len(kept) < count else heapq.heapreplace
-                keep(kept, (waited, -int(batch.rows["number"][place]), batch.slow(place)))
 
     def add_sums(
         self,
@@ -609,15 +594,68 @@ class Statistics:
         return self._procedures.setdefault(key, Procedure(key, self._exact))
 
 
-class _Batch:
+class EndedRpcs:
+    """RPCs of a table, each of which can be had in a line."""
+
+    def __init__(self, table: RpcTable, counted: NDArray[np.bool_] | None = None) -> None:
+        """``counted``: which; all by default."""
+        self.rows = rows = table.rows if counted is None else take(table.rows, counted)
+        self.waiting: Int64s = table.waiting if counted is None else take(table.waiting, counted)
+        self.names = table.names
+        self.times: Int64s = np.where(rows["reply_frame"] != 0, rows["reply_end"], rows["call_end"])
+        """Nanoseconds; of the last packet of each."""
+        self.call_bytes: Int64s = rows["call_inline"] + rows["read_bytes"]
+        self.reply_bytes: Int64s = rows["reply_inline"] + rows["write_bytes"] + rows["reply_chunk_bytes"]
+
+    def key(self, place: int) -> ProcedureKey:
+        """What one is grouped by."""
+        row = self.rows[place]
+        return key_of_names(self.names.procedures[row["procedure"]], bool(row["caller"]))
+
+    def one(self, place: int) -> SlowRpc:
+        """In a line."""
+        row = self.rows[place]
+        latency = Latency(int(row["latency"]), **{part: int(row[f"latency_{part}"]) for part in PARTS})
+        return SlowRpc(
+            int(self.waiting[place]),
+            latency if latency.total >= 0 else None,
+            int(row["number"]),
+            int(row["connection"]),
+            int(row["xid"]),
+            self.key(place),
+            STATES[row["state"]],
+            self.names.statuses[row["status"]][0],
+            int(row["call_frame"]),
+            int(row["reply_frame"]),
+            int(self.call_bytes[place]),
+            int(self.reply_bytes[place]),
+            int(row["retransmissions"]),
+            int(self.times[place]),
+        )
+
+
+def note_slowest(kept: list[tuple[int, int, SlowRpc]], rpcs: EndedRpcs, places: Int64s, count: int) -> None:
+    """Have the slowest of some RPCs, of which the latency or a lower bound is known, in a heap of so many."""
+    if not len(places) or not count:
+        return
+    waits = rpcs.waiting[places]
+    least = int(np.partition(waits, -count)[-count]) if len(waits) > count else -1
+    if len(kept) >= count:
+        least = max(least, kept[0][0])
+    chosen = np.concatenate(((waits > least).nonzero()[0], (waits == least).nonzero()[0][:count]))
+    for place in places[np.sort(chosen)].tolist():
+        waited = int(rpcs.waiting[place])
+        if len(kept) < count or waited > kept[0][0]:
+            keep = heapq.heappush if len(kept) < count else heapq.heapreplace
+            keep(kept, (waited, -int(rpcs.rows["number"][place]), rpcs.one(place)))
+
+
+class _Groups(EndedRpcs):
     """The RPCs of a table by what they are counted under."""
 
     def __init__(self, table: RpcTable, counted: NDArray[np.bool_]) -> None:
-        names = table.names
-        self.rows = rows = take(table.rows, counted)
-        self.waiting: Int64s = take(table.waiting, counted)
-        self.call_bytes: Int64s = rows["call_inline"] + rows["read_bytes"]
-        self.reply_bytes: Int64s = rows["reply_inline"] + rows["write_bytes"] + rows["reply_chunk_bytes"]
+        super().__init__(table, counted)
+        rows, names = self.rows, self.names
         codes = rows["procedure"].astype(np.int64) << 1 | rows["caller"]
         found, self.procedures = np.unique(codes, return_inverse=True)
         self.keys = [key_of_names(names.procedures[code >> 1], code & 1 == 1) for code in found.tolist()]
@@ -630,26 +668,6 @@ class _Batch:
             (procedure, number, STATES[state], *names.statuses[status])
             for procedure, number, state, status in zip(*(one.tolist() for one in columns), strict=True)
         ]
-
-    def slow(self, place: int) -> SlowRpc:
-        """One of the RPCs."""
-        row, (_, number, state, status, _) = self.rows[place], self.groups[int(self.inverse[place])]
-        latency = Latency(int(row["latency"]), **{part: int(row[f"latency_{part}"]) for part in PARTS})
-        return SlowRpc(
-            int(self.waiting[place]),
-            latency if latency.total >= 0 else None,
-            int(row["number"]),
-            number,
-            int(row["xid"]),
-            self.keys[int(self.procedures[place])],
-            state,
-            status,
-            int(row["call_frame"]),
-            int(row["reply_frame"]),
-            int(self.call_bytes[place]),
-            int(self.reply_bytes[place]),
-            int(row["retransmissions"]),
-        )
 
 
 def _sums(column: Int64s, inverse: Int64s, count: int) -> list[int]:

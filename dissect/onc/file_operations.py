@@ -142,16 +142,8 @@ class FileOperation(NamedTuple):
     """Which operation of the COMPOUND it is, from 0."""
 
 
-def file_operations(call: Data | None, reply: Data | None) -> tuple[FileOperation, ...]:
-    """The operations of one RPC whose file is known; ``call`` and ``reply`` are whole messages, from the XID on.
-
-    Either may end early; only what stands before its end counts.
-    """
-    return operations_of(FileMessages(call, reply))
-
-
 def operations_of(messages: FileMessages) -> tuple[FileOperation, ...]:
-    """The same of messages that are decoded."""
+    """The operations of one RPC whose file is known; messages may end early, and what stands before counts."""
     header = messages.header
     if header is None or header.body < 0 or header.program != NFS:
         return ()

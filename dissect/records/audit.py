@@ -141,13 +141,6 @@ TYPES = {
 }
 
 
-def audit_records(result: Result) -> Iterator[Record]:
-    """All findings, all verdicts, and the sum of them."""
-    yield from finding_records(result)
-    yield from verdict_records(result)
-    yield from sum_records(result)
-
-
 def finding_records(result: Result) -> Iterator[Record]:
     """The findings that were kept, each with how many there were of its rule at its end."""
     for finding in result.auditor.findings:

@@ -520,7 +520,6 @@ def rpc_row(rpc: Rpc, names: RpcNames) -> tuple[int, ...]:
     sent = call.operation if call is not None else None
     answer = reply.operation if reply is not None else None
     latency = rpc.latency
-    chunks = {kind: [chunk for chunk in rpc.chunks if chunk.kind == kind] for kind in ("read", "write", "reply")}
     procedure = ProcedureNames(rpc.program, rpc.version, rpc.minor_version, rpc.procedure, rpc.operations, rpc.name)
     flags = (
         (FLAG_DAMAGE if rpc.damage else 0)
@@ -553,12 +552,20 @@ def rpc_row(rpc: Rpc, names: RpcNames) -> tuple[int, ...]:
         answer.length if answer is not None else 0,
         call.inline_length if call is not None else 0,
         reply.inline_length if reply is not None else 0,
-        *(sum([chunk.transferred for chunk in chunks[kind]]) for kind in chunks),
-        *(len(chunks[kind]) for kind in chunks),
-        *(sum([len(chunk.segments) for chunk in chunks[kind]]) for kind in chunks),
+        *(_chunk_sums(rpc) if rpc.chunks else _NO_CHUNKS),
         rpc.retransmissions,
         rpc.retransmission_delay,
         -1 if answer is None or answer.invalidate is None else answer.invalidate,
         flags,
         *([-1] * len(PLACES)),
     )
+
+
+_NO_CHUNKS = (0,) * 9
+
+
+def _chunk_sums(rpc: Rpc) -> list[int]:
+    """Bytes transferred by Read, Write and Reply chunks, how many of each there are, and their segments."""
+    kinds = [[chunk for chunk in rpc.chunks if chunk.kind == kind] for kind in ("read", "write", "reply")]
+    moved = [sum([chunk.transferred for chunk in chunks]) for chunks in kinds]
+    return moved + [*map(len, kinds)] + [sum([len(chunk.segments) for chunk in chunks]) for chunks in kinds]

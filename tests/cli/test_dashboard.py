@@ -11,8 +11,8 @@ from rich.console import Console, ConsoleDimensions
 
 from rdmascope.cli.views import live
 from rdmascope.cli.views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Breach, Look, Row, Snapshot, page
-from rdmascope.dissect.measure.live_window import BusyProcedure, LiveWindow, Rate, RecentRpc
-from rdmascope.dissect.measure.statistics import ProcedureKey
+from rdmascope.dissect.measure.live_window import BusyProcedure, LiveWindow, Rate
+from rdmascope.dissect.measure.statistics import ProcedureKey, SlowRpc
 from rdmascope.dissect.percentiles import Distribution
 
 NOW = 1_000_000_000_000
@@ -36,8 +36,9 @@ def row(number: int, rate: float = 10.0, retransmitted: int = 0, outstanding: in
     )
 
 
-def line(number: int) -> RecentRpc:
-    return RecentRpc(number, 1, READ, number, NOW - number * 10**9, number * 1000, "complete", "OK", 100, 4096, 0)
+def line(number: int) -> SlowRpc:
+    took = number * 1000
+    return SlowRpc(took, None, number, 1, number, READ, "complete", "OK", 1, 2, 100, 4096, 0, NOW - number * 10**9)
 
 
 def spread(median: int) -> Distribution:

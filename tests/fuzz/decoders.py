@@ -28,7 +28,7 @@ from rdmascope.dissect.onc.compound import (
     compound_replies,
     compound_reply,
 )
-from rdmascope.dissect.onc.file_operations import file_events, file_operations
+from rdmascope.dissect.onc.file_operations import FileMessages, file_events, operations_of
 from rdmascope.dissect.onc.rpc_header import NFS, NFS_CALLBACK, call_head, call_header, reply_header, results_at
 from rdmascope.dissect.onc.shapes.decode_cache import flat_fields
 from rdmascope.dissect.onc.shapes.messages import call_tree, reply_tree
@@ -201,9 +201,9 @@ def files(data: bytes) -> None:
     size, both = choice(data, 4096)
     call, reply = both[:size], both[size:]
     file_events(call, reply)
-    file_operations(call, reply)
+    operations_of(FileMessages(call, reply))
     file_events(call, None)
-    file_operations(None, reply)
+    operations_of(FileMessages(None, reply))
 
 
 def files_seeds() -> Iterator[bytes]:

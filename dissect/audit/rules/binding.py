@@ -94,7 +94,7 @@ def ddp_eligible(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-READ-ROUNDUP", "The pad of a reduced item leaves the Payload stream with it", MUST,
-      "4.4.5.1", "RFC 8166, 3.4.5", Transaction, "requester", needs=READS, backward=False)  # fmt: skip
+      "4.4.5.1", "RFC 8166, 3.4.5", Transaction, "requester", needs=READS, backward=False, when=_call)  # fmt: skip
 def read_roundup(transaction: Transaction) -> Judgement | None:
     """Behind the count word of a reduced item whose length is no multiple of four, no pad is left in the stream.
 
@@ -104,8 +104,6 @@ def read_roundup(transaction: Transaction) -> Judgement | None:
 
     Wrong: 5 bytes in the chunk, three zero bytes behind the count.
     """
-    if (state := _call(transaction)) is not PASSED:
-        return state
     items = transaction.arguments
     if items is None:
         return None
@@ -120,7 +118,7 @@ def read_roundup(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-CHUNK-LENGTH-MATCH", "The count left in the stream is the chunk's length", MUST,
-      "4.4.4.1", "RFC 8166, 3.4.4", Transaction, "requester", needs=READS, backward=False)  # fmt: skip
+      "4.4.4.1", "RFC 8166, 3.4.4", Transaction, "requester", needs=READS, backward=False, when=_call)  # fmt: skip
 def chunk_length_match(transaction: Transaction) -> Judgement | None:
     """The count word of a reduced argument equals the sum of its chunk's segments, with or without round-up.  Segments
     at another Position are another chunk (4.4.5).
@@ -131,8 +129,6 @@ def chunk_length_match(transaction: Transaction) -> Judgement | None:
 
     Wrong: count 8192, one segment of 4096; or one at Position 148, and another of 4096 at Position 4244.
     """
-    if (state := _call(transaction)) is not PASSED:
-        return state
     items = transaction.arguments
     if items is None:
         return None
@@ -165,7 +161,8 @@ def _reply(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-REDUCE-REQUIRED", "Results that fit a Write chunk are reduced", MUST,
-      "5.3.2, 8.1.1", "RFC 8166, 3.4.6 and 4.3.2", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
+      "5.3.2, 8.1.1", "RFC 8166, 3.4.6 and 4.3.2", Transaction, "responder", needs=RETURNS,
+      backward=False, when=_reply)  # fmt: skip
 def reduce_required(transaction: Transaction) -> Judgement | None:
     """Where the call has a Write list, each result of READ and READLINK for which a chunk is left travels in it.
 
@@ -175,8 +172,6 @@ def reduce_required(transaction: Transaction) -> Judgement | None:
 
     Wrong: READ data inline, the Write chunk returned with length 0.
     """
-    if (state := _reply(transaction)) is not PASSED:
-        return state
     results = transaction.results
     if results is None:
         return undecidable("the results cannot be read")
@@ -196,7 +191,7 @@ def reduce_required(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-COUNT-MATCH", "The count left in a reply is the length that its Write chunk returns", MUST,
-      "4.4.4.1", "RFC 8166, 3.4.4", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
+      "4.4.4.1", "RFC 8166, 3.4.4", Transaction, "responder", needs=RETURNS, backward=False, when=_reply)  # fmt: skip
 def count_match(transaction: Transaction) -> Judgement | None:
     """The count word of a result that travels in a Write chunk equals the length that the chunk returns.  Lengths
     beyond the segment and those of unfilled segments have rules of their own (V1-WRITE-SEGMENT-LENGTH,
@@ -209,8 +204,6 @@ def count_match(transaction: Transaction) -> Judgement | None:
 
     Wrong: count 4096, returned length 4095; or count 5, returned length 8, the pad counted.
     """
-    if (state := _reply(transaction)) is not PASSED:
-        return state
     results, judged = transaction.results, None
     if results is None:
         return undecidable("the results cannot be read")
@@ -291,7 +284,7 @@ def _limited(transaction: Transaction) -> Iterator[tuple[int, ChunkUse, int]]:
 
 
 @rule("V1-WRITE-CHUNK-SIZE", "A Write chunk is large enough for the largest result", MUST,
-      "4.4.6", "RFC 8166, 3.4.6", Transaction, "requester", needs=CHUNKS, backward=False)  # fmt: skip
+      "4.4.6", "RFC 8166, 3.4.6", Transaction, "requester", needs=CHUNKS, backward=False, when=_sized)  # fmt: skip
 def write_chunk_size(transaction: Transaction) -> Judgement | None:
     """The Write chunk for a READ has at least as many bytes as the READ asks for, that for a READLINK as many as the
     link's text: 1,024 at most in NFS version 2, and in versions 3 and 4, which know no limit, as many as the reply has.
@@ -303,8 +296,6 @@ def write_chunk_size(transaction: Transaction) -> Judgement | None:
 
     Wrong: READ of 8192 bytes, a Write chunk of 4096.
     """
-    if (state := _sized(transaction)) is not PASSED:
-        return state
     judged = None
     for number, chunk, largest in _limited(transaction):
         if chunk.advertised < largest:
@@ -330,7 +321,7 @@ def _links(transaction: Transaction) -> Iterator[tuple[int, ChunkUse, int]]:
 
 
 @rule("V1-WRITE-EXTRA", "A Write chunk is not lengthened for XDR pad", SHOULD,
-      "4.4.6.1", "RFC 8166, 3.4.6", Transaction, "requester", needs=CHUNKS, backward=False)  # fmt: skip
+      "4.4.6.1", "RFC 8166, 3.4.6", Transaction, "requester", needs=CHUNKS, backward=False, when=_sized)  # fmt: skip
 def write_extra(transaction: Transaction) -> Judgement | None:
     """The Write chunk for a READ of a length that is no multiple of four has no more bytes than were asked for.
 
@@ -340,8 +331,6 @@ def write_extra(transaction: Transaction) -> Judgement | None:
 
     Wrong: READ of 6 bytes, a Write chunk of 8, or one with a segment of 4 bytes behind.
     """
-    if (state := _sized(transaction)) is not PASSED:
-        return state
     judged = None
     for number, chunk, largest in _limited(transaction):
         extra = chunk.advertised - largest

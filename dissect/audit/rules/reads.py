@@ -22,7 +22,8 @@ def _reads(sent: SentMessage) -> Judgement | None:
 
 
 @rule("V1-READ-POSITION-ALIGN", "A Read segment's Position is a multiple of four", MUST,
-      "4.4.5.1", "RFC 8166, 3.4.5", SentMessage, "requester", needs=CALL | READS, backward=False)  # fmt: skip
+      "4.4.5.1", "RFC 8166, 3.4.5", SentMessage, "requester", needs=CALL | READS,
+      backward=False, when=_reads)  # fmt: skip
 def read_position_align(sent: SentMessage) -> Judgement | None:
     """Every Position in the Read list is divisible by four.
 
@@ -32,14 +33,13 @@ def read_position_align(sent: SentMessage) -> Judgement | None:
 
     Wrong: Position 150.
     """
-    if (state := _reads(sent)) is not PASSED:
-        return state
     wrong = [chunk.position for chunk in sent.header.reads if chunk.position % 4]
     return violation(f"Position {wrong[0]}", "a multiple of four") if wrong else PASSED
 
 
 @rule("V1-READ-POSITION-RANGE", "A Position lies inside the Payload stream or at its end", STATED,
-      "4.4.5", "RFC 8166, 3.4.5", SentMessage, "requester", needs=CALL | READS, backward=False)  # fmt: skip
+      "4.4.5", "RFC 8166, 3.4.5", SentMessage, "requester", needs=CALL | READS,
+      backward=False, when=_reads)  # fmt: skip
 def read_position_range(sent: SentMessage) -> Judgement | None:
     """No Position is beyond the end of the Payload stream, counted with the chunks before it put back.
 
@@ -49,8 +49,6 @@ def read_position_range(sent: SentMessage) -> Judgement | None:
 
     Wrong: 200 bytes inline, Position 4000.
     """
-    if (state := _reads(sent)) is not PASSED:
-        return state
     header = sent.header
     if header.procedure == RDMA_NOMSG:
         length = sum(chunk.length for chunk in header.reads if chunk.position == 0)
@@ -69,7 +67,8 @@ def read_position_range(sent: SentMessage) -> Judgement | None:
 
 
 @rule("V1-READ-POSITION-SAME", "The segments of a Read chunk stand together", STATED,
-      "4.4.5.1", "RFC 8166, 3.4.5", SentMessage, "requester", needs=CALL | READS, backward=False)  # fmt: skip
+      "4.4.5.1", "RFC 8166, 3.4.5", SentMessage, "requester", needs=CALL | READS,
+      backward=False, when=_reads)  # fmt: skip
 def read_position_same(sent: SentMessage) -> Judgement | None:
     """Segments with one Position follow each other in the Read list, with none of another Position between them, and
     none has a Position inside the chunk before it or right behind that, where no other item can begin.
@@ -81,8 +80,6 @@ def read_position_same(sent: SentMessage) -> Judgement | None:
 
     Wrong: Positions 148, 300, 148; or 148 with 4096 bytes, and 4244.
     """
-    if (state := _reads(sent)) is not PASSED:
-        return state
     positions = [chunk.position for chunk in sent.header.reads]
     for position in positions:
         if positions.count(position) > 1:

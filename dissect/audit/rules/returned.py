@@ -145,7 +145,7 @@ def longest_reply(transaction: Transaction) -> tuple[int | None, str]:
 
 
 @rule("V1-WRITE-SEGMENT-COUNT", "A reply returns as many segments as the call gave", MUST,
-      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
+      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False, when=_returned)  # fmt: skip
 def write_segment_count(transaction: Transaction) -> Judgement | None:
     """The reply has as many Write chunks as the call, and each of them and the Reply chunk as many segments.
 
@@ -155,8 +155,6 @@ def write_segment_count(transaction: Transaction) -> Judgement | None:
 
     Wrong: the same, returned with the two that were used.
     """
-    if (state := _returned(transaction)) is not PASSED:
-        return state
     reply = transaction.rpc.reply
     assert reply is not None
     if len(reply.header.writes) != len(transaction.writes):
@@ -173,7 +171,7 @@ def write_segment_count(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-WRITE-SEGMENT-COPY", "Returned segments are those the call gave, in their order", STATED,
-      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
+      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False, when=_returned)  # fmt: skip
 def write_segment_copy(transaction: Transaction) -> Judgement | None:
     """Handle and offset of each returned segment are those of the call's segment in the same place.
 
@@ -183,8 +181,6 @@ def write_segment_copy(transaction: Transaction) -> Judgement | None:
 
     Wrong: handle 0 returned.
     """
-    if (state := _returned(transaction)) is not PASSED:
-        return state
     pairs = _pairs(transaction)
     for name, chunk, returned in pairs:
         for number, (use, (handle, _, offset)) in enumerate(zip(chunk.segments, returned, strict=False), 1):
@@ -197,7 +193,7 @@ def write_segment_copy(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-WRITE-SEGMENT-LENGTH", "A returned length is not above the advertised one", STATED,
-      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
+      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False, when=_returned)  # fmt: skip
 def write_segment_length(transaction: Transaction) -> Judgement | None:
     """No segment of a Write chunk comes back longer than it was, nor one of a Reply chunk that is long enough in all;
     one that is not is V1-REPLY-CHUNK-SIZE's.
@@ -208,8 +204,6 @@ def write_segment_length(transaction: Transaction) -> Judgement | None:
 
     Wrong: segment 1 returned length 8192, advertised 4096.
     """
-    if (state := _returned(transaction)) is not PASSED:
-        return state
     pairs = _pairs(transaction)
     for name, chunk, returned in pairs:
         if name == "Reply chunk" and sum(length for _, length, _ in returned) > chunk.advertised:
@@ -228,7 +222,7 @@ def _overruns(chunk: ChunkUse) -> bool:
 
 
 @rule("V1-WRITE-FILL-ORDER", "Segments are filled in array order", STATED,
-      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
+      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False, when=_returned)  # fmt: skip
 def write_fill_order(transaction: Transaction) -> Judgement | None:
     """A segment is written to only where those before it are returned full.
 
@@ -238,8 +232,6 @@ def write_fill_order(transaction: Transaction) -> Judgement | None:
 
     Wrong: 4096 of 8192, 4196 of 8192.
     """
-    if (state := _returned(transaction)) is not PASSED:
-        return state
     judged = None
     for name, chunk, _ in _pairs(transaction):
         if _overruns(chunk) or len(chunk.segments) < 2:
@@ -259,7 +251,7 @@ def write_fill_order(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-WRITE-UNFILLED", "An unfilled segment returns length zero", SHOULD,
-      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
+      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False, when=_returned)  # fmt: skip
 def write_unfilled(transaction: Transaction) -> Judgement | None:
     """A segment to which nothing was written comes back with length 0, where others of its chunk were written to.
 
@@ -269,8 +261,6 @@ def write_unfilled(transaction: Transaction) -> Judgement | None:
 
     Wrong: 4096 of 8192, then 8192 of 8192 although nothing was written there.
     """
-    if (state := _returned(transaction)) is not PASSED:
-        return state
     judged = None
     for name, chunk, _ in _pairs(transaction):
         unfilled = [use for use in chunk.segments if not transaction.written(use)]
@@ -288,7 +278,8 @@ def write_unfilled(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-WRITE-UNUSED", "An unused Write chunk returns zero lengths", MUST,
-      "4.4.6.2", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
+      "4.4.6.2", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS,
+      backward=False, when=_returned)  # fmt: skip
 def write_unused(transaction: Transaction) -> Judgement | None:
     """A Write chunk for which the reply has no result comes back with all lengths 0, and so does the Reply chunk of
     an RDMA_MSG.
@@ -299,8 +290,6 @@ def write_unused(transaction: Transaction) -> Judgement | None:
 
     Wrong: READ fails; its Write chunk comes back as it was, or with the 6 bytes that were written to it.
     """
-    if (state := _returned(transaction)) is not PASSED:
-        return state
     results, judged = transaction.results, None
     whole = transaction.reply_chunk
     if whole is not None and whole.returned is not None and _short(transaction):
@@ -339,7 +328,8 @@ def _unclaimed(transaction: Transaction, number: int) -> bool:
 
 
 @rule("V1-WRITE-LENGTH-TRUE", "A returned length is what was written", STATED,
-      "4.4.6, 5.3.2", "RFC 8166, 3.4.6 and 4.3.2", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
+      "4.4.6, 5.3.2", "RFC 8166, 3.4.6 and 4.3.2", Transaction, "responder", needs=RETURNS,
+      backward=False, when=_returned)  # fmt: skip
 def write_length_true(transaction: Transaction) -> Judgement | None:
     """The bytes that RDMA Writes put into a chunk are as many as the reply says.  Pad bytes, unfilled segments and
     unused chunks have rules of their own.
@@ -350,8 +340,6 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
 
     Wrong: 6 bytes written, 4096 returned.
     """
-    if (state := _returned(transaction)) is not PASSED:
-        return state
     judged = None
     counts = _counts(transaction)
     for name, chunk, _ in _pairs(transaction):
@@ -378,7 +366,8 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-WRITE-NO-PAD", "No pad bytes are written into a Write chunk", MUST,
-      "4.4.6.1", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
+      "4.4.6.1", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS,
+      backward=False, when=_returned)  # fmt: skip
 def write_no_pad(transaction: Transaction) -> Judgement | None:
     """The responder writes an item's bytes and not the XDR pad behind them, nor counts it in the returned length.
 
@@ -388,8 +377,6 @@ def write_no_pad(transaction: Transaction) -> Judgement | None:
 
     Wrong: a READ of 5 bytes writes 8.
     """
-    if (state := _returned(transaction)) is not PASSED:
-        return state
     judged, counts = None, _counts(transaction)
     for number, chunk in enumerate(transaction.writes):
         if not chunk.returned or _overruns(chunk):

@@ -15,7 +15,7 @@ from rdmascope.captures.parallel import combine as share
 from rdmascope.captures.session.session import Session
 from rdmascope.cli.main import main
 from rdmascope.dissect.audit.auditor import EARLIER, Auditor, Result as AuditResult
-from rdmascope.dissect.records.audit import audit_records
+from rdmascope.dissect.records.audit import finding_records, sum_records, verdict_records
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
@@ -90,7 +90,8 @@ def test_connections_that_are_evicted_were_judged_by_their_worker(tmp_path: Path
         session = Session(capture, Options(max_connections=1), jobs=jobs, limits=Limits(frames=120 // jobs))
         rpcs = session.audit(auditor)
         assert EARLIER in {place.connection for place in auditor.tallies}
-        records.append([*audit_records(AuditResult("", auditor, rpcs))])
+        result = AuditResult("", auditor, rpcs)
+        records.append([*finding_records(result), *verdict_records(result), *sum_records(result)])
     assert records[0] == records[1]
 
 

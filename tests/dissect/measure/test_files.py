@@ -13,7 +13,7 @@ from playbook.strategies import Conversation, faulty
 from playbook.wire import Connection
 from rdmascope.dissect.measure.file_names import printable
 from rdmascope.dissect.measure.files import READ, TRUNCATED, WRITE, File, FileTable, FileTransfer
-from rdmascope.dissect.onc.file_operations import DIRECTORY, FileOperation, file_operations
+from rdmascope.dissect.onc.file_operations import DIRECTORY, FileMessages, FileOperation, operations_of
 
 OK = u32(0)
 ROOT, SUB, FILE, OTHER = b"handle-of-root", b"handle-of-sub", b"handle-of-file", b"handle-of-other"
@@ -323,7 +323,7 @@ def test_operations_of_a_compound_are_of_the_current_file() -> None:
 @given(st.binary(max_size=200), st.binary(max_size=200))
 def test_nonsense_is_no_operation(asked: bytes, answered: bytes) -> None:
     header = u32(1, 0, 2, 100003, 4, 1, 0, 0, 0, 0)
-    for done in file_operations(header + asked, u32(1, 1, 0, 0, 0, 0) + answered):
+    for done in operations_of(FileMessages(header + asked, u32(1, 1, 0, 0, 0, 0) + answered)):
         assert isinstance(done, FileOperation)
 
 

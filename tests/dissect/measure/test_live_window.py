@@ -50,7 +50,7 @@ def test_a_line_counts_both_ways_and_by_chunk() -> None:
     assert (reading.key.name, reading.state) == ("READ", "complete")
     assert reading.reply_bytes == len(DATA) + (one.reply.inline_length if one.reply else 0)
     assert writing.call_bytes == len(DATA) + (other.call.inline_length if other.call else 0)
-    assert reading.latency == (one.latency.total if one.latency else None)
+    assert reading.waiting == (one.latency.total if one.latency else None)
 
 
 def test_the_last_minute_by_procedure() -> None:
@@ -77,7 +77,7 @@ def test_newest_and_slowest() -> None:
     recent.add(RpcTable(rpcs))
     assert [one.number for one in recent.newest()] == [rpc.number for rpc in rpcs[-5:]]
     slow = sorted((rpc.latency.total for rpc in rpcs if rpc.latency), reverse=True)[:3]
-    assert [one.latency for one in recent.slowest()] == slow
+    assert [one.waiting for one in recent.slowest()] == slow
 
 
 def test_rates_are_those_of_the_last_seconds() -> None:
@@ -120,7 +120,7 @@ def test_each_connection_has_a_last_minute_before_it_is_picked() -> None:
         mine = [rpc for rpc in rpcs if rpc.connection.number == number]
         assert [one.number for one in recent.newest(number)] == [rpc.number for rpc in mine[-4:]]
         slow = sorted((rpc.latency.total for rpc in mine if rpc.latency), reverse=True)[:2]
-        assert [one.latency for one in recent.slowest(number)] == slow
+        assert [one.waiting for one in recent.slowest(number)] == slow
     assert not recent.newest(77) and not recent.busy(77) and not recent.slowest(77)
     recent.advance((analyzer.last_time or 0) + SLOTS * SLOT + SLOT, analyzer.connections)
     assert not recent.busy(1) and not recent.slowest(2) and recent.newest(1)
