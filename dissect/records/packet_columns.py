@@ -6,50 +6,28 @@ record per packet, with the RPC it belongs to.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, compress
+from operator import attrgetter
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Rows
-from ..frames import FrameBatch
+from ..arrays import Int64s, Rows, distinct, some, take
+from ..frames import FrameBatch, Place
 from ..layers import opcodes
-from ..link.packets import PACKET
-from ..measure.file_names import PathLearner
-from ..rpcrdma.analyzer import Analyzer
-from ..rpcrdma.conversation import Conversation
-from ..rpcrdma.outcome import named
-from ..rpcrdma.rpcs import Rpc
-from ..transport.operations import Operation
-from ..transport.retransmissions import DUPLICATE as DUPLICATE_CAUSE
-from .packet_info import (
-    call_shown,
-    reply_shown,
-)
-from .schema import Record, record
-
-if TYPE_CHECKING:
-    from ..transport.iwarp.segments import IwarpSegment
-    from .packet_info import SegmentLines
-
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import chain, compress
-from operator import attrgetter
-from typing import Any
-
-from ..arrays import Int64s, distinct, some, take
-from ..frames import Place
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG, procedure_name
 from ..layers.transports import TRANSPORTS
 from ..link.addresses import AddressTable
 from ..link.duplicates import DUPLICATE, MIRRORED
 from ..link.frame_decoder import DecodedFrames
 from ..link.locate import locate
-from ..link.packets import FLAG_ACK_REQUEST, FLAG_SOLICITED, decode
+from ..link.packets import FLAG_ACK_REQUEST, FLAG_SOLICITED, PACKET, decode
+from ..measure.file_names import PathLearner
 from ..measure.filters import MAX_FRAME, FrameRange, includes
 from ..onc.compound import OperationSequences
 from ..onc.rpc_header import NFS, NFS_CALLBACK, program_name
@@ -67,8 +45,12 @@ from ..onc.summary import (
     rights_asked,
     title,
 )
+from ..rpcrdma.analyzer import Analyzer
+from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.outcome import named
 from ..rpcrdma.rpc_fields import REPLY_HEADER, argument_places
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
+from ..rpcrdma.rpcs import Rpc
 from ..text_columns import (
     Decimal,
     Encoder,
@@ -82,6 +64,8 @@ from ..text_columns import (
     lines,
     words_of,
 )
+from ..transport.operations import Operation
+from ..transport.retransmissions import DUPLICATE as DUPLICATE_CAUSE
 from ..units import count, size
 from .packet_info import (
     BEGINS_SEND,
@@ -90,11 +74,17 @@ from .packet_info import (
     IS_ONLY,
     PROTOCOLS,
     alone_shown,
+    call_shown,
     info_template,
     long_reply_words,
     packet_info,
+    reply_shown,
 )
-from .schema import placed, schema
+from .schema import Record, placed, record, schema
+
+if TYPE_CHECKING:
+    from ..transport.iwarp.segments import IwarpSegment
+    from .packet_info import SegmentLines
 
 MARK = "[retransmission] "
 """What their info columns begin with."""
@@ -314,15 +304,20 @@ class _PlainInfos(NamedTuple):
     long: NDArray[np.bool_]
     """The reply came through a Reply chunk."""
 
-    def starts(self, what: str, rows: Int64s) -> Int64s:
-        """Where the RPC messages of some calls or replies begin."""
-        sent, inline = (self.rows[f"{what}_{part}"][rows] for part in ("send", "inline"))
-        start: Int64s = self.rows[f"{what}_at"][rows] + sent - inline
-        return start
+    def spans(self, what: str, rows: Int64s) -> tuple[Int64s, Int64s]:
+        """Where the RPC messages of some calls or replies begin, and where they end."""
+        at, sent, inline = (self.rows[f"{what}_{part}"][rows] for part in ("at", "send", "inline"))
+        return at + sent - inline, at + sent
 
-    def ends(self, what: str, rows: Int64s) -> Int64s:
-        end: Int64s = self.starts(what, rows) + self.rows[f"{what}_inline"][rows]
-        return end
+    def arguments(self, rows: Int64s) -> tuple[Int64s, Int64s]:
+        """The same of the arguments of some calls."""
+        starts, ends = self.spans("call", rows)
+        return argument_places(self.table.data, starts), ends
+
+    def called(self, row: int) -> tuple[int, int, int]:
+        """Program, version and procedure of a row."""
+        one = self.names[self.which[row]]
+        return one.program or 0, one.version or 0, one.procedure or 0
 
     @property
     def procedures(self) -> Int64s:
@@ -392,86 +387,70 @@ def _call_details(batch: _PlainInfos, paths: KnownTexts) -> Iterator[Details]:
     titles = []
     for one in batch.names:
         operations = f" {' | '.join(one.operations)}" if one.operations else ""
-        minor = one.minor_version
-        titles.append(f"{title(one.program or 0, one.version or 0, one.procedure or 0, minor)} Call{operations}")
+        titles.append(f"{_title(one)} Call{operations}")
     data = batch.table.data
     for form in (_COMPOUND, _CALLBACK, _NFS3, _OTHER):
         rows = (batch.forms == form).nonzero()[0]
         if not len(rows):
             continue
-        starts = argument_places(data, batch.starts("call", rows))
-        ends = batch.ends("call", rows)
-        named = paths.rows(rows)
+        spans, named = batch.arguments(rows), paths.rows(rows)
         if form == _NFS3:
-            details = nfs3_details(data, batch.procedures[rows], starts, ends, named)
-        elif form == _OTHER:
-            details = [(np.arange(len(rows)), (Texts(_other_calls(batch, rows, starts, ends, named)),))]
+            details = nfs3_details(data, batch.procedures[rows], *spans, named)
+        elif form == _OTHER:  # Programs beside NFS, which have few.
+            each = zip(_contents(batch, rows, *spans), named.listed(), strict=True)
+            details = [(np.arange(len(rows)), (Texts([other_call_words(*one, path) for one, path in each]),))]
         else:
-            details = compound_details(data, starts, ends, form == _CALLBACK, named)
+            details = compound_details(data, *spans, form == _CALLBACK, named)
         yield _titled(batch, rows, titles, details)
 
 
-def _other_calls(batch: _PlainInfos, rows: Int64s, starts: Int64s, ends: Int64s, paths: KnownTexts) -> list[str]:
-    """Of programs beside NFS, which have few."""
-    view = batch.table.data.data
-    found = []
-    for row, start, end, path in zip(rows.tolist(), starts.tolist(), ends.tolist(), paths.listed(), strict=True):
-        one = batch.names[batch.which[row]]
-        called = one.program or 0, one.version or 0, one.procedure or 0
-        found.append(other_call_words(*called, view[start:end], path))
-    return found
+def _title(one: ProcedureNames) -> str:
+    return title(one.program or 0, one.version or 0, one.procedure or 0, one.minor_version)
 
 
-def _other_replies(batch: _PlainInfos, rows: Int64s) -> list[str]:
+def _contents(
+    batch: _PlainInfos, rows: Int64s, starts: Int64s, ends: Int64s
+) -> Iterator[tuple[int, int, int, memoryview]]:
+    """Program, version, procedure, and the arguments or results."""
     view = batch.table.data.data
-    found = []
-    starts, ends = batch.starts("reply", rows) + REPLY_HEADER, batch.ends("reply", rows)
     for row, start, end in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
-        one = batch.names[batch.which[row]]
-        found.append(other_reply_words(one.program or 0, one.version or 0, one.procedure or 0, view[start:end]))
-    return found
+        yield *batch.called(row), view[start:end]
 
 
 def _reply_details(batch: _PlainInfos, sequences: OperationSequences) -> Iterator[Details]:
     data = batch.table.data
-    titles = [
-        f"{title(one.program or 0, one.version or 0, one.procedure or 0, one.minor_version)} Reply"
-        for one in batch.names
-    ]
-    statuses = [text for text, _ in batch.table.names.statuses]
-    failures = [failed for _, failed in batch.table.names.statuses]
+    titles = [f"{_title(one)} Reply" for one in batch.names]
     for form in (_COMPOUND, _CALLBACK):
         rows = ((batch.forms == form) & ~batch.long).nonzero()[0]
         if len(rows):
-            starts, ends = batch.starts("reply", rows), batch.ends("reply", rows)
+            starts, ends = batch.spans("reply", rows)
             details = compound_reply_details(data, starts, starts + REPLY_HEADER, ends, sequences, form == _CALLBACK)
             yield _titled(batch, rows, titles, details)
-    status = batch.rows["status"]
-    good = np.array([text == OK for text in statuses])[status]
-    plain = (batch.forms == _NFS3) | (batch.forms == _OTHER)
-    rows = (plain & good & ~batch.long & (batch.forms == _NFS3)).nonzero()[0]
+    statuses, status = batch.table.names.statuses, batch.rows["status"]
+    good = np.array([text == OK for text, _ in statuses])[status]
+    plain = ((batch.forms == _NFS3) | (batch.forms == _OTHER)) & ~batch.long
+    said = good & (batch.forms == _NFS3)
+    rows = (plain & said).nonzero()[0]
     if len(rows):
-        starts, ends = batch.starts("reply", rows) + REPLY_HEADER, batch.ends("reply", rows)
+        starts, ends = batch.spans("reply", rows)
 
         def asked(mine: Int64s) -> Int64s:
-            return rights_asked(
-                data, argument_places(data, batch.starts("call", rows[mine])), batch.ends("call", rows[mine])
-            )
+            return rights_asked(data, *batch.arguments(rows[mine]))
 
-        yield _titled(batch, rows, titles, nfs3_reply_details(data, batch.procedures[rows], starts, ends, asked))
-    rows = (plain & ~batch.long & ~(good & (batch.forms == _NFS3))).nonzero()[0]
-    words = [
-        "" if text == OK else f" {'Error: ' if failed else ''}{text}"
-        for text, failed in zip(statuses, failures, strict=True)
-    ]
+        details = nfs3_reply_details(data, batch.procedures[rows], starts + REPLY_HEADER, ends, asked)
+        yield _titled(batch, rows, titles, details)
+    rows = (plain & ~said).nonzero()[0]
     if len(rows):
-        said = [Texts(words, status[rows].astype(np.int64))]
+        words = ["" if text == OK else f" {'Error: ' if failed else ''}{text}" for text, failed in statuses]
+        pieces = [Texts(words, status[rows].astype(np.int64))]
         answered = (good[rows] & (batch.forms[rows] == _OTHER)).nonzero()[0]
         if len(answered):
+            starts, ends = batch.spans("reply", rows[answered])
             results = np.array([""] * len(rows), object)
-            results[answered] = _other_replies(batch, rows[answered])
-            said.append(Texts(results.tolist()))
-        yield _titled(batch, rows, titles, [(np.arange(len(rows)), (*said,))])
+            each = _contents(batch, rows[answered], starts + REPLY_HEADER, ends)
+            results[answered] = [other_reply_words(*one) for one in each]
+            pieces.append(Texts(results.tolist()))
+        yield _titled(batch, rows, titles, [(np.arange(len(rows)), (*pieces,))])
     yield from _long_details(batch, sequences, titles)
 
 
@@ -846,32 +825,21 @@ def packet_json(packets: ListedPackets, find: Find | None, encoded: Encoder) -> 
 
 def _pieces(packets: ListedPackets, worded: Worded, find: Find | None) -> Iterator[Piece]:
     rows = take(packets.rows, worded.rows)
-    frames = rows["frame"].tolist()
-    yield f'{{"schema":"{schema("packet")}","type":"packet","frame":'
-    yield Decimal(rows["frame"])
+    frames, times, comments = rows["frame"].tolist(), rows["time"], packets.batch.comments
+    yield from (f'{{"schema":"{schema("packet")}","type":"packet","frame":', Decimal(rows["frame"]))
     if find is not None:
         places = map(find, frames)
         yield Texts([f',"place":{_json(None if place is None else place._asdict())}' for place in places])
-    yield ',"time_ns":'
-    times = rows["time"]
-    yield Decimal(times) if int(times.min()) >= 0 else words_of(times, str)
+    yield from (',"time_ns":', Decimal(times) if int(times.min()) >= 0 else words_of(times, str))
     name = packets.addresses.name
     for end in ("source", "destination"):
         yield words_of(rows[end], lambda address, end=end: f',"{end}":{_json(name(address))}')  # type: ignore[misc]
-    yield ',"length":'
-    yield Decimal(rows["wire"])
-    yield ',"protocol":"'
-    yield _quoted(worded.protocol)
-    yield '","info":"'
-    yield from map(_quoted, worded.info)
-    yield '","rpc":'
-    yield _numbers(worded.rpcs)
+    yield from (',"length":', Decimal(rows["wire"]), ',"protocol":"', _quoted(worded.protocol))
+    yield from ('","info":"', *map(_quoted, worded.info), '","rpc":', _numbers(worded.rpcs))
     yield words_of(rows["transport"].astype(np.int64) << 8 | rows["opcode"], _opcode)
     for field, column in _COLUMNS.items():
-        yield f',"{field}":'
-        yield Decimal(rows[column])
+        yield from (f',"{field}":', Decimal(rows[column]))
     yield ',"segment":null'
-    comments = packets.batch.comments
     if comments:
         yield Texts([f',"comment":{_json(comments[frame])}' if comments.get(frame) else "" for frame in frames])
     yield "}"
