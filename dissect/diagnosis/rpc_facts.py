@@ -49,19 +49,14 @@ class Examples:
         if len(worst) < 3 * MAX_EXAMPLES or weight > worst[0] or (weight == worst[0] and -number > worst[1]):
             self._keep([(weight, -number, frame)])
 
-    def add_each(self, rpcs: Sequence[tuple[int, int, int]]) -> None:
-        """Weight, number and first frame of some RPCs."""
-        self.count += len(rpcs)
-        self.total += sum([weight for weight, _, _ in rpcs])
-        self._keep([(weight, -number, frame) for weight, number, frame in rpcs])
-
     def add_all(self, weights: Int64s, numbers: Int64s, frames: Int64s) -> None:
+        """The same of many."""
+        self.count += len(weights)
+        self.total += int(weights.sum())
         if len(weights) > MAX_EXAMPLES:
             worst = np.argpartition(weights, -MAX_EXAMPLES)[-MAX_EXAMPLES:]
-            self.count += len(weights) - MAX_EXAMPLES
-            self.total += int(weights.sum()) - int(weights[worst].sum())
             weights, numbers, frames = weights[worst], numbers[worst], frames[worst]
-        self.add_each([*zip(weights.tolist(), numbers.tolist(), frames.tolist(), strict=True)])
+        self._keep([*zip(weights.tolist(), (-numbers).tolist(), frames.tolist(), strict=True)])
 
     def join(self, other: Examples) -> None:
         """Take over those of another one."""
@@ -289,38 +284,14 @@ class Larger:
     threshold: int = 0
 
 
-class Sums:
-    """One of ``MEASURES`` for each of ``BINS`` intervals of time."""
+class Sums(NamedTuple):
+    """``MEASURES`` for each of ``BINS`` intervals of time."""
 
-    __slots__ = ("_index", "_sums")
-
-    def __init__(self, sums: Sequence[NDArray[np.float64]], index: int) -> None:
-        """``sums``: of all groups, a table for each measure."""
-        self._sums, self._index = sums, index
-
-    @property
-    def calls(self) -> NDArray[np.float64]:
-        return self._of(0)
-
-    @property
-    def latency(self) -> NDArray[np.float64]:
-        return self._of(1)
-
-    @property
-    def reads(self) -> NDArray[np.float64]:
-        return self._of(2)
-
-    @property
-    def server(self) -> NDArray[np.float64]:
-        return self._of(3)
-
-    @property
-    def writes(self) -> NDArray[np.float64]:
-        return self._of(4)
-
-    def _of(self, measure: int) -> NDArray[np.float64]:
-        row: NDArray[np.float64] = self._sums[measure][self._index]
-        return row
+    calls: NDArray[np.float64]
+    latency: NDArray[np.float64]
+    reads: NDArray[np.float64]
+    server: NDArray[np.float64]
+    writes: NDArray[np.float64]
 
 
 class RpcFacts:
@@ -376,7 +347,7 @@ class RpcFacts:
 
     def groups(self) -> dict[tuple[int, ProcedureKey], Sums]:
         """By connection and procedure; connection 0 is all that were too many to be counted one by one."""
-        return {key: Sums(self._sums, index) for key, index in self._groups.items()}
+        return {key: Sums(*(sums[index] for sums in self._sums)) for key, index in self._groups.items()}
 
     def totals(self) -> dict[tuple[int, ProcedureKey], tuple[float, float]]:
         """RPCs with a latency, and nanoseconds, by the same."""

@@ -202,13 +202,7 @@ class LiveWindow:
         return _total(self._marks[0], self._marks[-1]) if self._marks else Rate()
 
     def rate_of(self, connection: int) -> Rate:
-        if not self._marks:
-            return Rate()
-        first, last = self._marks[0], self._marks[-1]
-        seconds = max(1, last.time - first.time) / SECOND
-        before, after = first.sent.get(connection, (0, 0)), last.sent.get(connection, (0, 0))
-        calls = last.rpcs.get(connection, 0) - first.rpcs.get(connection, 0)
-        return Rate(calls / seconds, (after[0] - before[0]) / seconds, (after[1] - before[1]) / seconds)
+        return _total(self._marks[0], self._marks[-1], connection) if self._marks else Rate()
 
     def busy(self, connection: int | None = None) -> list[BusyProcedure]:
         """The procedures of the last minute, the most time spent on them first; of one connection, or of all."""
@@ -238,12 +232,14 @@ def _grouped(values: Int64s, places: Int64s) -> Iterator[tuple[int, Int64s]]:
         yield int(values[places[first[kind]]]), places[which == kind]
 
 
-def _total(first: _Counters, last: _Counters) -> Rate:
-    """All connections together; one that was evicted in between does not count for its bytes."""
+def _total(first: _Counters, last: _Counters, connection: int | None = None) -> Rate:
+    """One connection, or all together; one that was evicted in between does not count for its bytes."""
     seconds = max(1, last.time - first.time) / SECOND
-    up = down = 0
-    for number, after in last.sent.items():
-        before = first.sent.get(number, (0, 0))
-        up += after[0] - before[0]
-        down += after[1] - before[1]
-    return Rate((last.total - first.total) / seconds, up / seconds, down / seconds)
+    calls, counted = last.total - first.total, [*last.sent]
+    if connection is not None:
+        calls, counted = last.rpcs.get(connection, 0) - first.rpcs.get(connection, 0), [connection]
+    up, down = (
+        sum(last.sent.get(number, (0, 0))[side] - first.sent.get(number, (0, 0))[side] for number in counted)
+        for side in (0, 1)
+    )
+    return Rate(calls / seconds, up / seconds, down / seconds)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, coded_keys, gathered, take
+from ..arrays import Bytes, Int64s, Rows, among, coded_keys, gathered, unique
 from ..onc import file_operations as file_events
 from ..onc.compound import OP_GETDEVICEINFO, OP_LAYOUTGET, compound_reply, operation_names
 from ..onc.file_operations import Constant, FileEvent, FileLayout, FileOperation, Source, file_layout
@@ -434,7 +434,7 @@ class DataServers:
             if known[0] != len(self.servers):
                 self._judged.clear()
                 self.mark(conversations())
-            numbers = {*table.plain_rows["connection"].tolist(), *(one.connection.number for one in table.objects)}
+            numbers = {*table.rows["connection"].tolist()}
             self.mark(table.conversation(number) for number in numbers - self._judged)
             self._look_at_handles(table)
         if self._counts:
@@ -568,24 +568,19 @@ class DataServers:
 
 def _with_operations(table: RpcTable, wanted: frozenset[str]) -> Iterator[Rpc]:
     """The RPCs with one of these operations."""
-    rows, names = table.plain_rows, table.names.procedures
-    if len(rows):
-        codes = np.bincount(rows["procedure"]).nonzero()[0].tolist()
-        mine = [code for code in codes if not wanted.isdisjoint(names[code].operations)]
-        if mine:
-            yield from table.plain_rpcs(take(rows, np.isin(rows["procedure"], mine)))
-    for rpc in table.objects:
-        if not wanted.isdisjoint(rpc.operations):
-            yield rpc
+    for row in _called_for(table, lambda names: not wanted.isdisjoint(names.operations)).nonzero()[0].tolist():
+        yield table.rpc(row)
 
 
 def _transfers(table: RpcTable) -> NDArray[np.bool_]:
     """Which RPCs are calls that read or write."""
-    rows, names = table.rows, table.names.procedures
-    codes = np.bincount(rows["procedure"]).nonzero()[0].tolist() if len(rows) else []
-    mine = [code for code in codes if _is_transfer(names[code])]
-    found: NDArray[np.bool_] = np.isin(rows["procedure"], mine) & (rows["call_frame"] > 0) & (rows["caller"] == 0)
-    return found
+    return _called_for(table, _is_transfer) & (table.rows["call_frame"] > 0) & (table.rows["caller"] == 0)
+
+
+def _called_for(table: RpcTable, meant: Callable[[ProcedureNames], bool]) -> NDArray[np.bool_]:
+    """Which RPCs are of procedures that are meant."""
+    called, names = table.rows["procedure"], table.names.procedures
+    return among(called, np.array([code for code in unique(called).tolist() if meant(names[code])], np.int64))
 
 
 def _is_transfer(names: ProcedureNames) -> bool:

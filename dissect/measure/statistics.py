@@ -12,7 +12,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from operator import itemgetter
 from typing import NamedTuple
@@ -414,11 +414,8 @@ class Share:
     reply_bytes: int = 0
 
     def add(self, other: Share) -> None:
-        self.calls += other.calls
-        self.backward += other.backward
-        self.failed += other.failed
-        self.call_bytes += other.call_bytes
-        self.reply_bytes += other.reply_bytes
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
 
 _SLOWNESS = itemgetter(0, 1)

@@ -24,7 +24,7 @@ from .shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
 from .shapes.rfc7530 import CREATE4ARGS, OPEN4ARGS, READ4RESOK
 from .shapes.skips import place_of, skip_of, skip_of_arm, steps_behind, steps_to
 from .shapes.types import OperationShape, XdrStruct
-from .xdr import Data, Malformed, Shape, as_skip, opaque, opaque_at, round_up, word, words2, words3
+from .xdr import Data, Malformed, Shape, as_skip, opaque, opaque_at, round_up, word, words2
 
 
 def _arguments(operations: Mapping[int, OperationShape]) -> dict[int, tuple[str, Shape]]:
@@ -86,8 +86,11 @@ _NF4LNK = 5
 OPERATION_NAMES: dict[int, str] = {number: name for number, (name, _) in ARGUMENTS.items()}
 CALLBACK_NAMES: dict[int, str] = {number: name for number, (name, _) in CALLBACK_ARGUMENTS.items()}
 
-_CALL_SHAPES: dict[int, Shape] = {number: shape for number, (_, shape) in ARGUMENTS.items()}
-_CALLBACK_SHAPES: dict[int, Shape] = {number: shape for number, (_, shape) in CALLBACK_ARGUMENTS.items()}
+_SHAPES: tuple[dict[int, Shape], ...] = (
+    {number: shape for number, (_, shape) in ARGUMENTS.items()},
+    {number: shape for number, (_, shape) in CALLBACK_ARGUMENTS.items()},
+)
+"""Of arguments, by whether they are a callback's."""
 DATA_IN_WRITE = place_in_arguments(OP_WRITE, "data")
 _BACK_CHANNEL = {
     OP_CREATE_SESSION: place_in_arguments(OP_CREATE_SESSION, "csa_flags"),
@@ -122,11 +125,8 @@ class Compound(NamedTuple):
     """The arguments of a COMPOUND or CB_COMPOUND, as far as the walk went."""
 
     minor_version: int | None
-    tag: bytes
     operations: tuple[int, ...]
     """Operation numbers in order; of the last one the arguments may be missing, see ``complete``."""
-    announced: int | None
-    """Operations announced."""
     complete: bool
     """All of them were walked to their end."""
     truncated: bool
@@ -144,11 +144,8 @@ class CompoundReply(NamedTuple):
     """The results of a COMPOUND or CB_COMPOUND, as far as the walk went."""
 
     status: int | None
-    tag: bytes
     results: tuple[tuple[int, int], ...]
     """(operation number, status) in order."""
-    announced: int | None
-    """Results announced."""
     complete: bool
     truncated: bool
     problem: str
@@ -183,13 +180,11 @@ def compound_call(
     """
     first = start if origin is None else origin
     view = memoryview(data)[first:end]
-    shapes = _CALLBACK_SHAPES if callback else _CALL_SHAPES
+    shapes = _SHAPES[callback]
     eligible = _NONE if callback else _ELIGIBLE_ARGUMENTS
     limit = len(view)
     at = start - first
-    tag = b""
     minor: int | None = None
-    count: int | None = None
     operations: list[int] = []
     places: list[int] = []
     items: list[DataItem] = []
@@ -198,17 +193,11 @@ def compound_call(
     shift = 0
     chunks = chunks_by_position(reduced) if reduced else {}
     try:
-        length, second, third = words3(view, at)
+        at = opaque(view, at)  # the tag
+        minor, count = words2(view, at)
         if callback:
-            tag, at = _tag(view, at)
-            minor, _, count = words3(view, at)  # between them: callback_ident
-        elif length:
-            tag, at = _tag(view, at)
-            minor, count = words2(view, at)
-            at -= 4
-        else:
-            minor, count = second, third
-        at += 12
+            at, count = at + 4, word(view, at + 8)[0]  # between them: callback_ident
+        at += 8
         for _ in range(count):
             number = word(view, at)[0]
             at += 4
@@ -234,9 +223,7 @@ def compound_call(
         problems.append(f"the bytes end inside {_last(operations, callback)}")
     return Compound(
         minor,
-        tag,
         tuple(operations),
-        count,
         complete,
         truncated,
         join_problems(problems),
@@ -268,9 +255,7 @@ def compound_reply(
     eligible = _NONE if callback else _ELIGIBLE_RESULTS
     limit = len(view)
     at = start - first
-    tag = b""
     status: int | None = None
-    count: int | None = None
     results: list[tuple[int, int]] = []
     places: list[int] = []
     items: list[DataItem] = []
@@ -279,7 +264,7 @@ def compound_reply(
     number = 0
     try:
         status = word(view, at)[0]
-        tag, at = _tag(view, at + 4)
+        at = opaque(view, at + 4)  # behind the tag
         count = word(view, at)[0]
         at += 4
         for _ in range(count):
@@ -314,9 +299,7 @@ def compound_reply(
         problems.append(f"the bytes end inside {_last([op for op, _ in results], callback)}")
     return CompoundReply(
         status,
-        tag,
         tuple(results),
-        count,
         complete,
         truncated,
         join_problems(problems),
@@ -391,8 +374,7 @@ def _eligible_argument(
     else:
         kind = word(view, at)[0]
         if kind != _NF4LNK:
-            shape = _CALL_SHAPES[OP_CREATE]
-            return as_skip(shape)(view, at), shift
+            return as_skip(_SHAPES[False][OP_CREATE])(view, at), shift
         at += 4
     item = argument_item(view, at, OPERATION_NAMES[number], shift, chunks, problems)
     items.append(item)
@@ -405,13 +387,6 @@ def _eligible_argument(
     if number == OP_CREATE:
         at = BEHIND_CREATE_TYPE(view, at)
     return at, shift
-
-
-def _tag(view: memoryview, at: int) -> tuple[bytes, int]:
-    length = word(view, at)[0]
-    if not length:
-        return b"", at + 4
-    return bytes(view[at + 4 : at + 4 + length]), at + 4 + round_up(length)
 
 
 def _last(operations: Sequence[int], callback: bool) -> str:
@@ -577,11 +552,6 @@ MAX_OPERATIONS = 64
 """Of a COMPOUND that is walked in columns."""
 MAX_SEQUENCES = 1 << 14
 """Sequences of operations that are remembered."""
-
-_SHAPES: tuple[dict[int, Shape], ...] = (
-    {number: shape for number, (_, shape) in ARGUMENTS.items()},
-    {number: shape for number, (_, shape) in CALLBACK_ARGUMENTS.items()},
-)
 
 
 class OperationSequences:

@@ -288,12 +288,7 @@ def gives_names(numbers: tuple[int, ...]) -> bool:
 
 def given_words(results: memoryview) -> str:
     """', FH: 0x765c6af5 StateID: 0xa76e': the first of each in a COMPOUND's results."""
-    layout = GIVEN.of(results, 0)
-    if layout is None:
-        GIVEN.learn(results, 0)
-        values = _decoded(COMPOUND4RES, results, _given_nodes)
-    else:
-        values = {name: field_of(name, results[slice(*place)]) for name, place in layout.places.items()}
+    values = _values(GIVEN, results)
     words = ""
     if values.get("object"):
         words += f" FH: {handle_hash(values['object']):#010x}"
@@ -306,9 +301,14 @@ def given_words(results: memoryview) -> str:
     return words and f",{words}"
 
 
-def _decoded(type: XdrType, view: memoryview, nodes: Callable[[Node], dict[str, Node]]) -> dict[str, Any]:
-    root = decode(type, "", SparseBytes([(0, view)], len(view)), 0, len(view), MAX_NODES).root
-    return {name: node_value(node) for name, node in nodes(root).items()}
+def _values(layouts: Layouts, view: memoryview) -> dict[str, Any]:
+    """The fields of arguments or results, where they are known to stand, else decoded."""
+    layout = layouts.of(view, 0)
+    if layout is not None:
+        return {name: field_of(name, view[slice(*place)]) for name, place in layout.places.items()}
+    layouts.learn(view, 0)
+    root = decode(layouts.type, "", SparseBytes([(0, view)], len(view)), 0, len(view), MAX_NODES).root
+    return {name: node_value(node) for name, node in layouts.nodes(root).items()}
 
 
 def compound_status(status: int) -> str:
@@ -389,11 +389,6 @@ _LAYOUTS = {
 """By whether it is a callback."""
 
 
-def call_layouts(callback: bool) -> Layouts:
-    """Where handles, names, offsets and lengths stand in the arguments of a COMPOUND or CB_COMPOUND."""
-    return _LAYOUTS[callback]
-
-
 def path_words(path: str | None, before: str = ",") -> str:
     """Of a call without a file handle, or behind that."""
     return "" if path is None else f"{before} {path}"
@@ -401,13 +396,7 @@ def path_words(path: str | None, before: str = ",") -> str:
 
 def call4_words(body: memoryview, callback: bool, path: str | None = None) -> str:
     """The first handle, name, offset and length of a COMPOUND's operations, and what else they are about."""
-    layouts = call_layouts(callback)
-    layout = layouts.of(body, 0)
-    if layout is None:
-        layouts.learn(body, 0)
-        values = _decoded(CB_COMPOUND4ARGS if callback else COMPOUND4ARGS, body, _info_nodes)
-    else:
-        values = {name: field_of(name, body[slice(*place)]) for name, place in layout.places.items()}
+    values = _values(_LAYOUTS[callback], body)
     words = "".join(_words4(values))
     detail = _named(values.get("handle"), values.get("name"), path)
     return detail + (words if detail else words and f",{words}")
@@ -601,7 +590,7 @@ class _Calls:
 def compound_details(data: Bytes, starts: Int64s, ends: Int64s, callback: bool, paths: KnownTexts) -> Details:
     """Of COMPOUNDs whose arguments are at ``data[starts[i]:ends[i]]``; ``paths`` of what each names."""
     calls = _Calls.of(paths)
-    groups, unknown = call_layouts(callback).groups(data, starts, ends)
+    groups, unknown = _LAYOUTS[callback].groups(data, starts, ends)
     calls.parts[unknown] = _TEXT
     for rows, layout in groups:
         if layout.places.keys().isdisjoint(_SINGLY):
@@ -620,7 +609,7 @@ def _found(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, layout: Lay
     if "handle" in places:
         part |= _HANDLE
         first, end = places["handle"]
-        _hash(calls, data, rows, starts + first, starts + end)
+        calls.hashes[rows] = _hashes(data, starts + first, starts + end)
     if "name" in places:
         part |= _NAME
         first, end = places["name"]
@@ -650,9 +639,9 @@ def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s, 
     calls.parts[form == _OTHER] = _TEXT
     rows = places((form != _BARE) & (form != _OTHER))
     at, size, inside = _opaque(data, starts[rows], ends[rows])
-    _unusual(calls, rows, ~inside)
+    calls.parts[rows[~inside]] = _TEXT
     rows, at, size = rows[inside], at[inside], size[inside]
-    _hash(calls, data, rows, at, at + size)
+    calls.hashes[rows] = _hashes(data, at, at + size)
     calls.parts[rows] = _HANDLE
     at += size + 3 & -4
     forms = form[rows]
@@ -660,7 +649,7 @@ def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s, 
     if named.any():
         mine = rows[named]
         where, length, inside = _opaque(data, at[named], ends[mine])
-        _unusual(calls, mine, ~inside)
+        calls.parts[mine[~inside]] = _TEXT
         mine, where, length = mine[inside], where[inside], length[inside]
         _set_names(calls, data, mine, where, where + length)
         calls.parts[mine] = _HANDLE | _DIRECTORY | _NAME
@@ -673,7 +662,7 @@ def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s, 
         if ranged.any():
             mine, where = rows[ranged], at[ranged]
             inside = where + 4 * words <= ends[mine]
-            _unusual(calls, mine, ~inside)
+            calls.parts[mine[~inside]] = _TEXT
             mine, where = mine[inside], where[inside]
             calls.offsets[mine] = _numbers(data, where, 0, 8)
             calls.counts[mine] = _numbers(data, where, 8, 12)
@@ -690,7 +679,7 @@ def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s, 
 def _word_behind(calls: _Calls, data: Bytes, rows: Int64s, at: Int64s, ends: Int64s, part: int) -> None:
     """The word at ``at`` of calls of which so far all is known."""
     inside = at + 4 <= ends[rows]
-    _unusual(calls, rows, ~inside)
+    calls.parts[rows[~inside]] = _TEXT
     calls.words[rows[inside]] = _numbers(data, at[inside], 0, 4)
     calls.parts[rows[inside]] |= part
 
@@ -879,20 +868,12 @@ def _form(number: int, procedure: nfs3.Nfs3Procedure) -> int:
 _ARGUMENTS = np.array([_form(number, procedure) for number, procedure in enumerate(nfs3.PROCEDURES)])
 
 
-def _unusual(calls: _Calls, rows: Int64s, these: NDArray[np.bool_]) -> None:
-    calls.parts[rows[these]] = _TEXT
-
-
 def _opaque(data: Bytes, at: Int64s, ends: Int64s) -> tuple[Int64s, Int64s, NDArray[np.bool_]]:
     """Of opaques at ``at``: their first bytes, their lengths, and whether all of each is there."""
     inside = at + 4 <= ends
     size = np.zeros(len(at), np.int64)
     size[inside] = words_at(data, at[inside])
     return at + 4, size, inside & (at + 4 + size <= ends)
-
-
-def _hash(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, ends: Int64s) -> None:
-    calls.hashes[rows] = _hashes(data, starts, ends)
 
 
 def _hashes(data: Bytes, starts: Int64s, ends: Int64s) -> NDArray[np.uint32]:

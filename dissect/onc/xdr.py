@@ -22,7 +22,6 @@ Shape = int | Skip
 
 word: Callable[[memoryview, int], tuple[int]] = Struct(">I").unpack_from
 words2: Callable[[memoryview, int], tuple[int, int]] = Struct(">II").unpack_from
-words3: Callable[[memoryview, int], tuple[int, int, int]] = Struct(">III").unpack_from
 hyper: Callable[[memoryview, int], tuple[int]] = Struct(">Q").unpack_from
 
 

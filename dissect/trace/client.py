@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from errno import errorcode
-from itertools import pairwise
 from typing import Any
 
 from ..layers.rpcrdma_codes import ERR_CHUNK, ERR_VERS, RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, error_name
@@ -19,7 +18,7 @@ from ..rpcrdma.rpc_fields import KnownRpc
 from ..rpcrdma.rpcs import CREDITS, ChunkUse, HostTimes, Latency
 from .connections import RDMA, SOCKET, TracedConnections, drop
 from .log import RpcLog
-from .rpcs import Received, TracedChunks, TracedSegment, add_lists, message, name_call, nfs_status, reply_header
+from .rpcs import Received, TracedChunks, TracedSegment, add_lists, message, name_call, nfs_status, reply_header, spans
 
 READ_LIST, LONG_CALL, REPLY_CHUNK = 3, 4, 6
 """Chunk types of ``xprtrdma_marshal``; below are those of a call that goes inline."""
@@ -543,15 +542,9 @@ def client_times(call: ClientCall, execute: int | None) -> HostTimes:
         begin, call.encode, call.encoded, call.send, call.post, sent, call.receive, call.reply, call.wake, call.decode,
         end,
     )  # fmt: skip
-    known: list[int | None] = []
-    before = None
-    for moment in moments:
-        if moment is not None:
-            before = moment if before is None else max(before, moment)
-            before = before if end is None else min(before, end)
-        known.append(before)
-    spans = [None if first is None or last is None else last - first for first, last in pairwise(known)]
-    reserved, encoded, credit, marshalled, posted, wire, completed, invalidated, woken, decoded = spans
+    (
+        reserved, encoded, credit, marshalled, posted, wire, completed, invalidated, woken, decoded
+    ) = spans(moments, end)  # fmt: skip
     chunked = bool(call.rpc is not None and call.rpc.chunks)
     return HostTimes(
         None if begin is None else _sum(reserved, credit),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
@@ -165,3 +167,15 @@ def reply_header(chunks: list[ChunkUse]) -> tuple[int, int]:
 def nfs_status(version: int | None, status: int) -> str:
     """'OK', 'NFS3ERR_NOENT', 'NFS4ERR_DELAY'; 'nfsstat3 N' for an unknown one."""
     return nfs4_status(status) if version == 4 else NFS3_STATUS.get(status) or f"nfsstat3 {status}"
+
+
+def spans(moments: Sequence[int | None], end: int | None = None) -> list[int | None]:
+    """Between each two moments, none of which is before one in front of it or behind ``end``; None: not told."""
+    known: list[int | None] = []
+    before = None
+    for moment in moments:
+        if moment is not None:
+            before = moment if before is None else max(before, moment)
+            before = before if end is None else min(before, end)
+        known.append(before)
+    return [None if first is None or last is None else last - first for first, last in pairwise(known)]

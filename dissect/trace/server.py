@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ..layers.rpcrdma_codes import RDMA_NOMSG
@@ -22,7 +21,7 @@ from ..rpcrdma.rpcs import ChunkUse, HostTimes, Latency
 from .client import ClientSide
 from .connections import RDMA, TracedConnections, drop, socket_parts
 from .log import RpcLog
-from .rpcs import Received, TracedChunks, TracedSegment, add_lists, message, name_call, nfs_status, reply_header
+from .rpcs import Received, TracedChunks, TracedSegment, add_lists, message, name_call, nfs_status, reply_header, spans
 
 OP = "OP_"
 """Before the names of operations."""
@@ -424,14 +423,7 @@ def server_times(call: ServerCall, completed: int | None) -> HostTimes:
         call.received, None if taken is None else taken.time, reading, call.read, started, answered,
         call.written, completed,
     )  # fmt: skip
-    known: list[int | None] = []
-    before = None
-    for moment in moments:
-        if moment is not None:
-            before = moment if before is None else max(before, moment)
-        known.append(before)
-    spans = [None if first is None or last is None else last - first for first, last in pairwise(known)]
-    queued, decoded, reads, left, executed, writes, sent = spans
+    queued, decoded, reads, left, executed, writes, sent = spans(moments)
     beginning = sum(span for span in (queued, decoded, left) if span is not None)
     thread = call.thread
     if thread is not None and queued is not None:

@@ -373,10 +373,10 @@ class Layouts:
         max_nodes: int,
         nodes: Callable[[Node], dict[str, Node]] = flat_nodes,
     ) -> None:
-        self._type = type
+        self.type = type
         self._names = tuple(names)
         self._max_nodes = max_nodes
-        self._nodes = nodes
+        self.nodes = nodes
         self._top: _Branch | Layout | None = None
         self._learned = 0
 
@@ -484,13 +484,13 @@ class Layouts:
     def learn_sparse(self, data: SparseBytes, start: int) -> None:
         """The same of bytes that may have gaps."""
         walk = _Noting(data, start, data.length, self._max_nodes)
-        decoded = walk.decoded(self._type, "")
+        decoded = walk.decoded(self.type, "")
         if decoded.problem or walk.unsure or len(walk.deciding) > MAX_DECIDING:
             return
         if any(_is_missing(node) for node in decoded.root.walk()):
             return
         places = {}
-        nodes = self._nodes(decoded.root)
+        nodes = self.nodes(decoded.root)
         for name in self._names:
             if name in nodes:
                 place = _place(nodes[name], start)

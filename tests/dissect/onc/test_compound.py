@@ -326,7 +326,7 @@ def test_the_walk_ends_where_the_callback_operation_ends(number: int) -> None:
     def check(arguments: bytes, outcome: bytes) -> None:
         data = opaque(b"cb") + words(1, 7, 1, number) + arguments
         call = nfs4.compound_call(data, 0, len(data), callback=True)
-        assert (call.complete, call.problem, call.end, call.tag) == (True, "", len(data), b"cb")
+        assert (call.complete, call.problem, call.end) == (True, "", len(data))
         assert (call.minor_version, call.operations) == (1, (number,))
         data = results([(number, 0, outcome)])
         reply = nfs4.compound_reply(data, 0, len(data), callback=True)
@@ -341,7 +341,7 @@ def test_a_call_of_many_operations(found: list[tuple[int, bytes]], tag: bytes, m
     data = compound(found, tag, minor)
     call = nfs4.compound_call(b"\0\0\0\x05" + data + behind, 4, 4 + len(data))
     assert call.operations == tuple(number for number, _ in found)
-    assert (call.tag, call.minor_version, call.announced) == (tag, minor, len(found))
+    assert call.minor_version == minor
     assert (call.complete, call.truncated, call.problem, call.end) == (True, False, "", 4 + len(data))
 
 
@@ -354,7 +354,7 @@ def test_a_reply_whose_last_operation_failed(
     sent = [(op, 0, result) for op, result in found] + [(number, outcome, data.draw(body))]
     message = results(sent, tag, outcome)
     reply = nfs4.compound_reply(message, 0, len(message))
-    assert (reply.status, reply.tag, reply.announced) == (outcome, tag, len(sent))
+    assert reply.status == outcome
     assert reply.results == tuple((op, status) for op, status, _ in sent)
     assert (reply.complete, reply.problem, reply.end) == (True, "", len(message))
 
