@@ -116,3 +116,10 @@ def dropped_words(dropped: int, frames: int, traced: str = "") -> list[str]:
     return [
         f"the capture lost {plural(dropped, 'frame')} ({part}): what is missing may be these, not the network's loss"
     ]
+
+
+def with_port(address: str, port: int | None) -> str:
+    """'[fd00::1]:20049'; the address alone where no port is known."""
+    if not port:
+        return address
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

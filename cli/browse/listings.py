@@ -20,14 +20,13 @@ from rdmascope.dissect.audit.rule import all_rules
 from rdmascope.dissect.onc.file_operations import DIRECTORY, TYPE_NAMES
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.rpcs import Extent, Reassembled
-from rdmascope.dissect.units import seconds, size
+from rdmascope.dissect.units import seconds, size, with_port
 
 from ..harmless_console import HarmlessConsole
 from ..sanitize import harmless_line
 from ..views.diagnosis import FindingCells, finding_view, rule_view
 from ..views.files import shown_path, shown_size, transferred
 from ..views.packets import PROTOCOL_STYLES, header_line, packet_cells
-from ..views.report import service
 from ..views.rpc import BYTES, RpcCells, RpcLine, cells_line, header as rpc_header
 from ..views.tables import cell, counted, timed
 
@@ -244,7 +243,7 @@ def _connection(row: Row, layout: ListingLayout) -> Text:
             row["transport"],
             row["protocol"],
             row["client"],
-            service(row["server"], row["service_port"]),
+            with_port(row["server"], row["service_port"]),
             size(row["client_bytes"] or 0),
             size(row["server_bytes"] or 0),
             counted(retransmitted),

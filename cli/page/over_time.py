@@ -26,7 +26,7 @@ from rdmascope.dissect.measure.time_cells import BINS_SHIFT, NO_LIMIT, Peaks, Ti
 from rdmascope.dissect.percentiles import Distribution, bin_edges
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.transport.health import TransportHealth
-from rdmascope.dissect.units import at_least, bound, count, duration, percent, plural, size
+from rdmascope.dissect.units import at_least, bound, count, duration, percent, plural, size, with_port
 
 from .examples import ShownRpcs, path_of, shortened, tag, text
 
@@ -88,9 +88,7 @@ def breakings(breakdown: Breakdown, facts: Facts) -> list[Breaking]:
         hung[client] = max(hung.get(client, 0), waiting[number])
     hung |= {facts.paths[one.number]: one.waiting for one in reversed(facts.hung) if one.number in facts.paths}
     for key, code in breakdown.connections.codes.items():
-        port = f":{key.port}" if key.port else ""
-        server = f"[{key.server}]" if port and ":" in key.server else key.server
-        connections[code] = f"{key.number}  {key.client} → {server}{port}"
+        connections[code] = f"{key.number}  {key.client} → {with_port(key.server, key.port)}"
         hung[connections[code]] = waiting.get(key.number, 0)
     return [
         _breaking("procedures", "By procedure", "procedure", breakdown.procedures, procedures, exact),

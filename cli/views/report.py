@@ -27,7 +27,7 @@ from rdmascope.dissect.records.rpc import HOST_PHASES
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.eviction import Evicted
 from rdmascope.dissect.transport.connection import Connection, Endpoint, ending_words
-from rdmascope.dissect.units import at_least, bound, count, duration, moment, percent, plural, share, size
+from rdmascope.dissect.units import at_least, bound, count, duration, moment, percent, plural, share, size, with_port
 
 from .negotiation import speaks_version_2, story
 from .tables import (
@@ -144,7 +144,7 @@ def connections_view(conversations: Sequence[Conversation], statistics: Statisti
             str(one.number),
             active.address,
             _queue_pair(active),
-            service(passive.address, one.service_port)
+            with_port(passive.address, one.service_port)
             + (f" {DATA_SERVER}" if conversation.data_server is not None else ""),
             _queue_pair(passive) if passive.port is None else "-",
             count(part.calls) if carrier else "-",
@@ -168,13 +168,6 @@ def connections_view(conversations: Sequence[Conversation], statistics: Statisti
         label = "all" if len(alike) == 1 and len(numbers) > 1 else "#" + _ranges(numbers)
         parts.append(facts([(label if not at else "", line) for at, line in enumerate(lines)], "dim"))
     return Group(*parts)
-
-
-def service(address: str, port: int | None) -> str:
-    """'[fd00::1]:20049'; the address alone where no port is known."""
-    if not port:
-        return address
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _evicted(evicted: Evicted, share: Share) -> Text:

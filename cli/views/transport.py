@@ -18,7 +18,7 @@ from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.transport.connection import ENDS, WITHOUT_RDMA, Connection, ending_words
 from rdmascope.dissect.transport.health import DirectionHealth, TransportHealth
 from rdmascope.dissect.transport.retransmissions import CAUSES, InferredLoss, Retransmission, Tally
-from rdmascope.dissect.units import count, duration, plural, share, size
+from rdmascope.dissect.units import count, duration, plural, share, size, with_port
 
 from .tables import LEVELS, Cell, Grid, bit_rate, counted, indented, timed
 
@@ -151,9 +151,8 @@ def connection_view(
 ) -> RenderableType:
     """All of one connection.  ``place`` says which file frames are in, where there are several."""
     active, passive = connection.endpoints
-    port = f":{connection.service_port}" if connection.service_port else ""
-    there = f"[{passive.address}]" if port and ":" in passive.address else passive.address
-    title = Text.assemble((f"Connection {connection.number}", "bold"), f"  {active.address} → {there}{port}")
+    there = with_port(passive.address, connection.service_port)
+    title = Text.assemble((f"Connection {connection.number}", "bold"), f"  {active.address} → {there}")
     if connection.refused:
         return Group(title, indented(Text(f"refused by the server: {health.ended}", "red")))
     parts: list[RenderableType] = [

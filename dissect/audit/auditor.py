@@ -18,6 +18,7 @@ from ..rpcrdma.matching import BY_XID_ALONE
 from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.version_loops import VersionRefusals
 from ..transport.connection import Connection
+from ..units import with_port
 from .events import ConnectionSetup, SentMessage
 from .listener import AuditListener
 from .rule import PASS, PASSED, UNDECIDABLE, VIOLATION, Finding, Judgement, Level, Rule, Subject, all_rules, undecidable
@@ -552,8 +553,5 @@ def side(endpoint: int) -> str:
 
 def who(connection: Connection, endpoint: int) -> str:
     """'client 10.0.0.2', 'server 10.0.0.1:20049'."""
-    end = connection.endpoints[endpoint]
-    if endpoint == 0:
-        return f"client {end.address}"
-    port = f":{connection.service_port}" if connection.service_port else ""
-    return f"server [{end.address}]{port}" if port and ":" in end.address else f"server {end.address}{port}"
+    address = connection.endpoints[endpoint].address
+    return f"server {with_port(address, connection.service_port)}" if endpoint else f"client {address}"

@@ -35,6 +35,7 @@ from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import HostTimes, HostTrouble, Rpc
 from ..transport.health import TransportHealth
 from ..transport.retransmissions import Retransmission
+from ..units import with_port
 from .rpc_facts import Examples, RpcFacts, Sums, Unanswered
 
 if TYPE_CHECKING:
@@ -465,9 +466,7 @@ class Facts:
         if found is None:
             return f"connection {number}" if number else "evicted connections"
         client, server = found.connection.endpoints
-        port = f":{found.connection.service_port}" if found.connection.service_port else ""
-        address = f"[{server.address}]" if port and ":" in server.address else server.address
-        return f"connection {number}, {client.address} to {address}{port}"
+        return f"connection {number}, {client.address} to {with_port(server.address, found.connection.service_port)}"
 
 
 def label(key: ProcedureKey) -> str:
