@@ -98,14 +98,13 @@ class FileFacts:
         users = np.unique(done["file"] << 32 | done["row"])
         files, rows = users >> 32, users & 0xFFFFFFFF
         columns = weights[rows], rpcs["number"][rows], rpcs["call_frame"][rows]
-        calls = [*zip(*(column.tolist() for column in columns), strict=True)]
         edges = [*np.unique(files, return_index=True)[1].tolist(), len(files)]
         for begin, behind in pairwise(edges):
             file = used.files[files[begin]]
             if file.number not in self.costs:
                 self.files[file.number] = file
                 self.costs[file.number], self.clients[file.number] = Examples(), set()
-            self.costs[file.number].add_each(calls[begin:behind])
+            self.costs[file.number].add_all(*(column[begin:behind] for column in columns))
         connections, callers = rpcs["connection"][rows], rpcs["caller"][rows]
         for at in distinct(files, connections, callers)[0].tolist():
             ends = table.conversation(int(connections[at])).connection.endpoints

@@ -171,37 +171,35 @@ class ClientSide:
 
     # Before the call is sent.
 
-    def initiated(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        handle, offset, count = fields
+    def initiated(self, number: int, time: int, pid: int, handle: int, offset: int, count: int) -> None:
         self._initiated[pid] = {"handle": hashed_handle(handle), "offset": offset, "count": count}
 
-    def opened(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+    def opened(self, number: int, time: int, pid: int, handle: int, directory: int | None, name: str) -> None:
         """The directory's handle is not told: its number in the file system stands for it."""
-        handle, directory, name = fields
         if name and directory is not None:
             self._names[hashed_handle(handle)] = b"fileid %d" % directory, name.encode(errors="surrogateescape")
             if len(self._names) > MAX_NAMES:
                 del self._names[next(iter(self._names))]
 
-    def task_begin(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        call = self._calls.get(fields)
+    def task_begin(self, number: int, time: int, pid: int, task: int, client: int) -> None:
+        call = self._calls.get((task, client))
         if call is not None:
             self._close(call, None)
-        self._calls[fields] = ClientCall(time, self._initiated.pop(pid, None))
+        self._calls[task, client] = ClientCall(time, self._initiated.pop(pid, None))
 
-    def request(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        task, client, program, version, procedure = fields
+    def request(
+        self, number: int, time: int, pid: int, task: int, client: int, program: str, version: int, procedure: str
+    ) -> None:
         call = self._call(task, client, True)
         call.program, call.version, call.procedure = program, version, procedure
         if call.begin is None:
             call.begin = time
 
-    def reserve(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        call = self._call(fields[0], fields[1], True)
-        call.xid, call.encode = fields[2], time
+    def reserve(self, number: int, time: int, pid: int, task: int, client: int, xid: int) -> None:
+        call = self._call(task, client, True)
+        call.xid, call.encode = xid, time
 
-    def sleep(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        task, client, queue = fields
+    def sleep(self, number: int, time: int, pid: int, task: int, client: int, queue: str) -> None:
         call = self._calls.get((task, client))
         if call is not None and call.post is None:
             transport = self._last.get(client, _ALONE)
@@ -210,8 +208,7 @@ class ClientSide:
             if call.encoded is None and call.encode is not None:
                 call.encoded = time
 
-    def wakeup(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        task, client, queue = fields
+    def wakeup(self, number: int, time: int, pid: int, task: int, client: int, queue: str) -> None:
         call = self._calls.get((task, client))
         if call is None:
             return
@@ -228,29 +225,30 @@ class ClientSide:
             call.waits[what] = call.waits.get(what, 0) + waited
             call.sleeping = None
 
-    def reserve_credit(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        call = self._calls.get(fields)
+    def reserve_credit(self, number: int, time: int, pid: int, task: int, client: int) -> None:
+        call = self._calls.get((task, client))
         if call is not None and call.encoded is None:
             call.encoded = time
 
-    def send(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+    def send(self, number: int, time: int, pid: int, task: int, client: int, length: int) -> None:
         """An attempt to transmit, which may fail and be made again with other memory."""
-        call = self._call(fields[0], fields[1], True)
-        call.send, call.length = time, fields[2]
+        call = self._call(task, client, True)
+        call.send, call.length = time, length
         self._sending[pid] = call
         if call.encoded is None:
             call.encoded = time
         call.chunks = TracedChunks()
 
-    def chunk_read(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        task, client, position, *segment = fields
+    def chunk_read(
+        self, number: int, time: int, pid: int, task: int, client: int, position: int, *segment: int
+    ) -> None:
         self._call(task, client, True).chunks.read(position, Segment(*segment))
 
-    def chunk_write(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        self._written(self._call(fields[0], fields[1], True).chunks.writes, "write", Segment(*fields[2:]))
+    def chunk_write(self, number: int, time: int, pid: int, task: int, client: int, *segment: int) -> None:
+        self._written(self._call(task, client, True).chunks.writes, "write", Segment(*segment))
 
-    def chunk_reply(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        self._written(self._call(fields[0], fields[1], True).chunks.reply, "reply", Segment(*fields[2:]))
+    def chunk_reply(self, number: int, time: int, pid: int, task: int, client: int, *segment: int) -> None:
+        self._written(self._call(task, client, True).chunks.reply, "reply", Segment(*segment))
 
     @staticmethod
     def _written(chunks: list[ChunkUse], kind: str, segment: Segment) -> None:
@@ -259,19 +257,31 @@ class ClientSide:
             chunks.append(ChunkUse(kind, None, []))
         chunks[0].segments.append(TracedSegment(segment))
 
-    def marshal_failed(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+    def marshal_failed(self, number: int, time: int, pid: int, task: int, client: int) -> None:
         """No memory registration was free, as ``xprtrdma_nomrs_err`` says before it."""
-        call = self._call(fields[0], fields[1])
+        call = self._call(task, client)
         call.failed += 1
-        transport = self._last.get(fields[1])
+        transport = self._last.get(client)
         if transport is not None and transport.failing is None:
             transport.failing = time
         if call.failing is None:
             call.failing = time
         call.chunks = TracedChunks()
 
-    def marshal(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        task, client, xid, header, head, page, tail, read = fields
+    def marshal(
+        self,
+        number: int,
+        time: int,
+        pid: int,
+        task: int,
+        client: int,
+        xid: int,
+        header: int,
+        head: int,
+        page: int,
+        tail: int,
+        read: int,
+    ) -> None:
         call = self._call(task, client, True)
         call.xid, call.marshalled = xid, True
         transport = self._last.get(client)
@@ -289,8 +299,7 @@ class ClientSide:
 
     # The call is sent.
 
-    def post_send(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        queue, task, client = fields
+    def post_send(self, number: int, time: int, pid: int, queue: int, task: int, client: int) -> None:
         call = self._call(task, client)
         if call.xid is None:
             return
@@ -322,8 +331,7 @@ class ClientSide:
         if call is not None and call.xid is not None and call.rpc is None:
             self._sent(call, conversation, number, time, header, call.length, RDMA_MSG, backward=True)
 
-    def transmit(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        task, client, xid, status = fields
+    def transmit(self, number: int, time: int, pid: int, task: int, client: int, xid: int, status: int) -> None:
         call = self._calls.get((task, client))
         if call is None or status:
             return
@@ -374,18 +382,17 @@ class ClientSide:
 
     # The reply.
 
-    def receive(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        queue, length, status = fields
+    def receive(self, number: int, time: int, pid: int, queue: int | None, length: int, status: int) -> None:
         self._log.completed("receive", status, time, number)
         if not status:
             self._received[pid] = Received(number, time, length, queue)
 
-    def called_back(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+    def called_back(self, number: int, time: int, pid: int, xid: int) -> None:
         """By the server; its answer is a task that begins with ``transmit``."""
         came = self._received.pop(pid, None)
         conversation = None if came is None or came.queue is None else self._receiving.get(came.queue)
         if came is not None and conversation is not None:
-            rpc = self._log.begin(conversation, fields[0], "client", backward=True)
+            rpc = self._log.begin(conversation, xid, "client", backward=True)
             rpc.call = message(1, came.number, came.time, rpc.xid, None, came.length, HEADER, procedure=RDMA_MSG)
             self._log.called(rpc)
 
@@ -397,8 +404,7 @@ class ClientSide:
         rpc.latency = Latency(max(0, time - rpc.call.operation.first_time), 0, 0, 0, 0, 0)
         self._log.end(rpc)
 
-    def replied(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        task, client, xid, credits = fields
+    def replied(self, number: int, time: int, pid: int, task: int, client: int, xid: int, credits: int) -> None:
         call = self._calls.get((task, client))
         if call is None or call.rpc is None or call.rpc.xid != xid:
             return
@@ -413,74 +419,80 @@ class ClientSide:
         call.rpc.reply = message(1, came.number, came.time, xid, credits, came.length)
         self._log.replied(call.rpc)
 
-    def refused_version(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        self._refused(fields, ERR_VERS)
+    def refused_version(self, number: int, time: int, pid: int, task: int, client: int) -> None:
+        self._refused(task, client, ERR_VERS)
 
-    def refused_chunk(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        self._refused(fields, ERR_CHUNK)
+    def refused_chunk(self, number: int, time: int, pid: int, task: int, client: int) -> None:
+        self._refused(task, client, ERR_CHUNK)
 
-    def _refused(self, task: tuple[Any, ...], error: int) -> None:
+    def _refused(self, task: int, client: int, error: int) -> None:
         """The reply is an RDMA_ERROR."""
-        call = self._calls.get(task)
+        call = self._calls.get((task, client))
         if call is not None and call.rpc is not None and call.rpc.reply is not None:
             call.error = error_name(1, error)
             call.rpc.reply.header.procedure, call.rpc.reply.header.error = RDMA_ERROR, error
 
-    def local_invalidation(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        task, client, registration = fields
+    def local_invalidation(self, number: int, time: int, pid: int, task: int, client: int, registration: int) -> None:
         call = self._calls.get((task, client))
         if call is not None:
             call.invalidations += 1
             self._registering[registration] = call
 
-    def remote_invalidation(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        task, client, handle = fields
+    def remote_invalidation(self, number: int, time: int, pid: int, task: int, client: int, handle: int) -> None:
         call = self._calls.get((task, client))
         if call is not None and call.rpc is not None and call.rpc.reply is not None:
             call.rpc.reply.operation.invalidate = handle
 
-    def invalidated(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+    def invalidated(self, number: int, time: int, pid: int, registration: int, status: int) -> None:
         """The last one of a call is done: the same thread goes on with its reply."""
-        registration, status = fields
         self._log.completed("local invalidation", status, time, number)
         call = self._registering.pop(registration, None)
         if call is not None:
             self._answered[pid] = call
 
-    def sent(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        self._log.completed("Send", fields[0], time, number)
+    def sent(self, number: int, time: int, pid: int, status: int) -> None:
+        self._log.completed("Send", status, time, number)
 
-    def fast_registered(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        self._log.completed("memory registration", fields[0], time, number)
+    def fast_registered(self, number: int, time: int, pid: int, status: int) -> None:
+        self._log.completed("memory registration", status, time, number)
 
-    def decode_segment(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+    def decode_segment(self, number: int, time: int, pid: int, *segment: int) -> None:
         call = self._answered.get(pid)
         if call is not None:
-            call.chunks.returned(*fields)
+            call.chunks.returned(*segment)
 
-    def receive_xdr(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        call = self._calls.get((fields[0], fields[1]))
+    def receive_xdr(self, number: int, time: int, pid: int, task: int, client: int, length: int) -> None:
+        call = self._calls.get((task, client))
         if call is None or call.decode is not None:
             return
         call.decode = time
         rpc = call.rpc
         if rpc is not None and rpc.reply is None and rpc.connection.transport == SOCKET:
             call.receive = call.reply = time
-            rpc.reply = message(1, number, time, rpc.xid, None, fields[2], 0, fields[2], None)
+            rpc.reply = message(1, number, time, rpc.xid, None, length, 0, length, None)
 
-    def nfs_status(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        task, client, error = fields
+    def nfs_status(self, number: int, time: int, pid: int, task: int, client: int, error: int) -> None:
         call = self._calls.get((task, client))
         if call is not None:
             call.error = nfs_status(call.version, error)
 
-    def task_end(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        call = self._calls.get((fields[0], fields[1]))
+    def task_end(self, number: int, time: int, pid: int, task: int, client: int, status: int) -> None:
+        call = self._calls.get((task, client))
         if call is not None:
-            call.end, call.status = time, fields[2]
+            call.end, call.status = time, status
 
-    def latency(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        task, client, program, version, procedure, execute = fields
+    def latency(
+        self,
+        number: int,
+        time: int,
+        pid: int,
+        task: int,
+        client: int,
+        program: str,
+        version: int,
+        procedure: str,
+        execute: int,
+    ) -> None:
         call = self._calls.pop((task, client), None)
         if call is None:
             return
@@ -525,8 +537,9 @@ class ClientSide:
 
     # Connections.
 
-    def new_client(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        client, address, port, server = fields
+    def new_client(
+        self, number: int, time: int, pid: int, client: int, address: str | None, port: str | None, server: str | None
+    ) -> None:
         self._peers[client] = (address or server or "").strip("[]"), int(port) if port else None
         self._sockets.pop(client, None)
 

@@ -164,7 +164,7 @@ class TraceMachine:
             if handler is not None and 0 <= time < LATEST:
                 fields = handler[1](values)
                 if None not in fields or (name in LACKING and None not in fields[LACKING[name] :]):
-                    handler[0](number, time, pid, fields)
+                    handler[0](number, time, pid, *fields)
         for side in (self.client, self.server):
             side.let_go(MAX_OPEN)
         return self.log.take()
@@ -187,8 +187,7 @@ class TraceMachine:
         self.server.finish()
         return self.log.take()
 
-    def _manage(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        source, destination, event = fields
+    def _manage(self, number: int, time: int, pid: int, source: str, destination: str, event: int) -> None:
         if event == CONNECT_REQUEST:
             self._passive.add(source)
         elif event == ESTABLISHED:
@@ -196,16 +195,16 @@ class TraceMachine:
         elif event == DISCONNECTED:
             self._connections.end(self._pair(source, destination), "disconnected", time)
 
-    def _disconnect(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        source, destination = fields
+    def _disconnect(self, number: int, time: int, pid: int, source: str, destination: str) -> None:
         by = "server" if source in self._passive else "client"
         self._connections.end(self._pair(source, destination), f"DREQ from the {by}", time)
 
     def _pair(self, source: str, destination: str) -> CmPair:
         return CmPair(destination, source) if source in self._passive else CmPair(source, destination)
 
-    def _negotiated(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        source, destination, sent, received = fields
+    def _negotiated(
+        self, number: int, time: int, pid: int, source: str, destination: str, sent: int, received: int
+    ) -> None:
         self._connections.establish(CmPair(source, destination), time, (sent, received))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..onc.hashes import hashed_handle
@@ -93,7 +93,7 @@ class ServerSide:
     def __init__(self, connections: TracedConnections, log: RpcLog, client: ClientSide) -> None:
         self._connections, self._log, self._client = connections, log, client
         self._received: dict[Queue, Received] = {}
-        self._transports: dict[tuple[str, str], Waiting] = {}
+        self._transports: dict[tuple[str | None, str | None], Waiting] = {}
         self._free: dict[int, int] = {}
         """By thread: when it had done what it was at."""
         self._dequeued: dict[int, Dequeued] = {}
@@ -145,23 +145,30 @@ class ServerSide:
 
     # A call comes.
 
-    def receive(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        length, queue, identity = fields
+    def receive(self, number: int, time: int, pid: int, length: int | None, queue: int, identity: int) -> None:
         self._received[queue, identity] = Received(number, time, length or 0)
 
-    def enqueue(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        self._transports.setdefault(fields, Waiting()).since = time
+    def enqueue(self, number: int, time: int, pid: int, server: str | None, client: str | None) -> None:
+        self._transports.setdefault((server, client), Waiting()).since = time
 
-    def dequeue(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        server, client = fields
-        transport = self._transports.setdefault(fields, Waiting())
+    def dequeue(self, number: int, time: int, pid: int, server: str | None, client: str | None) -> None:
+        transport = self._transports.setdefault((server, client), Waiting())
         since, transport.since = transport.since, None
         if since is not None and (free := min(self._free.get(pid, since), time)) > since:
             transport.spans.append((since, free))
         self._dequeued[pid] = Dequeued(time, server or "", client or "", transport, since)
 
-    def read_segment(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        queue, identity, index, position, *segment = fields
+    def read_segment(
+        self,
+        number: int,
+        time: int,
+        pid: int,
+        queue: int | None,
+        identity: int,
+        index: int,
+        position: int | None,
+        *segment: int,
+    ) -> None:
         if queue is not None:
             self._segments.setdefault((queue, identity), []).append((index, position, Segment(*segment)))
         elif (call := self._threads.get(pid)) is not None:
@@ -169,15 +176,33 @@ class ServerSide:
             call.chunks.read(None, Segment(*segment))
             call.rpc.chunks = call.chunks.all()
 
-    def write_segment(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        queue, identity, index, *segment = fields
+    def write_segment(
+        self,
+        number: int,
+        time: int,
+        pid: int,
+        queue: int | None,
+        identity: int,
+        index: int | None,
+        *segment: int,
+    ) -> None:
         # Before 5.12 nothing but the thread tells whose it is.
         owner = (THREAD, pid) if queue is None else (queue, identity)
         segments = self._segments.setdefault(owner, [])
         segments.append((len(segments) if index is None else index, None, Segment(*segment)))
 
-    def request(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        queue, identity, xid, credits, procedure, header = fields
+    def request(
+        self,
+        number: int,
+        time: int,
+        pid: int,
+        queue: int,
+        identity: int,
+        xid: int,
+        credits: int,
+        procedure: int,
+        header: int,
+    ) -> None:
         came = self._received.pop((queue, identity), None)
         taken = self._dequeued.pop(pid, None)
         thread = None
@@ -210,31 +235,30 @@ class ServerSide:
         self._open[xid] = self._threads[pid] = call
         self._log.called(rpc)
 
-    def post_read(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+    def post_read(self, number: int, time: int, pid: int, queue: int, identity: int) -> None:
         call = self._threads.get(pid)
         self._free[pid] = time
         if call is not None:
-            self._transfers[fields] = call
+            self._transfers[queue, identity] = call
             if call.read_posted is None:
                 call.read_posted = time
 
-    def read(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        call = self._transfers.pop(fields, None)
+    def read(self, number: int, time: int, pid: int, queue: int, identity: int) -> None:
+        call = self._transfers.pop((queue, identity), None)
         if call is not None:
             call.read = time
             call.chunks.finish_reads()
 
     # It is carried out.
 
-    def receive_xdr(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+    def receive_xdr(self, number: int, time: int, pid: int, xid: int) -> None:
         """From here on by this thread, which need not be the one that asked for the RDMA Reads."""
-        call = self._open.get(fields[0])
+        call = self._open.get(xid)
         if call is not None:
             self._threads[pid] = call
             call.started = time
 
-    def process(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        xid, service, version, procedure = fields
+    def process(self, number: int, time: int, pid: int, xid: int, service: str, version: int, procedure: str) -> None:
         call = self._at(pid, xid)
         rpc = self._log.backward.get(xid) if call is None else call.rpc
         if rpc is not None:
@@ -244,20 +268,18 @@ class ServerSide:
         call = self._threads.get(pid)
         return call if call is not None and call.rpc.xid == xid else self._open.get(xid)
 
-    def operation(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+    def operation(self, number: int, time: int, pid: int, name: str, status: int) -> None:
         call = self._threads.get(pid)
         if call is not None:
-            call.operations.append(fields[0].removeprefix(OP))
-            call.status = fields[1]
+            call.operations.append(name.removeprefix(OP))
+            call.status = status
 
-    def handle(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        xid, hashed = fields
+    def handle(self, number: int, time: int, pid: int, xid: int, hashed: int) -> None:
         call = self._at(pid, xid)
         if call is not None and call.rpc.fields.handle is None:
             call.rpc.fields = call.rpc.fields._replace(handle=hashed_handle(hashed))
 
-    def file_begin(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        xid, hashed, offset, length = fields
+    def file_begin(self, number: int, time: int, pid: int, xid: int, hashed: int, offset: int, length: int) -> None:
         call = self._at(pid, xid)
         if call is None:
             return
@@ -267,8 +289,7 @@ class ServerSide:
             handle = hashed_handle(hashed) if known.handle is None else known.handle
             call.rpc.fields = known._replace(handle=handle, offset=offset, count=length)
 
-    def file_end(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        xid, length = fields
+    def file_end(self, number: int, time: int, pid: int, xid: int, length: int) -> None:
         call = self._at(pid, xid)
         if call is not None and call.file_begin is not None:
             call.file_time += time - call.file_begin
@@ -276,44 +297,41 @@ class ServerSide:
 
     # It is answered.
 
-    def send_xdr(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        xid, length = fields
+    def send_xdr(self, number: int, time: int, pid: int, xid: int, length: int) -> None:
         call = self._at(pid, xid)
         if call is not None:
             call.encoded, call.answered = length, time
 
-    def latency(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        xid, execute = fields
+    def latency(self, number: int, time: int, pid: int, xid: int, execute: int) -> None:
         call = self._at(pid, xid)
         if call is not None:
             call.answered, call.execute = time, execute * 1000
 
-    def post_write(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+    def post_write(self, number: int, time: int, pid: int, queue: int, identity: int) -> None:
         call = self._threads.get(pid)
         if call is not None:
-            self._transfers[fields] = call
+            self._transfers[queue, identity] = call
 
-    def post_chunk(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+    def post_chunk(self, number: int, time: int, pid: int, queue: int, identity: int) -> None:
         """Before 5.15, of either: before it is carried out a call is read, behind that it is answered."""
         call = self._threads.get(pid)
         post = self.post_read if call is not None and call.started is None else self.post_write
-        post(number, time, pid, fields)
+        post(number, time, pid, queue, identity)
 
-    def wrote(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        call = self._transfers.pop(fields, None)
+    def wrote(self, number: int, time: int, pid: int, queue: int, identity: int) -> None:
+        call = self._transfers.pop((queue, identity), None)
         if call is not None:
             call.written = time
 
-    def returned(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+    def returned(self, number: int, time: int, pid: int, *segment: int) -> None:
         call = self._threads.get(pid)
         if call is not None:
-            call.chunks.returned(*fields)
+            call.chunks.returned(*segment)
 
-    def pulled_up(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        self._headers[pid] = fields[0]
+    def pulled_up(self, number: int, time: int, pid: int, header: int) -> None:
+        self._headers[pid] = header
 
-    def post_send(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        queue, identity, invalidated = fields
+    def post_send(self, number: int, time: int, pid: int, queue: int, identity: int, invalidated: int) -> None:
         self._free[pid] = time
         call = self._threads.pop(pid, None)
         length = self._headers.pop(pid, None)
@@ -339,26 +357,25 @@ class ServerSide:
             self._close(before, None)
         self._sends[queue, identity] = call
 
-    def sent(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        call = self._sends.pop(fields, None)
+    def sent(self, number: int, time: int, pid: int, queue: int, identity: int) -> None:
+        call = self._sends.pop((queue, identity), None)
         if call is not None:
             self._close(call, time)
 
-    def done(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
+    def done(self, number: int, time: int, pid: int, xid: int) -> None:
         """By this thread; some kernels wait until the Send is complete."""
         self._free[pid] = time
 
-    def receive_failed(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        self._log.completed("receive", fields[0], time, number)
+    def receive_failed(self, number: int, time: int, pid: int, status: int) -> None:
+        self._log.completed("receive", status, time, number)
 
-    def read_failed(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        self._log.completed("RDMA Read", fields[0], time, number)
+    def read_failed(self, number: int, time: int, pid: int, status: int) -> None:
+        self._log.completed("RDMA Read", status, time, number)
 
-    def write_failed(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        self._log.completed("RDMA Write", fields[0], time, number)
+    def write_failed(self, number: int, time: int, pid: int, status: int) -> None:
+        self._log.completed("RDMA Write", status, time, number)
 
-    def send_failed(self, number: int, time: int, pid: int, fields: tuple[Any, ...]) -> None:
-        queue, identity, status = fields
+    def send_failed(self, number: int, time: int, pid: int, queue: int, identity: int, status: int) -> None:
         self._log.completed("Send", status, time, number)
         call = self._sends.pop((queue, identity), None)
         if call is not None:
