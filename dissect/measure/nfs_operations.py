@@ -574,7 +574,8 @@ def _with_operations(table: RpcTable, wanted: frozenset[str]) -> Iterator[Rpc]:
 
 def _transfers(table: RpcTable) -> NDArray[np.bool_]:
     """Which RPCs are calls that read or write."""
-    return _called_for(table, _is_transfer) & (table.rows["call_frame"] > 0) & (table.rows["caller"] == 0)
+    found: NDArray[np.bool_] = (table.rows["call_frame"] > 0) & (table.rows["caller"] == 0)
+    return found & _called_for(table, _is_transfer)
 
 
 def _called_for(table: RpcTable, meant: Callable[[ProcedureNames], bool]) -> NDArray[np.bool_]:
