@@ -18,7 +18,7 @@ from ..percentiles import Distribution, Samples
 from ..rpcrdma.rpc_table import STATES, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY
 from ..transport.connection import Connection
-from .statistics import EndedRpcs, ProcedureKey, SlowRpc, note_slowest, other_procedures
+from .statistics import ListedRpcs, ProcedureKey, SlowRpc, note_slowest, other_procedures
 
 SLOT = 5_000_000_000
 """Nanoseconds."""
@@ -51,7 +51,7 @@ class _SlotConnection:
     procedures: dict[ProcedureKey, _SlotProcedure] = field(default_factory=dict)
     slowest: list[tuple[int, int, SlowRpc]] = field(default_factory=list)
 
-    def add(self, batch: EndedRpcs, places: Int64s, max_slowest: int) -> None:
+    def add(self, batch: ListedRpcs, places: Int64s, max_slowest: int) -> None:
         """Those RPCs of a batch."""
         rows = take(batch.rows, places)
         failed = np.array([failed for _, failed in batch.names.statuses])[rows["status"]]
@@ -136,7 +136,7 @@ class LiveWindow:
         """Take RPCs that ended."""
         if not len(table):
             return
-        batch = EndedRpcs(table)
+        batch = ListedRpcs(table)
         numbers = batch.rows["connection"]
         self._list(batch, None, np.arange(len(table)))
         room = MAX_CONNECTIONS + 1 - len(self._newest)
@@ -160,7 +160,7 @@ class LiveWindow:
                 if one is not None:
                     one.add(batch, mine, self._max_slowest)
 
-    def _list(self, batch: EndedRpcs, connection: int | None, places: Int64s) -> None:
+    def _list(self, batch: ListedRpcs, connection: int | None, places: Int64s) -> None:
         kept = self._newest.setdefault(connection, deque(maxlen=self._max_newest))
         kept.extend(map(batch.one, places[-self._max_newest :].tolist()))
 

@@ -591,7 +591,7 @@ class Statistics:
         return self._procedures.setdefault(key, Procedure(key, self._exact))
 
 
-class EndedRpcs:
+class ListedRpcs:
     """RPCs of a table, each of which can be had in a line."""
 
     def __init__(self, table: RpcTable, counted: NDArray[np.bool_] | None = None) -> None:
@@ -631,7 +631,7 @@ class EndedRpcs:
         )
 
 
-def note_slowest(kept: list[tuple[int, int, SlowRpc]], rpcs: EndedRpcs, places: Int64s, count: int) -> None:
+def note_slowest(kept: list[tuple[int, int, SlowRpc]], rpcs: ListedRpcs, places: Int64s, count: int) -> None:
     """Have the slowest of some RPCs, of which the latency or a lower bound is known, in a heap of so many."""
     if not len(places) or not count:
         return
@@ -647,7 +647,7 @@ def note_slowest(kept: list[tuple[int, int, SlowRpc]], rpcs: EndedRpcs, places: 
             keep(kept, (waited, -int(rpcs.rows["number"][place]), rpcs.one(place)))
 
 
-class _Groups(EndedRpcs):
+class _Groups(ListedRpcs):
     """The RPCs of a table by what they are counted under."""
 
     def __init__(self, table: RpcTable, counted: NDArray[np.bool_]) -> None:
