@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from struct import error as StructError
+from functools import cache, lru_cache
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, among, big_endian_words, gathered, places, unique, words_at
+from ..arrays import Bytes, Int64s, among, gathered, places, unique, words_at
 from ..layers.oncrpc_codes import GSS_PROCEDURE_NAMES, RPCSEC_GSS_DATA
 from ..text_columns import Decimal, Hexadecimal, KnownTexts, Piece, Texts, chosen_words, words_of
 from . import nfs3
@@ -43,12 +42,42 @@ from .shapes.decode_cache import MAX_NODES, Layout, Layouts, field_of, flat_node
 from .shapes.nfs4 import CB_COMPOUND4ARGS, COMPOUND4ARGS, COMPOUND4RES
 from .shapes.nfs4_types import CLIENTID4
 from .shapes.registry import procedure_shape
-from .shapes.rfc1813 import CREATEMODE3
+from .shapes.rfc1813 import (
+    ACCESS3,
+    COUNT3,
+    CREATEMODE3,
+    FILENAME3,
+    FTYPE3,
+    GID3,
+    MODE3,
+    NFS_FH3,
+    NFSPATH3,
+    OFFSET3,
+    POST_OP_ATTR,
+    POST_OP_FH3,
+    STABLE_HOW,
+    UID3,
+    WCC_DATA,
+)
 from .shapes.rfc7530 import ACCESS4
-from .shapes.types import HANDLE, Node, SparseBytes, XdrInteger, XdrList, XdrOpaque, XdrType, decode
+from .shapes.types import (
+    HANDLE,
+    UINT32,
+    Node,
+    SparseBytes,
+    XdrInteger,
+    XdrList,
+    XdrOpaque,
+    XdrOptional,
+    XdrStruct,
+    XdrType,
+    decode,
+    extended,
+    struct,
+)
 from .status import nfs4_status, reply_status
 from .statuses import OK
-from .xdr import Data, Malformed, hyper, opaque, opaque_at, word, words2
+from .xdr import Data
 
 TO_END_OF_FILE = (1 << 64) - 1
 """A length (RFC 8881, 18.10)."""
@@ -301,14 +330,15 @@ def given_words(results: memoryview) -> str:
     return words and f",{words}"
 
 
-def _values(layouts: Layouts, view: memoryview) -> dict[str, Any]:
-    """The fields of arguments or results, where they are known to stand, else decoded."""
+def _values(layouts: Layouts, view: memoryview) -> dict[str | None, Any]:
+    """The fields of arguments or results, where they are known to stand, else decoded; under None why not all are."""
     layout = layouts.of(view, 0)
     if layout is not None:
         return {name: field_of(name, view[slice(*place)]) for name, place in layout.places.items()}
     layouts.learn(view, 0)
-    root = decode(layouts.type, "", SparseBytes([(0, view)], len(view)), 0, len(view), MAX_NODES).root
-    return {name: node_value(node) for name, node in layouts.nodes(root).items()}
+    root, _, problem = decode(layouts.type, "", SparseBytes([(0, view)], len(view)), 0, len(view), MAX_NODES)
+    values = {name: node_value(node) for name, node in layouts.nodes(root).items()}
+    return {**values, None: problem} if problem else values
 
 
 def compound_status(status: int) -> str:
@@ -319,14 +349,6 @@ def compound_status(status: int) -> str:
 def _operations(numbers: tuple[int, ...], complete: bool, callback: bool) -> str:
     names = " | ".join(operation_names(numbers, callback))
     return (f" {names}" if names else "") + ("" if complete else " …")
-
-
-def _handle(view: memoryview, at: int) -> str:
-    return f"0x{handle_hash(opaque_at(view, at)[0]):08x}"
-
-
-def _name(view: memoryview, at: int) -> str:
-    return printable_name(view[at + 4 : at + 4 + word(view, at)[0]])
 
 
 _FIELDS = (
@@ -402,7 +424,7 @@ def call4_words(body: memoryview, callback: bool, path: str | None = None) -> st
     return detail + (words if detail else words and f",{words}")
 
 
-def _words4(values: Mapping[str, Any]) -> Iterator[str]:
+def _words4(values: Mapping[Any, Any]) -> Iterator[str]:
     """Behind the file, each after a blank."""
     if "newname" in values:
         yield f" To: {printable_name(values['newname'])}"
@@ -433,76 +455,114 @@ def _named(handle: memoryview | bytes | None, name: memoryview | bytes | None, p
     return detail + path_words(path, "")
 
 
+_FIELDS3 = (
+    "handle", "name", "offset", "count", "stable", "access", "mode", "type", "to_handle", "to_name",
+    "object", "path", "uid", "gid",
+)  # fmt: skip
+"""What is said of calls and replies of version 3, of what these begin with."""
+
+
+def _beginning(begins: XdrStruct | None = None, /, **fields: XdrType) -> XdrStruct:
+    return struct("", **fields) if begins is None else extended("", begins, **fields)
+
+
+_ONE_HANDLE = _beginning(handle=NFS_FH3)
+_WITH_NAME = _beginning(_ONE_HANDLE, name=FILENAME3)
+_RANGE = _beginning(_ONE_HANDLE, offset=OFFSET3, count=COUNT3)
+_ARGUMENTS3 = {
+    nfs3.HANDLE: _ONE_HANDLE,
+    nfs3.HANDLE_AND_NAME: _WITH_NAME,
+    nfs3.TWO_NAMES: _beginning(_WITH_NAME, to_handle=NFS_FH3, to_name=FILENAME3),
+    nfs3.HANDLE_TO_NAME: _beginning(_ONE_HANDLE, to_handle=NFS_FH3, to_name=FILENAME3),
+}
+_CALLS3 = {number: _ARGUMENTS3[one.arguments] for number, one in enumerate(nfs3.PROCEDURES) if one.arguments} | {
+    nfs3.ACCESS: _beginning(_ONE_HANDLE, access=ACCESS3),
+    nfs3.READ: _RANGE,
+    nfs3.COMMIT: _RANGE,
+    nfs3.WRITE: _beginning(_RANGE, stable=STABLE_HOW),
+    nfs3.CREATE: _beginning(_WITH_NAME, mode=CREATEMODE3),
+    nfs3.MKNOD: _beginning(_WITH_NAME, type=FTYPE3),
+}
+"""The first arguments of a procedure (RFC 1813, 3.3)."""
+_COUNTED = _beginning(attributes=POST_OP_ATTR, count=COUNT3)
+_REPLIES3 = dict.fromkeys(nfs3.GIVING_HANDLES, _beginning(object=POST_OP_FH3)) | {
+    nfs3.LOOKUP: _beginning(object=NFS_FH3),
+    nfs3.GETATTR: _beginning(type=FTYPE3, mode=MODE3, links=UINT32, uid=UID3, gid=GID3),
+    nfs3.ACCESS: _beginning(attributes=POST_OP_ATTR, access=ACCESS3),
+    nfs3.READLINK: _beginning(attributes=POST_OP_ATTR, path=NFSPATH3),
+    nfs3.READ: _COUNTED,
+    nfs3.WRITE: _beginning(attributes=WCC_DATA, count=COUNT3, stable=STABLE_HOW),
+}
+"""The first results of a success that say something: attributes, rights, a target, bytes read or written, the handle of
+what was looked up or made (RFC 1813, 3.3.1 to 3.3.14)."""
+
+
+@cache
+def _layouts3(shape: XdrStruct) -> Layouts:
+    def nodes(root: Node) -> dict[str, Node]:
+        """What is optional, and not there, has no place."""
+        return {one.name: one for one in root.children if not isinstance(one.type, XdrOptional)}
+
+    return Layouts(shape, _FIELDS3, MAX_NODES, nodes)
+
+
 def call3_words(number: int, body: int, view: memoryview, path: str | None = None) -> str:
     """Handles, names, offsets and lengths of the arguments (RFC 1813, 3.3)."""
-    procedure = nfs3.nfs3_procedure(number)
-    if procedure is None or not procedure.arguments:
+    if number not in _CALLS3:
         return ""
-    try:
-        handle, of = _handle(view, body), path_words(path, "")
-        at = opaque(view, body)
-        if number in (nfs3.READ, nfs3.COMMIT):
-            return f", FH: {handle}{of} Offset: {hyper(view, at)[0]} Len: {word(view, at + 8)[0]}"
-        if number == nfs3.ACCESS:
-            return f", FH: {handle}{of}{check_words(word(view, at)[0])}"
-        if number == nfs3.WRITE:
-            stable = word(view, at + 12)[0]
-            return f", FH: {handle}{of} Offset: {hyper(view, at)[0]} Len: {word(view, at + 8)[0]} {stable_word(stable)}"
-        if procedure.arguments == nfs3.HANDLE:
-            return f", FH: {handle}{of}"
-        if procedure.arguments == nfs3.HANDLE_AND_NAME:
-            made = ""
-            if number == nfs3.CREATE:
-                made = create_words(word(view, opaque(view, at))[0])
-            elif number == nfs3.MKNOD:
-                made = f" {type_word(word(view, opaque(view, at))[0])}"
-            return f", DH: {handle}/{_name(view, at)}{of}{made}"
-        if procedure.arguments == nfs3.TWO_NAMES:
-            target = opaque(view, at)
-            name = _name(view, opaque(view, target))
-            return f", From DH: {handle}/{_name(view, at)}{of} To DH: {_handle(view, target)}/{name}"
-        return f", FH: {handle}{of}, DH: {_handle(view, at)}/{_name(view, opaque(view, at))}"
-    except StructError:
+    values = _values(_layouts3(_CALLS3[number]), view[body:])
+    if None in values:
         return " …"
+    words = f", {'DH' if 'name' in values else 'FH'}: {handle_hash(values['handle']):#010x}"
+    if "name" in values:
+        words += f"/{printable_name(values['name'])}"
+    words += path_words(path, "")
+    if "to_name" in values:
+        if "name" in values:
+            words = f", From{words[1:]} To"
+        words += f"{' ' if 'name' in values else ', '}DH: {handle_hash(values['to_handle']):#010x}"
+        words += f"/{printable_name(values['to_name'])}"
+    return words + "".join(_words3(values))
+
+
+def _words3(values: Mapping[Any, Any]) -> Iterator[str]:
+    """Behind the file."""
+    if "offset" in values:
+        yield f" Offset: {values['offset']} Len: {values['count']}"
+    if "access" in values:
+        yield check_words(values["access"])
+    if "stable" in values:
+        yield f" {stable_word(values['stable'])}"
+    if "mode" in values:
+        yield create_words(values["mode"])
+    if "type" in values:
+        yield f" {type_word(values['type'])}"
 
 
 def asked_rights(arguments: memoryview) -> int | None:
     """Of a call of ACCESS (RFC 1813, 3.3.4)."""
-    try:
-        return word(arguments, opaque(arguments, 0))[0]
-    except StructError:
-        return None
+    found: int | None = _values(_layouts3(_CALLS3[nfs3.ACCESS]), arguments).get("access")
+    return found
 
 
 def reply3_words(procedure: int, view: memoryview, at: int, asked: int | None = None) -> str:
-    """What a success says behind the status at ``at - 4``: attributes, rights (``asked``: of the call), a target,
-    bytes read or written (RFC 1813, 3.3.1 to 3.3.7), and the handle of what was looked up or made."""
-    try:
-        if procedure == nfs3.GETATTR:
-            uid = at + nfs3.UID_IN_FATTR
-            return attribute_words(*words2(view, at), *words2(view, uid))
-        if procedure == nfs3.ACCESS:
-            allowed = word(view, nfs3.POST_OP_ATTR(view, at))[0]
-            return allowed_words(allowed if asked is None else asked, allowed)
-        if procedure == nfs3.READLINK:
-            at = nfs3.POST_OP_ATTR(view, at)
-            # Through a Write chunk, it is not in the message.
-            return f" Path: {_name(view, at)}" if at + 4 + word(view, at)[0] <= len(view) else ""
-        if procedure in nfs3.GIVING_HANDLES:
-            if procedure != nfs3.LOOKUP:
-                follows, at = word(view, at)[0], at + 4
-                if not follows:
-                    return ""
-            return f", FH: {_handle(view, at)}"
-        if procedure == nfs3.READ:
-            return f" Len: {word(view, nfs3.POST_OP_ATTR(view, at))[0]}"
-        if procedure == nfs3.WRITE:
-            at = nfs3.WCC_DATA(view, at)
-            stable = word(view, at + 4)[0]
-            return f" Len: {word(view, at)[0]} {stable_word(stable)}"
-    except (StructError, Malformed):
-        return " …"
-    return ""
+    """What a success says behind the status at ``at - 4``; ``asked``: rights, of the call."""
+    if procedure not in _REPLIES3:
+        return ""
+    values = _values(_layouts3(_REPLIES3[procedure]), view[at:])
+    if None in values:
+        # A target that came through a Write chunk is not in the message.
+        return "" if "path" in values else " …"
+    if "uid" in values:
+        return attribute_words(*(values[name] for name in ("type", "mode", "uid", "gid")))
+    if "access" in values:
+        return allowed_words(values["access"] if asked is None else asked, values["access"])
+    if "path" in values:
+        return f" Path: {printable_name(values['path'])}"
+    if "object" in values:
+        return f", FH: {handle_hash(values['object']):#010x}"
+    words = f" Len: {values['count']}" if "count" in values else ""
+    return words + (f" {stable_word(values['stable'])}" if "stable" in values else "")
 
 
 Details = list[tuple[Int64s, tuple[Piece, ...]]]
@@ -512,8 +572,8 @@ _HANDLE, _NAME, _OFFSET, _COUNT, _HAS_STABLE, _DIRECTORY, _TEXT, _STATEID, _RIGH
     1 << bit for bit in range(10)
 )
 """What is known of a call: its file handle, and so on; that the handle is a directory's; only a text."""
-_SINGLY = frozenset(("newname", "to_stateid", "to_offset", "client"))
-"""Fields of few COMPOUNDs, which are looked at one by one."""
+_SINGLY = frozenset(("newname", "to_stateid", "to_offset", "client", "to_name", "type"))
+"""Fields of few calls, which are looked at one by one."""
 
 
 @dataclass(slots=True)
@@ -590,20 +650,23 @@ class _Calls:
 def compound_details(data: Bytes, starts: Int64s, ends: Int64s, callback: bool, paths: KnownTexts) -> Details:
     """Of COMPOUNDs whose arguments are at ``data[starts[i]:ends[i]]``; ``paths`` of what each names."""
     calls = _Calls.of(paths)
-    groups, unknown = _LAYOUTS[callback].groups(data, starts, ends)
-    calls.parts[unknown] = _TEXT
-    for rows, layout in groups:
-        if layout.places.keys().isdisjoint(_SINGLY):
-            _found(calls, data, rows, starts[rows], layout)
-        else:
-            calls.parts[rows] = _TEXT
+    _read(calls, data, np.arange(len(starts)), starts, ends, _LAYOUTS[callback], _NAME)
     view = data.data
     for row in places(calls.parts == _TEXT).tolist():
         calls.names[row] = call4_words(view[starts[row] : ends[row]], callback, paths.row(row))
     return calls.details()
 
 
-def _found(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, layout: Layout) -> None:
+def _read(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, ends: Int64s, layouts: Layouts, named: int) -> None:
+    """Rows whose arguments are laid out as others'; the rest are looked at one by one."""
+    calls.parts[rows] = _TEXT
+    for some, layout in layouts.learning(data, starts[rows], ends[rows]):
+        if layout.places.keys().isdisjoint(_SINGLY):
+            _found(calls, data, rows[some], starts[rows[some]], layout, named)
+
+
+def _found(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, layout: Layout, named: int) -> None:
+    """``named``: what is known of a call that has a name."""
     part = 0
     places = layout.places
     if "handle" in places:
@@ -611,7 +674,7 @@ def _found(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, layout: Lay
         first, end = places["handle"]
         calls.hashes[rows] = _hashes(data, starts + first, starts + end)
     if "name" in places:
-        part |= _NAME
+        part |= named
         first, end = places["name"]
         _set_names(calls, data, rows, starts + first, starts + end)
     if "stateid" in places:
@@ -623,9 +686,10 @@ def _found(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, layout: Lay
         if "count" in places:
             part |= _COUNT
             calls.counts[rows] = _numbers(data, starts, *places["count"])
-    if "access" in places:
-        part |= _RIGHTS
-        calls.words[rows] = _numbers(data, starts, *places["access"])
+    for name, word in (("access", _RIGHTS), ("stable", _HAS_STABLE), ("mode", _MODE)):
+        if name in places:
+            part |= word
+            calls.words[rows] = _numbers(data, starts, *places[name])
     calls.parts[rows] = part
     if part & _COUNT:
         calls.parts[rows[calls.counts[rows] == TO_END_OF_FILE]] = _TEXT
@@ -634,54 +698,14 @@ def _found(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, layout: Lay
 def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s, paths: KnownTexts) -> Details:
     """Of calls of NFS version 3 whose arguments are at ``data[starts[i]:ends[i]]``; ``paths`` of what each names."""
     calls = _Calls.of(paths)
-    known = (procedures < len(_ARGUMENTS)) & (procedures >= 0)
-    form = _ARGUMENTS[np.where(known, procedures, 0)]
-    calls.parts[form == _OTHER] = _TEXT
-    rows = places((form != _BARE) & (form != _OTHER))
-    at, size, inside = _opaque(data, starts[rows], ends[rows])
-    calls.parts[rows[~inside]] = _TEXT
-    rows, at, size = rows[inside], at[inside], size[inside]
-    calls.hashes[rows] = _hashes(data, at, at + size)
-    calls.parts[rows] = _HANDLE
-    at += size + 3 & -4
-    forms = form[rows]
-    named = (forms == _WITH_NAME) | (forms == _CREATED)
-    if named.any():
-        mine = rows[named]
-        where, length, inside = _opaque(data, at[named], ends[mine])
-        calls.parts[mine[~inside]] = _TEXT
-        mine, where, length = mine[inside], where[inside], length[inside]
-        _set_names(calls, data, mine, where, where + length)
-        calls.parts[mine] = _HANDLE | _DIRECTORY | _NAME
-        made = form[mine] == _CREATED
-        _word_behind(calls, data, mine[made], (where + (length + 3 & -4))[made], ends, _MODE)
-    asked = forms == _CHECKED
-    _word_behind(calls, data, rows[asked], at[asked], ends, _RIGHTS)
-    for kind, words in ((_RANGE, 3), (_STABLE_RANGE, 4)):
-        ranged = forms == kind
-        if ranged.any():
-            mine, where = rows[ranged], at[ranged]
-            inside = where + 4 * words <= ends[mine]
-            calls.parts[mine[~inside]] = _TEXT
-            mine, where = mine[inside], where[inside]
-            calls.offsets[mine] = _numbers(data, where, 0, 8)
-            calls.counts[mine] = _numbers(data, where, 8, 12)
-            calls.parts[mine] = _HANDLE | _OFFSET | _COUNT
-            if kind == _STABLE_RANGE:
-                calls.words[mine] = _numbers(data, where, 12, 16)
-                calls.parts[mine] |= _HAS_STABLE
+    for number in unique(procedures).tolist():
+        if number in _CALLS3:
+            rows = places(procedures == number)
+            _read(calls, data, rows, starts, ends, _layouts3(_CALLS3[number]), _DIRECTORY | _NAME)
     view = data.data
     for row in places(calls.parts == _TEXT).tolist():
         calls.names[row] = call3_words(int(procedures[row]), int(starts[row]), view[: int(ends[row])], paths.row(row))
     return calls.details()
-
-
-def _word_behind(calls: _Calls, data: Bytes, rows: Int64s, at: Int64s, ends: Int64s, part: int) -> None:
-    """The word at ``at`` of calls of which so far all is known."""
-    inside = at + 4 <= ends[rows]
-    calls.parts[rows[~inside]] = _TEXT
-    calls.words[rows[inside]] = _numbers(data, at[inside], 0, 4)
-    calls.parts[rows[inside]] |= part
 
 
 def nfs3_reply_details(
@@ -692,44 +716,39 @@ def nfs3_reply_details(
     ``rights`` gives those that some rows asked for; -1 where they are not known.
     """
     found: Details = []
-    writing, checking = procedures == nfs3.WRITE, procedures == nfs3.ACCESS
-    giving = np.isin(procedures, nfs3.GIVING_HANDLES)
-    attributes, linking = procedures == nfs3.GETATTR, procedures == nfs3.READLINK
-    telling = writing | checking | (procedures == nfs3.READ)
-    rest = ~(giving | telling | attributes | linking)
-    if rest.any():
-        found.append((places(rest), ()))
-    if giving.any():
-        found += _given_handles(data, places(giving), procedures, bodies, ends)
-    if attributes.any():
-        found += _attributes(data, places(attributes), procedures, bodies, ends)
-    if linking.any():
-        found.append(_single_replies(data, places(linking), procedures, bodies, ends))
-    rows = places(telling)
-    at, usual = bodies[rows] + 4, np.ones(len(rows), np.bool_)
-    for there, size in ((writing[rows], 24), (np.ones(len(rows), np.bool_), 84)):
-        # wcc_data begins with the attributes before (RFC 1813, 2.6), all that is optional with a bool
-        usual &= at + 4 <= ends[rows]
-        word = np.zeros(len(rows), np.int64)
-        asked = there & usual
-        word[asked] = words_at(data, at[asked])
-        usual &= word <= 1
-        at += np.where(there, 4 + size * word, 0)
-    usual &= at + np.where(writing[rows], 8, 4) <= ends[rows]
-    mine = usual & checking[rows]
-    if mine.any():
-        called, allowed = rights(rows[mine]), _numbers(data, at[mine], 0, 4)
-        found.append((rows[mine], (_allowed(np.where(called < 0, allowed, called), allowed),)))
-    for write in (False, True):
-        mine = usual & ~checking[rows] & (writing[rows] == write)
-        if mine.any():
-            pieces: tuple[Piece, ...] = (" Len: ", Decimal(_numbers(data, at[mine], 0, 4)))
-            if write:
-                pieces += " ", words_of(_numbers(data, at[mine], 4, 8), stable_word)
-            found.append((rows[mine], pieces))
-    if not usual.all():
-        found.append(_single_replies(data, rows[~usual], procedures, bodies, ends))
+    view = data.data
+    for number in unique(procedures).tolist():
+        rows = places(procedures == number)
+        if number not in _REPLIES3:
+            found.append((rows, ()))
+            continue
+        starts, left = bodies[rows] + 4, np.ones(len(rows), np.bool_)
+        for some, layout in _layouts3(_REPLIES3[number]).learning(data, starts, ends[rows]):
+            if "path" not in layout.places:
+                left[some] = False
+                found.append((rows[some], _pieces3(data, rows[some], starts[some], layout, rights)))
+        rest = zip(starts[left].tolist(), ends[rows[left]].tolist(), strict=True)
+        found.append((rows[left], (Texts([reply3_words(number, view[:end], at) for at, end in rest]),)))
     return found
+
+
+def _pieces3(
+    data: Bytes, rows: Int64s, starts: Int64s, layout: Layout, rights: Callable[[Int64s], Int64s]
+) -> tuple[Piece, ...]:
+    """``reply3_words`` of results that are laid out alike."""
+    numbers = {name: _numbers(data, starts, *place) for name, place in layout.places.items() if name != "object"}
+    if "uid" in numbers:
+        words = np.column_stack([numbers[name] for name in ("type", "mode", "uid", "gid")])
+        distinct, which = np.unique(words, axis=0, return_inverse=True)
+        return (Texts([attribute_words(*one) for one in distinct.tolist()], which.ravel()),)
+    if "access" in numbers:
+        asked, allowed = rights(rows), numbers["access"]
+        return (_allowed(np.where(asked < 0, allowed, asked), allowed),)
+    if "object" in layout.places:
+        first, behind = layout.places["object"]
+        return ", FH: 0x", Hexadecimal(_hashes(data, starts + first, starts + behind), 8)
+    pieces: tuple[Piece, ...] = (" Len: ", Decimal(numbers["count"])) if "count" in numbers else ()
+    return pieces + ((" ", words_of(numbers["stable"], stable_word)) if "stable" in numbers else ())
 
 
 def rights_asked(data: Bytes, starts: Int64s, ends: Int64s) -> Int64s:
@@ -746,40 +765,6 @@ def _allowed(asked: NDArray[Any], allowed: NDArray[np.uint64]) -> Texts:
     """Of rights of 32 bits."""
     both = asked.astype(np.uint64) << np.uint64(32) | allowed
     return words_of(both, lambda rights: allowed_words(rights >> 32, rights & 0xFFFFFFFF))
-
-
-def _attributes(data: Bytes, rows: Int64s, procedures: Int64s, bodies: Int64s, ends: Int64s) -> Details:
-    """Type, mode, uid and gid."""
-    at = bodies[rows] + 4
-    usual = at + nfs3.UID_IN_FATTR + 8 <= ends[rows]
-    words = big_endian_words(gathered(data, nfs3.UID_IN_FATTR + 8, at[usual]))
-    distinct, which = np.unique(words[:, [0, 1, -2, -1]], axis=0, return_inverse=True)
-    found: Details = [(rows[usual], (Texts([attribute_words(*one) for one in distinct.tolist()], which.ravel()),))]
-    if not usual.all():
-        found.append(_single_replies(data, rows[~usual], procedures, bodies, ends))
-    return found
-
-
-def _given_handles(data: Bytes, rows: Int64s, procedures: Int64s, bodies: Int64s, ends: Int64s) -> Details:
-    """Of results that begin with the handle of a file, where there is one."""
-    optional = procedures[rows] != nfs3.LOOKUP
-    at = bodies[rows] + np.where(optional, 8, 4)
-    first, size, usual = _opaque(data, at, ends[rows])
-    asked = optional & usual
-    usual[asked] = words_at(data, at[asked] - 4) == 1
-    hashes = _hashes(data, first[usual], (first + size)[usual])
-    found: Details = [(rows[usual], (", FH: 0x", Hexadecimal(hashes, 8)))]
-    if not usual.all():
-        found.append(_single_replies(data, rows[~usual], procedures, bodies, ends))
-    return found
-
-
-def _single_replies(
-    data: Bytes, rows: Int64s, procedures: Int64s, bodies: Int64s, ends: Int64s
-) -> tuple[Int64s, tuple[Piece, ...]]:
-    view = data.data
-    places = zip(procedures[rows].tolist(), bodies[rows].tolist(), ends[rows].tolist(), strict=True)
-    return rows, (Texts([reply3_words(procedure, view[:end], body + 4) for procedure, body, end in places]),)
 
 
 def compound_reply_details(
@@ -841,31 +826,6 @@ def _given(data: Bytes, rows: Int64s, bodies: Int64s, ends: Int64s) -> Details:
         texts = [given_words(view[bodies[row] : ends[row]]) for row in single.tolist()]
         found.append((single, (Texts(texts),)))
     return found
-
-
-_BARE, _ONLY_HANDLE, _WITH_NAME, _CREATED, _CHECKED, _RANGE, _STABLE_RANGE, _OTHER = range(8)
-"""Forms of arguments."""
-
-
-_FORMS = {
-    nfs3.READ: _RANGE,
-    nfs3.COMMIT: _RANGE,
-    nfs3.WRITE: _STABLE_RANGE,
-    nfs3.ACCESS: _CHECKED,
-    nfs3.CREATE: _CREATED,
-    nfs3.MKNOD: _OTHER,
-}
-
-
-def _form(number: int, procedure: nfs3.Nfs3Procedure) -> int:
-    if not procedure.arguments:
-        return _BARE
-    if number in _FORMS:
-        return _FORMS[number]
-    return {nfs3.HANDLE: _ONLY_HANDLE, nfs3.HANDLE_AND_NAME: _WITH_NAME}.get(procedure.arguments, _OTHER)
-
-
-_ARGUMENTS = np.array([_form(number, procedure) for number, procedure in enumerate(nfs3.PROCEDURES)])
 
 
 def _opaque(data: Bytes, at: Int64s, ends: Int64s) -> tuple[Int64s, Int64s, NDArray[np.bool_]]:

@@ -298,7 +298,9 @@ def _inside(name: str, type: XdrType) -> Iterator[tuple[str, XdrType]]:
             yield from _inside(*arm)
 
 
-_BYTES = frozenset(("handle", "name", "newname", "stateid", "to_stateid", "session", "object"))
+_BYTES = frozenset((
+    "handle", "name", "newname", "stateid", "to_stateid", "session", "object", "to_handle", "to_name", "path",
+))  # fmt: skip
 
 
 def field_of(name: str, raw: bytes | memoryview) -> Any:
