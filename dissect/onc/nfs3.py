@@ -15,7 +15,6 @@ from .xdr import Skip, as_skip, opaque, opaque_at, word
 
 # 2.6
 SIZE_IN_FATTR = place_of(rfc1813.FATTR3, "size")
-UID_IN_FATTR = place_of(rfc1813.FATTR3, "uid")
 PRE_OP_ATTR = steps_to(rfc1813.WCC_DATA, "after")
 POST_OP_ATTR = as_skip(skip_of(rfc1813.POST_OP_ATTR))
 WCC_DATA = as_skip(skip_of(rfc1813.WCC_DATA))

@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, among, gathered, places, unique, words_at
+from ..arrays import Bytes, Int64s, among, gathered, places, unique
 from ..layers.oncrpc_codes import GSS_PROCEDURE_NAMES, RPCSEC_GSS_DATA
 from ..text_columns import Decimal, Hexadecimal, KnownTexts, Piece, Texts, chosen_words, words_of
 from . import nfs3
@@ -753,11 +753,9 @@ def _pieces3(
 
 def rights_asked(data: Bytes, starts: Int64s, ends: Int64s) -> Int64s:
     """Of calls of ACCESS of version 3 with their arguments at ``starts``; -1 where these end before."""
-    first, size, inside = _opaque(data, starts, ends)
-    at = first + (size + 3 & -4)
-    inside &= at + 4 <= ends
     found = np.full(len(starts), -1, np.int64)
-    found[inside] = _numbers(data, at[inside], 0, 4)
+    for rows, layout in _layouts3(_CALLS3[nfs3.ACCESS]).learning(data, starts, ends):
+        found[rows] = _numbers(data, starts[rows], *layout.places["access"])
     return found
 
 
@@ -826,14 +824,6 @@ def _given(data: Bytes, rows: Int64s, bodies: Int64s, ends: Int64s) -> Details:
         texts = [given_words(view[bodies[row] : ends[row]]) for row in single.tolist()]
         found.append((single, (Texts(texts),)))
     return found
-
-
-def _opaque(data: Bytes, at: Int64s, ends: Int64s) -> tuple[Int64s, Int64s, NDArray[np.bool_]]:
-    """Of opaques at ``at``: their first bytes, their lengths, and whether all of each is there."""
-    inside = at + 4 <= ends
-    size = np.zeros(len(at), np.int64)
-    size[inside] = words_at(data, at[inside])
-    return at + 4, size, inside & (at + 4 + size <= ends)
 
 
 def _hashes(data: Bytes, starts: Int64s, ends: Int64s) -> NDArray[np.uint32]:
