@@ -337,8 +337,8 @@ def _values(layouts: Layouts, view: memoryview) -> dict[str | None, Any]:
         return {name: field_of(name, view[slice(*place)]) for name, place in layout.places.items()}
     layouts.learn(view, 0)
     root, _, problem = decode(layouts.type, "", SparseBytes([(0, view)], len(view)), 0, len(view), MAX_NODES)
-    values = {name: node_value(node) for name, node in layouts.nodes(root).items()}
-    return {**values, None: problem} if problem else values
+    values: dict[str | None, Any] = {name: node_value(node) for name, node in layouts.nodes(root).items()}
+    return values | {None: problem} if problem else values
 
 
 def compound_status(status: int) -> str:
