@@ -67,13 +67,18 @@ class _Undecided:
     handshake: tuple[int, int | None] | None = None
     """Nanoseconds from the SYN to the answer, and from there to the acknowledgement."""
 
-    def shake_hands(self, rows: Rows, forward: NDArray[np.bool_]) -> None:
+    def shake_hands(self, rows: Rows, members: Int64s, forward: NDArray[np.bool_]) -> None:
         """Look for the answer to the SYN among the segments of the connection that come next."""
-        theirs, flags = forward == (self.opened_by == 1), rows["flags"] & (SYN | ACK)
-        answers = places(theirs & (flags == SYN | ACK))
+        flags = rows["flags"][members] & (SYN | ACK)
+        answers = places(flags == SYN | ACK)
+        if len(answers):
+            self.answered = TCP_SEQUENCE.wrap(int(rows["seq"][members[answers[-1]]]) + 1)
+        theirs = forward == (self.opened_by == 1)
+        answers = answers[theirs[answers]]
         if self.handshake is None and self.since is not None and len(answers):
-            answered = int(rows["time"][answers[0]])
-            after = places(~theirs & (flags == ACK) & (np.arange(len(rows)) > answers[0]))
+            answered = int(rows["time"][members[answers[0]]])
+            after = members[places(~theirs & (flags == ACK))]
+            after = after[after > members[answers[0]]]
             done = int(rows["time"][after[0]]) - answered if len(after) else None
             self.handshake = answered - self.since[1], done
 
@@ -239,9 +244,7 @@ class IwarpObserver:
         if undecided is not None and opened:
             earlier = undecided.segments
             undecided.segments += len(members)
-            undecided.shake_hands(take(segments.rows, members), segments.forward[members])
-            for index in members[segments.rows["flags"][members] & (SYN | ACK) == SYN | ACK].tolist():
-                undecided.answered = TCP_SEQUENCE.wrap(int(segments.rows["seq"][index]) + 1)
+            undecided.shake_hands(segments.rows, members, segments.forward[members])
         service = self._is_service(key)
         startup = segments.first_startup(members, undecided)
         carrying = places(segments.rows["length"][members])

@@ -58,7 +58,8 @@ def begins(
         for row in places(at[index] > last).tolist():
             there = data[at[index[row]] :]
             heads[row, : len(there)] = there
-        heads[np.arange(HEAD) >= captured[index][:, None]] = 0
+        short = places(captured[index] < HEAD)
+        heads[short] *= np.arange(HEAD) < captured[index[short]][:, None]
         found[index] = reader.begin(big_endian_words(heads))
     return found
 
