@@ -145,12 +145,7 @@ class PlainChunks:
 
     def long_replies(self, rpcs: Int64s) -> list[LongReply]:
         """Of RPCs that have nothing else."""
-        used, operations = self.used[self.firsts[rpcs]], self.operations
-        through = (
-            operations.at(used)
-            if isinstance(operations, TransferOperations)
-            else [*map(operations.__getitem__, used.tolist())]
-        )
+        through = map(self.operations.__getitem__, self.used[self.firsts[rpcs]].tolist())
         columns = [column.tolist() for column in self.reply_chunks(rpcs)]
         return [LongReply(*one) for one in zip(*columns, through, strict=True)]
 

@@ -504,14 +504,7 @@ def made(plain: PlainRpcs, rows: Rows) -> list[Rpc]:
 
 
 def _operations(runs: list[SendRun], run: NDArray[np.int32], row: NDArray[np.int32]) -> list[Operation]:
-    if len(run) == 1:
-        return [runs[int(run[0])].operation(int(row[0]))]
-    found: list[Operation] = [None] * len(run)  # type: ignore[list-item]
-    for one in unique(run).tolist():
-        places = (run == one).nonzero()[0]
-        for place, operation in zip(places.tolist(), runs[one].operations(row[places]), strict=True):
-            found[place] = operation
-    return found
+    return [runs[one].operation(at) for one, at in zip(run.tolist(), row.tolist(), strict=True)]
 
 
 def rpc_row(rpc: Rpc, names: RpcNames) -> tuple[int, ...]:

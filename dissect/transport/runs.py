@@ -7,8 +7,8 @@ place in the order of events is its initiator's last frame, or the frame that fi
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple, cast, overload
 
 import numpy as np
@@ -40,10 +40,10 @@ TRANSFER = np.dtype(
     ]
 )
 _TRANSFER_FIELDS = (
-    ("first_frame", "last_frame", "first_time", "last_time", "length"),
-    ("handle", "address", "psn", "packets"),
-    ("kind", "first", "behind", "position"),
-)
+    "kind", "first_frame", "last_frame", "first_time", "last_time", "length", "handle", "address", "psn", "packets",
+    "first", "behind", "position",
+)  # fmt: skip
+_of_transfer = itemgetter(*map((TRANSFER.names or ()).index, _TRANSFER_FIELDS))
 _KINDS = tuple(Kind)
 _READ = int(READ)
 
@@ -84,21 +84,16 @@ class _PlacedRows:
 
     def operation(self, index: int) -> Operation:
         """The Operation of a row."""
-        made = self.made.get(index)
-        return made if made is not None else self.operations((index,))[0]
-
-    def operations(self, indices: Iterable[int]) -> list[Operation]:
-        """The Operations of some rows."""
         raise NotImplementedError
 
     def delivered(self) -> Delivered:
         """All Operations, with their places."""
-        return [*zip(self.places.tolist(), self.operations(np.arange(len(self.rows))), strict=True)]
+        return [*zip(self.places.tolist(), map(self.operation, range(len(self.rows))), strict=True)]
 
     def cut(self, place: int) -> list[tuple[int, int, Operation]]:
         """From this place on it has no rows any more: gives their Operations, with places and ranks."""
         first = int(self.places.searchsorted(place))
-        left = self.operations(np.arange(first, len(self.rows)))
+        left = [self.operation(index) for index in range(first, len(self.rows))]
         found = [*zip(self.places[first:].tolist(), self.ranks[first:].tolist(), left, strict=True)]
         self.rows = self.rows[:first]
         return found
@@ -119,34 +114,23 @@ class TransferRun(_PlacedRows):
         super().__init__(data, rows, sender)
         self.requests, self.responses = requests, responses
 
-    charged = _PlacedRows.operation
-    """To note in it what was seen again."""
+    def operation(self, index: int) -> Operation:
+        """The Operation of a row; of a Read without its responses as it was issued."""
+        made = self.made.get(index)
+        if made is None:
+            row = self.rows[index].item()
+            kind, *moments, length, handle, address, psn, packets, a, b, position = _of_transfer(row)
+            carriers = self.responses if kind == _READ else self.requests
+            payload = Payload(length, length if a < b else 0)
+            if a < b and self.data is not None and carriers is not None:
+                payload.stretch = self.data, carriers, a, b
+            made = self.made[index] = Operation(
+                _KINDS[kind], self.sender, *moments, length, payload, handle, address, psn, packets, position=position
+            )
+        return made
 
-    def operations(self, indices: Iterable[int]) -> list[Operation]:
-        """The Operations of some rows; of a Read without its responses as it was issued."""
-        chosen = np.fromiter(indices, np.int64) if not isinstance(indices, np.ndarray) else indices
-        part = take(self.rows, chosen)
-        known, data, sender = self.made, self.data, self.sender
-        found: list[Operation] = []
-        moments, carried, ends = (
-            zip(*(part[name].tolist() for name in names), strict=True) for names in _TRANSFER_FIELDS
-        )
-        for index, (first_frame, frame, first_time, time, length), where, (kind, a, b, position) in zip(
-            chosen.tolist(), moments, carried, ends, strict=True
-        ):
-            operation = known.get(index)
-            if operation is None:
-                carriers = self.responses if kind == _READ else self.requests
-                payload = Payload(length, length if a < b else 0)
-                if a < b and data is not None and carriers is not None:
-                    payload.stretch = data, carriers, a, b
-                handle, address, psn, packets = where
-                operation = known[index] = Operation(
-                    _KINDS[kind], sender, first_frame, frame, first_time, time, length, payload, handle, address, psn,
-                    packets, position=position,
-                )  # fmt: skip
-            found.append(operation)
-        return found
+    charged = operation
+    """To note in it what was seen again."""
 
     def kept(self) -> TransferRun:
         """The same, which keeps its bytes where this one drops them."""
@@ -179,18 +163,7 @@ class TransferOperations(Sequence[Operation]):
     def __getitem__(self, index: int | slice) -> Operation | list[Operation]:
         if not isinstance(index, slice):
             return self._operation(int(self.run[index]), int(self.row[index]))
-        return self._operations(self.run[index], self.row[index])
-
-    def at(self, indices: Int64s) -> list[Operation]:
-        """Those at some indices; those of each run are made together."""
-        run = self.run[indices]
-        order = np.argsort(run, kind="stable")
-        bounds = np.flatnonzero(np.diff(run[order], prepend=-2, append=-2))
-        found: dict[int, Operation] = {}
-        for first, behind in pairwise(bounds.tolist()):
-            mine = order[first:behind]
-            found.update(zip(mine.tolist(), self._operations(run[mine], self.row[indices[mine]]), strict=True))
-        return [found[place] for place in range(len(run))]
+        return [*map(self._operation, self.run[index].tolist(), self.row[index].tolist())]
 
     def moments(self, indices: Int64s) -> Int64s:
         """Initiator, whether it is a Read, first and last frame, first and last time, and the last one of
@@ -229,11 +202,6 @@ class TransferOperations(Sequence[Operation]):
 
     def _operation(self, run: int, row: int) -> Operation:
         return self.objects[row] if run < 0 else self.runs[run].operation(row)
-
-    def _operations(self, run: Int64s, row: Int64s) -> list[Operation]:
-        if len(run) and run[0] >= 0 and not some(run != run[0]):
-            return self.runs[int(run[0])].operations(row)
-        return [self._operation(*one) for one in zip(run.tolist(), row.tolist(), strict=True)]
 
     def made(self) -> Iterator[tuple[int, Operation]]:
         """Those that are objects by now, with their indices."""
@@ -328,6 +296,7 @@ EXTRA = np.where(opcodes.HAS_IETH, INVALIDATE, np.where(opcodes.HAS_IMMDT, IMMED
 """By opcode: what the word behind the other headers of a message's last packet is."""
 
 _SEND_FIELDS = ("frame", "time", "length", "r_key", "va", "psn", "immediate", "opcode", "payload")
+_of_send = itemgetter(*map((PACKET.names or ()).index, _SEND_FIELDS))
 _SEND_OF = {
     "frame": "first_frame",
     "time": "first_time",
@@ -388,35 +357,26 @@ class SendRun(_PlacedRows):
     def ranks(self) -> Int64s:
         return np.zeros(len(self.rows), np.int64) if self._order is None else self._order[1][: len(self.rows)]
 
-    def operations(self, indices: Iterable[int]) -> list[Operation]:
-        """The Operations of some rows."""
-        chosen = np.fromiter(indices, np.int64) if not isinstance(indices, np.ndarray) else indices
-        part = self.rows.take(chosen)
-        data, rows, sender = self.data, self.rows, self.sender
-        keep = 0 if self._all_kept else len(rows) - RECENT
-        known = self.made
-        made: list[Operation] = []
-        for index, frame, time, length, handle, address, psn, word, opcode, offset in zip(
-            chosen.tolist(), *(part[name].tolist() for name in _SEND_FIELDS), strict=True
-        ):
-            operation = known.get(index) if index >= keep else None
-            if operation is None:
-                payload = Payload(length, length)
-                if data is not None:
-                    payload.stretch = data, rows, index, index + 1
-                    payload.only = data, offset, offset + length
-                operation = Operation(SEND, sender, frame, frame, time, time, length, payload, handle, address, psn, 1)
-                which = _EXTRA[opcode]
-                if which == INVALIDATE:
-                    operation.invalidate = word
-                elif which == IMMEDIATE:
-                    operation.immediate = word
-                if self.positions is not None:
-                    operation.position = int(self.positions[index])
-                if index >= keep:
-                    known[index] = operation
-            made.append(operation)
-        return made
+    def operation(self, index: int) -> Operation:
+        """The Operation of a row."""
+        operation = self.made.get(index)
+        if operation is None:
+            frame, time, length, handle, address, psn, word, opcode, offset = _of_send(self.rows[index].item())
+            payload = Payload(length, length)
+            if self.data is not None:
+                payload.stretch = self.data, self.rows, index, index + 1
+                payload.only = self.data, offset, offset + length
+            operation = Operation(SEND, self.sender, frame, frame, time, time, length, payload, handle, address, psn, 1)
+            which = _EXTRA[opcode]
+            if which == INVALIDATE:
+                operation.invalidate = word
+            elif which == IMMEDIATE:
+                operation.immediate = word
+            if self.positions is not None:
+                operation.position = int(self.positions[index])
+            if self._all_kept or index >= len(self.rows) - RECENT:
+                self.made[index] = operation
+        return operation
 
     def note_unusual(self) -> None:
         """Of rows that were seen again, in later batches."""
