@@ -264,7 +264,7 @@ class Machine:
         rows, read = np.zeros(len(call), RPC), sends.read
         numbers = np.array([connection_number(link) for link in links])
         failed = np.array([failed for _, failed in self._names.names.statuses])
-        rows["number"], rows["order"] = batch.numbers[call], np.array(batch.orders)[call]
+        rows["number"], rows["order"] = batch.numbers[call], batch.orders[call]
         rows["connection"] = numbers[sends.link[call]]
         rows["caller"] = sends.sender[call]
         rows["xid"] = read.xids[call]

@@ -6,7 +6,6 @@ which makes objects of the rows that it touches.
 
 from __future__ import annotations
 
-from array import array
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, compress, groupby, pairwise
@@ -343,52 +342,47 @@ class RowBatch:
         parts.append((place, left + 1, np.full(len(left), EVENT), slot, np.zeros_like(left), left))
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
         order = np.lexsort((columns[1], columns[0])) if some(columns[1]) else columns[0].argsort(kind="stable")
-        self._items = [columns[one].take(order).tolist() for one in (2, 3, 4, 5)]
+        self._items = [columns[one].take(order).data for one in (2, 3, 4, 5)]
         self._last_place = int(columns[0][order[-1]]) if len(order) else 0
 
     def _columns(self, sends: Sends) -> None:
-        """What the loop looks up, as lists."""
+        """What the loop looks up: a number of a view is made when asked for, as most are once or never."""
         read, count = sends.read, len(sends.rows)
-        self._drawn = array("q", bytes(8 * count))
-        """The numbers of RPCs whose calls were rows."""
-        self.orders = array("q", bytes(8 * count))
-        """Places among calls, of the same."""
-        self._chunked: list[bool] = read.chunked.tolist()
+        self.numbers, self.orders = np.zeros((2, count), np.int64)
+        """The numbers of RPCs whose calls were rows, and the places among calls of these."""
+        self._drawn = self.numbers.data
+        self._chunked = read.chunked.data
         self._before, self._ranks = self._gap_ranks(sends)
         segments = read.segments
-        self._time: list[int] = sends.rows["time"][segments["send"]].tolist()
-        self._firsts: list[int] = read.firsts.tolist()
-        self._owners: list[int] = segments["send"].tolist()
-        self._lists: list[int] = segments["list"].tolist()
-        self._handles: list[int] = segments["handle"].tolist()
-        self._lengths: list[int] = segments["length"].tolist()
-        self._offsets: list[int] = segments["offset"].tolist()
-        self._reached = self._offsets[:]
+        self._time = sends.rows["time"][segments["send"]].data
+        self._firsts = read.firsts.data
+        self._owners, self._lists, self._handles, self._lengths, self._offsets = (
+            np.ascontiguousarray(segments[name]).data for name in ("send", "list", "handle", "length", "offset")
+        )
+        self._reached = segments["offset"].copy().data
         """Of each segment up to which address it was read or written."""
         self.returned = [-1] * len(segments)
         self.carried: defaultdict[int, list[int]] = defaultdict(list)
         """Of the segments of calls the transfers on them."""
-        self._kinds: list[int] = np.where(segments["list"] == READ_LIST, _READ, _WRITE).tolist()
-        self._limits: list[int] = (segments["offset"] + segments["length"]).tolist()
-        self._replied: list[int] = read.counts[:, REPLY_CHUNK].tolist()
+        self._kinds = np.where(segments["list"] == READ_LIST, _READ, _WRITE).data
+        self._limits = (segments["offset"] + segments["length"]).data
+        self._replied = np.ascontiguousarray(read.counts[:, REPLY_CHUNK]).data
         rows, whole = self.transfers.rows, self.transfers.whole
-        self._moved: list[tuple[int, int, int, int]] = [
-            *zip(
-                np.where(whole, rows["kind"], -1).tolist(),
-                rows["address"].astype(np.int64).tolist(),
-                rows["length"].tolist(),
-                rows["first_time"].tolist(),
-                strict=True,
-            )
-        ]
-        """Of each transfer kind, address, length and time; another kind where it is more than a row."""
+        self._moved = (
+            np.where(whole, rows["kind"], -1).data,
+            rows["address"].astype(np.int64).data,
+            np.ascontiguousarray(rows["length"]).data,
+            np.ascontiguousarray(rows["first_time"]).data,
+        )
+        """Of the transfers kind, address, length and time; another kind where one is more than a row."""
 
     def _reopen_calls(self, sends: Sends, opened: Sequence[OpenCalls]) -> None:
         """The calls that were open before are so now; those that are no rows any more are objects."""
         first, count = sends.fresh, len(sends.rows)
-        self._drawn[first:] = array("q", chain.from_iterable([one.numbers for one in opened]))
-        self.orders[first:] = array("q", chain.from_iterable([one.orders for one in opened]))
-        self._reached[self._firsts[first] :] = chain.from_iterable([one.reached for one in opened])
+        self.numbers[first:] = [*chain.from_iterable([one.numbers for one in opened])]
+        self.orders[first:] = [*chain.from_iterable([one.orders for one in opened])]
+        reached = [*chain.from_iterable([one.reached for one in opened])]
+        np.asarray(self._reached)[self._firsts[first] :] = reached
         carrying = [*chain.from_iterable([one.carried for one in opened])]
         at = len(self.transfers.rows) - sum(carrying)
         for segment, carried in enumerate(carrying, self._firsts[first]):
@@ -407,7 +401,7 @@ class RowBatch:
         for call in places(sends.procedures[first:] < 0).tolist():
             self._make(self.callers[slots[call]], slots[call], first + call).detach()
 
-    def _gap_ranks(self, sends: Sends) -> tuple[list[int], list[int]]:
+    def _gap_ranks(self, sends: Sends) -> tuple[Sequence[int], Sequence[int]]:
         """How many gaps in what both ends sent lie before a Send; how many before a reply, or well before a call."""
         gapped = {
             place: gaps
@@ -423,14 +417,14 @@ class RowBatch:
             mine = places(sends.link == place)
             well = np.where(sends.replies[mine], frames[mine], frames[mine] - REORDERED)
             found[:, mine] = [shown.searchsorted(one, side="right") for one in (frames[mine], well)]
-        before, ranks = found.tolist()
-        return before, ranks
+        return found[0].data, found[1].data
 
     def happen(self) -> None:
         """All of it."""
         callers, numbers = self.callers, self._numbers
         drawn, chunked, before, ranks = self._drawn, self._chunked, self._before, self._ranks
-        memory, moved, reached, carried = self._memory, self._moved, self._reached, self.carried
+        memory, reached, carried = self._memory, self._reached, self.carried
+        moved_by, moved_at, moved, moved_when = self._moved
         kinds, limits, sent = self._kinds, self._limits, self._time
         calls, replies = self._call, self._reply
         number = numbers.last
@@ -484,18 +478,17 @@ class RowBatch:
                     number += 1
                     one.shown[key] = at, number
                     continue
-            elif code == TRANSFER and (segment := memory.get(slot << 32 | key)) is not None:
-                kind, address, length, time = moved[at]
-                # Where the last one before it ended.
-                if (
-                    address == reached[segment]
-                    and kind == kinds[segment]
-                    and address + length <= limits[segment]
-                    and time >= sent[segment]
-                ):
-                    reached[segment] = address + length
-                    carried[segment].append(at)
-                    continue
+            elif (
+                code == TRANSFER
+                and (segment := memory.get(slot << 32 | key)) is not None
+                and (address := moved_at[at]) == reached[segment]  # Where the last one before it ended.
+                and moved_by[at] == kinds[segment]
+                and (end := address + moved[at]) <= limits[segment]
+                and moved_when[at] >= sent[segment]
+            ):
+                reached[segment] = end
+                carried[segment].append(at)
+                continue
             if one.dispatcher.conversation.protocol != "other":
                 numbers.last, numbers.place = number, self._place(code, at)
                 self._otherwise(code, slot, key, at)
@@ -505,7 +498,6 @@ class RowBatch:
         for at in places(self._sends.places != self._sends.rows["frame"][: self._sends.fresh]).tolist():
             if drawn[at]:
                 self._note(drawn[at], at)
-        self.numbers = np.array(self._drawn)
         self._note_credits()
         every = [*callers.values()]
         for one in every:
@@ -537,7 +529,7 @@ class RowBatch:
         return found
 
     def _left(self, link: Link, calls: list[int], runs: list[tuple[SendRun, Int64s]]) -> OpenCalls:
-        numbers = [self._drawn[call] for call in calls]
+        numbers: list[int] = self.numbers[calls].tolist()
         for call, number in zip(calls, numbers, strict=True):
             self._note(number, call)
         segments = [one for call in calls for one in range(self._firsts[call], self._firsts[call + 1])]
@@ -548,7 +540,7 @@ class RowBatch:
             self._last_place,
             runs,
             numbers,
-            [self.orders[call] for call in calls],
+            self.orders[calls].tolist(),
             [self._reached[one] for one in segments],
             [*map(len, carried)],
             self.transfers.kept(moved) if moved else None,
@@ -710,7 +702,7 @@ class RowBatch:
 
     def _tell(self, callers: Sequence[CallerRows]) -> None:
         """Let ``Matching`` know what happened in rows."""
-        frames, read, orders, drawn = self._sends.rows["frame"], self._sends.read, self.orders, self._drawn
+        frames, read, orders = self._sends.rows["frame"], self._sends.read, self.orders.data
         for one in callers:
             direction, called, answered = one.direction, one.called, one.answered
             if len(one.open) != one.counted:
@@ -730,7 +722,7 @@ class RowBatch:
                 if (granted := int(read.credits[one.last])) >= 0:
                     direction.granted = granted
                 direction.replied = direction.replied or int(frames[one.last])
-                direction.answered.extend(read.xids[answered], np.array([drawn[call] for call in answered]))
+                direction.answered.extend(read.xids[answered], self.numbers[answered])
                 answered.clear()
 
     def _log(self, one: CallerRows) -> None:
@@ -744,7 +736,7 @@ class RowBatch:
         found = SentRows(
             np.array(log) >= 0,
             sends.sender[call],
-            np.array([self._drawn[one] for one in call.tolist()]),
+            self.numbers[call],
             frames[at].astype(np.int64),
             sends.rows["time"][at],
             read.xids[at],
@@ -795,7 +787,7 @@ class RowBatch:
         message = self._sends.message(call)
         conversation, header = one.matching.conversation, message.header
         rpc = Rpc(self._drawn[call], conversation, one.caller == 1, header.xid, message)
-        rpc.order = self.orders[call]
+        rpc.order = int(self.orders[call])
         self._note(rpc.number, call)
         if header.chunks:
             rpc.chunks = advertised_chunks(header)
