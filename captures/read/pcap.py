@@ -105,7 +105,8 @@ def _boundaries(feed: Feed, byte_order: str, limits: Limits) -> tuple[Int64s, in
         if at > last:
             break
         append(at)
-        at += 16 + captured(view, at)[0]
+        (size,) = captured(view, at)
+        at += 16 + size
     return np.array(starts, np.int64), at
 
 

@@ -346,7 +346,8 @@ class RowBatch:
         self._last_place = int(columns[0][order[-1]]) if len(order) else 0
 
     def _columns(self, sends: Sends) -> None:
-        """What the loop looks up: a number of a view is made when asked for, as most are once or never."""
+        """What the loop looks up, as views of columns that are aligned: a number is made where it is asked for, as most
+        are once or never."""
         read, count = sends.read, len(sends.rows)
         self.numbers, self.orders = np.zeros((2, count), np.int64)
         """The numbers of RPCs whose calls were rows, and the places among calls of these."""
@@ -357,22 +358,22 @@ class RowBatch:
         self._time = sends.rows["time"][segments["send"]].data
         self._firsts = read.firsts.data
         self._owners, self._lists, self._handles, self._lengths, self._offsets = (
-            np.ascontiguousarray(segments[name]).data for name in ("send", "list", "handle", "length", "offset")
+            segments[name].copy().data for name in ("send", "list", "handle", "length", "offset")
         )
         self._reached = segments["offset"].copy().data
         """Of each segment up to which address it was read or written."""
-        self.returned = [-1] * len(segments)
+        self.returned = np.full(len(segments), -1)
         self.carried: defaultdict[int, list[int]] = defaultdict(list)
         """Of the segments of calls the transfers on them."""
         self._kinds = np.where(segments["list"] == READ_LIST, _READ, _WRITE).data
         self._limits = (segments["offset"] + segments["length"]).data
-        self._replied = np.ascontiguousarray(read.counts[:, REPLY_CHUNK]).data
+        self._replied = read.counts[:, REPLY_CHUNK].copy().data
         rows, whole = self.transfers.rows, self.transfers.whole
         self._moved = (
             np.where(whole, rows["kind"], -1).data,
             rows["address"].astype(np.int64).data,
-            np.ascontiguousarray(rows["length"]).data,
-            np.ascontiguousarray(rows["first_time"]).data,
+            rows["length"].copy().data,
+            rows["first_time"].copy().data,
         )
         """Of the transfers kind, address, length and time; another kind where one is more than a row."""
 
@@ -607,6 +608,7 @@ class RowBatch:
         if (chunks := self._replied[reply]) and chunks != self._replied[call]:
             return False
         lists, handles, offsets, lengths = self._lists, self._handles, self._offsets, self._lengths
+        returned = self.returned.data
         foreign = one.foreign if one.foreign is not None else one.foreign_memory()
         for segment in range(first, behind):
             moved, kind = self._reached[segment] - offsets[segment], lists[segment]
@@ -618,7 +620,7 @@ class RowBatch:
             elif at < end and lists[at] == kind:
                 if handles[at] != handles[segment] or offsets[at] != offsets[segment] or lengths[at] != moved:
                     return False
-                self.returned[segment] = moved
+                returned[segment] = moved
                 at += 1
             elif moved or kind != REPLY_CHUNK:
                 return False

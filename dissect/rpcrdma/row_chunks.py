@@ -111,7 +111,7 @@ class RowChunks:
         read: SendColumns,
         call: Int64s,
         reply: Int64s,
-        returned: list[int],
+        returned: Int64s,
         carried: Mapping[int, list[int]],
         transfers: RowTransfers,
     ) -> None:
@@ -122,7 +122,7 @@ class RowChunks:
         index, self._firsts = ranges(read.firsts, call)
         self._segments = read.segments.take(index)
         self._rpc = np.repeat(np.arange(len(call)), np.diff(self._firsts))
-        self._returned = np.array([returned[one] for one in index.tolist()], np.int64)
+        self._returned = returned[index]
         parts = [carried.get(one, ()) for one in index.tolist()]
         counts = np.array([len(one) for one in parts], np.int64)
         self._used = np.append(0, np.cumsum(counts))

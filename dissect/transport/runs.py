@@ -118,15 +118,16 @@ class TransferRun(_PlacedRows):
         """The Operation of a row; of a Read without its responses as it was issued."""
         made = self.made.get(index)
         if made is None:
-            row = self.rows[index].item()
-            kind, *moments, length, handle, address, psn, packets, a, b, position = _of_transfer(row)
+            values = _of_transfer(self.rows[index].item())
+            kind, first, last, began, ended, length, handle, address, psn, packets, a, b, position = values
             carriers = self.responses if kind == _READ else self.requests
             payload = Payload(length, length if a < b else 0)
             if a < b and self.data is not None and carriers is not None:
                 payload.stretch = self.data, carriers, a, b
             made = self.made[index] = Operation(
-                _KINDS[kind], self.sender, *moments, length, payload, handle, address, psn, packets, position=position
-            )
+                _KINDS[kind], self.sender, first, last, began, ended, length, payload, handle, address, psn, packets,
+                position=position,
+            )  # fmt: skip
         return made
 
     charged = operation

@@ -465,6 +465,8 @@ class RcObserver:
             order = keys.argsort(kind="stable") if some(rows["time"][1:] < rows["time"][:-1]) else _NO_ROWS
             self._by_flow = keys[order], order
         keys, order = self._by_flow
+        if not len(order):
+            return start
         mine = order[keys.searchsorted(key) : keys.searchsorted(key, side="right")]
         mine = mine[mine.searchsorted(self.bindings.since(key)) : mine.searchsorted(start)]
         early = mine[_behind(request, rows["time"][mine])]

@@ -123,7 +123,7 @@ class RcRetransmissions:
 
         ``reused``: frames of new requests that have the PSN of an earlier one, and are no retransmissions.
         """
-        events: list[tuple[int, int, Int64s]] = []
+        events: list[tuple[int, int, Int64s | range]] = []
         start = self.head
         if requests is not None:
             breaks = places(requests["psn"][1:] != requests["end"][:-1]) + 1
@@ -132,34 +132,35 @@ class RcRetransmissions:
                 breaks = np.union1d(breaks, places(np.diff(new)) + 1)
             self.silences.note(requests["frame"], requests["time"])
             if len(breaks) or start is None or int(requests["psn"][0]) != start:
-                for run in np.split(np.arange(len(requests)), breaks):
-                    kind = 3 if new is not None and new[run[0]] else 0
-                    events.append((int(requests["frame"][run[0]]), kind, run))
+                edges = [0, *breaks.tolist()]
+                frames = requests["frame"][edges].tolist()
+                for first, behind, frame in zip(edges, [*edges[1:], len(requests)], frames, strict=True):
+                    events.append((frame, 3 if new is not None and new[first] else 0, range(first, behind)))
             else:
-                events.append((int(requests["frame"][0]), 0, np.array([0, len(requests) - 1])))
+                events.append((int(requests["frame"][0]), 0, range(len(requests))))
         if responses is not None and syndromes is not None:
             self._answered = True
             self._answers += (responses,)
             acknowledging = responses["psn"][responses["end"] > responses["psn"]]
             self._acked = max(self._acked, int(acknowledging.max(initial=-1)))
             for index in places(syndromes >> 5 & 3).tolist():
-                events.append((int(responses["frame"][index]), 1, np.array([index])))
-            for run in self._old_responses(responses, requests):
-                events.append((int(responses["frame"][run[0]]), 2, run))
+                events.append((int(responses["frame"][index]), 1, range(index, index + 1)))
+            for old in self._old_responses(responses, requests):
+                events.append((int(responses["frame"][old[0]]), 2, old))
         if len(events) > 1:
             events.sort(key=itemgetter(0, 1))
         for _, kind, run in events:
             if kind == 0:
                 assert requests is not None
-                self._run(requests, int(run[0]), int(run[-1]) + 1)
+                self._run(requests, run[0], run[-1] + 1)
             elif kind == 3:
                 assert requests is not None
                 self.head = max(self.head or 0, int(requests["end"][run[-1]]))
                 self._open = None
             elif responses is not None and kind == 1:
                 assert syndromes is not None
-                self._negative(responses, int(run[0]), int(syndromes[run[0]]))
-            elif responses is not None:
+                self._negative(responses, run[0], int(syndromes[run[0]]))
+            elif responses is not None and not isinstance(run, range):
                 self._late_responses(responses, run)
         self._answers = trimmed(self._answers, self._acked)
 

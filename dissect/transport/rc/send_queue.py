@@ -611,11 +611,13 @@ class SendQueue:
             if behind < len(every):
                 self._due += ((data, every[behind:]),)
             if self.head is not None and behind:
-                self._responses(data, every[:behind])
+                self._responses(data, every if behind == len(every) else every[:behind])
 
     def _responses(self, data: Bytes, rows: Rows) -> None:
         assert self.head is not None
-        answers = AckHistory(rows, self.head)
+        answers = self._answers
+        if answers is None or answers.rows is not rows or answers.psns[0] != PSN.unwrap(self.head, int(rows["psn"][0])):
+            answers = AckHistory(rows, self.head)
         reached = int(answers.reached[-1])
         if self.gap_filled and reached > self.head:
             self._resume(self.filled)
