@@ -29,6 +29,7 @@ from .pending import LINGER, MAX_BESIDE_GAP, MAX_DOUBTFUL, MAX_REPLIES, MAX_UNWR
 from .rpc_numbers import MAX_ANSWERED, RpcNumbers
 from .rpcs import DUPLICATE_REPLY, Rpc
 from .xid_reuse import (
+    LATER,
     NO_CALLS,
     NOT_EXPECTED,
     XID_IN_USE,
@@ -49,6 +50,7 @@ MAX_OUTSTANDING = 1 << 16
 
 MATCHED_AMONG = "reply matched among"
 BY_XID_ALONE = "reply matched by its XID alone: its RPC header is truncated"
+EARLIER_TIME = "its reply has an earlier time, and may be to an earlier call with its XID that is not in the capture"
 BEFORE_CAPTURE = "its reply is shown before it, and may be to a call before the capture with the same XID"
 MAX_SAME_XID = 64
 """Open calls with one XID; the oldest of more ends without a reply."""
@@ -498,6 +500,17 @@ class Matching:
         waiting = self._unsettled.replies if rpc.xid in self.waiting_replies(sender) else ()
         return any(one.has_call and one.number == rpc.number for one in waiting)
 
+    def _doubt_time(self, rpc: Rpc) -> None:
+        """The reply has an earlier time than its call, though a later place: it may be to a call that is missing."""
+        assert rpc.call is not None and rpc.reply is not None
+        call, reply = rpc.call.operation, rpc.reply.operation
+        if (
+            0 < call.first_time - reply.last_time < LATER
+            and call.first_frame < reply.last_frame
+            and self._call_unseen(call.initiator, rpc.reply)
+        ):
+            self._doubt_match(rpc, EARLIER_TIME)
+
     def _doubt_again(self, rpc: Rpc) -> None:
         """The reply may be to a later call: that and its own reply may be missing, and XIDs are used again soon."""
         assert rpc.call is not None
@@ -638,6 +651,7 @@ class Matching:
     def conclude(self, rpc: Rpc) -> None:
         """It has ended."""
         if rpc.call is not None and rpc.reply is not None and not rpc.ambiguous:
+            self._doubt_time(rpc)
             self._doubt_again(rpc)
         if self.settled not in (1, NO_RDMA):
             outcome.note_version_2(rpc)

@@ -201,6 +201,7 @@ class AdvertisedMemory:
         assert rpc.call is not None and rpc.reply is not None
         call, reply = rpc.call.operation, rpc.reply.operation
         nearest = self._nearest_stranger(reply)
+        unseen = not self._connection.start_known or bool(self._connection.gaps[call.initiator])
         unplaced: dict[tuple[Kind, int], list[Operation]] = {}
         for operation in self.unplaced:
             lead = self._lead(operation, self._at(reply))
@@ -215,7 +216,9 @@ class AdvertisedMemory:
                 early = [one for one in use.operations if one.first_time < call.first_time]
                 early += unplaced.get((kind, use.advertised.handle), ())
                 if early:
-                    sure = 0 if rpc.reply.header.procedure == RDMA_ERROR else self._unbroken(reply)
+                    # What only its time shows to be early may be for a call that is not in the capture.
+                    doubted = use.contested or (unseen and any(one.first_frame > call.first_frame for one in early))
+                    sure = 0 if doubted or rpc.reply.header.procedure == RDMA_ERROR else self._unbroken(reply)
                     placed.update(self._place_early(use, kind, early, reply, sure))
         if placed:
             left = [one for one in self.unplaced if one not in placed]

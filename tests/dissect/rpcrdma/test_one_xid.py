@@ -167,6 +167,35 @@ def test_interfaces_of_which_one_is_behind_are_told_apart_by_their_times(by: int
     assert {rpc.state for rpc in rpcs} == {"complete"}
 
 
+@pytest.mark.parametrize("lacking", ["what was sent before", "one call"])
+@pytest.mark.parametrize("transport", ["RoCE", "iWARP"])
+def test_bunches_of_two_interfaces_of_which_something_is_missing(transport: str, lacking: str) -> None:
+    """Their times are right: a reply that is earlier than its call is to a call that is not in the capture."""
+    wire = Wire(seed=4) if transport == "RoCE" else IwarpWire(seed=4)
+    connection = wire.connect()
+    memory = connection.register(900)
+    for number in range(12):
+        data, xid = wire.random.randbytes(900), number % 2
+        if number % 3 == 0:
+            rpc = call(connection, nfs3.write(0, data), xid=xid, reads={0: memory})
+            fetch(rpc)
+            reply(rpc, nfs3.write_reply(900))
+        else:
+            getattr_(connection, xid)
+    packets: list[Packet] | list[TcpSegment] = wire.sent() if isinstance(wire, IwarpWire) else wire.packets
+    whole = recorded(wire, range(len(packets)))
+    calls = [one.call_operation for one in wire.truth]
+    for at in [at for at in range(len(packets)) if {*calls} & {*whole.operations(at + 1)}]:
+        chosen = [*range(at + 1, len(packets))] if lacking != "one call" else [*range(at), *range(at + 1, len(packets))]
+        bunches = [one for sender in (0, 1) for one in chosen if packets[one].sender == sender]
+        capture = recorded(wire, bunches)
+        times = [packets[one].time for one in bunches]
+        capture.frames = [replace(frame, time=time) for frame, time in zip(capture.frames, times, strict=True)]
+        rpcs = analyze(capture)
+        assert foreign(capture, rpcs) == []
+        judge(capture, [rpc for rpc in rpcs if not rpc.ambiguous])
+
+
 def test_a_reply_shown_before_its_call_is_that_calls_where_no_other_comes() -> None:
     wire = Wire(seed=3)
     connection = wire.connect()
