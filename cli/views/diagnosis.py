@@ -6,26 +6,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from rdmascope.dissect.audit.auditor import EARLIER, Result, who
-from rdmascope.dissect.audit.rule import NOT_APPLICABLE, PASS, UNDECIDABLE, VIOLATION, Finding, Rule, facts
-from rdmascope.dissect.transport.connection import ENDS
-from rdmascope.dissect.units import plural
-
-from .tables import Cell, Grid, heading, indented
-
-if TYPE_CHECKING:
-    from rdmascope.dissect.audit.rule import Waiver
-
-
+from rdmascope.dissect.audit.rule import NOT_APPLICABLE, PASS, UNDECIDABLE, VIOLATION, Finding, Rule, Waiver, facts
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis
 from rdmascope.dissect.diagnosis.facts import SEVERITIES, Detector, Severity, Statement, detector_lines
-from rdmascope.dissect.units import duration, moment, percent
+from rdmascope.dissect.transport.connection import ENDS
+from rdmascope.dissect.units import duration, moment, percent, plural
+
+from .tables import Cell, Grid, heading, indented
 
 STYLES = {Severity.PROBLEM: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 CERTAIN = 0.9

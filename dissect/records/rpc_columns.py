@@ -6,23 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-
-from ..arrays import Int64s
-from ..frames import Place
-
-if TYPE_CHECKING:
-    from numpy.ma import MaskedArray  # Few commands make tables, and it takes long to load.
-
-from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
-
 from numpy.ma import MaskedArray
 from numpy.typing import NDArray
 
-from ..arrays import coded_keys, take
+from ..arrays import Int64s, coded_keys, take
+from ..frames import Place
 from ..layers.oncrpc_codes import RPCSEC_GSS_DATA
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..onc.rpc_header import GssCredential
@@ -38,7 +30,7 @@ if TYPE_CHECKING:
     from ..rpcrdma.rpc_fields import FieldColumns, FieldReader
 
 
-Columns = dict[str, "MaskedArray"]
+Columns = dict[str, MaskedArray]
 """By name, all of one length; what is not known is masked."""
 
 Wanted = Mapping[str, Collection[str] | None]
