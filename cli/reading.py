@@ -204,24 +204,47 @@ def read_anew(paths: Sequence[str], ports: tuple[int, ...], force: str | None, i
     return captures_of(paths, "what --port, --as and --icrc ask of")
 
 
-def captures_of(paths: Sequence[str], what: str, together: bool = False) -> tuple[str, ...]:
+def captures_of(
+    paths: Sequence[str], what: str, together: bool = False, condition: Condition | None = None
+) -> tuple[str, ...]:
     """The captures that stand behind each path."""
-    return tuple(found for path in paths for found in behind(path, what, together))
+    return tuple(found for path in paths for found in behind(path, what, together, condition))
 
 
-def behind(path: str, what: str, together: bool = False) -> tuple[str, ...]:
+def behind(path: str, what: str, together: bool = False, condition: Condition | None = None) -> tuple[str, ...]:
     """The capture itself, or those that saved tables were made of, for ``what`` tables do not hold: which is said.
 
-    ``together``: they are read as one, so that frames have other numbers than in a data set.
+    ``together``: they are read as one, so that frames have other numbers than in a data set.  ``condition``: of a data
+    set only those that have RPCs which pass.  Raises CaptureError for one that asks for numbers: they are others there.
     """
     if not holds_tables(path):
         return (path,)
     from rdmascope.captures.tables.saved_tables import captures_behind, listed
 
-    found = captures_behind(path, what)
+    if condition is None or not is_data_set(path):
+        found = captures_behind(path, what)
+    else:
+        found = _having(path, condition, what)
     words = ", as one capture with frames numbered in the order of time" if together and found[1:] else ""
     complain(f"{path}: the tables do not hold {what}; read from {listed(found)}{words}")
     return found
+
+
+def _having(data_set: str, condition: Condition, what: str) -> tuple[str, ...]:
+    """Captures of a data set that have RPCs which pass."""
+    from rdmascope.captures.fleet.batch import CapturesBehind
+    from rdmascope.captures.tables.saved_session import open_saved_session
+
+    if condition.numbered:
+        words = f"{what} is in its captures, which are read as one, with other numbers"
+        raise CaptureError(f"{data_set}: {words}; choose by time, client or server")
+    saved, there = open_saved_session(data_set, condition), CapturesBehind(data_set)
+    some = there.divided("rpcs", condition.chosen_rpcs(saved).numbers)
+    found = [one for one in there.captures if one.entry.capture in some]
+    if problem := next(filter(None, (one.problem() for one in found)), ""):
+        raise CaptureError(f"{data_set}: {problem}")
+    condition.count_times_from(saved.first_time)
+    return tuple(path for one in found for path in one.paths)
 
 
 class Reading(Session):

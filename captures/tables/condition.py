@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,6 +42,7 @@ from .typed_sql import QUOTED, SEVERAL, UNIT_OF, WORDS, typed
 if TYPE_CHECKING:
     from .database import Database
 
+_NUMBERS = re.compile(r"\b(?:number|connection|file|ended|\w*frame)\b", re.IGNORECASE)
 _OTHER = re.compile(r"\b(?:select|from|pragma|attach|install|load|copy)\b|;", re.IGNORECASE)
 
 
@@ -258,12 +259,24 @@ class Condition:
         """From which moment on, and before which."""
         return self.filters.since, self.filters.until
 
+    def each_value(self) -> list[str]:
+        """In SQL: of a filter with several values, of which one may be there and another not, each."""
+        names = ("procedures", "connections", "clients", "servers", "paths", "users")
+        several = [(name, values) for name in names if len(values := getattr(self.filters, name)) > 1]
+        return [sql for name, values in several for one in values for sql in Filters(**{name: (one,)}).conditions(0)]
+
+    def count_times_from(self, first_time: int) -> None:
+        """Count times, which may be counted from the begin of a capture, from this: nanoseconds since the epoch."""
+        since, until = (
+            moment and moment._replace(nanoseconds=moment.absolute(first_time), counted_from="epoch")
+            for moment in self.span
+        )
+        self.filters = replace(self.filters, since=since, until=until)
+
     @property
-    def several_values(self) -> bool:
-        """A filter has several values, of which one may be there and another not."""
-        one = self.filters
-        given = (one.procedures, one.connections, one.clients, one.servers, one.paths, one.users)
-        return any(len(values) > 1 for values in given)
+    def numbered(self) -> bool:
+        """It asks for numbers, or may: those of a data set are others where its captures are read as one."""
+        return bool(self.filters.connections) or any(map(_NUMBERS.search, self.written))
 
     @property
     def only_connections(self) -> bool:

@@ -622,7 +622,7 @@ class SavedSession(Session):
         if on_rpcs is not None:
             for table in self.tables():
                 on_rpcs(table)
-        with open_saved(self.paths[0]) as database:
+        with self._open() as database:
             return self._details(database, "credits", CreditDirection)
 
     def files(
@@ -634,7 +634,7 @@ class SavedSession(Session):
             self.lacks("what single RPCs did with files")
         if on_transfers is not None:
             self.lacks("the contents of files")
-        with open_saved(self.paths[0]) as database:
+        with self._open() as database:
             facts = self._details(database, "file", FileDetails)
             undecoded = self._details(database, "undecoded of files", Counter[str])
         return SavedFiles(facts, sum(undecoded, Counter()))
@@ -649,7 +649,7 @@ class SavedSession(Session):
             self.lacks("what single RPCs were judged by")
         kept = {conversation.connection.number: conversation.connection for conversation in self.analyzer.conversations}
         known = kept | {one.connection.number: one.connection for one in self._gone}
-        with open_saved(self.paths[0]) as database:
+        with self._open() as database:
             for row in _rows(database, "SELECT * FROM verdicts"):
                 number = EARLIER if row["connection"] is None else row["connection"]
                 if row["rule"] in auditor.rules:
@@ -731,15 +731,15 @@ class DataSetSession(SavedSession):
         self, database: Database, kind: str, noun: type[Noun], where: str = "true", of: Sequence[object] = ()
     ) -> list[Noun]:
         """Nouns of the rows of details that pass a condition."""
-        query = f"SELECT details.capture, content FROM details JOIN entries USING (capture) WHERE kind = ? AND {where}"
+        query = f"SELECT capture, content, number FROM details JOIN entries USING (capture) WHERE kind = ? AND {where}"
         rows = database.connection.execute(query, [kind, *of]).fetchall()
-        rows.sort(key=lambda row: self._offsets[row[0]]["frames"])
+        rows.sort(key=lambda row: (self._offsets[row[0]]["frames"], (row[2] and (row[2], row[1])) or ()))
         try:
             values = [
                 json.loads(content)
                 if content == "[]" or (kind == "capture" and UNNUMBERED[0] in content and UNNUMBERED[1] in content)
                 else _moved(kind, json.loads(content), self._offsets[capture])
-                for capture, content in rows
+                for capture, content, _ in rows
             ]
             if kind == "capture":
                 values = [_summed(values)]
@@ -759,8 +759,11 @@ class FilteredSession(DataSetSession):
         self._where = condition.sql(begin)
         self.paths = (path,)
         with self._open() as database:
-            query = f"SELECT count(*) FILTER ({self._where}), count(*) FROM rpcs"
-            ((self.passing, self._tried),) = database.connection.execute(query).fetchall()
+            each = [f"{self._where} AND ({one})" for one in ("true", *condition.each_value())]
+            query = f"SELECT {', '.join(f'count(*) FILTER ({one})' for one in each)}, count(*) FROM rpcs"
+            ((*passing, self._tried),) = database.connection.execute(query).fetchall()
+        self.passing = all(passing)
+        """Some RPC does, and for each value of a filter."""
         super().__init__(path)
         self.analyzer.first_time = begin
 
@@ -769,7 +772,8 @@ class FilteredSession(DataSetSession):
 
     def _details(self, database: Database, kind: str, noun: type[Noun]) -> list[Noun]:
         used = f"number + connections_before IN (SELECT connection FROM rpcs WHERE {self._where})"
-        return self._of_rows(database, kind, noun, used if kind in ("conversation", "health") else "true")
+        of_connection = kind in ("conversation", "health", "credits")
+        return self._of_rows(database, kind, noun, used if of_connection else "true")
 
     def tables(
         self, on_eviction: Callable[[list[Conversation]], None] | None = None, chunk_rows: bool = False
@@ -787,10 +791,8 @@ def open_saved_session(path: str, condition: Condition | None = None) -> SavedSe
     """Of saved tables, or of a data set; ``condition``: of a data set only the RPCs that pass are wanted."""
     if not is_data_set(path):
         return SavedSession(path)
-    if condition is None or condition.several_values:
-        return DataSetSession(path)
-    found = FilteredSession(path, condition)
-    return found if found.passing else DataSetSession(path)
+    found = None if condition is None else FilteredSession(path, condition)
+    return DataSetSession(path) if found is None or not found.passing else found
 
 
 def _moved(kind: str, value: Any, before: dict[str, int]) -> Any:

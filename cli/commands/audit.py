@@ -161,7 +161,8 @@ def command(
         kept = settings.examples if examples is None else examples
         try:
             meant, select, on_connections = None, None, chosen
-            captures = (file,) if condition is None else behind(file, "what single RPCs were judged by")
+            judged = "what single RPCs were judged by"
+            captures = (file,) if condition is None else behind(file, judged, condition=condition)
             with seekable(captures) if condition is not None else nullcontext(captures) as paths:
                 if condition is not None:
                     rpcs_that_pass = condition.chosen_rpcs(opened(paths, ports, force))

@@ -103,7 +103,7 @@ def command(
     refuse_options((overwrite and directory is None, "--force goes with --extract"))
     if condition is not None or directory is not None:
         what = "the contents of files" if directory is not None else "what single RPCs did with files"
-        files = captures_of(files, what)
+        files = captures_of(files, what, condition=condition)
     reading = opened(files, ports, force, jobs=jobs)
     extracts: dict[int, Record] = {}
     passes = None if condition is None else lambda table: condition.mask(table, reading)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 from rich.text import Text
 
+from rdmascope.dissect.arrays import unique
 from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
 from rdmascope.dissect.records.nfs_state import state_records
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import plural
 
+from ..options import filter_options
 from ..reading import Reading, analyzer_options, captures_of, file_argument, no_jobs_option, recognition_options
 from ..terminal import complain, console, print_json, show
-from ..views.tables import limit_lines
+from ..views.tables import filter_field, filter_line, limit_lines
+
+if TYPE_CHECKING:
+    from rdmascope.captures.tables.condition import Condition
 
 TYPES = (
     "capture_limits", "nfs_client", "nfs_delegation", "nfs_session", "nfs_slot_event", "nfs_data_server", "gss_context",
@@ -24,9 +31,17 @@ TYPES = (
 @file_argument
 @click.option("--all", "everything", is_flag=True, help="List every delegation, request out of order, and wait.")
 @click.option("--json", "as_json", is_flag=True, help=f"{', '.join(map(schema, TYPES))} objects.")
+@filter_options
 @recognition_options
 @no_jobs_option("NFSv4 state is followed over all connections in the order of time, by one process")
-def command(files: tuple[str, ...], everything: bool, as_json: bool, ports: tuple[int, ...], force: str | None) -> None:
+def command(
+    files: tuple[str, ...],
+    everything: bool,
+    as_json: bool,
+    ports: tuple[int, ...],
+    force: str | None,
+    condition: Condition | None,
+) -> None:
     """NFSv4 clients, sessions, slots, delegations: what clients hold on servers, and what they wait for.
 
     A client has a lease on a server, and with it opens, locks, delegations and layouts.  From NFSv4.1 on its calls
@@ -55,31 +70,44 @@ def command(files: tuple[str, ...], everything: bool, as_json: bool, ports: tupl
 
     "What clients waited for" has the time in which all slots of a session or all credits of a connection were in use,
     the time from each recall of a delegation to its return, grace periods, and state lost and reclaimed.
+
+    Filters choose RPCs: only clients are shown whose addresses, and their servers', are those of one.  What all their
+    calls tell of them counts.
     """
     from rdmascope.dissect.records.report import limits_record
 
     from ..views import sessions as views
 
     reading = Reading(
-        captures_of(files, "what calls say of clients and sessions", together=True), analyzer_options(ports, force)
+        captures_of(files, "what calls say of clients and sessions", True, condition), analyzer_options(ports, force)
     )
     reading.needs_packets()
     history = NfsStateHistory()
     reading.analyzer.listener = history.listener
     reading.data_servers = history.pnfs
+    ends: set[tuple[str, str]] = set()
     for table in reading.tables(history.evict):
+        if condition is not None:
+            for number in unique(condition.selected(table, reading).rows["connection"]).tolist():
+                client, server = table.conversation(number).connection.endpoints
+                ends.add((client.address, server.address))
         del table
         history.advance()
     history.finish()
+    if condition is not None:
+        history.keep(ends)
+        reading.refuse(condition.problem(reading))
     analyzer, out = reading.analyzer, console()
     if as_json:
         for record in (limits_record(analyzer), *state_records(history)):
-            print_json({**reading.placed(record), "file": reading.path})
+            print_json({**reading.placed(record), "file": reading.path, **filter_field(condition)})
     elif analyzer.packets:
         found = bool(history.clients or history.security.contexts)
         truncated = analyzer.truncated_frames > 0
         where = "what is left of its frames" if truncated else "this capture"
         nothing = Text(f"no NFSv4 client, session or state in {where}")
+        if condition is not None:
+            show(out, filter_line(condition, "clients of their addresses, and what all calls tell of these"), Text())
         show(out, *limit_lines(analyzer), views.state_view(history, everything, truncated) if found else nothing)
     if history.table.untracked:
         complain(f"{plural(history.table.untracked, 'mention')} of further clients and sessions, too many to follow")

@@ -118,7 +118,7 @@ def command(
     the whole connection, for one that is lost delays others, too, and credits over all its calls, for each takes one.
     """
     contents = condition is not None and condition.needs_contents
-    reading = opened(files, ports, force, contents=contents, icrc=icrc, jobs=jobs)
+    reading = opened(files, ports, force, contents=contents, icrc=icrc, jobs=jobs, condition=condition)
     if credits:
         _credits(reading, connections, as_json, condition)
         return

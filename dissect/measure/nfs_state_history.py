@@ -6,7 +6,7 @@ Messages of all connections are taken in the order of time, a batch of frames at
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -615,6 +615,20 @@ class NfsStateHistory:
             for table in (session.fore, session.back):
                 table.advance(self.last_time)
                 table.settle()
+
+    def keep(self, ends: Collection[tuple[str, str]]) -> None:
+        """Keep only clients and security contexts of these addresses of client and server, and what is theirs."""
+
+        def meant(clients: Iterable[str], servers: Iterable[str]) -> bool:
+            return any(client in clients and server in servers for client, server in ends)
+
+        self.clients[:] = [one for one in self.clients if meant(one.addresses, (one.server, *one.server_addresses))]
+        self.sessions[:] = [one for one in self.sessions if one.client in self.clients]
+        contexts = self.security.contexts
+        contexts[:] = [one for one in contexts if meant((one.client,), (one.server,))]
+        used = [(one, *one.connection.endpoints) for one in self.credits]
+        self._blocked = [one for one, client, server in used if (client.address, server.address) in ends]
+        self._histories.clear()
 
     def _place(self, at: AtReply) -> AtReply:
         server = self.table.server(at.server)

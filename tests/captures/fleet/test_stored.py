@@ -5,11 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 import fsspec
+import numpy as np
 import pytest
 
-from playbook.commands import objects, run
+from playbook.commands import objects, run, unpacked
 from playbook.fleets import entries
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.stores import s3_bucket
@@ -91,6 +94,42 @@ def test_packets_of_captures_in_a_store_go_back_into_it(
     assert changed.exit_code == 2 and changed.stderr == (
         f"rdmascope: {bucket}/set: web: {bucket}/fleet/web/{capture.name}: not what was analysed any more\n"
     )
+
+
+def later(data: bytes, days: int) -> bytes:
+    """A pcap, of which each frame comes days later."""
+    found, at = bytearray(data), 24
+    while at < len(found):
+        seconds = int.from_bytes(found[at : at + 4], "little") + days * 86_400
+        found[at : at + 4] = seconds.to_bytes(4, "little")
+        at += 16 + int.from_bytes(found[at + 8 : at + 12], "little")
+    return bytes(found)
+
+
+def test_filters_choose_the_days_and_the_captures_that_are_read(tmp_path: Path) -> None:
+    """And the answers are those of the capture that is meant."""
+    data = unpacked(str(SAMPLES / MANIFEST["longcall-rxe"]["file"]))
+    for day, host in enumerate(("web1", "web2", "web3")):
+        (tmp_path / "bucket" / "fleet" / host).mkdir(parents=True)
+        (tmp_path / "bucket" / "fleet" / host / "a.pcap").write_bytes(later(data, day))
+    with s3_bucket(tmp_path / "bucket") as (url, requests):
+        put(f"{url}/fleet/", f"{url}/set")
+        first = entries(f"{url}/set")[0]
+        filters = "--until", f"{np.datetime64(first.last_time_ns // 10**9 + 1, 's')}Z", "--client", "10.77.0.2"
+        own = tmp_path / "bucket" / "fleet" / first.host / "a.pcap"
+        for command in ("transport", "transport --credits", "files", "audit --fail-on never", "sessions"):
+            requests.clear()
+            some = objects(*command.split(), f"{url}/set", *filters)
+            asked = {unquote(path).removeprefix("/captures/") for method, path in requests if method == "GET"}
+            days = {path.split("day=")[1][:10] for path in asked if "day=" in path and "set/captures/" not in path}
+            captures = {path for path in asked if path.endswith(".pcap")}
+            assert days == {first.day}, command
+            assert captures == (set() if "transport" in command else {f"fleet/{first.host}/a.pcap"}), command
+            assert without_origin(some) == without_origin(objects(*command.split(), str(own), *filters)) != []
+
+
+def without_origin(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in one.items() if name not in ("file", "filter")} for one in records]
 
 
 def test_what_is_refused(fleet: Path) -> None:
