@@ -96,8 +96,9 @@ def _day(
             if files := begun.of(name):
                 rows = view_of(name, files, begun, source.opened_by(writer.connection, begun))
                 columns = ", ".join(_columns(name))
-                there = f"(SELECT * {rows}) AS t JOIN grown AS g ON t.capture = g.of ORDER BY g.host, g.k"
-                query = f"SELECT {columns}, g.host, g.capture FROM {there}"
+                there = f"(SELECT * {rows}) AS t JOIN grown AS g ON t.capture = g.of"
+                order = "kind, " * (name == "details") + "g.host, g.k"
+                query = f"SELECT {columns}, g.host, g.capture FROM {there} ORDER BY {order}"
                 made.append(writer.write(name, day, query, times, hosts))
         made.append(writer.write(CAPTURES, day, f"FROM {CAPTURES} ORDER BY host, rpcs_before", times, hosts))
         writer.put()
@@ -127,6 +128,10 @@ def _columns(name: str) -> list[str]:
             text = f"make_timestamp_ns(epoch_ns({text}) + g.shift)"
         elif column == "content" and name == "details":
             text = f"""regexp_replace({text}, '"(10.77.0.2|fd77::2|192.0.2.2)"', '"' || g.client || '"', 'g')"""
+            for key in ("first_time", "earliest_time", "last_time"):
+                time = f"""regexp_extract({text}, '"{key}":([0-9]+)', 1)"""
+                moved = f"""replace({text}, '"{key}":' || {time}, '"{key}":' || ({time}::BIGINT + g.shift))"""
+                text = f"if(t.kind = 'capture', {moved}, {text})"
         elif column == "client":
             text = "g.client"
         elif column == "xid":

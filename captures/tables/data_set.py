@@ -57,8 +57,8 @@ STEP, SMALL = 4, 4096
 """From size to size, in rows; what has fewer than ``SMALL`` is of one size."""
 LARGE = 64 << 20
 """Bytes of a file that becomes part of no other."""
-ROW_GROUP = 32768
-"""Rows of a group, which has statistics of its own."""
+ROW_GROUP, OF_DETAILS = 32768, 2048
+"""Rows of a group, which has statistics of its own; and of the table details: long texts, asked for by kind."""
 STALE = 60
 """Seconds behind which a snapshot that was read may be so old that names of later ones are free again."""
 
@@ -360,7 +360,8 @@ class DataSet:
                 for some in [there] if day in gone.values() else _mergeable(there, all_of):
                     some = sorted(some)
                     rows = view_of(name, some, snapshot, place, "file_row_number = true")
-                    query = f"SELECT * EXCLUDE (day, file_row_number) {rows} ORDER BY host, file_index, file_row_number"
+                    order = "kind, " * (name == "details") + "host, file_index, file_row_number"
+                    query = f"SELECT * EXCLUDE (day, file_row_number) {rows} ORDER BY {order}"
                     times = min(one.first_time_ns for one in some), max(one.last_time_ns for one in some)
                     hosts = min(one.first_host for one in some), max(one.last_host for one in some)
                     columns, now = {one.columns for one in some}, columns_of(name)
@@ -450,7 +451,8 @@ class _Writer:
         table = TABLES.get(name)
         meanings = {column.name: column.meaning for column in table.columns} if table else {"tables": "rdmascope"}
         about = ", ".join(f"{named(key)}: {quoted(words)}" for key, words in meanings.items())
-        options = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP}, KV_METADATA {{{about}}}"
+        group = OF_DETAILS if name == "details" else ROW_GROUP
+        options = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {group}, KV_METADATA {{{about}}}"
         file = f"{name}/day={day}/{int(time.time()):x}-{token_hex(6)}.parquet"
         path = Path(self.folder, file)
         path.parent.mkdir(parents=True, exist_ok=True)

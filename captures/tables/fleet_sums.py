@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from rdmascope.dissect.arrays import Int64s
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis
 from rdmascope.dissect.diagnosis.facts import Facts, Gathered
 from rdmascope.dissect.measure.call_groups import CallColumns
@@ -47,8 +48,8 @@ from .saved_tables import open_saved
 
 Noun = TypeVar("Noun")
 
-FEW_CAPTURES = 100
-"""Up to so many are reported from their rows, with all connections."""
+FEW_CAPTURES, FEW_RPCS = 100, 1 << 18
+"""Up to so many captures with up to so many RPCs are reported from their rows, with all connections."""
 EXACT = 1 << 15
 """RPCs that keep their own latencies and times; of more, those that took nearly as long are counted together."""
 MOMENTS = 1024
@@ -174,36 +175,40 @@ def summed_calls(
         end = max(begin + 1, int(behind.searchsorted(behind[begin] + TOGETHER)))
         there = f"{meant} AS one JOIN (FROM kinds WHERE kind >= {begin} AND kind < {end}) AS kinds ON {joined}"
         found = query(f"{added_calls(there, ('kind', *spans, 'apart'))} ORDER BY number").fetchnumpy()
-        counted, parts = found["counted"], np.column_stack([found[part] for part in PART_SUMS])
-        low, high, total = (np.ma.asarray(found[f"{name}_ns"]).filled(-1) for name in ("low", "high", "total"))
-        several, many = np.flatnonzero(counted > 1), np.flatnonzero(counted > 2)
-        at = np.concatenate((np.arange(len(counted)), several, many))
-        first = np.arange(len(at)) < len(counted)
-        rest = (total[many] - low[many] - high[many]) // (counted[many] - 2)
-        waited = np.concatenate((low, high[several], np.where(low[many] < 0, -1, rest)))
-        counts = np.concatenate((np.ones(len(counted) + len(several), np.int64), counted[many] - 2))
-        means = parts // counted[:, np.newaxis]
-        parts -= means * (counted - 1)[:, np.newaxis]
-        kind = found["kind"][at]
-        yield (
-            CallColumns(
-                kind,
-                found["number"][at],
-                found["time_ns"][at],
-                np.where(kinds["known"].data[kind], waited, -1),
-                waited,
-                np.concatenate((parts, means[several], means[many] * (counted[many] - 2)[:, np.newaxis])),
-                found["call_bytes"][at] * first,
-                found["reply_bytes"][at] * first,
-                kinds["wrong"].data[kind],
-                kinds["incomplete"].data[kind],
-                procedures[kind],
-                names,
-                counts,
-            ),
-            kinds,
-        )
+        for at in range(0, len(found["number"]), TOGETHER):
+            some = {name: values[at : at + TOGETHER] for name, values in found.items()}
+            yield _call_columns(some, kinds, procedures, names), kinds
         begin = end
+
+
+def _call_columns(found: Columns, kinds: Columns, procedures: Int64s, names: RpcNames) -> CallColumns:
+    """RPCs of sums: of each the shortest, the longest, and the others as one."""
+    counted, parts = found["counted"], np.column_stack([found[part] for part in PART_SUMS])
+    low, high, total = (np.ma.asarray(found[f"{name}_ns"]).filled(-1) for name in ("low", "high", "total"))
+    several, many = np.flatnonzero(counted > 1), np.flatnonzero(counted > 2)
+    at = np.concatenate((np.arange(len(counted)), several, many))
+    first = np.arange(len(at)) < len(counted)
+    rest = (total[many] - low[many] - high[many]) // (counted[many] - 2)
+    waited = np.concatenate((low, high[several], np.where(low[many] < 0, -1, rest)))
+    counts = np.concatenate((np.ones(len(counted) + len(several), np.int64), counted[many] - 2))
+    means = parts // counted[:, np.newaxis]
+    parts -= means * (counted - 1)[:, np.newaxis]
+    kind = found["kind"][at]
+    return CallColumns(
+        kind,
+        found["number"][at],
+        found["time_ns"][at],
+        np.where(kinds["known"].data[kind], waited, -1),
+        waited,
+        np.concatenate((parts, means[several], means[many] * (counted[many] - 2)[:, np.newaxis])),
+        found["call_bytes"][at] * first,
+        found["reply_bytes"][at] * first,
+        kinds["wrong"].data[kind],
+        kinds["incomplete"].data[kind],
+        procedures[kind],
+        names,
+        counts,
+    )
 
 
 def _called(row: Sequence[Any]) -> ProcedureNames:
@@ -212,9 +217,11 @@ def _called(row: Sequence[Any]) -> ProcedureNames:
 
 
 def summed_session(path: str, condition: Condition | None, always: bool) -> SummedSession | None:
-    """Of a data set; None of few captures, unless ``always``."""
-    captures = sum(one.rows for one in DataSet(path).snapshot().of(CAPTURES))
-    return SummedSession(path, condition) if always or captures > FEW_CAPTURES else None
+    """Of a data set; None of few captures with few RPCs, unless ``always``."""
+    snapshot = DataSet(path).snapshot()
+    captures, rpcs = (sum(one.rows for one in snapshot.of(name)) for name in (CAPTURES, "rpcs"))
+    many = captures > FEW_CAPTURES or rpcs > FEW_RPCS
+    return SummedSession(path, condition) if always or many else None
 
 
 def _count_procedures(found: Statistics, calls: CallColumns, columns: Columns) -> None:

@@ -260,12 +260,13 @@ class LatencyTimeline:
                 calls.counts * calls.outstanding,
             )
         ).astype(np.int64)
-        table = _summed(np.concatenate((self._table, fresh)))
-        while len(np.unique(table[:, 0])) > MAX_INTERVALS:
-            table[:, 0] >>= 1
-            self._width <<= 1
-            table = _summed(table)
-        self._table = table
+        table = np.concatenate((self._table, fresh))
+        times, halvings = np.sort(table[:, 0]), 0
+        while np.count_nonzero(np.diff(times >> halvings)) >= MAX_INTERVALS:
+            halvings += 1
+        table[:, 0] >>= halvings
+        self._width <<= halvings
+        self._table = _summed(table)
 
     def intervals(self, count: int) -> list[LatencyInterval]:
         """The whole time in at most ``count`` equal intervals, those included in which nothing began."""

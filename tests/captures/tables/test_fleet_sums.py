@@ -115,7 +115,7 @@ def test_sums_that_captures_keep_say_what_their_rows_do(
     condition: str, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """But for percentiles of latencies that were counted together."""
-    monkeypatch.setattr(fleet_sums, "FEW_CAPTURES", 0)
+    monkeypatch.setattr(fleet_sums, "FEW_RPCS", 0)
     words = ("--where", condition) if condition else ()
     exact = [objects("report", fleet.data_set, *words), objects("report", fleet.data_set, "--by", "host,day", *words)]
     told = run("diagnose", fleet.data_set, *words).stdout
