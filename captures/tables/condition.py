@@ -263,7 +263,8 @@ class Condition:
         """In SQL: of a filter with several values, of which one may be there and another not, each."""
         names = ("procedures", "connections", "clients", "servers", "paths", "users")
         several = [(name, values) for name in names if len(values := getattr(self.filters, name)) > 1]
-        return [sql for name, values in several for one in values for sql in Filters(**{name: (one,)}).conditions(0)]
+        alone: list[dict[str, Any]] = [{name: (one,)} for name, values in several for one in values]
+        return [sql for one in alone for sql in Filters(**one).conditions(0)]
 
     def count_times_from(self, first_time: int) -> None:
         """Count times, which may be counted from the begin of a capture, from this: nanoseconds since the epoch."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rdmascope.dissect.arrays import Int64s
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis
@@ -181,7 +182,9 @@ def summed_calls(
         begin = end
 
 
-def _call_columns(found: Columns, kinds: Columns, procedures: Int64s, names: RpcNames) -> CallColumns:
+def _call_columns(
+    found: Mapping[str, NDArray[Any]], kinds: Columns, procedures: Int64s, names: RpcNames
+) -> CallColumns:
     """RPCs of sums: of each the shortest, the longest, and the others as one."""
     counted, parts = found["counted"], np.column_stack([found[part] for part in PART_SUMS])
     low, high, total = (np.ma.asarray(found[f"{name}_ns"]).filled(-1) for name in ("low", "high", "total"))
