@@ -217,7 +217,12 @@ class AdvertisedMemory:
                 early += unplaced.get((kind, use.advertised.handle), ())
                 if early:
                     # What only its time shows to be early may be for a call that is not in the capture.
-                    doubted = use.contested or (unseen and any(one.first_frame > call.first_frame for one in early))
+                    doubted = use.contested or (
+                        unseen
+                        and any(
+                            one.first_time < call.first_time and one.first_frame > call.first_frame for one in early
+                        )
+                    )
                     sure = 0 if doubted or rpc.reply.header.procedure == RDMA_ERROR else self._unbroken(reply)
                     placed.update(self._place_early(use, kind, early, reply, sure))
         if placed:
