@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 from rdmascope.dissect.units import count, dropped_words, plural
 
 from .options import DURATION, refuse_options
-from .terminal import complain, meter
+from .terminal import Meter, complain
 
 if TYPE_CHECKING:
     from rdmascope.captures.live.session import Ending
@@ -274,7 +274,7 @@ class Reading(Session):
             with (
                 _until_interrupted(self.follow) as self.follow,
                 _ended_early(self._can_end_early()) as stopped,
-                meter(self.path, self._streaming) as progress,
+                closing(Meter(self.path, self._streaming)) as progress,
             ):
 
                 def at(position: int, size: int | None, frames: int) -> None:

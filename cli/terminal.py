@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
@@ -235,48 +235,33 @@ class LineStyles:
 
 
 class Meter:
-    """How far the work is: a progress bar on standard error, from the first progress on."""
+    """How far the work is: a progress bar on standard error, from the first progress on, which ``close`` takes away.
 
-    def __init__(self, label: str = "", shown: bool = False) -> None:
+    With ``streaming`` there is none where the output goes to the terminal, too: it is progress enough.
+    """
+
+    def __init__(self, label: str, streaming: bool = False) -> None:
         self._label = label
-        self._shown = shown
-        self._stack = ExitStack()
-        self._advance: Any = None
+        self._shown = sys.stderr.isatty() and not (streaming and sys.stdout.isatty())
+        self._bar: Any = None
 
     def at(self, done: int, total: int | None, text: str) -> None:
         if not self._shown:
             return
-        if self._advance is None:
-            self._advance = self._stack.enter_context(_bar(self._label))
-        self._advance(done, total, text)
+        if self._bar is None:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            columns = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                TextColumn("{task.fields[text]}", markup=False),
+                TimeElapsedColumn(),
+            )
+            self._bar = Progress(*columns, console=console(sys.stderr), transient=True)
+            self._bar.start()
+            self._bar.add_task(self._label, total=None, text="")
+        self._bar.update(self._bar.task_ids[0], completed=done, total=total, text=text)
 
     def close(self) -> None:
-        self._stack.close()
-
-
-@contextmanager
-def meter(label: str, streaming: bool = False) -> Iterator[Meter]:
-    """A progress bar on standard error that disappears when the work is done.
-
-    With ``streaming`` there is none where the output goes to the terminal, too: it is progress enough.
-    """
-    progress = Meter(label, shown=sys.stderr.isatty() and not (streaming and sys.stdout.isatty()))
-    try:
-        yield progress
-    finally:
-        progress.close()
-
-
-@contextmanager
-def _bar(label: str) -> Iterator[Any]:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.fields[text]}", markup=False),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console(sys.stderr), transient=True) as progress:
-        task = progress.add_task(label, total=None, text="")
-        yield lambda done, total, text: progress.update(task, completed=done, total=total, text=text)
+        if self._bar is not None:
+            self._bar.stop()

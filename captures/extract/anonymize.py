@@ -397,10 +397,10 @@ class HeaderWalk:
             elif link_type in RAW_IP:
                 self._ip(0)
             elif link_type == LINUX_SLL:
-                self._replace(6, 6, "mac")
+                self._replace(6, "mac", 6)
                 self._next(self._word(14), 16)
             elif link_type == LINUX_SLL2:
-                self._replace(12, 6, "mac")
+                self._replace(6, "mac", 12)
                 self._next(self._word(0), 20)
             elif link_type == INFINIBAND:
                 self._infiniband()
@@ -418,15 +418,14 @@ class HeaderWalk:
             raise IndexError
         return int.from_bytes(self.frame[at : at + 2], "big")
 
-    def _replace(self, at: int, length: int, kind: str) -> None:
-        if at + length > len(self.frame):
-            raise IndexError
-        new = getattr(self.pseudonyms, kind)(bytes(self.frame[at : at + length]))
-        self.frame[at : at + length] = new
+    def _replace(self, length: int, kind: str, *places: int) -> None:
+        for at in places:
+            if at + length > len(self.frame):
+                raise IndexError
+            self.frame[at : at + length] = getattr(self.pseudonyms, kind)(bytes(self.frame[at : at + length]))
 
     def _ethernet(self, at: int) -> None:
-        self._replace(at, 6, "mac")
-        self._replace(at + 6, 6, "mac")
+        self._replace(6, "mac", at, at + 6)
         at += 12
         while self._word(at) in TAGS:
             at += 4
@@ -451,12 +450,10 @@ class HeaderWalk:
         version = self._byte(at) >> 4
         self.found.ip.append((at, version))
         if version == 4:
-            self._replace(at + 12, 4, "ipv4")
-            self._replace(at + 16, 4, "ipv4")
+            self._replace(4, "ipv4", at + 12, at + 16)
             self._protocol(self._byte(at + 9), at + (self._byte(at) & 15) * 4)
         elif version == 6:
-            self._replace(at + 8, 16, "ipv6")
-            self._replace(at + 24, 16, "ipv6")
+            self._replace(16, "ipv6", at + 8, at + 24)
             protocol, at = self._byte(at + 6), at + 40
             while protocol in EXTENSIONS:
                 protocol, at = self._byte(at), at + (self._byte(at + 1) + 1) * 8
@@ -517,8 +514,7 @@ class HeaderWalk:
 
     def _grh(self, at: int) -> None:
         self.found.ip.append((at, 6))
-        self._replace(at + 8, 16, "ipv6")
-        self._replace(at + 24, 16, "ipv6")
+        self._replace(16, "ipv6", at + 8, at + 24)
         self.found.transport = at + 40
 
     def _infiniband(self) -> None:
@@ -840,19 +836,12 @@ def _startup(old: bytes) -> bytearray | None:
 
 def _management(data: bytearray, at: int, captured: int, pseudonyms: Pseudonyms) -> None:
     """A CM message with other GUIDs, GIDs and IP addresses, and no private data but RPC-over-RDMA's."""
-    old = bytes(data[at : at + captured])
-    new = bytearray(captured)
-    attribute = int.from_bytes(old[16:18], "big")
-    body = old[MAD_HEADER:]
-    kept = KEPT_OF_MAD.get(attribute, 0)
-    new[:MAD_HEADER] = old[:MAD_HEADER]
-    made = bytearray(body)
-    made[kept:] = bytes(max(0, len(body) - kept))
-    for place in _GUIDS.get(attribute, ()):
-        _put(made, place, 8, pseudonyms.guid)
-    for place in _GIDS.get(attribute, ()):
-        _put(made, place, 16, pseudonyms.ipv6)
-    private = kept
+    attribute, body = _word(bytes(data[at + 16 : at + 18])), bytes(data[at + MAD_HEADER : at + captured])
+    private = kept = KEPT_OF_MAD.get(attribute, 0)
+    made = bytearray(body[:kept].ljust(len(body), b"\0"))
+    for size, places, replace in ((8, _GUIDS, pseudonyms.guid), (16, _GIDS, pseudonyms.ipv6)):
+        for place in places.get(attribute, ()):
+            _put(made, place, size, replace)
     if attribute == _REQ and body[8:13] == RDMA_IP_CM:
         made[kept : kept + IP_CM_BYTES] = body[kept : kept + IP_CM_BYTES]
         for place in IP_CM_ADDRESSES:
@@ -860,8 +849,7 @@ def _management(data: bytearray, at: int, captured: int, pseudonyms: Pseudonyms)
         private += IP_CM_BYTES
     if body[private : private + len(RPCRDMA_MAGIC)] == RPCRDMA_MAGIC:
         made[private : private + RPCRDMA_PRIVATE] = body[private : private + RPCRDMA_PRIVATE]
-    new[MAD_HEADER:] = made
-    data[at : at + captured] = new
+    data[at + MAD_HEADER : at + captured] = made
 
 
 def _put(made: bytearray, place: int, size: int, replace: Callable[[bytes], bytes]) -> None:

@@ -370,7 +370,7 @@ class TraceDat:
         if compression == "zstd":
             self._inflate = _unzstd
         elif compression == "zlib":
-            self._inflate = _unzlib
+            self._inflate = lambda packed, size: zlib.decompressobj().decompress(packed, _believable(size))
         elif compression != "none":
             raise CaptureError(f"{self._name}: compressed by {compression}; zlib and zstd can be read")
         (at,) = self._unpack("Q", at)
@@ -455,10 +455,6 @@ class TraceDat:
                     self.formats[found[0]] = found[1]
                 at += 8 + size
         return at
-
-
-def _unzlib(packed: bytes, size: int) -> bytes:
-    return zlib.decompressobj().decompress(packed, _believable(size))
 
 
 def _unzstd(packed: bytes, size: int) -> bytes:

@@ -26,7 +26,7 @@ from rdmascope.dissect.measure.comparison import (
     two_runs,
 )
 from rdmascope.dissect.onc.rpc_header import NFS
-from rdmascope.dissect.records.rpc_columns import RpcBatch, TableBuilder
+from rdmascope.dissect.records.rpc_columns import RpcBatches, TableBuilder
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.conversation import ENDS
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
@@ -207,7 +207,7 @@ class _Run:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        columns = _ColumnsOfRpcs()
+        columns = _ColumnsOfRpcs(session)
         self.facts = facts_of(session, on_table=columns.add)
         self.columns = columns.builder.take()
         nfs = self.columns["program_number"].filled(0) == NFS
@@ -224,7 +224,7 @@ class _Run:
         session = self.session
         return RunFacts(
             session.path,
-            _seconds(session),
+            ((session.analyzer.last_time or 0) - (session.analyzer.earliest_time or 0)) / 1e9,
             called(self.columns),
             diagnose(self.facts, kinds).statements,
             settings(session.analyzer.conversations),
@@ -236,14 +236,13 @@ class _Run:
 class _ColumnsOfRpcs:
     """The RPCs of a capture, in the columns that a comparison needs."""
 
-    def __init__(self) -> None:
+    def __init__(self, session: Session) -> None:
         self.builder = TableBuilder(TABLES["rpcs"], COLUMNS)
-        self._ended = 0
+        self._batches = RpcBatches(False, False, session)
 
     def add(self, table: RpcTable) -> None:
         if len(table):
-            self.builder.add(RpcBatch(table, self._ended))
-            self._ended += len(table)
+            self.builder.add(self._batches.batch(table))
 
 
 def _violations(auditor: Auditor | None) -> Counter[tuple[str, str]]:
@@ -255,12 +254,8 @@ def _violations(auditor: Auditor | None) -> Counter[tuple[str, str]]:
     return found
 
 
-def _seconds(session: Session) -> float:
-    return ((session.analyzer.last_time or 0) - (session.analyzer.earliest_time or 0)) / 1e9
-
-
 def _columns(session: Session) -> RpcColumns:
-    columns = _ColumnsOfRpcs()
+    columns = _ColumnsOfRpcs(session)
     for table in session.tables():
         columns.add(table)
         del table

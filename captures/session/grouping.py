@@ -190,9 +190,7 @@ def export_of(server: str | None, path: str | None) -> str | None:
     return f"{server}:{top[0] if top else root}"
 
 
-def _slot_of(session: str | None, slot: int | None) -> str | None:
-    """A slot, and the end of its session's name: the beginnings of a server's sessions are alike."""
-    return None if slot is None else f"{slot} of {session}"
-
-
-_JOINED: dict[str, Callable[..., str | None]] = {"export": export_of, "slot": _slot_of}
+_JOINED: dict[str, Callable[..., str | None]] = {
+    "export": export_of,
+    "slot": lambda session, slot: None if slot is None else f"{slot} of {session}",
+}

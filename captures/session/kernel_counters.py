@@ -123,7 +123,7 @@ class RunningCounters(KernelCounters):
         self._before, self._server_before = self._read()
         self.wire.begin = time.time_ns()
         self._read_twice = False
-        self._lock = Lock()
+        self.lock = Lock()
         self._points = 0
         self._seen_at: dict[frozenset[object], int] = {}
         """The capture point that each connection counts at."""
@@ -143,25 +143,7 @@ class RunningCounters(KernelCounters):
         self.mounts = mounts_since(mounts, self._before)
         self.server = server.since(self._server_before) if server and self._server_before else None
 
-    def add_at(self, point: int, table: RpcTable) -> None:
-        """RPCs that ended at a capture point, from a thread of its own."""
-        with self._lock:
-            numbers = table.rows["connection"]
-            others = [one for one in unique(numbers).tolist() if not self._counts(point, table.conversation(one))]
-            self.add(table.selected(~among(numbers, np.array(others))) if others else table, point)
-
-    def note_at(self, point: int, conversations: Iterable[Conversation], lossy: bool) -> None:
-        with self._lock:
-            self.note(
-                [conversation for conversation in conversations if self._counts(point, conversation)], lossy, point
-            )
-
-    def read_again_at_once(self) -> None:
-        """At the first capture point that ends."""
-        with self._lock:
-            self.read_again()
-
-    def _counts(self, point: int, conversation: Conversation) -> bool:
+    def counts(self, point: int, conversation: Conversation) -> bool:
         """Whether a connection counts at this point: the first that sees it."""
         ends = conversation.connection.endpoints
         key = frozenset((end.address, end.qpn, end.port) for end in ends)
@@ -188,21 +170,29 @@ class RunningCounters(KernelCounters):
 
 
 class CounterPoint:
-    """One of several capture points that the counters are compared with; see ``RunningCounters.point``."""
+    """One of several capture points that the counters are compared with, each with a thread of its own."""
 
     def __init__(self, counters: RunningCounters, number: int) -> None:
         self._counters, self._number = counters, number
 
     def add(self, table: RpcTable) -> None:
         """RPCs that ended; their contents must be held."""
-        self._counters.add_at(self._number, table)
+        counters, point = self._counters, self._number
+        with counters.lock:
+            numbers = table.rows["connection"]
+            others = [one for one in unique(numbers).tolist() if not counters.counts(point, table.conversation(one))]
+            counters.add(table.selected(~among(numbers, np.array(others))) if others else table, point)
 
     def note(self, conversations: Iterable[Conversation], lossy: bool = False) -> None:
         """What may be missing of connections; before they are evicted, and at the end."""
-        self._counters.note_at(self._number, conversations, lossy)
+        counters, point = self._counters, self._number
+        with counters.lock:
+            counters.note([one for one in conversations if counters.counts(point, one)], lossy, point)
 
     def read_again(self) -> None:
-        self._counters.read_again_at_once()
+        """At the first capture point that ends."""
+        with self._counters.lock:
+            self._counters.read_again()
 
 
 def _parsed(path: str, parse: Callable[[str], Parsed]) -> Parsed:

@@ -361,20 +361,43 @@ class Session:
         options = replace(self.analyzer.options, contents=True)
         return Session(self.given, options, limits=self._limits, before=self._before)
 
-    def credit_directions(self, on_rpcs: Callable[[RpcTable], None] | None = None) -> list[CreditDirection]:
-        """The credits of each connection and direction that had calls or replies, in a pass of its own.
+    def credit_directions(
+        self, on_rpcs: Callable[[RpcTable], None], on_end: Callable[[], None]
+    ) -> Iterator[CreditDirection]:
+        """The credits of each connection and direction that had calls or replies, in a pass of its own, by connection.
 
-        ``on_rpcs`` is given the RPCs, a table for each batch.
+        ``on_rpcs`` is given the RPCs, a table for each batch; ``on_end`` is called between the pass and the first of
+        them.
         """
+        from ..parallel.ipc import unchanging  # Only here: few ask for it.
+
         credits = DividedCredits()
         self.watch(credits)
-        for table in self.tables():
-            if on_rpcs is not None:
+        places: dict[int, int] = {}
+        """Where in the file what is over is, by connection."""
+        with spool() as file:
+
+            def evict(gone: list[Conversation]) -> None:
+                for conversation in gone:
+                    number = conversation.connection.number
+                    directions = credits.directions.pop(number, ())
+                    if any(direction.calls or direction.replies for direction in directions):
+                        places[number] = file.tell()
+                        pickler = pickle.Pickler(file, pickle.HIGHEST_PROTOCOL)
+                        pickler.dispatch_table = {MappingProxyType: lambda mapping: (unchanging, (dict(mapping),))}
+                        pickler.dump(directions)
+
+            for table in self.tables(evict):
                 on_rpcs(table)
-        found = sorted(credits.directions.items())
-        return [
-            direction for _, directions in found for direction in directions if direction.calls or direction.replies
-        ]
+                del table
+            on_end()
+            for number in sorted(places.keys() | credits.directions.keys()):
+                if number in places:
+                    file.seek(places[number])
+                    directions = pickle.load(file)
+                else:
+                    directions = credits.directions[number]
+                yield from (one for one in directions if one.calls or one.replies)
 
     def files(
         self,
@@ -602,46 +625,3 @@ def _analyzer(options: Options | None, jobs: int | None) -> Analyzer:
     from ..parallel.combine import MergedAnalyzer  # Only here: every report would wait for it.
 
     return MergedAnalyzer(options)
-
-
-def each_credit_direction(
-    session: Session, on_rpcs: Callable[[RpcTable], None], on_end: Callable[[], None]
-) -> Iterator[CreditDirection]:
-    """As ``Session.credit_directions``, one by one in the order of connections.
-
-    ``on_end`` is called between the pass and the first of them.
-    """
-    if holds_tables(session.paths[0]):
-        found = session.credit_directions(on_rpcs)
-        on_end()
-        yield from found
-        return
-    from ..parallel.ipc import unchanging  # Only here, too.
-
-    credits = DividedCredits()
-    session.watch(credits)
-    places: dict[int, int] = {}
-    """Where in the file what is over is, by connection."""
-    with spool() as file:
-
-        def evict(gone: list[Conversation]) -> None:
-            for conversation in gone:
-                number = conversation.connection.number
-                directions = credits.directions.pop(number, ())
-                if any(direction.calls or direction.replies for direction in directions):
-                    places[number] = file.tell()
-                    pickler = pickle.Pickler(file, pickle.HIGHEST_PROTOCOL)
-                    pickler.dispatch_table = {MappingProxyType: lambda mapping: (unchanging, (dict(mapping),))}
-                    pickler.dump(directions)
-
-        for table in session.tables(evict):
-            on_rpcs(table)
-            del table
-        on_end()
-        for number in sorted(places.keys() | credits.directions.keys()):
-            if number in places:
-                file.seek(places[number])
-                directions = pickle.load(file)
-            else:
-                directions = credits.directions[number]
-            yield from (one for one in directions if one.calls or one.replies)

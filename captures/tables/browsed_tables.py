@@ -7,19 +7,19 @@ import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from threading import Lock, Thread
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from rdmascope.dissect.arrays import Int64s
-from rdmascope.dissect.records.rpc_columns import Columns, encodable, named, quoted, tuples
+from rdmascope.dissect.records.rpc_columns import Columns, named, quoted, tuples
 from rdmascope.dissect.records.tables import TABLES
 
 from ..errors import CaptureError
 
 if TYPE_CHECKING:
-    import duckdb  # It is loaded when something is asked of it: a list is on the screen before.
+    import duckdb  # It is loaded when the first rows come, beside what draws.
 
     from .database import Database
 
@@ -48,63 +48,10 @@ def live_columns(table: str) -> Collection[str] | None:
     return {column.name for column in TABLES["rpcs"].columns} - LEFT_OUT if table == "rpcs" else None
 
 
-class HeldRows:
-    """Each row has the ID that DuckDB will give it, where rows are inserted in this order: from 0 on.
-
-    One thread adds while others read: what was added never changes.
-    """
-
-    def __init__(self) -> None:
-        self._parts: dict[str, tuple[Columns, ...]] = {}
-
-    def add(self, name: str, columns: Columns) -> None:
-        """Rows of a table."""
-        self._parts[name] = (*self._parts.get(name, ()), columns)
-
-    def parts(self) -> Iterator[tuple[str, Columns]]:
-        """All, in the order in which they came."""
-        for name, parts in self._parts.items():
-            for columns in parts:
-                yield name, columns
-
-    def count(self, name: str) -> int:
-        """Rows of a table."""
-        return sum(map(_length, self._parts.get(name, ())))
-
-    def order(self, name: str, key: str) -> Int64s:
-        """Row IDs by a column of integers, and among equals as they came."""
-        keys = [columns[key].filled(np.iinfo(np.int64).max) for columns in self._parts.get(name, ())]
-        return np.argsort(np.concatenate(keys), kind="stable") if keys else np.empty(0, np.int64)
-
-    def rows(self, name: str, ids: Int64s) -> list[dict[str, Any]]:
-        """Rows with all columns but those that are times; None is what is not known, or not read yet."""
-        found: list[dict[str, Any]] = [{} for _ in range(len(ids))]
-        first = 0
-        for columns in self._parts.get(name, ()):
-            last = first + _length(columns)
-            at = np.flatnonzero((ids >= first) & (ids < last))
-            for column in TABLES[name].columns:
-                if column.type == "time":
-                    continue
-                values: list[Any] = [None] * len(at)
-                if column.name in columns:
-                    values = columns[column.name][ids[at] - first].tolist()
-                for place, value in zip(at.tolist(), values, strict=True):
-                    found[place][column.name] = encodable(value) if column.type == "text" and value else value
-            first = last
-        return [row for row in found if row]
-
-
-def _length(columns: Columns) -> int:
-    return len(next(iter(columns.values())))
-
-
 NOUNS = ("rpcs", "packets", "connections", "files", "findings")
 """The tables that are browsed."""
 LEAVE = 5.0
 """Seconds for what is asked at the end."""
-HELD = 1 << 14
-"""Rows of a table that are held before the database is made."""
 KEYS = {"rpcs": "number", "packets": "frame", "connections": "number", "files": "number", "findings": "time_ns"}
 """What rows are ordered by, where nothing else is asked, and among equals."""
 _RPC_OF_FRAME = """(SELECT any_value(rpcs.number) FROM temp.coming_rpcs AS numbered JOIN rpcs USING (call_frame)
@@ -163,58 +110,24 @@ class CallTimeline(NamedTuple):
 
 
 class _Shared:
-    """What all views of tables have in common: rows are held until something is asked that takes a database."""
+    """What all views of tables have in common: the database, which is made when the first rows come."""
 
-    def __init__(self, parent: str, holding: bool) -> None:
+    def __init__(self, parent: str) -> None:
         self._parent = parent
-        self._lock = Lock()
-        """Of what is held."""
         self._making = Lock()
-        """Of the database."""
-        self._database: Database | None = None
+        self.database: Database | None = None
         self._closed = False
-        self.held: HeldRows | None = HeldRows() if holding else None
-        """None: every row is in the database."""
-        self._enough = False
-
-    def hold(self, name: str, columns: Columns) -> bool:
-        """Keep rows, where all are held; where they are many, the database is made beside."""
-        with self._lock:
-            if self.held is None:
-                return False
-            self.held.add(name, columns)
-            before, self._enough = self._enough, self._enough or self.held.count(name) > HELD
-        if self._enough and not before:
-            Thread(target=self.make_ready, daemon=True).start()
-        return True
-
-    def make_ready(self) -> None:
-        with suppress(Exception):  # It is said where something is looked up.
-            self.cursor().close()
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """Of the database, which is made here.  Raises CaptureError where it cannot be."""
         with self._making:
             if self._closed:
                 raise CaptureError("the tables are closed")
-            if self._database is None:
-                self._database = self._made()
-            return self._database.connection.cursor()
+            if self.database is None:
+                from .database import Database
 
-    def _made(self) -> Database:
-        """With all that is held."""
-        from .database import Database, insert_rows
-
-        database = Database(parent=self._parent, described=False)
-        try:
-            with self._lock:
-                for name, columns in () if self.held is None else self.held.parts():
-                    insert_rows(database.connection, name, name, columns)
-                self.held = None
-        except BaseException:
-            database.close()
-            raise
-        return database
+                self.database = Database(parent=self._parent, described=False)
+            return self.database.connection.cursor()
 
     def close(self) -> None:
         """Remove everything; waits for what another thread still asks, which DuckDB does not."""
@@ -223,17 +136,17 @@ class _Shared:
         self._closed = True
         if locked:
             self._making.release()
-        if self._database is None:
+        if self.database is None:
             return
         from duckdb import OperationalError
 
         while time.monotonic() < end:
             try:
-                self._database.close()
+                self.database.close()
                 return
             except OperationalError:
                 time.sleep(0.01)
-        shutil.rmtree(self._database.folder, ignore_errors=True)
+        shutil.rmtree(self.database.folder, ignore_errors=True)
 
 
 class BrowsedTables:
@@ -244,7 +157,7 @@ class BrowsedTables:
 
         ``keyed``: rows are removed, too: the ID of one is its number, for that of the database does not stay.
         """
-        self._shared = _Shared(parent, holding=not keyed)
+        self._shared = _Shared(parent)
         self.keyed = keyed
         self._see()
 
@@ -270,11 +183,7 @@ class BrowsedTables:
     @property
     def ready(self) -> bool:
         """Questions can be asked without waiting for the database to be made, which takes longer than a key may."""
-        return self._shared.held is None
-
-    def make_ready(self) -> None:
-        """Make the database; in a thread."""
-        self._shared.make_ready()
+        return self._shared.database is not None
 
     def close(self) -> None:
         """Close the database and remove its folder."""
@@ -282,10 +191,9 @@ class BrowsedTables:
 
     def take_in(self, name: str, columns: Columns) -> None:
         """Add rows to a table."""
-        if not self._shared.hold(name, columns):
-            from .database import insert_rows
+        from .database import insert_rows
 
-            insert_rows(self.connection, name, name, columns)
+        insert_rows(self.connection, name, name, columns)
 
     def complete(self, columns: Columns) -> None:
         """Fill columns of RPCs that are there, by their number."""
@@ -342,8 +250,6 @@ class BrowsedTables:
 
     def count(self, name: str) -> int:
         """Rows that are there."""
-        if (held := self._shared.held) is not None:
-            return held.count(name)
         (found,) = self.connection.execute(f"SELECT count(*) FROM {name}").fetchall()
         return int(found[0])
 
@@ -352,17 +258,9 @@ class BrowsedTables:
 
         Raises QueryError for a condition that cannot be judged.
         """
-        held = self.held_order(name, narrowing, sort)
-        if held is not None and not descending:
-            return held
         keys = [f"{named(sort)} {'DESC' if descending else 'ASC'} NULLS LAST"] if sort else []
         keys.append(KEYS[name] + (" DESC" if descending and not sort else ""))
         return self._ids(f"{self._selected(name, narrowing)} ORDER BY {', '.join(keys)}, rowid")
-
-    def held_order(self, name: str, narrowing: Narrowing, sort: str) -> Int64s | None:
-        """The same at once; None where it takes the database."""
-        held = self._shared.held
-        return None if held is None or narrowing.condition or sort else held.order(name, KEYS[name])
 
     def _selected(self, name: str, narrowing: Narrowing) -> str:
         condition = narrowing.condition
@@ -390,8 +288,6 @@ class BrowsedTables:
         """Some rows with all columns, in the order of ``ids``."""
         if not len(ids):
             return []
-        if (held := self._shared.held) is not None:
-            return held.rows(name, ids)
         listed = ",".join(map(str, ids.tolist()))
         columns = ", ".join(named(column.name) for column in TABLES[name].columns if column.type != "time")
         key = self._key(name)

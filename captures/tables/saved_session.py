@@ -618,12 +618,14 @@ class SavedSession(Session):
     def path_learner(self) -> PathLearner:
         return SavedPathLearner(self.field_reader())
 
-    def credit_directions(self, on_rpcs: Callable[[RpcTable], None] | None = None) -> list[CreditDirection]:
-        if on_rpcs is not None:
-            for table in self.tables():
-                on_rpcs(table)
+    def credit_directions(
+        self, on_rpcs: Callable[[RpcTable], None], on_end: Callable[[], None]
+    ) -> Iterator[CreditDirection]:
+        for table in self.tables():
+            on_rpcs(table)
+        on_end()
         with self._open() as database:
-            return self._details(database, "credits", CreditDirection)
+            yield from self._details(database, "credits", CreditDirection)
 
     def files(
         self,

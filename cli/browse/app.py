@@ -314,12 +314,7 @@ class PanesApp(App[None]):
         name, down = self.sorts.get(noun, ("", False))
         column = TABLES[noun].headings.get(name, "")
         shown = keep, grown, noun in self.finished
-        held = self.tables.held_order(noun, self.narrowing, column)
-        if held is None:
-            self._look_up(noun, self.narrowing, column, down, shown)
-        else:
-            self.workers.cancel_group(self, "order")
-            self._take_order(noun, held, len(held), *shown)
+        self._look_up(noun, self.narrowing, column, down, shown)
 
     @work(thread=True, exclusive=True, group="order")
     def _look_up(self, noun: str, narrowing: Narrowing, sort: str, down: bool, shown: tuple[bool, bool, bool]) -> None:
@@ -600,14 +595,9 @@ class BrowseApp(PanesApp):
                 return str(error).removeprefix(f"--where {text!r}: ")
             return ""
 
-        self._make_ready()
         hint = "latency > 10ms, procedure = 'READ', path LIKE '/home/%'; empty: all"
         prompt = PromptDialog("Filter", self.written_filter, lambda text: completions(tables, text), problem, hint)
         self.push_screen(prompt, self.filter_by)
-
-    @work(thread=True, group="ready")
-    def _make_ready(self) -> None:
-        self.tables.make_ready()
 
     def filter_by(self, text: str | None) -> None:
         """A condition as ``--where`` takes it, which was checked; '' for none, None changes nothing."""

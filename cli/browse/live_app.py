@@ -22,11 +22,9 @@ from rdmascope.captures.live import CaptureSettings, Keep, Keeper, Live, open_li
 from rdmascope.captures.live.session import LiveSession
 from rdmascope.captures.parallel.ipc import Reply
 from rdmascope.captures.tables.browsed_tables import LATER, BrowsedTables, live_columns
-from rdmascope.dissect.audit.rule import Finding
 from rdmascope.dissect.records.rpc_columns import RpcBatches, TableBuilder
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
-from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.units import count
 
 from .app import BrowseApp, Came
@@ -110,8 +108,8 @@ class _WatchedTables:
         self.session = LiveSession(
             live,
             watched.options,
-            on_rpcs=self._add_rpcs,
-            on_finding=self._add_finding,
+            on_rpcs=lambda table: self._builders["rpcs"].add(self._batches.batch(table)),
+            on_finding=lambda finding: self._builders["findings"].add(finding),
             on_turn=self._turn,
             on_trouble=self._note_trouble,
         )
@@ -127,12 +125,6 @@ class _WatchedTables:
         self._hand_over(ended=True)
         if self.session.damage is not None:
             raise self.session.damage
-
-    def _add_rpcs(self, table: RpcTable) -> None:
-        self._builders["rpcs"].add(self._batches.batch(table))
-
-    def _add_finding(self, finding: Finding) -> None:
-        self._builders["findings"].add(finding)
 
     def _note_trouble(self, words: str) -> None:
         self._trouble = self.session.trouble and words

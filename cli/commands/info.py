@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import click
 from rich.text import Text
 
@@ -13,7 +15,7 @@ from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count
 
 from ..reading import captures_of, file_argument
-from ..terminal import EXIT_BAD_INPUT, complain, console, meter, print_json, show
+from ..terminal import EXIT_BAD_INPUT, Meter, complain, console, print_json, show
 from ..views import info as views
 
 
@@ -67,7 +69,7 @@ def command(files: tuple[str, ...], checksums: bool, as_json: bool) -> None:
             continue
         info = FileInfo(path, checksums)
         try:
-            with meter(path) as progress, open_capture(path) as capture:
+            with closing(Meter(path)) as progress, open_capture(path) as capture:
                 try:
                     for batch in capture.batches():
                         info.add(batch)

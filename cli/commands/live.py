@@ -32,7 +32,7 @@ from rdmascope.captures.live.session import (
 )
 from rdmascope.captures.session.kernel_counters import RunningCounters
 from rdmascope.captures.tables.condition import Condition
-from rdmascope.dissect.audit.rule import Finding, matching_rules
+from rdmascope.dissect.audit.rule import matching_rules
 from rdmascope.dissect.measure.file_names import PathLearner
 from rdmascope.dissect.records.audit import finding_record
 from rdmascope.dissect.records.rpc_lines import RpcLines
@@ -318,18 +318,17 @@ def command(
                 every=every,
                 command=program,
                 keeper=keeper,
-                on_trigger=partial(_print_trigger, named) if as_json else None if shown else _complain_of,
+                on_trigger=partial(_print_beside, named) if as_json else None if shown else _complain_of,
             )
+        learner = PathLearner(max_files=MAX_FILES if parts is None else parts.files)
         session = LiveSession(
             live,
             options,
             wanted=wanted,
             trigger=trigger,
             ending=Ending(),
-            on_rpcs=partial(_print_rpcs, named, _rpc_lines(MAX_FILES if parts is None else parts.files))
-            if as_json
-            else None,
-            on_finding=partial(_print_finding, named) if as_json else None,
+            on_rpcs=partial(_print_rpcs, named, RpcLines(learner, json_value, max_held=0)) if as_json else None,
+            on_finding=(lambda finding: _print_beside(named, finding_record(finding))) if as_json else None,
             on_turn=_flush,
             metrics=CaptureMetrics(metrics, live) if metrics is not None else None,
             bound=MemoryBound(parts) if parts is not None else None,
@@ -432,10 +431,6 @@ def _complain_of(trigger: Record) -> None:
     complain(f"{moment(trigger['time_ns'])}: {what}: {trigger['words']}{kept}")
 
 
-def _rpc_lines(files: int) -> RpcLines:
-    return RpcLines(PathLearner(max_files=files), json_value, max_held=0)
-
-
 def _print_rpcs(beside: Record, lines: RpcLines, table: RpcTable) -> None:
     behind = f",{json_value(beside)[1:]}\n".encode()
     for page in lines.add(table):
@@ -443,14 +438,9 @@ def _print_rpcs(beside: Record, lines: RpcLines, table: RpcTable) -> None:
             print_page(page.replace(b"}\n", behind) if beside else page)
 
 
-def _print_finding(beside: Record, finding: Finding) -> None:
+def _print_beside(beside: Record, record: Record) -> None:
     with OUTPUT:
-        print_json({**finding_record(finding), **beside})
-
-
-def _print_trigger(beside: Record, trigger: Record) -> None:
-    with OUTPUT:
-        print_json({**trigger, **beside})
+        print_json({**record, **beside})
 
 
 def _flush() -> None:

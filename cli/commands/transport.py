@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from rdmascope.captures.session.session import Session, each_credit_direction
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.measure.filters import unknown_connections
 from rdmascope.dissect.records.connection import Paid, credits_record, transport_record
 from rdmascope.dissect.records.schema import schema
@@ -196,7 +196,7 @@ def _credits(reading: Session, connections: tuple[int, ...], as_json: bool, cond
 
     out = console()
     at = 0
-    for one in each_credit_direction(reading, note, end):
+    for one in reading.credit_directions(note, end):
         if connections and one.connection.number not in connections:
             continue
         if condition is not None and (one.connection.number, one.backward) not in with_rpcs:

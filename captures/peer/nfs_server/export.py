@@ -37,7 +37,11 @@ class MountService:
 
     def __init__(self, files: FileSystem) -> None:
         self.files = files
-        run = {"MNT": self._mnt, "DUMP": _nothing, "UMNT": _nothing, "UMNTALL": _nothing, "EXPORT": _exports}
+        run: dict[str, Callable[[Any, Caller], Any]] = {
+            **dict.fromkeys(("DUMP", "UMNT", "UMNTALL"), lambda arguments, caller: None),
+            "MNT": self._mnt,
+            "EXPORT": lambda arguments, caller: {"exports": [{"ex_dir": EXPORT.encode()}]},
+        }
         every = {number: RpcProcedure(shape, run[shape.name]) for number, shape in MOUNT3.items() if number}
         self.program = RpcProgram(every, {})
 
@@ -51,14 +55,6 @@ class MountService:
         if inode.kind is not FileType.DIRECTORY:
             return {"fhs_status": NfsStatus.NOTDIR}
         return {"fhs_status": 0, "fhandle": self.files.handle(inode), "auth_flavors": [AUTH_SYS, AUTH_NONE]}
-
-
-def _nothing(arguments: Any, caller: Caller) -> Any:
-    return None
-
-
-def _exports(arguments: Any, caller: Caller) -> Any:
-    return {"exports": [{"ex_dir": EXPORT.encode()}]}
 
 
 class MountListener:

@@ -276,14 +276,6 @@ def _same(on: CompoundState, given: Values) -> bool:
     return encoded(FATTR4, present) == encoded(FATTR4, given)
 
 
-def _verify(on: CompoundState, args: Values) -> None:
-    refuse(not _same(on, args["obj_attributes"]), NfsStatus.NOT_SAME)
-
-
-def _nverify(on: CompoundState, args: Values) -> None:
-    refuse(_same(on, args["obj_attributes"]), NfsStatus.SAME)
-
-
 # Names
 
 
@@ -479,10 +471,6 @@ def _free_stateid(on: CompoundState, args: Values) -> None:
     raise NfsError(NfsStatus.LOCKS_HELD)  # only CLOSE ends an open
 
 
-def _delegreturn(on: CompoundState, args: Values) -> None:
-    raise NfsError(NfsStatus.BAD_STATEID)  # nothing was delegated
-
-
 # Clients and sessions
 
 
@@ -509,8 +497,8 @@ STATELESS: dict[str, Operate] = {
     "LOOKUPP": _lookupp,
     "GETATTR": lambda on, args: {"obj_attributes": requested(on.server.files, on.inode, args["attr_request"])},
     "SETATTR": _setattr,
-    "VERIFY": _verify,
-    "NVERIFY": _nverify,
+    "VERIFY": lambda on, args: refuse(not _same(on, args["obj_attributes"]), NfsStatus.NOT_SAME),
+    "NVERIFY": lambda on, args: refuse(_same(on, args["obj_attributes"]), NfsStatus.SAME),
     "ACCESS": lambda on, args: {
         "supported": args["access"] & 0x3F,
         "access": args["access"] & meaningful_access(on.inode),
@@ -534,7 +522,7 @@ STATEFUL: dict[str, Operate] = {
     "OPEN_DOWNGRADE": _open_downgrade,
     "TEST_STATEID": _test_stateid,
     "FREE_STATEID": _free_stateid,
-    "DELEGRETURN": _delegreturn,
+    "DELEGRETURN": lambda on, args: refuse(True, NfsStatus.BAD_STATEID),  # nothing was delegated
     "RECLAIM_COMPLETE": _reclaim_complete,
 }
 """In a session."""

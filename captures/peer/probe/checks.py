@@ -192,11 +192,6 @@ def called(
     return on.ask(header, call(xid))
 
 
-def verbose(xid: int) -> bytes:
-    """An NFSv4.0 COMPOUND whose reply is longer than 1024 bytes: which attributes the root has, again and again."""
-    return at_path(xid, "", *[_GETATTR] * _QUESTIONS)
-
-
 def written(on: RawConnection, data: bytes, segments: tuple[Segment, ...], shift: int = 0) -> Answer:
     """The answer to a WRITE of which these segments have the data; ``shift``: added to their Position."""
     xid = on.xid()
@@ -224,11 +219,6 @@ def at_path(xid: int, path: str, *operations: rpc.XdrValue) -> bytes:
 def read_path(xid: int, path: str, count: int) -> bytes:
     """A READ with the anonymous stateid (RFC 7530, 9.1.4.3 and 16.25)."""
     return at_path(xid, path, {"argop": OP_READ, "count": count})
-
-
-def write_path(xid: int, path: str, data: bytes) -> bytes:
-    """A WRITE with the anonymous stateid, and a GETATTR (RFC 7530, 16.36 and 16.7)."""
-    return at_path(xid, path, {"argop": OP_WRITE, "data": data}, _GETATTR)
 
 
 def replied(answer: Answer, stream: bytes | None = None, *, parsed: bool = False) -> str:
@@ -304,7 +294,7 @@ def through_reply_chunk(answer: Answer, offered: WriteChunk, pieces: list[Regist
 def ask_for_long_reply(on: RawConnection, chunk: WriteChunk) -> Answer:
     """A call whose reply is longer than 1024 bytes, with a Reply chunk; a long call where it does not fit."""
     xid = on.xid()
-    call = verbose(xid)
+    call = at_path(xid, "", *[_GETATTR] * _QUESTIONS)  # Which attributes the root has, again and again.
     header = TransportHeader(xid, 1, CREDITS, RDMA_MSG, reply=chunk)
     if _HEADER + 4 + 16 * len(chunk.segments) + len(call) > on.to_server:
         _, zero = on.chunk([len(call)], call)
@@ -616,7 +606,8 @@ def inline_write_odd(on: RawConnection) -> str:
         size = answer.payload.find(pack(">I", ODD), max(0, len(answer.payload) - 12))
         refuse(nfs_status(answer) != 0 or size < 0, skipped(f"{on.file} has no {ODD} bytes that can be read"))
         data = answer.payload[size + 4 : size + 4 + ODD]
-    answer = called(on, lambda xid: write_path(xid, on.file, data))
+    # With the anonymous stateid (RFC 7530, 16.36 and 16.7).
+    answer = called(on, lambda xid: at_path(xid, on.file, {"argop": OP_WRITE, "data": data}, _GETATTR))
     replied(answer, parsed=True)
     error = rpc_error(answer)
     refuse(error, skipped(f"no COMPOUND is to be had: {error}"))

@@ -130,6 +130,7 @@ CM_UDP_PORT = 0xC0DE
 UDP_PROTOCOL = 17
 
 _OPCODES = {name: value for value, name in OPCODE_NAMES.items()}
+_MTU_CODES = {size: code for code, size in PATH_MTU.items()}
 _RETRIES = 7
 _FINITE = 20
 """Exponent of the time-outs that a REQ gives: about 4 s (IBA 12.7)."""
@@ -169,7 +170,7 @@ class Rocev2Link:
         request = CMRequest(
             localcommid=client.comm_id, serviceid=IP_SERVICE | path.port, localcaguid=_guid(path.client),
             localqpn=client.number, responderres=16, initdepth=16, remoteresptout=_FINITE, startpsn=server.psn,
-            localresptout=_FINITE, retrcount=_RETRIES, pppmtu=_mtu_code(path.mtu), rnrretrcount=_RETRIES, maxcmretr=15,
+            localresptout=_FINITE, retrcount=_RETRIES, pppmtu=_MTU_CODES[path.mtu], rnrretrcount=_RETRIES, maxcmretr=15,
             prim_locallid=0xFFFF, prim_remotelid=0xFFFF, prim_localgid=addresses[0], prim_remotegid=addresses[1],
             prim_hoplim=64, prim_pktrate=3, prim_localacktout=19,
         )  # fmt: skip
@@ -301,10 +302,6 @@ def _gid(address: str) -> bytes:
 
 def _guid(address: str) -> int:
     return int.from_bytes(b"\x02\x00\x00\xff\xfe\x00" + ip_address(address).packed[-2:], "big")
-
-
-def _mtu_code(mtu: int) -> int:
-    return next(code for code, size in PATH_MTU.items() if size == mtu)
 
 
 TAGGED_BYTES, UNTAGGED_BYTES = 14, 18

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 from playbook.extremes import EXTREMES
 from rdmascope.captures import Limits
-from rdmascope.captures.session.session import Session, each_credit_direction
+from rdmascope.captures.session.listeners import DividedCredits
+from rdmascope.captures.session.session import Session
 from rdmascope.dissect.records.connection import credits_record
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
@@ -19,11 +21,16 @@ def test_those_that_are_over_are_the_same(tmp_path: Path) -> None:
     def session() -> Session:
         return Session(str(path), few, limits=Limits(frames=64))
 
-    wanted = [credits_record(one) for one in session().credit_directions()]
+    whole, credits = session(), DividedCredits()
+    whole.watch(credits)
+    for _ in whole.tables():
+        pass
+    in_order = chain.from_iterable(directions for _, directions in sorted(credits.directions.items()))
+    wanted = [credits_record(one) for one in in_order if one.calls or one.replies]
     seen = []
     ended: list[int] = []
     reading = session()
-    spooled = each_credit_direction(reading, lambda table: seen.append(len(table)), lambda: ended.append(sum(seen)))
+    spooled = reading.credit_directions(lambda table: seen.append(len(table)), lambda: ended.append(sum(seen)))
     assert [credits_record(one) for one in spooled] == wanted
     assert ended == [sum(seen)] and len(wanted) > 50
     assert reading.analyzer.evicted.connections > 50

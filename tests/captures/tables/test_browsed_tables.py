@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from threading import Thread
 
 import duckdb
 import pytest
@@ -99,39 +98,17 @@ def test_closing_waits_for_what_is_asked(tmp_path: Path, monkeypatch: pytest.Mon
     assert not busy and not list(tmp_path.iterdir())
 
 
-def test_rows_are_the_same_before_the_database_has_them(tmp_path: Path) -> None:
-    names = ("rpcs", "connections", "files")
+def test_values_are_completed_once_rows_are_there(tmp_path: Path) -> None:
     with closing(BrowsedTables(str(tmp_path))) as found:
-        for name, columns in table_batches(Session(EVERYTHING), {**dict.fromkeys(names), "rpcs": {"number", "path"}}):
-            if name == "rpcs":
-                columns["path"][:1] = "not UTF-8: \udcff"
-            found.take_in(name, columns)
         assert not list(tmp_path.iterdir()) and not found.ready
         assert completions(found, "path = ") == [] and completions(found, "10.77") == [] != completions(found, "cli")
-        orders = {name: found.order(name, Narrowing()) for name in names}
-        counts = {name: found.count(name) for name in names}
-        rows = {name: found.rows(name, orders[name][::-2]) for name in names}
-        assert rows["rpcs"][-1]["path"] == "not UTF-8: \\udcff" and rows["rpcs"][0]["state"] is None
-        found.make_ready()
+        for _, columns in table_batches(Session(EVERYTHING), {"rpcs": {"number", "path"}}):
+            columns["path"][:1] = "not UTF-8: \udcff"
+            found.take_in("rpcs", columns)
         assert found.ready and list(tmp_path.iterdir()) and completions(found, "path = ")
-        for name in names:
-            assert found.order(name, Narrowing()).tolist() == orders[name].tolist()
-            assert found.count(name) == counts[name] > 1
-            assert found.rows(name, orders[name][::-2]) == rows[name]
-
-
-def test_many_rows_go_into_the_database_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class AtOnce(Thread):
-        def start(self) -> None:
-            self.run()
-
-    monkeypatch.setattr("rdmascope.captures.tables.browsed_tables.HELD", 100)
-    monkeypatch.setattr("rdmascope.captures.tables.browsed_tables.Thread", AtOnce)
-    with closing(BrowsedTables(str(tmp_path))) as found:
-        for name, columns in table_batches(Session(EVERYTHING), {"rpcs": None}, rows=1):
-            found.take_in(name, columns)
-        assert list(tmp_path.iterdir())
-        assert numbers(found, found.order("rpcs", Narrowing())) == [*range(1, 238)]
+        rows = found.rows("rpcs", found.order("rpcs", Narrowing())[::-2])
+        assert rows[-1]["path"] == "not UTF-8: \\udcff" and rows[0]["state"] is None
+        assert found.count("rpcs") == 237
 
 
 def test_columns_that_come_later(tmp_path: Path) -> None:
