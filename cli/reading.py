@@ -240,7 +240,7 @@ def _having(data_set: str, condition: Condition, what: str) -> tuple[str, ...]:
         raise CaptureError(f"{data_set}: {words}; choose by time, client or server")
     saved, there = open_saved_session(data_set, condition), CapturesBehind(data_set)
     some = there.divided("rpcs", condition.chosen_rpcs(saved).numbers)
-    found = [one for one in there.captures if one.entry.capture in some]
+    found = [capture for capture in there.captures if capture.entry.capture in some]
     if problem := next(filter(None, (one.problem() for one in found)), ""):
         raise CaptureError(f"{data_set}: {problem}")
     condition.count_times_from(saved.first_time)

@@ -51,7 +51,7 @@ def joined(parts: Sequence[Rows]) -> Rows:
     if len(parts) == 1:
         return parts[0]
     piece = np.dtype((np.void, parts[0].itemsize))
-    found: Rows = np.concatenate([one.view(piece) for one in parts]).view(parts[0].dtype)
+    found: Rows = np.concatenate([part.view(piece) for part in parts]).view(parts[0].dtype)
     return found
 
 

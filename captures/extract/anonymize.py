@@ -323,10 +323,10 @@ def _is_understood(node: Node) -> bool:
 def _replace(node: Node, out: bytearray, pseudonyms: Pseudonyms) -> None:
     end = node.offset + node.length
     if node.name in _IDENTITIES:
-        for one in node.children or [node]:
-            if isinstance(one.type, XdrInteger) and isinstance(one.value, int) and one.length == 4:
-                number = pseudonyms.identity(_IDENTITIES[node.name], one.value % (1 << 32))
-                out[one.offset : one.offset + 4] = number.to_bytes(4, "big")
+        for child in node.children or [node]:
+            if isinstance(child.type, XdrInteger) and isinstance(child.value, int) and child.length == 4:
+                number = pseudonyms.identity(_IDENTITIES[node.name], child.value % (1 << 32))
+                out[child.offset : child.offset + 4] = number.to_bytes(4, "big")
     if node.type is None:
         _clear(out, node.offset, end)
     elif isinstance(node.type, XdrAttributes):
@@ -680,7 +680,7 @@ class AnonymousFrames:
     ) -> None:
         """All FPDUs are known; ``streams``: the connections by sender and receiver, address and port each."""
         self._streams = streams
-        every = (one for ends in streams.values() for one in ends)
+        every = (end for ends in streams.values() for end in ends)
         self._records = {(connection.number, sender) for connection, sender in every if not connection.rdma}
         for flow in self._fpdus.values():
             flow.sort(key=attrgetter("start"))

@@ -536,8 +536,8 @@ class ConnectionManagement:
                 else (destination, source, message.remote_comm_id)
             )
             known = any(
-                one.first_frame <= frame <= one.last_frame
-                for one in self._ends.get((source, destination, message.local_qpn), ())
+                connection.first_frame <= frame <= connection.last_frame
+                for connection in self._ends.get((source, destination, message.local_qpn), ())
             )
             if known and name[2] is not None:
                 if len(self._exchanges) >= MAX_WAITING:

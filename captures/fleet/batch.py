@@ -296,10 +296,10 @@ def divided(
 def compacted(captures: Iterable[BatchCapture], data_set: str) -> Iterator[BatchCapture]:
     """The same captures; of the days of those that are new small files become one, as soon as there are some."""
     days: list[str] = []
-    for one in captures:
-        yield one
-        if not (one.known or one.entry.problem):
-            days.append(one.entry.day)
+    for capture in captures:
+        yield capture
+        if not (capture.known or capture.entry.problem):
+            days.append(capture.entry.day)
         if len(days) == FEW_FILES:
             DataSet(data_set).compact({*days})
             days.clear()
@@ -523,16 +523,21 @@ class CapturesBehind:
         entries = DataSet(path).entries()
         if not entries:
             raise CaptureError(f"{path}: no capture in this data set could be read")
-        names = short_names([path for one in entries for path in one.paths])
-        first_time = min(one.first_time_ns for one in entries)
+        names = short_names([path for entry in entries for path in entry.paths])
+        first_time = min(entry.first_time_ns for entry in entries)
         self.captures = [
             CaptureBehind(
-                one,
+                entry,
                 NumberOffset(
-                    one.frames_before, one.connections_before, one.rpcs_before, one.files_before, first_time, names
+                    entry.frames_before,
+                    entry.connections_before,
+                    entry.rpcs_before,
+                    entry.files_before,
+                    first_time,
+                    names,
                 ),
             )
-            for one in entries
+            for entry in entries
         ]
 
     def holding(self, noun: str, number: int) -> CaptureBehind:

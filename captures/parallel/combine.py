@@ -301,7 +301,7 @@ class ShareAnalyzer(Analyzer):
 
     def _changed(self, table: RpcTable) -> list[tuple[int, State]]:
         numbers = set(np.unique(table.plain_rows["connection"]).tolist())
-        numbers.update([one.connection.number for one in table.objects])
+        numbers.update([rpc.connection.number for rpc in table.objects])
         changed: list[tuple[int, State]] = []
         for number in sorted(numbers):
             conversation = table.conversation(number)

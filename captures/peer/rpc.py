@@ -230,16 +230,16 @@ def plain(node: Node) -> XdrValue:
         case XdrOpaque() | XdrSelected():
             return bytes(node.value) if isinstance(node.value, memoryview) else b""
         case XdrStruct() | XdrUnion():
-            return {one.name: plain(one) for one in node.children}
+            return {child.name: plain(child) for child in node.children}
         case XdrArray() | XdrList():
-            return [plain(one) for one in node.children]
+            return [plain(child) for child in node.children]
         case XdrOptional():
             return None
         case XdrAttributes():
             held = node.child("attr_vals") or node
             if held.note:
                 raise NoValue(f"{held.name}: {held.note}")
-            return {one.name: plain(one) for one in held.children}
+            return {child.name: plain(child) for child in held.children}
 
 
 AUTH_TOOWEAK = 5

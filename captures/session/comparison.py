@@ -81,7 +81,7 @@ class RunsCompared:
     @property
     def rdma(self) -> tuple[bool, bool]:
         """Whether RDMA carried NFS, in each."""
-        first, second = (any(name not in WITHOUT_RDMA for name in one) for one in self.transports)
+        first, second = (any(name not in WITHOUT_RDMA for name in transport) for transport in self.transports)
         return first, second
 
 
@@ -212,10 +212,12 @@ class _Run:
         self.columns = columns.builder.take()
         nfs = self.columns["program_number"].filled(0) == NFS
         used = set(self.columns["connection"][nfs].filled(0).tolist())
-        conversations = [one for one in session.analyzer.conversations if one.connection.number in used]
-        self.transports = tuple(dict.fromkeys(one.connection.transport for one in conversations))
+        conversations = [
+            conversation for conversation in session.analyzer.conversations if conversation.connection.number in used
+        ]
+        self.transports = tuple(dict.fromkeys(conversation.connection.transport for conversation in conversations))
         healths = (self.facts.healths.get(number) for number in used)
-        ways = [way for one in healths if one is not None and (way := one.way_to_server) is not None]
+        ways = [way for health in healths if health is not None and (way := health.way_to_server) is not None]
         self.way_to_server = min(ways, default=None)
         """Nanoseconds from the capture point and back, at best."""
 

@@ -174,7 +174,7 @@ def watch_segments(analyzer: Analyzer) -> Callable[[FrameBatch, int, int], list[
             return []
         rows = locate_tcp(batch, locate(batch, addresses).tcp, observer.addresses)
         found = segments().of(batch, rows, observer)
-        return [one for one in found if first <= one.frame <= last]
+        return [iwarp_segment for iwarp_segment in found if first <= iwarp_segment.frame <= last]
 
     return of
 
@@ -368,7 +368,9 @@ class FoundFrame(NamedTuple):
     @property
     def begins_message(self) -> bool:
         """The first frame of a message of RPC-over-RDMA."""
-        begins = [one.operation.first_frame for rpc in self.rpcs[:1] for one in (rpc.call, rpc.reply) if one]
+        begins = [
+            message.operation.first_frame for rpc in self.rpcs[:1] for message in (rpc.call, rpc.reply) if message
+        ]
         return self.stray is not None or self.frame.number in begins
 
 

@@ -187,7 +187,9 @@ class CounterPoint:
         """What may be missing of connections; before they are evicted, and at the end."""
         counters, point = self._counters, self._number
         with counters.lock:
-            counters.note([one for one in conversations if counters.counts(point, one)], lossy, point)
+            counters.note(
+                [conversation for conversation in conversations if counters.counts(point, conversation)], lossy, point
+            )
 
     def read_again(self) -> None:
         """At the first capture point that ends."""

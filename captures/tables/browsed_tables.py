@@ -28,7 +28,7 @@ LEFT_OUT = {"file", "call_place_file", "call_place_frame", "reply_place_file", "
 """Columns of rpcs that running traffic does without, and that are not looked for a text: the first takes as long as all
 others together."""
 LATER = {
-    "paths": {one.name for one in TABLES["rpcs"].columns if one.needs in ("contents", "paths")},
+    "paths": {column.name for column in TABLES["rpcs"].columns if column.needs in ("contents", "paths")},
     "places": LEFT_OUT,
 }
 """Columns of rpcs that take more time than the rows themselves, and come in passes of their own, by what they say."""
@@ -397,7 +397,11 @@ def completions(tables: BrowsedTables, text: str, limit: int = 8) -> list[str]:
     Columns; behind a column and an operator its values, in quotes, once tables are ready.
     """
     quote = re.search(r"(\w+)\s*(?:=|<>|!=|LIKE|GLOB|IN\s*\()\s*'?([^']*)$", text, re.IGNORECASE)
-    columns = {one.name: one for one in TABLES["rpcs"].columns if not tables.keyed or one.name not in LEFT_OUT}
+    columns = {
+        table_column.name: table_column
+        for table_column in TABLES["rpcs"].columns
+        if not tables.keyed or table_column.name not in LEFT_OUT
+    }
     if (
         quote is not None
         and text.count("'") % 2 == ("'" in quote[0])

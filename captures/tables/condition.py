@@ -263,7 +263,7 @@ class Condition:
         """In SQL: of a filter with several values, of which one may be there and another not, each."""
         names = ("procedures", "connections", "clients", "servers", "paths", "users")
         several = [(name, values) for name in names if len(values := getattr(self.filters, name)) > 1]
-        alone: list[dict[str, Any]] = [{name: (one,)} for name, values in several for one in values]
+        alone: list[dict[str, Any]] = [{name: (value,)} for name, values in several for value in values]
         return [sql for one in alone for sql in Filters(**one).conditions(0)]
 
     def count_times_from(self, first_time: int) -> None:

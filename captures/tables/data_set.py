@@ -166,19 +166,19 @@ class DataSetSnapshot:
     def between(self, since: int | None, until: int | None) -> DataSetSnapshot:
         """With those files alone that may have something of this time, in nanoseconds since the Unix epoch."""
         kept = {
-            path: one
-            for path, one in self.files.items()
-            if one.last_time_ns >= (since or 0) and (until is None or one.first_time_ns < until)
+            path: file
+            for path, file in self.files.items()
+            if file.last_time_ns >= (since or 0) and (until is None or file.first_time_ns < until)
         }
         return replace(self, files=kept)
 
     def of(self, table: str) -> list[DataFile]:
-        return [one for one in self.files.values() if one.place[0] == table]
+        return [file for file in self.files.values() if file.place[0] == table]
 
     def with_files(self, added: Iterable[DataFile], dropped: Iterable[str] = ()) -> DataSetSnapshot:
         """With other files; of captures that are gone those are noted whose day still has files."""
         dropped, now = [*dropped], int(time.time())
-        kept = {path: one for path, one in self.files.items() if path not in dropped}
+        kept = {path: file for path, file in self.files.items() if path not in dropped}
         return replace(
             self,
             files=kept | {one.path: one for one in added},
@@ -207,7 +207,7 @@ class DataSet:
 
     def opened_by(self, connection: duckdb.DuckDBPyConnection, snapshot: DataSetSnapshot) -> str:
         """Let DuckDB read the files of a snapshot; gives what is before their paths there."""
-        return self.store.opened_by(connection, {path: one.bytes for path, one in snapshot.files.items()})
+        return self.store.opened_by(connection, {path: file.bytes for path, file in snapshot.files.items()})
 
     def begin(self) -> None:
         """Make a data set without captures, where there is none."""
@@ -265,7 +265,7 @@ class DataSet:
     def known(self, paths: Collection[str]) -> list[CaptureEntry]:
         """Captures with some of these files."""
         snapshot = self.snapshot()
-        failed = [one for one in snapshot.problems.values() if not set(paths).isdisjoint(one.paths)]
+        failed = [problem for problem in snapshot.problems.values() if not set(paths).isdisjoint(problem.paths)]
         return failed + self.entries(snapshot, "list_has_any(paths, ?)", [[*paths]])
 
     def add(self, entry: CaptureEntry, folder: str = "", about: About = lambda path: ()) -> CaptureEntry:
@@ -308,7 +308,9 @@ class DataSet:
             new = {one.path: one for one in now.of(CAPTURES) if one.path not in seen}
             if lost := capture in now.gone or bool(self.entries(replace(now, files=new), "capture = ?", [capture])):
                 return now
-            problems = {name: one for name, one in now.problems.items() if not {*one.paths} <= {*entry.paths}}
+            problems = {
+                name: problem for name, problem in now.problems.items() if not {*problem.paths} <= {*entry.paths}
+            }
             problems |= {capture: entry} if entry.problem else {}
             if not made and problems == now.problems:
                 return now
@@ -350,9 +352,9 @@ class DataSet:
         snapshot = self.snapshot()
         gone = {name: day for name, day in snapshot.gone.items() if not days or day in days} if all_of else {}
         places: dict[tuple[str, str], list[DataFile]] = defaultdict(list)
-        for one in snapshot.files.values():
-            if not days or one.place[1] in days:
-                places[one.place].append(one)
+        for file in snapshot.files.values():
+            if not days or file.place[1] in days:
+                places[file.place].append(file)
         made: list[tuple[DataFile | None, list[DataFile]]] = []
         with _Writer(self) as writer:
             place = self.opened_by(writer.connection, snapshot)
@@ -388,10 +390,10 @@ class DataSet:
 
     def drop_before(self, day: str) -> int:
         """Delete days; gives how many captures there were.  Their files go when no query can be reading them."""
-        old = [one for one in self.snapshot().files.values() if one.place[1] < day]
+        old = [file for file in self.snapshot().files.values() if file.place[1] < day]
 
         def change(now: DataSetSnapshot) -> DataSetSnapshot:
-            dropped = [path for path, one in now.files.items() if one.place[1] < day]
+            dropped = [path for path, file in now.files.items() if file.place[1] < day]
             kept = {name: on for name, on in now.gone.items() if on >= day}
             return replace(now.with_files((), dropped), gone=kept) if dropped else now
 
@@ -485,11 +487,11 @@ def view_of(name: str, files: Sequence[DataFile], snapshot: DataSetSnapshot, pla
 
     ``place``: of the data set.
     """
-    listed = ", ".join(quoted(f"{place}/{one.path}") for one in files)
+    listed = ", ".join(quoted(f"{place}/{file.path}") for file in files)
     options = f"hive_partitioning = true, hive_types = {{'day': DATE}}{options and ', '}{options}"
-    if any(one.columns != columns_of(name) for one in files):
+    if any(file.columns != columns_of(name) for file in files):
         options += ", union_by_name = true"
-    days = {one.place[1] for one in files}
+    days = {file.place[1] for file in files}
     gone = ", ".join(quoted(one) for one, day in snapshot.gone.items() if day in days)
     return f"FROM read_parquet([{listed}], {options})" + (f" WHERE capture NOT IN ({gone})" if gone else "")
 
@@ -518,7 +520,7 @@ def make_captures(connection: duckdb.DuckDBPyConnection, entries: Sequence[Captu
     connection.execute(f"CREATE OR REPLACE TABLE {name} ({listed})")
     if entries:
         query = f"INSERT INTO {name} VALUES ({', '.join('?' for _ in hints)})"
-        connection.executemany(query, [[*asdict(one).values()] for one in entries])
+        connection.executemany(query, [[*asdict(entry).values()] for entry in entries])
 
 
 def _numbered_rows(name: str, folder: str) -> str:

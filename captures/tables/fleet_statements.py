@@ -25,13 +25,23 @@ EXAMPLES = 5
 def statement_rows(path: str) -> Iterator[tuple[object, ...]]:
     """Of the capture whose tables are at a path: as ``data_set.STATEMENT_COLUMNS`` has them, but for the last two."""
     session = open_saved_session(path)
-    for one in diagnosis_of(session).statements:
-        cause, ends = one.cause, ("", "")
+    for statement in diagnosis_of(session).statements:
+        cause, ends = statement.cause, ("", "")
         for connection in session.analyzer.connections:
             if connection.number in cause.connections[:1]:
                 ends = connection.endpoints[0].address, connection.endpoints[1].address
         content = json.dumps(asdict(cause), separators=(",", ":"))
-        yield one.kind, one.severity.value, one.title, cause.text, cause.count, cause.since, cause.lost, *ends, content
+        yield (
+            statement.kind,
+            statement.severity.value,
+            statement.title,
+            cause.text,
+            cause.count,
+            cause.since,
+            cause.lost,
+            *ends,
+            content,
+        )
 
 
 class _SaidOfHost(NamedTuple):
@@ -50,7 +60,9 @@ class _SaidOfHost(NamedTuple):
 
     def cause(self) -> Cause:
         values = json.loads(self.content)
-        listed: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}
+        listed: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+        }
         return Cause(**{**listed, "severity": Severity(values["severity"])})
 
     def words(self) -> str:

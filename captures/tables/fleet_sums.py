@@ -259,8 +259,8 @@ class SummedSession(DataSetSession):
         self._condition = condition
         self._database = open_saved(path, span=(None, None) if condition is None else condition.span)
         files = DataSet(path).snapshot().of(CAPTURES)
-        self._captures = sum(one.rows for one in files)
-        self._begin = min((one.first_time_ns for one in files), default=0)
+        self._captures = sum(file.rows for file in files)
+        self._begin = min((file.first_time_ns for file in files), default=0)
         query = self._database.connection.execute
         self._summed = not query(_UNKNOWN_SUMS).fetchall()[0][0]
         calls = CALLS if self._summed else EACH_CALL.format("true")
@@ -376,7 +376,9 @@ class SummedSession(DataSetSession):
             (end - begin) / 1e9,
             self._called(rows),
             self.diagnosis().statements,
-            settings(one for one in self.analyzer.conversations if one.connection.number in used),
+            settings(
+                conversation for conversation in self.analyzer.conversations if conversation.connection.number in used
+            ),
             Counter({(rule, ENDS[SIDES.index(endpoint)]): faults for rule, endpoint, faults in broken}),
             [transport for (transport,) in transports],
         )
@@ -460,7 +462,7 @@ class SummedSession(DataSetSession):
             key = key_of_names(_called(names), direction == "backward")
             found.add_slow(
                 SlowRpc(
-                    waiting, None if latency is None else Latency(latency, *(one or 0 for one in parts)), number,
+                    waiting, None if latency is None else Latency(latency, *(part or 0 for part in parts)), number,
                     connection, xid, key, state, status or "", called or 0, replied or 0, sent or 0, got or 0,
                     again or 0,
                 )

@@ -94,7 +94,7 @@ _ALWAYS = dict.fromkeys(
     (
         *(column for column, _ in _SAME.values()), *_NONE, *_UNKNOWN, *_PROCEDURE, *_SIDES,
         "waiting_ns", "direction", "state", "status", "failed", "contents", "psn_reused", "gss_procedure",
-        "gss_sequence", "gss_service", *(one.column for one in HOST_TIMES),
+        "gss_sequence", "gss_service", *(host_time.column for host_time in HOST_TIMES),
     )
 )  # fmt: skip
 """Columns that every question needs; texts, which take longest, are not among them but for names."""
@@ -301,7 +301,7 @@ class SavedRpcs(RpcTable):
             outstanding=row["waiting_ns"] if row["latency_ns"] is None else None,
             retransmission_delay=row["retransmission_delay_ns"] or 0,
         )
-        times = {one.field: row[one.column] for one in HOST_TIMES}
+        times = {host_time.field: row[host_time.column] for host_time in HOST_TIMES}
         if any(time is not None for time in times.values()):
             rpc.host = HostTimes(**times)
         if row["call_frame"] is not None:
@@ -598,7 +598,9 @@ class SavedSession(Session):
     def tables(
         self, on_eviction: Callable[[list[Conversation]], None] | None = None, chunk_rows: bool = False
     ) -> Iterator[RpcTable]:
-        conversations = {one.connection.number: one for one in (*self._gone, *self.analyzer.conversations)}
+        conversations = {
+            conversation.connection.number: conversation for conversation in (*self._gone, *self.analyzer.conversations)
+        }
         with self._open() as database:
             yield from self._rpcs(database, conversations)
         if on_eviction is not None and self._gone:
@@ -746,8 +748,8 @@ class DataSetSession(SavedSession):
             if kind == "capture":
                 values = [_summed(values)]
             elif kind == "passed over":
-                values = [[path for one in values for path in one]]
-            return [from_json(noun, json.dumps(one)) for one in values]
+                values = [[path for value in values for path in value]]
+            return [from_json(noun, json.dumps(value)) for value in values]
         except (DetailError, ValueError, KeyError, TypeError) as error:
             raise CaptureError(f"{self.path}: another version of rdmascope wrote this data set: {error}") from None
 

@@ -45,7 +45,7 @@ def make_views(connection: duckdb.DuckDBPyConnection, path: str, span: Span = (N
     data_set = DataSet(path)
     snapshot = data_set.snapshot()
     if any(span):
-        begin = min((one.first_time_ns for one in snapshot.files.values()), default=0)
+        begin = min((file.first_time_ns for file in snapshot.files.values()), default=0)
         since, until = (moment and moment.absolute(begin) for moment in span)
         some = snapshot.between(since, until)
         snapshot = some if some.of(CAPTURES) else snapshot  # Or it would be said that there is none.
@@ -79,7 +79,7 @@ def make_views(connection: duckdb.DuckDBPyConnection, path: str, span: Span = (N
         " CAST(sum(frames) AS BIGINT) AS frames, min(first_time_ns) AS first_time_ns,"
         " max(last_time_ns) AS last_time_ns FROM entries"
     )
-    return [f"{place}/{one}" for one in snapshot.files]
+    return [f"{place}/{file}" for file in snapshot.files]
 
 
 class CaptureGroup(NamedTuple):
@@ -179,7 +179,10 @@ def _check_tables(database: Database, path: str) -> None:
                 words = f"{column.name} is {type_of[column.name]}, not {SQL_TYPES[column.type]}"
                 raise CaptureError(f"{path}: in the table {name}, {words}")
         if missing:
-            added = ", ".join(f"CAST(NULL AS {SQL_TYPES[one.type]}) AS {named(one.name)}" for one in missing)
+            added = ", ".join(
+                f"CAST(NULL AS {SQL_TYPES[table_column.type]}) AS {named(table_column.name)}"
+                for table_column in missing
+            )
             connection.execute(f"CREATE TEMP VIEW {name} AS SELECT *, {added} FROM {named(catalog)}.main.{name}")
 
 

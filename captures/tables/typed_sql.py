@@ -25,7 +25,7 @@ _TOKEN = re.compile(
     | (?<![\w.])(?P<word>[A-Za-z_]\w*)\b(?!\s*[(.])""",
     re.IGNORECASE | re.VERBOSE,
 )
-UNIT_OF = {one.name: one.name.rpartition("_")[2] for one in TABLES["rpcs"].columns}
+UNIT_OF = {table_column.name: table_column.name.rpartition("_")[2] for table_column in TABLES["rpcs"].columns}
 """Column of rpcs -> the last part of its name, which of many is a unit."""
 SEVERAL = {"how": "read_chunks, write_chunks and reply_chunks", "frames": "call_frame and reply_frame"}
 """What is on the screen, and the columns that it is made of."""

@@ -380,7 +380,9 @@ class MessageFields(Closing):
         if not self._messages:
             return
         with named_spool("messages.pcapng") as (path, file):
-            pairs = [stream_pair(one, number in self._nfs) for number, one in sorted(self._connections.items())]
+            pairs = [
+                stream_pair(connection, number in self._nfs) for number, connection in sorted(self._connections.items())
+            ]
             self._export.write(file, pairs)
             file.flush()
             waiting: dict[tuple[int, bool], deque[int]] = defaultdict(deque)

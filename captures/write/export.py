@@ -544,8 +544,8 @@ def export_tcp_of_each(
                 connections[number] = rpc.connection
                 export.add(number, sender, time, message.length, message.pieces, message.gaps, said, rpc.number)
         pairs = [
-            stream_pair(one, number in nfs, names.get(number, "") + notes.of_connection(number))
-            for number, one in sorted(connections.items())
+            stream_pair(connection, number in nfs, names.get(number, "") + notes.of_connection(number))
+            for number, connection in sorted(connections.items())
         ]
         with open_output(output, paths) if isinstance(output, Path) else nullcontext(output) as file:
             packets = export.write(file, pairs, notes.of_rpc)

@@ -54,19 +54,19 @@ def extract_files(target: Target, spool: Spool, table: FileTable, captures: Sequ
     with io.TextIOWrapper(io.BufferedWriter(target.create(MANIFEST)), "utf-8") as manifest:
         begin = json.dumps(record("manifest", capture=", ".join(map(os.path.basename, captures)), files=[]))
         manifest.write(begin.removesuffix("]}"))
-        for one in table:
+        for file in table:
             known = Contents(spool.stored)
-            while ahead is not None and ahead[0] <= one.number:
-                if ahead[0] == one.number:
+            while ahead is not None and ahead[0] <= file.number:
+                if ahead[0] == file.number:
                     known = ahead[1]
                 ahead = next(contents, None)
-            if not one.transfers:
+            if not file.transfers:
                 continue
-            written = target.write(names.take(_name(one), one.hash), known, _length(one, known))
-            lost = spool.lost.get(one.number, [])
-            entry = {**file_record(table, one), **contents_fields(one, known, written, lost)}
+            written = target.write(names.take(_name(file), file.hash), known, _length(file, known))
+            lost = spool.lost.get(file.number, [])
+            entry = {**file_record(table, file), **contents_fields(file, known, written, lost)}
             manifest.write((",\n" if found else "\n") + json.dumps(entry, ensure_ascii=False))
-            found[one.number] = {key: entry[key] for key in SUMMARY} | {
+            found[file.number] = {key: entry[key] for key in SUMMARY} | {
                 "conflicts": len(known.conflicts) + known.conflicts_beyond,
             }
         manifest.write("\n]}\n")
@@ -201,8 +201,8 @@ class Spool(Closing):
         if transfer.kind not in (READ, WRITE):
             self._row(transfer, transfer.kind, transfer.offset, transfer.count, -1)
         if transfer.kind == WRITE:
-            for one in transfer.missing:
-                self._row(transfer, ALTERED, one.start, one.end - one.start, -1)
+            for missing_range in transfer.missing:
+                self._row(transfer, ALTERED, missing_range.start, missing_range.end - missing_range.start, -1)
         for offset, data in transfer.captured:
             self._row(transfer, transfer.kind, offset, len(data), self._end)
             self._data.write(data)

@@ -422,7 +422,11 @@ class LookedAt:
         sections = [summary_section(rpc, self.session.first_time, place, path), *message_sections(rpc, width, False)]
         nodes = [node for section in sections for node in section_nodes(section, width)]
         messages = zip(decoded_messages(rpc, False), ("call", "reply"), strict=True)
-        data = [shown_bytes(name, one.bytes) for one, name in messages if one is not None]
+        data = [
+            shown_bytes(name, decoded_message.bytes)
+            for decoded_message, name in messages
+            if decoded_message is not None
+        ]
         for message, name in ((rpc.call, "call"), (rpc.reply, "reply")):
             if message is not None:
                 data.append(shown_bytes(f"{name}'s transport header", header_bytes(message)))

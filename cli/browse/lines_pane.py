@@ -557,15 +557,15 @@ class TimeStrip(Widget, can_focus=True):
 
     def _rows(self, timeline: CallTimeline) -> tuple[Text, Text, Text]:
         found = timeline.intervals
-        rates = [one.calls * SECOND / timeline.width for one in found]
+        rates = [call_interval.calls * SECOND / timeline.width for call_interval in found]
         # Bars that are dim, too, vanish in 16 colours.
         calls = Text.assemble((f"{'RPC/s':<6}{_highest(rates):>10}  ", "dim"))
-        for one, mark in zip(found, sparkline(rates), strict=True):
-            calls.append(mark, "red" if one.wrong else "green")
+        for call_interval, mark in zip(found, sparkline(rates), strict=True):
+            calls.append(mark, "red" if call_interval.wrong else "green")
         return (
             calls,
-            _latencies("p50", [one.median for one in found], "cyan"),
-            _latencies("p99", [one.p99 for one in found], "yellow"),
+            _latencies("p50", [call_interval.median for call_interval in found], "cyan"),
+            _latencies("p99", [call_interval.p99 for call_interval in found], "yellow"),
         )
 
     def title(self) -> str:
@@ -578,7 +578,9 @@ class TimeStrip(Widget, can_focus=True):
         chosen = timeline.intervals[first : last + 1]
         begin = seconds(timeline.first + first * timeline.width - self.first_time)
         end = seconds(timeline.first + (last + 1) * timeline.width - self.first_time)
-        return f"{begin} to {end} s: {plural(sum(one.calls for one in chosen), 'RPC')}{_wrong(chosen)}"
+        return (
+            f"{begin} to {end} s: {plural(sum(call_interval.calls for call_interval in chosen), 'RPC')}{_wrong(chosen)}"
+        )
 
     def action_move(self, by: int) -> None:
         self._go(self.at + by)

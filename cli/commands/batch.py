@@ -111,19 +111,23 @@ def command(
 
         analysed = on_cluster(found, data_set, options, scheduler)
     total = 0
-    for total, one in enumerate(analysed, 1):
-        known += one.known
-        entry = one.entry
+    for total, batch_capture in enumerate(analysed, 1):
+        known += batch_capture.known
+        entry = batch_capture.entry
         unread += bool(entry.problem)
         if as_json:
-            print_json(batch_capture_record(entry, one.unit.paths, one.known))
+            print_json(batch_capture_record(entry, batch_capture.unit.paths, batch_capture.known))
         elif entry.problem:
             complain(entry.problem)
         else:
-            files = "" if len(one.unit.paths) == 1 else f" and {plural(len(one.unit.paths) - 1, 'more file')}"
-            state = "known" if one.known else f"{plural(entry.rpcs, 'RPC')}, {plural(entry.frames, 'frame')}"
+            files = (
+                ""
+                if len(batch_capture.unit.paths) == 1
+                else f" and {plural(len(batch_capture.unit.paths) - 1, 'more file')}"
+            )
+            state = "known" if batch_capture.known else f"{plural(entry.rpcs, 'RPC')}, {plural(entry.frames, 'frame')}"
             of = "" if watch else f"/{len(found)}"
-            say(f"{total}{of}  {entry.host}: {os.path.basename(one.unit.paths[0])}{files}: {state}")
+            say(f"{total}{of}  {entry.host}: {os.path.basename(batch_capture.unit.paths[0])}{files}: {state}")
             if entry.damage:
                 complain(entry.damage)
     if drop_before is not None:

@@ -144,7 +144,10 @@ def _spans(
         SummedSession(path, Condition(filters=Filters(since=span.since, until=span.until)))
         for path, span in zip(paths, spans, strict=True)
     )
-    for one in (before, after):
-        ctx.call_on_close(one.close)
-    runs = (one.compared(f"{one.path} {span.text}") for one, span in zip((before, after), spans, strict=True))
+    for summed_session in (before, after):
+        ctx.call_on_close(summed_session.close)
+    runs = (
+        summed_session.compared(f"{summed_session.path} {span.text}")
+        for summed_session, span in zip((before, after), spans, strict=True)
+    )
     return (before, after), differences(*runs)

@@ -17,7 +17,7 @@ from ..reading import file_argument, jobs_option, opened, recognition_options
 from ..terminal import EXIT_FOUND, console, print_json, show
 from ..views.diagnosis import diagnosis_view
 
-FAIL_ON = (*(one.value for one in SEVERITIES), "never")
+FAIL_ON = (*(severity.value for severity in SEVERITIES), "never")
 
 
 @click.command("diagnose")

@@ -231,7 +231,7 @@ def _export_tables(session: Session, format: str, folder: str, as_json: bool, co
         for table in written:
             print_json(exported_table_record(format, table))
     else:
-        say(f"{folder}: {', '.join(f'{count(one.rows)} {one.table}' for one in written)}")
+        say(f"{folder}: {', '.join(f'{count(exported.rows)} {exported.table}' for exported in written)}")
     session.check()
 
 

@@ -121,10 +121,10 @@ def command(
                 extracts = extract_files(target, spool, table, reading.paths)
     if condition is not None:
         reading.refuse(condition.problem(reading))
-    listed = [one for one in table if (everything and condition is None) or one.transfers or one.calls]
+    listed = [file for file in table if (everything and condition is None) or file.transfers or file.calls]
     if as_json:
-        for one in listed:
-            print_json({**file_record(table, one), "extracted": extracts.get(one.number)})
+        for file in listed:
+            print_json({**file_record(table, file), "extracted": extracts.get(file.number)})
     else:
         if condition is not None:
             show(console(), filter_line(condition, "what these did with files"), Text())

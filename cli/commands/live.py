@@ -349,7 +349,7 @@ def command(
             metrics = stack.enter_context(closing(Metrics(*_address(metrics_at))))
             complain(f"metrics at {metrics.url}")
         sessions = [opened(device, stack) for device in devices]
-        ending.others = [one.ending for one in sessions]
+        ending.others = [live_session.ending for live_session in sessions]
         kernel = RunningCounters(mount, nfsd) if mount is not None or nfsd else None
         if kernel is not None:
             _compare(kernel, sessions)
@@ -373,7 +373,9 @@ def command(
             complain(str(session.damage))
     if any(session.damage is not None for session in sessions):
         ctx.exit(EXIT_BAD_INPUT)
-    if not every and any(one.trigger is not None and one.trigger.happened for one in sessions):
+    if not every and any(
+        live_session.trigger is not None and live_session.trigger.happened for live_session in sessions
+    ):
         ctx.exit(EXIT_FOUND)
 
 

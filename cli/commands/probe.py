@@ -229,10 +229,10 @@ def _wanted(faults: bool, names: tuple[str, ...]) -> list[Check]:
     unknown = [name for name in names if name not in CHECKS]
     if unknown:
         raise click.ClickException(f"no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
-    spoiling = [one.name for one in every if one.name in names and one.fault and not faults]
+    spoiling = [check.name for check in every if check.name in names and check.fault and not faults]
     if spoiling:
         raise click.ClickException(f"{spoiling[0]} sends what the specification forbids; --faults allows it")
-    return [one for one in every if one.name in names] if names else chosen(faults)
+    return [check for check in every if check.name in names] if names else chosen(faults)
 
 
 def _ping(devices: Verbs, target: PeerAddress, plan: PingPlan, as_json: bool) -> int:
@@ -334,8 +334,8 @@ def _serve(
     try:
         # SIGTERM ends it as Ctrl-C does, and so does a SIGINT that a shell ignores for what runs in its background.
         with signals_to(signal.default_int_handler, signal.SIGINT, signal.SIGTERM):
-            for one in server.run():
-                _print(as_json, probe_records.happened(one), views.happened(one))
+            for server_event in server.run():
+                _print(as_json, probe_records.happened(server_event), views.happened(server_event))
     except KeyboardInterrupt:
         server.close()
     finally:
@@ -351,7 +351,7 @@ def _list_faults() -> None:
 
     from ..views import probe as views
 
-    show(console(), views.faults({name: one for name, one in FAULTS.items() if one.by is Role.SERVER}))
+    show(console(), views.faults({name: fault for name, fault in FAULTS.items() if fault.by is Role.SERVER}))
 
 
 def _print(as_json: bool, record: Record, view: RenderableType) -> None:

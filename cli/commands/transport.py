@@ -196,22 +196,22 @@ def _credits(reading: Session, connections: tuple[int, ...], as_json: bool, cond
 
     out = console()
     at = 0
-    for one in reading.credit_directions(note, end):
-        if connections and one.connection.number not in connections:
+    for credit_direction in reading.credit_directions(note, end):
+        if connections and credit_direction.connection.number not in connections:
             continue
-        if condition is not None and (one.connection.number, one.backward) not in with_rpcs:
+        if condition is not None and (credit_direction.connection.number, credit_direction.backward) not in with_rpcs:
             continue
         if condition is not None and not at and not as_json:
             words = "their connections and directions; credits are those of all calls there"
             show(out, filter_line(condition, words), Text())
         at += 1
         if as_json:
-            fields = {**reading.placed(credits_record(one)), "file": reading.path}
+            fields = {**reading.placed(credits_record(credit_direction)), "file": reading.path}
             print_json({**fields, **filter_field(condition)})
         else:
             if at > 1:
                 click.echo()
-            show(out, credits_view(one, out.width))
+            show(out, credits_view(credit_direction, out.width))
     if not at:
         where = " or ".join(map(str, connections))
         reading.refuse(problem or (f"no call on connection {where}" if connections else "no RPC-over-RDMA message"))

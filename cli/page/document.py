@@ -219,7 +219,9 @@ Chosen = list[list[ShownRpc]]
 def _chosen(page: PageFacts) -> Chosen:
     examples = page.examples
     slowest = [
-        examples.slowest[one.number] for one in page.facts.statistics.slowest() if one.number in examples.slowest
+        examples.slowest[slow_rpc.number]
+        for slow_rpc in page.facts.statistics.slowest()
+        if slow_rpc.number in examples.slowest
     ]
     return [slowest, [*examples.failed.values()], [*examples.damaged.values()]]
 
@@ -356,7 +358,12 @@ def _over_time(page: PageFacts, data: list[str], tables: Sequence[Breaking]) -> 
     charts = Charts(facts.span, moment(facts.first_time))
     charts.latency(total)
     charts.rates(total)
-    charts.unanswered([(label(one.key), one.time - facts.first_time, one.waiting) for one in facts.hung[:MAX_HUNG]])
+    charts.unanswered(
+        [
+            (label(unanswered.key), unanswered.time - facts.first_time, unanswered.waiting)
+            for unanswered in facts.hung[:MAX_HUNG]
+        ]
+    )
     charts.outstanding(
         peak_series(breakdown.outstanding, facts.first_time), peak_series(breakdown.slots, facts.first_time)
     )

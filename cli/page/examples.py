@@ -192,7 +192,7 @@ class ShownRpcs:
             return
         self._first_time = first_time
         rows = table.rows
-        slowest = {one.number for one in statistics.slowest()}
+        slowest = {slow_rpc.number for slow_rpc in statistics.slowest()}
         for number in [one for one in self.slowest if one not in slowest]:
             del self.slowest[number]
         if missing := slowest - self.slowest.keys():

@@ -34,26 +34,26 @@ def fleet_sections(session: SummedSession, slowest: list[SlowRpc]) -> Iterator[t
 
 def _heat_map(width: int, cells: list[HostInterval]) -> str:
     waited: dict[str, int] = {}
-    for one in cells:
-        waited[one.host] = waited.get(one.host, 0) + one.waited
+    for cell in cells:
+        waited[cell.host] = waited.get(cell.host, 0) + cell.waited
     hosts = sorted(waited, key=lambda host: -waited[host])
     rows = {host: row for row, host in enumerate(hosts[:MAX_HOSTS])}
-    first = min(one.begin for one in cells)
-    columns = 1 + max((one.begin - first) // width for one in cells)
-    longest = max(log2(max(2, one.p99)) for one in cells)
+    first = min(cell.begin for cell in cells)
+    columns = 1 + max((cell.begin - first) // width for cell in cells)
+    longest = max(log2(max(2, cell.p99)) for cell in cells)
     drawn = []
-    for one in cells:
-        if one.host not in rows:
+    for cell in cells:
+        if cell.host not in rows:
             continue
-        begun = np.datetime_as_string(np.datetime64(one.begin, "ns"), "h").replace("T", " ")
+        begun = np.datetime_as_string(np.datetime64(cell.begin, "ns"), "h").replace("T", " ")
         words = (
-            f"{one.host}, {begun}:00 UTC: {plural(one.calls, 'RPC')}, 99% within {duration(one.p99)}, "
-            f"{plural(one.errors, 'error')}"
+            f"{cell.host}, {begun}:00 UTC: {plural(cell.calls, 'RPC')}, 99% within {duration(cell.p99)}, "
+            f"{plural(cell.errors, 'error')}"
         )
         drawn.append(
-            tag("rect", tag("title", text(words)), x=NAMES + (one.begin - first) // width * WIDTH,
-                y=rows[one.host] * HEIGHT, width=WIDTH - 1, height=HEIGHT - 1,
-                fill_opacity=f"{max(0.04, (log2(max(2, one.p99)) / longest) ** 4):.2f}")
+            tag("rect", tag("title", text(words)), x=NAMES + (cell.begin - first) // width * WIDTH,
+                y=rows[cell.host] * HEIGHT, width=WIDTH - 1, height=HEIGHT - 1,
+                fill_opacity=f"{max(0.04, (log2(max(2, cell.p99)) / longest) ** 4):.2f}")
         )  # fmt: skip
     names = [tag("text", text(host), x=0, y=row * HEIGHT + HEIGHT - 4, class_="host") for host, row in rows.items()]
     size = {"width": NAMES + columns * WIDTH, "height": len(rows) * HEIGHT}
@@ -70,7 +70,7 @@ def _heat_map(width: int, cells: list[HostInterval]) -> str:
 def _worst(session: SummedSession, slowest: list[SlowRpc]) -> str:
     path = session.paths[0]
     rows = []
-    for one in slowest:
+    for slow_rpc in slowest:
         cut = [
             "rdmascope",
             "export",
@@ -78,13 +78,13 @@ def _worst(session: SummedSession, slowest: list[SlowRpc]) -> str:
             "capture",
             path,
             "--rpc",
-            str(one.number),
+            str(slow_rpc.number),
             "-o",
-            f"rpc-{one.number}.pcapng",
+            f"rpc-{slow_rpc.number}.pcapng",
         ]
         cells = (
-            count(one.number), text(session.host(one.connection) or ""), text(label(one.key)),
-            text(at_least(one.waiting, one.latency is None)), tag("code", text(shlex.join(cut))),
+            count(slow_rpc.number), text(session.host(slow_rpc.connection) or ""), text(label(slow_rpc.key)),
+            text(at_least(slow_rpc.waiting, slow_rpc.latency is None)), tag("code", text(shlex.join(cut))),
         )  # fmt: skip
         rows.append(tag("tr", *(tag("td", cell) for cell in cells)))
     head = tag("tr", *(tag("th", name, scope="col") for name in ("RPC", "host", "procedure", "latency", "its packets")))

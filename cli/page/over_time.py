@@ -82,11 +82,15 @@ def breakings(breakdown: Breakdown, facts: Facts) -> list[Breaking]:
     clients = {code: key for key, code in breakdown.clients.codes.items()}
     connections = {}
     hung: dict[str, int] = {}
-    waiting = {one.connection: one.waiting for one in reversed(facts.hung)}
+    waiting = {unanswered.connection: unanswered.waiting for unanswered in reversed(facts.hung)}
     for number in waiting:
         client = facts.by_number[number].connection.endpoints[0].address if number in facts.by_number else ""
         hung[client] = max(hung.get(client, 0), waiting[number])
-    hung |= {facts.paths[one.number]: one.waiting for one in reversed(facts.hung) if one.number in facts.paths}
+    hung |= {
+        facts.paths[unanswered.number]: unanswered.waiting
+        for unanswered in reversed(facts.hung)
+        if unanswered.number in facts.paths
+    }
     for key, code in breakdown.connections.codes.items():
         connections[code] = f"{key.number}  {key.client} → {with_port(key.server, key.port)}"
         hung[connections[code]] = waiting.get(key.number, 0)
@@ -127,7 +131,7 @@ def _breaking(
     if others:
         shown = [*shown, f"({plural(others, f'other {noun}')})"]
     fit, width = fitted(summed(cells), groups.cells.width, MAX_INTERVALS)
-    known = {rows[name]: one for name, one in (exact or {}).items() if name in rows}
+    known = {rows[name]: distribution for name, distribution in (exact or {}).items() if name in rows}
     open_calls = {rows[name]: waiting for name, waiting in (hung or {}).items() if name in rows and waiting}
     return Breaking(id, title, noun, shown, fit, width, others, known, open_calls)
 
@@ -274,7 +278,11 @@ class PageFacts:
 
     def _named(self, facts: Facts) -> Facts:
         """With the paths of calls that hang, as far as they are among the slowest."""
-        shown = [self.examples.slowest[one.number] for one in facts.hung if one.number in self.examples.slowest]
+        shown = [
+            self.examples.slowest[unanswered.number]
+            for unanswered in facts.hung
+            if unanswered.number in self.examples.slowest
+        ]
         return replace(facts, paths={one.number: path for one in shown if (path := path_of(one))})
 
     def _read(self) -> None:

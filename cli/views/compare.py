@@ -201,7 +201,7 @@ def answer(found: RunsCompared) -> str:
     """One sentence: what became slower or faster, and by how much; of TCP beside RDMA also which run had which, and
     why."""
     changes, tcp = found.procedures, found.rdma[0] != found.rdma[1] and all(found.transports)
-    first, second = (f" over {', '.join(one)}" for one in found.transports)
+    first, second = (f" over {', '.join(transport)}" for transport in found.transports)
     why = "" if found.costs is None else f". {_why(*found.costs)}"
     answers = []
     for change in changes:

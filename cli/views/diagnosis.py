@@ -63,7 +63,7 @@ def note_lines(diagnosis: Diagnosis) -> list[Text]:
 def counted(diagnosis: Diagnosis) -> str:
     """'2 problems, 1 warning'."""
     counts = Counter(statement.severity for statement in diagnosis.statements)
-    said = ", ".join(plural(counts[one], one.value) for one in SEVERITIES if counts[one])
+    said = ", ".join(plural(counts[severity], severity.value) for severity in SEVERITIES if counts[severity])
     return said or _nothing(diagnosis)
 
 

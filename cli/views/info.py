@@ -165,14 +165,16 @@ def _verdicts(verdicts: Counter[bool | None]) -> Cell:
 
 def _interfaces(info: FileInfo, capture: CaptureFile) -> RenderableType:
     rows: list[list[Cell]] = []
-    for number, one in enumerate(capture.interfaces[:LISTED]):
+    for number, interface in enumerate(capture.interfaces[:LISTED]):
         statistics = capture.section.statistics.get(number)
         received, dropped, missed = (
             (statistics.received, statistics.dropped, statistics.os_dropped) if statistics else (None, None, None)
         )
-        name = " ".join(filter(None, (one.name or "-", one.description, one.filter and f"({one.filter})")))
-        link = LINK_TYPES.get(one.link_type, str(one.link_type))
-        snaplen = count(one.snaplen) if one.snaplen else "-"
+        name = " ".join(
+            filter(None, (interface.name or "-", interface.description, interface.filter and f"({interface.filter})"))
+        )
+        link = LINK_TYPES.get(interface.link_type, str(interface.link_type))
+        snaplen = count(interface.snaplen) if interface.snaplen else "-"
         counters = ["-" if value is None else count(value) for value in (received, dropped, missed)]
         rows.append([str(number), name, link, snaplen, count(info.interfaces[number]), *counters])
     if len(capture.interfaces) > LISTED:

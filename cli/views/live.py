@@ -345,8 +345,8 @@ def _connections(snapshot: Snapshot, look: Look, width: int) -> _Section:
 
 def _operations(snapshot: Snapshot, look: Look, width: int) -> _Section:
     rows: list[list[Cell]] = []
-    for one in sorted(snapshot.busy, key=OPERATION_ORDERS[look.operations]):
-        latency = one.latency
+    for busy_procedure in sorted(snapshot.busy, key=OPERATION_ORDERS[look.operations]):
+        latency = busy_procedure.latency
         times = (
             [duration(value) for value in (latency.median, latency.p95, latency.p99, latency.maximum)]
             if latency
@@ -354,9 +354,9 @@ def _operations(snapshot: Snapshot, look: Look, width: int) -> _Section:
         )
         rows.append(
             [
-                label(one.key),
-                count(one.calls),
-                Text(counted(one.failed), "yellow" if one.failed else ""),
+                label(busy_procedure.key),
+                count(busy_procedure.calls),
+                Text(counted(busy_procedure.failed), "yellow" if busy_procedure.failed else ""),
                 *(times or ["-"] * 4),
             ]
         )
@@ -365,13 +365,13 @@ def _operations(snapshot: Snapshot, look: Look, width: int) -> _Section:
 
 
 def _newest(snapshot: Snapshot, width: int) -> _Section:
-    rows = [_line(one, snapshot.now) for one in snapshot.newest]
+    rows = [_line(slow_rpc, snapshot.now) for slow_rpc in snapshot.newest]
     section = _Section([_title("Newest RPCs"), ""], list(_LINE), rows, 0, 4, "none yet", last=True)
     return _narrowed(section, width, "latency", "ago")
 
 
 def _slowest(snapshot: Snapshot, width: int) -> _Section:
-    rows = [_line(one, snapshot.now) for one in snapshot.slowest]
+    rows = [_line(slow_rpc, snapshot.now) for slow_rpc in snapshot.slowest]
     section = _Section([_title("Slowest, last minute"), ""], list(_LINE), rows, 0, 4, "none")
     return _narrowed(section, width, "latency", "ago")
 
@@ -424,8 +424,8 @@ def capture_view(record: Record, breaches: Sequence[tuple[Finding, int]]) -> Ren
     parts += [indented(line) for line in lines]
     parts += [Text(), heading("Findings", "rules that were violated; rdmascope rules ID explains each")]
     rows: list[list[Cell]] = [
-        [Text(one.rule.id, LEVELS.get(one.rule.level.value, "")), one.rule.title, f"{count(times)}"]
-        for one, times in breaches
+        [Text(finding.rule.id, LEVELS.get(finding.rule.level.value, "")), finding.rule.title, f"{count(times)}"]
+        for finding, times in breaches
     ]
     if rows:
         parts.append(Grid(["rule", "latest violation first"], ["count"], rows, flexible=1, gap=2))

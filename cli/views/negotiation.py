@@ -84,7 +84,7 @@ def version_story(conversation: Conversation) -> str:
     if answered and not (went_on and answered[0].version == went_on.version):
         parts.append(f"answered {_version_use(answered[0])}")
     if len(answered) > 1:
-        parts.append(f"later {limited([_version_use(one) for one in answered[1:]])}")
+        parts.append(f"later {limited([_version_use(version_use) for version_use in answered[1:]])}")
     return ", ".join(parts)
 
 

@@ -184,14 +184,16 @@ def suite_summary(results: Sequence[SuiteResult], width: int) -> RenderableType:
     """Counts, and each failed check with the rule it cites."""
     parts: list[RenderableType] = [Text()]
     failed = [result for result in results if result.failed]
-    for one in failed:
-        rule = one.rule
-        title = Text.assemble((one.verdict.kind.value, STYLES[one.verdict.kind]), f"  {one.check.name}  ")
+    for suite_result in failed:
+        rule = suite_result.rule
+        title = Text.assemble(
+            (suite_result.verdict.kind.value, STYLES[suite_result.verdict.kind]), f"  {suite_result.check.name}  "
+        )
         title.append(f"{rule.level.value} {rule.id}", "bold")
         rows = [
-            ["sent", one.check.sends],
+            ["sent", suite_result.check.sends],
             ["rule", f"{rule.title} ({rule.document}, {rule.section}; {rule.final})"],
-            ["received", one.verdict.observed],
+            ["received", suite_result.verdict.observed],
         ]
         parts += [title, facts(rows, gap=2), Text()]
     counts = {kind: sum(result.verdict.kind is kind for result in results) for kind in VerdictKind}

@@ -316,14 +316,14 @@ def hosts_views(hosts: HostFacts, width: int, everything: bool = False) -> Itera
         whole = hosts.all.whole(side)
         if not whole:
             continue
-        shown = [one for one in phases if hosts.all.times[one.field] >= LEAST_PHASE * whole]
+        shown = [host_time for host_time in phases if hosts.all.times[host_time.field] >= LEAST_PHASE * whole]
         busiest = sorted(hosts.procedures.items(), key=lambda one: -one[1].whole(side))[:limit]
         rows: list[list[Cell]] = []
         for key, sums in busiest:
-            means = [sums.times[one.field] / sums.calls for one in shown]
+            means = [sums.times[host_time.field] / sums.calls for host_time in shown]
             times = [Text(duration(mean), "bold" if mean == max(means) else "") for mean in means]
             rows.append([label(key), count(sums.calls), duration(sums.whole(side) / sums.calls), *times])
-        names = [one.field.replace("_", " ") for one in shown]
+        names = [host_time.field.replace("_", " ") for host_time in shown]
         yield side, Grid(["procedure"], ["RPCs", "in all", *names], rows)
 
 
@@ -380,18 +380,24 @@ def _part_cells(one: Procedure) -> list[Cell]:
 def transfers_view(transfers: dict[str, TransferTotals], width: int) -> RenderableType:
     everything = sum(transfer.transferred for transfer in transfers.values())
     rows: list[list[Cell]] = []
-    for way, one in transfers.items():
-        if not one.messages:
+    for way, transfer_totals in transfers.items():
+        if not transfer_totals.messages:
             continue
-        chunks = [count(one.chunks), count(one.segments), size(one.advertised)] if one.chunks else ["-"] * 3
-        moved = [size(one.transferred), share(one.transferred, everything)]
+        chunks = (
+            [count(transfer_totals.chunks), count(transfer_totals.segments), size(transfer_totals.advertised)]
+            if transfer_totals.chunks
+            else ["-"] * 3
+        )
+        moved = [size(transfer_totals.transferred), share(transfer_totals.transferred, everything)]
         meaning = [Text(MEANING[way], "dim")] if width >= 110 else []
-        rows.append([way, *meaning, count(one.messages), *chunks, *moved])
+        rows.append([way, *meaning, count(transfer_totals.messages), *chunks, *moved])
     left = ["", ""] if width >= 110 else [""]
     views: list[RenderableType] = [
         Grid(left, ["messages", "chunks", "segments", "advertised", "transferred", ""], rows, flexible=0, gap=2)
     ]
-    unused = [plural(one.unused, way) for way, one in transfers.items() if one.unused]
+    unused = [
+        plural(transfer_totals.unused, way) for way, transfer_totals in transfers.items() if transfer_totals.unused
+    ]
     if unused:
         views.append(Text(f"  advertised and not used: {', '.join(unused)}", "dim"))
     return Group(*views)
@@ -527,7 +533,7 @@ def clients_view(facts: Facts) -> RenderableType | None:
 
 def unanswered_view(facts: Facts) -> RenderableType | None:
     """Calls without a reply that are not among the slowest, the oldest first; None where there are none."""
-    slowest = {one.number for one in facts.statistics.slowest()}
+    slowest = {slow_rpc.number for slow_rpc in facts.statistics.slowest()}
     unanswered = [one for one in facts.rpcs.unanswered if one.number not in slowest]
     waiting = sorted(unanswered, key=lambda one: -one.waiting)
     if not waiting:

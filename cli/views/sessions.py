@@ -112,7 +112,7 @@ def _client_rows(client: NfsClient, last_time: int, truncated: bool) -> Iterator
         if table.granted or table.returned or table.recalled:
             yield [kind, _states(kind, table, client)]
     if client.statuses:
-        yield ["failures", ", ".join(_tally(name, one) for name, one in client.statuses.items())]
+        yield ["failures", ", ".join(_tally(name, status) for name, status in client.statuses.items())]
 
 
 def _lease(client: NfsClient, last_time: int) -> Text:
@@ -138,7 +138,11 @@ def _states(kind: str, table: StateTable, client: NfsClient) -> str:
     held = len(table.held) + table.untracked
     if held:
         text += f", {count(held)} held at the end"
-        named = [f"{handle_hash(one.handle):#010x}" for one in table.held.values() if one.handle is not None]
+        named = [
+            f"{handle_hash(held_state.handle):#010x}"
+            for held_state in table.held.values()
+            if held_state.handle is not None
+        ]
         if named and kind == "opens":
             text += f" (file handles {', '.join(named[:3])}{', …' if len(named) > 3 else ''})"
     if kind == "locks" and client.denied:
@@ -161,12 +165,16 @@ def session_view(session: NfsSession) -> RenderableType:
         style = "" if session.ended_by == "DESTROY_SESSION" else "red"
         title.append(f"; ended by {session.ended_by}, frame {session.ended_frame}", style)
     names = ("channel", "requests", "slots", "peak in use", "highest slot", "at the limit", "retries", "gaps")
-    rows = [_channel_row(name, one) for name, one in (("fore", session.fore), ("back", session.back)) if _seen(one)]
+    rows = [
+        _channel_row(name, slot_table)
+        for name, slot_table in (("fore", session.fore), ("back", session.back))
+        if _seen(slot_table)
+    ]
     parts: list[RenderableType] = [title]
     joined = ", ".join(f"{number} ({how})" for number, how in session.connections.items())
     parts.append(indented(Text(f"connections: {joined or 'none seen'}")))
     if session.flags:
-        flags = ", ".join(_tally(SEQ4_STATUS.flags.get(bit, hex(bit)), one) for bit, one in session.flags.items())
+        flags = ", ".join(_tally(SEQ4_STATUS.flags.get(bit, hex(bit)), flag) for bit, flag in session.flags.items())
         parts.append(indented(Text(f"status flags: {flags}", "yellow")))
     if rows:
         parts.append(Grid(names[:1], names[1:], rows, flexible=5, gap=2))
@@ -285,12 +293,12 @@ def data_servers_view(servers: DataServers, everything: bool) -> RenderableType:
     connections = servers.connections()
     rows: list[list[Cell]] = []
     for server in servers.servers.values():
-        mine = [(number, traffic) for number, (traffic, one) in connections.items() if one is server]
+        mine = [(number, traffic) for number, (traffic, data_server) in connections.items() if data_server is server]
         place = server.address if server.port is None else f"{server.address} port {server.port}"
         named = f"{server.metadata_server}, frame {server.frame}"
         rows.append([place, ", ".join(server.networks), named, *_traffic(mine)])
-    for number, (traffic, one) in connections.items():
-        if one is None:
+    for number, (traffic, data_server) in connections.items():
+        if data_server is None:
             rows.append([traffic.server, "", "file handles of layouts", *_traffic([(number, traffic)])])
     shown = rows if everything else rows[:MAX_LISTED]
     others = [traffic for number, traffic in servers.traffic.items() if number not in connections]
@@ -307,7 +315,11 @@ def data_servers_view(servers: DataServers, everything: bool) -> RenderableType:
 
 def _traffic(mine: Sequence[tuple[int, DataTraffic]]) -> list[Cell]:
     numbers = ", ".join(str(number) for number, _ in mine) or "none"
-    return [numbers, count(sum(one.calls for _, one in mine)), size(sum(one.bytes for _, one in mine))]
+    return [
+        numbers,
+        count(sum(data_traffic.calls for _, data_traffic in mine)),
+        size(sum(data_traffic.bytes for _, data_traffic in mine)),
+    ]
 
 
 # Security contexts
@@ -317,15 +329,15 @@ def contexts_view(found: Sequence[GssContext], everything: bool) -> RenderableTy
     shown = found if everything else found[:MAX_LISTED]
     rows: list[list[Cell]] = [
         [
-            f"{one.client} → {one.server}",
-            ", ".join(one.calls) or "-",
-            f"{one.frame or '?'}-{one.ended_frame or ''}",
-            count(one.calls.total()),
-            "-" if one.first is None else f"{one.first}-{one.highest}",
-            "?" if one.window is None else str(one.window),
-            _doubts(one),
+            f"{gss_context.client} → {gss_context.server}",
+            ", ".join(gss_context.calls) or "-",
+            f"{gss_context.frame or '?'}-{gss_context.ended_frame or ''}",
+            count(gss_context.calls.total()),
+            "-" if gss_context.first is None else f"{gss_context.first}-{gss_context.highest}",
+            "?" if gss_context.window is None else str(gss_context.window),
+            _doubts(gss_context),
         ]
-        for one in shown
+        for gss_context in shown
     ]
     names = ("", "service", "frames", "calls", "numbers", "window", "")
     title = heading("RPCSEC_GSS contexts", "from creation to destruction; calls with privacy are sealed")

@@ -98,13 +98,13 @@ def latency_tables(
     columns, rows = latencies
     part_columns, part_rows = shown_parts(PART_COLUMNS, parts)
     if together:
-        joined = [[*one, *two, *three] for one, two, three in zip(labels, rows, part_rows, strict=True)]
+        joined = [[*label, *two, *three] for label, two, three in zip(labels, rows, part_rows, strict=True)]
         return [Grid(names, [*columns, *part_columns], joined, flexible, gap=2)]
     return [
-        Grid(names, columns, [[*one, *two] for one, two in zip(labels, rows, strict=True)], flexible),
+        Grid(names, columns, [[*label, *two] for label, two in zip(labels, rows, strict=True)], flexible),
         Text(),
         heading("Where the time goes", "bytes to server and client, mean time in each part"),
-        Grid(names, part_columns, [[*one, *two] for one, two in zip(labels, part_rows, strict=True)], flexible),
+        Grid(names, part_columns, [[*label, *two] for label, two in zip(labels, part_rows, strict=True)], flexible),
     ]
 
 
@@ -335,7 +335,7 @@ def lines(
 def described(name: str) -> Grid:
     """The columns of a table; of '', the tables."""
     if not name:
-        return Grid(["table", "a row is"], [], [(one.name, one.meaning) for one in TABLES.values()], flexible=1)
+        return Grid(["table", "a row is"], [], [(table.name, table.meaning) for table in TABLES.values()], flexible=1)
     rows = [(column.name, column.type, column.meaning) for column in TABLES[name].columns]
     return Grid(["column", "type", "what"], [], rows, flexible=2)
 

@@ -215,25 +215,25 @@ def health_lines(connection: Connection, health: TransportHealth) -> list[Text]:
     """A connection's troubles in a line or a few, for a page about everything; none where there were none."""
     lines: list[str] = []
     client, server = health.directions
-    for name, one in (("client", client), ("server", server)):
+    for name, side in (("client", client), ("server", server)):
         troubles: list[str] = []
-        if one.retransmitted.packets:
-            amount = size(one.retransmitted.bytes)
-            troubles.append(f"{_retransmitted(one.retransmitted.packets, health)} ({amount}: {_causes(one)})")
-        if copies := one.causes.get("duplicate"):
+        if side.retransmitted.packets:
+            amount = size(side.retransmitted.bytes)
+            troubles.append(f"{_retransmitted(side.retransmitted.packets, health)} ({amount}: {_causes(side)})")
+        if copies := side.causes.get("duplicate"):
             troubles.append(f"{plural(copies.packets, unit(health))} captured twice")
-        if one.reordered:
-            troubles.append(f"{count(one.reordered)} out of order")
-        if one.rnr_count:
-            troubles.append(f"{plural(one.rnr_count, 'RNR NAK')} sent")
-        troubles += [f"{nak.name} in frame {nak.frame}" for nak in one.fatal_naks[:2]]
-        if one.ecn_marked or one.cnps:
-            troubles.append(f"{plural(one.ecn_marked, 'congestion mark')} (CE), {plural(one.cnps, 'CNP')} sent")
+        if side.reordered:
+            troubles.append(f"{count(side.reordered)} out of order")
+        if side.rnr_count:
+            troubles.append(f"{plural(side.rnr_count, 'RNR NAK')} sent")
+        troubles += [f"{nak.name} in frame {nak.frame}" for nak in side.fatal_naks[:2]]
+        if side.ecn_marked or side.cnps:
+            troubles.append(f"{plural(side.ecn_marked, 'congestion mark')} (CE), {plural(side.cnps, 'CNP')} sent")
         troubles += [
-            f"{plural(number, what)}{words}" for name, what, words in _TROUBLES if (number := getattr(one, name))
+            f"{plural(number, what)}{words}" for name, what, words in _TROUBLES if (number := getattr(side, name))
         ]
-        if one.congestion_echoes:
-            troubles.append(f"{plural(one.congestion_echoes, 'congestion echo', 'congestion echoes')} (ECE)")
+        if side.congestion_echoes:
+            troubles.append(f"{plural(side.congestion_echoes, 'congestion echo', 'congestion echoes')} (ECE)")
         if troubles:
             lines.append(f"{name}: " + "; ".join(troubles))
     lines += [*contradiction_lines(connection), *reused_lines(connection)]
@@ -286,8 +286,8 @@ def troubles_view(pairs: Sequence[tuple[Connection, TransportHealth]]) -> Render
         health.capture_point for _, health in pairs
     ]
     if places:
-        place, number = Counter(one.place for one in places).most_common(1)[0]
-        meaning = next(one.meaning for one in places if one.place == place)
+        place, number = Counter(capture_point.place for capture_point in places).most_common(1)[0]
+        meaning = next(capture_point.meaning for capture_point in places if capture_point.place == place)
         where = WHERE[place]
         agreed = "" if number == len(pairs) else f" (by {number} of {plural(len(pairs), 'connection')})"
         parts.append(indented(Text(f"{where}{agreed}: {meaning}")))

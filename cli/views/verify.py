@@ -54,7 +54,7 @@ class Kinds:
 
     def undecided(self) -> list[Difference]:
         """Those kept that are not explained."""
-        return [one for kept in self.kept.values() for one in kept if not one.explained]
+        return [difference for kept in self.kept.values() for difference in kept if not difference.explained]
 
     def ordered(self) -> list[Kind]:
         """What is not explained first, then the commonest."""

@@ -241,7 +241,7 @@ class SentOption(OfMessage):
     @property
     def decodes(self) -> bool:
         """Nothing in it is an XDR error, as far as the characteristics are known (xcharext-02, 2.1)."""
-        return not self.content.problem and all(one.kind is None or one.value is not None for one in self.values)
+        return not self.content.problem and all(value.kind is None or value.value is not None for value in self.values)
 
     @property
     def truncated(self) -> str:
@@ -553,9 +553,9 @@ class AdvertisedHistory:
                 candidates.append(segment)
         current: list[AdvertisedSegment] = []
         late: list[AdvertisedSegment] = []
-        for one in candidates:
-            behind = one.rpc.reply is not None and self.behind(operation, one.rpc.reply)
-            (late if behind else current).append(one)
+        for candidate in candidates:
+            behind = candidate.rpc.reply is not None and self.behind(operation, candidate.rpc.reply)
+            (late if behind else current).append(candidate)
         if _covered(current, start, end):
             moved.place, moved.rpc = "inside", current[0].rpc
         elif _covered(candidates, start, end):

@@ -650,7 +650,7 @@ class AuditListener(Listener):
         reply = rpc.reply
         if reply is None or reply.header.procedure != RDMA_NOMSG or not reply.header.reply:
             return False
-        places = [(one.handle, one.offset) for one in reply.header.reply.segments]
+        places = [(segment.handle, segment.offset) for segment in reply.header.reply.segments]
         return any(
             [(use.advertised.handle, use.advertised.offset) for use in chunk.segments] == places
             for call in self.open[caller]
@@ -774,8 +774,8 @@ class AuditListener(Listener):
         self._judge_messages(rpcs, rows, True)
         self._judge_messages(rpcs, rows[answers[~long[answers]]], False)
         numbers = rows["number"].tolist()
-        offers = {place: plain.offers[one] for place, one in enumerate(numbers) if one in plain.offers}
-        alone = self._alone(offers, rows) | {place for place, one in enumerate(numbers) if one in plain.exceeding}
+        offers = {place: plain.offers[number] for place, number in enumerate(numbers) if number in plain.offers}
+        alone = self._alone(offers, rows) | {place for place, number in enumerate(numbers) if number in plain.exceeding}
         if long.any():
             invalidates = rows["invalidated"] >= 0
             for one in (False, True):

@@ -21,11 +21,11 @@ class Diagnosis(NamedTuple):
     @property
     def healthy(self) -> bool:
         """Nothing is wrong as far as the capture shows; notes are about the capture."""
-        return all(one.severity is Severity.NOTE for one in self.statements)
+        return all(statement.severity is Severity.NOTE for statement in self.statements)
 
     @property
     def worst(self) -> Severity | None:
-        return min((one.severity for one in self.statements), key=SEVERITIES.index, default=None)
+        return min((statement.severity for statement in self.statements), key=SEVERITIES.index, default=None)
 
 
 def diagnose(facts: Facts, kinds: Collection[str] = ()) -> Diagnosis:

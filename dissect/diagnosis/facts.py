@@ -243,7 +243,9 @@ def silences(
 ) -> list[Silence]:
     """``last_time``: nanoseconds, the end of the capture.  An idle host is not silent: no host waits for it."""
     known = [
-        (one.connection, healths[one.connection.number]) for one in conversations if one.connection.number in healths
+        (conversation.connection, healths[conversation.connection.number])
+        for conversation in conversations
+        if conversation.connection.number in healths
     ]
     seen: dict[str, int] = {}
     for connection, health in known:
@@ -301,7 +303,7 @@ class Gathered:
             self.statistics,
             self.rpcs,
             analyzer.conversations,
-            {one.number: analyzer.health(one.number) for one in analyzer.connections},
+            {connection.number: analyzer.health(connection.number) for connection in analyzer.connections},
             analyzer.earliest_time or 0,
             analyzer.last_time or 0,
             analyzer.frames,
@@ -311,7 +313,7 @@ class Gathered:
             auditor,
             analyzer.evicted.connections,
             sessions,
-            {state.recalled_frame: state for one in clients for state in one.listed if state.recalled_frame},
+            {state.recalled_frame: state for client in clients for state in client.listed if state.recalled_frame},
             dropped_frames=analyzer.dropped_frames,
             ip_fragments=analyzer.skipped.get(FIRST_FRAGMENT, 0) + analyzer.skipped.get(IP_FRAGMENT, 0),
             mirrored=analyzer.mirrored,
@@ -378,7 +380,7 @@ class Facts:
     @cached_property
     def latency(self) -> int:
         """Nanoseconds, the sum over all RPCs."""
-        return sum(one.waited for one in self.procedures)
+        return sum(procedure.waited for procedure in self.procedures)
 
     @cached_property
     def calls(self) -> int:
@@ -407,7 +409,7 @@ class Facts:
 
     @cached_property
     def by_number(self) -> dict[int, Conversation]:
-        return {one.connection.number: one for one in self.conversations}
+        return {conversation.connection.number: conversation for conversation in self.conversations}
 
     @cached_property
     def silences(self) -> list[Silence]:
@@ -429,7 +431,7 @@ class Facts:
     @cached_property
     def waiting(self) -> int:
         """Nanoseconds, the sum over all RPCs of their latencies, and of the lower bounds of those without a reply."""
-        return sum(one.waiting for one in self.procedures)
+        return sum(procedure.waiting for procedure in self.procedures)
 
     @cached_property
     def hung(self) -> list[Unanswered]:
@@ -442,9 +444,9 @@ class Facts:
         that began before ``until``; 0 where none is known."""
         hosts = self._hosts(self.by_number[number])
         times = [
-            self.healths[one.connection.number].directions[end].last_time
-            for one in self.conversations
-            if self._hosts(one) == hosts and one.connection.first_time < until
+            self.healths[conversation.connection.number].directions[end].last_time
+            for conversation in self.conversations
+            if self._hosts(conversation) == hosts and conversation.connection.first_time < until
         ]
         return max(times, default=0)
 
@@ -607,7 +609,7 @@ def detector(
     def register(detect: Detect) -> Detect:
         if kind in _DETECTORS and inspect.unwrap(_DETECTORS[kind].detect).__code__ != detect.__code__:
             raise ValueError(f"there is a detector {kind} already")
-        data = {name: Threshold(*one) for name, one in thresholds.items()}
+        data = {name: Threshold(*threshold) for name, threshold in thresholds.items()}
         _DETECTORS[kind] = Detector(
             kind,
             title,

@@ -504,7 +504,8 @@ class RpcFacts:
         connections, which = np.unique(rows["connection"], return_inverse=True)
         conversations = [table.conversation(number) for number in connections.tolist()]
         limits = np.array(
-            [[one.known_inline_threshold(end)[0] or 0 for end in (0, 1)] for one in conversations], np.int64
+            [[conversation.known_inline_threshold(end)[0] or 0 for end in (0, 1)] for conversation in conversations],
+            np.int64,
         )
         for replying, (bytes_, side, part) in enumerate(
             zip(offered.T, ("call", "reply"), ("reads", "writes"), strict=True)
@@ -575,7 +576,7 @@ class RpcFacts:
     def evict(self, conversations: Iterable[Conversation]) -> None:
         """Nothing more comes of these.  Where many connections had delays or chunks, theirs count for connection 0."""
         conversations = list(conversations)
-        for number in (one.connection.number for one in conversations):
+        for number in (conversation.connection.number for conversation in conversations):
             if len(self.delays) > MAX_GROUPS and number in self.delays:
                 self.delays[0].join(self.delays.pop(number))
             for sender in (0, 1):
@@ -583,7 +584,7 @@ class RpcFacts:
                     larger = self.larger.pop((number, sender))
                     self.larger[0, sender].threshold = larger.threshold
                     self.larger[0, sender].examples.join(larger.examples)
-        gone = [one.connection.number << 1 | caller for one in conversations for caller in (0, 1)]
+        gone = [conversation.connection.number << 1 | caller for conversation in conversations for caller in (0, 1)]
         for place in gone:
             self._outstanding.pop(place, None)
         kept = [(places, calls, ~np.isin(places, gone)) for places, calls in self._calls]
@@ -707,7 +708,7 @@ class Breakdown:
             for cells in (self.total, *(one.cells for one in (self.procedures, self.clients, self.files))):
                 cells.start = start
             self.connections.cells.start = start
-        failed = np.array([one[1] for one in table.names.statuses] or [False])[rows["status"]].astype(np.int64)
+        failed = np.array([status[1] for status in table.names.statuses] or [False])[rows["status"]].astype(np.int64)
         values = (
             times,
             table.waiting[which],
@@ -719,8 +720,8 @@ class Breakdown:
         self.procedures.cells.add(self._procedures(table, rows), *values)
         numbers, inverse = coded(rows["connection"].astype(np.int64))
         ends = [self._connection(table, number) for number in numbers.tolist()]
-        self.connections.cells.add(np.array([self.connections.code(one) for one in ends])[inverse], *values)
-        self.clients.cells.add(np.array([self.clients.code(one.client) for one in ends])[inverse], *values)
+        self.connections.cells.add(np.array([self.connections.code(end) for end in ends])[inverse], *values)
+        self.clients.cells.add(np.array([self.clients.code(end.client) for end in ends])[inverse], *values)
         self.files.cells.add(self._files(called[at] for at in which.tolist()), *values)
         for one in (self.procedures, self.clients, self.files, self.connections):
             one.merge_smallest()
@@ -730,8 +731,8 @@ class Breakdown:
 
     def finish(self) -> None:
         """No more RPC comes; to be called after ``RpcFacts.at_limit`` has ended its count."""
-        for one in self._sessions.values():
-            one.finish()
+        for session in self._sessions.values():
+            session.finish()
         self._sessions.clear()
 
     def path(self, key: FileKey) -> str:
@@ -777,7 +778,7 @@ class Breakdown:
         slots: NDArray[np.object_],
     ) -> None:
         """``which``: places of ``rows`` in the table."""
-        there = np.array([one is not None for one in slots.tolist()], np.bool_)
+        there = np.array([slot is not None for slot in slots.tolist()], np.bool_)
         there &= (rows["call_frame"] > 0) & (rows["reply_frame"] > 0)
         if not there.any():
             return

@@ -195,8 +195,8 @@ def lone_packets(first: Sightings, other: Sightings, common: CommonTraffic) -> t
     passing = np.array([addresses.id(source) | addresses.id(to) << 32 for source, to in common.passing], np.uint64)
     rows = [take(one, np.isin(_pairs(one), hosts)) for one in (first.rows(), other.rows())]
     rows[1]["time"] -= common.clocks.at(rows[1]["time"] - common.offset)
-    begin = max(int(one["time"].min(initial=1 << 62)) for one in rows)
-    end = min(int(one["time"].max(initial=-(1 << 62))) for one in rows)
+    begin = max(int(row["time"].min(initial=1 << 62)) for row in rows)
+    end = min(int(row["time"].max(initial=-(1 << 62))) for row in rows)
     found = []
     for number, (mine, others) in enumerate((rows, rows[::-1])):
         alone = ~np.isin(mine["hash"], others["hash"]) & (mine["time"] >= begin) & (mine["time"] <= end)
@@ -298,7 +298,7 @@ def without_other_point(
     """``located`` without packets of these hosts in frames of an ``OTHER_POINT``; they count in ``skipped``."""
     if not (batch.rows["interface"] & OTHER_POINT).any():
         return located
-    known = np.array([sorted(map(addresses.id, one)) for one in hosts], np.uint32).view(np.uint64).ravel()
+    known = np.array([sorted(map(addresses.id, host)) for host in hosts], np.uint32).view(np.uint64).ravel()
     left = np.ones(len(located), bool)
     tcp = [walk.copy() for walk in located.tcp]
     skipped = Counter(located.skipped)

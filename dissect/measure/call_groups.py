@@ -58,7 +58,7 @@ class CallColumns:
     def taken(self, rows: Int64s) -> CallColumns:
         """Some of them."""
         columns = {one.name: getattr(self, one.name) for one in fields(self)}
-        return CallColumns(**{name: one if name == "names" else one[rows] for name, one in columns.items()})
+        return CallColumns(**{name: column if name == "names" else column[rows] for name, column in columns.items()})
 
 
 def call_columns(table: RpcTable, passes: NDArray[np.bool_] | None = None) -> CallColumns:
@@ -330,7 +330,7 @@ class ServiceLevel:
         """Whether the procedure, or an operation of the COMPOUND, is meant.  Case does not matter."""
         program, _, procedure = self.procedure.upper().rpartition(".")
         versions = ((None, None), (names.version, None), (names.version, names.minor_version))
-        labels = [program_label(names.program, *one).upper() for one in versions]
+        labels = [program_label(names.program, *version).upper() for version in versions]
         if program and not any(fnmatchcase(label, program) for label in labels):
             return False
         return any(fnmatchcase(called, procedure) for called in (names.name.upper(), *names.operations))
@@ -421,7 +421,7 @@ class ServiceLevelCounts:
         procedures = calls.names.procedures
         if calls.names is not self._names:
             self._names, self._about = calls.names, []
-        self._about += [self.level.is_about(one) for one in procedures[len(self._about) :]]
+        self._about += [self.level.is_about(procedure) for procedure in procedures[len(self._about) :]]
         mine = np.array(self._about or [False])[calls.procedures >> 1]
         beyond = mine & calls.outstanding & ~self.level.within(calls.waiting)
         self.outstanding += int(calls.counts[beyond].sum())

@@ -319,9 +319,9 @@ class Costs(NamedTuple):
 
 def costs(runs: tuple[RpcColumns, RpcColumns], ways: tuple[int | None, int | None]) -> tuple[Costs, Costs] | None:
     """Of both runs; None where they have no procedure in common.  ``ways``: from the capture point to the server."""
-    called = [labels(one) for one in runs]
-    whole = [_whole(one) for one in runs]
-    known = [rows[one["program_number"][rows].filled(0) == NFS] for one, rows in zip(runs, whole, strict=True)]
+    called = [labels(run) for run in runs]
+    whole = [_whole(run) for run in runs]
+    known = [rows[run["program_number"][rows].filled(0) == NFS] for run, rows in zip(runs, whole, strict=True)]
     names = set.intersection(*({of.names[code] for code in np.unique(of.codes[rows]).tolist()}
                                for of, rows in zip(called, known, strict=True)))  # fmt: skip
     if not names:

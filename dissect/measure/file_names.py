@@ -276,20 +276,20 @@ def path_of_name(name: Name, time: int | None = None) -> str:
 
 
 def _last_name(file: NamedFile) -> Name | None:
-    return next((one for one in reversed(file.names) if one.until is None), file.names[-1] if file.names else None)
+    return next((name for name in reversed(file.names) if name.until is None), file.names[-1] if file.names else None)
 
 
 def _name_at(file: NamedFile, time: int) -> Name | None:
     names = file.names
     if len(names) < 2:
         return names[0] if names else None
-    for one in reversed(names):
-        if one.since <= time and (one.until is None or time < one.until):
-            return one
-    later = next((one for one in names if one.since > time and not one.made), None)
+    for name in reversed(names):
+        if name.since <= time and (name.until is None or time < name.until):
+            return name
+    later = next((name for name in names if name.since > time and not name.made), None)
     if later is not None:
         return later
-    return next((one for one in reversed(names) if one.until is not None and one.until <= time), names[0])
+    return next((name for name in reversed(names) if name.until is not None and name.until <= time), names[0])
 
 
 def always_named(file: NamedFile) -> bool:
@@ -744,8 +744,8 @@ class PathLearner:
             return self._latest[2]
         codes = table.rows["procedure"]
         kinds = {code: naming(*_procedure(table, code)) for code in unique(codes).tolist()}
-        found = among(codes, np.array([code for code, one in kinds.items() if one.kind == FOUND]))
-        silent = among(codes, np.array([code for code, one in kinds.items() if one.kind == NOTHING]))
+        found = among(codes, np.array([code for code, kind in kinds.items() if kind.kind == FOUND]))
+        silent = among(codes, np.array([code for code, kind in kinds.items() if kind.kind == NOTHING]))
         columns = self.reader.columns(table, found & _usual(table), wanted, silent if names_only else None)
         if not same:
             self._learn_names(table, columns, kinds)
@@ -780,8 +780,8 @@ class PathLearner:
             if isinstance(rpc, KnownRpc) and rpc.opened is not None and rpc.call is not None:
                 self.paths.learn(server_of(rpc), opened_name(rpc), rpc.call.time)
         codes = table.rows["procedure"]
-        naming_codes = [code for code, one in kinds.items() if one.kind != NOTHING]
-        failed = np.array([one[1] for one in table.names.statuses] or [False])
+        naming_codes = [code for code, kind in kinds.items() if kind.kind != NOTHING]
+        failed = np.array([status[1] for status in table.names.statuses] or [False])
         places = among(codes, np.array(naming_codes)).nonzero()[0]
         rows = take(table.rows, places)
         for place, code, usual, failure, connection, caller, time, handle, name, found in zip(

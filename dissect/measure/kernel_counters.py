@@ -190,7 +190,7 @@ def _unescaped(word: str) -> str:
 
 def mount_of(mounts: Sequence[Mount], path: str) -> Mount | None:
     """The mount that holds a path, which is absolute; None where none does."""
-    holding = (one for one in mounts if path == one.path or path.startswith(one.path.rstrip("/") + "/"))
+    holding = (mount for mount in mounts if path == mount.path or path.startswith(mount.path.rstrip("/") + "/"))
     return max(holding, key=lambda one: len(one.path), default=None)
 
 
@@ -326,7 +326,7 @@ class MountComparison:
     @property
     def explained(self) -> bool:
         """Nothing differs without a reason."""
-        return not any(UNEXPLAINED in one.reasons for one in self.operations)
+        return not any(UNEXPLAINED in operation.reasons for operation in self.operations)
 
 
 def _sends(line: object) -> int:
@@ -492,10 +492,10 @@ def _is_address(text: str) -> bool:
 def compare_server(counters: ServerCounters, wire: WireOperations) -> ServerComparison:
     """Beside all servers that the capture has."""
     served = ServedCalls()
-    for one in wire.servers.values():
-        served.procedures += one.procedures
-        served.operations += one.operations
-        served.unanswered += one.unanswered
+    for server in wire.servers.values():
+        served.procedures += server.procedures
+        served.operations += server.operations
+        served.unanswered += server.unanswered
     procedures = tuple(
         ServerRow(
             f"NFSv{version} {name}", counters.procedures.get((version, name), 0), served.procedures[version, name]

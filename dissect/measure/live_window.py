@@ -183,7 +183,7 @@ class LiveWindow:
         """It is ``now`` (ns): read the counters."""
         while self._slots and self._slots[0].number <= now // SLOT - SLOTS:
             self._slots.popleft()
-        sent = {one.number: (one.bytes[0], one.bytes[1]) for one in connections}
+        sent = {connection.number: (connection.bytes[0], connection.bytes[1]) for connection in connections}
         self._rpcs = {number: count for number, count in self._rpcs.items() if number in sent}
         self._newest = {which: found for which, found in self._newest.items() if which is None or which in sent}
         mark = _Counters(now, dict(self._rpcs), sent, self._total)

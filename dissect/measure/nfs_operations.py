@@ -210,8 +210,8 @@ class _Reading:
             if group.layout.events:
                 self._events(group)
         singly: list[tuple[Any, ...]] = []
-        programs = [one.program for one in self.table.names.procedures]
-        ours = np.array([one in (NFS, MOUNT, None) for one in programs] or [False])
+        programs = [procedure.program for procedure in self.table.names.procedures]
+        ours = np.array([program in (NFS, MOUNT, None) for program in programs] or [False])
         for row in (left & ours[self.table.rows["procedure"]]).nonzero()[0].tolist():
             messages = self._singly(self.table.rpc(row))
             if messages is not None:
@@ -321,7 +321,7 @@ def _known_messages(rpc: KnownRpc) -> NfsMessages | None:
     fields, moved = rpc.fields, rpc.moved
     if fields.handle is None or rpc.program != NFS:
         return None
-    named = [one for one in rpc.operations if one in (READ, WRITE)] or [rpc.name]
+    named = [operation for operation in rpc.operations if operation in (READ, WRITE)] or [rpc.name]
     answered = rpc.reply is not None
     done = FileOperation(
         named[0], fields.handle, not rpc.failed if answered else None, offset=fields.offset, count=fields.count
@@ -380,7 +380,7 @@ class DataServer:
 
     def serves(self, address: str, port: int | None) -> bool:
         """It is reached there over RDMA; any port is right where one of the two is not known."""
-        if address != self.address or not any(one.startswith("rdma") for one in self.networks):
+        if address != self.address or not any(network.startswith("rdma") for network in self.networks):
             return False
         return port is None or self.port is None or port == self.port
 
@@ -452,10 +452,10 @@ class DataServers:
 
     def evict(self, conversations: Iterable[Conversation]) -> None:
         """Nothing more comes of these."""
-        for one in conversations:
-            self._judged.discard(one.connection.number)
-            if one.connection.number not in self.traffic:
-                self.roles.pop(one.connection.number, None)
+        for conversation in conversations:
+            self._judged.discard(conversation.connection.number)
+            if conversation.connection.number not in self.traffic:
+                self.roles.pop(conversation.connection.number, None)
 
     def _note(self, conversation: Conversation, role: DataServerRole, server: DataServer | None) -> None:
         conversation.data_server = role
@@ -468,7 +468,7 @@ class DataServers:
         from .nfs_state_operations import decoded_step, walked  # Which few captures need.
 
         messages = reassembled_call(rpc), reassembled_reply(rpc)
-        call, reply = (memoryview(one.prefix if one is not None else b"") for one in messages)
+        call, reply = (memoryview(message.prefix if message is not None else b"") for message in messages)
         walk = walked(call, reply, rpc.gss)
         server = rpc.connection.endpoints[1 - rpc.call.operation.initiator].address
         for step in walk.steps if walk is not None else ():
@@ -485,7 +485,7 @@ class DataServers:
         for node in results.walk() if results is not None else ():
             if node.type is None or node.type.name != "netaddr4":
                 continue
-            values = [bytes(one.value) for one in node.children if isinstance(one.value, memoryview)]
+            values = [bytes(child.value) for child in node.children if isinstance(child.value, memoryview)]
             if len(values) != 2:
                 continue
             network, text = (value.decode("ascii", "replace") for value in values)
@@ -555,7 +555,7 @@ class DataServers:
 
     def of(self, address: str, port: int | None = None) -> DataServer | None:
         """The data server that is reached at an address over RDMA."""
-        return next((one for one in self.servers.values() if one.serves(address, port)), None)
+        return next((server for server in self.servers.values() if server.serves(address, port)), None)
 
     def connections(self) -> dict[int, tuple[DataTraffic, DataServer | None]]:
         """Connections of data servers that READ and WRITE were on, and what named them; None: only file handles did."""
@@ -740,7 +740,7 @@ class WireOperations:
 
     def _failed_compounds(self, table: RpcTable, kept: Int64s, failures: Mask) -> Mask:
         rows = table.rows[kept]
-        compounds = np.array([bool(one.operations) for one in table.names.procedures] or [False])
+        compounds = np.array([bool(procedure.operations) for procedure in table.names.procedures] or [False])
         answered = (rows["reply_frame"] != 0) & (rows["call_frame"] != 0) & (rows["caller"] == 0)
         found: Mask = failures[rows["status"]] & compounds[rows["procedure"]] & answered
         return found

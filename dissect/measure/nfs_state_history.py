@@ -557,7 +557,7 @@ class NfsStateHistory:
     @property
     def credits(self) -> list[CreditDirection]:
         """Of the calls of each connection; of those that are not kept only where they waited for credits."""
-        return [*self._blocked, *(one.directions[0] for one in self._histories.values())]
+        return [*self._blocked, *(history.directions[0] for history in self._histories.values())]
 
     def evict(self, gone: Iterable[Conversation]) -> None:
         self.advance()
@@ -573,7 +573,7 @@ class NfsStateHistory:
     def advance(self) -> None:
         """Take what happened since the last time."""
         batches = [plain_compounds(rows, rpcs, self._layouts) for rows, rpcs in self._plain]
-        plain = [one for batch in batches for one in batch.compounds]
+        plain = [compound for batch in batches for compound in batch.compounds]
         asked: list[_Asked | None] = [None] * len(plain)
         times = [one.time for one in self._queue]
         frames = [one.frame for one in self._queue]
@@ -623,10 +623,10 @@ class NfsStateHistory:
             return any(client in clients and server in servers for client, server in ends)
 
         self.clients[:] = [one for one in self.clients if meant(one.addresses, (one.server, *one.server_addresses))]
-        self.sessions[:] = [one for one in self.sessions if one.client in self.clients]
+        self.sessions[:] = [session for session in self.sessions if session.client in self.clients]
         contexts = self.security.contexts
-        contexts[:] = [one for one in contexts if meant((one.client,), (one.server,))]
-        used = [(one, *one.connection.endpoints) for one in self.credits]
+        contexts[:] = [context for context in contexts if meant((context.client,), (context.server,))]
+        used = [(credit, *credit.connection.endpoints) for credit in self.credits]
         self._blocked = [one for one, client, server in used if (client.address, server.address) in ends]
         self._histories.clear()
 
@@ -849,7 +849,7 @@ class NfsStateHistory:
         change = StateChange(arguments, results, handle, at.frame, at.time, at.connection, client, session)
         HANDLERS[operation](change)
         if self._recalls:
-            self._recalls = [one for one in self._recalls if not one[1].returned_frame]
+            self._recalls = [recall for recall in self._recalls if not recall[1].returned_frame]
 
     def _recall(self, call: memoryview, at: AtReply, asked: _Asked | None) -> None:
         """What a callback recalls, when it is sent."""

@@ -124,16 +124,16 @@ def connection_counts(conversations: Iterable[Conversation], evicted: Evicted) -
     """Of those that were kept, and of those that were evicted.  A refused one carries nothing."""
     total, rpcrdma, refused = evicted.connections, evicted.carriers, evicted.refused
     tcp, udp, records = evicted.tcp, evicted.udp, evicted.records
-    for one in conversations:
+    for conversation in conversations:
         total += 1
-        if one.connection.refused:
+        if conversation.connection.refused:
             refused += 1
-        elif one.connection.rdma:
-            rpcrdma += one.protocol == "rpcrdma"
-        elif one.carries_rpc:
+        elif conversation.connection.rdma:
+            rpcrdma += conversation.protocol == "rpcrdma"
+        elif conversation.carries_rpc:
             tcp += 1
-            udp += one.connection.transport == "UDP"
-            records += sum(one.connection.fpdus)
+            udp += conversation.connection.transport == "UDP"
+            records += sum(conversation.connection.fpdus)
     return ConnectionCounts(total, rpcrdma, refused, tcp, udp, records)
 
 
@@ -414,8 +414,8 @@ class Share:
     reply_bytes: int = 0
 
     def add(self, other: Share) -> None:
-        for one in fields(self):
-            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
 _SLOWNESS = itemgetter(0, 1)
@@ -451,14 +451,14 @@ class Statistics:
     @property
     def calls(self) -> int:
         """RPCs, whole or in part."""
-        return sum(one.calls for one in self._procedures.values())
+        return sum(procedure.calls for procedure in self._procedures.values())
 
     @property
     def states(self) -> dict[str, int]:
         """RPCs by ``Rpc.state``, the most frequent first."""
         counts: Counter[str] = Counter()
-        for one in self._procedures.values():
-            counts.update(one.states)
+        for procedure in self._procedures.values():
+            counts.update(procedure.states)
         return dict(counts.most_common())
 
     def add_table(self, table: RpcTable) -> None:
@@ -580,10 +580,10 @@ class Statistics:
 
     def histogram(self, rows: int = 24) -> list[tuple[int, int, int]]:
         """All latencies: see ``histogram``."""
-        parts = [one.weighted() for one in self._procedures.values()]
+        parts = [procedure.weighted() for procedure in self._procedures.values()]
         if not parts:
             return []
-        return histogram(np.concatenate([one[0] for one in parts]), rows, np.concatenate([one[1] for one in parts]))
+        return histogram(np.concatenate([part[0] for part in parts]), rows, np.concatenate([part[1] for part in parts]))
 
     def _procedure(self, key: ProcedureKey) -> Procedure:
         if key not in self._procedures and len(self._procedures) >= self._max_procedures:
@@ -663,7 +663,7 @@ class _Groups(ListedRpcs):
         columns = self.procedures[first], rows["connection"][first], rows["state"][first], rows["status"][first]
         self.groups = [
             (procedure, number, STATES[state], *names.statuses[status])
-            for procedure, number, state, status in zip(*(one.tolist() for one in columns), strict=True)
+            for procedure, number, state, status in zip(*(column.tolist() for column in columns), strict=True)
         ]
 
 

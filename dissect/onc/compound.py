@@ -28,11 +28,11 @@ from .xdr import Data, Malformed, Shape, as_skip, opaque, opaque_at, round_up, w
 
 
 def _arguments(operations: Mapping[int, OperationShape]) -> dict[int, tuple[str, Shape]]:
-    return {number: (one.name, skip_of_arm(one.arguments)) for number, one in operations.items()}
+    return {number: (operation.name, skip_of_arm(operation.arguments)) for number, operation in operations.items()}
 
 
 def _results(operations: Mapping[int, OperationShape]) -> dict[int, Shape]:
-    return {number: skip_of_arm(one.results.arms[0]) for number, one in operations.items()}
+    return {number: skip_of_arm(operation.results.arms[0]) for number, operation in operations.items()}
 
 
 ARGUMENTS = _arguments(OPERATIONS)

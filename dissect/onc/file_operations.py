@@ -608,9 +608,10 @@ class FileLayout(NamedTuple):
                 known[source] = found.tolist() if source.number else found
             return known[source]
 
-        events = _rows((map(_EVENT, zip(*map(values, one), strict=True)) for one in self.events), len(arguments))
+        events = _rows((map(_EVENT, zip(*map(values, event), strict=True)) for event in self.events), len(arguments))
         operations = _rows(
-            (map(_OPERATION, zip(*map(values, one), strict=True)) for one in self.operations), len(arguments)
+            (map(_OPERATION, zip(*map(values, operation), strict=True)) for operation in self.operations),
+            len(arguments),
         )
         return [*zip(events, operations, strict=True)]
 
@@ -678,7 +679,7 @@ def _all_sources(
         sources = [_source(values, starts) for values in zip(*alike, strict=True)]
         if None in sources:
             return None
-        found.append(tuple(one for one in sources if one is not None))
+        found.append(tuple(source for source in sources if source is not None))
     return tuple(found)
 
 
@@ -687,12 +688,12 @@ def _source(values: tuple[Any, ...], starts: tuple[int, int]) -> Source | None:
     if value == low == high == side:
         return Constant(value)
     marks = (low, high, side)
-    if all(isinstance(one, bytes) for one in marks) and len({len(value), *map(len, marks)}) == 1:
+    if all(isinstance(mark, bytes) for mark in marks) and len({len(value), *map(len, marks)}) == 1:
         return _varying(marks, starts, number=False)
-    if all(type(one) is int for one in marks):
+    if all(type(mark) is int for mark in marks):
         for size in (4, 8):
             if max(marks) >> 8 * size == 0:
-                found = _varying([one.to_bytes(size) for one in marks], starts, number=True)
+                found = _varying([mark.to_bytes(size) for mark in marks], starts, number=True)
                 if found is not None:
                     return found
     return None

@@ -52,8 +52,12 @@ def naming(program: int | None, version: int | None, operations: tuple[str, ...]
 
 
 def _kind4(operations: tuple[str, ...]) -> str:
-    moves = [one for one in operations if one in _MOVES4 or one in _FOUND4 or one in ("PUTFH", "REMOVE")]
-    if not any(one != "PUTFH" for one in moves):
+    moves = [
+        operation
+        for operation in operations
+        if operation in _MOVES4 or operation in _FOUND4 or operation in ("PUTFH", "REMOVE")
+    ]
+    if not any(move != "PUTFH" for move in moves):
         return NOTHING
     if len(moves) == 2 and moves[0] == "PUTFH":
         if moves[1] in _FOUND4:

@@ -501,7 +501,7 @@ what was looked up or made (RFC 1813, 3.3.1 to 3.3.14)."""
 def _layouts3(shape: XdrStruct) -> Layouts:
     def nodes(root: Node) -> dict[str, Node]:
         """What is optional, and not there, has no place."""
-        return {one.name: one for one in root.children if not isinstance(one.type, XdrOptional)}
+        return {child.name: child for child in root.children if not isinstance(child.type, XdrOptional)}
 
     return Layouts(shape, _FIELDS3, MAX_NODES, nodes)
 
@@ -781,12 +781,14 @@ def compound_reply_details(
 
         words = words_of(sequences, operations), words_of(columns.statuses[rows], compound_status)
         kinds = unique(sequences)
-        giving = among(sequences, kinds[[not callback and gives_names(known.sequences[one]) for one in kinds.tolist()]])
+        giving = among(
+            sequences, kinds[[not callback and gives_names(known.sequences[kind]) for kind in kinds.tolist()]]
+        )
         if giving.any():
             for mine, pieces in _given(data, places(giving), bodies[rows], ends[rows]):
-                found.append((rows[mine], (*(chosen_words(one, mine) for one in words), *pieces)))
+                found.append((rows[mine], (*(chosen_words(word, mine) for word in words), *pieces)))
         mine = places(~giving)
-        found.append((rows[mine], tuple(chosen_words(one, mine) for one in words)))
+        found.append((rows[mine], tuple(chosen_words(word, mine) for word in words)))
     rest = places(~columns.walked)
     if len(rest):
         view = data.data
@@ -817,7 +819,7 @@ def _given(data: Bytes, rows: Int64s, bodies: Int64s, ends: Int64s) -> Details:
             pieces += [*([] if pieces else [","]), _allowed(supported, allowed)]
         if "client" in places:
             clients = _numbers(data, starts, *places["client"])
-            pieces += [*([] if pieces else [","]), Texts([client_words(one) for one in clients.tolist()])]
+            pieces += [*([] if pieces else [","]), Texts([client_words(client) for client in clients.tolist()])]
         found.append((rows[mine], tuple(pieces)))
     if left.any():
         view, single = data.data, rows[left]

@@ -224,8 +224,8 @@ def points_records(found: Points, each: bool = False) -> Iterator[Record]:
         rpcs_only_server=found.rpcs.only_server,
         phases=found.rpcs.total and _phases(found.rpcs.total),
     )
-    for one in found.rpcs.procedures:
-        yield record("points_procedure", procedure=one.name, phases=_phases(one))
+    for procedure in found.rpcs.procedures:
+        yield record("points_procedure", procedure=procedure.name, phases=_phases(procedure))
     for rpc in found.rpcs.each() if each else ():
         yield record(
             "points_rpc",
@@ -279,13 +279,19 @@ def runs_records(found: Runs) -> Iterator[Record]:
         if found.costs is None
         else {
             f"{run}_{name}": value
-            for run, one in zip(("before", "after"), found.costs, strict=True)
-            for name, value in zip(COSTS, one, strict=True)
+            for run, cost in zip(("before", "after"), found.costs, strict=True)
+            for name, value in zip(COSTS, cost, strict=True)
         },
         diagnosis=[
-            {"run": run, "kind": one.kind, "severity": one.severity.value, "title": one.title, "text": one.cause.text}
+            {
+                "run": run,
+                "kind": statement.kind,
+                "severity": statement.severity.value,
+                "title": statement.title,
+                "text": statement.cause.text,
+            }
             for run, statements in (("before", found.vanished), ("after", found.appeared))
-            for one in statements
+            for statement in statements
         ],
         settings=[
             {"name": name, "before": list(before), "after": list(after)} for name, before, after in found.settings
@@ -295,15 +301,15 @@ def runs_records(found: Runs) -> Iterator[Record]:
             for rule, role, before, after in found.rules
         ],
     )
-    for one in found.procedures:
+    for procedure in found.procedures:
         yield record(
             "runs_procedure",
-            procedure=one.name,
-            before=_run(one.before),
-            after=_run(one.after),
-            chance=one.chance,
-            slower_share=one.slower,
-            significant=one.significant,
+            procedure=procedure.name,
+            before=_run(procedure.before),
+            after=_run(procedure.after),
+            chance=procedure.chance,
+            slower_share=procedure.slower,
+            significant=procedure.significant,
         )
 
 

@@ -594,7 +594,7 @@ def transport_record(conversation: Conversation, health: TransportHealth, paid: 
         loss_to_nak=_spread(health.loss_to_nak),
         nak_to_retransmission=_spread(health.nak_to_retransmission),
         loss_to_retransmission=_spread(health.loss_to_retransmission),
-        retransmissions=[_retransmission(one, health.segments) for one in health.retransmissions],
+        retransmissions=[_retransmission(retransmission, health.segments) for retransmission in health.retransmissions],
         inferred_losses=[
             {
                 "sender": ("active", "passive")[one.sender],

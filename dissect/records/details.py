@@ -49,7 +49,7 @@ class CaptureSums:
 
     @classmethod
     def of(cls, analyzer: Analyzer) -> CaptureSums:
-        names = {one.name for one in dataclasses.fields(cls)} - {"addresses"}
+        names = {field.name for field in dataclasses.fields(cls)} - {"addresses"}
         return cls(**{name: getattr(analyzer, name) for name in names}, addresses=analyzer.addresses.since(0))
 
 
@@ -88,7 +88,7 @@ def _values(noun: Any) -> Any:
 def _names(kind: Any) -> tuple[str, ...]:
     """Of a dataclass or NamedTuple."""
     if dataclasses.is_dataclass(kind):
-        return tuple(one.name for one in dataclasses.fields(kind))
+        return tuple(field.name for field in dataclasses.fields(kind))
     return getattr(kind, "_fields", ())
 
 
@@ -134,7 +134,7 @@ def _made(kind: Any, value: Any) -> Any:
     """A dataclass or NamedTuple of its fields."""
     hints = _hints(kind)
     if dataclasses.is_dataclass(kind):
-        starts = {one.name for one in dataclasses.fields(kind) if one.init}
+        starts = {field.name for field in dataclasses.fields(kind) if field.init}
     else:
         starts = set(kind._fields)
     # What an earlier version did not know has its default.
@@ -181,7 +181,7 @@ class FileDetails:
 
     @classmethod
     def of(cls, table: FileTable, file: File) -> FileDetails:
-        names = {one.name for one in dataclasses.fields(cls)} - _NOT_OF_FILES
+        names = {field.name for field in dataclasses.fields(cls)} - _NOT_OF_FILES
         return cls(
             **{name: getattr(file, name) for name in names},
             protocols=sorted(file.protocols, key=str),
@@ -193,7 +193,7 @@ class FileDetails:
 
     def file(self) -> File:
         """As a file without its names: those of others would be needed for them."""
-        names = {one.name for one in dataclasses.fields(self)} - _NOT_OF_FILES
+        names = {field.name for field in dataclasses.fields(self)} - _NOT_OF_FILES
         made = File(self.server, self.handle)
         for name in names - {"latency"}:
             setattr(made, name, getattr(self, name))

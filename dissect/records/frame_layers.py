@@ -53,10 +53,10 @@ def mpa_layers(data: bytes, segment: IwarpSegment) -> Iterator[Any]:
         unmarked = segment.position is None
         plain, markers = (wire, []) if unmarked else remove_markers(wire, (segment.position or 0) + part.at)
         if markers:
-            places = ", ".join(f"{one.at} (ULPDU_PTR {one.fpduptr})" for one in markers)
+            places = ", ".join(f"{marker.at} (ULPDU_PTR {marker.fpduptr})" for marker in markers)
             yield Words(
                 f"{plural(len(markers), 'marker')} in the FPDU, at byte {places}",
-                {"markers": [one._asdict() for one in markers]},
+                {"markers": [marker._asdict() for marker in markers]},
             )
         fpdu = iwarp.FPDU(plain, _underlayer=_ports(port))
         if isinstance(fpdu, iwarp.FPDU):

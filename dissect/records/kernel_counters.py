@@ -90,7 +90,7 @@ def mount_record(found: MountComparison, between: bool) -> Record:
         servers=list(found.servers),
         explained=found.explained,
         transport_counters=found.transport,
-        operations=[_operation(one) for one in found.operations],
+        operations=[_operation(operation) for operation in found.operations],
     )
 
 

@@ -398,7 +398,7 @@ def session_record(session: NfsSession, servers: DataServers) -> Record:
         connections=[{"connection": number, "how": how} for number, how in session.connections.items()],
         fore=_channel(session.fore, session.fore_sizes),
         back=_channel(session.back, session.back_sizes),
-        status_flags=_tallies({SEQ4_STATUS.flags.get(bit, f"{bit:#x}"): one for bit, one in session.flags.items()}),
+        status_flags=_tallies({SEQ4_STATUS.flags.get(bit, f"{bit:#x}"): flag for bit, flag in session.flags.items()}),
     )
 
 

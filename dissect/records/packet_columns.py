@@ -137,7 +137,9 @@ class PacketRpcs:
         if rpc.reply is not None:
             self.sends[rpc.reply.frame] = (*reply_shown(rpc, path), rpc.number)
         for chunk in rpc.chunks:
-            self.use(rpc.number, chunk.kind, (one for segment in chunk.segments for one in segment.operations))
+            self.use(
+                rpc.number, chunk.kind, (operation for segment in chunk.segments for operation in segment.operations)
+            )
 
     def use(self, number: int, kind: str, operations: Iterable[Operation]) -> None:
         """Remember that the operations transferred a chunk of RPC ``number``."""
@@ -159,7 +161,11 @@ def outstanding_calls(analyzer: Analyzer, learner: PathLearner, first: int, last
 
 def ends(analyzer: Analyzer) -> dict[tuple[str, int], Conversation]:
     """(address, queue pair) -> the conversation on the latest connection that ends there."""
-    return {(end.address, end.qpn): one for one in analyzer.conversations for end in one.connection.endpoints}
+    return {
+        (end.address, end.qpn): conversation
+        for conversation in analyzer.conversations
+        for end in conversation.connection.endpoints
+    }
 
 
 def headers(rows: Rows) -> Iterator[SimpleNamespace]:
@@ -223,11 +229,11 @@ class SegmentPackets:
 
     def note(self, rpcs: list[tuple[Rpc, str | None]]) -> list[tuple[Rpc, str | None]]:
         """Remember which segments RPCs, or calls, are in; gives those that iWARP did not carry."""
-        carried = [one for one in rpcs if one[0].connection.of_tcp]
+        carried = [rpc for rpc in rpcs if rpc[0].connection.of_tcp]
         if not carried:
             return rpcs
         self._known().note(carried)
-        return [one for one in rpcs if not one[0].connection.of_tcp]
+        return [rpc for rpc in rpcs if not rpc[0].connection.of_tcp]
 
     def packets(self, batch: FrameBatch, first: int = 1, last: int = 1 << 62) -> Iterator[Packet]:
         """Those of frames ``first`` to ``last`` of a batch."""
@@ -283,7 +289,7 @@ def plain_info(table: RpcTable, sequences: OperationSequences, paths: KnownTexts
     distinct, which = np.unique(rows["procedure"], return_inverse=True)
     names = [table.names.procedures[index] for index in distinct.tolist()]
     long = rows["transfer"] >= 0
-    batch = _PlainInfos(table, rows, names, which, np.array([_form(one) for one in names])[which], long)
+    batch = _PlainInfos(table, rows, names, which, np.array([_form(name) for name in names])[which], long)
     offered = returned = np.empty(0, np.int64)
     if some(long):
         _, offered, _, returned = table.chunks.reply_chunks(rows["transfer"][long])
@@ -321,14 +327,14 @@ class _PlainInfos(NamedTuple):
 
     @property
     def procedures(self) -> Int64s:
-        return np.array([one.procedure for one in self.names])[self.which]
+        return np.array([name.procedure for name in self.names])[self.which]
 
     def info(self, what: str, details: Iterable[Details], chunks: Int64s, paths: KnownTexts) -> Iterator[PlainInfo]:
         """Of calls or replies; ``chunks``: bytes of the Reply chunks of the long ones; ``paths``: of what they name."""
         call = what == "call"
         length = np.zeros(len(self.rows), np.int64)
         length[self.long] = chunks
-        protocols = [program_name(one.program or 0) for one in self.names]
+        protocols = [program_name(name.program or 0) for name in self.names]
         rows = self.rows
         # The same for all: a column costs more than a row.
         behind = joined(
@@ -378,16 +384,16 @@ def _form(names: ProcedureNames) -> int:
 def _titled(batch: _PlainInfos, rows: Int64s, titles: list[str], details: Details) -> Details:
     """``details`` of some rows as of all, behind a title by their names."""
     short = [
-        text.removeprefix(f"{program_name(one.program or 0)} ") for text, one in zip(titles, batch.names, strict=True)
+        text.removeprefix(f"{program_name(name.program or 0)} ") for text, name in zip(titles, batch.names, strict=True)
     ]
     return [(rows[mine], (Texts(short, batch.which[rows[mine]]), *pieces)) for mine, pieces in details]
 
 
 def _call_details(batch: _PlainInfos, paths: KnownTexts) -> Iterator[Details]:
     titles = []
-    for one in batch.names:
-        operations = f" {' | '.join(one.operations)}" if one.operations else ""
-        titles.append(f"{_title(one)} Call{operations}")
+    for name in batch.names:
+        operations = f" {' | '.join(name.operations)}" if name.operations else ""
+        titles.append(f"{_title(name)} Call{operations}")
     data = batch.table.data
     for form in (_COMPOUND, _CALLBACK, _NFS3, _OTHER):
         rows = (batch.forms == form).nonzero()[0]
@@ -419,7 +425,7 @@ def _contents(
 
 def _reply_details(batch: _PlainInfos, sequences: OperationSequences) -> Iterator[Details]:
     data = batch.table.data
-    titles = [f"{_title(one)} Reply" for one in batch.names]
+    titles = [f"{_title(name)} Reply" for name in batch.names]
     for form in (_COMPOUND, _CALLBACK):
         rows = ((batch.forms == form) & ~batch.long).nonzero()[0]
         if len(rows):
@@ -534,7 +540,7 @@ def _others(batch: FrameBatch, rows: Rows, analyzer: Analyzer, rpcs: PacketRpcs)
     conversations = ends(analyzer)
     first, kinds = _kinds(rows)
     examples = [*headers(take(rows, first))]
-    talks = [conversations.get((analyzer.addresses.name(one.destination), one.dest_qp)) for one in examples]
+    talks = [conversations.get((analyzer.addresses.name(example.destination), example.dest_qp)) for example in examples]
     protocols = rows["transport"].astype(np.int64)
     frames = np.fromiter(rpcs.uses, np.int64, len(rpcs.uses))
     places, there = _places(rows["frame"].astype(np.int64), frames)
@@ -545,11 +551,11 @@ def _others(batch: FrameBatch, rows: Rows, analyzer: Analyzer, rpcs: PacketRpcs)
 
     alone = np.array(
         [
-            talk is not None and talk.protocol == "rpcrdma" and BEGINS_SEND[one.opcode] and IS_ONLY[one.opcode]
-            for one, talk in zip(examples, talks, strict=True)
+            talk is not None and talk.protocol == "rpcrdma" and BEGINS_SEND[example.opcode] and IS_ONLY[example.opcode]
+            for example, talk in zip(examples, talks, strict=True)
         ]
     )
-    managing = np.array([HAS_DETH[one.opcode] and one.dest_qp == GENERAL_SERVICES_QP for one in examples])
+    managing = np.array([HAS_DETH[example.opcode] and example.dest_qp == GENERAL_SERVICES_QP for example in examples])
     singly = (alone | managing)[kinds]
     mine = singly.nonzero()[0]
     shown = []
@@ -564,7 +570,7 @@ def _others(batch: FrameBatch, rows: Rows, analyzer: Analyzer, rpcs: PacketRpcs)
         names, infos = zip(*shown, strict=True)
         yield Worded(mine, Texts(names), (Texts(infos),), numbers[mine])
 
-    templates = [info_template(one, talk) for one, talk in zip(examples, talks, strict=True)]
+    templates = [info_template(example, talk) for example, talk in zip(examples, talks, strict=True)]
     for fields in sorted({template.fields for template in templates}):
         alike = np.array([template.fields == fields for template in templates])
         mine = (alike[kinds] & ~singly).nonzero()[0]
@@ -673,7 +679,7 @@ class ListedPackets:
     @property
     def frames(self) -> Int64s:
         """Frame numbers of the rows, and behind them of the segments."""
-        segments = np.array([one.frame for one in self.segments], np.int64)
+        segments = np.array([segment.frame for segment in self.segments], np.int64)
         return np.concatenate((self.rows["frame"].astype(np.int64), segments))
 
     def ordered(self, made: Iterable[list[bytes]], segments: Sequence[bytes]) -> list[bytes]:
@@ -784,10 +790,10 @@ class PacketColumnLister:
         segments = [*self._segments.packets(batch)]
         if self._wanted:
             rows = take(rows, _any_of(self._wanted, rows["frame"]))
-            segments = [one for one in segments if includes(self._wanted, one.frame)]
+            segments = [segment for segment in segments if includes(self._wanted, segment.frame)]
         if self._chosen is not None:
             rows = take(rows, self._chosen(rows["frame"]))
-            mine = self._chosen(np.array([one.frame for one in segments], np.int64))
+            mine = self._chosen(np.array([segment.frame for segment in segments], np.int64))
             segments = [*compress(segments, mine.tolist())]
         if not self._names_rpcs:
             return ListedPackets(batch, rows, self.analyzer.addresses, [], segments, self.analyzer)

@@ -494,7 +494,7 @@ class RpcBatch:
     @cached_property
     def step_counts(self) -> Int64s:
         """How many operations each RPC has."""
-        return np.array([len(one) for one in self.steps], np.int64)
+        return np.array([len(step) for step in self.steps], np.int64)
 
     def step_use(self, type: str, value: Callable[[FileUses], Any], known: str = "") -> MaskedArray:
         """Of what each operation of each COMPOUND did with a file; ``known``: column that says where that is known."""

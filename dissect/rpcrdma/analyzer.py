@@ -285,7 +285,7 @@ class Analyzer:
             self._count_iwarp()
         self._observer.number()
         rows = self._machine.take(batch.data, [*runs, *queues], events, self._numbers, self._done)
-        for number, dispatcher in sorted([one for one in self._dispatchers.items() if one[1].matching.waiting]):
+        for number, dispatcher in sorted([item for item in self._dispatchers.items() if item[1].matching.waiting]):
             self._numbers.place = LATE + number
             dispatcher.matching.settle(self._now, frame, self._open_since(dispatcher))
         return RpcTable.joined(self._collect(rows), self._evict())

@@ -103,17 +103,17 @@ class PlainChunks:
     @staticmethod
     def joined(parts: Sequence[PlainChunks]) -> PlainChunks:
         """Those of several, which are counted through."""
-        segments = np.cumsum([0, *(len(one.segments) for one in parts)])
-        operations = np.cumsum([0, *(len(one.operations) for one in parts)])
+        segments = np.cumsum([0, *(len(part.segments) for part in parts)])
+        operations = np.cumsum([0, *(len(part.operations) for part in parts)])
         last = parts[-1]
         return PlainChunks(
-            _through([one.firsts for one in parts], segments, last.firsts),
-            np.concatenate([one.segments for one in parts]),
-            np.concatenate([one.returned for one in parts]),
-            _through([one.used for one in parts], operations, last.used),
-            _Joined([one.operations for one in parts], operations),
+            _through([part.firsts for part in parts], segments, last.firsts),
+            np.concatenate([part.segments for part in parts]),
+            np.concatenate([part.returned for part in parts]),
+            _through([part.used for part in parts], operations, last.used),
+            _Joined([part.operations for part in parts], operations),
             *(
-                np.concatenate([getattr(one, name) for one in parts])
+                np.concatenate([getattr(part, name) for part in parts])
                 for name in ("advertised", "transferred", "reads", "writes", "retransmissions", "results")
             ),
         )
@@ -215,7 +215,7 @@ class _Joined(Sequence[Operation]):
 
 def _through(bounds: Sequence[Int64s], offsets: Int64s, last: Int64s) -> Int64s:
     """The bounds of several that are counted through, each with one more, which only the last of them keeps."""
-    moved = [one[:-1] + offset for one, offset in zip(bounds, offsets[:-1].tolist(), strict=True)]
+    moved = [bound[:-1] + offset for bound, offset in zip(bounds, offsets[:-1].tolist(), strict=True)]
     return np.concatenate([*moved, last[-1:] + offsets[-2]])
 
 

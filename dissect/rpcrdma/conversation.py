@@ -192,9 +192,9 @@ class Conversation:
         frames = {answer.frame for answer in negotiation.answers}
         frames |= {negotiation.continued.frame} if negotiation.continued else set()
         frames |= {
-            one.frame
-            for one in negotiation.announcements
-            if one.endpoint == receiver and one.characteristic.which == XCHAR_RBSIZ
+            announcement.frame
+            for announcement in negotiation.announcements
+            if announcement.endpoint == receiver and announcement.characteristic.which == XCHAR_RBSIZ
         }
         found: list[InForce] = []
         for frame in (0, *sorted(frames)):

@@ -395,7 +395,7 @@ class Dispatcher:
         given = calls[0].call.header.reply if calls and calls[0].call is not None else None
         if given is None or header.reply is None:
             return False
-        return [one.handle for one in given.segments] == [one.handle for one in header.reply.segments]
+        return [segment.handle for segment in given.segments] == [segment.handle for segment in header.reply.segments]
 
     def _undirected(self, sender: int, message: Message) -> None:
         """Neither call nor reply by its own words, and no call with its XID is open."""

@@ -43,8 +43,8 @@ class Evicted:
     """Calls without a reply by then; a later reply is an RPC of its own."""
 
     def add_sums(self, other: Evicted) -> None:
-        for one in fields(self):
-            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
     def add(self, conversation: Conversation, undecoded: int = 0, unplaced: int = 0, open_calls: int = 0) -> None:
         connection = conversation.connection
@@ -81,12 +81,12 @@ def overdue(
     """
     if len(connections) <= min(ended, maximum):
         return []
-    over = [one for one in connections if one.ended_by and now - one.last_time >= AFTERMATH]
+    over = [connection for connection in connections if connection.ended_by and now - connection.last_time >= AFTERMATH]
     over.sort(key=_last)
     chosen = over[: len(over) - ended + ended // 4] if len(over) > ended else []
     if len(connections) - len(chosen) > maximum:
         taken = {one.number for one in chosen}
-        rest = [one for one in connections if one.number not in taken]
+        rest = [connection for connection in connections if connection.number not in taken]
         rest.sort(key=lambda one: (now - one.last_time < AWAITED and calling(one), one.last_time))
         chosen += rest[: len(rest) - maximum + maximum // 4]
     return chosen

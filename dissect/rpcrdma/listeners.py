@@ -105,7 +105,7 @@ class Listeners(Listener):
 
     def __init__(self, *listeners: Listener) -> None:
         self.listeners = listeners
-        self.whole_transfers = any(one.whole_transfers for one in listeners)
+        self.whole_transfers = any(listener.whole_transfers for listener in listeners)
 
     def call_sent(self, rpc: Rpc) -> None:
         for listener in self.listeners:

@@ -109,7 +109,7 @@ class Matching:
     @property
     def outstanding(self) -> int:
         """Calls without a reply, of both ends."""
-        return sum([one.outstanding for one in self.directions])
+        return sum([direction.outstanding for direction in self.directions])
 
     @property
     def known_memory(self) -> AdvertisedMemory | None:
@@ -342,17 +342,17 @@ class Matching:
         if unsettled is None or xid not in unsettled.reply_xids[sender]:
             return None
         since, answered = call.operation.first_frame - REORDERED, xid in self.directions[1 - sender].answered
-        for index, one in enumerate(unsettled.replies):
+        for index, reply in enumerate(unsettled.replies):
             if (
-                (one.sender, one.message.header.xid) == (sender, xid)
-                and not one.has_call
-                and one.message.frame >= since
+                (reply.sender, reply.message.header.xid) == (sender, xid)
+                and not reply.has_call
+                and reply.message.frame >= since
             ):
                 # Where its time is earlier, too, it may answer a missing call with this XID: another reply tells.
-                before = one.message.time < call.time
+                before = reply.message.time < call.time
                 if before and answered:
                     continue
-                unsettled.replies[index] = early = one._replace(has_call=before)
+                unsettled.replies[index] = early = reply._replace(has_call=before)
                 return early
         return None
 
@@ -563,12 +563,12 @@ class Matching:
         rpc, evidence, certain = choose_call(candidates, message, direction)
         if evidence:
             rpc.notes += (f"{MATCHED_AMONG} {len(candidates)} calls with its XID by {evidence}",)
-            for one in candidates:
-                if one is not rpc and not certain and NOT_EXPECTED not in one.notes:
-                    one.notes += (NOT_EXPECTED,)
+            for candidate in candidates:
+                if candidate is not rpc and not certain and NOT_EXPECTED not in candidate.notes:
+                    candidate.notes += (NOT_EXPECTED,)
             return rpc, not certain
-        for one in candidates:
-            one.ambiguous = True
+        for candidate in candidates:
+            candidate.ambiguous = True
         return rpc, False
 
     def _contradict(self, unexpected: Rpc) -> None:
@@ -670,7 +670,7 @@ def _in_turn(rpc: Rpc, candidates: Sequence[Rpc]) -> None:
     """Where a later call with its XID was sent behind the reply by its time, the XID was not in use any more."""
     assert rpc.reply is not None
     time = rpc.reply.operation.first_time
-    later = [one for one in candidates if one.order > rpc.order]
+    later = [candidate for candidate in candidates if candidate.order > rpc.order]
     if later and min(one.call.operation.first_time for one in later if one.call) > time and candidates[0] is rpc:
         rpc.notes = tuple(note for note in rpc.notes if note != XID_USED_AGAIN)
         later[0].notes = tuple(note for note in later[0].notes if note != XID_IN_USE)

@@ -191,7 +191,7 @@ class AdvertisedMemory:
         """Before the reply its sender read memory that the call offers; no other call is known to have had it."""
         handles = {use.advertised.handle for chunk in rpc.chunks if chunk.kind == "read" for use in chunk.segments}
         reads = [one for one in self.unplaced if one.kind is READ and one.handle in handles]
-        return any(self._lead(one, self._at(reply)) > 0 for one in reads if one.initiator == reply.initiator)
+        return any(self._lead(read, self._at(reply)) > 0 for read in reads if read.initiator == reply.initiator)
 
     def _settle_early(self, rpc: Rpc) -> None:
         """Operations that the capture shows before the call, by their frames or times, where several interfaces do so.
@@ -377,7 +377,7 @@ class AdvertisedMemory:
                 continue
             rewritten = True
             last = max((one.first_frame for one in shared), default=0)
-            use.operations[:] = [one for one in use.operations if one.first_frame > last]
+            use.operations[:] = [operation for operation in use.operations if operation.first_frame > last]
             for one in shared:
                 for entry in self._touched(owner, one):
                     entry.use.contested = True

@@ -183,8 +183,8 @@ def claimed_prefix(rpc: Rpc, limit: int) -> bytes:
     if chunk is None:
         return b""
     uses = [
-        SegmentUse(one, one.length, [write for write in rpc.claimed if write.handle == one.handle])
-        for one in chunk.segments
+        SegmentUse(segment, segment.length, [write for write in rpc.claimed if write.handle == segment.handle])
+        for segment in chunk.segments
     ]
     return _prefix([ChunkUse("reply", None, uses)], True, limit)
 

@@ -175,8 +175,8 @@ def _object_columns(rpcs: Sequence[Rpc]) -> _Rpcs:
         assert rpc.call is not None and rpc.reply is not None
         call, reply = rpc.call.operation, rpc.reply.operation
         operations = rpc.data_operations[2:]
-        reads = [one.first_frame for one in operations if one.kind is READ]
-        writes = [one.first_frame for one in operations if one.kind is not READ]
+        reads = [operation.first_frame for operation in operations if operation.kind is READ]
+        writes = [operation.first_frame for operation in operations if operation.kind is not READ]
         first = min(reads, default=0), min(writes, default=0), reply.first_frame
         table.append((rpc.number, reply.initiator, *phases(rpc, call, reply), *first))
     columns = np.array(table, np.int64).reshape(-1, 13).T

@@ -534,7 +534,7 @@ class RowBatch:
         for call, number in zip(calls, numbers, strict=True):
             self._note(number, call)
         segments = [one for call in calls for one in range(self._firsts[call], self._firsts[call + 1])]
-        carried = [self.carried.get(one, ()) for one in segments]
+        carried = [self.carried.get(segment, ()) for segment in segments]
         moved = [*chain.from_iterable(carried)]
         return OpenCalls(
             link,
@@ -542,7 +542,7 @@ class RowBatch:
             runs,
             numbers,
             self.orders[calls].tolist(),
-            [self._reached[one] for one in segments],
+            [self._reached[segment] for segment in segments],
             [*map(len, carried)],
             self.transfers.kept(moved) if moved else None,
         )
@@ -683,7 +683,7 @@ class RowBatch:
         shown = [self._sends.place(reply) for one in both for reply, _ in one.shown.values()]
         memory.strangers += shown
         both[0].dispatcher.take(operation)
-        memory.strangers = [one for one in memory.strangers if one not in shown]
+        memory.strangers = [stranger for stranger in memory.strangers if stranger not in shown]
 
     def _prepare(self, slot: int, xid: int, chunked: bool) -> None:
         """A Send with this XID is to happen: what it may touch becomes objects, where it may have chunks all calls that
@@ -705,11 +705,11 @@ class RowBatch:
     def _tell(self, callers: Sequence[CallerRows]) -> None:
         """Let ``Matching`` know what happened in rows."""
         frames, read, orders = self._sends.rows["frame"], self._sends.read, self.orders.data
-        for one in callers:
-            direction, called, answered = one.direction, one.called, one.answered
-            if len(one.open) != one.counted:
-                direction.outstanding += len(one.open) - one.counted
-                one.counted = len(one.open)
+        for caller in callers:
+            direction, called, answered = caller.direction, caller.called, caller.answered
+            if len(caller.open) != caller.counted:
+                direction.outstanding += len(caller.open) - caller.counted
+                caller.counted = len(caller.open)
             if called:
                 for order, call in enumerate(called, direction.sent + 1):
                     orders[call] = order
@@ -721,9 +721,9 @@ class RowBatch:
                 in_order = direction.last_answered <= turns[0] and turns == sorted(turns)
                 direction.in_order = direction.in_order and in_order
                 direction.last_answered = turns[-1]
-                if (granted := int(read.credits[one.last])) >= 0:
+                if (granted := int(read.credits[caller.last])) >= 0:
                     direction.granted = granted
-                direction.replied = direction.replied or int(frames[one.last])
+                direction.replied = direction.replied or int(frames[caller.last])
                 direction.answered.extend(read.xids[answered], self.numbers[answered])
                 answered.clear()
 

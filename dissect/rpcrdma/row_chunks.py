@@ -124,7 +124,7 @@ class RowChunks:
         self._rpc = np.repeat(np.arange(len(call)), np.diff(self._firsts))
         self._returned = returned[index]
         parts = [carried.get(one, ()) for one in index.tolist()]
-        counts = np.array([len(one) for one in parts], np.int64)
+        counts = np.array([len(part) for part in parts], np.int64)
         self._used = np.append(0, np.cumsum(counts))
         self._order = np.fromiter(chain.from_iterable(parts), np.int64, int(self._used[-1]))
         self._owner = np.repeat(np.arange(len(index)), counts)
@@ -222,7 +222,7 @@ class RowChunks:
             self.right[rpc] = (
                 found is not None
                 and not found.problem
-                and [one.count for one in found.items if one.reduced and one.chunk == 0] == [length]
+                and [item.count for item in found.items if item.reduced and item.chunk == 0] == [length]
             )
 
     def _times(self, moved: Rows) -> tuple[Int64s, Int64s]:

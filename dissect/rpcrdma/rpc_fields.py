@@ -187,7 +187,7 @@ def _message_bytes(rpc: Rpc, reply: bool) -> _MessageBytes | None:
     if message is None:
         return None
     header = message.header
-    chunks = header.reads if not reply else any(one.length for one in header.writes)
+    chunks = header.reads if not reply else any(write.length for write in header.writes)
     if header.procedure == RDMA_MSG and header.version in (1, NO_RDMA) and not chunks and not header.problem:
         view = memoryview(message.data)[message.start : message.end]
         if len(view) == message.inline_length:
@@ -214,7 +214,8 @@ def results_of(names: ProcedureNames) -> frozenset[str]:
 
 
 _RESULTS_BY_NAME: tuple[dict[str, XdrType], ...] = tuple(
-    {one.name: one.results for one in operations.values()} for operations in (OPERATIONS, CALLBACK_OPERATIONS)
+    {operation.name: operation.results for operation in operations.values()}
+    for operations in (OPERATIONS, CALLBACK_OPERATIONS)
 )
 
 

@@ -42,8 +42,8 @@ class ConnectionEnds:
     def __init__(self, connections: Sequence[Connection], last_time: int) -> None:
         self._last_time = last_time
         self._begun: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
-        for one in connections:
-            self._begun[service_of(one)].append(one.first_time)
+        for connection in connections:
+            self._begun[service_of(connection)].append(connection.first_time)
         for times in self._begun.values():
             times.sort()
 

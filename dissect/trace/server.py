@@ -128,7 +128,7 @@ class ServerSide:
             if call.rpc.connection.number in connections:
                 self._close(call, None)
         self._open = {xid: one for xid, one in self._open.items() if one.rpc.connection.number not in connections}
-        self._sends = {key: one for key, one in self._sends.items() if one.rpc.connection.number not in connections}
+        self._sends = {key: send for key, send in self._sends.items() if send.rpc.connection.number not in connections}
         gone = drop(self._queues, connections) | drop(self._sending, connections)
         for kept in (self._received, self._segments, self._transfers):
             for key in [key for key in kept if key[0] in gone]:
@@ -344,7 +344,7 @@ class ServerSide:
         header, procedure = reply_header(rpc.chunks)
         inline = 0
         if procedure != RDMA_NOMSG:
-            moved = sum(round_up(one.returned or 0) for one in rpc.chunks if one.kind == "write")
+            moved = sum(round_up(chunk.returned or 0) for chunk in rpc.chunks if chunk.kind == "write")
             inline = max(0, call.encoded - moved)
         header = length or header
         rpc.reply = message(1, number, time, rpc.xid, None, header + inline, header, inline, procedure)

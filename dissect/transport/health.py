@@ -311,7 +311,7 @@ class RecoveryDelays(NamedTuple):
 
 def recovery_delays(retransmissions: Sequence[Retransmission]) -> RecoveryDelays:
     """Of retransmissions of something that was lost."""
-    real = [one for one in retransmissions if one.lost != "nothing"]
+    real = [retransmission for retransmission in retransmissions if retransmission.lost != "nothing"]
     known = [[value for one in real if (value := getattr(one, name)) is not None] for name in RecoveryDelays._fields]
     return RecoveryDelays(*(distribution(np.array(values, np.int64)) if values else None for values in known))
 
@@ -517,19 +517,19 @@ class TransportHealth:
     def troubled(self) -> bool:
         """There is more to report than counts."""
         return bool(self.retransmission_count or self.inferred) or any(
-            one.sequence_naks
-            or one.rnr_count
-            or one.fatal_naks
-            or one.ecn_marked
-            or one.cnps
-            or one.icrc_failure_count
-            or one.crc_failure_count
-            or one.marker_failures
-            or one.doubted_fpdus
-            or one.damaged_segments
-            or one.zero_windows
-            or one.congestion_echoes
-            or one.reordered
-            or one.causes
-            for one in self.directions
+            direction.sequence_naks
+            or direction.rnr_count
+            or direction.fatal_naks
+            or direction.ecn_marked
+            or direction.cnps
+            or direction.icrc_failure_count
+            or direction.crc_failure_count
+            or direction.marker_failures
+            or direction.doubted_fpdus
+            or direction.damaged_segments
+            or direction.zero_windows
+            or direction.congestion_echoes
+            or direction.reordered
+            or direction.causes
+            for direction in self.directions
         )

@@ -395,28 +395,31 @@ class Recoveries:
         rows: tuple[list[tuple[int, ...]], ...] = [], [], [], []
         before: dict[tuple[int, int], tuple[int, int, int]] = {}
         """By endpoint and where it started: what was lost first, the first and the last retransmitted packet."""
-        for one in retransmissions:
-            if not delays(one, tcp) or not one.loss_to_retransmission:
+        for retransmission in retransmissions:
+            if not delays(retransmission, tcp) or not retransmission.loss_to_retransmission:
                 continue
-            assert one.lost_time is not None and one.retransmission_time is not None
-            again, last = one.retransmission_frame or 0, max(one.last_frame, one.retransmission_frame or 0)
-            end = max(one.last_time, one.retransmission_time)
-            lost_frame = one.lost_frame or again
-            first_lost, low, high = before.get((one.initiator, one.psn), (0, 1, 0))
+            assert retransmission.lost_time is not None and retransmission.retransmission_time is not None
+            again, last = (
+                retransmission.retransmission_frame or 0,
+                max(retransmission.last_frame, retransmission.retransmission_frame or 0),
+            )
+            end = max(retransmission.last_time, retransmission.retransmission_time)
+            lost_frame = retransmission.lost_frame or again
+            first_lost, low, high = before.get((retransmission.initiator, retransmission.psn), (0, 1, 0))
             if low <= lost_frame <= high:
                 lost_frame = first_lost  # What was retransmitted was lost again, and the same RPCs wait on.
-            before[one.initiator, one.psn] = lost_frame, again, last
-            row = lost_frame, one.lost_time, again, one.retransmission_time, last, end
-            if one.lost not in ("response", "acknowledgement"):
-                rows[one.initiator].append(row)
+            before[retransmission.initiator, retransmission.psn] = lost_frame, again, last
+            row = lost_frame, retransmission.lost_time, again, retransmission.retransmission_time, last, end
+            if retransmission.lost not in ("response", "acknowledgement"):
+                rows[retransmission.initiator].append(row)
                 if tcp:
-                    rows[RESPONSES + 1 - one.initiator].append(row)
+                    rows[RESPONSES + 1 - retransmission.initiator].append(row)
             else:
-                rows[RESPONSES + one.initiator].append(row)
+                rows[RESPONSES + retransmission.initiator].append(row)
         self._lanes = [_lane(one) for one in rows]
 
     def __bool__(self) -> bool:
-        return any(len(one.lost) for one in self._lanes)
+        return any(len(lane.lost) for lane in self._lanes)
 
     @property
     def recovered(self) -> tuple[bool, bool]:

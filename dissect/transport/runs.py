@@ -253,9 +253,9 @@ class TransferOperations(Sequence[Operation]):
     def bare(self) -> TransferOperations:
         """The rows of these alone, without the bytes."""
         row, runs = self.row.copy(), []
-        for number, one in enumerate(self.runs):
+        for number, run in enumerate(self.runs):
             mine = places(self.run == number)
-            runs.append(TransferRun(None, None, None, take(one.rows, row[mine]), one.sender))
+            runs.append(TransferRun(None, None, None, take(run.rows, row[mine]), run.sender))
             row[mine] = np.arange(len(mine))
         return TransferOperations(runs, self.objects, self.run, row)
 
@@ -340,13 +340,13 @@ class SendRun(_PlacedRows):
         """Of Sends that were delivered as Operations, and are no more than rows."""
         rows = np.zeros(len(operations), PACKET)
         for name, field in _SEND_OF.items():
-            rows[name] = [getattr(one, field) for one in operations]
-        rows["payload"] = [one.payload.first()[1] for one in operations]
+            rows[name] = [getattr(operation, field) for operation in operations]
+        rows["payload"] = [operation.payload.first()[1] for operation in operations]
         rows["headers"] = 1
-        invalidates = [one.invalidate for one in operations]
-        rows["opcode"] = [SEND_ONLY if one is None else SEND_ONLY_INVALIDATE for one in invalidates]
-        rows["immediate"] = [one or 0 for one in invalidates]
-        run = cls(data, rows, sender, np.array([one.position for one in operations]), order)
+        invalidates = [operation.invalidate for operation in operations]
+        rows["opcode"] = [SEND_ONLY if invalidate is None else SEND_ONLY_INVALIDATE for invalidate in invalidates]
+        rows["immediate"] = [invalidate or 0 for invalidate in invalidates]
+        run = cls(data, rows, sender, np.array([operation.position for operation in operations]), order)
         run._all_kept, run.made = True, dict(enumerate(operations))
         return run
 

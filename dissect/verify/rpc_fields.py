@@ -243,7 +243,7 @@ def _layout_bodies(roots: Iterable[Node]) -> list[tuple[int, int]]:
         (node.offset, node.offset + node.length)
         for root in roots
         for node in root.walk()
-        if node.name in _LAYOUT_BODIES and any(_type_name(one).startswith("pnfs_") for one in node.children)
+        if node.name in _LAYOUT_BODIES and any(_type_name(child).startswith("pnfs_") for child in node.children)
     ]
 
 

@@ -92,14 +92,14 @@ class IwarpStreams:
 
     def _of(self, tcp: TcpConnection, frame: int) -> frozenset[str]:
         found: set[str] = set()
-        startups = [one.framing.startup for one in tcp.directions]
+        startups = [direction.framing.startup for direction in tcp.directions]
         if not all(startups):
             found.add("no MPA")
-        if any(one.mpa.peer_to_peer for one in startups if one):
+        if any(startup.mpa.peer_to_peer for startup in startups if startup):
             found.add("ready to receive")
-        if any(one.framing.markers for one in tcp.directions):
+        if any(direction.framing.markers for direction in tcp.directions):
             found.add("markers")
-        if any(one.stream.retransmissions.troubled or one.stream.missing for one in tcp.directions):
+        if any(direction.stream.retransmissions.troubled or direction.stream.missing for direction in tcp.directions):
             found.add("TCP order")
         if tcp in self.split and frame >= self.split[tcp]:
             found.add("split FPDUs")

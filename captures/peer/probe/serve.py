@@ -442,7 +442,7 @@ class RawConnection:
             if data:
                 pieces[-1].store(0, data[:length])
             data = data[length:]
-        segments = (Segment(one.handle, length, one.address) for one, length in zip(pieces, lengths, strict=True))
+        segments = (Segment(piece.handle, length, piece.address) for piece, length in zip(pieces, lengths, strict=True))
         return pieces, WriteChunk(tuple(segments))
 
     def send(self, header: TransportHeader | bytes, payload: bytes = b"") -> None:

@@ -466,7 +466,7 @@ def parse_script(text: str) -> Script:
     connections = _tables("connection", top.get("connection", []))
     if not connections:
         raise ScriptError("there is no [[connection]] in it")
-    setups = tuple(_setup(f"connection {number}", one) for number, one in enumerate(connections, 1))
+    setups = tuple(_setup(f"connection {number}", connection) for number, connection in enumerate(connections, 1))
     steps = [step for setup in setups for step in setup.steps]
     if len(steps) > MAX_STEPS:
         raise ScriptError(f"the script: {len(steps)} steps, at most {MAX_STEPS}")

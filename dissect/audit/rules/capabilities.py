@@ -122,7 +122,7 @@ def receive_4096(option: SentOption) -> Judgement | None:
         values = list(option.values)
     else:
         return None
-    sizes = [one.value for one in values if one.which == XCHAR_RBSIZ and one.value is not None]
+    sizes = [value.value for value in values if value.which == XCHAR_RBSIZ and value.value is not None]
     if not sizes:
         return None
     least = CHARACTERISTICS[XCHAR_RBSIZ].default
@@ -143,7 +143,7 @@ def backward_required(option: SentOption) -> Judgement | None:
     """
     if not isinstance(option.content, InitXch | UpdXch):
         return None
-    levels = [one.value for one in option.values if one.which == XCHAR_BRS and one.value is not None]
+    levels = [value.value for value in option.values if value.which == XCHAR_BRS and value.value is not None]
     if not levels:
         return None
     if BKREQSUP_NONE not in levels:

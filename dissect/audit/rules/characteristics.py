@@ -62,11 +62,11 @@ def type_(option: SentOption) -> Judgement | None:
     Wrong: Receive Buffer Size with the 2 bytes 2000; Requester Remote Invalidation with the bool 7.
     """
     judged = None
-    for one in option.values:
-        if one.kind is None:
+    for value in option.values:
+        if value.kind is None:
             continue
-        if one.value is None:
-            return violation(f"{one.name}: {one.problem}", f"a {one.kind.type}")
+        if value.value is None:
+            return violation(f"{value.name}: {value.problem}", f"a {value.kind.type}")
         judged = PASSED
     return judged or (undecidable(option.truncated) if option.truncated and not option.values else None)
 
@@ -83,7 +83,7 @@ def unknown(refusable: RefusableMessage) -> Judgement | None:
     Wrong: ROPT_INITXCH with characteristic 9, RDMA2_ERR_BAD_HEADER.
     """
     option, answer = refusable.option, refusable.answer
-    if option is None or not option.decodes or all(one.kind is not None for one in option.values):
+    if option is None or not option.decodes or all(value.kind is not None for value in option.values):
         return None  # XC-BOUNDS, XC-TYPE
     number = refusable.message.header.option
     if answer is not None and answer.header.procedure == RDMA_ERROR:
@@ -92,7 +92,7 @@ def unknown(refusable: RefusableMessage) -> Judgement | None:
             return None
         if error not in (ERR_CHUNK, ERR_INVAL_OPTION):
             return undecidable("the answer is truncated in the capture") if error is None else None
-        names = ", ".join(one.name for one in option.values if one.kind is None)
+        names = ", ".join(value.name for value in option.values if value.kind is None)
         return violation(f"{option_name(number)} with {names} answered {error_name(2, error)}", "no error")
     if answer is None and (reason := refusable.missed(1 - refusable.sender)):
         return undecidable(reason)
@@ -129,7 +129,7 @@ def experimental(option: SentOption) -> Judgement | None:
     """
     if not option.values:
         return None
-    found = [one.which for one in option.values if one.experimental]
+    found = [value.which for value in option.values if value.experimental]
     if not found:
         return PASSED
     named = ", ".join(str(which) for which in found)
@@ -314,7 +314,7 @@ def support(refusable: RefusableMessage) -> Judgement | None:
     }.get(number or 0)
     if refusable.option is None or needs is None or refusable.option.content.problem:
         return None
-    shown = [one for one in needs if one in refusable.sent]
+    shown = [need for need in needs if need in refusable.sent]
     if not shown:
         return None
     if answer is not None and answer.header.procedure == RDMA_ERROR and answer.header.error == ERR_INVAL_OPTION:

@@ -198,7 +198,7 @@ def inval_option(refusable: RefusableMessage) -> Judgement | None:
     Wrong: option 77, RDMA2_ERR_BAD_HEADER.
     """
     option, answer = refusable.option, refusable.answer
-    if option is None or option.content.problem or any(one.kind is None for one in option.values):
+    if option is None or option.content.problem or any(value.kind is None for value in option.values):
         return None  # XC-BOUNDS, XC-UNKNOWN
     number = refusable.message.header.option
     assert number is not None
@@ -210,7 +210,7 @@ def inval_option(refusable: RefusableMessage) -> Judgement | None:
             return PASSED
         if answer.header.error == ERR_VERS and refusable.conversation.negotiation.settled != 2:
             return None  # it does not know the version, let alone its options
-        if any(one.problem for one in option.values) and answer.header.error == ERR_CHUNK:
+        if any(value.problem for value in option.values) and answer.header.error == ERR_CHUNK:
             return None
         return violation(f"{option_name(number)} answered {error_name(2, answer.header.error)}", wanted)
     if answer is not None or number in OPTIONS:
@@ -219,7 +219,10 @@ def inval_option(refusable: RefusableMessage) -> Judgement | None:
         return undecidable(reason)
     before = refusable.message.frame
     refusals = refusable.conversation.negotiation.option_refusals
-    if any(one.option == number and one.endpoint != refusable.sender and one.frame < before for one in refusals):
+    if any(
+        refusal.option == number and refusal.endpoint != refusable.sender and refusal.frame < before
+        for refusal in refusals
+    ):
         return violation(f"no answer to {option_name(number)}, which it has refused before", wanted)
     return violation(f"no answer to {option_name(number)}, though a later call was answered", wanted, note=True)
 
@@ -268,14 +271,16 @@ def first_message(sent: SentMessage) -> Judgement | None:
 def _refusal(sent: SentMessage) -> VersionRefusal | None:
     """The last refusal of a version by the server before this message."""
     found = None
-    for one in sent.conversation.negotiation.refusals:
-        if one.frame >= sent.message.frame:
+    for refusal in sent.conversation.negotiation.refusals:
+        if refusal.frame >= sent.message.frame:
             break
         near = (
-            one.refused_version is None and one.xid == sent.header.xid and sent.message.frame - one.frame <= REORDERED
+            refusal.refused_version is None
+            and refusal.xid == sent.header.xid
+            and sent.message.frame - refusal.frame <= REORDERED
         )
-        if one.endpoint == 1 and not near:  # else a capture shows the answer before what it answers
-            found = one
+        if refusal.endpoint == 1 and not near:  # else a capture shows the answer before what it answers
+            found = refusal
     return found
 
 

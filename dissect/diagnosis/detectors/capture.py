@@ -48,11 +48,13 @@ def packets_missing(facts: Facts, limits: Limits) -> Iterator[Cause]:
     not the network. Their RPCs look damaged, unanswered or without a call.
     """
     missing = {
-        number: sum(one.missing - one.unconfirmed for one in health.directions)
+        number: sum(direction.missing - direction.unconfirmed for direction in health.directions)
         for number, health in facts.healths.items()
     }
     total = sum(missing.values())
-    sent = total + sum(one.packets or one.segments for health in facts.healths.values() for one in health.directions)
+    sent = total + sum(
+        direction.packets or direction.segments for health in facts.healths.values() for direction in health.directions
+    )
     if not total or total / sent < limits["least_share"]:
         return
     worst = sorted((number for number in missing if missing[number]), key=lambda number: -missing[number])
@@ -82,8 +84,9 @@ def frames_truncated(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """
     states = facts.statistics.states
     unread_of = {
-        one.connection.number: sum(one.connection.unread_packets) + sum(one.connection.unread_messages)
-        for one in facts.conversations
+        conversation.connection.number: sum(conversation.connection.unread_packets)
+        + sum(conversation.connection.unread_messages)
+        for conversation in facts.conversations
     }
     unread = sum(unread_of.values())
     harmed = unread + states.get("damaged", 0)
@@ -139,7 +142,11 @@ def one_direction(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """The capture has the packets of only one end of a connection: calls without replies, or replies without calls, and
     no latency.
     """
-    found = [one.connection for one in facts.conversations if one.connection.one_sided and any(one.connection.bytes)]
+    found = [
+        conversation.connection
+        for conversation in facts.conversations
+        if conversation.connection.one_sided and any(conversation.connection.bytes)
+    ]
     if len(found) < limits["least_connections"]:
         return
     yield Cause(
@@ -168,7 +175,7 @@ def packets_duplicated(facts: Facts, limits: Limits) -> Iterator[Cause]:
     copies = {number: health.causes.get("duplicate", 0) for number, health in facts.healths.items()}
     total = sum(copies.values()) + facts.mirrored
     sent = facts.mirrored + sum(
-        one.packets or one.segments for health in facts.healths.values() for one in health.directions
+        direction.packets or direction.segments for health in facts.healths.values() for direction in health.directions
     )
     if total < limits["least_copies"] or total < limits["least_share"] * sent:
         return

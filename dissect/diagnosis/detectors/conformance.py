@@ -57,10 +57,10 @@ def specification_violated(facts: Facts, limits: Limits) -> Iterator[Cause]:
         total = sum(tally.violated - tally.notes for _, tally in places)
         if total < max(1, limits["least_violations"]) or rule.level.value not in LEVELS:
             continue
-        examples = [one for _, tally in places for one in tally.examples][:3]
+        examples = [example for _, tally in places for example in tally.examples][:3]
         numbers = tuple(number for number, _ in places if number in facts.auditor.connections)
         on = f" on {plural(len(numbers), 'connection')}" if len(numbers) > 1 else ""
-        frames = tuple(dict.fromkeys(frame for one in examples for frame in one.frames))[:5]
+        frames = tuple(dict.fromkeys(frame for example in examples for frame in example.frames))[:5]
         severity = Severity.PROBLEM if rule.level.value == "MUST" else Severity.WARNING
         where = end, total, numbers, frames or name
         if other := said.get(where):
@@ -73,10 +73,10 @@ def specification_violated(facts: Facts, limits: Limits) -> Iterator[Cause]:
             total,
             None,
             "",
-            min((one.time for one in examples if one.time), default=None),
-            tuple(f"found {one.observed}; required {one.required}" for one in examples[:2]),
+            min((example.time for example in examples if example.time), default=None),
+            tuple(f"found {example.observed}; required {example.required}" for example in examples[:2]),
             numbers,
-            tuple(dict.fromkeys(one.rpc for one in examples if one.rpc is not None)),
+            tuple(dict.fromkeys(example.rpc for example in examples if example.rpc is not None)),
             frames,
             severity=severity,
         )

@@ -96,10 +96,12 @@ def calls_hung(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """
     least = max(
         limits["least_seconds"] * 1e9,
-        min(10e9, limits["times_slowest"] * max((one.longest for one in facts.procedures), default=0)),
+        min(10e9, limits["times_slowest"] * max((procedure.longest for procedure in facts.procedures), default=0)),
     )
     silent = {number for host in facts.silences for number in host.connections}
-    silent.update(one.connection.number for one in facts.conversations if one.connection.one_sided)
+    silent.update(
+        conversation.connection.number for conversation in facts.conversations if conversation.connection.one_sided
+    )
     known = [one for one in facts.hung if one.waiting >= least and one.connection not in silent]
     doubtful = [
         one
@@ -191,15 +193,19 @@ def connection_lost(facts: Facts, limits: Limits) -> Iterator[Cause]:
     broken: dict[int, str] = {}
     for number, health in facts.healths.items():
         connection = facts.by_number[number].connection
-        error = any(one.fatal_naks for one in health.directions) or connection.ended_by.startswith(("RST", "Terminate"))
+        error = any(direction.fatal_naks for direction in health.directions) or connection.ended_by.startswith(
+            ("RST", "Terminate")
+        )
         silent = "unanswered" in health.ended
         if (error or (silent and number not in gone)) and not connection.refused:
             broken[number] = ending_words(health.ended)
     if len(broken) < limits["least_connections"]:
         return
     beginnings: dict[tuple[str, str, int | None], list[tuple[int, int]]] = {}
-    for one in facts.conversations:
-        beginnings.setdefault(service_of(one.connection), []).append((one.connection.first_time, one.connection.number))
+    for conversation in facts.conversations:
+        beginnings.setdefault(service_of(conversation.connection), []).append(
+            (conversation.connection.first_time, conversation.connection.number)
+        )
     for times in beginnings.values():
         times.sort()
     lines: list[str] = []
@@ -252,12 +258,18 @@ def connections_refused(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """The server or its RDMA stack rejected a connection request. The mount fails, or
     silently falls back to TCP.
     """
-    refused = [one.connection for one in facts.conversations if one.connection.refused]
+    refused = [conversation.connection for conversation in facts.conversations if conversation.connection.refused]
     if len(refused) < limits["least_refused"]:
         return
     reasons = Counter(one.ended_by for one in refused)
-    before = [one for one in facts.conversations if one.connection.first_time < refused[0].first_time]
-    services = {service_of(one.connection) for one in facts.conversations if one.connection.refused}
+    before = [
+        conversation
+        for conversation in facts.conversations
+        if conversation.connection.first_time < refused[0].first_time
+    ]
+    services = {
+        service_of(conversation.connection) for conversation in facts.conversations if conversation.connection.refused
+    }
     served = [one.connection for one in before if service_of(one.connection) in services and not one.connection.refused]
     last = max(served, key=lambda one: one.last_time, default=None)
     gone = _stopped_listening(facts, last, refused[0]) if last is not None and last.number in facts.healths else ""

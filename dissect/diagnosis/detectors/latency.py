@@ -339,7 +339,7 @@ def _mounts(facts: Facts) -> Iterator[list[int]]:
     """By what else is alike: when the first of the latest group began, and how many groups there were."""
     for conversation in sorted(facts.conversations, key=lambda one: one.connection.first_time):
         connection = conversation.connection
-        alike = (*(one.address for one in connection.endpoints), connection.service_port,
+        alike = (*(endpoint.address for endpoint in connection.endpoints), connection.service_port,
                  frozenset(versions[connection.number]))  # fmt: skip
         if (session := sessions.get(connection.number)) is not None:
             mounts[*alike, "session", session].append(connection.number)

@@ -261,9 +261,17 @@ def commit_storm(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """COMMIT asks the server to flush earlier writes to stable storage, and waits for its disks. A COMMIT for every
     WRITE or two defeats the purpose of unstable writes.
     """
-    commits = [one for one in facts.procedures if _calls_for(one.key.name, one.key.operations, {"COMMIT"})]
-    writes = sum(one.calls for one in facts.procedures if _calls_for(one.key.name, one.key.operations, {"WRITE"}))
-    total, waited = sum(one.calls for one in commits), sum(one.waited for one in commits)
+    commits = [
+        procedure
+        for procedure in facts.procedures
+        if _calls_for(procedure.key.name, procedure.key.operations, {"COMMIT"})
+    ]
+    writes = sum(
+        procedure.calls
+        for procedure in facts.procedures
+        if _calls_for(procedure.key.name, procedure.key.operations, {"WRITE"})
+    )
+    total, waited = sum(commit.calls for commit in commits), sum(commit.waited for commit in commits)
     part = facts.share(waited)
     if total < limits["least_commits"] or total < limits["per_write"] * writes or part < limits["latency_share"]:
         return
@@ -271,17 +279,19 @@ def commit_storm(facts: Facts, limits: Limits) -> Iterator[Cause]:
         f"{plural(total, 'COMMIT')} for {plural(writes, 'WRITE')}, {duration(waited)}",
         total,
         lost=waited,
-        evidence=tuple(f"{label(one.key)}: {plural(one.calls, 'RPC')}, {duration(one.waited)}" for one in commits[:3]),
+        evidence=tuple(
+            f"{label(commit.key)}: {plural(commit.calls, 'RPC')}, {duration(commit.waited)}" for commit in commits[:3]
+        ),
         connections=_connections(facts, commits),
-        procedures=tuple(label(one.key) for one in commits),
+        procedures=tuple(label(commit.key) for commit in commits),
     )
 
 
 def _connections(facts: Facts, procedures: Iterable[Procedure]) -> tuple[int, ...]:
     """Which had calls of these, those with the most calls first."""
     calls: Counter[int] = Counter()
-    for one in procedures:
-        for number, sums in facts.sums.get(one.key, {}).items():
+    for procedure in procedures:
+        for number, sums in facts.sums.get(procedure.key, {}).items():
             calls[number] += int(sums.calls.sum())
     return tuple(number for number, _ in calls.most_common() if number)
 
@@ -311,11 +321,11 @@ def metadata_storm(facts: Facts, limits: Limits) -> Iterator[Cause]:
     nearly all of the traffic, caching does not work for this workload, and each check costs a round trip.
     """
     telling = [
-        one
-        for one in facts.procedures
-        if not one.key.backward
-        and set(one.key.operations or (one.key.name,)) - {"SEQUENCE", "PUTFH", "PUTROOTFH"} <= REVALIDATION
-        and set(one.key.operations or (one.key.name,)) & REVALIDATION
+        procedure
+        for procedure in facts.procedures
+        if not procedure.key.backward
+        and set(procedure.key.operations or (procedure.key.name,)) - {"SEQUENCE", "PUTFH", "PUTROOTFH"} <= REVALIDATION
+        and set(procedure.key.operations or (procedure.key.name,)) & REVALIDATION
     ]
     total, waited = sum(one.calls for one in telling), sum(one.waited for one in telling)
     part = facts.share(waited)
@@ -350,9 +360,9 @@ def readdir_without_plus(facts: Facts, limits: Limits) -> Iterator[Cause]:
     returns them with the names.
     """
     counts: Counter[str] = Counter()
-    for one in facts.procedures:
-        if one.key.version == 3 and not one.key.operations:
-            counts[one.key.name] += one.calls
+    for procedure in facts.procedures:
+        if procedure.key.version == 3 and not procedure.key.operations:
+            counts[procedure.key.name] += procedure.calls
     lists, lookups = counts["READDIR"], counts["LOOKUP"] + counts["GETATTR"]
     if (
         lists < limits["least_lists"]
@@ -361,9 +371,13 @@ def readdir_without_plus(facts: Facts, limits: Limits) -> Iterator[Cause]:
         or counts["READDIRPLUS"] * 10 > lists
     ):
         return
-    listing = [one for one in facts.procedures if one.key.version == 3 and one.key.name == "READDIR"]
+    listing = [
+        procedure for procedure in facts.procedures if procedure.key.version == 3 and procedure.key.name == "READDIR"
+    ]
     waited = sum(
-        one.waited for one in facts.procedures if one.key.version == 3 and one.key.name in ("LOOKUP", "GETATTR")
+        procedure.waited
+        for procedure in facts.procedures
+        if procedure.key.version == 3 and procedure.key.name in ("LOOKUP", "GETATTR")
     )
     yield Cause(
         f"{plural(lists, 'READDIR')} and {lookups:,} LOOKUP and GETATTR, {counts['READDIRPLUS']:,} READDIRPLUS",

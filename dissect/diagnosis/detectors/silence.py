@@ -42,7 +42,9 @@ def host_silent(facts: Facts, limits: Limits) -> Iterator[Cause]:
             calls = ", ".join(f"{count} {name}" for name, count in names.most_common(3)) or "no call outstanding"
             waits = duration(facts.last_time - (peer.waiting_since or host.since))
             lines.append(f"{facts.ends(number)}: {calls}; {ENDS[1 - host.end]}'s packets unacknowledged for {waits}")
-        missing = sum(one.missing for number in host.connections for one in facts.healths[number].directions)
+        missing = sum(
+            direction.missing for number in host.connections for direction in facts.healths[number].directions
+        )
         hung = [one for one in facts.hung if one.connection in host.connections]
         where = "connection" if len(host.connections) == 1 else "connections"
         calls = hung_text(facts, hung, speaker=False) if hung else "no call outstanding"

@@ -37,17 +37,24 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
     frames: list[int] = []
     unseen: list[InferredLoss] = []
     for number, health in facts.healths.items():
-        mine = [one for one in health.retransmissions if _among(one, causes) and not facts.in_vain(number, one)]
+        mine = [
+            retransmission
+            for retransmission in health.retransmissions
+            if _among(retransmission, causes) and not facts.in_vain(number, retransmission)
+        ]
         # Of more than are remembered one by one the sums know the cause alone.
         changed = _uncounted(facts, number, health, causes)
         inferred = health.inferred if TIMEOUT in causes else ()
         events[number] = sum(health.causes.get(cause, 0) for cause in causes) + changed.events + len(inferred)
         unseen += inferred
-        sent += sum(one.packets or one.segments for one in health.directions)
+        sent += sum(direction.packets or direction.segments for direction in health.directions)
         if not events[number]:
             continue
         packets[number] = changed.packets + sum(
-            one.causes[cause].packets for one in health.directions for cause in causes if cause in one.causes
+            direction.causes[cause].packets
+            for direction in health.directions
+            for cause in causes
+            if cause in direction.causes
         )
         cost[number] = _cost(facts, number, health, causes)
         for event in mine:
@@ -136,13 +143,21 @@ class _Needless(NamedTuple):
 def _uncounted(facts: Facts, number: int, health: TransportHealth, causes: tuple[str, ...]) -> _Needless:
     """How what was retransmitted without need, or to a host that is gone, changes the numbers of these causes."""
     needless = _needless(health, causes)
-    vain = [one for one in health.retransmissions if _among(one, causes) and facts.in_vain(number, one)]
+    vain = [
+        retransmission
+        for retransmission in health.retransmissions
+        if _among(retransmission, causes) and facts.in_vain(number, retransmission)
+    ]
     return _Needless(needless.events - len(vain), needless.packets - sum(one.packets for one in vain))
 
 
 def _needless(health: TransportHealth, causes: tuple[str, ...]) -> _Needless:
     """How what was retransmitted without need changes the numbers of these causes."""
-    others = [one for one in health.retransmissions if _arrived(one) and one.cause != UNKNOWN]
+    others = [
+        retransmission
+        for retransmission in health.retransmissions
+        if _arrived(retransmission) and retransmission.cause != UNKNOWN
+    ]
     if UNKNOWN not in causes:
         others = [one for one in others if one.cause in causes]
     sign = 1 if UNKNOWN in causes else -1
@@ -154,9 +169,9 @@ def _cost(facts: Facts, number: int, health: TransportHealth, causes: tuple[str,
     if number not in facts.delays:
         return 0
     waits: Counter[bool] = Counter()
-    for one in health.retransmissions:
-        if delays(one, health.segments) and not facts.in_vain(number, one):
-            waits[_among(one, causes)] += one.loss_to_retransmission or 0
+    for retransmission in health.retransmissions:
+        if delays(retransmission, health.segments) and not facts.in_vain(number, retransmission):
+            waits[_among(retransmission, causes)] += retransmission.loss_to_retransmission or 0
     inferred = min(facts.delays[number].total, sum(one.until - one.since for one in health.inferred))
     total, rest = sum(waits.values()), facts.delays[number].total - inferred
     return inferred * (TIMEOUT in causes) + (round(rest * waits[True] / total) if total else 0)
@@ -166,10 +181,10 @@ def _since(facts: Facts, causes: tuple[str, ...]) -> int | None:
     """When the first of them was seen."""
     return min(
         (
-            one.lost_time or one.retransmission_time or 0
+            retransmission.lost_time or retransmission.retransmission_time or 0
             for health in facts.healths.values()
-            for one in health.retransmissions
-            if _among(one, causes) and (one.lost_time or one.retransmission_time)
+            for retransmission in health.retransmissions
+            if _among(retransmission, causes) and (retransmission.lost_time or retransmission.retransmission_time)
         ),
         default=None,
     )
@@ -256,17 +271,19 @@ def receiver_not_ready(facts: Facts, limits: Limits) -> Iterator[Cause]:
     frames: list[int] = []
     lines: list[tuple[int, str]] = []
     for number, health in facts.healths.items():
-        for end, one in enumerate(health.directions):
-            if not one.rnr_count:
+        for end, direction in enumerate(health.directions):
+            if not direction.rnr_count:
                 continue
-            found[number] = found.get(number, 0) + one.rnr_count
-            timers = [nak.timer for nak in one.rnr_naks if nak.timer is not None]
-            waiting = round(sum(timers) / len(timers) * one.rnr_count) if timers else 0
+            found[number] = found.get(number, 0) + direction.rnr_count
+            timers = [nak.timer for nak in direction.rnr_naks if nak.timer is not None]
+            waiting = round(sum(timers) / len(timers) * direction.rnr_count) if timers else 0
             waited[number] = waited.get(number, 0) + waiting
-            frames += [nak.frame for nak in one.rnr_naks]
+            frames += [nak.frame for nak in direction.rnr_naks]
             who = ENDS[end]
             timer = f" with a timer of {duration(max(timers))}" if timers else ""
-            lines.append((waiting, f"{facts.ends(number)}: {plural(one.rnr_count, 'RNR NAK')} from the {who}{timer}"))
+            lines.append(
+                (waiting, f"{facts.ends(number)}: {plural(direction.rnr_count, 'RNR NAK')} from the {who}{timer}")
+            )
     total = sum(found.values())
     if total < limits["least_naks"]:
         return
@@ -417,7 +434,7 @@ def packets_damaged(facts: Facts, limits: Limits) -> Iterator[Cause]:
         named = ((checksums, "with a wrong checksum"), (markers, "with a wrong marker"))
         return ", ".join(f"{count(number)} {what}" for number, what in named if number)
 
-    markers = sum(one.marker_failures for health in facts.healths.values() for one in health.directions)
+    markers = sum(direction.marker_failures for health in facts.healths.values() for direction in health.directions)
     yield from _counted(
         facts,
         damaged,
@@ -437,10 +454,10 @@ def _pauses(
 ) -> Iterator[Cause]:  # fmt: skip
     """One statement about pauses of senders."""
     found = {
-        (number, end): pauses(one)
+        (number, end): pauses(direction)
         for number, health in facts.healths.items()
-        for end, one in enumerate(health.directions)
-        if pauses(one).number
+        for end, direction in enumerate(health.directions)
+        if pauses(direction).number
     }
     total, waited = sum(one.number for one in found.values()), sum(one.waited for one in found.values())
     if total < limits["least_waits"] or facts.share(waited) < limits["least_share"]:
@@ -472,17 +489,21 @@ def _counted(
         number: sum(map(number_of, health.directions)) for number, health in facts.healths.items()
     }
     total = sum(found.values())
-    sent = sum(one.packets or one.segments for health in facts.healths.values() for one in health.directions)
+    sent = sum(
+        direction.packets or direction.segments for health in facts.healths.values() for direction in health.directions
+    )
     if not total or not enough(total, sent):
         return
     worst = sorted((number for number in found if found[number]), key=lambda number: -found[number])
     evidence = [
-        f"{facts.ends(number)}, sent by the {who}: {line(one)}"
+        f"{facts.ends(number)}, sent by the {who}: {line(direction)}"
         for number in worst[:3]
-        for who, one in zip(ENDS, facts.healths[number].directions, strict=True)
-        if number_of(one)
+        for who, direction in zip(ENDS, facts.healths[number].directions, strict=True)
+        if number_of(direction)
     ]
-    some_frames = [frame for number in worst for one in facts.healths[number].directions for frame in frames(one)]
+    some_frames = [
+        frame for number in worst for direction in facts.healths[number].directions for frame in frames(direction)
+    ]
     yield Cause(
         f"{text(total)}; {plural(sent, 'packet')} sent",
         total,

@@ -285,7 +285,7 @@ def _inside(name: str, type: XdrType) -> Iterator[tuple[str, XdrType]]:
         case XdrAttributes():
             arms = [*type.attributes.values()]
         case XdrSelected():
-            arms = [("", one) for one in type.choices.values()]
+            arms = [("", choice) for choice in type.choices.values()]
         case XdrOpaque():
             arms = [("", type.inner)] if type.inner is not None else []
     for arm in arms:

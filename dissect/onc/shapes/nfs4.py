@@ -17,8 +17,10 @@ OPERATION_NAMES.update({number: one.name for number, one in OPERATIONS.items() i
 
 
 def _choice(name: str, discriminant: str, operations: Mapping[int, OperationShape], results: bool) -> XdrUnion:
-    arms: dict[int, XdrArm] = {number: one.results if results else one.arguments for number, one in operations.items()}
-    numbers = enum("nfs_opnum4", {number: one.name for number, one in operations.items()})
+    arms: dict[int, XdrArm] = {
+        number: operation.results if results else operation.arguments for number, operation in operations.items()
+    }
+    numbers = enum("nfs_opnum4", {number: operation.name for number, operation in operations.items()})
     return union(name, discriminant, numbers, arms)
 
 

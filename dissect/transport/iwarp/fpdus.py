@@ -161,7 +161,7 @@ class FpduHeaders:
         return len(self.starts)
 
     def __getitem__(self, which: slice | Rows) -> FpduHeaders:
-        return FpduHeaders(*(getattr(self, one.name)[which] for one in fields(self)))
+        return FpduHeaders(*(getattr(self, field.name)[which] for field in fields(self)))
 
     @property
     def payload_starts(self) -> Int64s:

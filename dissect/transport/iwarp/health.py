@@ -261,7 +261,9 @@ class _Restart:
 
     def _grew(self) -> bool:
         """Whether it is a window that was used up: more was to be sent."""
-        return self.acknowledged and 2 * self.burst >= 3 * self.before and not any(one % self.mss for one in self.sizes)
+        return (
+            self.acknowledged and 2 * self.burst >= 3 * self.before and not any(size % self.mss for size in self.sizes)
+        )
 
 
 class Restarts:
@@ -464,12 +466,12 @@ class IwarpHealth:
         return int(self.directions[0].sender != sender)
 
     def _listed(self) -> list[Retransmission]:
-        return sorted((one for sender in (0, 1) for one in self._sent_by(sender).nouns(sender)), key=_moment)
+        return sorted((noun for sender in (0, 1) for noun in self._sent_by(sender).nouns(sender)), key=_moment)
 
     @property
     def recoveries(self) -> Recoveries | None:
         """None where nothing was retransmitted."""
-        changes = sum(one.stream.retransmissions.changes for one in self.directions)
+        changes = sum(direction.stream.retransmissions.changes for direction in self.directions)
         if not changes:
             return None
         if self._recoveries is None or self._recoveries[0] != changes:
@@ -486,9 +488,9 @@ class IwarpHealth:
 
     def result(self, connection: Connection) -> TransportHealth:
         """The state of things."""
-        checked = sum(one.framing.checks.crc_checked for one in self.directions)
+        checked = sum(direction.framing.checks.crc_checked for direction in self.directions)
         listed = self._listed()
-        counts = sum((one.counts for one in connection.ledgers), Counter[str]())
+        counts = sum((ledger.counts for ledger in connection.ledgers), Counter[str]())
         waits = recovery_delays(listed)
         return TransportHealth(
             connection.number,

@@ -99,7 +99,7 @@ class RecentSegments:
         if first < behind:
             pieces = sent.between(0, first)._replace(data=None), sent.between(first, behind).detached()
             sent = sent.between(behind, len(sent.at))
-            self.parts += [one for one in pieces if len(one.at)]
+            self.parts += [piece for piece in pieces if len(piece.at)]
         if len(sent.at):
             self.parts.append(sent._replace(data=None))
         self._holding = any(part.data is not None for part in self.parts)
@@ -430,9 +430,10 @@ class TcpRetransmissions:
     def _asked(self, start: int, after: int, before: int) -> _Complaint | None:
         """The first of enough acknowledgements between two frames that miss the byte at ``start``."""
         mine = [
-            one
-            for one in self._complaints
-            if after <= one.frame < before and (one.high > start >= one.ack or (not one.high and one.ack == start))
+            complaint
+            for complaint in self._complaints
+            if after <= complaint.frame < before
+            and (complaint.high > start >= complaint.ack or (not complaint.high and complaint.ack == start))
         ]
         return mine[0] if len(mine) >= ENOUGH or any(one.high for one in mine) else None
 

@@ -45,7 +45,7 @@ def agree(directions: Sequence[IwarpDirection], active: int, final: bool) -> boo
     if any(one.framing.awaiting for one in directions) or not _bases_known(directions, active, final):
         return False
     startups = [one.framing.startup for one in directions]
-    crc = any(one.mpa.crc for one in startups if one) or (None if not all(startups) else False)
+    crc = any(startup.mpa.crc for startup in startups if startup) or (None if not all(startups) else False)
     for direction, receiver in zip(directions, reversed(startups), strict=True):
         framing = direction.framing
         if framing.markers is not None:
@@ -236,18 +236,18 @@ class TcpConnection:
         self.directions[active].stream.start(first)
         if answered is not None:
             self.directions[1 - active].stream.start(answered)
-        for one in self.directions:
-            one.framing.awaiting = True
+        for direction in self.directions:
+            direction.framing.awaiting = True
 
     def mark(self, frame: int) -> str:
         """What is odd about a segment; '' where nothing is."""
-        marks = (one.stream.retransmissions.marks.get(frame, "") for one in self.directions)
+        marks = (direction.stream.retransmissions.marks.get(frame, "") for direction in self.directions)
         return next(filter(None, marks), "")
 
     @property
     def packets(self) -> int:
         """MPA Requests and Replies and FPDUs."""
-        return sum(one.packets for one in self.directions)
+        return sum(direction.packets for direction in self.directions)
 
     @property
     def confirmed(self) -> bool:
@@ -257,7 +257,7 @@ class TcpConnection:
     @property
     def waiting(self) -> bool:
         """Something waits behind a gap."""
-        return any(one.stream.waits for one in self.directions)
+        return any(direction.stream.waits for direction in self.directions)
 
     def uncounted(self) -> tuple[int, int]:
         """Packets and segments since the last call."""
@@ -279,25 +279,25 @@ class TcpConnection:
         lifetime = self.lifetime
         lifetime.extend(rows)
         sent = take(rows, forward), take(rows, ~forward)
-        for one, mine in zip(self.directions, sent, strict=True):
-            if isinstance(one.framing, DatagramFraming):
-                one.framing.place(data, mine)
+        for direction, mine in zip(self.directions, sent, strict=True):
+            if isinstance(direction.framing, DatagramFraming):
+                direction.framing.place(data, mine)
                 self.placed |= zip(mine["frame"].tolist(), mine["seq"].tolist(), strict=True)
                 self.placed = dict([*self.placed.items()][-KEPT_FRAMES:])
         self.health.waits.feed(rows, forward)
         self.health.restarts.feed(rows, forward)
         answers = [take(one, one["flags"] & (ACK | RST) == ACK) for one in sent]
-        for number, one in enumerate(self.directions):
+        for number, direction in enumerate(self.directions):
             carrying, theirs = kept(sent[number], sent[number]["length"] > 0), answers[1 - number]
-            if (early := one.answered_early(carrying, theirs)) is not None:
+            if (early := direction.answered_early(carrying, theirs)) is not None:
                 self._disordered = min(self._disordered or lifetime.last[0], early or lifetime.since)
-            one.acknowledge(theirs)
+            direction.acknowledge(theirs)
             theirs = kept(theirs, theirs["flags"] & SYN == 0)
             self.health.segments(number, sent[number], carrying, theirs)
-            one.stream.retransmissions.acknowledged(data, theirs, carrying)
-        for one, mine in zip(self.directions, sent, strict=True):
-            one.receive(data, mine, lifetime.segments)
-            one.settle(lifetime.segments, lifetime.last[1])
+            direction.stream.retransmissions.acknowledged(data, theirs, carrying)
+        for direction, mine in zip(self.directions, sent, strict=True):
+            direction.receive(data, mine, lifetime.segments)
+            direction.settle(lifetime.segments, lifetime.last[1])
         for index in places(rows["flags"] & (FIN | RST)).tolist():
             lifetime.closed = True
             what = "RST" if rows["flags"][index] & RST else "FIN"
@@ -306,18 +306,18 @@ class TcpConnection:
 
     def idle(self, now: int) -> Delivered:
         """Nothing came up to ``now``, in nanoseconds."""
-        for one in self.directions:
-            one.settle(self.lifetime.segments, now)
+        for direction in self.directions:
+            direction.settle(self.lifetime.segments, now)
         return self._advance(final=False)
 
     def finish(self) -> Delivered:
         """Nothing more will come."""
-        for one in self.directions:
-            one.settle(self.lifetime.segments, None)
+        for direction in self.directions:
+            direction.settle(self.lifetime.segments, None)
         ready = self._advance(final=True)
-        for one in self.directions:
-            if one.assembly is not None:
-                ready += one.assembly.finish()
+        for direction in self.directions:
+            if direction.assembly is not None:
+                ready += direction.assembly.finish()
         ready.sort(key=itemgetter(0))
         return ready
 
@@ -325,7 +325,7 @@ class TcpConnection:
     def started(self) -> int | None:
         """The frame with which the first MPA Request or Reply was there, where the capture has one."""
         startups = (direction.framing.startup for direction in self.directions)
-        return min((one.complete for one in startups if one is not None), default=None)
+        return min((startup.complete for startup in startups if startup is not None), default=None)
 
     def _advance(self, final: bool, data: Bytes | None = None, runs: list[Run] | None = None) -> Delivered:
         for number, direction in enumerate(self.directions):
@@ -386,7 +386,7 @@ class TcpConnection:
 
     def _assign(self, final: bool) -> None:
         """Find out which side is the active one, where no Request or Reply was captured, nor a SYN."""
-        if not self._unassigned and not any(one.framing.encrypted for one in self.directions):
+        if not self._unassigned and not any(direction.framing.encrypted for direction in self.directions):
             return
         if self.active is None:
             found = infer_active(self.ports, self.service, self._unassigned, final, self.reader)
@@ -421,18 +421,20 @@ class TcpConnection:
         connection.last_frame, connection.last_time = self.lifetime.last
         if self._disordered:
             connection.disorder(self._disordered)
-        for one in self.directions:
-            sender, retransmissions = one.sender, one.stream.retransmissions
-            size = one.payload_bytes + retransmissions.ledger.original_captured.bytes
-            connection.encrypted = connection.encrypted or one.framing.encrypted
-            connection.fpdus = with_count(connection.fpdus, sender, one.fpdus)
+        for direction in self.directions:
+            sender, retransmissions = direction.sender, direction.stream.retransmissions
+            size = direction.payload_bytes + retransmissions.ledger.original_captured.bytes
+            connection.encrypted = connection.encrypted or direction.framing.encrypted
+            connection.fpdus = with_count(connection.fpdus, sender, direction.fpdus)
             connection.segments = with_count(connection.segments, sender, retransmissions.segments)
             connection.bytes = with_count(connection.bytes, sender, size)
-            connection.missing_packets = with_count(connection.missing_packets, sender, one.stream.missing_segments)
-            if one.stream.gaps:
+            connection.missing_packets = with_count(
+                connection.missing_packets, sender, direction.stream.missing_segments
+            )
+            if direction.stream.gaps:
                 theirs = connection.gaps[1 - sender]
-                connection.gaps = (theirs, one.stream.gaps) if sender else (one.stream.gaps, theirs)
-            unread = one.framing.unread + one.framing.lost
+                connection.gaps = (theirs, direction.stream.gaps) if sender else (direction.stream.gaps, theirs)
+            unread = direction.framing.unread + direction.framing.lost
             connection.unread_packets = with_count(connection.unread_packets, sender, unread)
 
     def open_since(self, sender: int) -> int | None:
@@ -448,7 +450,7 @@ class TcpConnection:
     @property
     def _waiting_since(self) -> int | None:
         """The first frame that waits behind a gap in either stream."""
-        found = [one.waiting_since(self._settled(number)) for number, one in enumerate(self.directions)]
+        found = [direction.waiting_since(self._settled(number)) for number, direction in enumerate(self.directions)]
         return min((since for since in found if since is not None), default=None)
 
     def _divide(self, data: Bytes | None, runs: list[Run] | None) -> None:

@@ -140,8 +140,10 @@ def _whole(columns: Iterable[Column | None], body: bytes) -> list[Any]:
     """Fields of at most 64 bits, all of which the body holds."""
     read = int.from_bytes
     return [
-        None if one is None else read(body[one.first : one.first + one.width], "big") >> one.shift & one.mask  # type: ignore[operator]
-        for one in columns
+        None
+        if column is None
+        else read(body[column.first : column.first + column.width], "big") >> column.shift & column.mask  # type: ignore[operator]
+        for column in columns
     ]
 
 

@@ -71,7 +71,7 @@ def _silence(initiated: Sequence[Initiated], now: int | None) -> str:
             continue
         waited = now - max(since, answered)
         if waited >= UNANSWERED:
-            retries = sum(one.end > answers.first_unanswered for one in queue.requests)
+            retries = sum(request.end > answers.first_unanswered for request in queue.requests)
             attempts = "retransmission" if retries == 1 else "retransmissions"
             tried = f"; {retries} {attempts}" if retries else "; none of them was retransmitted"
             plural = "" if answers.unanswered == 1 else "s"
@@ -344,7 +344,7 @@ class RcHealth:
     @property
     def recoveries(self) -> Recoveries | None:
         """None where nothing was retransmitted."""
-        if not any(one.counts for one in self.connection.ledgers):
+        if not any(ledger.counts for ledger in self.connection.ledgers):
             return None
         if self._recoveries is None:
             self._recoveries = Recoveries(self._listed(), tcp=False)
@@ -370,7 +370,7 @@ class RcHealth:
         listed = self._listed()
         counts: Mapping[str, int] = NO_CAUSES
         if listed or any(self.connection.ledgers):
-            total = sum((one.counts for one in self.connection.ledgers), Counter[str]())
+            total = sum((ledger.counts for ledger in self.connection.ledgers), Counter[str]())
             total += Counter(one.cause for queue in self.retransmissions for one in queue.unheeded)
             counts = dict(total)
         waits = recovery_delays(listed)
@@ -452,10 +452,10 @@ def _joined(batches: Sequence[_Batch]) -> _Batch:
     if len(batches) == 1:
         return batches[0]
     parts: list[Rows | None] = []
-    for listed in ([one.requests for one in batches], [one.responses for one in batches]):
+    for listed in ([batch.requests for batch in batches], [batch.responses for batch in batches]):
         there = [one for one in listed if one is not None]
         parts.append(joined(there) if there else None)
-    known = [one for one in batches if one.furthest is not None]
+    known = [batch for batch in batches if batch.furthest is not None]
     if not known:
         return _Batch(None, None, None, None)
     return _Batch(parts[0], parts[1], known[0].head, known[-1].furthest)

@@ -299,7 +299,7 @@ def feed_together(
         return [], [*portions]
     single = _single(rows["opcode"], portions)
     expecting = [alone and link.expecting for alone, (link, _, _) in zip(single, portions, strict=True)]
-    eligible = [one for one, is_expecting in zip(portions, expecting, strict=True) if is_expecting]
+    eligible = [portion for portion, is_expecting in zip(portions, expecting, strict=True) if is_expecting]
     if len(eligible) < MANY:
         return [], [*portions]
     links = [link for link, _, _ in eligible]
@@ -313,7 +313,7 @@ def feed_together(
     chosen: list[int] = right.nonzero()[0].tolist()
     if len(chosen) < MANY:
         return [], [*portions]
-    left = [one for one, is_expecting in zip(portions, expecting, strict=True) if not is_expecting]
+    left = [portion for portion, is_expecting in zip(portions, expecting, strict=True) if not is_expecting]
     left += [eligible[place] for place in (~right).nonzero()[0].tolist()]
     _note_packets(table, senders, links, chosen)
     _note_health(requests, answers, links, chosen)
@@ -339,7 +339,7 @@ def _in_order(table: Rows, senders: _Sections, links: Sequence[RcLink]) -> tuple
     count = 2 * len(links)
     owners, opcode, length = senders.owners, table["opcode"], table["length"]
     heads = np.array([queue.head for link in links for queue in link.queues], np.int64)
-    before = np.array([one.acked for link in links for one in link.health.answers], np.int64)
+    before = np.array([answer.acked for link in links for answer in link.health.answers], np.int64)
     good = np.ones(count, np.bool_)
     whole = (table["headers"] == 1) & (table["ecn"] != CONGESTION_EXPERIENCED)
     requesting = SEND_ONLY[opcode] | ((WRITE_ONLY & (EXTRA == 0))[opcode] & (table["dma_length"] == length))
@@ -457,7 +457,7 @@ class _Matched:
 
     def __init__(self, requests: _Chosen, answers: _Chosen, links: Sequence[RcLink]) -> None:
         """Those of earlier batches that wait for it are found in ``links``."""
-        pending = [one.pending for link in links for one in link.health.answers]
+        pending = [answer.pending for link in links for answer in link.health.answers]
         count, answered = len(pending), answers.sections.owners
         counts = [len(early) for early, _ in pending]
         early_owners = np.repeat(np.arange(count), counts)

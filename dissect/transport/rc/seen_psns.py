@@ -273,8 +273,8 @@ class SentRequests:
 def detach(memories: Iterable[SentRequests]) -> None:
     """The bytes of all batches so far go: keep sums of payloads."""
     found: dict[int, tuple[Bytes, list[Rows]]] = {}
-    for one in memories:
-        if (known := one.undigested()) is not None:
+    for memory in memories:
+        if (known := memory.undigested()) is not None:
             found.setdefault(id(known[0]), (known[0], []))[1].extend(known[1])
     for data, parts in found.values():
         table = digested(joined(parts), data) if parts else np.empty(0, SENT)
