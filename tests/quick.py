@@ -6,6 +6,7 @@ that mirrors its own: first those named after it, then those that import it; whe
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -16,7 +17,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SECONDS = 15
-"""After which no test is begun; the collection, and the last test, come on top."""
+"""After which no test is begun."""
+GRACE = 3
+"""Seconds more for the last one, which is then broken off."""
 
 
 def git(*arguments: str) -> list[str]:
@@ -57,6 +60,8 @@ class Budget:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self.left = len(session.items)
+        signal.signal(signal.SIGALRM, lambda *_: self.stop(session))
+        signal.setitimer(signal.ITIMER_REAL, max(self.end + GRACE - time.monotonic(), 0.1))
 
     def pytest_runtest_logfinish(self) -> None:
         self.left -= 1
@@ -64,8 +69,11 @@ class Budget:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         if time.monotonic() > self.end:
-            item.session.shouldstop = f"{SECONDS} s are over; {self.left} tests were not run, make test runs all"
-            pytest.skip("no time")
+            self.stop(item.session)
+
+    def stop(self, session: pytest.Session) -> None:
+        session.shouldstop = f"{SECONDS} s are over; {self.left} tests were not run, make test runs all"
+        pytest.skip("no time")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
 """What every command prints of every sample, held against ``tests/golden``.
 
 ``python tests/test_outputs.py`` writes the present outputs there; ``git diff tests/golden`` then shows what a change to
-the code does to the screen and to the JSON.  Long pages are kept as their first lines and a digest; of JSON Lines the
-golden file has the names, and what their values come to: how many, the sum of numbers, the different words.
+the code does to the screen and to the JSON.  A command has one file, and a word is in it once: the pages of the first
+sample are kept whole, of all others the lines whose words no page before had, and a digest of the page's numbers.  Of
+JSON Lines there are the names, and what their values come to: how many, the sum of numbers, the different words.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -22,10 +24,14 @@ from rdmascope.cli.main import COMMANDS, main
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "golden"
-SAMPLES = sorted(path.name for path in (ROOT / "captures" / "samples").glob("*.zst"))
-MAX_TEXT = 9000
-"""Longer pages are cut, in characters."""
-FIRST_LINES = 30
+WHOLE = "rxe-nfs-all.pcap.zst"
+"""The first sample, whose pages are kept whole."""
+FOLDER = ROOT / "captures" / "samples"
+SAMPLES = sorted((path.name for path in FOLDER.glob("*.zst")), key=lambda name: (name != WHOLE, name))
+FIRST_LINES = 60
+"""Of a whole page; what follows is kept as of other pages."""
+VALUE = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|[\d.,:]*\d[\d.,:]*|[▁-▏]+")
+"""Numbers, and bars of charts."""
 MAX_VALUES = 6
 """Different words that are listed."""
 
@@ -74,18 +80,32 @@ def common_runs() -> dict[str, list[Run]]:
     }
 
 
-def printed(run: Run) -> str:
-    """What one run prints and writes, in the present folder."""
+def words(line: str) -> str:
+    """A line without its numbers and the room between words."""
+    return re.sub(r"\s+|[─━-]{2,}", " ", VALUE.sub("#", line)).strip()
+
+
+def new_lines(text: str, seen: set[str], whole: int) -> Iterator[str]:
+    """The first ``whole`` lines and those whose words are new, which become ``seen``; and a digest of all numbers."""
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if number < whole or words(line) not in seen:
+            seen.add(words(line))
+            yield f"{line}\n"
+    digest = hashlib.sha256(" ".join(VALUE.findall(text)).encode()).hexdigest()[:16]
+    yield f"[{len(lines)} lines, numbers {digest}]\n"
+
+
+def printed(run: Run, seen: set[str], whole: int) -> str:
+    """What one run prints and writes, in the present folder; see ``new_lines``."""
     runner = CliRunner(env={"COLUMNS": str(run.width), "RDMASCOPE_TRACEBACK": "1", "TERM": "dumb"})
     done = runner.invoke(main, list(run.arguments), prog_name="rdmascope", terminal_width=run.width)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     text = done.output
     if "--json" in run.arguments and done.exit_code != 2:
         text = json_summary(text)
-    elif len(text) > MAX_TEXT:
-        lines = text.splitlines(keepends=True)
-        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-        text = "".join(lines[:FIRST_LINES]) + f"[{len(lines)} lines, sha256 {digest}]\n"
+    else:
+        text = "".join(new_lines(text, seen, whole))
     text += f"[exit status {done.exit_code}]\n" if done.exit_code else ""
     for name in run.outputs:
         written = Path(name).read_bytes()
@@ -137,19 +157,32 @@ def summed(values: list[Any]) -> str:
     return "; ".join(parts)
 
 
-def golden(several: list[Run]) -> str:
-    return "\n".join(f"$ rdmascope {' '.join(run.arguments)}  # {run.width}\n{printed(run)}" for run in several)
+def golden(several: list[Run], before: str = "", whole: int = sys.maxsize) -> str:
+    """What is kept of runs, in a file that begins with ``before``."""
+    seen = {words(line) for line in before.splitlines()}
+    return "".join(
+        f"$ rdmascope {' '.join(run.arguments)}  # {run.width}\n{printed(run, seen, whole)}\n" for run in several
+    )
 
 
 CASES = [*((sample, name) for sample in SAMPLES for name in runs(sample)), *(("", name) for name in common_runs())]
 
 
-def kept(sample: str, name: str) -> Path:
-    return GOLDEN / sample.removesuffix(".pcap.zst") / f"{name}.txt"
+def made(sample: str, name: str, before: str = "") -> str:
+    if not sample:
+        return golden(common_runs()[name])
+    return golden(runs(sample)[name], before, FIRST_LINES if sample == WHOLE else 0)
 
 
-def made(sample: str, name: str) -> str:
-    return golden((runs(sample) if sample else common_runs())[name])
+def kept(sample: str, name: str) -> tuple[str, str]:
+    """What a file has before that sample, and of it."""
+    before, of_it = "", ""
+    for page in re.split(r"^(?=\$ rdmascope )", (GOLDEN / f"{name}.txt").read_text(), flags=re.MULTILINE):
+        if sample in page.partition("\n")[0]:
+            of_it += page
+        elif not of_it:
+            before += page
+    return before, of_it
 
 
 def link_samples(folder: Path) -> None:
@@ -163,9 +196,8 @@ def test_the_output_is_that_of_the_golden_file(
 ) -> None:
     link_samples(tmp_path)
     monkeypatch.chdir(tmp_path)
-    assert made(sample, name) == kept(sample, name).read_text(), (
-        "python tests/test_outputs.py writes the present output"
-    )
+    before, of_it = kept(sample, name)
+    assert made(sample, name, before) == of_it, "python tests/test_outputs.py writes the present output"
 
 
 def rewrite(target: Path = GOLDEN) -> None:
@@ -174,14 +206,16 @@ def rewrite(target: Path = GOLDEN) -> None:
     import tempfile
 
     shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    texts: dict[str, str] = defaultdict(str)
     with tempfile.TemporaryDirectory() as folder:
         link_samples(Path(folder))
         os.chdir(folder)
         for sample, name in CASES:
-            path = target / kept(sample, name).relative_to(GOLDEN)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(made(sample, name))
+            texts[name] += made(sample, name, texts[name])
         os.chdir(ROOT)
+    for name, text in texts.items():
+        (target / f"{name}.txt").write_text(text)
 
 
 if __name__ == "__main__":
