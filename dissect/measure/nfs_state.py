@@ -37,6 +37,8 @@ class SlotUse:
     """Of the whole reply."""
     refused: bool = False
     """SEQUENCE itself failed: the slot's sequence ID stays as it was."""
+    pending: bool = True
+    """It has no reply yet."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,12 +59,6 @@ class SlotEvent:
     use: SlotUse
     earlier: SlotUse | None
     """The request before; None where the session begins."""
-
-
-@dataclass(slots=True, eq=False)
-class _SlotState:
-    last: SlotUse
-    busy: bool = True
 
 
 @dataclass(slots=True, eq=False)
@@ -96,65 +92,56 @@ class SlotTable:
     untracked: int = 0
     """Requests on slots beyond ``MAX_SLOTS``."""
     in_use: int = 0
-    _slots: dict[int, _SlotState] = field(default_factory=dict)
+    limit: int | None = field(init=False)
+    """Requests that may be outstanding now: slots agreed, or fewer where the replier wants that."""
+    _slots: dict[int, SlotUse] = field(default_factory=dict)
+    """The latest request on each."""
     _time: int = 0
     _freed: bool = False
     """The last event made a slot free where all were in use."""
 
-    @property
-    def limit(self) -> int | None:
-        """Requests that may be outstanding now: slots agreed, or fewer where the replier wants that."""
-        if self.target is None:
-            return self.agreed
-        return self.target + 1 if self.agreed is None else min(self.agreed, self.target + 1)
+    def __post_init__(self) -> None:
+        self.limit = self.agreed
 
     def advance(self, time: int) -> None:
         if time > self._time:
-            limit = self.limit
-            if limit is not None and self.in_use >= limit:
+            if self.limit is not None and self.in_use >= self.limit:
                 self.at_limit += time - self._time
             self._time = time
 
-    def request(self, use: SlotUse, asked: SlotRequest) -> SlotEvent | None:
-        """A request; an event where it is not the next on its slot."""
+    def request(self, use: SlotUse, asked: SlotRequest) -> None:
+        """Notes an event where it is not the next on its slot."""
         self.advance(use.time)
         self.requests += 1
         self.cached += asked.cached
-        self.highest = asked.slot if self.highest is None else max(self.highest, asked.slot)
-        slot = self._slots.get(asked.slot)
-        if slot is None and len(self._slots) >= MAX_SLOTS:
+        slot = asked.slot
+        if self.highest is None or slot > self.highest:
+            self.highest = slot
+        last = self._slots.get(slot)
+        if last is None and len(self._slots) >= MAX_SLOTS:
             self.untracked += 1
-            return None
-        event = self._event(use, asked, slot)
-        if slot is None:
-            slot = self._slots[asked.slot] = _SlotState(use, False)
-        slot.last = use
-        if not slot.busy:
-            slot.busy = True
+            return
+        self._slots[slot] = use
+        following = last.sequence + 1 & 0xFFFFFFFF if last is not None else 1 if self.begun else use.sequence
+        if use.sequence != following and not (last is not None and last.refused and use.sequence == last.sequence):
+            self._note(SlotEvent(GAP, slot, following, use, last))
+        if last is None or not last.pending:
             self._taken(use)
-        if event is not None:
-            self.gaps += event.kind == GAP
-            self.retries += event.kind != GAP
-            if len(self.events) < MAX_EVENTS:
-                self.events.append(event)
-        return event
 
-    def _event(self, use: SlotUse, asked: SlotRequest, slot: _SlotState | None) -> SlotEvent | None:
-        if slot is None:
-            wrong = self.begun and asked.sequence != 1
-            return SlotEvent(GAP, asked.slot, 1, use, None) if wrong else None
-        last = slot.last
-        following = last.sequence + 1 & 0xFFFFFFFF
-        if asked.sequence == following or (last.refused and asked.sequence == last.sequence):
-            return None
-        kind = RETRY if asked.sequence == last.sequence else GAP
-        return SlotEvent(kind, asked.slot, following, use, last)
+    def _note(self, event: SlotEvent) -> None:
+        if event.earlier is not None and event.use.sequence == event.earlier.sequence:
+            event.kind = RETRY
+            self.retries += 1
+        else:
+            self.gaps += 1
+        if len(self.events) < MAX_EVENTS:
+            self.events.append(event)
 
     def _taken(self, use: SlotUse) -> None:
         self.in_use += 1
-        self.max_in_use = max(self.max_in_use, self.in_use)
-        limit = self.limit
-        if limit is not None and self.in_use == limit:
+        if self.in_use > self.max_in_use:
+            self.max_in_use = self.in_use
+        if self.in_use == self.limit:
             self.at_limit_count += 1
             place = use.time, use.frame
             self.full = (self.full[0] if self.full else place), place
@@ -168,14 +155,13 @@ class SlotTable:
             use.refused = result.status != 0
             if result.target is not None and result.target != self.target:
                 self.target = result.target
+                self.limit = self.target + 1 if self.agreed is None else min(self.agreed, self.target + 1)
                 low, high = self.targets or (result.target, result.target)
                 self.targets = min(low, result.target), max(high, result.target)
-        known = self._slots.get(slot)
-        if known is not None and known.last is use and known.busy:
-            limit = self.limit
-            self._freed = limit is not None and self.in_use >= limit
-            known.busy = False
+        if use.pending and self._slots.get(slot) is use:
+            self._freed = self.limit is not None and self.in_use >= self.limit
             self.in_use -= 1
+        use.pending = False
 
     def settle(self) -> None:
         """Tell retries from false ones: all operations are known now."""

@@ -7,7 +7,6 @@ Messages of all connections are taken in the order of time, a batch of frames at
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -304,17 +303,14 @@ class _Changes(NamedTuple):
         return self.places.steps(self.call, self.reply)
 
 
-@dataclass(slots=True)
-class PlainCompound:
+class PlainCompound(NamedTuple):
     """An RPC of NFSv4 as a row, with what it says of slots and state."""
 
     kind: CompoundKind
     request: SlotRequest | None
     result: SlotResult | None
-    rpc: Rpc | None
-    """The same as an object, where its operations have to be decoded, or may have to be."""
-    changes: _Changes | None
-    """What it changes, where that is known without."""
+    changes: _Changes | Rpc | None
+    """What may change state; the RPC as an object, where its operations have to be decoded, or may have to be."""
     elsewhere: bool
     """The reply came through a Reply chunk, and not in one piece."""
     status: str
@@ -357,7 +353,7 @@ def plain_compounds(rows: Rows, rpcs: PlainRpcs, layouts: CompoundLayouts) -> Pl
         results[long] += REPLY_HEADER
     requests: list[SlotRequest | None] = [None] * len(rows)
     answers: list[SlotResult | None] = [None] * len(rows)
-    changes: list[_Changes | None] = [None] * len(rows)
+    changes: list[_Changes | Rpc | None] = [None] * len(rows)
     decoded = elsewhere.copy()
     view = data.data
     for callback in (False, True):
@@ -386,33 +382,23 @@ def plain_compounds(rows: Rows, rpcs: PlainRpcs, layouts: CompoundLayouts) -> Pl
                     changes[row] = _Changes(known, call, reply)
         else:
             decoded[mine] |= kind.changes or (kind.attributes and asks_for_lease(data, starts[mine], ends[mine]))
-    objects = iter(made(rpcs, take(rows, decoded)))
-    statuses = rpcs.names.statuses
-    names = "status", "number", "connection", "caller", "call_frame", "call_time", "reply_frame", "reply_end"
-    found = [
-        PlainCompound(
-            chosen[index],
-            request,
-            answer,
-            next(objects) if is_decoded else None,
-            changed,
-            is_elsewhere,
-            statuses[status][0],
-            *rest,
-        )
-        for index, request, answer, is_decoded, changed, is_elsewhere, status, *rest in zip(
-            which.tolist(),
-            requests,
-            answers,
-            decoded.tolist(),
-            changes,
-            elsewhere.tolist(),
-            *(rows[name].tolist() for name in names),
-            strict=True,
-        )
-    ]
+    for row, rpc in zip(decoded.nonzero()[0].tolist(), made(rpcs, take(rows, decoded)), strict=True):
+        changes[row] = rpc
+    statuses = [status for status, _ in rpcs.names.statuses]
+    names = "number", "connection", "caller", "call_frame", "call_time", "reply_frame", "reply_end"
+    compounds = zip(
+        [chosen[index] for index in which.tolist()],
+        requests,
+        answers,
+        changes,
+        elsewhere.tolist(),
+        [statuses[code] for code in rows["status"].tolist()],
+        *(rows[name].tolist() for name in names),
+        strict=True,
+    )
     return PlainCompounds(
-        found, *(rows[name].astype(np.int64) for name in ("call_time", "call_last_frame", "reply_end", "reply_frame"))
+        [*map(PlainCompound._make, compounds)],
+        *(rows[name].astype(np.int64) for name in ("call_time", "call_last_frame", "reply_end", "reply_frame")),
     )
 
 
@@ -586,10 +572,9 @@ class NfsStateHistory:
         count = len(plain)
         for index in order.astype(np.int64).tolist():
             if index < count:
-                asked[index] = self._plain_called(plain[index])
-                self._plain_recalled(plain[index], asked[index])
+                asked[index] = self._row_called(plain[index])
             elif index < 2 * count:
-                self._plain_ended(plain[index - count], asked[index - count])
+                self._row_ended(plain[index - count], asked[index - count])
             else:
                 self._take(self._queue[index - 2 * count])
         for rows, _ in self._plain:
@@ -634,54 +619,46 @@ class NfsStateHistory:
         server = self.table.server(at.server)
         return at if server == at.server else at._replace(server=server)
 
-    # Plain COMPOUNDs
+    # Rows
 
     def _ends(self, one: PlainCompound) -> tuple[str, str]:
         """Addresses of server and client."""
-        backward = one.caller ^ one.kind.callback
-        key = one.connection, backward
-        hosts = self._hosts.get(key)
-        if hosts is None:
-            ends = self._connections[one.connection].endpoints
-            hosts = self._hosts[key] = ends[1 - backward].address, ends[backward].address
-        return self.table.server(hosts[0]), hosts[1]
+        key = one.connection, one.caller ^ one.kind.callback
+        ends = self._hosts.get(key)
+        if ends is None:
+            endpoints = self._connections[one.connection].endpoints
+            ends = self._hosts[key] = endpoints[1 - key[1]].address, endpoints[key[1]].address
+        return ends
 
-    def _plain_place(self, one: PlainCompound) -> AtReply:
-        return AtReply(*self._ends(one), one.connection, one.kind.minor_version, one.reply_frame, one.reply_end)
+    def _row_called(self, one: PlainCompound) -> _Asked | None:
+        server, client = self._ends(one)
+        server, callback = self.table.server(server), one.kind.callback
+        place = one.call_frame, one.call_time
+        asked = None
+        if one.request is not None:
+            asked = self._request(server, client, one.connection, one.request, callback, one.number, *place)
+        if callback and isinstance(one.changes, Rpc):
+            at = AtReply(server, client, one.connection, one.kind.minor_version, *place)
+            self._recall(_Messages(one.changes).call, at, asked)
+        return asked
 
-    def _plain_called(self, one: PlainCompound) -> _Asked | None:
-        if one.request is None:
-            return None
-        place = one.number, one.call_frame, one.call_time
-        return self._request(*self._ends(one), one.connection, one.request, one.kind.callback, *place)
-
-    def _plain_recalled(self, one: PlainCompound, asked: _Asked | None) -> None:
-        if one.kind.callback and one.rpc is not None:
-            at = self._plain_place(one)._replace(frame=one.call_frame, time=one.call_time)
-            self._recall(_Messages(one.rpc).call, at, asked)
-
-    def _plain_ended(self, one: PlainCompound, asked: _Asked | None) -> None:
-        kind = one.kind
-        client = asked.session.client if asked is not None else None
-        if kind.minor_version == 0 and not kind.callback:
-            client = self.table.known_on(one.connection)
-        decodes = kind.changes or one.elsewhere or (client is not None and client.lease is None)
-        if one.rpc is not None and decodes:
-            if asked is not None:
-                self._asked[one.number] = asked
-            self._ended(one.rpc, one.reply_end, one.result)
-            return
+    def _row_ended(self, one: PlainCompound, asked: _Asked | None) -> None:
+        kind, changes = one.kind, one.changes
+        if isinstance(changes, Rpc):
+            client = self._client(kind, asked, one.connection)
+            if kind.changes or one.elsewhere or (client is not None and client.lease is None):
+                if asked is not None:
+                    self._asked[one.number] = asked
+                self._ended(changes, one.reply_end, one.result)
+                return
         self.compounds += 1
-        at = self._plain_place(one)
         if asked is not None:
-            self._answer(asked, at, one.result, kind.operations, one.status, one.reply_frame)
-        if one.changes is not None:
-            for step in one.changes.steps():
-                self._step(step, at, client, asked)
-        if kind.renews and client is not None and one.status == "OK":
-            client.renew(at.time, at.frame)
-        if one.status in STATUSES:
-            self._failed(one.status, at, client or self.table.of_connection(at))
+            self._answer(asked, one.reply_end, one.reply_frame, one.result, kind.operations, one.status)
+        if changes is not None or kind.renews or one.status in STATUSES:
+            server, client = self._ends(one)
+            at = AtReply(server, client, one.connection, kind.minor_version, one.reply_frame, one.reply_end)
+            steps = changes.steps() if isinstance(changes, _Changes) else ()
+            self._conclude(kind, self._place(at), asked, one.status, steps)
 
     # Calls
 
@@ -744,21 +721,17 @@ class NfsStateHistory:
             asked = self._asked.pop(rpc.number, None)
         frame = rpc.reply_frame or rpc.call_frame
         at = self._place(_at(rpc.call, rpc.connection, callback, frame, time, rpc.minor_version))
+        client = self._client(kind, asked, at.connection)
         if asked is not None:
             asked.use.rpc = rpc.number
             result = result or self._result(rpc, messages, callback)
-            self._answer(asked, at, result, rpc.operations, rpc.status, rpc.reply_frame)
-        client = asked.session.client if asked is not None else None
-        if rpc.minor_version == 0 and not callback:
-            client = self.table.known_on(at.connection)
+            self._answer(asked, time, rpc.reply_frame, result, rpc.operations, rpc.status)
+        steps: Iterable[ChangingStep] = ()
         if (kind.changes and not callback) or (kind.attributes and client is not None and client.lease is None):
-            self._change(rpc, messages, at, client, asked)
-        if kind.renews and client is not None and rpc.status == "OK":
-            client.renew(at.time, at.frame)
+            steps = self._steps(rpc, messages)
+        self._conclude(kind, at, asked, rpc.status, steps)
         if rpc.reply is None and not callback and (owner := client or self.table.known_on(at.connection)) is not None:
             owner.note_status(NO_REPLY, rpc.call_frame, rpc.call.operation.first_time)
-        if rpc.status in STATUSES:
-            self._failed(rpc.status, at, client or self.table.of_connection(at))
 
     def _result(self, rpc: Rpc, messages: _Messages, callback: bool) -> SlotResult | None:
         if rpc.reply is None:
@@ -772,28 +745,47 @@ class NfsStateHistory:
                 return found
         return None
 
+    def _client(self, kind: CompoundKind, asked: _Asked | None, connection: int) -> NfsClient | None:
+        """Whose COMPOUND it is, as far as it says so or others on its connection did."""
+        if kind.minor_version == 0 and not kind.callback:
+            return self.table.known_on(connection)
+        return asked.session.client if asked is not None else None
+
     def _answer(
         self,
         asked: _Asked,
-        at: AtReply,
+        time: int,
+        frame: int,
         result: SlotResult | None,
         operations: tuple[str, ...],
         status: str,
-        frame: int,
     ) -> None:
+        """A request on a slot has ended, with a reply in this ``frame``, or 0."""
         use, session = asked.use, asked.session
         use.operations, use.status, use.reply_frame = operations, status, frame
-        asked.table.answered(use, asked.request.slot, at.time, result)
+        asked.table.answered(use, asked.request.slot, time, result)
         if result is None or asked.table is session.back:
             return
         if not result.status:
-            session.client.renew(at.time, at.frame)
+            session.client.renew(time, frame)
         elif nfs4_status(result.status) in _SESSION_LOST and not session.ended_by:
-            session.ended_frame, session.ended_time = at.frame, at.time
+            session.ended_frame, session.ended_time = frame, time
             session.ended_by = nfs4_status(result.status)
         for bit in range(MAX_FLAGS) if result.flags else ():
             if result.flags >> bit & 1:
-                session.flags.setdefault(1 << bit, StatusTally()).add(at.frame, at.time)
+                session.flags.setdefault(1 << bit, StatusTally()).add(frame, time)
+
+    def _conclude(
+        self, kind: CompoundKind, at: AtReply, asked: _Asked | None, status: str, steps: Iterable[ChangingStep]
+    ) -> None:
+        """What a COMPOUND that has ended says beside its slot: ``steps`` of it succeeded."""
+        client = self._client(kind, asked, at.connection)
+        for step in steps:
+            self._step(step, at, client, asked)
+        if kind.renews and client is not None and status == "OK":
+            client.renew(at.time, at.frame)
+        if status in STATUSES:
+            self._failed(status, at, client or self.table.of_connection(at))
 
     def _failed(self, status: str, at: AtReply, client: NfsClient) -> None:
         client.note_status(status, at.frame, at.time)
@@ -809,25 +801,17 @@ class NfsStateHistory:
 
     # What operations change
 
-    def _change(
-        self,
-        rpc: Rpc,
-        messages: _Messages,
-        at: AtReply,
-        client: NfsClient | None,
-        asked: _Asked | None,
-    ) -> None:
-        """Every operation that succeeded."""
+    def _steps(self, rpc: Rpc, messages: _Messages) -> Iterable[ChangingStep]:
+        """Every operation that succeeded and may change state."""
         head = call_head(messages.call, 0, len(messages.call))
         if head is None or not head[4]:
             self.undecoded += 1
-            return
+            return ()
         walk = walked(messages.call, messages.reply, rpc.gss) if rpc.reply is not None else None
         if walk is None:
-            return
+            return ()
         self.undecoded += bool(walk.problem)
-        for step in changing_steps(walk, messages.call, messages.reply):
-            self._step(step, at, client, asked)
+        return changing_steps(walk, messages.call, messages.reply)
 
     def _step(self, step: ChangingStep, at: AtReply, client: NfsClient | None, asked: _Asked | None) -> None:
         operation, arguments, results, handle = step
@@ -835,8 +819,8 @@ class NfsStateHistory:
             self.table.succeeded(operation, arguments, results, at)
             return
         if at.minor_version == 0:
-            id = {OP_OPEN: ("owner", "clientid"), OP_RENEW: ("clientid",)}.get(operation)
-            if id is not None and (number := arguments.number(*id)) is not None:
+            id = {OP_OPEN: "owner/clientid", OP_RENEW: "clientid"}.get(operation)
+            if id is not None and (number := arguments.number(id)) is not None:
                 client = self.table.client(at.server, number, 0)
                 self.table.on(at, client)
         if client is None and at.minor_version == 0:

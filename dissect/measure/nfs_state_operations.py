@@ -73,47 +73,48 @@ class Fields:
             self._node = decode(type, "", SparseBytes([(0, message)], len(message)), at, len(message), MAX_NODES).root
         return self._node
 
-    def _raw(self, path: tuple[str, ...]) -> memoryview | None:
+    def _raw(self, path: str) -> memoryview | None:
         """The bytes of a number or a stateid where messages like this one have it."""
         assert self._layout is not None and self._value is not None
-        place = self._layout.places.get("/".join(path))
+        place = self._layout.places.get(path)
         _, message, at = self._value
         return None if place is None else message[at + place[0] : at + place[1]]
 
-    def number(self, *path: str) -> int | None:
-        if self._layout is not None and self._value is not None and "/".join(path) in NUMBERS:
+    def number(self, path: str) -> int | None:
+        if self._layout is not None and self._value is not None and path in NUMBERS:
             raw = self._raw(path)
             return None if raw is None else int.from_bytes(raw)
-        node = self.at(*path)
+        node = self.at(path)
         return node.value if node is not None and isinstance(node.value, int) else None
 
-    def octets(self, *path: str) -> bytes | None:
-        node = self.at(*path)
+    def octets(self, path: str) -> bytes | None:
+        node = self.at(path)
         return bytes(node.value) if node is not None and isinstance(node.value, memoryview) else None
 
-    def at(self, *path: str) -> Node | None:
+    def at(self, path: str) -> Node | None:
+        """The value at names joined by '/'; '' is the whole."""
         node = self.node
-        for name in path:
+        for name in path.split("/") if path else ():
             node = node.child(name) if node is not None else None
         return node
 
-    def stateid(self, *path: str) -> bytes | None:
+    def stateid(self, path: str = "") -> bytes | None:
         """'other' of the first stateid at or below the path."""
-        if self._layout is not None and self._value is not None and "/".join(path) in STATEIDS:
+        if self._layout is not None and self._value is not None and path in STATEIDS:
             raw = self._raw(path)
             return None if raw is None else bytes(raw[4:])
-        return Fields(self.first_stateid(*path)).octets("other")
+        return Fields(self.first_stateid(path)).octets("other")
 
-    def first_stateid(self, *path: str) -> Node | None:
-        node = self.at(*path)
+    def first_stateid(self, path: str) -> Node | None:
+        node = self.at(path)
         return next((one for one in node.walk() if one.type is STATEID4), None) if node is not None else None
 
 
-NUMBERS = (
+NUMBERS = frozenset((
     "share_access", "claim/claim", "owner/clientid", "rflags", "delegation/delegation_type", "locktype", "reclaim",
     "offset", "length",
-)  # fmt: skip
-STATEIDS = ("stateid", "delegation", "open_stateid", "deleg_stateid", "lock_stateid")
+))  # fmt: skip
+STATEIDS = frozenset(("stateid", "delegation", "open_stateid", "deleg_stateid", "lock_stateid"))
 """What is read of the most frequent operations, as paths; of stateids the first at or below the path."""
 _FREQUENT = frozenset(
     type for name in (4, 8, 12, 14, 18) for type in (OPERATIONS[name].arguments, OPERATIONS[name].results)
@@ -129,7 +130,7 @@ def _layouts(type: XdrType) -> Layouts:
 def _state_nodes(root: Node) -> dict[str, Node]:
     """The values at the paths."""
     fields = Fields(root)
-    found = {path: fields.at(*path.split("/")) for path in NUMBERS}
+    found = {path: fields.at(path) for path in NUMBERS}
     found |= {path: fields.first_stateid(*path.split("/")) for path in STATEIDS}
     return {path: node for path, node in found.items() if node is not None}
 
@@ -239,12 +240,12 @@ def _granted(change: StateChange, reclaimed: bool) -> None:
 
 def _open(change: StateChange) -> None:
     asked, given = change.arguments, change.results
-    reclaimed = asked.number("claim", "claim") == _CLAIM_PREVIOUS
+    reclaimed = asked.number("claim/claim") == _CLAIM_PREVIOUS
     if not (given.number("rflags") or 0) & _NO_OPEN_STATEID:
         access = _ACCESS.get((asked.number("share_access") or 0) & 3, "?")
         _grant(change, change.client.opens, access, given.stateid("stateid"), reclaimed=reclaimed)
     _granted(change, reclaimed)
-    type = given.number("delegation", "delegation_type")
+    type = given.number("delegation/delegation_type")
     _grant_delegation(change, type, given.stateid("delegation"), reclaimed)
 
 
@@ -349,12 +350,12 @@ def _layout_back(change: StateChange) -> None:
     if stateid is None:
         for one in list(layouts.held):
             _note_return(change, layouts.give_back(one))
-    elif change.results.number("lorr_stateid", "lrs_present") == 0:
+    elif change.results.number("lorr_stateid/lrs_present") == 0:
         _note_return(change, layouts.give_back(stateid))
 
 
 def _lease(change: StateChange) -> None:
-    node = change.results.at("obj_attributes", "attr_vals", "lease_time")
+    node = change.results.at("obj_attributes/attr_vals/lease_time")
     if node is not None and isinstance(node.value, int):
         change.client.lease = node.value
 
@@ -601,9 +602,9 @@ class ClientTable:
         id = results.number("eir_clientid")
         if id is None:
             return
-        owner = arguments.octets("eia_clientowner", "co_ownerid")
+        owner = arguments.octets("eia_clientowner/co_ownerid")
         at = self._at_trunk(id, owner, results, at)
-        client = self._begun(id, owner, arguments.octets("eia_clientowner", "co_verifier"), at)
+        client = self._begun(id, owner, arguments.octets("eia_clientowner/co_verifier"), at)
         client.minor_version = at.minor_version
         client.implementation = implementation(arguments, "eia_client_impl_id") or client.implementation
         client.server_implementation = implementation(results, "eir_server_impl_id") or client.server_implementation
@@ -613,7 +614,7 @@ class ClientTable:
     def _at_trunk(self, id: int, owner: bytes | None, results: Fields, at: AtReply) -> AtReply:
         """At the server's first address, where it is one that is known: it has the same major ID and scope, and gives
         the same owner the same client ID (RFC 8881, 2.10.5)."""
-        major, scope = results.octets("eir_server_owner", "so_major_id"), results.octets("eir_server_scope")
+        major, scope = results.octets("eir_server_owner/so_major_id"), results.octets("eir_server_scope")
         if major is None or scope is None:
             return at
         key = major, scope, id
@@ -632,8 +633,8 @@ class ClientTable:
         id = results.number("clientid")
         if id is None:
             return
-        owner = arguments.octets("client", "id")
-        self.on(at, self._begun(id, owner, arguments.octets("client", "verifier"), at))
+        owner = arguments.octets("client/id")
+        self.on(at, self._begun(id, owner, arguments.octets("client/verifier"), at))
 
     def _confirm(self, client: NfsClient, at: AtReply) -> None:
         client.confirmed_frame = client.confirmed_frame or at.frame
@@ -655,8 +656,8 @@ class ClientTable:
         session = self._add_session(id, at.server, client)
         session.frame, session.time = at.frame, at.time
         fore, back = "csr_fore_chan_attrs", "csr_back_chan_attrs"
-        session.fore = SlotTable(True, results.number(fore, "ca_maxrequests"))
-        session.back = SlotTable(True, results.number(back, "ca_maxrequests"))
+        session.fore = SlotTable(True, results.number(f"{fore}/ca_maxrequests"))
+        session.back = SlotTable(True, results.number(f"{back}/ca_maxrequests"))
         session.fore_sizes, session.back_sizes = _sizes(results, fore), _sizes(results, back)
         flags = results.number("csr_flags") or 0
         session.persistent, session.back_channel = bool(flags & _PERSIST), bool(flags & _BACK_CHANNEL)
@@ -665,7 +666,7 @@ class ClientTable:
 
 def _sizes(results: Fields, channel: str) -> tuple[int, int, int, int] | None:
     names = "ca_maxrequestsize", "ca_maxresponsesize", "ca_maxresponsesize_cached", "ca_maxoperations"
-    request, response, cached, operations = (results.number(channel, name) for name in names)
+    request, response, cached, operations = (results.number(f"{channel}/{name}") for name in names)
     if request is None or response is None or cached is None or operations is None:
         return None
     return request, response, cached, operations

@@ -12,6 +12,7 @@ from playbook.nfs4_client import Client
 from playbook.xdr_encode import done, op
 from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory, PlainCompound, asks_for_lease, plain_compounds
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 
 class PassListener(NfsStateHistory):
@@ -38,8 +39,8 @@ def test_what_changes_state_or_may_show_the_lease_is_decoded() -> None:
     asked = [one for one in found if one.kind.operations[-1] == "GETATTR"]
     looked_at = [one for one in found if one.kind.operations[-1] in ("READ", "CLOSE")]
     assert [one.changes is not None for one in looked_at][:4] == [False, True, False, True]
-    assert not any(one.rpc is not None for one in looked_at)
-    assert [one.rpc is not None for one in asked][:4] == [False, True, False, True]
+    assert not any(isinstance(one.changes, Rpc) for one in looked_at)
+    assert [isinstance(one.changes, Rpc) for one in asked][:4] == [False, True, False, True]
     assert all(one.request is not None and one.result is not None for one in found if one.kind.operations[-1] == "READ")
 
 
