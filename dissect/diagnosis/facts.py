@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -36,7 +35,7 @@ from ..rpcrdma.rpcs import HostTimes, HostTrouble, Rpc
 from ..transport.health import TransportHealth
 from ..transport.retransmissions import Retransmission
 from ..units import with_port
-from .rpc_facts import Examples, RpcFacts, Sums, Unanswered
+from .rpc_facts import Examples, RpcFacts, Sums, Unanswered, examples_by
 
 if TYPE_CHECKING:
     from ..audit.auditor import Auditor
@@ -91,24 +90,23 @@ class FileFacts:
         stored = (done["stable"] > UNSTABLE) & done["succeeded"] & (done["count"] > 0)
         rpcs = table.rows
         weights = np.maximum(rpcs["latency"], 0)
-        for row, count in zip(done["row"][stored].tolist(), done["count"][stored].tolist(), strict=True):
-            one = rpcs[row]
-            examples = self.synchronous.setdefault(count, Examples())
-            examples.add(int(weights[row]), int(one["number"]), int(one["call_frame"]))
+        columns = weights, rpcs["number"], rpcs["call_frame"]
+        rows = done["row"][stored]
+        for count, examples in examples_by(done["count"][stored], *(column[rows] for column in columns)):
+            self.synchronous.setdefault(count, Examples()).join(examples)
         users = np.unique(done["file"] << 32 | done["row"])
         files, rows = users >> 32, users & 0xFFFFFFFF
-        columns = weights[rows], rpcs["number"][rows], rpcs["call_frame"][rows]
-        edges = [*np.unique(files, return_index=True)[1].tolist(), len(files)]
-        for begin, behind in pairwise(edges):
-            file = used.files[files[begin]]
+        for index, examples in examples_by(files, *(column[rows] for column in columns)):
+            file = used.files[index]
             if file.number not in self.costs:
                 self.files[file.number] = file
                 self.costs[file.number], self.clients[file.number] = Examples(), set()
-            self.costs[file.number].add_all(*(column[begin:behind] for column in columns))
-        connections, callers = rpcs["connection"][rows], rpcs["caller"][rows]
-        for at in distinct(files, connections, callers)[0].tolist():
-            ends = table.conversation(int(connections[at])).connection.endpoints
-            self.clients[used.files[files[at]].number].add(ends[callers[at]].address)
+            self.costs[file.number].join(examples)
+        callers = files, rpcs["connection"][rows], rpcs["caller"][rows]
+        first = distinct(*callers)[0]
+        for index, connection, caller in zip(*(column[first].tolist() for column in callers), strict=True):
+            client = table.conversation(connection).connection.endpoints[caller].address
+            self.clients[used.files[index].number].add(client)
         for call, transfers in used.transfers:
             self.transferred(call, transfers)
 

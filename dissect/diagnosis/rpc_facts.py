@@ -49,20 +49,14 @@ class Examples:
         if len(worst) < 3 * MAX_EXAMPLES or weight > worst[0] or (weight == worst[0] and -number > worst[1]):
             self._keep([(weight, -number, frame)])
 
-    def add_all(self, weights: Int64s, numbers: Int64s, frames: Int64s) -> None:
-        """The same of many."""
-        self.count += len(weights)
-        self.total += int(weights.sum())
-        if len(weights) > MAX_EXAMPLES:
-            worst = np.argpartition(weights, -MAX_EXAMPLES)[-MAX_EXAMPLES:]
-            weights, numbers, frames = weights[worst], numbers[worst], frames[worst]
-        self._keep([*zip(weights.tolist(), (-numbers).tolist(), frames.tolist(), strict=True)])
-
     def join(self, other: Examples) -> None:
         """Take over those of another one."""
+        if not self.count:
+            self._worst = other._worst
+        else:
+            self._keep(other._examples)
         self.count += other.count
         self.total += other.total
-        self._keep(other._examples)
 
     def _keep(self, more: list[tuple[int, int, int]]) -> None:
         kept = sorted(self._examples + more)[-MAX_EXAMPLES:]
@@ -80,6 +74,19 @@ class Examples:
     @property
     def frames(self) -> tuple[int, ...]:
         return tuple(frame for _, _, frame in reversed(self._examples) if frame)
+
+
+def examples_by(groups: Int64s, weights: Int64s, numbers: Int64s, frames: Int64s) -> Iterator[tuple[int, Examples]]:
+    """Those of each group, ascending: RPCs with their weights, numbers and first frames."""
+    order = np.lexsort((-numbers, weights, groups))
+    groups, weights = groups[order], weights[order]
+    rows = np.column_stack((weights, -numbers[order], frames[order])).astype(np.int64)
+    begins = np.diff(groups, prepend=groups[:1] - 1).nonzero()[0]
+    totals = np.add.reduceat(weights, begins) if len(groups) else weights
+    edges = pairwise([*begins.tolist(), len(groups)])
+    for group, (begin, behind), total in zip(groups[begins].tolist(), edges, totals.tolist(), strict=True):
+        worst = array("q", rows[max(begin, behind - MAX_EXAMPLES) : behind].tobytes())
+        yield group, Examples(behind - begin, total, worst)
 
 
 NO_CALLS: Int64s = np.empty((3, 0), np.int64)
@@ -484,11 +491,10 @@ class RpcFacts:
         rows, inverse = take(rows, failed), inverse[failed]
         kinds = rows["status"].astype(np.int64) * len(keys) + inverse
         latencies, numbers, frames, ends = (rows[name] for name in ("latency", "number", "call_frame", "reply_end"))
-        for kind in unique(kinds).tolist():
-            mine = kinds == kind
+        for kind, examples in examples_by(kinds, latencies, numbers, frames):
             status, key = statuses[kind // len(keys)][0], keys[kind % len(keys)]
-            self.errors[status][key].add_all(latencies[mine], numbers[mine], frames[mine])
-            self._note_error_times(status, *extremes(ends[mine]))
+            self.errors[status][key].join(examples)
+            self._note_error_times(status, *extremes(ends[kinds == kind]))
 
     def _note_error_times(self, status: str, first: int, last: int) -> None:
         known = self.error_times.get(status, (first, last))

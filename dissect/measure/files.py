@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -572,16 +572,23 @@ class _FileBatch:
     def take(self, counted: NDArray[np.bool_]) -> list[tuple[FileCall, list[FileTransfer]]]:
         """Note what RPCs say, in their order; returns what they did to contents."""
         rows, messages = self.read.rows, self.read.messages
-        in_turn = self._in_turn()
+        contents = [
+            (row, event.handle)
+            for row, found in messages.items()
+            for event in found.events
+            if event.kind in _OF_CONTENTS
+        ]
+        in_turn = self._in_turn({handle for _, handle in contents})
         order = sorted(messages)
         operations = np.ascontiguousarray(rows["row"])
         begins, ends = (operations.searchsorted(order, side).tolist() for side in ("left", "right"))
         turns = in_turn.nonzero()[0]
         before, behind = turns.searchsorted(begins).tolist(), turns.searchsorted(ends).tolist()
         said = take(rows, turns)
-        fields = (said["file"], said["type"], said["sized"], said["size"], said["verifier"] > 0)
+        commit = self.read.names.index("COMMIT") if "COMMIT" in self.read.names else -1
+        fields = (said["file"], said["type"], said["sized"], said["size"], said["verifier"] > 0, said["name"] == commit)
         stated = [*zip(turns.tolist(), *(one.tolist() for one in fields), strict=True)]
-        moving = [row for row in order if any(event.kind in _OF_CONTENTS for event in messages[row].events)]
+        moving = sorted({row for row, _ in contents})
         calls = dict(zip(moving, file_calls(self.table, moving), strict=True))
         times = np.where(
             self.table.rows["reply_frame"] != 0, self.table.rows["reply_end"], self.table.rows["call_time"]
@@ -624,30 +631,28 @@ class _FileBatch:
             _, file = self._appearing.pop()
             self._files[file] = self.names.file(*self.read.handles[file])
 
-    def _in_turn(self) -> NDArray[np.bool_]:
-        """Operations that say something of files whose contents change: of these the order counts."""
+    def _in_turn(self, changed: Collection[bytes | None]) -> NDArray[np.bool_]:
+        """Operations that say something of files whose contents change: of these the order counts.
+
+        ``changed``: handles of files that calls read and write.
+        """
         rows = self.read.rows
         states = (rows["type"] >= 0) | rows["sized"] | (rows["verifier"] > 0)
         reach = np.array([0 if file is None else min(file.reach, _MAX_SIZE) for file in self._files] or [0], np.uint64)
         turning = np.zeros(len(reach), np.bool_)
         turning[rows["file"][(rows["verifier"] > 0) | (rows["sized"] & (rows["size"] < reach[rows["file"]]))]] = True
-        changed = {
-            event.handle
-            for found in self.read.messages.values()
-            for event in found.events
-            if event.kind in _OF_CONTENTS
-        }
         turning[[index for index, (_, handle) in enumerate(self.read.handles) if handle in changed]] = True
         found: NDArray[np.bool_] = states & turning[rows["file"]]
         return found
 
-    def _state(self, stated: list[tuple[int, int, int, bool, int, bool]], update: _FileUpdate | None) -> None:
+    def _state(self, stated: list[tuple[int, int, int, bool, int, bool, bool]], update: _FileUpdate | None) -> None:
         """What operations say of type, size and contents; attributes that a WRITE returns hold after it.
 
-        ``stated``: of each its index, that of its file, the type, whether there is a size, and a verifier.
+        ``stated``: of each its index, that of its file, the type, whether there is a size, a verifier, and whether it
+        is a COMMIT.
         """
         files = self._files
-        for index, which, type, sized, size, verified in stated:
+        for index, which, type, sized, size, verified, commits in stated:
             file = files[which]
             if file is None:
                 self._appear(index + 1)
@@ -657,9 +662,13 @@ class _FileBatch:
                 file.type = type
             sized = sized and file.type != DIRECTORY
             if verified or (sized and size < file.reach):
-                row = self.read.rows[index].item()
-                change = update or _FileUpdate(next(file_calls(self.table, [row[0]])), _SILENT)
-                change.state(file, self.read.operation(row), size if sized else None)
+                change = update
+                if change is None:
+                    change = _FileUpdate(next(file_calls(self.table, [self.read.rows["row"][index]])), _SILENT)
+                if sized and change.end is not None:
+                    change.size(file, size, change.end)
+                if commits and change.end is not None:
+                    change.commit(file, self.read.operation(self.read.rows[index].item()))
                 if update is None:
                     self._note(change)
             elif sized:
@@ -690,13 +699,16 @@ def _note_states(rows: Rows, files: Sequence[File]) -> None:
 def _note_calls(rows: Rows, names: Sequence[str], files: Sequence[File], table: RpcTable) -> None:
     """Which operations files are used by, and of which versions of NFS."""
     first, which = distinct(rows["file"], rows["name"])
-    for at, count in sorted(zip(first.tolist(), np.bincount(which, minlength=len(first)).tolist(), strict=True)):
-        files[rows["file"][at]].calls[names[rows["name"][at]]] += count
+    counts = np.bincount(which, minlength=len(first))
+    order = first.argsort()
+    of_first = rows["file"][first[order]], rows["name"][first[order]], counts[order]
+    for file, name, count in zip(*(column.tolist() for column in of_first), strict=True):
+        files[file].calls[names[name]] += count
     procedures = table.rows["procedure"][rows["row"]]
-    for at in distinct(rows["file"], procedures)[0].tolist():
-        called = table.names.procedures[procedures[at]]
-        minor = called.minor_version if called.version == 4 else None
-        files[rows["file"][at]].protocols.add((called.version or 0, minor))
+    first = distinct(rows["file"], procedures)[0]
+    versions = [(one.version or 0, one.minor_version if one.version == 4 else None) for one in table.names.procedures]
+    for file, procedure in zip(rows["file"][first].tolist(), procedures[first].tolist(), strict=True):
+        files[file].protocols.add(versions[procedure])
 
 
 _SILENT = NfsMessages(None, None, (), (), "")
@@ -722,13 +734,8 @@ class _FileUpdate:
                     file.latencies = Samples(EXACT_LATENCIES)
                 file.latencies.append(self.call.latency)
 
-    def state(self, file: File, done: FileOperation, size: int | None) -> None:
-        """What an operation says of the contents; ``size``: of a file that is no directory."""
-        if self.end is None:
-            return
-        if size is not None:
-            self.size(file, size, self.end)
-        if done.operation == "COMMIT" and done.succeeded:
+    def commit(self, file: File, done: FileOperation) -> None:
+        if done.succeeded:
             start, end, time = file._unstable
             known = done.offset is not None and done.offset <= start
             if file.uncommitted and time < self.begin and known:

@@ -10,7 +10,15 @@ from playbook.rows import decided
 from playbook.samples import SAMPLES
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.diagnosis import rpc_facts
-from rdmascope.dissect.diagnosis.rpc_facts import MAX_EXAMPLES, MAX_GROUPS, MEASURES, Examples, Larger, RpcFacts
+from rdmascope.dissect.diagnosis.rpc_facts import (
+    MAX_EXAMPLES,
+    MAX_GROUPS,
+    MEASURES,
+    Examples,
+    Larger,
+    RpcFacts,
+    examples_by,
+)
 from rdmascope.dissect.measure.statistics import ProcedureKey
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
@@ -80,7 +88,9 @@ def test_the_worst_examples_are_kept() -> None:
     weights = [5, 9, 1, 7, 3, 8, 2, 6]
     for number, weight in enumerate(weights, 1):
         one.add(weight, number, number * 10)
-    many_at_once.add_all(np.array(weights), np.arange(1, 9), np.arange(10, 90, 10))
+    for group, found in examples_by(np.zeros(8, np.int64), np.array(weights), np.arange(1, 9), np.arange(10, 90, 10)):
+        assert not group
+        many_at_once.join(found)
     assert one.rpcs == many_at_once.rpcs == (2, 6, 4, 8, 1) and one.frames == (20, 60, 40, 80, 10)
     assert one.count == many_at_once.count == 8 and one.total == many_at_once.total == sum(weights)
     assert len(one.rpcs) == MAX_EXAMPLES
