@@ -655,8 +655,7 @@ class NfsStateHistory:
         if asked is not None:
             self._answer(asked, one.reply_end, one.reply_frame, one.result, kind.operations, one.status)
         if changes is not None or kind.renews or one.status in STATUSES:
-            server, client = self._ends(one)
-            at = AtReply(server, client, one.connection, kind.minor_version, one.reply_frame, one.reply_end)
+            at = AtReply(*self._ends(one), one.connection, kind.minor_version, one.reply_frame, one.reply_end)
             steps = changes.steps() if isinstance(changes, _Changes) else ()
             self._conclude(kind, self._place(at), asked, one.status, steps)
 
