@@ -263,7 +263,7 @@ class Capture(Closing):
         return found
 
     def groups(self, *by: str, where: Sequence[str] = ()) -> CallGroups:
-        """RPCs in groups: by client, server, connection, export, path, user, procedure, linux_operation, slot, or 10s.
+        """RPCs in groups: by columns of the table rpcs, such as client or procedure, by export, or by 10s.
 
         ``where``: only RPCs of which these conditions are true.  The key of a group has a value for each of ``by``;
         that of an interval such as 10s is its begin, in nanoseconds since the capture began.  Raises CaptureError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Protocol, runtime_checkable
@@ -22,24 +22,22 @@ from rdmascope.dissect.measure.time_options import parse_duration
 from rdmascope.dissect.onc.rpc_header import procedure_label, program_label
 from rdmascope.dissect.records.rpc_columns import Columns, RpcBatches, TableBuilder
 from rdmascope.dissect.records.tables import TABLES
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
+from ..errors import CaptureError
 from ..tables.condition import Condition
+from ..tables.saved import holds_tables
 from .session import Session
 
 KEYS: dict[str, tuple[str, ...]] = {
-    "client": ("client",),
-    "server": ("server",),
-    "connection": ("connection",),
+    **{typed: (column.name,) for typed, column in TABLES["rpcs"].typed.items()},
     "export": ("server", "path"),
-    "path": ("path",),
-    "user": ("user",),
     "procedure": (),
-    "linux_operation": ("linux_operation",),
     "slot": ("session", "slot"),
     "host": ("connection",),
     "day": (),
 }
-"""What RPCs are grouped by -> the columns of the table rpcs that say it."""
+"""What RPCs are grouped by -> the columns of the table rpcs that say it, for most itself."""
 DAY = 86_400 * 10**9
 """Nanoseconds."""
 
@@ -58,8 +56,8 @@ def parse_group_keys(text: str) -> tuple[GroupKey, ...]:
     """'client,procedure' or '10s'; raises ValueError."""
     found = []
     for part in filter(None, (part.strip() for part in text.split(","))):
-        if part.lower() in KEYS:
-            found.append(GroupKey(part.lower()))
+        if (name := part.lower().replace(" ", "_")) in KEYS:
+            found.append(GroupKey(KEYS[name][0] if len(KEYS[name]) == 1 and name != "host" else name))
             continue
         try:
             interval = parse_duration(part) if part[0].isdigit() else 0
@@ -67,7 +65,8 @@ def parse_group_keys(text: str) -> tuple[GroupKey, ...]:
             interval = 0
         if interval <= 0:
             near = get_close_matches(part.lower(), KEYS, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(KEYS)}, and intervals such as 10s"
+            others = "the columns of the table rpcs, export, day, host and intervals such as 10s"
+            hint = f"did you mean {near[0]}?" if near else f"there are {others}"
             raise ValueError(f"nothing is grouped by {part!r}; {hint}")
         found.append(GroupKey("begin", interval))
     if not found:
@@ -113,8 +112,7 @@ class RpcGrouping:
         if isinstance(session, SummedCalls):
             self._ask_sums(session, session)
             return
-        builder = TableBuilder(TABLES["rpcs"], columns)
-        batches = RpcBatches(builder.needs("files"), builder.needs("paths"), session)
+        columns_in = columns_of(columns, session)
         for table in session.tables():
             if not len(table):
                 continue
@@ -123,8 +121,7 @@ class RpcGrouping:
             self._add(calls)
             if self.groups is not None:
                 self.first_time = session.first_time
-                builder.add(batches.batch(table))
-                self.groups.add(calls, [*self._keys(calls, builder.take(), session)])
+                self.groups.add(calls, [*self._keys(calls, columns_in(table), session)])
             del table
         if condition is not None:
             session.refuse(condition.problem(session))
@@ -168,6 +165,23 @@ class RpcGrouping:
             else:
                 found = [columns[name][calls.rows].tolist() for name in KEYS[key.name]]
                 yield found[0] if len(found) == 1 else list(map(_JOINED[key.name], *found))
+
+
+def columns_of(names: Iterable[str], session: Session) -> Callable[[RpcTable], Columns]:
+    """Gives some columns of the table rpcs of the RPCs of a session.
+
+    Raises CaptureError for that of files, of which saved tables do not tell.
+    """
+    builder = TableBuilder(TABLES["rpcs"], {*names}, session.place)
+    if builder.needs("files") and holds_tables(session.paths[0]):
+        raise CaptureError(f"{session.path}: holds tables, which 'rdmascope sql' can ask about files")
+    batches = RpcBatches(builder.needs("files"), builder.needs("paths"), session)
+
+    def columns(table: RpcTable) -> Columns:
+        builder.add(batches.batch(table))
+        return builder.take()
+
+    return columns
 
 
 def _procedures(calls: CallColumns) -> list[str]:

@@ -361,13 +361,10 @@ class Session:
         options = replace(self.analyzer.options, contents=True)
         return Session(self.given, options, limits=self._limits, before=self._before)
 
-    def credit_directions(
-        self, on_rpcs: Callable[[RpcTable], None], on_end: Callable[[], None]
-    ) -> Iterator[CreditDirection]:
+    def credit_directions(self, on_rpcs: Callable[[RpcTable], None] | None = None) -> Iterator[CreditDirection]:
         """The credits of each connection and direction that had calls or replies, in a pass of its own, by connection.
 
-        ``on_rpcs`` is given the RPCs, a table for each batch; ``on_end`` is called between the pass and the first of
-        them.
+        ``on_rpcs`` is given the RPCs before, a table for each batch.
         """
         from ..parallel.ipc import unchanging  # Only here: few ask for it.
 
@@ -388,9 +385,9 @@ class Session:
                         pickler.dump(directions)
 
             for table in self.tables(evict):
-                on_rpcs(table)
+                if on_rpcs is not None:
+                    on_rpcs(table)
                 del table
-            on_end()
             for number in sorted(places.keys() | credits.directions.keys()):
                 if number in places:
                     file.seek(places[number])

@@ -17,6 +17,7 @@ from rdmascope.dissect.records.rpc_columns import Columns, named, quoted, tuples
 from rdmascope.dissect.records.tables import TABLES
 
 from ..errors import CaptureError
+from .typed_sql import WORDS
 
 if TYPE_CHECKING:
     import duckdb  # It is loaded when the first rows come, beside what draws.
@@ -387,10 +388,6 @@ def checked(text: str, first_time: int, live: bool = False) -> str:
 _WORD = re.compile(r"[\w./:*'-]*$")
 
 
-OFTEN = ("procedure", "operations", "path", "client", "status", "latency", "waiting_ns", "user")
-"""Names that conditions mostly begin with: they are proposed first."""
-
-
 def completions(tables: BrowsedTables, text: str, limit: int = 8) -> list[str]:
     """What the last word of a condition may become: the whole texts.
 
@@ -422,7 +419,8 @@ def completions(tables: BrowsedTables, text: str, limit: int = 8) -> list[str]:
     if not word or text.count("'") % 2:
         return []
     before = text[: len(text) - len(word)]
-    names = [name for name in dict.fromkeys((*OFTEN, *columns)) if name.startswith(word.lower())]
+    listed = (*WORDS, *TABLES["rpcs"].headings.values(), *columns)  # First what is on the screen.
+    names = [name for name in dict.fromkeys(listed) if name.startswith(word.lower())]
     alone = re.search(r"(^|\(|\b(AND|OR|NOT))\s*$", before, re.IGNORECASE)
     meant = _meant(tables, word, limit - len(names)) if alone else []
     return [before + name for name in names[:limit]] + [f"{before}{made}" for made in meant]

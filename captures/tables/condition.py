@@ -37,7 +37,7 @@ from rdmascope.dissect.units import duration
 from ..errors import CaptureError
 from ..session.session import Session
 from .saved import holds_tables
-from .typed_sql import QUOTED, SEVERAL, UNIT_OF, WORDS, typed
+from .typed_sql import QUOTED, SEVERAL, typed
 
 if TYPE_CHECKING:
     from .database import Database
@@ -423,9 +423,8 @@ def _in_words(error: CaptureError) -> str:
             r"\(line (\d+), (column \d+)\)$", lambda at: f"({at[2] if at[1] == '1' else 'at its end'})", words
         )
     name = unknown[1] or unknown[2]
-    if name.lower() in SEVERAL:
-        return f"no column {name!r} in the table rpcs: it is made of {SEVERAL[name.lower()]}"
-    return f"no column {name!r} in the table rpcs{near(name.lower(), [*WORDS, *UNIT_OF])}"
+    made = f": it is made of {SEVERAL[name.lower()]}" if name.lower() in SEVERAL else ""
+    return f"no column {name!r} in the table rpcs{made or near(name.lower(), TABLES['rpcs'].typed)}"
 
 
 def chosen(session: Session, condition: Condition | ChosenRpcs | None) -> Iterator[Rpc]:

@@ -620,12 +620,10 @@ class SavedSession(Session):
     def path_learner(self) -> PathLearner:
         return SavedPathLearner(self.field_reader())
 
-    def credit_directions(
-        self, on_rpcs: Callable[[RpcTable], None], on_end: Callable[[], None]
-    ) -> Iterator[CreditDirection]:
+    def credit_directions(self, on_rpcs: Callable[[RpcTable], None] | None = None) -> Iterator[CreditDirection]:
         for table in self.tables():
-            on_rpcs(table)
-        on_end()
+            if on_rpcs is not None:
+                on_rpcs(table)
         with self._open() as database:
             yield from self._details(database, "credits", CreditDirection)
 

@@ -30,9 +30,9 @@ UNIT_OF = {table_column.name: table_column.name.rpartition("_")[2] for table_col
 SEVERAL = {"how": "read_chunks, write_chunks and reply_chunks", "frames": "call_frame and reply_frame"}
 """What is on the screen, and the columns that it is made of."""
 WORDS = {
-    name.lower().replace(" ", "_"): column
-    for name, column in TABLES["rpcs"].headings.items()
-    if name not in UNIT_OF and name not in SEVERAL
+    typed: column.name
+    for typed, column in TABLES["rpcs"].typed.items()
+    if typed not in UNIT_OF and typed not in SEVERAL
 } | {"user": "user"}
 """Names on the screen -> columns of rpcs; in quotes, as ``user`` is a word of SQL."""
 OF_COMPOUND = "the procedure of NFSv4 is COMPOUND: list_contains(operations, {name}) finds its operations, too"

@@ -622,10 +622,7 @@ class BrowseApp(PanesApp):
         """Once more turns it round; numbers begin with the greatest, but for the order in which things came."""
         noun = self.listed.noun
         before, down = self.sorts.get(noun, ("", False))
-        greatest = name in ("latency", "to server", "to client", "count", "server time", "retransmitted", "p99",
-                            "median", "read", "written", "size", "reads", "writes", "retrans", "missing",
-                            "Length")  # fmt: skip
-        self.sorts[noun] = name, not down if before == name else greatest
+        self.sorts[noun] = name, not down if before == name else TABLES[noun].column(name).amount
         self.reorder()
 
     def action_follow(self) -> None:

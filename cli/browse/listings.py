@@ -207,23 +207,24 @@ def _rpc(row: Row, layout: ListingLayout) -> Text:
     return cells_line(RpcCells.of_row(row, False), RpcLine(layout.first_time, layout.width))
 
 
-_PACKET = ("", "{:>7} {:>11} {:>11} → {:<11} {:<8} {}", "{0:>7} {4:<8} {5}")
+_PACKET = ("", "{0:>7} {1:>11} {2:>11} → {3:<11} {4:<8} {6}", "{0:>7} {4:<8} {6}")
 """The wide one is that of ``packets``."""
 
 
 def _packets(layout: ListingLayout) -> str:
     if layout.narrow:
-        return layout.form(*_PACKET).format("No.", "Time", "Source", "Destination", "Protocol", "Info")
+        return layout.form(*_PACKET).format(*TABLES["packets"].headings)
     return header_line()
 
 
 def _packet(row: Row, layout: ListingLayout) -> Text:
     when = f"{seconds(row['time_ns'] - layout.first_time):>12}"
     ends, protocol = (row["source"] or "?", row["destination"] or "?"), row["protocol"] or ""
+    rest = protocol, row["length_bytes"], row["info"] or ""
     if layout.narrow:
-        line = layout.form(*_PACKET).format(row["frame"], when.strip(), *ends, protocol, row["info"] or "")
+        line = layout.form(*_PACKET).format(row["frame"], when.strip(), *ends, *rest)
     else:
-        line = packet_cells(row["frame"], when, ends, protocol, row["length_bytes"], row["info"] or "")
+        line = packet_cells(row["frame"], when, ends, *rest)
     return Text(line, PROTOCOL_STYLES.get(protocol, ""))
 
 
@@ -299,27 +300,26 @@ def _finding(row: Row, layout: ListingLayout) -> Text:
 LISTINGS = {
     "rpcs": Listing("RPCs", "RPC", lambda layout: rpc_header(RpcLine(layout.first_time, layout.width)).plain, _rpc),
     "packets": Listing("packets", "packet", _packets, _packet),
-    "connections": Listing("connections", "connection", lambda layout: layout.form(*_CONNECTION).format(
-        "conn", "transport", "protocol", "client", "server", "to server", "to client", "retrans", "missing", "ended by",
-    ), _connection),
-    "files": Listing("files", "file", lambda layout: layout.form(*_FILE).format(
-        "handle", "size", "reads", "read", "writes", "written", "median", "p99", "path",
-    ), _file),
-    "findings": Listing("findings", "finding", lambda layout: layout.form(*_FINDING).format(
-        "time", "level", "rule", "conn", "RPC", "frame", "observed",
-    ), _finding),
-}  # fmt: skip
+    "connections": Listing(
+        "connections",
+        "connection",
+        lambda layout: layout.form(*_CONNECTION).format(*TABLES["connections"].headings),
+        _connection,
+    ),
+    "files": Listing("files", "file", lambda layout: layout.form(*_FILE).format(*TABLES["files"].headings), _file),
+    "findings": Listing(
+        "findings", "finding", lambda layout: layout.form(*_FINDING).format(*TABLES["findings"].headings), _finding
+    ),
+}
 """By the name of the table."""
 
 
 def column_at(noun: str, layout: ListingLayout, x: int) -> str | None:
     """The name of the column of the heading that stands at ``x``, or ends behind it."""
     heading = LISTINGS[noun].heading(layout)
-    for found in re.finditer(r"\S+(?: by)?", heading):
-        if x < found.end() and found[0] in TABLES[noun].headings:
-            return found[0]
-    last = [found[0] for found in re.finditer(r"\S+", heading) if found[0] in TABLES[noun].headings]
-    return last[-1] if last else None
+    names = sorted(map(re.escape, TABLES[noun].headings), key=len, reverse=True)  # "to server" before "server".
+    shown = [*re.finditer(rf"(?<!\S)(?:{'|'.join(names)})(?!\S)", heading)]
+    return next((column[0] for column in shown if x < column.end()), shown[-1][0] if shown else None)
 
 
 WIDTH = 100

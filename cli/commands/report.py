@@ -241,8 +241,8 @@ SERVICE_LEVEL: Parsed[ServiceLevel] = Parsed("service level", "dissect.measure.c
     type=GROUP_KEYS,
     multiple=True,
     metavar="WHAT",
-    help="RPCs in groups instead: by client, server, connection, export, path, user, procedure, linux_operation,"
-    " slot, day (UTC), host (of a data set), or an interval such as 10s; several with commas.",
+    help="RPCs in groups instead: by a column of the table rpcs, such as client, path, procedure or status, by export,"
+    " day (UTC), host (of a data set), or an interval such as 10s; several with commas.",
 )
 @click.option(
     "--sort", metavar="COLUMN", help="With --by: sort by any column of the page.  [default: time, of intervals begin]"

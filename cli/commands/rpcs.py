@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator
-from functools import partial
-from itertools import chain, compress
-from operator import itemgetter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial, reduce
+from itertools import chain, compress, repeat
+from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,10 +19,10 @@ from rdmascope.dissect.measure.file_names import MAX_LATE, LatePaths, LateRow, N
 from rdmascope.dissect.measure.filters import unknown_xids
 from rdmascope.dissect.records.rpc_lines import RpcLines
 from rdmascope.dissect.records.schema import schema
-from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.text_columns import Page
 
-from ..options import XID, filter_options
+from ..options import XID, Parsed, filter_options
 from ..reading import file_argument, follow_options, following, jobs_option, opened, recognition_options
 from ..sanitize import harmless_line
 from ..terminal import console, json_value, print_page
@@ -32,14 +32,12 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from rdmascope.captures.tables.condition import Condition
+    from rdmascope.dissect.records.rpc_columns import TableColumn
 
 
-SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
-    "time": lambda rpc: rpc.first_time,
-    "latency": lambda rpc: -(-1 if rpc.waiting is None else rpc.waiting),
-    "xid": lambda rpc: rpc.xid,
-    "size": lambda rpc: -(rpc.call_bytes + rpc.reply_bytes),
-}
+SORT: Parsed[tuple[TableColumn, ...]] = Parsed("column", "dissect.records.tables:sort_columns")
+Keys = Callable[[RpcTable], Iterable[Any]]
+"""What the RPCs of a table are sorted by."""
 
 
 @click.command("rpcs")
@@ -48,8 +46,10 @@ SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
 @filter_options
 @click.option(
     "--sort",
-    type=click.Choice(sorted(SORT_KEYS)),
-    help="Slowest, largest, oldest call or lowest XID first; by default in the order of the calls.",
+    type=SORT,
+    metavar="COLUMN",
+    help="By a column of the table rpcs, such as latency: the slowest, the largest, else the lowest first; by default"
+    " in the order of the calls.",
 )
 @click.option("--absolute", is_flag=True, help="Dates and times of day (UTC) in place of seconds.")
 @click.option("--json", "as_json", is_flag=True, help=f"One {schema('rpc')} object a line.")
@@ -62,7 +62,7 @@ SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
 def command(
     files: tuple[str, ...],
     xids: tuple[int, ...],
-    sort: str | None,
+    sort: tuple[TableColumn, ...] | None,
     absolute: bool,
     as_json: bool,
     full: bool,
@@ -118,7 +118,7 @@ def command(
         reading.refuse(unknown_xids(xids, found) or ("" if condition is None else condition.impossible(reading)))
 
     if as_json:
-        _print_json(reading, xids, found, sort, full, condition)
+        _print_json(reading, xids, found, None if sort is None else sort_keys(sort, reading), full, condition)
         refuse_the_impossible()
         reading.check()
         return
@@ -138,7 +138,7 @@ def command(
             place = f"{reading.place_words(rpc.call_frame, rpc.reply_frame):<{reading.place_width(13)}}"
         return views.line(rpc, named.fields, path, layout._replace(first_time=reading.first_time), place)
 
-    rows = _rows(reading, xids, found, row, sort, condition)
+    rows = _rows(reading, xids, found, row, None if sort is None else sort_keys(sort, reading), condition)
     first = next(rows, None)
     if first is None:
         refuse_the_impossible()
@@ -156,15 +156,15 @@ def _rows(
     xids: Collection[int],
     found: set[int],
     row: Callable[[NamedRpc, str | None], Text],
-    sort: str | None,
+    sort: Keys | None,
     condition: Condition | None,
 ) -> Iterator[Text]:
     """What is printed of the RPCs that pass, in the order that is asked for; ``found``: those XIDs that were there."""
     order: CallOrder[Text | LateRow[Text]] = CallOrder(0 if reading.follow else MAX_HELD)
     learner = reading.path_learner()
     late: LatePaths[Text] = LatePaths(learner, 0 if reading.follow else MAX_LATE)
-    kept: list[NamedRpc] = []
-    for named, passes in _judged(reading, learner, condition):
+    kept: list[tuple[Any, NamedRpc]] = []
+    for named, passes, key in _judged(reading, learner, condition, sort):
         if xids and named.rpc.xid in xids:
             found.add(named.rpc.xid)
         elif xids:
@@ -172,23 +172,37 @@ def _rows(
         if sort is None:
             yield from late.add(order.add(named.rpc.number, _late(named, row) if passes else None))
         elif passes:
-            kept.append(named)
+            kept.append((key, named))
     yield from late.add(order.rest())
     yield from late.rest()
     if sort is not None:
         # Of equals, the earliest call first.
-        kept.sort(key=lambda named: (SORT_KEYS[sort](named.rpc), named.rpc.number))
-        yield from (row(named, named.path()) for named in kept)
+        kept.sort(key=lambda one: (one[0], one[1].rpc.number))
+        yield from (row(named, named.path()) for _, named in kept)
 
 
-def _judged(reading: Session, learner: PathLearner, condition: Condition | None) -> Iterator[tuple[NamedRpc, bool]]:
-    """All RPCs, and whether the condition passes them."""
+def _judged(
+    reading: Session, learner: PathLearner, condition: Condition | None, sort: Keys | None
+) -> Iterator[tuple[NamedRpc, bool, Any]]:
+    """All RPCs, whether the condition passes them, and what they are sorted by."""
     for table in reading.tables():
-        if condition is None:
-            yield from ((named, True) for named in learner.named(table))
-        else:
-            yield from zip(learner.named(table), condition.mask(table, reading).tolist(), strict=True)
+        passes = repeat(True) if condition is None else condition.mask(table, reading).tolist()
+        yield from zip(learner.named(table), passes, repeat(None) if sort is None else sort(table), strict=False)
         del table
+
+
+def sort_keys(sort: tuple[TableColumn, ...], reading: Session) -> Keys:
+    """The sum of columns: amounts from the greatest, all else from the lowest, and the unknown last."""
+    from rdmascope.captures.session.grouping import columns_of
+
+    columns = columns_of([column.name for column in sort], reading)
+
+    def keys(table: RpcTable) -> Iterator[tuple[bool, Any]]:
+        found = columns(table)
+        for value in reduce(add, [found[column.name] for column in sort]).tolist():
+            yield value is None, -value if sort[0].amount and value is not None else value
+
+    return keys
 
 
 def _late(named: NamedRpc, row: Callable[[NamedRpc, str | None], Text]) -> Text | LateRow[Text]:
@@ -201,7 +215,7 @@ def _print_json(
     reading: Session,
     xids: Collection[int],
     found: set[int],
-    sort: str | None,
+    sort: Keys | None,
     full: bool,
     condition: Condition | None,
 ) -> None:
@@ -221,7 +235,7 @@ def _print_json(
                 found.update(set(table.rows["xid"].tolist()).intersection(xids))
                 passes &= among(table.rows["xid"].astype(np.int64), np.array([*xids]))
             if sort is not None:
-                keys.extend((rpc.number, SORT_KEYS[sort](rpc)) for rpc in compress(table, passes.tolist()))
+                keys.extend(compress(zip(table.rows["number"].tolist(), sort(table), strict=True), passes.tolist()))
             yield from lines.add(table, passes)
             del table
         yield from lines.rest()

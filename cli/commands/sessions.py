@@ -107,7 +107,11 @@ def command(
         where = "what is left of its frames" if truncated else "this capture"
         nothing = Text(f"no NFSv4 client, session or state in {where}")
         if condition is not None:
-            show(out, filter_line(condition, "clients of their addresses, and what all calls tell of these"), Text())
+            show(
+                out,
+                filter_line(condition, "clients at the addresses that made them, each shown from all its calls"),
+                Text(),
+            )
         show(out, *limit_lines(analyzer), views.state_view(history, everything, truncated) if found else nothing)
     if history.table.untracked:
         complain(f"{plural(history.table.untracked, 'mention')} of further clients and sessions, too many to follow")

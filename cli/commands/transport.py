@@ -186,17 +186,9 @@ def _credits(reading: Session, connections: tuple[int, ...], as_json: bool, cond
             rows = condition.selected(table, reading).rows
             with_rpcs.update(zip(rows["connection"].tolist(), map(bool, rows["caller"].tolist()), strict=True))
 
-    problem = ""
-
-    def end() -> None:
-        nonlocal problem
-        problem = unknown_connections(connections, reading.extent())
-        if not problem and condition is not None:
-            problem = condition.problem(reading)
-
     out = console()
     at = 0
-    for credit_direction in reading.credit_directions(note, end):
+    for credit_direction in reading.credit_directions(note):
         if connections and credit_direction.connection.number not in connections:
             continue
         if condition is not None and (credit_direction.connection.number, credit_direction.backward) not in with_rpcs:
@@ -212,6 +204,9 @@ def _credits(reading: Session, connections: tuple[int, ...], as_json: bool, cond
             if at > 1:
                 click.echo()
             show(out, credits_view(credit_direction, out.width))
+    problem = unknown_connections(connections, reading.extent())
+    if not problem and condition is not None:
+        problem = condition.problem(reading)
     if not at:
         where = " or ".join(map(str, connections))
         reading.refuse(problem or (f"no call on connection {where}" if connections else "no RPC-over-RDMA message"))

@@ -119,7 +119,9 @@ def _labels(group: CallGroup, names: Sequence[str], others: bool) -> list[Cell]:
 def _label(name: str, value: Any) -> str:
     if value is None:
         return UNKNOWN
-    return f"{value / 1e9:,.9g} s" if name == "begin" else str(value)
+    if name == "begin":
+        return f"{value / 1e9:,.9g} s"
+    return " ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _part_cells(group: CallGroup) -> list[Cell]:

@@ -72,6 +72,12 @@ class TableColumn(NamedTuple):
     place_of: str = ""
     """In place of both: it is the file (text) or the number in that file (int) of the frames in this column."""
 
+    @property
+    def amount(self) -> bool:
+        """It says how much or how many, not which or when: who sorts by it wants the greatest first."""
+        counts = self.type in ("int", "uint", "float") and self.name.endswith("s")
+        return counts and not self.name.endswith(("time_ns", "offset_bytes"))
+
 
 @dataclass(frozen=True)
 class Table:
@@ -86,7 +92,26 @@ class Table:
     order: tuple[str, ...] = ()
     """Columns that tell the order of all rows, unknown values last, where batches have them in another."""
     headings: Mapping[str, str] = field(default_factory=dict)
-    """What stands above a column on the screen -> its name: also in ``--where``, ``--sort`` and browse."""
+    """What stands above a column on the screen -> its name."""
+
+    @cached_property
+    def typed(self) -> dict[str, TableColumn]:
+        """What people type for a column, in ``--where``, ``--sort``, ``--by`` and browse: its name or heading."""
+        named = {column.name: column for column in self.columns}
+        return named | {
+            shown: named[name]
+            for heading, name in self.headings.items()
+            if (shown := heading.lower().replace(" ", "_")) not in named
+        }
+
+    def column(self, typed: str) -> TableColumn:
+        """The column that is meant; raises ValueError, with what may be meant."""
+        from ..measure.filters import near
+
+        found = self.typed.get(name := typed.lower().replace(" ", "_"))
+        if found is None:
+            raise ValueError(f"no column {typed!r} in the table {self.name}{near(name, self.typed)}")
+        return found
 
 
 DTYPES: dict[str, tuple[Any, Any]] = {

@@ -699,7 +699,7 @@ _CONNECTIONS = Table(
     headings={
         "conn": "number", "transport": "transport", "protocol": "protocol", "client": "client", "server": "server",
         "to server": "client_bytes", "to client": "server_bytes", "retrans": "client_retransmitted_packets",
-        "missing": "client_missing_packets",
+        "missing": "client_missing_packets", "ended by": "ended_by",
     },
 )  # fmt: skip
 
@@ -743,8 +743,8 @@ _FILES = Table(
         TableColumn("calls", "int", "procedures and operations on it", lambda row: row[1].calls.total()),
     ),
     headings={
-        "path": "path", "size": "size_bytes", "reads": "reads", "read": "read_bytes", "writes": "writes",
-        "written": "written_bytes", "median": "median_latency_ns", "p99": "p99_latency_ns", "handle": "handle_hash",
+        "handle": "handle_hash", "size": "size_bytes", "reads": "reads", "read": "read_bytes", "writes": "writes",
+        "written": "written_bytes", "median": "median_latency_ns", "p99": "p99_latency_ns", "path": "path",
     },
 )  # fmt: skip
 
@@ -758,6 +758,12 @@ TABLES = {table.name: table for table in (
     _RPCS, _OPERATIONS, CHUNKS, SEGMENTS, PACKETS, _CONNECTIONS, _FILES, FINDINGS, VERDICTS, CREDITS, PLACES, DETAILS
 )}  # fmt: skip
 """The tables by name."""
+
+
+def sort_columns(typed: str) -> tuple[TableColumn, ...]:
+    """Of the table rpcs, whose sum is meant; 'size' is all bytes.  Raises ValueError; see ``Table.column``."""
+    return tuple(map(_RPCS.column, ("call_bytes", "reply_bytes") if typed == "size" else (typed,)))
+
 
 VERSION = 2
 """Rises when a column goes away or changes its meaning, not when one is added."""

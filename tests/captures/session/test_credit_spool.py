@@ -28,9 +28,8 @@ def test_those_that_are_over_are_the_same(tmp_path: Path) -> None:
     in_order = chain.from_iterable(directions for _, directions in sorted(credits.directions.items()))
     wanted = [credits_record(one) for one in in_order if one.calls or one.replies]
     seen = []
-    ended: list[int] = []
     reading = session()
-    spooled = reading.credit_directions(lambda table: seen.append(len(table)), lambda: ended.append(sum(seen)))
-    assert [credits_record(one) for one in spooled] == wanted
-    assert ended == [sum(seen)] and len(wanted) > 50
+    assert [credits_record(one) for one in reading.credit_directions(lambda table: seen.append(len(table)))] == wanted
+    assert sum(seen) >= len(wanted) > 50
+    assert [credits_record(one) for one in session().credit_directions()] == wanted
     assert reading.analyzer.evicted.connections > 50
