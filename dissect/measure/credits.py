@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..arrays import unique
 from ..layers.rpcrdma_codes import RDMA_ERROR
 from ..rpcrdma.conversation import Conversation, widened
 from ..rpcrdma.listeners import Listener, SentRows
@@ -32,6 +31,20 @@ class CreditInterval:
     """Most calls without a reply at one time."""
     blocked: int = 0
     """Nanoseconds at the limit."""
+
+    def add(self, requested: int | None, granted: int | None, outstanding: int) -> None:
+        """What calls and replies in it say."""
+        if requested is not None and (self.requested is None or requested > self.requested):
+            self.requested = requested
+        if granted is not None and (self.granted is None or granted < self.granted):
+            self.granted = granted
+        if outstanding > self.outstanding:
+            self.outstanding = outstanding
+
+    def merge(self, other: CreditInterval) -> None:
+        """A part of it."""
+        self.add(other.requested, other.granted, other.outstanding)
+        self.blocked += other.blocked
 
 
 @dataclass(slots=True)
@@ -91,10 +104,7 @@ class CreditDirection:
         if limit is not None and self.outstanding >= limit:
             self.blockages += self.outstanding == limit
             self.exceeded += self.outstanding > limit
-        here = self.bin(self.last_time)
-        here.requested = credits if here.requested is None else max(here.requested, credits or 0)
-        if self.outstanding > here.outstanding:
-            here.outstanding = self.outstanding
+        self.bin(self.last_time).add(credits, None, self.outstanding)
 
     def reply(self, time: int, credits: int | None, answers: bool) -> None:
         """A reply at ``time`` (ns), what it grants, and whether it answers an outstanding call."""
@@ -104,9 +114,7 @@ class CreditDirection:
         if credits is not None:
             if credits != self.latest_granted:
                 self.latest_granted, self.granted = credits, widened(self.granted, credits)
-            here = self.bin(self.last_time)
-            if here.granted is None or credits < here.granted:
-                here.granted = credits
+            self.bin(self.last_time).add(None, credits, 0)
 
     def sent(self, rows: SentRows) -> None:
         """Calls, and replies that answer one each, in their order."""
@@ -133,24 +141,24 @@ class CreditDirection:
         called = np.where(calls, after, 0)
         self.max_outstanding = max(self.max_outstanding, int(called.max()))
         self.last_time = int(times[-1])
-        while len(self.bins.keys() | {*unique(times // self.width).tolist()}) > self.max_bins:
+        self.outstanding = int(after[-1])
+        bins = times // self.width
+        while len(self.bins.keys() | {*bins.tolist()}) > self.max_bins:
             self._widen()
-        starts = np.append(0, np.diff(times // self.width).nonzero()[0] + 1)
-        for time, outstanding, highest_called, replied in zip(
-            times[starts].tolist(),
+            bins = times // self.width
+        starts = np.append(0, np.diff(bins).nonzero()[0] + 1)
+        for at, outstanding, highest_called, replied in zip(
+            bins[starts].tolist(),
             after[starts].tolist(),
             np.maximum.reduceat(called, starts).tolist(),
             np.logical_or.reduceat(~calls, starts).tolist(),
             strict=True,
         ):
-            self.outstanding = outstanding
-            here = self.bin(time)
-            if highest_called:
-                here.requested = max(here.requested or 0, self.latest_requested or 0)
-                here.outstanding = max(here.outstanding, highest_called)
-            if replied and self.latest_granted is not None:
-                here.granted = min(self.latest_granted if here.granted is None else here.granted, self.latest_granted)
-        self.outstanding = int(after[-1])
+            here = self.bins.get(at)
+            if here is None:
+                here = self.bins[at] = CreditInterval(outstanding=outstanding)
+            requested = self.latest_requested if highest_called else None
+            here.add(requested, self.latest_granted if replied else None, highest_called)
 
     def _sent(self, is_call: bool, time: int, credits: int) -> None:
         if is_call:
@@ -195,8 +203,9 @@ class CreditDirection:
     def _widen(self) -> None:
         wider: dict[int, CreditInterval] = {}
         for at, old in sorted(self.bins.items()):
-            new = wider.setdefault(at // 2, CreditInterval())
-            _merge(new, old)
+            new = wider.setdefault(at // 2, old)
+            if new is not old:
+                new.merge(old)
         self.bins = wider
         self.width *= 2
 
@@ -209,19 +218,9 @@ class CreditDirection:
         found: list[CreditInterval | None] = [None] * -(-(last - first + 1) // each)
         for at, old in sorted(self.bins.items()):
             slot = (at - first) // each
-            new = found[slot] or CreditInterval()
-            _merge(new, old)
-            found[slot] = new
+            new = found[slot] = found[slot] or CreditInterval()
+            new.merge(old)
         return each * self.width, found
-
-
-def _merge(new: CreditInterval, old: CreditInterval) -> None:
-    if old.requested is not None:
-        new.requested = old.requested if new.requested is None else max(new.requested, old.requested)
-    if old.granted is not None:
-        new.granted = old.granted if new.granted is None else min(new.granted, old.granted)
-    new.outstanding = max(new.outstanding, old.outstanding)
-    new.blocked += old.blocked
 
 
 def shared_bins(connection: int) -> int:

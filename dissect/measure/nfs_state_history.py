@@ -6,7 +6,7 @@ Messages of all connections are taken in the order of time, a batch of frames at
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -62,6 +62,7 @@ from .nfs_state_operations import (
     AtReply,
     ChangingStep,
     ClientTable,
+    FieldsPlace,
     StateChange,
     decoded_step,
     recalled,
@@ -161,12 +162,11 @@ class _HandlePlace(NamedTuple):
 
 
 class _StepPlace(NamedTuple):
-    """An operation that changes state; offsets as those of ``_HandlePlace``."""
+    """An operation that changes state."""
 
     operation: int
-    arguments: int
-    results: int
-    layouts: tuple[Layout | None, Layout | None]
+    arguments: FieldsPlace
+    results: FieldsPlace
     handle: _HandlePlace | None
 
 
@@ -179,8 +179,8 @@ class StepPlaces(NamedTuple):
 
     def steps(self, call: memoryview, reply: memoryview) -> Iterator[ChangingStep]:
         """Of one of them: its arguments and its results."""
-        for operation, asked, answered, layouts, handle in self.places:
-            arguments, results = decoded_step(operation, call, asked, reply, answered, layouts)
+        for operation, asked, answered, handle in self.places:
+            arguments, results = asked.fields(call), answered.fields(reply)
             if handle is None:
                 yield ChangingStep(operation, arguments, results, None)
             else:
@@ -236,10 +236,8 @@ def _learned(call: memoryview, reply: memoryview) -> StepPlaces | None:
     places = []
     for step in steps:
         if changes_state(step, reply):
-            fields = decoded_step(step.operation, call, step.arguments, reply, step.results)
-            layouts = fields[0].layout, fields[1].layout
-            handle = handles.get(id(step.current))
-            places.append(_StepPlace(step.operation, step.arguments, step.results, layouts, handle))
+            asked, answered = decoded_step(step.operation, call, step.arguments, reply, step.results)
+            places.append(_StepPlace(step.operation, asked.place, answered.place, handles.get(id(step.current))))
     return StepPlaces(tuple(places), tuple(masks))
 
 
@@ -314,9 +312,10 @@ class PlainCompound(NamedTuple):
     elsewhere: bool
     """The reply came through a Reply chunk, and not in one piece."""
     status: str
+    ends: tuple[str, str]
+    """Addresses of server and client."""
     number: int
     connection: int
-    caller: int
     call_frame: int
     call_time: int
     reply_frame: int
@@ -334,8 +333,10 @@ class PlainCompounds(NamedTuple):
     reply_frames: Int64s
 
 
-def plain_compounds(rows: Rows, rpcs: PlainRpcs, layouts: CompoundLayouts) -> PlainCompounds:
-    """Of the RPC rows of one direction of a connection."""
+def plain_compounds(
+    rows: Rows, rpcs: PlainRpcs, layouts: CompoundLayouts, ends_of: Callable[[int, int], tuple[str, str]]
+) -> PlainCompounds:
+    """Of RPC rows; ``ends_of``: addresses of server and client, by connection and the end that is the client."""
     kinds = {code: compound_kind(rpcs.names.procedures[code]) for code in np.unique(rows["procedure"]).tolist()}
     if None in kinds.values():
         rows = take(rows, np.isin(rows["procedure"], [code for code, kind in kinds.items() if kind is not None]))
@@ -385,7 +386,11 @@ def plain_compounds(rows: Rows, rpcs: PlainRpcs, layouts: CompoundLayouts) -> Pl
     for row, rpc in zip(decoded.nonzero()[0].tolist(), made(rpcs, take(rows, decoded)), strict=True):
         changes[row] = rpc
     statuses = [status for status, _ in rpcs.names.statuses]
-    names = "number", "connection", "caller", "call_frame", "call_time", "reply_frame", "reply_end"
+    back = np.array([kind is not None and kind.callback for kind in chosen], np.bool_)[which]
+    sides = rows["connection"], rows["caller"] ^ back
+    first, side = distinct(*sides)
+    hosts = [ends_of(*place) for place in zip(*(column[first].tolist() for column in sides), strict=True)]
+    names = "number", "connection", "call_frame", "call_time", "reply_frame", "reply_end"
     compounds = zip(
         [chosen[index] for index in which.tolist()],
         requests,
@@ -393,6 +398,7 @@ def plain_compounds(rows: Rows, rpcs: PlainRpcs, layouts: CompoundLayouts) -> Pl
         changes,
         elsewhere.tolist(),
         [statuses[code] for code in rows["status"].tolist()],
+        [hosts[code] for code in side.tolist()],
         *(rows[name].tolist() for name in names),
         strict=True,
     )
@@ -492,8 +498,6 @@ class NfsStateHistory:
         """RPC rows of a batch, of one direction of a connection."""
         self._layouts = CompoundLayouts()
         self._connections: dict[int, Connection] = {}
-        self._hosts: dict[tuple[int, int], tuple[str, str]] = {}
-        """Server and client, by connection and whether the passive end is the client."""
         self._asked: dict[int, _Asked] = {}
         """By number of the RPC."""
         self._recalls: list[tuple[str, HeldState]] = []
@@ -550,15 +554,13 @@ class NfsStateHistory:
         for conversation in gone:
             number = conversation.connection.number
             self._connections.pop(number, None)
-            for backward in (0, 1):
-                self._hosts.pop((number, backward), None)
             history = self._histories.pop(number, None)
             if history is not None and history.directions[0].blocked:
                 self._blocked.append(history.directions[0])
 
     def advance(self) -> None:
         """Take what happened since the last time."""
-        batches = [plain_compounds(rows, rpcs, self._layouts) for rows, rpcs in self._plain]
+        batches = [plain_compounds(rows, rpcs, self._layouts, self._ends) for rows, rpcs in self._plain]
         plain = [compound for batch in batches for compound in batch.compounds]
         asked: list[_Asked | None] = [None] * len(plain)
         times = [one.time for one in self._queue]
@@ -621,17 +623,13 @@ class NfsStateHistory:
 
     # Rows
 
-    def _ends(self, one: PlainCompound) -> tuple[str, str]:
+    def _ends(self, connection: int, client: int) -> tuple[str, str]:
         """Addresses of server and client."""
-        key = one.connection, one.caller ^ one.kind.callback
-        ends = self._hosts.get(key)
-        if ends is None:
-            endpoints = self._connections[one.connection].endpoints
-            ends = self._hosts[key] = endpoints[1 - key[1]].address, endpoints[key[1]].address
-        return ends
+        ends = self._connections[connection].endpoints
+        return ends[1 - client].address, ends[client].address
 
     def _row_called(self, one: PlainCompound) -> _Asked | None:
-        server, client = self._ends(one)
+        server, client = one.ends
         server, callback = self.table.server(server), one.kind.callback
         place = one.call_frame, one.call_time
         asked = None
@@ -655,7 +653,7 @@ class NfsStateHistory:
         if asked is not None:
             self._answer(asked, one.reply_end, one.reply_frame, one.result, kind.operations, one.status)
         if changes is not None or kind.renews or one.status in STATUSES:
-            at = AtReply(*self._ends(one), one.connection, kind.minor_version, one.reply_frame, one.reply_end)
+            at = AtReply(*one.ends, one.connection, kind.minor_version, one.reply_frame, one.reply_end)
             steps = changes.steps() if isinstance(changes, _Changes) else ()
             self._conclude(kind, self._place(at), asked, one.status, steps)
 

@@ -39,50 +39,49 @@ _NO_OPEN_STATEID = 0x10
 _ROLES = {0x10000: "no pNFS", 0x20000: "pNFS metadata server", 0x40000: "pNFS data server"}
 
 
+class FieldsPlace(NamedTuple):
+    """Where arguments or results are in messages that are laid out alike."""
+
+    type: XdrType | None
+    """None: nothing is there."""
+    at: int
+    layout: Layout | None = None
+    """Where numbers and stateids are, of the most frequent operations."""
+
+    def fields(self, message: memoryview) -> Fields:
+        return Fields(None, self, message)
+
+
+NOWHERE = FieldsPlace(None, -1)
+_NO_BYTES = memoryview(b"")
+
+
 class Fields:
     """Arguments or results of an operation, decoded when they are asked for; what is missing is None."""
 
-    __slots__ = ("_layout", "_node", "_value")
+    __slots__ = ("_message", "_node", "place")
 
-    def __init__(
-        self,
-        node: Node | None,
-        value: tuple[XdrType, memoryview, int] | None = None,
-        layout: Layout | None = None,
-    ) -> None:
-        """``value``: in place of ``node``, its type, the message, and where it begins; its ``layout``, if known."""
-        self._node, self._value = node, value
-        self._layout = layout
-        if layout is None and value is not None and value[0] in _FREQUENT:
-            type, message, at = value
-            layouts = _layouts(type)
-            self._layout = layouts.of(message, at)
-            if self._layout is None:
-                layouts.learn(message, at)
-                self._layout = layouts.of(message, at)
-
-    @property
-    def layout(self) -> Layout | None:
-        """Where numbers and stateids are, of the most frequent operations."""
-        return self._layout
+    def __init__(self, node: Node | None, place: FieldsPlace = NOWHERE, message: memoryview = _NO_BYTES) -> None:
+        """``place``: in place of ``node``, where they begin in the message."""
+        self._node, self.place, self._message = node, place, message
 
     @property
     def node(self) -> Node | None:
-        if self._value is not None:
-            (type, message, at), self._value = self._value, None
+        type, at, _ = self.place
+        if self._node is None and type is not None:
+            message = self._message
             self._node = decode(type, "", SparseBytes([(0, message)], len(message)), at, len(message), MAX_NODES).root
         return self._node
 
-    def _raw(self, path: str) -> memoryview | None:
+    def _raw(self, layout: Layout, path: str) -> memoryview | None:
         """The bytes of a number or a stateid where messages like this one have it."""
-        assert self._layout is not None and self._value is not None
-        place = self._layout.places.get(path)
-        _, message, at = self._value
-        return None if place is None else message[at + place[0] : at + place[1]]
+        found, at = layout.places.get(path), self.place.at
+        return None if found is None else self._message[at + found[0] : at + found[1]]
 
     def number(self, path: str) -> int | None:
-        if self._layout is not None and self._value is not None and path in NUMBERS:
-            raw = self._raw(path)
+        layout = self.place.layout
+        if layout is not None and path in NUMBERS:
+            raw = self._raw(layout, path)
             return None if raw is None else int.from_bytes(raw)
         node = self.at(path)
         return node.value if node is not None and isinstance(node.value, int) else None
@@ -100,8 +99,9 @@ class Fields:
 
     def stateid(self, path: str = "") -> bytes | None:
         """'other' of the first stateid at or below the path."""
-        if self._layout is not None and self._value is not None and path in STATEIDS:
-            raw = self._raw(path)
+        layout = self.place.layout
+        if layout is not None and path in STATEIDS:
+            raw = self._raw(layout, path)
             return None if raw is None else bytes(raw[4:])
         return Fields(self.first_stateid(path)).octets("other")
 
@@ -160,11 +160,18 @@ class StateChange(NamedTuple):
     session: NfsSession | None
 
 
-def fields_of(type: XdrType | None, message: memoryview, at: int, layout: Layout | None = None) -> Fields:
+def fields_of(type: XdrType | None, message: memoryview, at: int) -> Fields:
     """The value that begins ``at``, as far as its bytes are there."""
     if type is None or at < 0:
         return Fields(None)
-    return Fields(None, (type, message, at), layout)
+    layout = None
+    if type in _FREQUENT:
+        layouts = _layouts(type)
+        layout = layouts.of(message, at)
+        if layout is None:
+            layouts.learn(message, at)
+            layout = layouts.of(message, at)
+    return FieldsPlace(type, at, layout).fields(message)
 
 
 def walked(call: memoryview, reply: memoryview, gss: GssCredential | None) -> CompoundWalk | None:
@@ -178,19 +185,14 @@ def walked(call: memoryview, reply: memoryview, gss: GssCredential | None) -> Co
 
 
 def decoded_step(
-    operation: int,
-    call: memoryview,
-    asked: int,
-    reply: memoryview,
-    answered: int,
-    layouts: tuple[Layout | None, Layout | None] = (None, None),
+    operation: int, call: memoryview, asked: int, reply: memoryview, answered: int
 ) -> tuple[Fields, Fields]:
     """Arguments, at ``asked``, and results, behind their status at ``answered``, of an operation."""
     shape = OPERATIONS.get(operation)
     if shape is None:
         return Fields(None), Fields(None)
     results = answered - 4 if answered >= 0 else -1
-    return fields_of(shape.arguments, call, asked, layouts[0]), fields_of(shape.results, reply, results, layouts[1])
+    return fields_of(shape.arguments, call, asked), fields_of(shape.results, reply, results)
 
 
 def roles_of(flags: int | None) -> tuple[str, ...]:

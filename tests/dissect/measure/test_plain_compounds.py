@@ -19,7 +19,8 @@ class PassListener(NfsStateHistory):
     """Keeps the plain COMPOUNDs of a batch."""
 
     def plain(self) -> list[PlainCompound]:
-        return [one for rows, rpcs in self._plain for one in plain_compounds(rows, rpcs, self._layouts).compounds]
+        batches = [plain_compounds(rows, rpcs, self._layouts, self._ends) for rows, rpcs in self._plain]
+        return [one for batch in batches for one in batch.compounds]
 
 
 def test_what_changes_state_or_may_show_the_lease_is_decoded() -> None:
