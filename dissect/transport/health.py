@@ -50,18 +50,20 @@ def seen_rows(rows: Rows, psns: Int64s, ends: Int64s, opcode: Rows | int) -> Row
 
 
 class AnsweredBatch(NamedTuple):
-    """What a batch shows of a queue, of which no RDMA Read waits."""
+    """What a batch shows of a queue, of which no RDMA Read waits; see ``Acknowledgements``."""
 
     acks: int
     acked: int | None
-    """The highest PSN that was acknowledged; None without an ACK."""
+    """The highest PSN that was acknowledged; None without a response."""
     last_answer: int
-    """Nanoseconds; of the last ACK."""
     delays: Int64s
     turnarounds: Int64s
+    read_delays: Int64s
+    acknowledged: int
     advancing: int
     largest: int
     """Requests that one ACK acknowledged."""
+    reads_outstanding: int
     psns: Int64s
     """Of requests that are not acknowledged."""
     times: Int64s
@@ -142,11 +144,14 @@ class Acknowledgements:
         if one.acked is not None:
             self.acks += one.acks
             self.acked, self.last_answer = one.acked, one.last_answer
-        if one.advancing:
+        if len(one.delays):
             self._add(one.delays, one.turnarounds)
             self.advancing += one.advancing
-            self.acknowledged += len(one.delays)
+            self.acknowledged += one.acknowledged
             self.max_acknowledged = max(self.max_acknowledged, one.largest)
+        if one.reads_outstanding:
+            self.read_delay = added(self.read_delay, one.read_delays)
+            self.reads_outstanding = max(self.reads_outstanding, one.reads_outstanding)
         if len(one.psns) or len(self._psns):
             self._psns, self._times = one.psns[-MAX_PENDING:].copy(), one.times[-MAX_PENDING:].copy()
             self._reads = np.zeros(len(self._psns), np.bool_)

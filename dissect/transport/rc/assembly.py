@@ -28,8 +28,6 @@ _SEND, _WRITE, _READ, _ATOMIC = (int(kind) for kind in Kind)
 _KINDS = tuple(Kind)
 SEND_ONLY = (_KIND == _SEND) & opcodes.IS_ONLY & ~opcodes.HAS_RETH
 """Opcodes of Sends that are one packet."""
-WRITE_ONLY = (_KIND == _WRITE) & opcodes.IS_ONLY
-"""Opcodes of RDMA Writes that are one packet."""
 
 NOTHING: Mapping[int, int] = MappingProxyType({})
 

@@ -284,7 +284,7 @@ class RcHealth:
         for queue, head, answers, sent in zip(self.retransmissions, heads, self.answers, self.sent, strict=True):
             if head is None or queue.head != head or answers.acked >= head:
                 return False
-            if answers.reading or len(sent.complaints.notices):
+            if answers.reading or (queue.read_head or 0) > head or len(sent.complaints.notices):
                 return False
         return True
 

@@ -31,7 +31,8 @@ from ..connection import (
 from ..operations import Operation
 from ..runs import Run
 from .cm import TELLING, ConnectionRequest, DisconnectRequested, Established, Management, Refused, read_cm
-from .link import RcLink, feed_together
+from .in_order import feed_together
+from .link import RcLink
 from .lost_packets import COPIES_FOLLOW
 from .pairing import NO_READER, Flow, Pair, SendReader, UnpairedFlows, flow_key, flow_keys
 from .seen_psns import detach

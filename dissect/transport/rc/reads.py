@@ -208,19 +208,18 @@ class RcReads:
                 through &= ~among(one.rows, np.fromiter(one.run.made, np.int64))
             good[mine[(mine >= 0) & ~through]] = False
             if some(through):
-                at, table = one.rows[through], one.run.rows
-                first, last = firsts[mine[through]], behind[mine[through]]
-                table["first"][at], table["behind"][at] = first, last
-                table["packets"][at] += (last - first).astype(np.int32)
-                for name, of_packets in (("last_frame", "frame"), ("last_time", "time")):
-                    table[name][at] = np.maximum(table[name][at], rows[of_packets][last - 1])
-                table["offset"][at], table["begins"][at] = rows["payload"][first], rows["captured"][first]
+                which = mine[through]
+                note_responses(one.run.rows, one.rows[through], rows, firsts[which], behind[which])
                 one.run.responses = rows
                 complete.append(one.part(through))
             if not through.all():
                 self._open_all([one.part(~through)])
         left: NDArray[np.bool_] = ~np.repeat(good, behind - firsts)
         return left
+
+    def completed(self, run: TransferRun, index: Int64s, psns: Int64s, ends: Int64s) -> None:
+        """Reads that are rows of a run, PSNs [psn, end), behind all others: they have all of their responses."""
+        self._complete = _last([*self._complete, _ReadsOfRun(run, index, psns, ends)])
 
     def _open_all(self, fresh: Iterable[_ReadsOfRun]) -> None:
         for one in fresh:
@@ -328,6 +327,15 @@ class RcReads:
         self._open_all(fresh)
 
 
+def note_responses(transfers: Rows, index: Int64s, responses: Rows, first: Int64s, behind: Int64s) -> None:
+    """All responses of the RDMA Reads that are these TRANSFER rows are there, [first, behind) of PACKET rows."""
+    transfers["first"][index], transfers["behind"][index] = first, behind
+    transfers["packets"][index] += (behind - first).astype(np.int32)
+    for name, of_packets in (("last_frame", "frame"), ("last_time", "time")):
+        transfers[name][index] = np.maximum(transfers[name][index], responses[of_packets][behind - 1])
+    transfers["offset"][index], transfers["begins"][index] = responses["payload"][first], responses["captured"][first]
+
+
 def _start(read: _RcRead) -> int:
     return read.start
 
@@ -358,13 +366,14 @@ def _last(complete: list[_ReadsOfRun]) -> list[_ReadsOfRun]:
 
 
 PATH_MTUS = tuple(opcodes.PATH_MTU.values())
-_FULL = opcodes.IS_FIRST | opcodes.IS_MIDDLE
+FULL = opcodes.IS_FIRST | opcodes.IS_MIDDLE
+"""Opcodes of packets that are exactly as long as the path MTU (IBA 9.7.2.1)."""
 
 
 def learn_mtu(connection: Connection, requests: Rows, responses: Rows) -> None:
-    """First and Middle packets are exactly as long as the path MTU (IBA 9.7.2.1)."""
+    """From the packets that are exactly as long as it is."""
     for rows in (requests, responses):
-        full = rows["length"][_FULL[rows["opcode"]]]
+        full = rows["length"][FULL[rows["opcode"]]]
         if len(full):
             longest = int(full.max())
             if longest in PATH_MTUS:
@@ -379,7 +388,7 @@ def learn_mtu(connection: Connection, requests: Rows, responses: Rows) -> None:
 
 def mtu_change(sent: Sequence[Rows]) -> int | None:
     """The frame from which on the packets of either sender tell another path MTU, where it changes once."""
-    full = [rows[_FULL[rows["opcode"]]] for rows in sent]
+    full = [rows[FULL[rows["opcode"]]] for rows in sent]
     lengths = np.concatenate([rows["length"] for rows in full])
     if not len(lengths) or not some(lengths != lengths[0]):
         return None

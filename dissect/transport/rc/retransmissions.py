@@ -164,12 +164,14 @@ class RcRetransmissions:
                 self._late_responses(responses, run)
         self._answers = trimmed(self._answers, self._acked)
 
-    def passed(self, head: int | None, answered: bool) -> None:
-        """Requests came in order, up to the PSN ``head``; ``answered``: and acknowledgements."""
+    def passed(self, head: int | None, answered: bool, read_head: int | None) -> None:
+        """Requests came in order, up to the PSN ``head``; ``answered``: and responses, to Reads up to ``read_head``."""
         if head is not None:
             self.started = True
             self._open = self._expected = None
             self.head = head
+        if read_head is not None:
+            self.read_head = read_head
         self._answered = self._answered or answered
 
     def remember(self, responses: Rows) -> None:

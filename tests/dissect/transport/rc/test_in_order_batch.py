@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from playbook import Capture, Wire, call, nfs3, reply
+from playbook import Capture, Wire, call, nfs3, reply, shapes
 from playbook.capture import frame_batch, frame_batches
 from playbook.rows import decided
 from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conversations, faulty
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.transport.connection import Connection
-from rdmascope.dissect.transport.rc import link as together
+from rdmascope.dissect.transport.rc import in_order as together
 from rdmascope.dissect.transport.rc.link import RcLink
 
 QUICK = settings(max_examples=80, suppress_health_check=list(HealthCheck), deadline=None)
@@ -96,3 +96,23 @@ def test_short_connections_are_taken_together(parts: int, rows: bool, monkeypatc
         found, taken = analysed(batches, Options(), together.MANY, monkeypatch)
         assert taken == parts * len(connections)
         assert found == analysed(batches, Options(), 1 << 62, monkeypatch)[0]
+
+
+@pytest.mark.parametrize("rows", [True, False])
+def test_reads_and_writes_of_several_packets_are_taken_together(rows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    wire, many = Wire(), together.MANY
+    connections = [wire.connect() for _ in range(2 * many)]
+    for _ in range(3):
+        for connection in connections:
+            shapes.read(connection, b"r" * 9000)
+            shapes.write(connection, b"w" * 9000)
+    frames = Capture(wire).frames
+    with decided(rows):
+        found, taken = analysed([frame_batch(frames)], Options(), many, monkeypatch)
+        assert taken == len(connections)
+        assert found == analysed([frame_batch(frames)], Options(), 1 << 62, monkeypatch)[0]
+        for cut in range(len(frames) // 2, len(frames) // 2 + 20):  # Inside a Write, inside a Read, and between.
+            batches = frame_batches(frames, [cut])
+            found, taken = analysed(batches, Options(), many, monkeypatch)
+            assert taken >= 2 * (len(connections) - 1)
+            assert found == analysed(batches, Options(), 1 << 62, monkeypatch)[0]

@@ -1,0 +1,415 @@
+"""The connections of a batch on which nothing but the expected happens, all at once.
+
+Looking at one connection after the other costs more than its packets.  ``feed_together`` takes those of whole messages
+with the PSNs that come next, of RDMA Reads with all of their responses, and of acknowledgements of what was sent.  All
+else is left to ``RcLink.feed``, which is the reference; a property test holds the two equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import Bytes, Int64s, Rows, copied, places, take
+from ...layers import opcodes
+from ...serial import PSN
+from ..health import AnsweredBatch, seen_rows
+from ..operations import Operation
+from ..runs import EXTRA, Run, SendRun, TransferRun
+from .assembly import SEND_ONLY, transfer_rows
+from .health import CONGESTION_EXPERIENCED, PAUSE
+from .link import RcLink
+from .lost_packets import ENDS, STARTS
+from .reads import FULL, READ_REQUEST, note_responses
+from .seen_psns import KEPT, sent_rows
+
+MANY = 4
+"""Connections of a batch from which on this takes less time."""
+MAX_SECTION = 1 << 20
+"""PSNs of one send queue in a batch, so that none occurs twice."""
+_BEYOND = 1 << 40
+"""More than the PSNs of a batch, whatever they claim: what keys of queues are apart."""
+
+_REQUESTS = (SEND_ONLY & ~opcodes.IS_RESPONSE) | (opcodes.IS_WRITE & (EXTRA == 0)) | opcodes.IS_READ_REQUEST
+_ANSWERS = opcodes.IS_ACKNOWLEDGE | opcodes.IS_READ_RESPONSE
+
+Portion = tuple[RcLink, Int64s, Int64s]
+"""A connection and the indices of its packets in a batch, by sender."""
+
+
+class _Sections:
+    """Stretches of rows that belong to endpoint 0 and endpoint 1 of a connection, then of the next, and so on."""
+
+    def __init__(self, owners: Int64s, count: int) -> None:
+        """``owners``: of each row the section, ascending; ``count``: sections."""
+        self.owners = owners
+        self.starts: Int64s = owners.searchsorted(np.arange(count + 1))
+        self._edges: list[int] = self.starts.tolist()
+
+    def __getitem__(self, section: int) -> tuple[int, int]:
+        return self._edges[section], self._edges[section + 1]
+
+    @property
+    def within(self) -> Int64s:
+        """Of each row its place in its section."""
+        found: Int64s = np.arange(len(self.owners)) - self.starts[self.owners]
+        return found
+
+    @property
+    def goes_on(self) -> NDArray[np.bool_]:
+        """Of each row but the last, whether the next one is of the same section."""
+        found: NDArray[np.bool_] = self.owners[1:] == self.owners[:-1]
+        return found
+
+    def part(self, chosen: Int64s) -> _Sections:
+        """Of some of the rows."""
+        return _Sections(self.owners[chosen], len(self.starts) - 1)
+
+    def ends(self, column: Rows) -> tuple[list[int], list[int]]:
+        """Of each section the first and the last value; any where it is empty."""
+        values = np.append(column, column[:0].dtype.type(0))
+        return values[self.starts[:-1]].tolist(), values[self.starts[1:] - 1].tolist()
+
+    def sums(self, column: Rows) -> list[int]:
+        """Of each section."""
+        found: list[int] = np.diff(np.append(0, np.cumsum(column, dtype=np.int64))[self.starts]).tolist()
+        return found
+
+
+class _Packets(NamedTuple):
+    """Requests, or answers by what they answer; sections are send queues."""
+
+    rows: Rows
+    psns: Int64s
+    """Unwrapped."""
+    ends: Int64s
+    """PSNs behind what each takes or answers."""
+    sections: _Sections
+
+    def of(self, queues: NDArray[np.bool_]) -> _Packets:
+        """Of some queues alone."""
+        chosen = places(queues[self.sections.owners])
+        return _Packets(take(self.rows, chosen), self.psns[chosen], self.ends[chosen], self.sections.part(chosen))
+
+
+def feed_together(
+    data: Bytes, rows: Rows, portions: Sequence[Portion], runs: list[tuple[RcLink, Run]] | None
+) -> tuple[list[tuple[int, RcLink, Operation]], list[Portion]]:
+    """As ``RcLink.feed`` and ``RcLink.settle`` of each connection on which all is in order; and the other portions."""
+    expecting = [link.expecting for link, _, _ in portions] if len(portions) >= MANY else []
+    eligible = [portion for portion, is_expecting in zip(portions, expecting, strict=False) if is_expecting]
+    if len(eligible) < MANY:
+        return [], [*portions]
+    links = [link for link, _, _ in eligible]
+    parts = [part for _, *both in eligible for part in both]
+    counts = np.array([len(part) for part in parts])
+    table = take(rows, np.concatenate(parts))
+    senders = _Sections(np.repeat(np.arange(len(counts)), counts), len(counts))
+    good, requests, answers = _in_order(table, senders, links)
+    right = good[::2] & good[1::2]
+    chosen: list[int] = places(right).tolist()
+    if len(chosen) < MANY:
+        return [], [*portions]
+    left = [portion for portion, is_expecting in zip(portions, expecting, strict=True) if not is_expecting]
+    if len(chosen) < len(links):
+        left += [eligible[place] for place in places(~right).tolist()]
+        requests, answers = (packets.of(np.repeat(right, 2)) for packets in (requests, answers))
+    _note_packets(table, senders, links, chosen)
+    _note_health(requests, answers, links, chosen)
+    made = _deliver(data, requests, answers, links, chosen)
+    if runs is None:
+        return [(place, link, operation) for link, run in made for place, operation in run.delivered()], left
+    runs += made
+    return [], left
+
+
+def _in_order(table: Rows, senders: _Sections, links: Sequence[RcLink]) -> tuple[NDArray[np.bool_], _Packets, _Packets]:
+    """Which sections have only packets in order; the requests, and the answers by what they answer."""
+    count = 2 * len(links)
+    owners, opcode, length = senders.owners, table["opcode"], table["length"]
+    heads = np.array([queue.head for link in links for queue in link.queues], np.int64)
+    before = np.array([answer.acked for link in links for answer in link.health.answers], np.int64)
+    mtus = np.repeat(np.array([link.connection.path_mtu or 0 for link in links], np.int64), 2)
+    good, mtu = np.ones(count, np.bool_), mtus[owners]
+    reading = opcodes.IS_READ_RESPONSE[opcode]
+    fits = np.where(FULL[opcode], length == mtu, (length <= mtu) | (mtu == 0)) & (table["captured"] == length)
+    fits &= (table["headers"] == 1) & (table["ecn"] != CONGESTION_EXPERIENCED)
+    asking = (length == 0) & (mtu > 0) & (table["dma_length"] > 0)
+    requesting = _REQUESTS[opcode] & np.where(opcode == READ_REQUEST, asking, length > 0)
+    answering = _ANSWERS[opcode] & (table["syndrome"] >> 5 == opcodes.ACK) & ((length > 0) == reading)
+    good[owners[~(fits & (requesting | answering))]] = False
+    carrying = places(length > 0)
+    times, parts = table["time"][carrying], senders.part(carrying)
+    good[parts.owners[1:][(times[1:] < times[:-1]) & parts.goes_on]] = False
+    requests = take(table, requesting)
+    asked = _Sections(owners[requesting], count)
+    spans, reads = np.ones(len(requests), np.int64), places(requests["opcode"] == READ_REQUEST)
+    lengths = requests["dma_length"][reads].astype(np.int64)
+    spans[reads] = np.minimum(-(-lengths // mtus[asked.owners[reads]]), MAX_SECTION)
+    total = np.append(0, np.cumsum(spans))
+    furthest = heads + np.diff(total[asked.starts])
+    good &= furthest - heads < MAX_SECTION
+    ends = (heads - total[asked.starts[:-1]])[asked.owners] + total[1:]
+    psns = ends - spans
+    good[asked.owners[(requests["psn"] != psns % PSN.modulus) | _broken(requests, asked)]] = False
+    answers, answered = take(table, answering), owners[answering] ^ 1
+    order = answered.argsort(kind="stable")
+    answers, answered = take(answers, order), answered[order]
+    behind = furthest[answered]
+    acked = (answers["psn"].astype(np.int64) - behind + PSN.half) % PSN.modulus - PSN.half + behind
+    wrong = (acked >= behind) | (acked < before[answered])
+    fresh = places(~wrong & (acked >= heads[answered]))
+    keys = asked.owners * _BEYOND + psns - heads[asked.owners]
+    sought = answered[fresh] * _BEYOND + acked[fresh] - heads[answered[fresh]]
+    wrong[fresh] |= requests["frame"][keys.searchsorted(sought, side="right") - 1] > answers["frame"][fresh]
+    wrong[1:] |= (answered[1:] == answered[:-1]) & (acked[1:] < acked[:-1])
+    good[answered[wrong]] = False
+    found = _Packets(requests, psns, ends, asked), _Packets(answers, acked, acked + 1, _Sections(answered, count))
+    return good & _all_read(*found, mtus), *found
+
+
+def _broken(rows: Rows, sections: _Sections) -> NDArray[np.bool_]:
+    """Which requests show a message that is not whole, or has another size than it says."""
+    if not len(rows):
+        return np.zeros(0, np.bool_)
+    starts, ends = STARTS[rows["opcode"]], ENDS[rows["opcode"]]
+    broken: NDArray[np.bool_] = np.append(True, ends[:-1] | ~sections.goes_on) != starts
+    broken |= ~np.append(sections.goes_on, False) & ~ends
+    first = np.maximum.accumulate(np.where(starts, np.arange(len(rows)), 0))
+    sums = np.cumsum(rows["length"], dtype=np.int64)
+    sizes = sums - sums[first] + rows["length"][first]
+    broken |= ends & opcodes.IS_WRITE[rows["opcode"]] & (sizes != rows["dma_length"][first])
+    return broken
+
+
+def _all_read(requests: _Packets, answers: _Packets, mtus: Int64s) -> NDArray[np.bool_]:
+    """Of which queues the responses are those of its RDMA Reads, all of them and none twice; MTUs by queue."""
+    reads, responses = _reads(requests, answers)
+    asking, answering = requests.sections.owners[reads], answers.sections.owners[responses]
+    sizes = (requests.ends - requests.psns)[reads]
+    good: NDArray[np.bool_] = np.bincount(asking, sizes, len(mtus)) == np.bincount(answering, minlength=len(mtus))
+    if not len(reads):
+        return good
+    kept, answered = good[asking], good[answering]
+    reads, sizes, responses, answering = reads[kept], sizes[kept], responses[answered], answering[answered]
+    steps = np.arange(len(responses)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    mtu = mtus[answering]
+    left = np.repeat(requests.rows["dma_length"][reads].astype(np.int64), sizes) - steps * mtu
+    wrong = answers.psns[responses] != np.repeat(requests.psns[reads], sizes) + steps
+    wrong |= answers.rows["length"][responses] != np.minimum(left, mtu)
+    good[answering[wrong]] = False
+    return good
+
+
+def _reads(requests: _Packets, answers: _Packets) -> tuple[Int64s, Int64s]:
+    """RDMA Read requests, and their responses."""
+    return places(requests.rows["opcode"] == READ_REQUEST), places(opcodes.IS_READ_RESPONSE[answers.rows["opcode"]])
+
+
+def _note_packets(table: Rows, senders: _Sections, links: Sequence[RcLink], chosen: Sequence[int]) -> None:
+    """Count all packets, and when payload was sent."""
+    sizes = senders.sums(table["length"])
+    (first_frames, last_frames), (first_times, last_times) = map(senders.ends, (table["frame"], table["time"]))
+    carrying = places(table["length"] > 0)
+    times, parts = table["time"][carrying], senders.part(carrying)
+    steps = np.diff(times, prepend=times[:1])
+    steps[parts.within == 0] = 0
+    active, (firsts, lasts) = parts.sums(np.where(steps <= PAUSE, steps, 0)), parts.ends(times)
+    for place in chosen:
+        link = links[place]
+        link.forgotten = False
+        for sender in (0, 1):
+            section = 2 * place + sender
+            first, end = senders[section]
+            if first < end:
+                began, last = (first_frames[section], first_times[section]), (last_frames[section], last_times[section])
+                link.connection.passed(sender, end - first, sizes[section], began, last)
+                link.packets += end - first
+                counts = link.health.sent[sender]
+                counts.passed(end - first, last[1])
+                if sizes[section]:
+                    counts.carried(sizes[section], firsts[section], lasts[section], active[section])
+
+
+def _note_health(requests: _Packets, answers: _Packets, links: Sequence[RcLink], chosen: Sequence[int]) -> None:
+    """Count what was answered, and how fast."""
+    rows, _, behind, sections = requests
+    times, frames = np.ascontiguousarray(rows["time"]), np.ascontiguousarray(rows["frame"])
+    _, reached = sections.ends(behind)
+    answered = seen_rows(answers.rows, answers.psns, answers.ends, answers.rows["opcode"])
+    responses = _reads(requests, answers)[1]
+    read_by = answers.sections.part(responses)
+    _, read = read_by.ends(answers.ends[responses])
+    matched = _Matched(requests, answers, links)
+    for place in chosen:
+        link = links[place]
+        health, remember = link.health, not link.closing
+        for sender in (0, 1):
+            section = 2 * place + sender
+            first, end = sections[section]
+            low, high = answers.sections[section]
+            if first == end and low == high:
+                continue
+            queue = health.retransmissions[sender]
+            reading, last = read_by[section]
+            queue.passed(
+                reached[section] if first < end else None, low < high, read[section] if reading < last else None
+            )
+            if remember and first < end:
+                queue.silences.note(frames[first:end], times[first:end])
+            if remember and low < high:
+                queue.remember(copied(answered[low:high]))
+            health.answers[sender].passed(matched.of(section))
+        health.renew()
+
+
+def _deliver(
+    data: Bytes, requests: _Packets, answers: _Packets, links: Sequence[RcLink], chosen: Sequence[int]
+) -> list[tuple[RcLink, Run]]:
+    """The Operations of the requests."""
+    rows, psns, behind, sections = requests
+    sending = SEND_ONLY[rows["opcode"]]
+    sends, moving = places(sending), places(~sending)
+    sent_by, moved_by = sections.part(sends), sections.part(moving)
+    send_rows, move_rows = take(rows, sends), take(rows, moving)
+    starts = places(STARTS[move_rows["opcode"]])
+    transfers, by = transfer_rows(move_rows, starts, places(ENDS[move_rows["opcode"]])), moved_by.part(starts)
+    for name in ("first", "behind"):
+        transfers[name] -= moved_by.starts[by.owners].astype(np.int32)
+    reads, responses = _reads(requests, answers)
+    read, read_by = places(move_rows["opcode"][starts] == READ_REQUEST), sections.part(reads)
+    response_rows, answered_by = take(answers.rows, responses), answers.sections.part(responses)
+    until = np.cumsum(behind[reads] - psns[reads])
+    note_responses(transfers, read, response_rows, until - (behind - psns)[reads], until)
+    for name in ("first", "behind"):
+        transfers[name][read] -= answered_by.starts[read_by.owners].astype(np.int32)
+    sent = sent_rows(rows, psns, behind)
+    (_, acked), (_, reached), (_, frames) = (
+        answers.sections.ends(answers.ends), sections.ends(behind), sections.ends(rows["frame"])
+    )  # fmt: skip
+    runs: list[tuple[RcLink, Run]] = []
+    for place in chosen:
+        link = links[place]
+        for sender, queue in enumerate(link.queues):
+            section = 2 * place + sender
+            low, high = answers.sections[section]
+            if low < high:
+                queue.acked = max(queue.acked, acked[section])
+            first, end = sections[section]
+            if first == end:
+                continue
+            made: list[Run] = []
+            low, high = sent_by[section]
+            if low < high:
+                made.append(SendRun(data, send_rows[low:high], sender))
+            low, high = by[section]
+            if low < high:
+                # What transfers carried may be looked at later, without what other connections carried.
+                carriers = copied(move_rows[slice(*moved_by[section])])
+                run = TransferRun(data, carriers, None, transfers[low:high], sender)
+                made.append(run)
+                first_read, last_read = read_by[section]
+                if first_read < last_read:
+                    run.responses = copied(response_rows[slice(*answered_by[section])])
+                    mine = reads[first_read:last_read]
+                    queue.reads.completed(run, read[first_read:last_read] - low, psns[mine], behind[mine])
+            runs += [(link, run) for run in made]
+            queue.passed(made, reached[section], frames[section], not link.closing)
+            if not link.closing:
+                queue.sent.keep(copied(sent[max(first, end - KEPT) : end]), data, queue.acked)
+    return runs
+
+
+class _Matched:
+    """Requests and what acknowledged them, of all queues."""
+
+    def __init__(self, requests: _Packets, answers: _Packets, links: Sequence[RcLink]) -> None:
+        """Those of earlier batches that wait for it are found in ``links``."""
+        pending = [answer.pending for link in links for answer in link.health.answers]
+        count, answered = len(pending), answers.sections.owners
+        counts = [len(early) for early, _ in pending]
+        early_owners = np.repeat(np.arange(count), counts)
+        owners = np.append(early_owners, requests.sections.owners)
+        order = owners.argsort(kind="stable")
+        owners = owners[order]
+        psns = np.concatenate([*(early for early, _ in pending), requests.psns])[order]
+        times = np.concatenate([*(early for _, early in pending), requests.rows["time"]])[order]
+        reads = np.append(np.zeros(len(early_owners), np.bool_), requests.rows["opcode"] == READ_REQUEST)[order]
+        base = np.zeros(count, np.int64)
+        base[owners[::-1]] = psns[::-1]
+        asked = owners * _BEYOND + psns - base[owners]
+        # Of a queue without requests none is looked for.
+        reached = answered * _BEYOND + np.clip(answers.psns - base[answered], -1, _BEYOND - 2)
+        by = reached.searchsorted(asked)
+        found = np.zeros(len(asked), np.bool_)
+        inside = by < len(reached)
+        found[inside] = answered[by[inside]] == owners[inside]
+        self._pending = _Sections(owners[~found], count)
+        self._psns, self._times = psns[~found], times[~found]
+        by, owners, reads, exact = by[found], owners[found], reads[found], reached[by[found]] == asked[found]
+        delays = np.maximum(answers.rows["time"][by] - times[found], 0)
+        is_ack = opcodes.IS_ACKNOWLEDGE[answers.rows["opcode"]]
+        acked = ~reads & is_ack[by]
+        self._delays, self._turnarounds, self._read_delays = (
+            (delays[of], _Sections(owners[of], count)) for of in (~reads, acked & exact, reads & exact)
+        )
+        by, owners = by[acked], owners[acked]
+        self._acknowledged: list[int] = np.bincount(owners, minlength=count).tolist()
+        starts = np.append(0, places(by[1:] != by[:-1]) + 1)[: len(by)]
+        sizes = np.diff(np.append(starts, len(by)))
+        owning = owners[starts]
+        self._advancing: list[int] = np.bincount(owning, minlength=count).tolist()
+        largest = np.zeros(count, np.int64)
+        np.maximum.at(largest, owning, sizes)
+        self._largest: list[int] = largest.tolist()
+        self._answers = answers.sections
+        self._acks = answers.sections.sums(is_ack)
+        self._reading: list[int] = _outstanding(requests, answers, links).tolist()
+        (_, self._acked), (_, self._at) = map(answers.sections.ends, (answers.psns, answers.rows["time"]))
+
+    def of(self, section: int) -> AnsweredBatch:
+        """Of one queue."""
+        first, end = self._answers[section]
+        pending = slice(*self._pending[section])
+        delays, turnarounds, read_delays = (
+            values[slice(*sections[section])]
+            for values, sections in (self._delays, self._turnarounds, self._read_delays)
+        )
+        return AnsweredBatch(
+            self._acks[section],
+            self._acked[section] if first < end else None,
+            self._at[section],
+            delays,
+            turnarounds,
+            read_delays,
+            self._acknowledged[section],
+            self._advancing[section],
+            self._largest[section],
+            self._reading[section],
+            self._psns[pending],
+            self._times[pending],
+        )
+
+
+def _outstanding(requests: _Packets, answers: _Packets, links: Sequence[RcLink]) -> Int64s:
+    """Of each queue how many RDMA Reads were open at one time, at most."""
+    found = np.zeros(2 * len(links), np.int64)
+    reads, _ = _reads(requests, answers)
+    if not len(reads):
+        return found
+    sections, answered = requests.sections.part(reads), answers.sections.owners
+    owners, frames = sections.owners, requests.rows["frame"][reads]
+    first = frames.min()
+    at = (answered * _BEYOND + np.clip(answers.rows["frame"] - first, -1, None)).searchsorted(
+        owners * _BEYOND + frames - first
+    ) - 1  # fmt: skip
+    before = np.array([answer.acked for link in links for answer in link.health.answers])[owners]
+    done = np.where(at >= answers.sections.starts[owners], answers.psns[at], before) + 1
+    base = requests.psns[requests.sections.starts[owners]]
+    keys = owners * _BEYOND + requests.ends[reads] - base
+    complete = keys.searchsorted(owners * _BEYOND + np.maximum(done - base, 0), side="right") - sections.starts[owners]
+    np.maximum.at(found, owners, sections.within + 1 - complete)
+    return found
