@@ -6,10 +6,9 @@ functions for one message; a test holds the two equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -38,7 +37,7 @@ from .rpc_header import (
     program_name,
     reply_header,
 )
-from .shapes.decode_cache import MAX_NODES, Layout, Layouts, field_of, flat_nodes, node_value, result_nodes
+from .shapes.decode_cache import MAX_NODES, Layouts, field_of, flat_nodes, node_value, result_nodes
 from .shapes.nfs4 import CB_COMPOUND4ARGS, COMPOUND4ARGS, COMPOUND4RES
 from .shapes.nfs4_types import CLIENTID4
 from .shapes.registry import procedure_shape
@@ -85,7 +84,6 @@ TO_END_OF_FILE = (1 << 64) - 1
 MAX_NAME = 255
 """Characters of a file name that are shown."""
 
-_STABLE = {0: "UNSTABLE", 1: "DATA_SYNC", 2: "FILE_SYNC"}
 _TYPES = {
     1: "file",  # ftype3 (RFC 1813, 2.5)
     2: "directory",
@@ -105,7 +103,7 @@ def printable_name(raw: memoryview | bytes) -> str:
 
 def stable_word(stable: int) -> str:
     """'FILE_SYNC'."""
-    return _STABLE.get(stable) or f"stable {stable}"
+    return STABLE_HOW.values.get(stable) or f"stable {stable}"
 
 
 def length_words(length: int) -> str:
@@ -317,17 +315,7 @@ def gives_names(numbers: tuple[int, ...]) -> bool:
 
 def given_words(results: memoryview) -> str:
     """', FH: 0x765c6af5 StateID: 0xa76e': the first of each in a COMPOUND's results."""
-    values = _values(GIVEN, results)
-    words = ""
-    if values.get("object"):
-        words += f" FH: {handle_hash(values['object']):#010x}"
-    if values.get("stateid"):
-        words += f" StateID: {stateid_hash(values['stateid']):#06x}"
-    if "supported" in values and "access" in values:
-        words += allowed_words(values["supported"], values["access"])
-    if "client" in values:
-        words += client_words(values["client"])
-    return words and f",{words}"
+    return _text_of(_behind_comma(_pieces(_MessageFields(_values(GIVEN, results)), _GIVEN)))
 
 
 def _values(layouts: Layouts, view: memoryview) -> dict[str | None, Any]:
@@ -418,41 +406,7 @@ def path_words(path: str | None, before: str = ",") -> str:
 
 def call4_words(body: memoryview, callback: bool, path: str | None = None) -> str:
     """The first handle, name, offset and length of a COMPOUND's operations, and what else they are about."""
-    values = _values(_LAYOUTS[callback], body)
-    words = "".join(_words4(values))
-    detail = _named(values.get("handle"), values.get("name"), path)
-    return detail + (words if detail else words and f",{words}")
-
-
-def _words4(values: Mapping[Any, Any]) -> Iterator[str]:
-    """Behind the file, each after a blank."""
-    if "newname" in values:
-        yield f" To: {printable_name(values['newname'])}"
-    if "access" in values:
-        yield check_words(values["access"])
-    if "stateid" in values:
-        yield f" StateID: {stateid_hash(values['stateid']):#06x}"
-    if "offset" in values:
-        yield f" Offset: {values['offset']}"
-        if "count" in values:
-            yield length_words(values["count"])
-    if "to_stateid" in values and "to_offset" in values:
-        yield f" To StateID: {stateid_hash(values['to_stateid']):#06x} Offset: {values['to_offset']}"
-    if "client" in values:
-        yield client_words(values["client"])
-
-
-def client_words(client: int) -> str:
-    return f" Client ID: {client:#018x}"
-
-
-def _named(handle: memoryview | bytes | None, name: memoryview | bytes | None, path: str | None) -> str:
-    if handle is None and path is not None:
-        return path_words(path)
-    detail = "" if handle is None else f", FH: {handle_hash(handle):#010x}"
-    if name is not None:
-        detail += f"/{printable_name(name)}"
-    return detail + path_words(path, "")
+    return _text_of(_call_pieces(_MessageFields(_values(_LAYOUTS[callback], body), path), False))
 
 
 _FIELDS3 = (
@@ -511,32 +465,7 @@ def call3_words(number: int, body: int, view: memoryview, path: str | None = Non
     if number not in _CALLS3:
         return ""
     values = _values(_layouts3(_CALLS3[number]), view[body:])
-    if None in values:
-        return " …"
-    words = f", {'DH' if 'name' in values else 'FH'}: {handle_hash(values['handle']):#010x}"
-    if "name" in values:
-        words += f"/{printable_name(values['name'])}"
-    words += path_words(path, "")
-    if "to_name" in values:
-        if "name" in values:
-            words = f", From{words[1:]} To"
-        words += f"{' ' if 'name' in values else ', '}DH: {handle_hash(values['to_handle']):#010x}"
-        words += f"/{printable_name(values['to_name'])}"
-    return words + "".join(_words3(values))
-
-
-def _words3(values: Mapping[Any, Any]) -> Iterator[str]:
-    """Behind the file."""
-    if "offset" in values:
-        yield f" Offset: {values['offset']} Len: {values['count']}"
-    if "access" in values:
-        yield check_words(values["access"])
-    if "stable" in values:
-        yield f" {stable_word(values['stable'])}"
-    if "mode" in values:
-        yield create_words(values["mode"])
-    if "type" in values:
-        yield f" {type_word(values['type'])}"
+    return " …" if None in values else _text_of(_call_pieces(_MessageFields(values, path), True))
 
 
 def asked_rights(arguments: memoryview) -> int | None:
@@ -553,159 +482,284 @@ def reply3_words(procedure: int, view: memoryview, at: int, asked: int | None = 
     if None in values:
         # A target that came through a Write chunk is not in the message.
         return "" if "path" in values else " …"
-    if "uid" in values:
-        return attribute_words(*(values[name] for name in ("type", "mode", "uid", "gid")))
     if "access" in values:
-        return allowed_words(values["access"] if asked is None else asked, values["access"])
-    if "path" in values:
-        return f" Path: {printable_name(values['path'])}"
-    if "object" in values:
-        return f", FH: {handle_hash(values['object']):#010x}"
-    words = f" Len: {values['count']}" if "count" in values else ""
-    return words + (f" {stable_word(values['stable'])}" if "stable" in values else "")
+        values["asked"] = values["access"] if asked is None else asked
+    return _text_of(_pieces(_MessageFields(values), _ANSWERED))
 
 
 Details = list[tuple[Int64s, tuple[Piece, ...]]]
 """Rows, and what is said of them."""
 
-_HANDLE, _NAME, _OFFSET, _COUNT, _HAS_STABLE, _DIRECTORY, _TEXT, _STATEID, _RIGHTS, _MODE = (
-    1 << bit for bit in range(10)
+
+class _FieldKind(NamedTuple):
+    """How fields of one kind are written."""
+
+    text: Callable[[Any], str]
+    column: Callable[[Bytes, Int64s, Int64s], NDArray[Any]]
+    """Of where the fields of many messages begin and end."""
+    piece: Callable[[NDArray[Any]], Piece]
+
+
+def _hashes(data: Bytes, starts: Int64s, ends: Int64s) -> NDArray[np.uint32]:
+    view = data.data
+    return np.array([crc32(view[a:b]) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)], np.uint32)
+
+
+_STATEID_CRCS = np.array([stateid_hash(bytes([byte])) ^ stateid_hash(b"\0") for byte in range(256)], np.uint16)
+"""What a byte changes in the hash of one byte."""
+
+
+def _stateids(data: Bytes, starts: Int64s, _: Int64s) -> NDArray[np.uint16]:
+    """Hashes of stateids, as ``stateid_hash`` has them."""
+    found = np.full(len(starts), 0xFFFF, np.uint16)
+    for column in gathered(data, 16, starts).T:
+        found = found >> 8 ^ _STATEID_CRCS[(found ^ column) & 0xFF]
+    return ~found
+
+
+def _names(data: Bytes, starts: Int64s, ends: Int64s) -> NDArray[np.object_]:
+    view = data.data
+    names = [printable_name(view[a:b]) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+    return np.array(names, object)
+
+
+def _numbers(data: Bytes, starts: Int64s, ends: Int64s) -> NDArray[np.uint64]:
+    """Integers of 4 or 8 bytes."""
+    size = int(ends[0] - starts[0]) if len(starts) else 4
+    return gathered(data, size, starts).view(f">u{size}")[:, 0].astype(np.uint64)
+
+
+_NUMBER = _FieldKind(str, _numbers, Decimal)
+_HANDLE = _FieldKind(lambda raw: f"{handle_hash(raw):08x}", _hashes, lambda hashes: Hexadecimal(hashes, 8))
+_STATEID = _FieldKind(lambda raw: f"{stateid_hash(raw):04x}", _stateids, lambda hashes: Hexadecimal(hashes, 4))
+_NAME = _FieldKind(printable_name, _names, lambda names: Texts(names.tolist()))
+_CLIENT = _FieldKind("{:016x}".format, _numbers, lambda numbers: Hexadecimal(numbers, 16))
+_KINDS = (
+    dict.fromkeys(("handle", "to_handle", "object"), _HANDLE)
+    | dict.fromkeys(("name", "newname", "to_name", "path"), _NAME)
+    | dict.fromkeys(("stateid", "to_stateid"), _STATEID)
+    | {"client": _CLIENT}
 )
-"""What is known of a call: its file handle, and so on; that the handle is a directory's; only a text."""
-_SINGLY = frozenset(("newname", "to_stateid", "to_offset", "client", "to_name", "type"))
-"""Fields of few calls, which are looked at one by one."""
+"""Of those fields that are no plain numbers."""
 
 
-@dataclass(slots=True)
-class _Calls:
-    """What is known of each call."""
+class _MessageFields:
+    """The fields of one message, for its words."""
 
-    parts: NDArray[np.uint16]
-    hashes: NDArray[np.uint32]
-    """Of handles."""
-    stateids: NDArray[np.uint16]
-    """Hashes of them."""
-    names: list[str]
-    """Names, or texts."""
-    offsets: NDArray[np.uint64]
-    counts: NDArray[np.uint64]
-    words: Int64s
-    """stable_how of a WRITE, rights of an ACCESS, mode of a CREATE."""
-    paths: KnownTexts
-    """Of what each names."""
+    def __init__(self, values: Mapping[Any, Any], path: str | None = None) -> None:
+        self._path = path
+        self._values = {name: value for name, value in values.items() if name != "object" or value}
+        self.known = self._values.keys()
+        """Names of the fields."""
+        self.named = path is not None
+        """The path is known."""
 
-    @classmethod
-    def of(cls, paths: KnownTexts) -> _Calls:
-        count = len(paths.which)
-        return cls(
-            np.zeros(count, np.uint16),
-            np.zeros(count, np.uint32),
-            np.zeros(count, np.uint16),
-            [""] * count,
-            np.zeros(count, np.uint64),
-            np.zeros(count, np.uint64),
-            np.zeros(count, np.int64),
-            paths,
+    def field(self, name: str) -> Piece:
+        """A field as it is written."""
+        return _KINDS.get(name, _NUMBER).text(self._values[name])
+
+    def words(self, word: Callable[..., str], *names: str) -> Piece:
+        """What is said of fields that are numbers."""
+        return word(*(self._values[name] for name in names))
+
+    def path(self, before: str) -> Piece:
+        return path_words(self._path, before)
+
+
+class _BatchFields:
+    """The same of many messages with the same fields."""
+
+    def __init__(self, columns: Mapping[str, NDArray[Any]], paths: KnownTexts | None = None) -> None:
+        self._columns, self._paths = columns, paths
+        self.known = columns.keys()
+        self.named = paths is not None
+
+    def field(self, name: str) -> Piece:
+        return _KINDS.get(name, _NUMBER).piece(self._columns[name])
+
+    def words(self, word: Callable[..., str], *names: str) -> Piece:
+        if len(names) == 1:
+            return words_of(self._columns[names[0]], word)
+        distinct, which = np.unique(
+            np.column_stack([self._columns[name] for name in names]), axis=0, return_inverse=True
         )
+        return Texts([word(*numbers) for numbers in distinct.tolist()], which.ravel())
 
-    def details(self) -> Details:
-        return [
-            (rows, self._pieces(part, rows))
-            for part in unique(self.parts).tolist()
-            for rows in [places(self.parts == part)]
-        ]
+    def path(self, before: str) -> Piece:
+        assert self._paths is not None
+        return Texts([path_words(path, before) for path in self._paths.texts], self._paths.which)
 
-    def _pieces(self, part: int, rows: Int64s) -> tuple[Piece, ...]:
-        names = [self.names[row] for row in rows.tolist()] if part & (_NAME | _TEXT) else []
-        if part & _TEXT:
-            return (Texts(names),)
-        found: list[Piece] = []
-        paths = self.paths.rows(rows)
-        named = any(path is not None for path in paths.texts)
-        if part & _HANDLE:
-            found += [", DH: 0x" if part & _DIRECTORY else ", FH: 0x", Hexadecimal(self.hashes[rows], 8)]
-        elif named:
-            named_in = [f"/{name}" if part & _NAME else "" for name in names or rows.tolist()]
-            found.append(Texts([path_words(path) or name for path, name in zip(paths.listed(), named_in, strict=True)]))
-            part &= ~_NAME
-        if part & _NAME:
-            found += ["/", Texts(names)]
-        if named and part & _HANDLE:
-            found.append(Texts([path_words(path, "") for path in paths.texts], paths.which))
-        if part & _MODE:
-            found.append(words_of(self.words[rows], create_words))
-        if part & _RIGHTS:
-            found += [*([] if found else [","]), words_of(self.words[rows], check_words)]
-        if part & _STATEID:
-            found += [" StateID: 0x" if found else ", StateID: 0x", Hexadecimal(self.stateids[rows], 4)]
-        if part & _OFFSET:
-            found += [" Offset: ", Decimal(self.offsets[rows])]
-            if part & _COUNT:
-                found += [" Len: ", Decimal(self.counts[rows])]
-        if part & _HAS_STABLE:
-            found += [" ", words_of(self.words[rows], stable_word)]
-        return tuple(found)
+
+def _text_of(pieces: Iterable[Piece]) -> str:
+    """Of one message."""
+    return "".join(map(str, pieces))
+
+
+def _call_pieces(call: _MessageFields | _BatchFields, directories: bool) -> Iterator[Piece]:
+    """What is said of calls; ``directories``: handles beside names are those of directories."""
+    known = call.known
+    file = "handle" in known or "name" in known or call.named
+    if "handle" in known:
+        first = ", From " if "name" in known and "to_name" in known else ", "
+        yield f"{first}DH: 0x" if directories and "name" in known else f"{first}FH: 0x"
+        yield call.field("handle")
+    if "name" in known and ("handle" in known or not call.named):
+        yield "/"
+        yield call.field("name")
+    if call.named:
+        yield call.path("" if "handle" in known else ",")
+    if "to_name" in known:
+        yield " To DH: 0x" if "name" in known else ", DH: 0x"
+        yield from (call.field("to_handle"), "/", call.field("to_name"))
+    yield from _behind_comma(_pieces(call, _BEHIND_FILE), not file)
+
+
+def _behind_comma(pieces: Iterator[Piece], comma: bool = True) -> Iterator[Piece]:
+    """Of pieces that begin with a blank."""
+    first = next(pieces, None)
+    if first is not None:
+        yield from (",", first) if comma else (first,)
+        yield from pieces
+
+
+class _Clause(NamedTuple):
+    """What is said of messages that have all of these fields."""
+
+    before: str
+    fields: tuple[str, ...]
+    word: Callable[..., str] | None = None
+    """Of numbers; without, the first field is written as it is."""
+    beside: str = ""
+    """A field that has to be there, too."""
+
+
+_BEHIND_FILE = (
+    _Clause(" To: ", ("newname",)),
+    _Clause("", ("access",), check_words),
+    _Clause(" StateID: 0x", ("stateid",)),
+    _Clause(" Offset: ", ("offset",)),
+    _Clause("", ("count",), length_words, "offset"),
+    _Clause(" To StateID: 0x", ("to_stateid",), None, "to_offset"),
+    _Clause(" Offset: ", ("to_offset",), None, "to_stateid"),
+    _Clause(" ", ("stable",), stable_word),
+    _Clause("", ("mode",), create_words),
+    _Clause(" ", ("type",), type_word),
+    _Clause(" Client ID: 0x", ("client",)),
+)
+"""Of calls."""
+_GIVEN = (
+    _Clause(" FH: 0x", ("object",)),
+    _Clause(" StateID: 0x", ("stateid",)),
+    _Clause("", ("supported", "access"), allowed_words),
+    _Clause(" Client ID: 0x", ("client",)),
+)
+"""Of the results of COMPOUNDs."""
+_ANSWERED = (
+    _Clause("", ("type", "mode", "uid", "gid"), attribute_words),
+    _Clause("", ("asked", "access"), allowed_words),
+    _Clause(" Path: ", ("path",)),
+    _Clause(", FH: 0x", ("object",)),
+    _Clause(" Len: ", ("count",)),
+    _Clause(" ", ("stable",), stable_word),
+)
+"""Of successful replies of version 3."""
+
+
+def _pieces(said: _MessageFields | _BatchFields, clauses: Iterable[_Clause]) -> Iterator[Piece]:
+    for before, names, word, beside in clauses:
+        if said.known >= {*names, *([beside] if beside else [])}:
+            yield from (before, said.field(names[0]) if word is None else said.words(word, *names))
+
+
+Columns = dict[str, NDArray[Any]]
+
+
+def _details(
+    data: Bytes,
+    starts: Int64s,
+    ends: Int64s,
+    declared: Iterable[tuple[Int64s, Layouts]],
+    pieces: Callable[[Int64s, Columns], Iterable[Piece]],
+    words: Callable[[int], str],
+    named: NDArray[np.bool_] | None = None,
+) -> Details:
+    """Of values at ``data[starts[i]:ends[i]]``: ``pieces`` of rows that have the same fields, and ``words`` of each of
+    those whose layout is not known.
+
+    ``declared``: rows and what their values are; ``named``: of which rows the path is known, for the rows of ``pieces``
+    are alike in that, too.
+    """
+    left = np.ones(len(starts), np.bool_)
+    alike: dict[tuple[Hashable, ...], list[tuple[Int64s, Columns]]] = {}
+    for some, layouts in declared:
+        for part, layout in layouts.learning(data, starts[some], ends[some]):
+            whole = some[part]
+            left[whole] = False
+            kinds = [whole] if named is None else [whole[named[whole]], whole[~named[whole]]]
+            for kind, rows in enumerate(kinds):
+                if len(rows):
+                    columns = {
+                        name: _KINDS.get(name, _NUMBER).column(data, starts[rows] + first, starts[rows] + end)
+                        for name, (first, end) in layout.places.items()
+                        if name != "object" or end > first
+                    }
+                    alike.setdefault((kind, *columns), []).append((rows, columns))
+    found: Details = []
+    for parts in alike.values():
+        rows, columns = parts[0]
+        if len(parts) > 1:
+            rows = np.concatenate([rows for rows, _ in parts])
+            columns = {name: np.concatenate([one[name] for _, one in parts]) for name in columns}
+        found.append((rows, tuple(pieces(rows, columns))))
+    rest = places(left)
+    if len(rest):
+        found.append((rest, (Texts([words(row) for row in rest.tolist()]),)))
+    return found
+
+
+def _call_details(
+    data: Bytes,
+    starts: Int64s,
+    ends: Int64s,
+    declared: Iterable[tuple[Int64s, Layouts]],
+    words: Callable[[int], str],
+    paths: KnownTexts,
+    directories: bool,
+) -> Details:
+    named = np.array([path is not None for path in paths.texts], np.bool_)[paths.which]
+
+    def pieces(rows: Int64s, columns: Columns) -> Iterator[Piece]:
+        return _call_pieces(_BatchFields(columns, paths.rows(rows) if named[rows[0]] else None), directories)
+
+    return _details(data, starts, ends, declared, pieces, words, named)
 
 
 def compound_details(data: Bytes, starts: Int64s, ends: Int64s, callback: bool, paths: KnownTexts) -> Details:
     """Of COMPOUNDs whose arguments are at ``data[starts[i]:ends[i]]``; ``paths`` of what each names."""
-    calls = _Calls.of(paths)
-    _read(calls, data, np.arange(len(starts)), starts, ends, _LAYOUTS[callback], _NAME)
-    view = data.data
-    for row in places(calls.parts == _TEXT).tolist():
-        calls.names[row] = call4_words(view[starts[row] : ends[row]], callback, paths.row(row))
-    return calls.details()
 
+    def words(row: int) -> str:
+        return call4_words(data.data[starts[row] : ends[row]], callback, paths.row(row))
 
-def _read(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, ends: Int64s, layouts: Layouts, named: int) -> None:
-    """Rows whose arguments are laid out as others'; the rest are looked at one by one."""
-    calls.parts[rows] = _TEXT
-    for some, layout in layouts.learning(data, starts[rows], ends[rows]):
-        if layout.places.keys().isdisjoint(_SINGLY):
-            _found(calls, data, rows[some], starts[rows[some]], layout, named)
-
-
-def _found(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, layout: Layout, named: int) -> None:
-    """``named``: what is known of a call that has a name."""
-    part = 0
-    places = layout.places
-    if "handle" in places:
-        part |= _HANDLE
-        first, end = places["handle"]
-        calls.hashes[rows] = _hashes(data, starts + first, starts + end)
-    if "name" in places:
-        part |= named
-        first, end = places["name"]
-        _set_names(calls, data, rows, starts + first, starts + end)
-    if "stateid" in places:
-        part |= _STATEID
-        calls.stateids[rows] = _stateids(data, starts + places["stateid"][0])
-    if "offset" in places:
-        part |= _OFFSET
-        calls.offsets[rows] = _numbers(data, starts, *places["offset"])
-        if "count" in places:
-            part |= _COUNT
-            calls.counts[rows] = _numbers(data, starts, *places["count"])
-    for name, word in (("access", _RIGHTS), ("stable", _HAS_STABLE), ("mode", _MODE)):
-        if name in places:
-            part |= word
-            calls.words[rows] = _numbers(data, starts, *places[name])
-    calls.parts[rows] = part
-    if part & _COUNT:
-        calls.parts[rows[calls.counts[rows] == TO_END_OF_FILE]] = _TEXT
+    declared = [(np.arange(len(starts)), _LAYOUTS[callback])]
+    return _call_details(data, starts, ends, declared, words, paths, False)
 
 
 def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s, paths: KnownTexts) -> Details:
     """Of calls of NFS version 3 whose arguments are at ``data[starts[i]:ends[i]]``; ``paths`` of what each names."""
-    calls = _Calls.of(paths)
-    for number in unique(procedures).tolist():
-        if number in _CALLS3:
-            rows = places(procedures == number)
-            _read(calls, data, rows, starts, ends, _layouts3(_CALLS3[number]), _DIRECTORY | _NAME)
-    view = data.data
-    for row in places(calls.parts == _TEXT).tolist():
-        calls.names[row] = call3_words(int(procedures[row]), int(starts[row]), view[: int(ends[row])], paths.row(row))
-    return calls.details()
+
+    def words(row: int) -> str:
+        return call3_words(int(procedures[row]), int(starts[row]), data.data[: int(ends[row])], paths.row(row))
+
+    return _call_details(data, starts, ends, _declared3(procedures, _CALLS3), words, paths, True)
+
+
+def _declared3(procedures: Int64s, shapes: Mapping[int, XdrStruct]) -> list[tuple[Int64s, Layouts]]:
+    """Rows of each of these procedures, and what theirs begin with."""
+    return [
+        (places(procedures == number), _layouts3(shapes[number]))
+        for number in unique(procedures).tolist()
+        if number in shapes
+    ]
 
 
 def nfs3_reply_details(
@@ -715,54 +769,26 @@ def nfs3_reply_details(
 
     ``rights`` gives those that some rows asked for; -1 where they are not known.
     """
-    found: Details = []
-    view = data.data
-    for number in unique(procedures).tolist():
-        rows = places(procedures == number)
-        if number not in _REPLIES3:
-            found.append((rows, ()))
-            continue
-        starts, left = bodies[rows] + 4, np.ones(len(rows), np.bool_)
-        for some, layout in _layouts3(_REPLIES3[number]).learning(data, starts, ends[rows]):
-            if "path" not in layout.places:
-                left[some] = False
-                found.append((rows[some], _pieces3(data, rows[some], starts[some], layout, rights)))
-        rest = zip(starts[left].tolist(), ends[rows[left]].tolist(), strict=True)
-        found.append((rows[left], (Texts([reply3_words(number, view[:end], at) for at, end in rest]),)))
-    return found
 
+    def pieces(rows: Int64s, columns: Columns) -> Iterator[Piece]:
+        if "access" in columns:
+            asked = rights(rows)
+            columns["asked"] = np.where(asked < 0, columns["access"], asked.astype(np.uint64))
+        return _pieces(_BatchFields(columns), _ANSWERED)
 
-def _pieces3(
-    data: Bytes, rows: Int64s, starts: Int64s, layout: Layout, rights: Callable[[Int64s], Int64s]
-) -> tuple[Piece, ...]:
-    """``reply3_words`` of results that are laid out alike."""
-    numbers = {name: _numbers(data, starts, *place) for name, place in layout.places.items() if name != "object"}
-    if "uid" in numbers:
-        words = np.column_stack([numbers[name] for name in ("type", "mode", "uid", "gid")])
-        distinct, which = np.unique(words, axis=0, return_inverse=True)
-        return (Texts([attribute_words(*one) for one in distinct.tolist()], which.ravel()),)
-    if "access" in numbers:
-        asked, allowed = rights(rows), numbers["access"]
-        return (_allowed(np.where(asked < 0, allowed, asked), allowed),)
-    if "object" in layout.places:
-        first, behind = layout.places["object"]
-        return ", FH: 0x", Hexadecimal(_hashes(data, starts + first, starts + behind), 8)
-    pieces: tuple[Piece, ...] = (" Len: ", Decimal(numbers["count"])) if "count" in numbers else ()
-    return pieces + ((" ", words_of(numbers["stable"], stable_word)) if "stable" in numbers else ())
+    def words(row: int) -> str:
+        return reply3_words(int(procedures[row]), data.data[: int(ends[row])], int(bodies[row]) + 4)
+
+    return _details(data, bodies + 4, ends, _declared3(procedures, _REPLIES3), pieces, words)
 
 
 def rights_asked(data: Bytes, starts: Int64s, ends: Int64s) -> Int64s:
     """Of calls of ACCESS of version 3 with their arguments at ``starts``; -1 where these end before."""
     found = np.full(len(starts), -1, np.int64)
     for rows, layout in _layouts3(_CALLS3[nfs3.ACCESS]).learning(data, starts, ends):
-        found[rows] = _numbers(data, starts[rows], *layout.places["access"])
+        first, end = layout.places["access"]
+        found[rows] = _numbers(data, starts[rows] + first, starts[rows] + end)
     return found
-
-
-def _allowed(asked: NDArray[Any], allowed: NDArray[np.uint64]) -> Texts:
-    """Of rights of 32 bits."""
-    both = asked.astype(np.uint64) << np.uint64(32) | allowed
-    return words_of(both, lambda rights: allowed_words(rights >> 32, rights & 0xFFFFFFFF))
 
 
 def compound_reply_details(
@@ -785,7 +811,9 @@ def compound_reply_details(
             sequences, kinds[[not callback and gives_names(known.sequences[kind]) for kind in kinds.tolist()]]
         )
         if giving.any():
-            for mine, pieces in _given(data, places(giving), bodies[rows], ends[rows]):
+            asked = places(giving)
+            for some, pieces in _given(data, bodies[rows[asked]], ends[rows[asked]]):
+                mine = asked[some]
                 found.append((rows[mine], (*(chosen_words(word, mine) for word in words), *pieces)))
         mine = places(~giving)
         found.append((rows[mine], tuple(chosen_words(word, mine) for word in words)))
@@ -800,58 +828,13 @@ def compound_reply_details(
     return found
 
 
-def _given(data: Bytes, rows: Int64s, bodies: Int64s, ends: Int64s) -> Details:
-    """Handles and stateids that results at ``data[bodies[row]:ends[row]]`` give."""
-    found: Details = []
-    left = np.ones(len(rows), np.bool_)
-    for mine, layout in GIVEN.learning(data, bodies[rows], ends[rows]):
-        left[mine] = False
-        starts, places = bodies[rows[mine]], layout.places
-        pieces: list[Piece] = []
-        if "object" in places and places["object"][1] > places["object"][0]:
-            first, behind = places["object"]
-            pieces += [", FH: 0x", Hexadecimal(_hashes(data, starts + first, starts + behind), 8)]
-        if "stateid" in places:
-            hashes = _stateids(data, starts + places["stateid"][0])
-            pieces += [" StateID: 0x" if pieces else ", StateID: 0x", Hexadecimal(hashes, 4)]
-        if "supported" in places and "access" in places:
-            supported, allowed = (_numbers(data, starts, *places[name]) for name in ("supported", "access"))
-            pieces += [*([] if pieces else [","]), _allowed(supported, allowed)]
-        if "client" in places:
-            clients = _numbers(data, starts, *places["client"])
-            pieces += [*([] if pieces else [","]), Texts([client_words(client) for client in clients.tolist()])]
-        found.append((rows[mine], tuple(pieces)))
-    if left.any():
-        view, single = data.data, rows[left]
-        texts = [given_words(view[bodies[row] : ends[row]]) for row in single.tolist()]
-        found.append((single, (Texts(texts),)))
-    return found
+def _given(data: Bytes, starts: Int64s, ends: Int64s) -> Details:
+    """Handles and stateids that results at ``data[starts[i]:ends[i]]`` give."""
 
+    def pieces(_: Int64s, columns: Columns) -> Iterator[Piece]:
+        return _behind_comma(_pieces(_BatchFields(columns), _GIVEN))
 
-def _hashes(data: Bytes, starts: Int64s, ends: Int64s) -> NDArray[np.uint32]:
-    view = data.data
-    return np.array([crc32(view[a:b]) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)], np.uint32)
+    def words(row: int) -> str:
+        return given_words(data.data[starts[row] : ends[row]])
 
-
-_STATEID_CRCS = np.array([stateid_hash(bytes([byte])) ^ stateid_hash(b"\0") for byte in range(256)], np.uint16)
-"""What a byte changes in the hash of one byte."""
-
-
-def _stateids(data: Bytes, starts: Int64s) -> NDArray[np.uint16]:
-    """Hashes of stateids, as ``stateid_hash`` has them."""
-    found = np.full(len(starts), 0xFFFF, np.uint16)
-    for column in gathered(data, 16, starts).T:
-        found = found >> 8 ^ _STATEID_CRCS[(found ^ column) & 0xFF]
-    return ~found
-
-
-def _set_names(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, ends: Int64s) -> None:
-    view, names = data.data, calls.names
-    for row, start, end in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
-        names[row] = printable_name(view[start:end])
-
-
-def _numbers(data: Bytes, starts: Int64s, first: int, end: int) -> NDArray[np.uint64]:
-    """Integers of 4 or 8 bytes."""
-    found = gathered(data, end - first, starts + first)
-    return found.view(f">u{end - first}")[:, 0].astype(np.uint64)
+    return _details(data, starts, ends, [(np.arange(len(starts)), GIVEN)], pieces, words)

@@ -13,4 +13,4 @@ from rdmascope.dissect.onc.hashes import stateid_hash
 def test_hashes_of_stateids(stateids: list[bytes]) -> None:
     data = np.frombuffer(b"".join([*stateids, bytes(16)]), np.uint8)
     starts = np.arange(len(stateids)) * 16
-    assert summary._stateids(data, starts).tolist() == [*map(stateid_hash, stateids)]
+    assert summary._stateids(data, starts, starts + 16).tolist() == [*map(stateid_hash, stateids)]
