@@ -442,7 +442,7 @@ class SummedSession(DataSetSession):
             f" sum(coalesce(reply_bytes, 0)) FROM {self._rows(of_time=True).calls} WHERE {_NO_REPLY_AGAIN}"
             " GROUP BY 1 ORDER BY 1"
         ).fetchnumpy()
-        found.timeline.add_sums(np.column_stack([np.asarray(one).astype(np.int64) for one in ended.values()]))
+        found.timeline.add(*(np.asarray(one).astype(np.int64) for one in ended.values()))
         return found
 
     def _add_slowest(self, found: Statistics, rows: SummedRows, top: int) -> None:

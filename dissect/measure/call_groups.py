@@ -7,6 +7,7 @@ import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from ..percentiles import LONGEST_NS, NO_SAMPLES, Distribution, Samples, added
 from ..rpcrdma.rpc_table import STATES, ProcedureNames, RpcNames, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY
 from .statistics import PARTS
+from .time_cells import WideningRows, starts_of, summed
 from .time_options import parse_duration
 
 _DUPLICATE = STATES.index(DUPLICATE_REPLY)
@@ -235,22 +237,23 @@ def bounds(place: int) -> tuple[int, int]:
     return round(2 ** (place / STEPS)), round(2 ** ((place + 1) / STEPS))
 
 
-class LatencyTimeline:
-    """Feed it RPCs, batch after batch."""
+class LatencyTimeline(WideningRows):
+    """Feed it RPCs, batch after batch.  Rows are time // width, bin, and the counts; ascending."""
 
     def __init__(self) -> None:
-        self._width = 1_000
-        self._table = np.zeros((0, 2 + _SUMS), np.int64)
-        """Time // width, bin, and the counts; ascending."""
+        super().__init__(2 + _SUMS, 0, partial(summed, keys=2), first_width=1_000, max_rows=MAX_INTERVALS)
+
+    def _size(self, rows: Int64s) -> int:
+        return len(starts_of(rows[:, :1]))
 
     def add(self, calls: CallColumns) -> None:
         """Count the RPCs of a table."""
         latencies = calls.waiting
         places = np.floor(np.log2(np.maximum(latencies, 1)) * STEPS).astype(np.int64)
         places[latencies < 0] = _UNKNOWN
-        fresh = np.column_stack(
+        self.take(
             (
-                calls.times // self._width,
+                self.intervals_of(calls.times),
                 places,
                 calls.counts,
                 calls.counts * calls.failed,
@@ -259,44 +262,17 @@ class LatencyTimeline:
                 calls.reply_bytes,
                 calls.counts * calls.outstanding,
             )
-        ).astype(np.int64)
-        table = np.concatenate((self._table, fresh))
-        times, halvings = np.sort(table[:, 0]), 0
-        while np.count_nonzero(np.diff(times >> halvings)) >= MAX_INTERVALS:
-            halvings += 1
-        table[:, 0] >>= halvings
-        self._width <<= halvings
-        self._table = _summed(table)
+        )
 
     def intervals(self, count: int) -> list[LatencyInterval]:
         """The whole time in at most ``count`` equal intervals, those included in which nothing began."""
-        table = self._table
-        if not len(table):
-            return []
-        first, last = int(table[0, 0]), int(table[-1, 0])
-        each = -(-(last - first + 1) // count)
         found = []
-        for at in range(first, last + 1, each):
-            rows = table[table[:, 0].searchsorted(at) : table[:, 0].searchsorted(at + each)]
-            sums = rows[:, 2:].sum(axis=0).tolist()
+        for begin, end, rows in self.parts(count):
             known = rows[rows[:, 1] != _UNKNOWN]
             bins, inverse = np.unique(known[:, 1], return_inverse=True)
             counts = np.bincount(inverse, known[:, 2], len(bins)).astype(np.int64)
-            span = at * self._width, (at + each) * self._width
-            calls, errors, incomplete, called, replied, outstanding = sums
-            found.append(LatencyInterval(*span, calls, errors, incomplete, called, replied, outstanding, bins, counts))
+            found.append(LatencyInterval(begin, end, *rows[:, 2:].sum(axis=0).tolist(), bins, counts))
         return found
-
-
-def _summed(table: Int64s) -> Int64s:
-    """Rows with the same time and bin become one, ascending."""
-    if not len(table):
-        return table
-    table = table[np.lexsort((table[:, 1], table[:, 0]))]
-    starts = np.flatnonzero((np.diff(table[:, :2], axis=0, prepend=table[:1, :2] - 1) != 0).any(axis=1))
-    sums = np.add.reduceat(table, starts)
-    sums[:, :2] = table[starts, :2]
-    return sums
 
 
 PASS, FAIL, UNDECIDABLE = "pass", "fail", "undecidable"
@@ -412,8 +388,7 @@ class ServiceLevelCounts:
         self._names: RpcNames | None = None
         self._about: list[bool] = []
         """Whether each of the procedures of ``_names`` is meant."""
-        self._width = 1_000
-        self._table = np.zeros((0, 6), np.int64)
+        self._times = WideningRows(6, 0, _merged, first_width=1_000, max_rows=MAX_INTERVALS)
         """Time // width, calls, those within, sum of latencies, the longest, its RPC; ascending."""
 
     def add(self, calls: CallColumns) -> None:
@@ -432,32 +407,19 @@ class ServiceLevelCounts:
             return
         latencies, counts = calls.waiting[known], calls.counts[known]
         self._samples.add(latencies, counts)
-        fresh = np.column_stack(
-            (
-                calls.times[known] // self._width,
-                counts,
-                counts * self.level.within(latencies),
-                counts * latencies,
-                latencies,
-                calls.numbers[known],
-            )
-        ).astype(np.int64)
-        table = _merged(np.concatenate((self._table, fresh)))
-        while len(table) > MAX_INTERVALS:
-            table[:, 0] >>= 1
-            self._width <<= 1
-            table = _merged(table)
-        self._table = table
+        within, numbers = self.level.within(latencies), calls.numbers[known]
+        at = self._times.intervals_of(calls.times[known])
+        self._times.take((at, counts, counts * within, counts * latencies, latencies, numbers))
 
     @property
     def calls(self) -> int:
         """With a latency, or a lower bound of it beyond the limit."""
-        return int(self._table[:, 1].sum())
+        return int(self._times.rows[:, 1].sum())
 
     @property
     def beyond(self) -> int:
         """Of them, those beyond the limit."""
-        return self.calls - int(self._table[:, 2].sum())
+        return self.calls - int(self._times.rows[:, 2].sum())
 
     @property
     def value(self) -> int | None:
@@ -475,24 +437,18 @@ class ServiceLevelCounts:
 
     @property
     def verdict(self) -> str:
-        within, total = self.calls - self.beyond, int(self._table[:, 3].sum())
+        within, total = self.calls - self.beyond, int(self._times.rows[:, 3].sum())
         return self.level.judged(self.calls, within, self.unknown, total, self.outstanding)
 
     def spans(self) -> list[ViolatedSpan]:
         """When it was not kept: parts of the time, judged one by one; neighbours as one span."""
-        table = self._table
-        if not len(table):
-            return []
-        first, last = int(table[0, 0]), int(table[-1, 0])
-        each = -(-(last - first + 1) // SPANS)
         found: list[ViolatedSpan] = []
-        for at in range(first, last + 1, each):
-            rows = table[table[:, 0].searchsorted(at) : table[:, 0].searchsorted(at + each)]
+        for begin, end, rows in self._times.parts(SPANS):
             _, calls, within, total = rows[:, :4].sum(axis=0).tolist()
             if not calls or self.level.judged(calls, within, 0, total) != FAIL:
                 continue
             worst, rpc = max(rows[:, 4:].tolist(), key=lambda row: (row[0], -row[1]))
-            span = ViolatedSpan(at * self._width, (at + each) * self._width, calls, calls - within, worst, rpc)
+            span = ViolatedSpan(begin, end, calls, calls - within, worst, rpc)
             if found and found[-1].end == span.begin:
                 before = found.pop()
                 longest = max((before, span), key=lambda one: one.worst)
@@ -511,8 +467,6 @@ class ServiceLevelCounts:
 def _merged(table: Int64s) -> Int64s:
     """Rows of the same time become one, ascending."""
     table = table[np.lexsort((table[:, 5], -table[:, 4], table[:, 0]))]
-    starts = np.flatnonzero(np.diff(table[:, 0], prepend=table[0, 0] - 1))
-    sums = np.add.reduceat(table, starts)
-    sums[:, 0] = table[starts, 0]
-    sums[:, 4:] = table[starts, 4:]
-    return sums
+    starts = starts_of(table[:, :1])
+    sums = np.add.reduceat(table[:, 1:4], starts)
+    return np.concatenate((table[starts, :1], sums, table[starts, 4:]), axis=1)

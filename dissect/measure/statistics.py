@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 import re
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -28,6 +27,7 @@ from ..rpcrdma.eviction import Evicted
 from ..rpcrdma.rpc_table import FLAG_TRUNCATED, STATES, ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Latency, Rpc
 from ..units import plural
+from .time_cells import WideningRows, summed_by_time
 
 WAYS = ("inline call", "inline reply", "read chunk", "position zero", "write chunk", "reply chunk")
 """How Payload streams travel (RFC 8166, 3.4 and 3.5): in a Send, or through memory."""
@@ -138,8 +138,6 @@ def connection_counts(conversations: Iterable[Conversation], evicted: Evicted) -
 
 
 MAX_BINS = 4096
-TOGETHER = 1024
-"""Events that are sorted into bins at a time."""
 
 
 class Bin(NamedTuple):
@@ -150,77 +148,27 @@ class Bin(NamedTuple):
     reply_bytes: int = 0
 
 
-class Timeline:
-    """Traffic over time, in bins that widen as time goes on, so that their number stays bounded."""
+class Timeline(WideningRows):
+    """Traffic over time: rows are time // width, ascending, and the three numbers of a Bin; intervals in which nothing
+    ended are absent."""
 
     def __init__(self) -> None:
-        self._width = 1_000_000
-        self._table = np.zeros((0, 4), np.int64)
-        """Time // width, ascending, and the three numbers of a Bin; intervals in which nothing ended are absent."""
-        self._waiting = array("q")
-        """Time and the same numbers of one event after the other."""
+        super().__init__(4, 0, summed_by_time, first_width=1_000_000, max_rows=MAX_BINS)
 
-    def add(self, times: Int64s, call_bytes: Int64s, reply_bytes: Int64s) -> None:
-        """RPCs ended at these times (ns)."""
-        columns = np.column_stack((times, np.ones_like(times), call_bytes, reply_bytes))
-        self._waiting.frombytes(columns.astype(np.int64).tobytes())
-        if len(self._waiting) >= 4 * TOGETHER:
-            self._fold()
-
-    @property
-    def width(self) -> int:
-        """Of a bin, in nanoseconds."""
-        self._fold()
-        return self._width
+    def add(self, times: Int64s, *numbers: Int64s) -> None:
+        """What ended at these times (ns): the numbers of Bins."""
+        self.take((self.intervals_of(times), *numbers))
 
     @property
     def bins(self) -> dict[int, Bin]:
         """By time // width."""
-        self._fold()
-        return {at: Bin(*numbers) for at, *numbers in self._table.tolist()}
-
-    def _fold(self) -> None:
-        if not self._waiting:
-            return
-        fresh = np.array(self._waiting).reshape(-1, 4)
-        del self._waiting[:]
-        self.add_sums(fresh)
-
-    def add_sums(self, fresh: Int64s) -> None:
-        """Rows of a time (ns) and the three numbers of a Bin."""
-        fresh[:, 0] //= self._width
-        table = _summed(np.concatenate((self._table, fresh)))
-        while len(table) > MAX_BINS:
-            # Two numbers become one with the last bit in which they differ; those of before and after 1970 never do.
-            near = (table[:-1, 0] ^ table[1:, 0])[(table[:-1, 0] < 0) == (table[1:, 0] < 0)]
-            doublings = int(near.min()).bit_length()
-            table[:, 0] >>= doublings
-            self._width <<= doublings
-            table = _summed(table)
-        self._table = table
+        return {at: Bin(*numbers) for at, *numbers in self.rows.tolist()}
 
     def intervals(self, count: int) -> tuple[float, list[Bin]]:
         """The whole time in at most ``count`` equal intervals: seconds of each, and what ended in it."""
-        self._fold()
-        if not len(self._table):
-            return 0.0, []
-        first, last = int(self._table[0, 0]), int(self._table[-1, 0])
-        each = -(-(last - first + 1) // count)
-        found = [Bin()] * -(-(last - first + 1) // each)
-        table = self._table.copy()
-        table[:, 0] = (table[:, 0] - first) // each
-        for at, *numbers in _summed(table).tolist():
-            found[at] = Bin(*numbers)
-        return each * self._width / 1e9, found
-
-
-def _summed(table: Int64s) -> Int64s:
-    """Rows with the same first number become one, ascending."""
-    table = table[np.argsort(table[:, 0], kind="stable")]
-    starts = np.flatnonzero(np.diff(table[:, 0], prepend=table[0, 0] - 1))
-    sums = np.add.reduceat(table, starts)
-    sums[:, 0] = table[starts, 0]
-    return sums
+        parts = [*self.parts(count)]
+        bins = [Bin(*rows[:, 1:].sum(axis=0).tolist()) for *_, rows in parts]
+        return (parts[0][1] - parts[0][0]) / 1e9 if parts else 0.0, bins
 
 
 MAX_REASONS = 64
@@ -484,7 +432,7 @@ class Statistics:
             totals.messages += int(np.count_nonzero(inline))
             totals.transferred += int(inline.sum())
         sizes = batch.call_bytes, batch.reply_bytes
-        self.timeline.add(batch.times, *sizes)
+        self.timeline.add(batch.times, np.ones_like(batch.times), *sizes)
         called, replied = (_sums(column, batch.inverse, len(groups)) for column in sizes)
         counts = np.bincount(batch.inverse).tolist()
         entries: dict[int, Procedure] = {}

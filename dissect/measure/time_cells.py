@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arrays import Int64s
 from ..percentiles import bins_of
@@ -26,32 +28,36 @@ class WideningRows:
     keys are made one.
 
     Args:
-        start: nanoseconds, where interval 0 begins.
         columns: of a row.
+        at: the column of the interval.
         reduced: makes one of rows that belong together, and puts all in order.
+        start: nanoseconds, where interval 0 begins.
+        first_width: nanoseconds of the first intervals.
+        max_intervals: number of the last interval, and one more.
         max_rows: where there are more, intervals widen, too.
     """
 
     def __init__(
         self,
-        start: int,
         columns: int,
         at: int,
         reduced: Callable[[Int64s], Int64s],
-        max_intervals: int,
+        start: int = 0,
+        first_width: int = FIRST_WIDTH,
+        max_intervals: int = 1 << 62,
         max_rows: int = 1 << 62,
     ) -> None:
         self.start = start
-        self._width = FIRST_WIDTH
+        self._width = first_width
         self._at, self._reduced = at, reduced
         self._max_intervals, self._max_rows = max_intervals, max_rows
         self._rows: Int64s = np.zeros((0, columns), np.int64)
         self._waiting: list[Int64s] = []
         self._held = 0
 
-    def intervals(self, times: Int64s) -> Int64s:
+    def intervals_of(self, times: Int64s) -> Int64s:
         """Of these nanoseconds, as rows have them that are taken next."""
-        found: Int64s = np.maximum(0, times - self.start) // self._width
+        found: Int64s = (times - self.start) // self._width
         return found
 
     def take(self, columns: Sequence[Int64s]) -> None:
@@ -71,6 +77,21 @@ class WideningRows:
         self._fold()
         return self._rows
 
+    def parts(self, count: int) -> Iterator[tuple[int, int, Int64s]]:
+        """The whole time in at most ``count`` equal parts: from when on, before when (ns), and the rows, whose first
+        column is that of the interval."""
+        rows = self.rows
+        if len(rows):
+            first, last = int(rows[0, 0]), int(rows[-1, 0])
+            each = -(-(last - first + 1) // count)
+            for at in range(first, last + 1, each):
+                low, high = rows[:, 0].searchsorted((at, at + each)).tolist()
+                yield self.start + at * self._width, self.start + (at + each) * self._width, rows[low:high]
+
+    def _size(self, rows: Int64s) -> int:
+        """What ``max_rows`` is about."""
+        return len(rows)
+
     def _fold(self) -> None:
         if not self._waiting:
             return
@@ -80,7 +101,7 @@ class WideningRows:
         if last >= self._max_intervals:
             self._widen(rows, (last // self._max_intervals).bit_length())
         rows = self._reduced(rows)
-        while len(rows) > self._max_rows and rows[:, self._at].any():
+        while self._size(rows) > self._max_rows and rows[:, self._at].any():
             self._widen(rows, 1)
             rows = self._reduced(rows)
         self._rows = rows
@@ -97,7 +118,7 @@ class TimeCells(WideningRows):
     """
 
     def __init__(self, max_intervals: int = 512, max_cells: int = 1 << 17) -> None:
-        super().__init__(0, len(COLUMNS), 1, summed, max_intervals, max_cells)
+        super().__init__(len(COLUMNS), 1, summed, max_intervals=max_intervals, max_rows=max_cells)
 
     def add(
         self, groups: Int64s, times: Int64s, latencies: Int64s, failed: Int64s, call_bytes: Int64s, reply_bytes: Int64s
@@ -109,7 +130,7 @@ class TimeCells(WideningRows):
             self.start = int(times.min())
         known = latencies >= 0
         bins = np.where(known, bins_of(latencies) >> BINS_SHIFT, UNKNOWN)
-        at = self.intervals(times)
+        at = self.intervals_of(np.maximum(times, self.start))
         waited = np.where(known, latencies, 0)
         self.take((groups, at, bins, np.ones_like(at), failed, call_bytes, reply_bytes, waited))
 
@@ -127,16 +148,22 @@ def widened(cells: Int64s, doublings: int) -> Int64s:
     return summed(wider)
 
 
-def summed(cells: Int64s) -> Int64s:
-    """One row of those with equal keys, in their order; intervals are below 2**20."""
-    if not len(cells):
-        return cells
-    keys = (cells[:, 0] << 20 | cells[:, 1]) << 11 | cells[:, 2] - UNKNOWN
-    order = keys.argsort(kind="stable")
-    cells, keys = cells[order], keys[order]
-    starts = np.concatenate(([0], (keys[1:] != keys[:-1]).nonzero()[0] + 1))
-    sums = np.add.reduceat(cells[:, KEYS:], starts)
-    return np.concatenate((cells[starts, :KEYS], sums), axis=1)
+def starts_of(keys: NDArray[np.int64]) -> Int64s:
+    """Where rows, sorted by these keys, begin to have others."""
+    starts: Int64s = np.concatenate(([0], (keys[1:] != keys[:-1]).any(axis=1).nonzero()[0] + 1))
+    return starts
+
+
+def summed(rows: Int64s, keys: int = KEYS) -> Int64s:
+    """One row of those with the same ``keys`` first columns, in their order."""
+    if not len(rows):
+        return rows
+    rows = rows[np.lexsort(rows[:, :keys].T[::-1])]
+    starts = starts_of(rows[:, :keys])
+    return np.concatenate((rows[starts, :keys], np.add.reduceat(rows[:, keys:], starts)), axis=1)
+
+
+summed_by_time = partial(summed, keys=1)
 
 
 class Peaks(WideningRows):
@@ -146,11 +173,11 @@ class Peaks(WideningRows):
     """
 
     def __init__(self, start: int, max_intervals: int = 512) -> None:
-        super().__init__(start, 3, 0, peaked, max_intervals)
+        super().__init__(3, 0, peaked, start, max_intervals=max_intervals)
 
     def add(self, times: Int64s, values: Int64s, limits: Int64s) -> None:
         """A limit of 0 is not known."""
-        self.take((self.intervals(times), values, np.where(limits > 0, limits, NO_LIMIT)))
+        self.take((self.intervals_of(np.maximum(times, self.start)), values, np.where(limits > 0, limits, NO_LIMIT)))
 
 
 NO_LIMIT = 1 << 62
@@ -161,7 +188,7 @@ def peaked(rows: Int64s) -> Int64s:
     if not len(rows):
         return rows
     rows = rows[rows[:, 0].argsort(kind="stable")]
-    starts = np.concatenate(([0], (rows[1:, 0] != rows[:-1, 0]).nonzero()[0] + 1))
+    starts = starts_of(rows[:, :1])
     return np.column_stack(
         (rows[starts, 0], np.maximum.reduceat(rows[:, 1], starts), np.minimum.reduceat(rows[:, 2], starts))
     )

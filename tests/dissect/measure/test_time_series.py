@@ -8,12 +8,12 @@ from unittest.mock import patch
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from rdmascope.dissect.measure import statistics as module
+from rdmascope.dissect.measure import statistics, time_cells
 from rdmascope.dissect.measure.statistics import MAX_BINS, Timeline
 
 
 def add(timeline: Timeline, time: int, call_bytes: int, reply_bytes: int) -> None:
-    timeline.add(*(np.array([one]) for one in (time, call_bytes, reply_bytes)))
+    timeline.add(*(np.array([one]) for one in (time, 1, call_bytes, reply_bytes)))
 
 
 @given(
@@ -48,7 +48,7 @@ def test_bins_are_as_wide_as_it_takes(times: list[int]) -> None:
     width = 1_000_000
     while len({time // width for time in times}) > 8:
         width *= 2
-    with patch.multiple(module, MAX_BINS=8, TOGETHER=5):
+    with patch.object(statistics, "MAX_BINS", 8), patch.object(time_cells, "TOGETHER", 5):
         timeline = Timeline()
         for time in times:
             add(timeline, time, 0, 0)

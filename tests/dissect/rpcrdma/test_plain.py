@@ -116,7 +116,7 @@ def counted(sums: Statistics) -> dict[str, object]:
         "connections": {number: asdict(share) for number, share in sums.connections.items()},  # in either order
         "reasons": [sums.damage.items(), sums.notes.items()],
         "counts": (sums.calls, sums.truncated, sums.duplicate_replies, sorted(sums.states.items())),
-        "timeline": (sums.timeline.width, sums.timeline._table.tobytes()),
+        "timeline": (sums.timeline.width, sums.timeline.rows.tobytes()),
         "slowest": sums.slowest(),
         "histogram": sums.histogram(),
         "procedures": [
