@@ -23,40 +23,26 @@ from scapy.packet import Raw, bind_layers
 from .layer import Header
 from .oncrpc_codes import (
     ACCEPT_STATUS_NAMES as ACCEPT_STATUSES,
+    ALL_GSS_PROCEDURES as GSS_PROCEDURES,
     AUTH_ERROR,
+    AUTH_NONE,
     AUTH_STATUS_NAMES as AUTH_STATUSES,
+    AUTH_SYS,
+    CALL,
+    FLAVOR_NAMES as FLAVORS,
+    MESSAGE_TYPES,
+    MSG_ACCEPTED,
+    MSG_DENIED,
     PROG_MISMATCH,
     REJECT_STATUS_NAMES as REJECT_STATUSES,
+    REPLY,
+    REPLY_STATUSES,
     RPC_MISMATCH,
+    RPCSEC_GSS,
     SUCCESS,
 )
 from .xdr import Item, ItemField, MalformedXDR, OpaqueField, Structure, padded, word_at
 
-CALL, REPLY = 0, 1
-MESSAGE_TYPES = {CALL: "CALL", REPLY: "REPLY"}  # section 9
-
-MSG_ACCEPTED, MSG_DENIED = 0, 1
-REPLY_STATUSES = {MSG_ACCEPTED: "MSG_ACCEPTED", MSG_DENIED: "MSG_DENIED"}
-
-AUTH_NONE, AUTH_SYS, AUTH_SHORT, RPCSEC_GSS, AUTH_TLS = 0, 1, 2, 6, 7
-FLAVORS = {  # section 8.2 and the IANA registry it names; RPC with TLS: RFC 9289
-    0: "AUTH_NONE",
-    1: "AUTH_SYS",
-    2: "AUTH_SHORT",
-    3: "AUTH_DH",
-    6: "RPCSEC_GSS",
-    7: "AUTH_TLS",
-}
-
-GSS_PROCEDURES = {  # RFC 2203, 5.2.1; RFC 7861, 2.6
-    0: "RPCSEC_GSS_DATA",
-    1: "RPCSEC_GSS_INIT",
-    2: "RPCSEC_GSS_CONTINUE_INIT",
-    3: "RPCSEC_GSS_DESTROY",
-    4: "RPCSEC_GSS_BIND_CHANNEL",
-    5: "RPCSEC_GSS_CREATE",
-    6: "RPCSEC_GSS_LIST",
-}
 GSS_SERVICES = {  # RFC 2203, 5.2.2; RFC 5403, 5.2
     1: "rpc_gss_svc_none",
     2: "rpc_gss_svc_integrity",

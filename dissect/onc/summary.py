@@ -26,6 +26,7 @@ from .compound import (
     compound_reply,
     operation_names,
 )
+from .file_operations import TYPE_NAMES
 from .hashes import handle_hash, stateid_hash
 from .rpc_header import (
     NFS,
@@ -84,15 +85,7 @@ TO_END_OF_FILE = (1 << 64) - 1
 MAX_NAME = 255
 """Characters of a file name that are shown."""
 
-_TYPES = {
-    1: "file",  # ftype3 (RFC 1813, 2.5)
-    2: "directory",
-    3: "block device",
-    4: "character device",
-    5: "symbolic link",
-    6: "socket",
-    7: "fifo",
-}
+_TYPES = {number: name for number, name in TYPE_NAMES.items() if number in FTYPE3.values}
 
 
 def printable_name(raw: memoryview | bytes) -> str:

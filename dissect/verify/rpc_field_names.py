@@ -8,6 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+_STATEIDS = (
+    "aa_stateid", "ca_dst_stateid", "ca_src_stateid", "cl_dst_stateid", "cl_src_stateid", "cna_src_stateid",
+    "cnr_stateid", "coa_stateid", "da_stateid", "delegate_stateid", "ffds_stateid", "ffie_stateid", "ffis_stateid",
+    "iaa_stateid", "lea_stateid", "loca_stateid", "lock_stateid", "loga_stateid", "logr_stateid", "lor_stateid",
+    "lorr_stateid", "lrf_stateid", "lsa_stateid", "nfs_argop4", "open_stateid", "rpa_stateid", "sa_stateid",
+    "stateid", "stateid4", "wr_callback_id", "wsa_stateid",
+)  # fmt: skip
+_HANDLES = (
+    "cnla_fh", "coa_fh", "dir", "directory", "ffl_fhandle", "fh", "fhandle", "file", "filehandle", "from", "fsroot",
+    "lor_fh", "name_handle", "nfs_fh4", "obj", "object", "symlink",
+)  # fmt: skip
+
 NAMES: Mapping[str, tuple[str, ...]] = {
     "nfs.access_check": ("access",),
     "nfs.access_delete": ("access",),
@@ -189,15 +201,9 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "nfs.ff.tightly_coupled": ("ffdv_tightly_coupled",),
     "nfs.ff.version": ("ffdv_version",),
     "nfs.ff.wsize": ("ffdv_wsize",),
-    "nfs.fh.hash": (
-        "cnla_fh", "coa_fh", "dir", "directory", "ffl_fhandle", "fh", "fhandle", "file", "filehandle", "from", "fsroot",
-        "lor_fh", "name_handle", "nfs_fh4", "obj", "object", "symlink",
-    ),
+    "nfs.fh.hash": _HANDLES,
     "nfs.fh.length": (),
-    "nfs.fhandle": (
-        "cnla_fh", "coa_fh", "dir", "directory", "ffl_fhandle", "fh", "fhandle", "file", "filehandle", "from", "fsroot",
-        "lor_fh", "name_handle", "nfs_fh4", "obj", "object", "symlink",
-    ),
+    "nfs.fhandle": _HANDLES,
     "nfs.flavor4": ("cb_secflavor",),
     "nfs.fsid4.major": ("major",),
     "nfs.fsid4.minor": ("minor",),
@@ -384,20 +390,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "nfs.specdata2": ("specdata2",),
     "nfs.stable_how4": ("committed", "stable", "wr_committed", "wsa_stable"),
     "nfs.stamp4": ("stamp",),
-    "nfs.stateid": (
-        "aa_stateid", "ca_dst_stateid", "ca_src_stateid", "cl_dst_stateid", "cl_src_stateid", "cna_src_stateid",
-        "cnr_stateid", "coa_stateid", "da_stateid", "delegate_stateid", "ffds_stateid", "ffie_stateid", "ffis_stateid",
-        "iaa_stateid", "lea_stateid", "loca_stateid", "lock_stateid", "loga_stateid", "logr_stateid", "lor_stateid",
-        "lorr_stateid", "lrf_stateid", "lsa_stateid", "nfs_argop4", "open_stateid", "rpa_stateid", "sa_stateid",
-        "stateid", "stateid4", "wr_callback_id", "wsa_stateid",
-    ),
-    "nfs.stateid.hash": (
-        "aa_stateid", "ca_dst_stateid", "ca_src_stateid", "cl_dst_stateid", "cl_src_stateid", "cna_src_stateid",
-        "cnr_stateid", "coa_stateid", "da_stateid", "delegate_stateid", "ffds_stateid", "ffie_stateid", "ffis_stateid",
-        "iaa_stateid", "lea_stateid", "loca_stateid", "lock_stateid", "loga_stateid", "logr_stateid", "lor_stateid",
-        "lorr_stateid", "lrf_stateid", "lsa_stateid", "nfs_argop4", "open_stateid", "rpa_stateid", "sa_stateid",
-        "stateid", "stateid4", "wr_callback_id", "wsa_stateid",
-    ),
+    "nfs.stateid": _STATEIDS,
+    "nfs.stateid.hash": _STATEIDS,
     "nfs.stateid.other": ("other",),
     "nfs.stateid.other_hash": ("other",),
     "nfs.stateid.seqid": ("seqid",),

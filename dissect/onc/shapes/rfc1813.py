@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..statuses import NFS3_STATUS
+from ...layers.oncrpc_codes import FLAVOR_NAMES
+from ..statuses import MOUNT3_STATUS, NFS3_STATUS
 from .types import (
     BOOL,
     DATA,
@@ -262,35 +263,9 @@ NFS3 = table(
 )
 
 # Appendix I
-MOUNTSTAT3 = enum(
-    "mountstat3",
-    {
-        0: "MNT3_OK",
-        1: "MNT3ERR_PERM",
-        2: "MNT3ERR_NOENT",
-        5: "MNT3ERR_IO",
-        13: "MNT3ERR_ACCES",
-        20: "MNT3ERR_NOTDIR",
-        22: "MNT3ERR_INVAL",
-        63: "MNT3ERR_NAMETOOLONG",
-        10004: "MNT3ERR_NOTSUPP",
-        10006: "MNT3ERR_SERVERFAULT",
-    },
-)
-FLAVORS = enum(
-    "auth_flavor",
-    {
-        0: "AUTH_NONE",
-        1: "AUTH_SYS",
-        2: "AUTH_SHORT",
-        3: "AUTH_DH",
-        6: "RPCSEC_GSS",
-        7: "AUTH_TLS",
-        390003: "RPCSEC_GSS_KRB5",
-        390004: "RPCSEC_GSS_KRB5I",
-        390005: "RPCSEC_GSS_KRB5P",
-    },
-)
+MOUNTSTAT3 = enum("mountstat3", MOUNT3_STATUS | {0: "MNT3_OK"})
+_PSEUDOFLAVORS = {390003: "RPCSEC_GSS_KRB5", 390004: "RPCSEC_GSS_KRB5I", 390005: "RPCSEC_GSS_KRB5P"}  # RFC 2623, 2.2.3
+FLAVORS = enum("auth_flavor", FLAVOR_NAMES | _PSEUDOFLAVORS)
 DIRPATH = string("dirpath", 1024)
 MOUNT_NAME = string("name", 255)
 MOUNT_ENTRY = struct("mountbody", ml_hostname=MOUNT_NAME, ml_directory=DIRPATH)

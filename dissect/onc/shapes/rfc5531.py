@@ -7,10 +7,12 @@ from functools import cache
 
 from ...layers.oncrpc_codes import (
     ACCEPT_STATUS_NAMES,
+    ALL_GSS_PROCEDURES,
     AUTH_STATUS_NAMES,
-    GSS_PROCEDURE_NAMES,
+    MESSAGE_TYPES,
     PROG_MISMATCH,
     REJECT_STATUS_NAMES,
+    REPLY_STATUSES,
     RPCSEC_GSS,
 )
 from .nfs4_types import AUTHSYS_PARMS, LABELFORMAT_SPEC4, RPC_GSS_SVC
@@ -34,16 +36,10 @@ from .types import (
 
 _OPAQUE = XdrOpaque("opaque")
 
-_LATER_PROCEDURES = {
-    4: "RPCSEC_GSS_BIND_CHANNEL",  # RFC 5403, 5.1
-    5: "RPCSEC_GSS_CREATE",  # RFC 7861, 2.6
-    6: "RPCSEC_GSS_LIST",
-}
-
 # RFC 2203, 5.3.1
 RPC_GSS_CRED_VERS_1_T = struct(
     "rpc_gss_cred_vers_1_t",
-    gss_proc=enum("rpc_gss_proc_t", {**GSS_PROCEDURE_NAMES, **_LATER_PROCEDURES}),
+    gss_proc=enum("rpc_gss_proc_t", ALL_GSS_PROCEDURES),
     seq_num=UINT32,
     service=RPC_GSS_SVC,
     handle=_OPAQUE,
@@ -62,7 +58,7 @@ _CREDENTIAL_BODY = XdrSelected(
 )
 CREDENTIAL = struct("opaque_auth", flavor=FLAVORS, body=_CREDENTIAL_BODY)
 OPAQUE_AUTH = struct("opaque_auth", flavor=FLAVORS, body=XdrOpaque("body", maximum=400))
-_MSG_TYPE = enum("msg_type", {0: "CALL", 1: "REPLY"})
+_MSG_TYPE = enum("msg_type", MESSAGE_TYPES)
 RPC_CALL = struct(
     "rpc_msg",
     xid=_XID,
@@ -91,7 +87,7 @@ REJECTED_REPLY = union(
 REPLY_BODY = union(
     "reply_body",
     "reply_stat",
-    enum("reply_stat", {0: "MSG_ACCEPTED", 1: "MSG_DENIED"}),
+    enum("reply_stat", REPLY_STATUSES),
     {0: ACCEPTED_REPLY, 1: REJECTED_REPLY},
 )
 RPC_REPLY = struct("rpc_msg", xid=_XID, mtype=_MSG_TYPE, rbody=REPLY_BODY)
