@@ -197,8 +197,8 @@ STEPS = 32
 """Bins of latency for each doubling, so that a percentile is good to 2 %."""
 _UNKNOWN = -1
 """The bin of RPCs of which no latency is known."""
-_SUMS = 6
-"""Columns of counts behind time and bin: RPCs, errors, incomplete, bytes of calls, bytes of replies, outstanding."""
+_SUMS = ("calls", "errors", "incomplete", "call_bytes", "reply_bytes", "outstanding")
+"""Columns of counts behind time and bin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ class LatencyTimeline(WideningRows):
     """Feed it RPCs, batch after batch.  Rows are time // width, bin, and the counts; ascending."""
 
     def __init__(self) -> None:
-        super().__init__(2 + _SUMS, 0, partial(summed, keys=2), first_width=1_000, max_rows=MAX_INTERVALS)
+        super().__init__(2 + len(_SUMS), 0, partial(summed, keys=2), first_width=1_000, max_rows=MAX_INTERVALS)
 
     def _size(self, rows: Int64s) -> int:
         return len(starts_of(rows[:, :1]))
@@ -271,7 +271,8 @@ class LatencyTimeline(WideningRows):
             known = rows[rows[:, 1] != _UNKNOWN]
             bins, inverse = np.unique(known[:, 1], return_inverse=True)
             counts = np.bincount(inverse, known[:, 2], len(bins)).astype(np.int64)
-            found.append(LatencyInterval(begin, end, *rows[:, 2:].sum(axis=0).tolist(), bins, counts))
+            sums = dict(zip(_SUMS, rows[:, 2:].sum(axis=0).tolist(), strict=True))
+            found.append(LatencyInterval(begin, end, bins=bins, counts=counts, **sums))
         return found
 
 

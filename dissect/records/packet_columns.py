@@ -77,7 +77,7 @@ from .packet_info import (
     call_shown,
     info_template,
     long_reply_words,
-    packet_info,
+    management_info,
     reply_shown,
 )
 from .schema import Record, placed, record, schema
@@ -556,24 +556,30 @@ def _others(batch: FrameBatch, rows: Rows, analyzer: Analyzer, rpcs: PacketRpcs)
         ]
     )
     managing = np.array([HAS_DETH[example.opcode] and example.dest_qp == GENERAL_SERVICES_QP for example in examples])
-    singly = (alone | managing)[kinds]
-    mine = singly.nonzero()[0]
+    singly = (alone | managing)[kinds].nonzero()[0]
+    left = np.ones(len(rows), np.bool_)
     shown = []
-    for packet, kind, use in zip(headers(take(rows, mine)), kinds[mine].tolist(), uses[mine].tolist(), strict=True):
+    for row, packet, kind, use in zip(
+        singly.tolist(), headers(take(rows, singly)), kinds[singly].tolist(), uses[singly].tolist(), strict=True
+    ):
         talk = talks[kind]
         if alone[kind] and talk is not None:
             payload = packet.payload, packet.payload + packet.captured, packet.length
             shown.append(alone_shown(batch.data, *payload, packet.frame, talk))
+        elif (info := management_info(batch.data, packet)) is not None:
+            shown.append((PROTOCOLS[packet.transport], info + words[use]))
         else:
-            shown.append((PROTOCOLS[packet.transport], packet_info(batch.data, packet, talk, "") + words[use]))
+            continue
+        left[row] = False
     if shown:
+        mine = (~left).nonzero()[0]
         names, infos = zip(*shown, strict=True)
         yield Worded(mine, Texts(names), (Texts(infos),), numbers[mine])
 
     templates = [info_template(example, talk) for example, talk in zip(examples, talks, strict=True)]
     for fields in sorted({template.fields for template in templates}):
         alike = np.array([template.fields == fields for template in templates])
-        mine = (alike[kinds] & ~singly).nonzero()[0]
+        mine = (alike[kinds] & left).nonzero()[0]
         if not len(mine):
             continue
         pieces: list[Piece] = []
@@ -596,7 +602,7 @@ _FIELDS: dict[str, Callable[[NDArray[np.uint64]], Piece]] = {
     "dma_length": lambda values: words_of(values, count),
     "length": lambda values: words_of(values, count),
 }
-"""``packet_info.FIELD_WORDS`` of columns."""
+"""How the fields of templates are written."""
 
 
 def _kinds(rows: Rows) -> tuple[Int64s, Int64s]:

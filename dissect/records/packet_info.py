@@ -6,7 +6,7 @@ Lines for the TCP segments of iWARP connections: which FPDUs they carry, and whi
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -42,7 +42,7 @@ from ..transport.iwarp.fpdus import DOUBTED, WRONG_CRC, WRONG_HEADERS, WRONG_MAR
 from ..transport.iwarp.framing import MPAFrame
 from ..transport.iwarp.segments import RECORD, Fpdu, IwarpSegment, IwarpSegments, Part
 from ..transport.operations import Kind
-from ..transport.rc.cm import ManagementMessage, read_cm
+from ..transport.rc.cm import read_cm
 from ..units import count, plural, size
 from .schema import Record, wide
 
@@ -127,18 +127,6 @@ class InfoTemplate(NamedTuple):
     """Before the first field, between the fields, and behind the last."""
     fields: tuple[str, ...]
     """Names of PACKET columns."""
-
-
-FIELD_WORDS: Mapping[str, Callable[[int], str]] = {
-    "psn": str,
-    "msn": str,
-    "va": "{:x}".format,
-    "r_key": "{:08x}".format,
-    "immediate": "{:08x}".format,
-    "dma_length": count,
-    "length": count,
-}
-"""How the fields are written."""
 
 
 def call_shown(rpc: Rpc, path: str | None = None) -> Shown:
@@ -258,25 +246,6 @@ def alone_shown(
     return "RPCoRDMA" if rdma else RPC, info
 
 
-def packet_info(data: Bytes, packet: SimpleNamespace, conversation: Conversation | None, use: str) -> str:
-    """What the transport headers say; ``use`` says what the operation is for, where that is known."""
-    opcode = packet.opcode
-    if HAS_DETH[opcode] and packet.dest_qp == GENERAL_SERVICES_QP:
-        message = read_cm(data, packet.payload, packet.payload + packet.captured)
-        if message is not None:
-            return _cm_info(message)
-    info = info_of(info_template(packet, conversation), packet)
-    return f"{info}; {use}" if use else info
-
-
-def info_of(template: InfoTemplate, packet: SimpleNamespace) -> str:
-    """The info column of a packet."""
-    info = template.texts[0]
-    for field, text in zip(template.fields, template.texts[1:], strict=True):
-        info += FIELD_WORDS[field](getattr(packet, field)) + text
-    return info
-
-
 def info_template(packet: SimpleNamespace, conversation: Conversation | None) -> InfoTemplate:
     """What the info column of a packet has in common with those of packets like it."""
     opcode = packet.opcode
@@ -319,7 +288,11 @@ def info_template(packet: SimpleNamespace, conversation: Conversation | None) ->
     return InfoTemplate(tuple(texts), tuple(fields))
 
 
-def _cm_info(message: ManagementMessage) -> str:
+def management_info(data: Bytes, packet: SimpleNamespace) -> str | None:
+    """Of a CM message; None where the packet holds none."""
+    message = read_cm(data, packet.payload, packet.payload + packet.captured)
+    if message is None:
+        return None
     info = f"CM: {CM_NAMES.get(message.kind, message.kind)}"
     if message.local_qpn is not None:
         info += f" QP={message.local_qpn:#08x}"

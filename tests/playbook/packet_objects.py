@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rdmascope.dissect.arrays import Bytes
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.layers import opcodes
 from rdmascope.dissect.layers.transports import TRANSPORTS
@@ -28,20 +29,21 @@ from rdmascope.dissect.records.packet_columns import (
 )
 from rdmascope.dissect.records.packet_info import (
     BEGINS_SEND,
+    GENERAL_SERVICES_QP,
     HAS_DETH,
     IS_ONLY,
     PROTOCOLS,
     InfoTemplate,
     alone_shown,
-    info_of,
     info_template,
-    packet_info,
+    management_info,
 )
 from rdmascope.dissect.records.schema import record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.units import count
 
 
 class PacketLister:
@@ -144,8 +146,7 @@ def _batch_packets(
             use, rpc = uses.pop(packet.frame, _NO_USE)
             protocol = PROTOCOLS[packet.transport]
             if HAS_DETH[opcode]:
-                connection = conversations.get((destination, packet.dest_qp))
-                info = packet_info(batch.data, packet, connection, use)
+                info = _datagram_info(batch.data, packet, conversations.get((destination, packet.dest_qp)))
             else:
                 kind = (
                     opcode,
@@ -161,14 +162,36 @@ def _batch_packets(
                 if template is None:
                     connection = conversations.get((destination, packet.dest_qp))
                     template = alike[kind] = info_template(packet, connection)
-                info = info_of(template, packet)
-                if use:
-                    info += f"; {use}"
+                info = _info_of(template, packet)
+            if use:
+                info += f"; {use}"
         place = packet.frame, packet.time, packet.wire
         yield Packet(*place, packet, None, source, destination, protocol, mark + info, rpc, begins, batch)
 
 
 _NO_USE = "", None
+
+_FIELDS: dict[str, Callable[[int], str]] = {
+    "psn": str,
+    "msn": str,
+    "va": "{:x}".format,
+    "r_key": "{:08x}".format,
+    "immediate": "{:08x}".format,
+    "dma_length": count,
+    "length": count,
+}
+
+
+def _info_of(template: InfoTemplate, packet: Any) -> str:
+    info = template.texts[0]
+    for field, text in zip(template.fields, template.texts[1:], strict=True):
+        info += _FIELDS[field](getattr(packet, field)) + text
+    return info
+
+
+def _datagram_info(data: Bytes, packet: Any, connection: Conversation | None) -> str:
+    known = management_info(data, packet) if packet.dest_qp == GENERAL_SERVICES_QP else None
+    return _info_of(info_template(packet, connection), packet) if known is None else known
 
 
 def packet_record(line: Packet) -> dict[str, Any]:

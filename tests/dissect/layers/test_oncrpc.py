@@ -10,11 +10,7 @@ from hypothesis import given, settings, strategies as st
 from scapy.packet import Raw
 
 from rdmascope.dissect.layers.oncrpc import (
-    AUTH_SYS,
-    CALL,
     ONCRPC,
-    REPLY,
-    RPCSEC_GSS,
     AuthSys,
     Credential,
     GSSCredential,
@@ -25,6 +21,10 @@ from rdmascope.dissect.layers.oncrpc import (
 from rdmascope.dissect.layers.oncrpc_codes import (
     ACCEPT_STATUS_NAMES as ACCEPT_STATUSES,
     AUTH_STATUS_NAMES as AUTH_STATUSES,
+    AUTH_SYS,
+    CALL,
+    REPLY,
+    RPCSEC_GSS,
 )
 
 READ_CALL = bytes.fromhex(
