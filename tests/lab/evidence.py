@@ -49,9 +49,12 @@ class Failed(Exception):
 
 
 def records(outcome: Outcome, name: str, *options: str) -> list[Record]:
-    """The JSON records of ``rdmascope NAME`` about the capture; of RPCs those over RDMA, without MOUNT and portmap."""
+    """The JSON records of ``rdmascope NAME`` about the capture; of RPCs those over RDMA and those of mounts over TCP,
+    without MOUNT and portmap."""
     found = lines(command(RDMASCOPE, name, "--json", outcome.capture, *options))
-    return over_rdma(found) if name == "rpcs" else found
+    if name != "rpcs":
+        return found
+    return [one for one in found if one["rdma_version"] is not None or one["program"] in OF_MOUNTS]
 
 
 def over_rdma(found: Iterable[Record]) -> list[Record]:
@@ -195,7 +198,7 @@ def wireshark(outcome: Outcome) -> Iterator[Check]:
         theirs.update((int(xid, 0), type) for xid, type in zip(xids.split(","), types.split(","), strict=True))
         malformed += bool(bad)
     ours: Counter[tuple[int, str]] = Counter()
-    for rpc in records(outcome, "rpcs"):
+    for rpc in lines(command(RDMASCOPE, "rpcs", "--json", outcome.capture)):
         if rpc["contents"] == "whole":
             ours.update(
                 (rpc["xid"], type) for type, half in (("0", rpc["call_frame"]), ("1", rpc["reply_frame"])) if half
