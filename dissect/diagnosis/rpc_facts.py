@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, Rows, coded, extremes, some, take, unique
+from ..arrays import Int64s, Rows, coded, extremes, kept, some, take, unique
 from ..measure.file_names import CalledFile, NamedFile, Pathed, PathLearner, joined, printable
 from ..measure.statistics import ProcedureKey, key_of_names, other_procedures, procedure_key
 from ..measure.time_cells import Peaks, TimeCells
@@ -374,7 +374,8 @@ class RpcFacts:
 
     def _add_rows(self, table: RpcTable, places: Int64s) -> None:
         """``places``: of those that count."""
-        names, rows = table.names, take(table.rows, places)
+        names = table.names
+        rows = table.rows if len(places) == len(table.rows) else take(table.rows, places)
         kinds = len(names.procedures)
         codes = (rows["connection"].astype(np.int64) * kinds + rows["procedure"]) << 1 | rows["caller"]
         present, inverse = coded(codes)
@@ -391,7 +392,7 @@ class RpcFacts:
         answered = rows["latency"] >= 0
         if not some(answered):
             return
-        rows, index, inverse, places = take(rows, answered), index[answered], inverse[answered], places[answered]
+        rows, index, inverse, places = kept(rows, answered), index[answered], inverse[answered], places[answered]
         parts = (rows[f"latency_{part}"] for part in ("reads", "server", "writes"))
         self._count(index, rows["reply_end"], rows["latency"], *parts)
         delays = rows["latency_retransmission"]

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, Rows, take
+from ..arrays import Int64s, Rows, some, take
 from ..frames import FrameBatch
 from ..layers.transports import ROCEV2, TRANSPORTS
 from .addresses import AddressTable as AddressTable
-from .numbers import COOKED, ETHERNET, IPV4, IPV4_ONLY, IPV6, IPV6_ONLY, RAW_IP, ROCE_PORT, TAGS, UDP
+from .numbers import COOKED, ETHERNET, IPV4, IPV4_ONLY, IPV6, IPV6_ONLY, RAW_IP, ROCE_PORT, TAGS, TCP, UDP
 from .walk import walk_headers
-from .walk_rows import FOUND, SHORTEST, count
+from .walk_rows import FOUND, SHORTEST, WALK, count, count_carried
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,15 @@ def locate(batch: FrameBatch, addresses: AddressTable) -> Located:
     if shape is None:
         found = walk_headers(batch, np.arange(len(batch), dtype=np.int64), addresses, skipped, tcp)
     else:
-        found, rest = _fitting(batch, shape, addresses)
+        found, segments, rest = _fitting(batch, shape, addresses)
         if len(rest):
             walked = walk_headers(batch, rest, addresses, skipped, tcp)
             if len(walked):
                 found = np.concatenate((found, walked))
                 found = take(found, np.argsort(found["row"], kind="stable"))
+        if len(segments):
+            count_carried(skipped, segments)
+            tcp.append(segments)
     return _measured(found, skipped, odd, tcp)
 
 
@@ -209,8 +212,9 @@ def _layout(shape: Shape) -> np.dtype[Any]:
     )
 
 
-def _fitting(batch: FrameBatch, shape: Shape, addresses: AddressTable) -> tuple[Rows, Int64s]:
-    """FOUND rows of the frames that have the shape, and the indices of those that have not."""
+def _fitting(batch: FrameBatch, shape: Shape, addresses: AddressTable) -> tuple[Rows, Rows, Int64s]:
+    """FOUND rows of the frames that have the shape, WALK rows of those that have it but for TCP instead of UDP, and the
+    indices of the others."""
     layout = _layout(shape)
     size = layout.itemsize
     rows, data = batch.rows, batch.data
@@ -219,12 +223,13 @@ def _fitting(batch: FrameBatch, shape: Shape, addresses: AddressTable) -> tuple[
     index = np.arange(len(rows)) if everything else np.flatnonzero(candidates)
     offset = rows["offset"] if everything else rows["offset"][index]
     if not len(index):
-        return np.zeros(0, FOUND), np.arange(len(rows), dtype=np.int64)
+        return np.zeros(0, FOUND), np.zeros(0, WALK), np.arange(len(rows), dtype=np.int64)
 
     overlapping: Rows = np.ndarray((len(data) - size + 1,), np.dtype((np.void, size)), data, strides=(1,))
     raw = overlapping[offset]
     heads = raw.view(layout)
-    fits = (heads["protocol"] == UDP) & (heads["destination_port"] == ROCE_PORT)
+    carried, fits = heads["protocol"] == TCP, (heads["protocol"] == UDP) & (heads["destination_port"] == ROCE_PORT)
+    fits |= carried
     for i in range(shape.tags):
         fits &= np.isin(heads[f"tag{i}"], TAGS)
     if shape.version == 4:
@@ -235,12 +240,17 @@ def _fitting(batch: FrameBatch, shape: Shape, addresses: AddressTable) -> tuple[
         fits &= heads["ethertype"] == (IPV4 if shape.version == 4 else IPV6)
     elif shape.link_type in (IPV4_ONLY, IPV6_ONLY):
         fits &= shape.version == (4 if shape.link_type == IPV4_ONLY else 6)
-    rest = np.zeros(0, np.int64)
-    if not (everything and fits.all()):
-        heads, index = raw[fits].view(layout), index[fits]
+    rest, segments = np.zeros(0, np.int64), np.zeros(0, WALK)
+    if not everything or some(carried) or not fits.all():
         others = np.ones(len(rows), bool)
-        others[index] = False
+        others[index[fits]] = False
         rest = np.flatnonzero(others)
+        carried &= fits
+        if some(carried):
+            where = index[carried]
+            segments = _segments(take(rows, where), where, raw[carried].view(layout), shape)
+        fits &= ~carried
+        heads, index = raw[fits].view(layout), index[fits]
         rows = take(rows, index)
         offset = rows["offset"]
 
@@ -264,4 +274,17 @@ def _fitting(batch: FrameBatch, shape: Shape, addresses: AddressTable) -> tuple[
         for end in "source", "destination":
             high, low = (heads[f"{end}_{half}"].astype(np.uint64) for half in ("high", "low"))
             found[end] = addresses.ids(high, low)
-    return found, rest
+    return found, segments, rest
+
+
+def _segments(frames: Rows, index: Int64s, heads: Rows, shape: Shape) -> Rows:
+    """WALK rows that stand at TCP headers."""
+    walk = np.zeros(len(index), WALK)
+    ip = frames["offset"] + shape.ip
+    walk["row"], walk["ip"], walk["version"] = index, ip, shape.version
+    walk["at"] = ip + (20 if shape.version == 4 else 40)
+    walk["ip_end"] = ip + (heads["total"] if shape.version == 4 else 40 + heads["payload"].astype(np.int64))
+    walk["end"] = frames["offset"] + frames["captured"]
+    walk["wire_end"] = frames["offset"] + np.maximum(frames["original"], frames["captured"])
+    walk["next"], walk["link"] = TCP, shape.link_type
+    return walk

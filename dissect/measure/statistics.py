@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, distinct, some, take
+from ..arrays import Int64s, distinct, kept, some, take
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..percentiles import NO_SAMPLES, Distribution, Samples, added, histogram
 from ..rpcrdma.conversation import Conversation
@@ -452,8 +452,8 @@ class Statistics:
                 one.reply_bytes += replied[group]
         answered = rows["latency"] >= 0
         self._add_latencies(batch, [entries[index] for index in range(len(entries))], answered)
-        for kept, mask in ((self._slowest, answered), (self._hung, ~answered & (batch.waiting >= 0))):
-            note_slowest(kept, batch, mask.nonzero()[0], self._max_slowest)
+        for those, mask in ((self._slowest, answered), (self._hung, ~answered & (batch.waiting >= 0))):
+            note_slowest(those, batch, mask.nonzero()[0], self._max_slowest)
 
     def _add_latencies(self, batch: _Groups, entries: list[Procedure], answered: NDArray[np.bool_]) -> None:
         order = batch.procedures.argsort(kind="stable")
@@ -544,7 +544,7 @@ class ListedRpcs:
 
     def __init__(self, table: RpcTable, counted: NDArray[np.bool_] | None = None) -> None:
         """``counted``: which; all by default."""
-        self.rows = rows = table.rows if counted is None else take(table.rows, counted)
+        self.rows = rows = table.rows if counted is None else kept(table.rows, counted)
         self.waiting: Int64s = table.waiting if counted is None else take(table.waiting, counted)
         self.names = table.names
         self.times: Int64s = np.where(rows["reply_frame"] != 0, rows["reply_end"], rows["call_end"])

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Rows, places, some
+from ...arrays import Bytes, Int64s, Rows, places, some
 from ...intervals import IntervalSet
 from ...layers import iwarp_codes as codes
 from ...link.packets import PACKET
@@ -101,8 +101,11 @@ def fragments(fpdus: Fpdus) -> FragmentColumns:
     )
     starts = np.concatenate(([0], places(~goes_on) + 1))
     ends = np.concatenate((starts[1:], [len(rows)]))
-    final = ends - 1
-    low, high = edges[starts], edges[ends]
+    first: Int64s | slice = starts
+    final: Int64s | slice = ends - 1
+    if len(starts) == len(rows):  # Each is a message of its own: the rows as they are, not copied one by one.
+        first = final = slice(None)
+    low, high = edges[:-1][first], edges[1:][final]
     sums = np.add.reduceat(length, starts, dtype=np.int64)
     totals = np.concatenate(([0], np.cumsum(pieces["length"], dtype=np.int64)))
     seen = totals[high] - totals[low]
@@ -112,20 +115,20 @@ def fragments(fpdus: Fpdus) -> FragmentColumns:
     changes = np.concatenate(([0], np.cumsum(chunk[1:] != chunk[:-1])))
     plain = (seen == sums) & (high > low) & (changes[np.maximum(high - 1, 0)] == changes[low])
     return {
-        "group": group[starts],
+        "group": group[first],
         "opcode": opcode[final],
-        "key": key[starts],
-        "place": place[starts],
+        "key": key[first],
+        "place": place[first],
         "length": sums,
         "last": rows["last"][final],
-        "broken": rows["broken"][starts],
+        "broken": rows["broken"][first],
         "first": starts,
         "low": low,
         "high": high,
         "packets": ends - starts,
-        "first_frame": rows["first_frame"][starts],
+        "first_frame": rows["first_frame"][first],
         "last_frame": np.maximum.reduceat(rows["last_frame"], starts),
-        "first_time": rows["first_time"][starts],
+        "first_time": rows["first_time"][first],
         "last_time": np.maximum.reduceat(rows["last_time"], starts),
         "order": rows["order"][final],
         "ack": rows["ack"][final],
@@ -134,7 +137,7 @@ def fragments(fpdus: Fpdus) -> FragmentColumns:
         "chunk": np.where(plain, chunk[low], -1),
         "offset": offset[low],
         "captured": captured[low],
-        "start": rows["start"][starts],
+        "start": rows["start"][first],
     }
 
 

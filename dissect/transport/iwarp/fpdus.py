@@ -231,6 +231,12 @@ def fpdu_rows(headers: FpduHeaders, window: Window, order: int) -> Rows:
 
 def placed(rows: Rows, window: Window, starts: Int64s, ends: Int64s, order: int) -> None:
     """Say in FPDU rows which frames carried them, when, and what they acknowledge; ``order``: of the one before."""
+    if (single := window.single(starts, ends)) is not None:
+        found = window.rows[single]
+        for name in "frame", "time":
+            rows[f"first_{name}"] = rows[f"last_{name}"] = found[name]
+        rows["order"], rows["ack"] = np.maximum(window.last_frames[single], order), found["ack"]
+        return
     first = np.minimum(window.end.searchsorted(starts, side="right"), len(window.at) - 1)
     final = np.maximum(window.at.searchsorted(ends, side="left") - 1, first)
     for name, of_first, of_last in (

@@ -264,8 +264,8 @@ class Framing:
                 if not synchronised:
                     break
             starts, lengths = self._walk(window, final)
-            if starts:
-                found.append(self._decode(np.array(starts), np.array(lengths)))
+            if len(starts):
+                found.append(self._decode(starts, lengths))
             if self.synchronised:
                 if len(starts) < self._together:
                     break
@@ -277,16 +277,23 @@ class Framing:
         self.pending.forget(self.at)
         return [one for one in found if len(one)]
 
-    def _walk(self, window: Window, final: bool) -> tuple[list[int], list[int]]:
+    def _walk(self, window: Window, final: bool) -> tuple[Int64s, Int64s]:
         """Places and ULPDU lengths of the FPDUs from ``at`` on."""
         starts: list[int] = []
         lengths: list[int] = []
         at, limit = self.at, window.limit
         assert at is not None
+        index = window.index(at)
+        aligned = _NONE_ALIGNED
+        if self._together == MANY:
+            of_stretches = self._lengths(window)
+            following = window.at + self.extent(of_stretches)
+            if window.at[0] == at and len(following) < MANY and self._one_each(window, of_stretches, following):
+                self.at = limit
+                return window.at, of_stretches
+            aligned = self._aligned(window, of_stretches, following)
         ends, begins = window.ends, window.starts
         last = len(ends)
-        index = window.index(at)
-        aligned = self._aligned(window) if self._together == MANY else _NONE_ALIGNED
         while at + self.prefix <= limit and len(starts) < self._together:
             while index < last and ends[index] <= at:
                 index += 1
@@ -314,15 +321,25 @@ class Framing:
             lengths.append(length)
             at = end
         self.at = at
-        return starts, lengths
+        return np.array(starts, np.int64), np.array(lengths, np.int64)
 
-    def _aligned(self, window: Window) -> _Aligned:
-        rows, count = window.rows, len(window.rows)
-        lengths = np.zeros(count, np.int64)
+    def _lengths(self, window: Window) -> Int64s:
+        """What an FPDU says of its length that begins where each stretch does."""
+        rows = window.rows
+        lengths = np.zeros(len(rows), np.int64)
         for number, data in enumerate(window.datas):
             mine = places((rows["chunk"] == number) & (rows["captured"] >= self.prefix))
             lengths[mine] = self.lengths(data, rows["payload"][mine])
-        ends = window.at + self.extent(lengths)
+        return lengths
+
+    def _one_each(self, window: Window, lengths: Int64s, ends: Int64s) -> bool:
+        """Whether each stretch is an FPDU, and all follow each other, as they nearly always do."""
+        whole = ends == window.end
+        whole[1:] &= window.at[1:] == ends[:-1]
+        return bool((whole & self.legal(lengths)).all())
+
+    def _aligned(self, window: Window, lengths: Int64s, ends: Int64s) -> _Aligned:
+        count = len(ends)
         following = window.at.searchsorted(ends)
         begins = np.concatenate((window.at, [window.limit]))
         following[~self.legal(lengths) | (begins[following] != ends)] = -1

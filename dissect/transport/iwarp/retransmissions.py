@@ -29,6 +29,9 @@ MAX_HELD = 1 << 15
 """Bytes of earlier batches that are held for each direction."""
 
 
+_NONE = np.zeros(0, np.int64)
+
+
 class SentSegments(NamedTuple):
     """Segments with payload, in capture order."""
 
@@ -38,7 +41,7 @@ class SentSegments(NamedTuple):
     frame: Int64s
     checksum: NDArray[np.uint16]
     payload: Int64s
-    """Offset of the first byte in ``data``."""
+    """Offset of the first byte in ``data``; this and ``captured`` are empty without that."""
     captured: Int64s
     sums: Rows
     """``sum`` of their SEGMENT rows."""
@@ -59,6 +62,10 @@ class SentSegments(NamedTuple):
             sums[rows],
             data,
         )
+
+    def bare(self) -> SentSegments:
+        """Without the bytes."""
+        return self._replace(payload=_NONE, captured=_NONE, data=None)
 
     def detached(self) -> SentSegments:
         """With a copy of the bytes, not the batch of frames that they came in."""
@@ -97,11 +104,11 @@ class RecentSegments:
             first = int(np.argmax(sent.end > acknowledged))
             behind = first + int(np.searchsorted(np.cumsum(sent.captured[first:]), room, side="right"))
         if first < behind:
-            pieces = sent.between(0, first)._replace(data=None), sent.between(first, behind).detached()
+            pieces = sent.between(0, first).bare(), sent.between(first, behind).detached()
             sent = sent.between(behind, len(sent.at))
             self.parts += [piece for piece in pieces if len(piece.at)]
         if len(sent.at):
-            self.parts.append(sent._replace(data=None))
+            self.parts.append(sent.bare())
         self._holding = any(part.data is not None for part in self.parts)
         while self.parts and self._count - len(self.parts[0].at) >= KEPT:
             self._count -= len(self.parts.popleft().at)
@@ -110,7 +117,7 @@ class RecentSegments:
 def _released(part: SentSegments, acknowledged: int | None) -> SentSegments:
     """Without its bytes, where they will not be retransmitted."""
     gone = acknowledged is not None and int(part.end.max()) <= acknowledged
-    return part._replace(data=None) if gone else part
+    return part.bare() if gone else part
 
 
 def contradicted(sent: SentSegments, index: int, earlier: SentSegments) -> tuple[int, ...] | None:
@@ -312,12 +319,15 @@ class TcpRetransmissions:
         time, frame, checksum, payload, captured, sums = (
             np.ascontiguousarray(rows[name]) for name in ("time", "frame", "checksum", "payload", "captured", "sum")
         )
+        breaks = places(at[1:] != end[:-1]) + 1
+        if not len(breaks):
+            bounds = np.append(at, end[-1:])  # One column where each begins where the one before it ends.
+            at, end = bounds[:-1], bounds[1:]
         columns = SentSegments(at, end, time, frame, checksum, payload, captured, sums, data)
         self._recent.begin(columns)
         if count := int(np.count_nonzero(carrying)):
             self.segments += count
             self.silences.note(frame[carrying], time[carrying])
-        breaks = places(at[1:] != end[:-1]) + 1
         if self.head is None:
             self.head = int(at[0])
         if not len(breaks) and int(at[0]) == self.head:

@@ -5,7 +5,7 @@ Positions are unwrapped sequence numbers: they grow beyond 32 bits and do not wr
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from functools import cached_property
 from heapq import heappop, heappush
@@ -269,14 +269,22 @@ class Window:
         at = np.ascontiguousarray(rows["at"])
         self.at: Int64s = at
         self.end: Int64s = at + rows["length"]
-        self.starts: list[int] = at.tolist()
-        self.ends: list[int] = self.end.tolist()
-        self.limit = self.ends[-1] if self.ends else 0
+        self.limit = int(self.end[-1]) if len(rows) else 0
 
     def stretch(self, index: int) -> tuple[int, int, Bytes]:
         """Up to where a stretch was captured, what makes a position in it an offset in its data, and these."""
         at, _, _, payload, _, captured, chunk, _ = self.rows[index].item()
         return at + captured, payload - at, self.datas[chunk]
+
+    @cached_property
+    def starts(self) -> list[int]:
+        found: list[int] = self.at.tolist()
+        return found
+
+    @cached_property
+    def ends(self) -> list[int]:
+        found: list[int] = self.end.tolist()
+        return found
 
     @cached_property
     def edges(self) -> set[int]:
@@ -297,7 +305,16 @@ class Window:
 
     def index(self, at: int) -> int:
         """The first stretch that ends behind a position."""
-        return bisect_right(self.ends, at)
+        return int(self.end.searchsorted(at, side="right"))
+
+    def single(self, starts: Int64s, ends: Int64s) -> slice | None:
+        """The stretches that hold one each of the ranges [start, end), none of them empty; None where others do."""
+        first = self.index(int(starts[0])) if len(starts) else 0
+        rows = slice(first, first + len(starts))
+        at, end = self.at[rows], self.end[rows]
+        if len(at) < len(starts) or not ((at <= starts) & (starts < ends) & (ends <= end)).all():
+            return None
+        return rows
 
     def read(self, at: int, length: int) -> bytes:
         """The bytes from ``at`` on, ``length`` or as many as were captured in one piece."""
@@ -356,6 +373,12 @@ class Window:
 
         Gaps are left out.  The second result has one more entry than there are ranges.
         """
+        if (single := self.single(starts, ends)) is not None:
+            out = copied(self.rows[single])
+            out["payload"] += starts - out["at"]
+            out["captured"] = np.minimum(np.maximum(out["captured"] - (starts - out["at"]), 0), ends - starts)
+            out["at"], out["length"] = starts, ends - starts
+            return out, np.arange(len(starts) + 1)
         low = self.end.searchsorted(starts, side="right")
         high = self.at.searchsorted(ends, side="left")
         counts = np.where(ends > starts, np.maximum(high - low, 0), 0)
