@@ -176,7 +176,7 @@ class Samples:
 
     @property
     def maximum(self) -> int:
-        """0 without samples."""
+        """The longest duration; 0 without samples."""
         return self._extremes()[1]
 
     def with_bounds(self, bounds: Samples) -> Distribution | None:

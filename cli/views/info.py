@@ -38,7 +38,7 @@ def file_info_view(info: FileInfo, capture: CaptureFile, width: int) -> Renderab
 
 
 def trace_info_view(said: Record) -> RenderableType:
-    """Of the record of a trace."""
+    """What ``info`` shows of a trace, from its record."""
     known, lost = said["known"], said["lost_events"]
     rows: list[tuple[str, Cell]] = [
         ("format", said["format"] + ("" if said["size"] is None else f", {size(said['size'])}")),

@@ -438,7 +438,7 @@ class Offer(NamedTuple):
 
 
 class AdvertisedHistory:
-    """Of the calls of both ends; those of ``MAX_ADVERTISERS`` calls with chunks each."""
+    """What memory the last ``MAX_ADVERTISERS`` calls with chunks of either end offered, answered ones included."""
 
     def __init__(self, connection: Connection, unanswered: Sequence[Container[Rpc]]) -> None:
         """``unanswered``: the calls of both ends without a reply, as they are at any time."""
@@ -681,7 +681,7 @@ def settled_class(subject: Subject) -> Hashable:
 
 
 def _return_class(sent: SentMessage) -> Hashable:
-    """Of replies through a Reply chunk."""
+    """What makes replies through a Reply chunk alike; None where a rule may tell this one from others."""
     rpc = sent.rpc
     if sent.is_call is not False or rpc is None or rpc.call is None or rpc.backward or not _plain_return(sent.message):
         return None

@@ -799,7 +799,7 @@ class AuditListener(Listener):
         return {place for place, offer in offers.items() if offer.remarkable or recent[place]}
 
     def _transaction(self, plain: PlainRows, rpc: Rpc) -> Transaction:
-        """Of a call that was a row."""
+        """The Transaction of a call that was a row."""
         assert rpc.call is not None
         transaction = Transaction(self.conversation, rpc, plain.exceeding.get(rpc.number, WITHIN))
         if transaction.flow is not WITHIN:

@@ -55,7 +55,7 @@ def bind(port: int = NFS_RDMA_PORT) -> None:
 
 
 def unbind(port: int = NFS_RDMA_PORT) -> None:
-    """Undo ``bind``."""
+    """Undo ``bind``: Scapy no longer dissects MPA on that port."""
     split_bottom_up(TCP, MPA, dport=port)
     split_bottom_up(TCP, MPA, sport=port)
 

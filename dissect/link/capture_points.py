@@ -271,7 +271,7 @@ def _drift(times: Int64s, later: Int64s, there: NDArray[np.bool_]) -> tuple[floa
 
 
 def _lowest(times: Int64s, values: Int64s, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Of each span of time the point with the least value."""
+    """The point with the least value in each span of time."""
     order = np.lexsort((values, times // width))
     spans = (times // width)[order]
     first = order[np.concatenate(([True], spans[1:] != spans[:-1]))]

@@ -59,7 +59,7 @@ class DecodedFrames:
     """SEGMENT rows of those with TCP inside."""
 
     def __len__(self) -> int:
-        """Frames."""
+        """How many frames there are."""
         return len(self.batch)
 
     def within(self, data: Bytes) -> DecodedFrames:

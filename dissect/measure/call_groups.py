@@ -58,13 +58,13 @@ class CallColumns:
         return (self.latencies < 0) & (self.waiting >= 0)
 
     def taken(self, rows: Int64s) -> CallColumns:
-        """Some of them."""
+        """Only these rows."""
         columns = {one.name: getattr(self, one.name) for one in fields(self)}
         return CallColumns(**{name: column if name == "names" else column[rows] for name, column in columns.items()})
 
 
 def call_columns(table: RpcTable, passes: NDArray[np.bool_] | None = None) -> CallColumns:
-    """Of a table, those of its RPCs that pass; all by default."""
+    """The RPCs of a table that pass, in columns; all by default."""
     kept = table.rows["state"] != _DUPLICATE
     if passes is not None:
         kept &= passes
@@ -183,7 +183,7 @@ class CallGroups:
 
     @property
     def waited(self) -> int:
-        """Nanoseconds, of all."""
+        """Nanoseconds that all RPCs waited."""
         return sum(group.waited for group in self._groups.values())
 
     @property
@@ -419,7 +419,7 @@ class ServiceLevelCounts:
 
     @property
     def beyond(self) -> int:
-        """Of them, those beyond the limit."""
+        """How many calls took longer than the limit."""
         return self.calls - int(self._times.rows[:, 2].sum())
 
     @property

@@ -381,7 +381,7 @@ class ProcedureCalls(NamedTuple):
 
 
 def called(columns: RpcColumns) -> dict[str, ProcedureCalls]:
-    """By procedure."""
+    """The calls of each procedure."""
     of, found = labels(columns), {}
     for code, name in enumerate(of.names):
         rows = np.flatnonzero(of.codes == code)

@@ -224,7 +224,7 @@ class CreditDirection:
 
 
 def shared_bins(connection: int) -> int:
-    """Of a direction of the connection with this number."""
+    """Bins that one direction of the connection with this number may have."""
     return max(MIN_BINS, min(MAX_BINS, SHARED_BINS // connection))
 
 

@@ -615,7 +615,7 @@ class CalledFiles(PathedRows):
         return KnownPaths(texts, sure + [is_whole(text) for text in texts[len(sure) :]], which)
 
     def _span(self) -> tuple[Int64s, Int64s]:
-        """Of each of what is named the first and the last time."""
+        """The first and the last time at which each file is named."""
         first = np.full(len(self._named), (1 << 63) - 1)
         last = np.full(len(self._named), -(1 << 63))
         np.minimum.at(first, self._which, self._times)
@@ -847,7 +847,7 @@ class PathLearner:
 
 
 def opened_name(rpc: KnownRpc) -> FileEvent:
-    """Of its file, by what stands for the directory."""
+    """The event by which an opened file has a name in its directory."""
     directory, name = rpc.opened or (None, None)
     return FileEvent(NAMED, rpc.fields.handle, directory, name)
 

@@ -271,7 +271,7 @@ class Contents:
             self.versions_beyond += 1
 
     def bytes_of(self, region: ContentRegion) -> Iterator[bytes]:
-        """In blocks."""
+        """The bytes of a region, block by block."""
         for start in range(region.start, region.end, BLOCK):
             count = min(BLOCK, region.end - start)
             yield bytes(count) if region.at < 0 else self._stored(region.at + start - region.start, count)
@@ -411,7 +411,7 @@ class File(NamedFile):
 
     @property
     def latency(self) -> Distribution | None:
-        """Of the RPCs that read or wrote it."""
+        """How long the RPCs that read or wrote the file took."""
         return self.saved_latency if self.latencies is None else self.latencies.distribution()
 
     @property
@@ -456,7 +456,7 @@ class FileUses(NamedTuple):
 
     @property
     def numbers(self) -> Int64s:
-        """Of the file of each operation."""
+        """The number of the file of each operation."""
         found: Int64s = np.array([file.number for file in self.files], np.int64)[self.operations["file"]]
         return found
 

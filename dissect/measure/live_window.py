@@ -198,7 +198,7 @@ class LiveWindow:
 
     @property
     def rate(self) -> Rate:
-        """Of all connections together."""
+        """The rates of all connections together."""
         return _total(self._marks[0], self._marks[-1]) if self._marks else Rate()
 
     def rate_of(self, connection: int) -> Rate:
@@ -217,7 +217,7 @@ class LiveWindow:
         return sorted(found, key=lambda one: (-(one.latency.total if one.latency else 0), -one.calls))
 
     def slowest(self, connection: int | None = None) -> list[SlowRpc]:
-        """Of the last minute, the slowest first; of one connection, or of all."""
+        """The slowest RPCs of the last minute, the slowest first; on one connection, or on all."""
         entries = (entry for counted in self._counted(connection) for entry in counted.slowest)
         return [one for _, _, one in heapq.nlargest(self._max_slowest, entries)]
 

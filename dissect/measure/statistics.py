@@ -108,7 +108,7 @@ class ConnectionCounts(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Of those that carry RPC: '2 RPC-over-RDMA connections and 1 TCP connection'."""
+        """The connections that carry RPC: '2 RPC-over-RDMA connections and 1 TCP connection'."""
         kinds = ((self.tcp - self.udp, "TCP connection"), (self.udp, "UDP flow"))
         others = [plural(number, kind) for number, kind in kinds if number]
         rdma = [plural(self.rpcrdma, "RPC-over-RDMA connection")] if self.rpcrdma or not others else []
@@ -121,7 +121,7 @@ class ConnectionCounts(NamedTuple):
 
 
 def connection_counts(conversations: Iterable[Conversation], evicted: Evicted) -> ConnectionCounts:
-    """Of those that were kept, and of those that were evicted.  A refused one carries nothing."""
+    """Counts the connections that were kept and those that were evicted.  A refused one carries nothing."""
     total, rpcrdma, refused = evicted.connections, evicted.carriers, evicted.refused
     tcp, udp, records = evicted.tcp, evicted.udp, evicted.records
     for conversation in conversations:
@@ -312,7 +312,7 @@ class Procedure:
 
     @property
     def outstanding(self) -> Distribution | None:
-        """Of calls without a reply, how long they are outstanding; None where there are none."""
+        """How long calls without a reply are outstanding; None where there are none."""
         return self._outstanding.distribution()
 
     def parts(self) -> dict[str, Distribution]:
@@ -558,7 +558,7 @@ class ListedRpcs:
         return key_of_names(self.names.procedures[row["procedure"]], bool(row["caller"]))
 
     def one(self, place: int) -> SlowRpc:
-        """In a line."""
+        """The RPC at a place, as one line shows it."""
         row = self.rows[place]
         latency = Latency(int(row["latency"]), **{part: int(row[f"latency_{part}"]) for part in PARTS})
         return SlowRpc(
@@ -616,7 +616,7 @@ class _Groups(ListedRpcs):
 
 
 def _sums(column: Int64s, inverse: Int64s, count: int) -> list[int]:
-    """Of the rows of each group."""
+    """The sum of each group."""
     sums = np.zeros(count, np.int64)
     np.add.at(sums, inverse, column)
     found: list[int] = sums.tolist()

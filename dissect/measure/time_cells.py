@@ -56,7 +56,7 @@ class WideningRows:
         self._held = 0
 
     def intervals_of(self, times: Int64s) -> Int64s:
-        """Of these nanoseconds, as rows have them that are taken next."""
+        """The intervals that these times (ns) are in, for rows that are taken next."""
         found: Int64s = (times - self.start) // self._width
         return found
 

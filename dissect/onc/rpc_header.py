@@ -372,7 +372,7 @@ _SHORT_CREDENTIAL = 128
 
 @lru_cache(maxsize=4096)
 def _known_head(raw: bytes) -> tuple[int, int, int, GssCredential | None, int] | None:
-    """Of a call header without its XID; None where what follows it has to be decoded with it."""
+    """A call header without its XID; None where what follows it has to be decoded with it."""
     call = call_header(bytes(4) + raw, 0, 4 + len(raw))
     if call is None or call.body < 0 or call.flavor == RPCSEC_GSS:
         return None

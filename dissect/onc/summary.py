@@ -95,7 +95,7 @@ def printable_name(raw: memoryview | bytes) -> str:
 
 
 def stable_word(stable: int) -> str:
-    """'FILE_SYNC'."""
+    """How a WRITE was committed: 'FILE_SYNC'."""
     return STABLE_HOW.values.get(stable) or f"stable {stable}"
 
 
@@ -276,13 +276,13 @@ def reply_summary(
 
 
 def is_compound(program: int, version: int, procedure: int) -> bool:
-    """COMPOUND or CB_COMPOUND."""
+    """Whether a procedure is COMPOUND or CB_COMPOUND."""
     return procedure == 1 and ((program == NFS and version == 4) or (program == NFS_CALLBACK and version == 1))
 
 
 @lru_cache(maxsize=1024)
 def title(program: int, version: int, procedure: int, minor: int | None) -> str:
-    """'NFS V4.2 COMPOUND'."""
+    """Program, version and procedure: 'NFS V4.2 COMPOUND'."""
     number = str(version) if minor is None or program != NFS else f"{version}.{minor}"
     return f"{program_name(program)} V{number} {procedure_name(program, version, procedure)}"
 
@@ -323,7 +323,7 @@ def _values(layouts: Layouts, view: memoryview) -> dict[str | None, Any]:
 
 
 def compound_status(status: int) -> str:
-    """'NFS4_OK'."""
+    """The status of a COMPOUND by its name: 'NFS4_OK'."""
     return "NFS4_OK" if status == 0 else nfs4_status(status)
 
 
@@ -338,7 +338,7 @@ _FIELDS = (
 
 
 def _info_nodes(arguments: Node) -> dict[str, Node]:
-    """Of a COMPOUND's arguments, by ``_FIELDS``."""
+    """The first of each of ``_FIELDS`` in a COMPOUND's arguments."""
     found = _with_client(flat_nodes(arguments), arguments)
     for node in arguments.walk():
         name = _BY_NAME.get(node.name) or ("access" if node.type is ACCESS4 else "")
@@ -369,7 +369,7 @@ def _with_client(found: dict[str, Node], compound: Node) -> dict[str, Node]:
 
 
 def _given_nodes(results: Node) -> dict[str, Node]:
-    """Of a COMPOUND's results: what they give to the client."""
+    """What a COMPOUND's results give to the client."""
     found = _with_client(result_nodes(results), results)
     for node in results.walk(lambda node: not isinstance(node.type, XdrList)):
         if node.type is ACCESS4 and node_value(node) is not None:
@@ -393,7 +393,7 @@ _LAYOUTS = {
 
 
 def path_words(path: str | None, before: str = ",") -> str:
-    """Of a call without a file handle, or behind that."""
+    """The path behind a file handle, or in its place."""
     return "" if path is None else f"{before} {path}"
 
 
@@ -462,7 +462,7 @@ def call3_words(number: int, body: int, view: memoryview, path: str | None = Non
 
 
 def asked_rights(arguments: memoryview) -> int | None:
-    """Of a call of ACCESS (RFC 1813, 3.3.4)."""
+    """The rights that a call of ACCESS asks for (RFC 1813, 3.3.4)."""
     found: int | None = _values(_layouts3(_CALLS3[nfs3.ACCESS]), arguments).get("access")
     return found
 
@@ -584,7 +584,7 @@ class _BatchFields:
 
 
 def _text_of(pieces: Iterable[Piece]) -> str:
-    """Of one message."""
+    """The words of one message."""
     return "".join(map(str, pieces))
 
 
@@ -608,7 +608,7 @@ def _call_pieces(call: _MessageFields | _BatchFields, directories: bool) -> Iter
 
 
 def _behind_comma(pieces: Iterator[Piece], comma: bool = True) -> Iterator[Piece]:
-    """Of pieces that begin with a blank."""
+    """Pieces that begin with a blank, behind a comma where one is due."""
     first = next(pieces, None)
     if first is not None:
         yield from (",", first) if comma else (first,)
@@ -728,7 +728,7 @@ def _call_details(
 
 
 def compound_details(data: Bytes, starts: Int64s, ends: Int64s, callback: bool, paths: KnownTexts) -> Details:
-    """Of COMPOUNDs whose arguments are at ``data[starts[i]:ends[i]]``; ``paths`` of what each names."""
+    """What COMPOUNDs with arguments at ``data[starts[i]:ends[i]]`` are about; ``paths`` of what each names."""
 
     def words(row: int) -> str:
         return call4_words(data.data[starts[row] : ends[row]], callback, paths.row(row))
@@ -738,7 +738,7 @@ def compound_details(data: Bytes, starts: Int64s, ends: Int64s, callback: bool, 
 
 
 def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s, paths: KnownTexts) -> Details:
-    """Of calls of NFS version 3 whose arguments are at ``data[starts[i]:ends[i]]``; ``paths`` of what each names."""
+    """What calls of NFSv3 with arguments at ``data[starts[i]:ends[i]]`` are about; ``paths`` of what each names."""
 
     def words(row: int) -> str:
         return call3_words(int(procedures[row]), int(starts[row]), data.data[: int(ends[row])], paths.row(row))
@@ -776,7 +776,7 @@ def nfs3_reply_details(
 
 
 def rights_asked(data: Bytes, starts: Int64s, ends: Int64s) -> Int64s:
-    """Of calls of ACCESS of version 3 with their arguments at ``starts``; -1 where these end before."""
+    """The rights that calls of ACCESS of NFSv3 ask for, arguments at ``starts``; -1 where these end before."""
     found = np.full(len(starts), -1, np.int64)
     for rows, layout in _layouts3(_CALLS3[nfs3.ACCESS]).learning(data, starts, ends):
         first, end = layout.places["access"]
@@ -787,7 +787,7 @@ def rights_asked(data: Bytes, starts: Int64s, ends: Int64s) -> Int64s:
 def compound_reply_details(
     data: Bytes, starts: Int64s, bodies: Int64s, ends: Int64s, known: OperationSequences, callback: bool
 ) -> Details:
-    """Of COMPOUND results at ``data[bodies[i]:ends[i]]``, in the replies that begin at ``starts``."""
+    """What COMPOUND results at ``data[bodies[i]:ends[i]]`` say, in the replies that begin at ``starts``."""
     columns = compound_replies(data, bodies, ends, known, callback)
     found: Details = []
     rows = places(columns.walked)

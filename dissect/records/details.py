@@ -86,7 +86,7 @@ def _values(noun: Any) -> Any:
 
 @lru_cache
 def _names(kind: Any) -> tuple[str, ...]:
-    """Of a dataclass or NamedTuple."""
+    """The fields of a dataclass or NamedTuple; () for other types."""
     if dataclasses.is_dataclass(kind):
         return tuple(field.name for field in dataclasses.fields(kind))
     return getattr(kind, "_fields", ())

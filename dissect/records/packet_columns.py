@@ -92,7 +92,7 @@ _PSNS = (1 << 24) - 1
 
 
 def retransmitted(rows: Rows, analyzer: Analyzer) -> NDArray[np.bool_]:
-    """Of PACKET rows in the order of frames: those that the connection's health counts."""
+    """Which of PACKET rows, in the order of frames, the connection's health counts as retransmitted."""
     found = np.zeros(len(rows), np.bool_)
     if not len(rows):
         return found
@@ -642,7 +642,7 @@ class ListedPackets:
     analyzer: Analyzer
 
     def protocols(self) -> NDArray[np.object_]:
-        """Of each row the uppermost protocol."""
+        """The uppermost protocol of each row."""
         found = np.empty(len(self.rows), object)
         for one in self.worded:
             texts = np.array([*one.protocol.texts], object)
@@ -650,7 +650,7 @@ class ListedPackets:
         return found
 
     def infos(self) -> NDArray[np.object_]:
-        """Of each row the info column."""
+        """The info column of each row."""
         found = np.empty(len(self.rows), object)
         for one in self.worded:
             texts = lines(one.info, len(one.rows), lambda text: text.encode(errors="surrogateescape"))
@@ -658,7 +658,7 @@ class ListedPackets:
         return found
 
     def rpcs(self) -> Int64s:
-        """Of each row the number of its RPC; 0 for none."""
+        """The number of the RPC of each row; 0 for none."""
         found = np.zeros(len(self.rows), np.int64)
         for one in self.worded:
             found[one.rows] = one.rpcs

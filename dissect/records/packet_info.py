@@ -289,7 +289,7 @@ def info_template(packet: SimpleNamespace, conversation: Conversation | None) ->
 
 
 def management_info(data: Bytes, packet: SimpleNamespace) -> str | None:
-    """Of a CM message; None where the packet holds none."""
+    """The info column of a CM message; None where the packet holds none."""
     message = read_cm(data, packet.payload, packet.payload + packet.captured)
     if message is None:
         return None

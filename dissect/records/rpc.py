@@ -100,7 +100,7 @@ class HostTime(NamedTuple):
     column: str
 
     def value(self, rpc: Rpc) -> int | None:
-        """Of one RPC."""
+        """What traces say of one RPC; None where they do not know it."""
         found: int | None = None if rpc.host is None else getattr(rpc.host, self.field)
         return found
 

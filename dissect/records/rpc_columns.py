@@ -412,7 +412,7 @@ class RpcBatch:
         return found
 
     def procedure(self, type: str, value: Callable[[ProcedureNames], Any]) -> Coded:
-        """Of what each RPC was called for."""
+        """A column made of what each RPC was called for."""
         names = self.table.names.procedures
         return self.coded(type, "procedure", lambda code: value(names[code]))
 
@@ -423,11 +423,11 @@ class RpcBatch:
         return found[inverse] if len(codes) else np.zeros(len(self), np.bool_)
 
     def connection(self, type: str, value: Callable[[Connection], Any]) -> Coded:
-        """Of the connection of each."""
+        """A column made of the connection of each."""
         return self.coded(type, "connection", lambda number: value(self.table.conversation(number).connection))
 
     def objects(self, type: str, value: Callable[[Rpc], Any], plain: Any = None) -> MaskedArray:
-        """Of the RPCs that are objects; ``plain`` of all others."""
+        """A column made of the RPCs that are objects; ``plain`` is the value of all others."""
         objects, places = self.table.objects, self.table.places
         dtype, filler = DTYPES[type]
         values = np.empty(len(self), dtype)
@@ -439,7 +439,7 @@ class RpcBatch:
         return masked(values, mask)
 
     def gss(self, type: str, value: Callable[[GssCredential], Any]) -> MaskedArray:
-        """Of the RPCSEC_GSS credentials of calls."""
+        """A column made of the RPCSEC_GSS credentials of calls."""
         found = self.objects(type, lambda rpc: None if rpc.gss is None else value(rpc.gss))
         rows = self.table.plain_rows
         mine = rows["gss_service"] > 0
@@ -479,7 +479,7 @@ class RpcBatch:
         return found
 
     def rdma_procedure(self, type: str, side: str, value: Callable[[int, int | None], Any]) -> MaskedArray:
-        """Of version and number of the header's procedure."""
+        """A column made of version and number of the transport header's procedure."""
         long = RDMA_MSG if side == "call" else RDMA_NOMSG
         return self.message(
             type,

@@ -136,7 +136,7 @@ class PacketTableBatch:
         return self.column("text", masked(found.data[inverse], getmaskarray(found)[inverse]), segment)
 
     def address(self, name: str, segment: Callable[[Packet], str]) -> MaskedArray:
-        """Of the source or the destination."""
+        """The address of the source or of the destination."""
         return self.coded(name, self._packets.addresses.name, segment)
 
     @property
@@ -356,7 +356,7 @@ DETAILS = Table(
 
 
 def _sum(name: str, meaning: str, *columns: str) -> TableColumn:
-    """Of columns of ``RpcTable.rows``."""
+    """A column that is the sum of columns of ``RpcTable.rows``."""
     return _column(name, "int", meaning, lambda batch: batch.number(*columns))
 
 
@@ -414,13 +414,13 @@ def _hexadecimal(value: bytes | None) -> str | None:
 
 
 def _host_time(one: HostTime) -> TableColumn:
-    """Of the hosts' traces."""
+    """A column made of the hosts' traces."""
     meaning = f"from a trace of the {one.side}'s kernel: {one.field.replace('_', ' ')}, {one.words}"
     return _column(one.column, "int", meaning, lambda batch: batch.objects("int", one.value))
 
 
 def _gss(name: str, type: str, meaning: str, value: Callable[[GssCredential], Any]) -> TableColumn:
-    """Of the RPCSEC_GSS credential of a call."""
+    """A column made of the RPCSEC_GSS credential of a call."""
     return _column(name, type, meaning, lambda batch: batch.gss(type, value))
 
 

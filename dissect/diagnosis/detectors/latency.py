@@ -14,7 +14,7 @@ from ..rpc_facts import Sums
 
 
 def _sums(facts: Facts, procedure: Procedure) -> dict[int, Sums]:
-    """Of one procedure, by connection."""
+    """The sums of one procedure, by connection."""
     return facts.sums.get(procedure.key, {})
 
 
