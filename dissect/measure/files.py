@@ -567,6 +567,8 @@ class _FileBatch:
             order = sorted(zip(first.tolist(), files.tolist(), strict=True), reverse=True)
             self._appearing = [one for one in order if known[one[1]] is None]
         self._files = known
+        self._calls: dict[int, FileCall] = {}
+        """Those that may change contents, by row."""
         self._transfers: list[tuple[FileCall, list[FileTransfer]]] = []
 
     def take(self, counted: NDArray[np.bool_]) -> list[tuple[FileCall, list[FileTransfer]]]:
@@ -588,8 +590,9 @@ class _FileBatch:
         commit = self.read.names.index("COMMIT") if "COMMIT" in self.read.names else -1
         fields = (said["file"], said["type"], said["sized"], said["size"], said["verifier"] > 0, said["name"] == commit)
         stated = [*zip(turns.tolist(), *(one.tolist() for one in fields), strict=True)]
-        moving = sorted({row for row, _ in contents})
-        calls = dict(zip(moving, file_calls(self.table, moving), strict=True))
+        moving = {row for row, _ in contents}
+        changing = sorted(moving.union(said["row"].tolist()))
+        self._calls = dict(zip(changing, file_calls(self.table, changing), strict=True))
         times = np.where(
             self.table.rows["reply_frame"] != 0, self.table.rows["reply_end"], self.table.rows["call_time"]
         )
@@ -601,7 +604,7 @@ class _FileBatch:
                 self._state(stated[at:first], None)
             # Of an RPC first the files of names and contents appear, then those of operations.
             self._appear(begin)
-            update = _FileUpdate(calls[row], messages[row]) if row in calls else None
+            update = _FileUpdate(self._calls[row], messages[row]) if row in moving else None
             server, counts = self.read.servers[row], counted[row]
             for event in messages[row].events:
                 if event.kind not in _OF_CONTENTS:
@@ -664,7 +667,7 @@ class _FileBatch:
             if verified or (sized and size < file.reach):
                 change = update
                 if change is None:
-                    change = _FileUpdate(next(file_calls(self.table, [self.read.rows["row"][index]])), _SILENT)
+                    change = _FileUpdate(self._calls[int(self.read.rows["row"][index])], _SILENT)
                 if sized and change.end is not None:
                     change.size(file, size, change.end)
                 if commits and change.end is not None:
@@ -718,6 +721,8 @@ _OF_CONTENTS = frozenset((onc.READ, onc.WRITE, onc.HOLE, onc.RESIZED, onc.ALTERE
 
 class _FileUpdate:
     """What one Rpc does to the contents of files."""
+
+    __slots__ = ("begin", "call", "end", "messages", "moved", "transfers")
 
     def __init__(self, call: FileCall, messages: NfsMessages) -> None:
         self.call, self.messages = call, messages

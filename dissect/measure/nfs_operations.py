@@ -348,7 +348,8 @@ def _pieces(data: Bytes, starts: Int64s, ends: Int64s, wanted: bool) -> Iterable
     if not wanted:
         return repeat(None, len(starts))
     whole = [data[start:end].tobytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-    return [Reassembled((Extent(0, len(one), "inline", 0, ""),), ((0, one),)) for one in whole]
+    extents = {size: (Extent(0, size, "inline", 0, ""),) for size in unique(ends - starts).tolist()}
+    return [Reassembled(extents[len(one)], ((0, one),)) for one in whole]
 
 
 MAX_SERVERS = 1024
