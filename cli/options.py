@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import click
 
 from rdmascope.dissect.measure.filters import FrameRange, procedure_names
+from rdmascope.dissect.units import parse_size
 
 from .terminal import complain
 
@@ -38,6 +39,20 @@ class Parsed(click.ParamType[Value], Generic[Value]):
             return getattr(import_module(f"rdmascope.{module}"), function)(value)  # type: ignore[no-any-return]
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class Size(Parsed[int]):
+    """Bytes, with a unit or without, of which there may be too few or too many."""
+
+    def __init__(self, minimum: str, maximum: str) -> None:
+        super().__init__("size", "dissect.units:parse_size")
+        self._minimum, self._maximum = minimum, maximum
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = super().convert(value, param, ctx)
+        if not parse_size(self._minimum) <= found <= parse_size(self._maximum):
+            self.fail(f"{value!r} is not from {self._minimum} to {self._maximum}", param, ctx)
+        return found
 
 
 DURATION: Parsed[int] = Parsed("duration", "dissect.measure.time_options:parse_duration")

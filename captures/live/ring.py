@@ -290,7 +290,7 @@ class PacketRing:
         except OSError as error:
             self._socket.close()
             if error.errno == errno.ENOMEM:
-                raise CaptureError(f"{device}: no memory for a ring of {buffer >> 20} MiB; try --buffer 8") from None
+                raise CaptureError(f"{device}: no memory for a ring of {buffer >> 20} MiB; try --buffer 8MB") from None
             raise CaptureError(f"{device}: {error.strerror}") from None
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)

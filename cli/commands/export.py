@@ -22,7 +22,7 @@ from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count, plural, size
 
 from ..each_capture import GivenCaptures
-from ..options import filter_options, refuse_options
+from ..options import Size, filter_options, refuse_options
 from ..reading import analyzer_options, file_argument, jobs_option, opened, recognition_options, with_packets
 from ..terminal import EXIT_BAD_INPUT, binary_output, complain, print_json, say
 
@@ -61,7 +61,7 @@ OF_TARGETS = {
     help="capture: RPCs that broke this rule of the audit, or that this detector of diagnose names; frames and"
     " connections where it names no RPC.",
 )
-@click.option("--snaplen", type=click.IntRange(1, 1 << 18), metavar="BYTES", help="capture: so much of each frame.")
+@click.option("--snaplen", type=Size("1", "256KiB"), metavar="SIZE", help="capture: so much of each frame.")
 @click.option(
     "--anonymize",
     is_flag=True,

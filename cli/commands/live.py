@@ -41,7 +41,7 @@ from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.units import moment
 
-from ..options import BYTES, DURATION, Grouped, refuse_options
+from ..options import BYTES, DURATION, Grouped, Size, refuse_options
 from ..reading import analyzer_options, recognition_options, stoppable
 from ..terminal import EXIT_BAD_INPUT, EXIT_FOUND, complain, console, json_value, print_json, print_page, show
 from ..views.kernel_counters import counters_view
@@ -102,7 +102,7 @@ OUTPUT = Lock()
 @click.option("--write", "path", metavar="FILE", help="Keep the packets, too, as pcapng, a trace as text.")
 @click.option(
     "--ring-size",
-    type=BYTES,
+    type=Size("1MB", "1000TB"),
     default="100MB",
     show_default=True,
     metavar="SIZE",
@@ -124,11 +124,12 @@ OUTPUT = Lock()
 )
 @click.option("--all-tcp", is_flag=True, help="Look for iWARP on every TCP port, not only those of --port.")
 @click.option("--tunnels", is_flag=True, help="Look into VXLAN, GENEVE, GRE, MPLS and IP in IP.")
+@click.option("--snaplen", type=Size("128", "256KiB"), default="256KiB", metavar="SIZE", help="Truncate longer frames.")
 @click.option(
-    "--snaplen", type=click.IntRange(128, 262144), default=262144, metavar="BYTES", help="Truncate longer frames."
-)
-@click.option(
-    "--buffer", type=BYTES, metavar="SIZE", help="The kernel's buffer, 2MB to 4GB.  [64MiB, less with --memory]"
+    "--buffer",
+    type=Size("2MB", "4GiB"),
+    metavar="SIZE",
+    help="The kernel's buffer, 2MB to 4GB.  [64MiB, less with --memory]",
 )
 @click.option("--memory", type=BYTES, metavar="SIZE", help="Memory of all of it at most: 500M, 2G (docs/live.md).")
 @click.option("--no-promiscuous", is_flag=True, help="Only frames from and to this host.")
@@ -278,13 +279,8 @@ def command(
     if traces:
         devices = *devices, TRACE
     files = dict(zip(devices, _files(path, devices), strict=True)) if path else {}
-    refuse_options(
-        (files and len(set(files.values())) < len(devices), "--write: two DEVICEs would be written to one file"),
-        (
-            ring_size < 1_000_000 or (buffer is not None and not 2_000_000 <= buffer <= 4 << 30),
-            "--ring-size is at least 1MB, --buffer 2MB to 4GB",
-        ),
-    )
+    twice = files and len(set(files.values())) < len(devices)
+    refuse_options((twice, "--write: two DEVICEs would be written to one file"))
     parts = None
     if memory is not None:
         parts = divided(memory, len(devices))

@@ -12,7 +12,7 @@ import click
 
 from rdmascope.dissect.onc.rpc_header import NFS
 
-from ..options import DURATION, refuse_options
+from ..options import DURATION, Size, refuse_options
 from ..terminal import EXIT_FOUND, complain, console, print_json, show
 
 if TYPE_CHECKING:
@@ -71,10 +71,10 @@ _THERE = ("", "PROG_UNAVAIL", "PROG_MISMATCH")
 )
 @click.option(
     "--capacity",
-    type=click.IntRange(4, 1 << 16),
-    default=64,
+    type=Size("4MiB", "64GiB"),
+    default="64MiB",
     show_default=True,
-    metavar="MIB",
+    metavar="SIZE",
     help="With --serve: what the files of its NFS export may hold.",
 )
 @click.option(
@@ -93,8 +93,8 @@ _THERE = ("", "PROG_UNAVAIL", "PROG_MISMATCH")
 )
 @click.option(
     "--echo",
-    type=click.IntRange(1, 1 << 20),
-    metavar="BYTES",
+    type=Size("1", "1MiB"),
+    metavar="SIZE",
     help="Send this many there and back with each call; HOST runs this program with --serve.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
@@ -200,7 +200,7 @@ def command(
         devices = recorder = record(devices, target, Path(write_file))
     try:
         if serve:
-            shared = capacity << 20, mount_port
+            shared = capacity, mount_port
             status = _serve(devices, target, fault, highest or 2, fault_times, shared, as_json)
         elif suite:
             status = _suite(devices, target, timeout, wanted, path or "", as_json, junit_file)

@@ -200,7 +200,7 @@ class TestServe:
         with socket.create_server(("127.0.0.1", 0)) as used:
             port = str(used.getsockname()[1])
             arguments = "--serve", "--source", "127.0.0.1", "--mount-port", port
-            busy = run(*arguments, "--capacity", "8")
+            busy = run(*arguments, "--capacity", "8MiB")
         assert (busy.exit_code, busy.stderr.count("\n")) == (0, 1)
         assert f"cannot answer MOUNT at TCP port {port}" in busy.stderr
         assert "an NFS export in memory, of 8.00 MiB" in busy.stdout

@@ -1,5 +1,5 @@
 # Linux mounts the export of "probe --serve", by NFSv4.1 and NFSv3, and works on it as people do.
-on_server 'rdmascope probe --serve --port 20050 --capacity 12 --json >/share/serve.jsonl 2>/share/serve.err & echo $! >/tmp/serve'
+on_server 'rdmascope probe --serve --port 20050 --capacity 12MiB --json >/share/serve.jsonl 2>/share/serve.err & echo $! >/tmp/serve'
 dd if=/dev/urandom of=/tmp/bulk bs=1000 count=3001 status=none
 for _ in $(seq 600); do
   ! grep -q probe_server /share/serve.jsonl 2>/dev/null || break
