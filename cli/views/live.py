@@ -89,20 +89,6 @@ CONNECTION_ORDERS: dict[str, Callable[[Row], Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Breach:
-    """A rule that was violated."""
-
-    rule: str
-    level: str
-    times: int
-    last: int
-    """Nanoseconds; of the last finding, 0 where no packet carried it."""
-    place: str
-    """Of that: endpoint, connection, RPC, frame."""
-    observed: str
-
-
-@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that is on the screen."""
 
@@ -124,8 +110,8 @@ class Snapshot:
     newest: tuple[SlowRpc, ...]
     """The newest last."""
     slowest: tuple[SlowRpc, ...]
-    breaches: tuple[Breach, ...]
-    """The last one first."""
+    breaches: Sequence[tuple[Finding, int]]
+    """The last finding of each rule that was violated, the last one first, and how often it was."""
     picked: int | None = None
     agreed: tuple[str, ...] = ()
     """What the ends of the picked connection agreed."""
@@ -454,12 +440,12 @@ def _line(one: SlowRpc, now: int) -> list[Cell]:
 def _findings(snapshot: Snapshot, width: int) -> _Section:
     rows: list[list[Cell]] = [
         [
-            Text.assemble((breach.rule, LEVELS.get(breach.level, "")), f" {breach.observed}"),
-            breach.place,
-            count(breach.times),
-            f"{max(0, snapshot.now - breach.last) / 1e9:.0f} s" if breach.last else "-",
+            Text.assemble((finding.rule.id, LEVELS.get(finding.rule.level.value, "")), f" {finding.observed}"),
+            f"{who(finding.connection, finding.endpoint).split()[0]}, connection {finding.connection.number}",
+            count(times),
+            f"{max(0, snapshot.now - finding.time) / 1e9:.0f} s" if finding.time else "-",
         ]
-        for breach in snapshot.breaches
+        for finding, times in snapshot.breaches
     ]
     section = _Section([_title("Findings"), ""], ["count", "ago"], rows, 0, 3, "none: no rule was violated")
     return _narrowed(section, width, "ago")
@@ -581,17 +567,6 @@ def take_snapshot(session: LiveSession) -> Snapshot:
                 analyzer.rnr_naks(one.number),
             )
         )
-    breaches = [
-        Breach(
-            finding.rule.id,
-            finding.rule.level.value,
-            times,
-            finding.time,
-            f"{who(finding.connection, finding.endpoint).split()[0]}, connection {finding.connection.number}",
-            finding.observed,
-        )
-        for finding, times in session.breaches()
-    ]
     picked = next((one for one in analyzer.conversations if one.connection.number == recent.picked), None)
     return Snapshot(
         session.path,
@@ -609,7 +584,7 @@ def take_snapshot(session: LiveSession) -> Snapshot:
         tuple(recent.busy(recent.picked)),
         tuple(recent.newest(recent.picked)),
         tuple(recent.slowest(recent.picked)),
-        tuple(breaches),
+        session.breaches(),
         recent.picked,
         tuple(agreed(picked, analyzer.conversations)) if picked is not None else (),
         session.keeper.path if session.keeper is not None else "",

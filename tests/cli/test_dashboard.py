@@ -10,10 +10,12 @@ import pytest
 from rich.console import Console, ConsoleDimensions
 
 from rdmascope.cli.views import live
-from rdmascope.cli.views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Breach, Look, Row, Snapshot, page
+from rdmascope.cli.views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Look, Row, Snapshot, page
+from rdmascope.dissect.audit.rule import Finding, all_rules
 from rdmascope.dissect.measure.live_window import BusyProcedure, LiveWindow, Rate
 from rdmascope.dissect.measure.statistics import ProcedureKey, SlowRpc
 from rdmascope.dissect.percentiles import Distribution
+from rdmascope.dissect.transport.connection import Connection, Endpoint
 
 NOW = 1_000_000_000_000
 READ = ProcedureKey(100003, 4, 1, 1, ("SEQUENCE", "PUTFH", "READ"), False, "COMPOUND")
@@ -45,12 +47,19 @@ def spread(median: int) -> Distribution:
     return Distribution(10, 1, median, 2 * median, 3 * median, 4 * median, 10 * median)
 
 
+def finding(number: int) -> Finding:
+    rule = replace(all_rules()["V1-VERSION"], id=f"V1-RULE-{number}")
+    connection = Connection(1, "RoCEv2", (Endpoint("10.0.0.2", 17), Endpoint("10.0.0.1", 18)))
+    words = "thing " * 9, "", ""
+    return Finding(rule, "violation", connection, 1, "responder", (), NOW - 10**9, None, None, *words, "error")
+
+
 FULL = Snapshot(
     "rxe0 (eth0)", NOW, 3725.0, 12345, 678, 9, 0, 12345, Rate(74.0, 1e6, 2e4), tuple(Rate(n) for n in range(60)),
     tuple(row(n, n, n % 3) for n in range(1, 41)), 7,
     tuple(BusyProcedure(LOOKUP._replace(name=f"PROC{n}"), n, n % 2, spread(n * 1000)) for n in range(1, 31)),
     tuple(line(n) for n in range(1, 41)), tuple(line(n) for n in range(20, 0, -1)),
-    tuple(Breach(f"V1-RULE-{n}", "MUST", n, NOW - 10**9, "server, connection 1", "thing " * 9) for n in range(1, 9)),
+    [(finding(n), n) for n in range(1, 9)],
 )  # fmt: skip
 EMPTY = Snapshot("eth0", NOW, 1.0, 0, 0, 0, 0, 0, Rate(), (), (), 0, (), (), (), ())
 
