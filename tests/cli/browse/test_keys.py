@@ -49,8 +49,7 @@ def test_the_list_can_be_walked_through_before_anything_is_looked_up(monkeypatch
 
     async def run() -> None:
         async with browsing(SAMPLE, whole=False) as b:
-            await b.until(lambda: "rpcs" in b.app.finished)
-            assert b.status == "RPCs 1 of 237 · reading paths and places"
+            await b.until(lambda: b.status == "RPCs 1 of 237 · reading paths and places")
             await b.press("G")
             assert b.app.listed.chosen is not None and b.app.listed.chosen["number"] == 237
             assert b.lines("list")[-1].split()[0] == "237"
