@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
+from rdmascope.dissect.arrays import Rows
 from rdmascope.dissect.frames import FRAME, FrameBatch
 from rdmascope.dissect.link.locate import AddressTable, Located, locate
 from rdmascope.dissect.link.numbers import ETHERTYPES, PROTOCOLS
+from rdmascope.dissect.link.tcp import locate_tcp
+from rdmascope.dissect.link.walk import walk_headers
 from rdmascope.dissect.link.walk_rows import FIRST_FRAGMENT
 
 ETHERNET, RAW, SLL, RAW4, RAW6, SLL2 = 1, 101, 113, 228, 229, 276
@@ -431,3 +434,29 @@ def test_equals_the_slow_reader(frames: list[Frame]) -> None:
 def test_random_bytes_never_raise(frames: list[Frame]) -> None:
     located, _ = found(frames)
     assert len(located) + sum(located.skipped.values()) == len(frames)
+
+
+@st.composite
+def tcp_frames(draw: st.DrawFn) -> Frame:
+    segment = struct.pack(">HHIIBBHHH", 700, 2049, 1, 2, draw(st.sampled_from((0x50, 0x80, 0x40))), 0x18, 9, 0, 0)
+    body = segment + draw(st.binary(max_size=40))
+    length = draw(st.none() | st.integers(0, 120))
+    if draw(st.booleans()):
+        fragment = draw(st.sampled_from((0x4000, 0x4000, 0x2000, 0x0003)))
+        options = draw(st.sampled_from((b"", b"", bytes(4))))
+        packet, kind = ipv4(body, protocol=6, options=options, fragment=fragment, length=length), 0x0800
+    else:
+        packet, kind = ipv6(body, next_header=6, length=length), 0x86DD
+    frame = ethernet(packet, kind, tags=draw(st.sampled_from(((), (), (5,)))))
+    return frame.cut(draw(st.integers(0, len(frame.data)))) if draw(st.booleans()) else frame
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(tcp_frames() | honest_frames(), min_size=1, max_size=20))
+def test_tcp_of_the_common_shape_is_where_its_headers_say(frames: list[Frame]) -> None:
+    captured = batch(frames)
+    walks: list[Rows] = []
+    walk_headers(captured, np.arange(len(captured)), AddressTable(), Counter(), walks)
+    located = locate(captured, AddressTable())
+    expected = locate_tcp(captured, walks, AddressTable())
+    assert locate_tcp(captured, located.tcp, AddressTable()).tolist() == expected.tolist()
