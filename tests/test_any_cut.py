@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -101,26 +102,67 @@ def test_any_batches_of_both_transports(
     in_any_batches([*frames, *parts[0], *parts[1]], cuts)
 
 
+@QUICK
+@given(faulty(FAULTS, conversations(max_connections=3, cm=st.just(True), strangers=False)), CUTS)
+def test_any_batches_of_several_connections_with_faults(conversation: Conversation, cuts: list[int]) -> None:
+    in_any_batches(conversation.capture.frames, cuts)
+
+
 def all_but_numbers(frames: Sequence[Frame], cuts: Sequence[int]) -> list[tuple[object, ...]]:
-    """What waits behind a gap of one connection may get its number behind what happens on others."""
+    """What waits until it is known where FPDUs begin may get its number behind what happens on other connections."""
     return sorted([row[1:] for row in analysed(frames, cuts)], key=repr)
 
 
 @QUICK
-@given(
-    st.one_of(
-        faulty(FAULTS, conversations(max_connections=3, cm=st.just(True), strangers=False)),
-        iwarp_faulty(IWARP_FAULTS, IWARP_BEGUN),
-    ),
-    CUTS,
-)
-def test_any_batches_of_several_connections_with_faults(
-    conversation: Conversation | IwarpConversation, cuts: list[int]
-) -> None:
+@given(iwarp_faulty(IWARP_FAULTS, IWARP_BEGUN), CUTS)
+def test_any_batches_of_several_iwarp_connections_with_faults(conversation: IwarpConversation, cuts: list[int]) -> None:
     frames = conversation.capture.frames
     whole = all_but_numbers(frames, [])
     assert all_but_numbers(frames, cuts) == whole
     assert all_but_numbers(frames, range(1, len(frames))) == whole
+
+
+def busy(seed: int, wire: Wire) -> tuple[random.Random, list[Any]]:
+    """Packets, or segments, of connections that talk at the same time, where some come late, twice or never."""
+    rng = random.Random(seed)
+    connections = [wire.connect(f"10.0.0.{host}") for host in (2, 3, 4)[: rng.randint(2, 3)]]
+    begun = len(wire.sent() if isinstance(wire, IwarpWire) else wire.packets)
+    waiting: list[Any] = []
+    for _ in range(rng.randint(12, 40)):
+        connection, kind = rng.choice(connections), rng.random()
+        if kind < 0.5:
+            waiting.append(call(connection, nfs3.getattr_()))
+        elif kind < 0.7:
+            (read if kind < 0.6 else write)(connection, DATA[: rng.choice((100, 3000))])
+        elif waiting:
+            reply(waiting.pop(rng.randrange(len(waiting))), nfs3.getattr_reply())
+    sent: list[Any] = wire.sent() if isinstance(wire, IwarpWire) else wire.packets
+    for _ in range(rng.randint(1, 4)):
+        at, fault = rng.randrange(begun, len(sent)), rng.random()
+        if fault < 0.6:
+            sent = faults.swap(sent, at, rng.randint(1, 12))
+        elif fault < 0.8:
+            sent = faults.drop(sent, [at])
+        else:
+            sent = faults.duplicate(sent, at, rng.randint(0, 5))
+    return rng, sent
+
+
+@QUICK
+@given(st.integers(0, 1 << 20), CUTS)
+def test_any_batches_of_busy_connections_with_gaps(seed: int, cuts: list[int]) -> None:
+    wire = Wire(seed=seed)
+    rng, packets = busy(seed, wire)
+    for at in rng.choices(range(12, len(packets)), k=rng.randint(0, 2)):
+        packets = faults.lose(wire, packets, at, answer=rng.choice(("nak", "timeout")), recorded=rng.random() < 0.7)
+    in_any_batches(Capture(wire, packets).frames, cuts)
+
+
+@QUICK
+@given(st.integers(0, 1 << 20), CUTS)
+def test_any_batches_of_busy_iwarp_connections_with_gaps(seed: int, cuts: list[int]) -> None:
+    wire = IwarpWire(seed=seed)
+    in_any_batches(IwarpCapture(wire, busy(seed, wire)[1]).frames, cuts)
 
 
 MTUS = st.lists(st.sampled_from((256, 512, 1024, 2048, 4096)), min_size=2, max_size=2, unique=True)
@@ -198,7 +240,6 @@ def two_connections(cm: bool) -> tuple[Wire, list[Connection]]:
     return wire, [wire.connect(f"10.0.0.{host}", cm=cm, acks="none") for host in (2, 3)]
 
 
-@pytest.mark.xfail(strict=True, reason="what waits behind a gap is read at the end of the batch in which it is filled")
 def test_batches_that_end_where_a_packet_comes_late_while_another_connection_calls() -> None:
     wire, connections = two_connections(cm=True)
     calls = [call(connection, nfs3.getattr_()) for connection in connections * 3]

@@ -26,7 +26,7 @@ from .chunk_columns import PlainChunks, note_chunks
 from .chunk_lists import READ_LIST
 from .dispatch import Dispatcher
 from .listeners import RowSends
-from .row_batch import MAX_OPEN, Event, LinkRun, OpenCalls, RowBatch, Sends, connection_number
+from .row_batch import MAX_OPEN, Event, LinkRun, OpenCalls, RowBatch, Sends, connection_number, event_ranks
 from .row_chunks import RowChunks
 from .rpc_numbers import LATE, EndedRpcs, RpcNumbers, ended_order
 from .rpc_table import RPC, STATES, PlainRpcs
@@ -109,15 +109,17 @@ class Machine:
         if self._names.full:
             self._names = CallNames()
         bare = np.array([not dispatcher.conversation.connection.rdma for dispatcher in dispatchers])
-        sends = self._sends(data, runs, events, index, opened, bare)
+        ranks = event_ranks(events, runs)
+        sends = self._sends(data, runs, events, ranks, index, opened, bare)
         self._refuse(sends, dispatchers)
-        return RowBatch(dispatchers, sends, runs, events, index, numbers, ended, opened), sends
+        return RowBatch(dispatchers, sends, runs, events, ranks, index, numbers, ended, opened), sends
 
     def _sends(
         self,
         data: Bytes,
         runs: list[LinkRun],
         events: Sequence[Event],
+        ranks: Int64s,
         index: Mapping[int, int],
         opened: Sequence[OpenCalls],
         bare: NDArray[np.bool_],
@@ -136,14 +138,14 @@ class Machine:
             ]
             if mine:
                 held += mine
-                order = np.array([events[at][0] for at in mine]), np.array(mine) + 1
+                order = np.array([events[at][0] for at in mine]), ranks[mine]
                 every.append(SendRun.of(data, [events[at][2] for at in mine], end, order))
                 link.append(np.array([index[connection_number(events[at][1])] for at in mine]))
                 sender.append(np.full(len(mine), end))
         of_runs, packets = [np.arange(len(run)) for run in every], [run.rows for run in every]
         fresh = sum(map(len, every))
         where = np.concatenate([_NO_PLACES, *(run.places for run in every)])
-        ranks = np.concatenate([_NO_PLACES, *(run.ranks for run in every)])
+        turns = np.concatenate([_NO_PLACES, *(run.ranks for run in every)])
         for owner, (run, at) in [(one.link, part) for one in opened for part in one.runs]:
             run.note_unusual()
             every.append(run)
@@ -167,7 +169,7 @@ class Machine:
         procedures[calls] = self._procedures(data, rows, read, calls)
         replies = read.reply & (extra != IMMEDIATE) & ~unusual
         ends = owners, np.concatenate(sender)
-        return Sends(data, held, fresh, where, ranks, every, rows, *ends, number, row, read, procedures, replies)
+        return Sends(data, held, fresh, where, turns, every, rows, *ends, number, row, read, procedures, replies)
 
     def _refuse(self, sends: Sends, dispatchers: list[Dispatcher]) -> None:
         """What listeners do not take as rows are none."""

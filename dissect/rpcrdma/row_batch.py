@@ -19,7 +19,7 @@ from ..layers.rpcrdma_codes import NO_RDMA
 from ..onc.xdr import words2
 from ..transport.connection import Link
 from ..transport.operations import READ, SEND, WRITE, Operation
-from ..transport.runs import EXTRA, INVALIDATE, Run, SendRun, TransferRun
+from ..transport.runs import EXTRA, INVALIDATE, RANK_BITS, Run, SendRun, TransferRun
 from .chunk_lists import READ_LIST, REPLY_CHUNK
 from .dispatch import Dispatcher
 from .listeners import SentRows
@@ -55,6 +55,16 @@ def connection_number(link: Link) -> int:
     """Of a link that has events."""
     assert link.connection is not None
     return link.connection.number
+
+
+def event_ranks(events: Sequence[Event], runs: Sequence[LinkRun]) -> Int64s:
+    """Of Operations among what has one place: behind its rows, but for those that ``postponed`` put behind some."""
+    turns = np.arange(len(events))
+    if not any(run.postponed for _, run in runs):
+        return turns + 1
+    keys = np.array([(place, id(link)) for place, link, _ in events], np.int64).reshape(-1, 2)
+    begins = np.append(True, (keys[1:] != keys[:-1]).any(axis=1))[: len(keys)]
+    return (turns - np.maximum.accumulate(np.where(begins, turns, 0)) << RANK_BITS) + 1
 
 
 class OpenCalls(NamedTuple):
@@ -281,12 +291,13 @@ class RowBatch:
         sends: Sends,
         runs: list[LinkRun],
         events: Sequence[Event],
+        ranks: Int64s,
         index: Mapping[int, int],
         numbers: RpcNumbers,
         ended: EndedRpcs,
         opened: Sequence[OpenCalls],
     ) -> None:
-        """``opened``: the calls that were open before."""
+        """``ranks``: ``event_ranks``; ``opened``: the calls that were open before."""
         self._sends, self._numbers, self._ended = sends, numbers, ended
         self._events = events
         self._memory: dict[int, int] = {}
@@ -299,7 +310,7 @@ class RowBatch:
         self._noted = {number for one in opened for number in one.numbers}
         self._gone: set[int] = set()
         """Pairs that became objects."""
-        self._order(sends, runs, events, index, opened)
+        self._order(sends, runs, events, ranks, index, opened)
         size, calling = len(sends.rows), np.zeros(2 * len(dispatchers), np.bool_)
         calling[(sends.link << 1 | sends.sender)[sends.procedures >= 0]] = True
         self.callers = Callers(dispatchers, size, calling.tolist())
@@ -311,6 +322,7 @@ class RowBatch:
         sends: Sends,
         runs: list[LinkRun],
         events: Sequence[Event],
+        ranks: Int64s,
         index: Mapping[int, int],
         opened: Sequence[OpenCalls],
     ) -> None:
@@ -332,14 +344,14 @@ class RowBatch:
         rows, slots = self.transfers.rows[:count], self.transfers.slot[:count]
         single[others] = False
         rank = rows["rank"].copy()
-        rank[len(rows) - len(others) :] = [at + 1 for at in others]
+        rank[len(rows) - len(others) :] = ranks[others]
         handles, code = rows["handle"].astype(np.int64), np.full(len(rows), TRANSFER)
         parts.append((rows["place"], rank, code, slots, handles, np.arange(len(rows))))
         left = places(single)
         chosen = [events[at] for at in left.tolist()]
         place = np.array([place for place, _, _ in chosen], np.int64)
         slot = np.array([index[connection_number(link)] << 1 for _, link, _ in chosen], np.int64)
-        parts.append((place, left + 1, np.full(len(left), EVENT), slot, np.zeros_like(left), left))
+        parts.append((place, ranks[left], np.full(len(left), EVENT), slot, np.zeros_like(left), left))
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
         order = np.lexsort((columns[1], columns[0])) if some(columns[1]) else columns[0].argsort(kind="stable")
         self._items = [columns[one].take(order).data for one in (2, 3, 4, 5)]
@@ -496,7 +508,10 @@ class RowBatch:
                 number = numbers.last
         numbers.last = number
         numbers.place = self._last_place
-        for at in places(self._sends.places != self._sends.rows["frame"][: self._sends.fresh]).tolist():
+        elsewhere = self._sends.places != self._sends.rows["frame"][: self._sends.fresh]
+        if some(elsewhere):
+            elsewhere |= np.isin(self._sends.places, self._sends.places[elsewhere])
+        for at in places(elsewhere).tolist():
             if drawn[at]:
                 self._note(drawn[at], at)
         self._note_credits()

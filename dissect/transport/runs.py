@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple, cast, overload
 
@@ -51,7 +52,7 @@ _READ = int(READ)
 class _PlacedRows:
     """Rows of one sender in PSN order, in which their places ascend."""
 
-    __slots__ = ("__weakref__", "data", "made", "rows", "sender")
+    __slots__ = ("__weakref__", "data", "made", "postponed", "rows", "sender")
 
     def __init__(self, data: Bytes | None, rows: Rows, sender: int) -> None:
         self.data = data
@@ -59,6 +60,8 @@ class _PlacedRows:
         self.sender = sender
         self.made: dict[int, Operation] = {}
         """By row."""
+        self.postponed = False
+        """Some have later places than their frames, with Operations between them."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -89,6 +92,10 @@ class _PlacedRows:
     def delivered(self) -> Delivered:
         """All Operations, with their places."""
         return [*zip(self.places.tolist(), map(self.operation, range(len(self.rows))), strict=True)]
+
+    def place_at(self, places: Int64s, ranks: Int64s) -> None:
+        """They are elsewhere in the order of events."""
+        self.rows["place"], self.rows["rank"] = places, ranks
 
     def cut(self, place: int) -> list[tuple[int, int, Operation]]:
         """From this place on it has no rows any more: gives their Operations, with places and ranks."""
@@ -379,6 +386,9 @@ class SendRun(_PlacedRows):
                 self.made[index] = operation
         return operation
 
+    def place_at(self, places: Int64s, ranks: Int64s) -> None:
+        self._order = places, ranks
+
     def note_unusual(self) -> None:
         """Of rows that were seen again, in later batches."""
         self.unusual = {row for row, one in self.made.items() if one.retransmissions or one.contradicted or one.reused}
@@ -411,6 +421,38 @@ _EXTRA: list[int] = EXTRA.tolist()
 
 
 Run = SendRun | TransferRun
+
+
+RANK_BITS = 21
+"""Of the number of a row among those of a connection and batch; the bits above count Operations before it."""
+
+
+def postponed(delivered: Delivered, runs: Sequence[Run], released: Sequence[tuple[int, int]]) -> Delivered:
+    """Operations and rows of one connection, as they happen where some had to wait, on whichever queue or stream.
+
+    ``delivered``: in the order of events.  ``released``: from which frame on all waited, and the one that ended that,
+    in whose place it happens, in the same order: wherever batches end.
+    """
+    frames, ends = np.array(sorted(released), np.int64).T
+    ends = np.append(0, np.maximum.accumulate(ends))
+
+    def later(places: Int64s) -> Int64s:
+        found: Int64s = np.maximum(places, ends[frames.searchsorted(places, side="right")])
+        return found
+
+    orders = np.array([order for order, _ in delivered], np.int64)
+    singly = later(orders)
+    if runs:
+        places, ranks = np.concatenate([(run.places, run.ranks) for run in runs], axis=1)
+        moved = later(places)
+        turns = np.empty(len(places), np.int64)
+        turns[np.lexsort((ranks, places))] = np.arange(-len(places), 0)
+        turns += orders.searchsorted(places) - singly.searchsorted(moved) << RANK_BITS
+        edges = np.cumsum([0, *map(len, runs)]).tolist()
+        for run, (first, behind) in zip(runs, pairwise(edges), strict=True):
+            run.place_at(moved[first:behind], turns[first:behind])
+            run.postponed = True
+    return [*zip(singly.tolist(), map(itemgetter(1), delivered), strict=True)]
 
 
 class Tail:

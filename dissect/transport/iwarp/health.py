@@ -110,10 +110,10 @@ class IwarpDirection:
         if len(rows):
             self.framing.feed(self.stream.feed(data, rows, segments))
 
-    def settle(self, segments: int, now: int | None) -> None:
+    def settle(self, segments: int, now: int | None, frame: int) -> None:
         """Give up gaps that will not be filled any more; ``now``: nanoseconds, None where nothing more will come."""
         acked = None if now is None else self.acked
-        self.framing.feed(self.stream.settle(acked, segments, now))
+        self.framing.feed(self.stream.settle(acked, segments, now, frame))
 
     @property
     def quiet(self) -> bool:

@@ -95,6 +95,8 @@ class ByteStream:
         """Positions of single octets that wait, ascending: a keep-alive may carry any."""
         self._arrivals: list[tuple[int, int]] = []
         """A heap of ``(frame, position)``; what does not wait any longer is passed over."""
+        self.released: list[tuple[int, int]] = []
+        """Of what waited: the first frame, and the one with which it was released."""
 
     def start(self, seq: int) -> None:
         """The first byte has sequence number ``seq``."""
@@ -139,10 +141,10 @@ class ByteStream:
         ready: list[Chunk] = []
         for a, b in pairwise(edges):
             self._run(data, stretches[a:b], position[a:b], ends[a:b])
-            if len(self._held) > MAX_HELD:
+            if full := len(self._held) > MAX_HELD:
                 self._skip_gap()
             if self._held:
-                ready += self._release()
+                ready += self._release(int(stretches["frame"][b - 1]) if full else 0)
         return ready
 
     def _run(self, data: Bytes, rows: Rows, position: Int64s, ends: Int64s) -> None:
@@ -179,12 +181,17 @@ class ByteStream:
             insort(self._octets, at)
         heappush(self._arrivals, (frame, at))
 
-    def _release(self) -> list[Chunk]:
+    def _release(self, frame: int) -> list[Chunk]:
+        """Give what is in order; ``frame``: that with which a gap before it was given up, 0 for none."""
         ready: list[Chunk] = []
         for at in self._positions:
             if at != self.next:
                 break
             held = self._held.pop(at)
+            first, last = held.rows["frame"][[0, -1]].tolist()
+            if first < frame:
+                self.released.append((first, frame))
+            frame = max(frame, last)
             ready.append((held.data, held.rows))
             self.next = held.end
         if ready:
@@ -206,11 +213,11 @@ class ByteStream:
             self.missing_segments += -(-(end - self.next) // self.largest)
             self.next = end
 
-    def settle(self, acked: int | None, segments: int, now: int | None) -> list[Chunk]:
+    def settle(self, acked: int | None, segments: int, now: int | None, frame: int) -> list[Chunk]:
         """Give up gaps that will not be filled; give what is then in order.
 
         ``acked``: sequence number up to which the receiver has everything; ``segments``: of the connection, so
-        far; ``now``: nanoseconds, None where nothing more will come.
+        far; ``now``: nanoseconds, None where nothing more will come; ``frame``: the last of the connection.
         """
         ready: list[Chunk] = []
         while (first := self._first_arrival()) is not None:
@@ -221,7 +228,7 @@ class ByteStream:
                 if segments - first.segments < patience[0] and now - first.time < patience[1]:
                     break
             self._skip_gap()
-            ready += self._release()
+            ready += self._release(frame)
         return ready
 
     def _first_arrival(self) -> _Waiting | None:

@@ -16,7 +16,7 @@ from ...serial import TCP_SEQUENCE
 from ..connection import ENDS, REFUSED, Connection, Endpoint, with_count
 from ..health import TransportHealth
 from ..rc.pairing import NO_READER, RecordReader, SendReader
-from ..runs import Run
+from ..runs import Run, postponed
 from .assembly import GROUP, SEND, WRITE, Delivered, Fragment, MessageAssembly, fragments, plain_runs
 from .fpdus import Fpdus
 from .framing import Framing, Startup
@@ -297,7 +297,7 @@ class TcpConnection:
             direction.stream.retransmissions.acknowledged(data, theirs, carrying)
         for direction, mine in zip(self.directions, sent, strict=True):
             direction.receive(data, mine, lifetime.segments)
-            direction.settle(lifetime.segments, lifetime.last[1])
+            direction.settle(lifetime.segments, *lifetime.last[::-1])
         for index in places(rows["flags"] & (FIN | RST)).tolist():
             lifetime.closed = True
             what = "RST" if rows["flags"][index] & RST else "FIN"
@@ -307,13 +307,13 @@ class TcpConnection:
     def idle(self, now: int) -> Delivered:
         """Nothing came up to ``now``, in nanoseconds."""
         for direction in self.directions:
-            direction.settle(self.lifetime.segments, now)
+            direction.settle(self.lifetime.segments, now, self.lifetime.last[0])
         return self._advance(final=False)
 
     def finish(self) -> Delivered:
         """Nothing more will come."""
         for direction in self.directions:
-            direction.settle(self.lifetime.segments, None)
+            direction.settle(self.lifetime.segments, None, self.lifetime.last[0])
         ready = self._advance(final=True)
         for direction in self.directions:
             if direction.assembly is not None:
@@ -341,8 +341,17 @@ class TcpConnection:
         if self.connection is None:
             return []
         self._count(self.connection)
-        self._divide(data, runs)
-        return self._assemble(final)
+        made: list[Run] | None = None if runs is None else []
+        self._divide(data, made)
+        ready, released = self._assemble(final), list[tuple[int, int]]()
+        for direction in self.directions:
+            released += direction.stream.released
+            direction.stream.released = []
+        if released:
+            ready = postponed(ready, made or [], released)
+        if runs is not None and made:
+            runs += made
+        return ready
 
     def _settled(self, number: int) -> bool:
         """What must be known of a direction before its FPDUs can be found is known, or is not in the capture."""

@@ -13,10 +13,10 @@ from ...arrays import Bytes, Rows, take
 from ...layers import opcodes
 from ..connection import Connection
 from ..operations import Delivered, Operation
-from ..runs import Run
+from ..runs import Run, postponed
 from .cm import ConnectionRequest
 from .health import RcHealth
-from .lost_packets import COPIES_FOLLOW, PacketClock
+from .lost_packets import COPIES_FOLLOW, LinkSilences, PacketClock
 from .reads import mtu_change
 from .seen_psns import SentRequests
 from .send_queue import SendQueue
@@ -109,15 +109,19 @@ class RcLink:
             and self.health.expecting((first.head, second.head))
         )
 
-    def feed(self, data: Bytes, sent: tuple[Rows, Rows], runs: list[Run] | None = None) -> Delivered:
+    def feed(
+        self, data: Bytes, sent: tuple[Rows, Rows], runs: list[Run] | None = None, every: Rows | None = None
+    ) -> Delivered:
         """Packets of one batch, by sender, each in capture order; Operations in the order of events.
 
-        Where ``runs`` is given, plain Operations that need not wait behind a gap are put there.
+        Where ``runs`` is given, plain Operations that need not wait behind a gap are put there.  ``every``: the packets
+        of all connections.
         """
         if (change := mtu_change(sent)) is not None:
             (a, b), (c, d) = (np.split(rows, [rows["frame"].searchsorted(change)]) for rows in sent)
-            return [*self.feed(data, (a, c), runs), *self.feed(data, (b, d), runs)]
+            return [*self.feed(data, (a, c), runs, every), *self.feed(data, (b, d), runs, every)]
         connection = self.connection
+        silences = None if every is None else LinkSilences((connection.last_frame, connection.last_time), sent, every)
         split: list[tuple[Rows, Rows]] = []
         for sender, rows in enumerate(sent):
             responding = opcodes.IS_RESPONSE[rows["opcode"]]
@@ -127,7 +131,7 @@ class RcLink:
             frames, times = rows["frame"], rows["time"]
             ends = [(int(frames[at]), int(times[at])) for at in (0, -1)]
             connection.passed(sender, len(rows), int(rows["length"].sum()), *ends)
-        clock = PacketClock(self.packets, sent[0]["frame"], sent[1]["frame"])
+        clock = PacketClock(self.packets, sent[0]["frame"], sent[1]["frame"], silences=silences)
         self.packets = clock.now
         self.forgotten = False
         fresh: list[tuple[Delivered, list[Run]]] = []
@@ -147,7 +151,7 @@ class RcLink:
             left.sort(key=itemgetter(0, 1))
             waiting += [(place, operation) for place, _, operation in left] + delivered
         self.health.feed(sent, split, (self.queues[0].reusing, self.queues[1].reusing))
-        return self._release(waiting)
+        return self._postponed(waiting, [run for _, plain in fresh for run in plain if len(run)])
 
     def begin(self, place: int) -> None:
         """What waits happens no sooner than at this place in the order of events."""
@@ -168,6 +172,14 @@ class RcLink:
             count = next((index for index, (order, _) in enumerate(waiting) if order >= mark), count)
         self.waiting = tuple(waiting[count:])
         return waiting[:count]
+
+    def _postponed(self, waiting: Delivered, runs: Sequence[Run] = ()) -> Delivered:
+        """The same, and rows, in the places at which they happen."""
+        delivered = self._release(waiting)
+        released = [pair for queue in self.queues for pair in queue.released]
+        for queue in self.queues:
+            queue.released = ()
+        return postponed(delivered, runs, released) if released else delivered
 
     def open_since(self, sender: int) -> int | None:
         """The first frame of a message of ``sender`` that is not complete, and may still become so."""
@@ -199,16 +211,16 @@ class RcLink:
             self.forget()
             if self.connection.ended_by:
                 return self.finish()
-        return self.give_up_gaps(filled=since < PATIENCE) if since >= COPIES_FOLLOW else []
+        return self.give_up_gaps(since < PATIENCE, self.connection.last_frame) if since >= COPIES_FOLLOW else []
 
-    def give_up_gaps(self, filled: bool) -> Delivered:
-        """What waits behind gaps, or only what waits behind ``filled`` ones, waits no longer."""
+    def give_up_gaps(self, filled: bool, frame: int) -> Delivered:
+        """What waits behind gaps, or only what waits behind ``filled`` ones, waits no longer than to ``frame``."""
         if self._queues is None or not any(queue.held for queue in self._queues):
             return []
         waiting = [*self.waiting]
         for queue in self._queues:
-            waiting += queue.give_up_gaps(filled)
-        return self._release(waiting)
+            waiting += queue.give_up_gaps(filled, frame)
+        return self._postponed(waiting)
 
     @property
     def gap_filled(self) -> bool:

@@ -135,16 +135,70 @@ def positive(rows: Rows) -> Rows:
     return found
 
 
+def after_silence(rows: Rows, frame: int, time: int) -> int | None:
+    """The first of these packets behind ``frame`` that came COPIES_FOLLOW later than ``time``; None for none."""
+    behind = int(rows["frame"].searchsorted(frame, side="right"))
+    late = places(rows["time"][behind:] >= time + COPIES_FOLLOW)
+    return int(rows["frame"][behind + late[0]]) if len(late) else None
+
+
+class LinkSilences:
+    """In a batch, when no packet of a connection came for COPIES_FOLLOW."""
+
+    __slots__ = ("_found", "_last", "_rows", "_sent")
+
+    def __init__(self, last: tuple[int, int], sent: tuple[Rows, Rows], rows: Rows) -> None:
+        """``last``: frame and time of the packet before the batch; ``sent`` by both ends; ``rows``: of all."""
+        self._last, self._sent, self._rows = last, sent, rows
+        self._found: list[tuple[int, int]] | None = None
+
+    def first(self, since: int, before: int | None) -> int | None:
+        """With which frame the first one that begins in frame ``since`` or later was over COPIES_FOLLOW, where that is
+        ``before`` another."""
+        if self._found is None:
+            self._found = self._find()
+        found = next((silence for silence in self._found if silence[0] >= since), None)
+        return found[1] if found is not None and (before is None or found[1] < before) else None
+
+    def _find(self) -> list[tuple[int, int]]:
+        """The last frame before each, and that with which it had lasted so long."""
+        frames, times = (
+            np.concatenate([[last], *(rows[name] for rows in self._sent)])
+            for last, name in zip(self._last, ("frame", "time"), strict=True)
+        )
+        order = frames.argsort(kind="stable")
+        frames, times = frames[order], times[order]
+        found: list[tuple[int, int]] = []
+        for at in places(times[1:] - times[:-1] >= COPIES_FOLLOW).tolist():
+            over = after_silence(self._rows, int(frames[at]), int(times[at]))
+            if over is not None and over < frames[at + 1]:
+                found.append((int(frames[at]), over))
+        return found
+
+
 class PacketClock:
     """How many packets of a connection there were up to a frame of the batch that is being taken."""
 
-    __slots__ = ("_before", "_frames", "now")
+    __slots__ = ("_all", "_before", "_frames", "_silences", "now")
 
-    def __init__(self, before: int, *frames: Rows) -> None:
-        """``before`` the batch; ``frames`` of its packets by sender, each ascending."""
+    def __init__(self, before: int, *frames: Rows, silences: LinkSilences | None = None) -> None:
+        """``before`` the batch; ``frames`` of its packets by sender, each ascending; ``silences``: None for none."""
+        self._silences = silences
         self._before, self._frames = before, [*map(np.ascontiguousarray, frames)]
+        self._all: Int64s | None = None
+        """The frames of both, ascending, once asked for."""
         self.now = before + sum(map(len, frames))
         """At the end of the batch."""
+
+    def frame(self, count: int) -> int:
+        """With which there were so many."""
+        if self._all is None:
+            self._all = np.sort(np.concatenate(self._frames))
+        return int(self._all[max(0, count - self._before - 1)])
+
+    def silent(self, since: int, before: int | None) -> int | None:
+        """See ``LinkSilences.first``."""
+        return None if self._silences is None else self._silences.first(since, before)
 
     def at(self, frame: int) -> int:
         return self._before + sum([int(one.searchsorted(frame, "right")) for one in self._frames])

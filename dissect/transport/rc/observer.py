@@ -33,7 +33,7 @@ from ..runs import Run
 from .cm import TELLING, ConnectionRequest, DisconnectRequested, Established, Management, Refused, read_cm
 from .in_order import feed_together
 from .link import RcLink
-from .lost_packets import COPIES_FOLLOW
+from .lost_packets import after_silence
 from .pairing import NO_READER, Flow, Pair, SendReader, UnpairedFlows, flow_key, flow_keys
 from .seen_psns import detach
 
@@ -266,25 +266,27 @@ class RcObserver:
         while self.unpaired.packets > HELD_IN_ALL or len(flows) > self.max_flows:
             # A pair is two of them: half of those too many may be enough.
             events += self._give_up([*islice(flows, max(1, (len(flows) - self.max_flows) // 2))])
-        if self._filled and len(rows):
-            events += self._give_up_filled(int(rows["time"][-1]))
+        for link in [*self._filled]:
+            ended = after_silence(rows, link.connection.last_frame, link.connection.last_time)
+            if ended is not None:
+                events += [(place, link, operation) for place, operation in link.give_up_gaps(True, ended)]
+            if not link.gap_filled:
+                del self._filled[link]
         events.sort(key=itemgetter(0))
         return events
 
-    def _feed(self, link: RcLink, data: Bytes, sent: tuple[Rows, Rows], runs: list[Run] | None = None) -> list[Event]:
-        events: list[Event] = [(order, link, operation) for order, operation in link.feed(data, sent, runs)]
+    def _feed(
+        self,
+        link: RcLink,
+        data: Bytes,
+        sent: tuple[Rows, Rows],
+        runs: list[Run] | None = None,
+        every: Rows | None = None,
+    ) -> list[Event]:
+        events: list[Event] = [(order, link, operation) for order, operation in link.feed(data, sent, runs, every)]
         link.settle()
         if link.gap_filled:
             self._filled[link] = None
-        return events
-
-    def _give_up_filled(self, now: int) -> list[Event]:
-        events: list[Event] = []
-        for link in [*self._filled]:
-            if now - link.connection.last_time >= COPIES_FOLLOW:
-                events += [(order, link, operation) for order, operation in link.give_up_gaps(filled=True)]
-            if not link.gap_filled:
-                del self._filled[link]
         return events
 
     def idle(self, now: int) -> list[Event]:
@@ -320,11 +322,11 @@ class RcObserver:
         """Let go of everything about the connections with these numbers."""
         for number in numbers & self.links.keys():
             link = self.links.pop(number)
-            self._filled.pop(link, None)
             first, second = sorted(end.qpn for end in link.connection.endpoints)
             left = [one for one in self._by_qpns.pop((first, second), ()) if one is not link]
             if left:
                 self._by_qpns[first, second] = left
+            self._filled.pop(link, None)
             request = link.request
             if request is not None:
                 self.management.forget(request)
@@ -392,7 +394,7 @@ class RcObserver:
         for link, first, second in joined:
             sent = take(rows, first), take(rows, second)
             made: list[Run] | None = None if runs is None else []
-            events += self._feed(link, data, sent, made)
+            events += self._feed(link, data, sent, made, rows)
             if runs is not None and made:
                 runs += [(link, run) for run in made]
         return events

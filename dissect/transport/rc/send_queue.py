@@ -8,7 +8,7 @@ InfiniBand Architecture, volume 1, 9.7 (requester and responder) and 9.9.2 (retr
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
@@ -179,9 +179,9 @@ class SendQueue:
     """What endpoint ``sender`` of a connection initiates."""
 
     __slots__ = (
-        "_answers", "_clock", "_completed", "_detached", "_due", "_jump", "acked", "base", "before_base", "connection",
-        "filled", "gap_proved", "given_up", "head", "held", "held_packets", "messages", "missing", "reads",
-        "responses", "sender", "sent", "started", "stray",
+        "_answers", "_clock", "_completed", "_detached", "_due", "_jump", "_moved", "_now", "acked", "base",
+        "before_base", "connection", "filled", "gap_proved", "given_up", "head", "held", "held_packets", "messages",
+        "missing", "reads", "released", "responses", "sender", "sent", "started", "stray",
     )  # fmt: skip
 
     def __init__(
@@ -202,8 +202,14 @@ class SendQueue:
         self.held: Sequence[HeldRun] = ()
         """Runs that wait behind a gap, ascending, disjoint."""
         self.held_packets = 0
-        self.filled = 0
-        """The frame that filled the gap before the first held run, of which copies may follow in the next batch."""
+        self.filled = 0, 0
+        """The frame that filled the gap before the first held run, of which copies may follow, and its time."""
+        self.released: Sequence[tuple[int, int]] = ()
+        """The first frames of runs that waited in this batch or before, and the frames with which that ended."""
+        self._now = 0
+        """The frame with which what waits is released."""
+        self._moved = 0
+        """The frame with which the head moved last."""
         self.stray: HeldRun | None = None
         """A packet far from the head that nothing has confirmed yet."""
         self.started = False
@@ -247,6 +253,8 @@ class SendQueue:
         if self.stray is not None and sum([len(rows) for _, rows in self._due]) > HELD_PACKETS:
             self._drop_stray()
         self._respond()
+        if self.gap_filled:
+            self._copies_ended(None)
         self._settle(clock.now)
         self._place_responses()
         self.reads.settle(self.acked, clock.now, GRACE_PACKETS)
@@ -309,17 +317,15 @@ class SendQueue:
 
     def forget(self) -> None:
         """No packet will be retransmitted."""
-        if self.gap_filled:
-            self._resume(self.filled)
-            self.messages.flush()
         self.messages.recent.clear()
         if self._detached is not None:
             self._detached.forget()
         self.sent.forget()
         self.reads.forget()
 
-    def give_up_gaps(self, filled: bool) -> Delivered:
-        """What waits behind gaps, or only what waits behind ``filled`` ones, waits no longer."""
+    def give_up_gaps(self, filled: bool, frame: int) -> Delivered:
+        """What waits behind gaps, or only what waits behind ``filled`` ones, waits no longer than to ``frame``."""
+        self._now = frame
         while self.gap_filled if filled else self.held:
             self._skip_gap()
         self._place_responses()
@@ -348,13 +354,16 @@ class SendQueue:
         self.sent.begin(data, rows, psns, ends, self.acked)
         if self.head is None and len(breaks):
             self.head = self.base = first_psn(psns[edges[:-1]], ends[breaks - 1])
-        if self.gap_filled and psns[0] != self.head:
-            self._resume(self.filled)
         for first, behind in pairwise(edges):
             run = slice(first, behind)
+            self._now = frame = int(rows["frame"][first])
+            if self.gap_filled:
+                again = psns[first] == self.head and rows["time"][first] - self.filled[1] < COPIES_FOLLOW
+                self._copies_ended(self._answers, None if again else frame)
             if self.held and self._jump is None:
-                self._settle(self._clock.at(int(rows["frame"][first])))
-            self._run(int(psns[first]), int(ends[behind - 1]), data, rows[run], psns[run], behind == len(rows))
+                self._settle(self._clock.at(frame))
+            self._now = frame
+            self._run(int(psns[first]), int(ends[behind - 1]), data, rows[run], psns[run])
 
     def _note_disorder(self, rows: Rows, psns: Int64s, ends: Int64s) -> None:
         """Notice requests that were answered before they were captured."""
@@ -370,8 +379,20 @@ class SendQueue:
             if (frame := answers.proof(psn)) is not None:
                 self.connection.disorder(frame)
 
-    def _run(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s, last: bool) -> None:
-        """Requests without a gap between them, PSNs [start, end); the ``last`` of a batch may go on in the next."""
+    def _copies_ended(self, answers: AckHistory | None, frame: int | None = None) -> None:
+        """What waits though its gap was filled is released with ``frame``, or before that once one of ``answers``
+        acknowledges it, or after a silence."""
+        proof = answers.proof(self.head) if answers is not None and self.head is not None else None
+        if proof is not None and (frame is None or proof < frame):
+            frame = max(proof, self.filled[0])
+        if (silent := self._clock.silent(self.filled[0], frame)) is not None:
+            frame = silent
+        if frame is not None:
+            self._now = frame
+            self._resume(self.filled[0])
+
+    def _run(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> None:
+        """Requests without a gap between them, PSNs [start, end)."""
         if self.head is None:
             self.head = self.base = start
         if abs(start - self.head) > RESTART and abs(start - self._furthest()) > RESTART:
@@ -387,7 +408,7 @@ class SendQueue:
             return
         rows, psns = rows[taken:], psns[taken:]
         if not self.held or end <= self.held[0].start or psns[0] > self.head:
-            self._take_in(data, rows, psns, end, last)
+            self._take_in(data, rows, psns, end)
             return
         # A responder drops what comes behind a gap, so these take the place of what is held: unless that was
         # acknowledged, or they come much later.
@@ -396,11 +417,10 @@ class SendQueue:
         known &= held_already(self.held, psns)
         for a, b in stretches(known):
             if known[a] and self.gap_filled:
-                self._resume(self.filled)
-            behind = int(psns[b]) if b < len(rows) else end
-            self._take_in(data, rows[a:b], psns[a:b], behind, last and b == len(rows))
+                self._copies_ended(self._answers, int(rows["frame"][a]))
+            self._take_in(data, rows[a:b], psns[a:b], int(psns[b]) if b < len(rows) else end)
 
-    def _take_in(self, data: Bytes, rows: Rows, psns: Int64s, end: int, last: bool) -> None:
+    def _take_in(self, data: Bytes, rows: Rows, psns: Int64s, end: int) -> None:
         """The same, where one rule holds for all of them."""
         assert self.head is not None
         taken = 0
@@ -414,8 +434,13 @@ class SendQueue:
             self._hold(held_run(int(psns[0]), end, data, rows, psns))
             return
         self.messages.deliver(data, rows, psns)
-        self.head, self.filled = end, int(rows["frame"][-1])
-        self._resume(self.filled, last and self.acked <= end)
+        self.head, self.filled = end, (int(rows["frame"][-1]), int(rows["time"][-1]))
+        if self.held:
+            self._moved = self.filled[0]
+            self._replace_held(rows, psns)
+            self._now = self.filled[0]
+            if int(self._acked_before(rows["frame"][-1:])[0]) > end:
+                self._resume(self._now)
 
     @property
     def gap_filled(self) -> bool:
@@ -476,8 +501,8 @@ class SendQueue:
             self.detached.deliver_reused(data, rows[first:last], psns[first:last], earlier)
             end = int((psns[first:last] + spans(self.connection, rows[first:last])).max())
             if end > self.head:
-                self.head = end
-                self._resume(int(rows["frame"][last - 1]))
+                self.head, self._now = end, int(rows["frame"][last - 1])
+                self._resume(self._now)
         self.connection.contradict(self.sender, contradicting)
         return len(new)
 
@@ -543,21 +568,45 @@ class SendQueue:
         known = insert_run(self.held, run)
         self.held_packets += len(run.rows) - int(np.count_nonzero(known))
         self.messages.repeated(run.data, take(run.rows, known), run.psns[known])
-        while self.held_packets > HELD_PACKETS:
+        while (over := self.held_packets - HELD_PACKETS) > 0:
+            self._now = int(run.rows["frame"][max(0, len(run.rows) - over)])
             self._skip_gap()
 
     def _take_held(self) -> HeldRun:
         assert isinstance(self.held, list)
         held: HeldRun = self.held.pop(0)
         self.held_packets -= len(held.rows)
+        self._moved = self._now
+        self._note_released([(held.frame, self._now)])
         return held
 
-    def _resume(self, frame: int, copies: bool = False) -> None:
-        """The head moved: deliver what waited for it, unless ``copies`` of it may follow."""
+    def _note_released(self, pairs: Iterable[tuple[int, int]]) -> None:
+        if not isinstance(self.released, list):
+            self.released = [*self.released]
+        self.released.extend(pairs)
+
+    def _replace_held(self, rows: Rows, psns: Int64s) -> None:
+        """These requests, up to the head, take the place of what is held."""
+        self.gap_proved = 0
+        while self.held and self.head is not None and self.held[0].start < self.head:
+            held = self.held[0]
+            known = int(held.psns.searchsorted(self.head))
+            by = rows["frame"][psns.searchsorted(held.psns[:known]).clip(max=len(psns) - 1)].tolist()
+            self._note_released(zip(held.rows["frame"][:known].tolist(), by, strict=True))
+            self.messages.order = max(self.messages.order, self.filled[0])
+            self.messages.repeated(held.data, held.rows[:known], held.psns[:known])
+            assert isinstance(self.held, list)
+            self.held_packets -= known
+            if known == len(held.rows):
+                del self.held[0]
+            else:
+                start = int(held.psns[known])
+                self.held[0] = held_run(start, held.end, held.data, held.rows[known:], held.psns[known:])
+
+    def _resume(self, frame: int) -> None:
+        """The head moved: deliver what waited for it."""
         self.gap_proved = 0
         while self.held and self.head is not None and self.held[0].start <= self.head:
-            if copies and self.held[0].end > self.head:
-                return
             held = self._take_held()
             self.messages.order = max(self.messages.order, frame)
             known = int(held.psns.searchsorted(self.head))
@@ -574,7 +623,7 @@ class SendQueue:
         """Give up the gap before the first held run: the packets in it are not in the capture."""
         assert self.head is not None
         if self.gap_filled:
-            self._resume(self.filled)
+            self._resume(self.filled[0])
             return
         if self._jump is not None and self._jump.start == self.held[0].start:
             self._respond()
@@ -619,8 +668,8 @@ class SendQueue:
         if answers is None or answers.rows is not rows or answers.psns[0] != PSN.unwrap(self.head, int(rows["psn"][0])):
             answers = AckHistory(rows, self.head)
         reached = int(answers.reached[-1])
-        if self.gap_filled and reached > self.head:
-            self._resume(self.filled)
+        if self.gap_filled:
+            self._copies_ended(answers)
         completed = completions(rows, answers.psns)
         if self._jump is not None and self.held:
             self._jump.answered(completed)
@@ -669,4 +718,5 @@ class SendQueue:
             self.gap_proved = proved
             if not proved or now - proved < GRACE_PACKETS:
                 return
+            self._now = max(self._moved, self._clock.frame(proved + GRACE_PACKETS))
             self._skip_gap()
