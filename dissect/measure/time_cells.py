@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -19,8 +20,6 @@ UNKNOWN = -1
 """The bin of RPCs without a latency."""
 COLUMNS = ("group", "interval", "bin", "calls", "failed", "call_bytes", "reply_bytes", "waited")
 KEYS = 3
-TOGETHER = 1 << 15
-"""Rows that are sorted into cells at a time."""
 
 
 class WideningRows:
@@ -37,6 +36,9 @@ class WideningRows:
         max_rows: where there are more, intervals widen, too.
     """
 
+    together = 1 << 10
+    """Rows that are sorted into others at a time."""
+
     def __init__(
         self,
         columns: int,
@@ -52,8 +54,7 @@ class WideningRows:
         self._at, self._reduced = at, reduced
         self._max_intervals, self._max_rows = max_intervals, max_rows
         self._rows: Int64s = np.zeros((0, columns), np.int64)
-        self._waiting: list[Int64s] = []
-        self._held = 0
+        self._waiting = array("q")  # One buffer: live batches may have a single row.
 
     def intervals_of(self, times: Int64s) -> Int64s:
         """The intervals that these times (ns) are in, for rows that are taken next."""
@@ -61,9 +62,8 @@ class WideningRows:
         return found
 
     def take(self, columns: Sequence[Int64s]) -> None:
-        self._waiting.append(np.column_stack(columns).astype(np.int64))
-        self._held += len(columns[0])
-        if self._held >= TOGETHER:
+        self._waiting.frombytes(np.column_stack(columns).astype(np.int64).tobytes())
+        if len(self._waiting) >= self.together * len(columns):
             self._fold()
 
     @property
@@ -95,8 +95,8 @@ class WideningRows:
     def _fold(self) -> None:
         if not self._waiting:
             return
-        rows = np.concatenate((self._rows, *self._waiting))
-        self._waiting, self._held = [], 0
+        rows = np.concatenate((self._rows, np.array(self._waiting).reshape(-1, self._rows.shape[1])))
+        del self._waiting[:]
         last = int(rows[:, self._at].max(initial=0))
         if last >= self._max_intervals:
             self._widen(rows, (last // self._max_intervals).bit_length())
@@ -116,6 +116,8 @@ class TimeCells(WideningRows):
 
     Columns are ``COLUMNS``: ``bin`` is ``bins_of(latency) >> BINS_SHIFT`` or UNKNOWN, ``waited`` nanoseconds.
     """
+
+    together = 1 << 15
 
     def __init__(self, max_intervals: int = 512, max_cells: int = 1 << 17) -> None:
         super().__init__(len(COLUMNS), 1, summed, max_intervals=max_intervals, max_rows=max_cells)

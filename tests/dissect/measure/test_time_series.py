@@ -48,7 +48,7 @@ def test_bins_are_as_wide_as_it_takes(times: list[int]) -> None:
     width = 1_000_000
     while len({time // width for time in times}) > 8:
         width *= 2
-    with patch.object(statistics, "MAX_BINS", 8), patch.object(time_cells, "TOGETHER", 5):
+    with patch.object(statistics, "MAX_BINS", 8), patch.object(time_cells.WideningRows, "together", 5):
         timeline = Timeline()
         for time in times:
             add(timeline, time, 0, 0)
