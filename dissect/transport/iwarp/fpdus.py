@@ -389,9 +389,10 @@ class Search:
         for index in range(int(np.searchsorted(window.end, at, side="right")), len(window.starts)):
             high, shift, data = window.stretch(index)
             low = max(at, window.starts[index])
-            if high - low < 4:
+            # Control octets may be in the next segment: an FPDU can begin with a segment's last byte.
+            data = np.concatenate((data[low + shift : high + shift], np.frombuffer(window.read(high, 3), np.uint8)))
+            if high <= low or len(data) < 4:
                 continue
-            data = data[low + shift : high + shift]
             control = data[2:-1].astype(np.uint16) << 8 | data[3:]
             hits = np.flatnonzero(LEGAL[control])
             if self.base is not None:

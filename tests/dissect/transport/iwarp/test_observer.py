@@ -144,6 +144,19 @@ def test_a_gap_inside_an_fpdu_does_not_lose_the_next_one() -> None:
     assert seen(operations)[1:] == [Seen(Kind.SEND, 0, 0, 0, CALL), Seen(Kind.SEND, 1, 0, 0, REPLY)]
 
 
+@pytest.mark.parametrize("first", [1, 2, 3])
+def test_a_segment_behind_a_gap_may_have_only_a_part_of_the_length_and_control(first: int) -> None:
+    made = Talk()
+    made.open()
+    made.greet(crc=True)
+    made.say(0, send(1, DATA[:400]))
+    made.say(0, send(2, CALL), sizes=(first, len(CALL) + 100))
+    made.say(1, send(1, REPLY))
+    del made.segments[-4]
+    _, operations = observe(made)
+    assert seen(operations) == [Seen(Kind.SEND, 0, 0, 0, CALL), Seen(Kind.SEND, 1, 0, 0, REPLY)]
+
+
 @ALL_WAYS
 @pytest.mark.parametrize("crc", [False, True])
 def test_boundaries_are_found_again_behind_a_gap(markers: tuple[bool, bool], crc: bool) -> None:
