@@ -315,8 +315,9 @@ class Dispatcher:
             earlier = self._directed(1 - sender, header.xid)
             if earlier is not None:
                 matching.call(1 - sender, earlier)
-                if header.direction is None and header.version == 2 and earlier.header.procedure is None:
-                    matching.doubt(1 - sender, header.xid)  # An error answers an option as well as a call.
+                if header.procedure == RDMA_ERROR:
+                    # It answers an option as well as a call; and the earlier message may be a backward reply.
+                    matching.doubt(1 - sender, header.xid)
             matching.reply(sender, message)
 
     def _other_version(self, sender: int, header: TransportHeader, data: bytes, length: int) -> TransportHeader | None:

@@ -399,6 +399,18 @@ def test_a_reply_is_not_taken_for_a_call_when_its_rpc_header_is_truncated(snaple
     judge(capture, analyze(capture))
 
 
+def test_an_error_is_matched_by_its_xid_alone_where_truncation_leaves_no_message_types() -> None:
+    """What the client sends last under this XID is its reply to a callback, and not what the error is about."""
+    wire = Wire()
+    conn = wire.connect(cm=False)
+    forward = call(conn, nfs3.getattr_(), xid=7)
+    backward = call(conn, nfs4.callback(nfs4.cb_sequence(), nfs4.cb_recall()), backward=True, xid=7)
+    reply(backward, nfs4.compound_reply(nfs4.cb_sequence_done(), nfs4.cb_recall_done()))
+    error(forward)
+    capture = Capture(wire, faults.snap(wire.packets, 76))
+    judge(capture, analyze(capture))
+
+
 def test_the_first_request_of_the_server_was_not_captured() -> None:
     """It was a backward call; the RDMA Reads behind it are still in time for their call."""
     wire = Wire(mtu=1024)
