@@ -315,8 +315,11 @@ class Dispatcher:
             earlier = self._directed(1 - sender, header.xid)
             if earlier is not None:
                 matching.call(1 - sender, earlier)
-                if header.procedure == RDMA_ERROR:
-                    # It answers an option as well as a call; and the earlier message may be a backward reply.
+                needed = min(8, earlier.inline_length)
+                if header.procedure == RDMA_ERROR and (
+                    earlier.header.truncated or earlier.end - earlier.start < needed
+                ):
+                    # It may answer an option, and what is taken for the call may be a backward reply.
                     matching.doubt(1 - sender, header.xid)
             matching.reply(sender, message)
 
