@@ -255,7 +255,7 @@ class TcpRetransmissions:
         acks = TCP_SEQUENCE.unwrap_near(reference, rows["ack"])
         frames, windows = rows["frame"], rows["window"]
         known, of_frames = self._acks
-        self._acks = np.append(known[-1:], np.maximum.accumulate(acks)), np.append(of_frames[-1:], frames)
+        self._acks = np.maximum.accumulate(np.append(known[-1:], acks)), np.append(of_frames[-1:], frames)
         before, window = self._last_ack or (-1, -1)
         self._last_ack = int(acks[-1]), int(windows[-1])
         same = steps(acks, before) == 0

@@ -182,6 +182,21 @@ def test_what_had_arrived_costs_nothing() -> None:
     assert rpcs[0].retransmission_delay == 0 and rpcs[0].retransmissions == 1
 
 
+def test_an_old_acknowledgement_takes_nothing_back_wherever_a_batch_ends() -> None:
+    wire = talk("none")
+    before = wire.sent()
+    index = full(before, 1)[-1]
+    one = before[index]
+    answer = next(segment for segment in before[index:] if segment.sender == 0)
+    had = replace(answer, kind="ack", payload=b"", ack=(one.seq + len(one.payload)) % 2**32, time=one.time + 1)
+    old = replace(had, ack=one.seq, time=one.time + 2)
+    late = faults_later(tcp_faults.repeat(wire, before, index, 0, 0)[index + 1 :], 5 * MILLISECOND)
+    segments = [*before[: index + 1], had, old, *late]
+    for cut in range(len(segments)):
+        health, _ = examine(wire, segments, [cut])
+        assert only(health).lost == "nothing"
+
+
 def faults_later(segments: Sequence[TcpSegment], by: int) -> list[TcpSegment]:
     return [replace(one, time=one.time + by) for one in segments]
 
