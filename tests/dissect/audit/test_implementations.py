@@ -59,6 +59,8 @@ def test_ganesha_loses_its_place_behind_an_odd_inline_write() -> None:
     capture = read(str(EXTRACTS / "ganesha-6.5-odd-writes.pcapng.zst"))
     assert [rpc.status for rpc in capture.rpcs()] == ["NFS4ERR_OP_ILLEGAL"] * 5
     assert not list(capture.findings())
+    (said,) = capture.diagnosis("calls-failed").statements
+    assert said.cause.text == "5 RPCs failed with NFS4ERR_OP_ILLEGAL"
 
 
 def test_chimera_grants_what_it_is_asked_for() -> None:

@@ -15,7 +15,7 @@ SEQUENCE = ("SEQUENCE", "PUTFH")
 @pytest.mark.parametrize(
     "status",
     ["NFS3ERR_IO", "NFS4ERR_STALE", "NFS4ERR_BADSESSION", "AUTH_TOOWEAK", "GARBAGE_ARGS", "SYSTEM_ERR",
-     "RDMA_ERR_CHUNK (RDMA_ERR_BADHEADER)", "RDMA2_ERR_BAD_HEADER"],
+     "NFS4ERR_OP_ILLEGAL", "RDMA_ERR_CHUNK (RDMA_ERR_BADHEADER)", "RDMA2_ERR_BAD_HEADER"],
 )  # fmt: skip
 @speaks("calls-failed")
 def test_errors_of_the_server_or_of_the_protocol(status: str) -> None:
