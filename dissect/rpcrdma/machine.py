@@ -224,7 +224,8 @@ class Machine:
         right = (rows["time"][reply] >= rows["time"][call]) & (waited >= 0)
         secured = places((read.service[call] > 0) | read.verified[reply])
         if len(secured):
-            results[secured], right[secured] = _secured_results(sends, call[secured], reply[secured])
+            results[secured], plain = _secured_results(sends, call[secured], reply[secured])
+            right[secured] &= plain
         if len(chunked):
             found = RowChunks(
                 sends.data, rows, read, call[chunked], reply[chunked], batch.returned, batch.carried, batch.transfers

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from playbook import Capture, Wire
+import pytest
+
+from playbook import Capture, Wire, call, nfs3, reply
+from playbook.capture import frame_batch
+from playbook.gss import INTEGRITY, NONE, PRIVACY, Context
 from playbook.judge import analyze
 from playbook.shapes import read, write
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.latency import REPLY_EARLIER
 
 
@@ -22,3 +27,17 @@ def test_a_reply_earlier_than_its_call_has_no_latency() -> None:
     assert [rpc.state for rpc in rpcs] == ["complete"] * 3
     for rpc in rpcs:
         assert (rpc.latency is None) == (rpc.name == "WRITE") == (REPLY_EARLIER in rpc.notes)
+
+
+@pytest.mark.parametrize("service", [NONE, INTEGRITY, PRIVACY])
+def test_nor_has_one_under_kerberos(service: int) -> None:
+    wire, context = Wire(), Context(service)
+    connection = wire.connect(acks="none")
+    for _ in range(3):
+        reply(call(connection, context.call(nfs3.getattr_())), context.reply(nfs3.getattr_reply()))
+    batch = frame_batch(Capture(wire).frames)
+    batch.rows["time"][-1] -= 90_000_000_000
+    analyzer = Analyzer()
+    rpcs = analyzer.feed(batch) + analyzer.finish()
+    assert [rpc.gss is not None and rpc.gss.service for rpc in rpcs] == [service] * 3
+    assert [rpc.latency is None for rpc in rpcs] == [REPLY_EARLIER in rpc.notes for rpc in rpcs] == [False, False, True]
