@@ -8,9 +8,9 @@ from ..transport.operations import Operation
 from .rpcs import Latency, Rpc
 
 REPLY_EARLIER = "its reply has an earlier time than its call, so its latency is not known"
-FAR_APART = "the times of its call and its reply are centuries apart, so its latency is not known"
-MAX_LATENCY = (1 << 63) - 1
-"""Nanoseconds that the columns of latencies hold."""
+FAR_APART = "the times of its call and its reply are more than a century apart, so its latency is not known"
+MAX_LATENCY = 100 * 365 * 86_400 * 10**9
+"""Nanoseconds: beyond a century a clock is wrong, or a time was cut to what 63 bits hold."""
 
 
 class LatencyMoments(NamedTuple):

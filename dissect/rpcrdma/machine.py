@@ -25,6 +25,7 @@ from ..transport.runs import EXTRA, IMMEDIATE, INVALIDATE, SendRun
 from .chunk_columns import PlainChunks, note_chunks
 from .chunk_lists import READ_LIST
 from .dispatch import Dispatcher
+from .latency import MAX_LATENCY
 from .listeners import RowSends
 from .row_batch import MAX_OPEN, Event, LinkRun, OpenCalls, RowBatch, Sends, connection_number, event_ranks
 from .row_chunks import RowChunks
@@ -221,7 +222,7 @@ class Machine:
         )
         waited = rows["time"][reply] - rows["time"][call]
         # Centuries apart the difference wraps around.
-        right = (rows["time"][reply] >= rows["time"][call]) & (waited >= 0)
+        right = (rows["time"][reply] >= rows["time"][call]) & (waited >= 0) & (waited <= MAX_LATENCY)
         secured = places((read.service[call] > 0) | read.verified[reply])
         if len(secured):
             results[secured], plain = _secured_results(sends, call[secured], reply[secured])

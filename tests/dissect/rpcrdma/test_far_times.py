@@ -1,6 +1,8 @@
-"""Times that no clock shows: more than 63 bits of nanoseconds apart."""
+"""Times that no clock shows: more than 63 bits of nanoseconds apart, or cut to what these hold."""
 
 from __future__ import annotations
+
+import pytest
 
 from playbook import Wire, call, nfs3, reply
 from playbook.capture import Capture, frame_batch
@@ -10,12 +12,13 @@ from rdmascope.dissect.rpcrdma.latency import FAR_APART
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 
-def test_a_latency_that_no_column_holds_is_not_known() -> None:
+@pytest.mark.parametrize("first", [-(1 << 62) - 1, 1_700_000_000_000_000_000])
+def test_a_latency_that_no_clock_shows_is_not_known(first: int) -> None:
     wire = Wire()
     reply(call(wire.connect(), nfs3.getattr_()), nfs3.getattr_reply())
     batch = frame_batch(Capture(wire).frames)
     half = len(batch) - 2
-    batch.rows["time"][:half] = -(1 << 62) - 1
+    batch.rows["time"][:half] = first
     batch.rows["time"][half:] = (1 << 63) - 1
     analyzer = Analyzer()
     (rpc,) = analyzer.feed(batch) + analyzer.finish()
