@@ -315,11 +315,9 @@ class Dispatcher:
             earlier = self._directed(1 - sender, header.xid)
             if earlier is not None:
                 matching.call(1 - sender, earlier)
-                needed = min(8, earlier.inline_length)
-                if header.procedure == RDMA_ERROR and (
-                    earlier.header.truncated or earlier.end - earlier.start < needed
-                ):
-                    # It may answer an option, and what is taken for the call may be a backward reply.
+                # The XID and message type of RPC are 8 bytes: without them it may be a backward reply, or an option.
+                untyped = earlier.header.truncated or earlier.end - earlier.start < min(8, earlier.inline_length)
+                if header.procedure == RDMA_ERROR and untyped:
                     matching.doubt(1 - sender, header.xid)
             matching.reply(sender, message)
 
