@@ -267,6 +267,15 @@ def two_ports(wire: Wire) -> list[Packet]:
     return [packet for packet in wire.packets for _ in range(2)]
 
 
+@_trouble("psn-reused")
+def a_device_counts_wrongly(wire: Wire) -> list[Packet]:
+    connection = wire.connect()
+    shapes.write(connection)
+    connection.ends[1].psn = (connection.ends[1].psn - 1) & 0xFFFFFF
+    _ask(connection)
+    return wire.packets
+
+
 # The server and its files
 
 

@@ -302,6 +302,39 @@ def _stopped_listening(facts: Facts, served: Connection, refused: Connection) ->
 
 
 @detector(
+    "psn-reused",
+    "PSN errors: new requests taken for duplicates",
+    Severity.PROBLEM,
+    "PSNs of new requests, against those of earlier requests of their sender",
+    {"least_errors": (1, "new requests with the PSN of an earlier one")},
+    (
+        "rdmascope transport FILE: which end, and the frames of both requests",
+        "duplicate_request in the hw_counters of the RDMA device that receives them",
+        "driver and firmware of the RDMA device that sends them",
+    ),
+)
+def psn_reused(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """A queue pair sent a new request with a PSN that one of its earlier requests had taken. The receiver takes it for
+    a duplicate and drops what it carries (InfiniBand volume 1, 9.7.5.1.5), so that a call or reply is lost and the
+    connection may stall.
+    """
+    reused = [(one.connection.number, error) for one in facts.conversations for error in one.connection.reused_psns]
+    if len(reused) < limits["least_errors"]:
+        return
+    yield Cause(
+        f"{plural(len(reused), 'new request')} sent with the PSN of an earlier one",
+        len(reused),
+        evidence=tuple(
+            f"{facts.ends(number)}: the {ENDS[one.sender]}'s {one.verb} in frame {one.frame} has PSN {one.psn}, as its"
+            f" {one.earlier_verb} in frame {one.earlier_frame}"
+            for number, one in reused[:MAX_LINES]
+        ),
+        connections=tuple(dict.fromkeys(number for number, _ in reused)),
+        frames=tuple(one.frame for _, one in reused[:5]),
+    )
+
+
+@detector(
     "inline-threshold",
     "Inline threshold too small",
     Severity.WARNING,

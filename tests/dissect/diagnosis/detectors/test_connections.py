@@ -15,11 +15,13 @@ from playbook.facts import (
     health,
     kinds,
     many,
+    retransmitted,
     rpc,
     silent,
     speaks,
 )
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.transport.connection import ReusedPsn
 from rdmascope.dissect.transport.health import NegativeAcknowledgement
 
 
@@ -158,3 +160,17 @@ def test_chunks_that_would_not_fit_anyway_or_hold_nothing() -> None:
     large = many(100, "READ", chunks=[chunk("write", 8192)], parts=(0, 100 * MICROSECOND))
     unused = many(100, "READ", chunks=[chunk("reply", 1500, transferred=False)])
     assert not kinds(facts(large)) and not kinds(facts(unused))
+
+
+@speaks("psn-reused")
+def test_a_new_request_with_the_psn_of_an_earlier_one() -> None:
+    wrong = connection(1, reused_psns=(ReusedPsn(7, 1, 202, "Send", 3, "RDMA Read"),))
+    (said,) = found(facts(many(20, on=wrong), (), (wrong,)))
+    assert said.kind == "psn-reused" and said.cause.text == "1 new request sent with the PSN of an earlier one"
+    assert "the server's Send in frame 7 has PSN 202, as its RDMA Read in frame 3" in said.cause.evidence[0]
+    assert said.cause.frames == (7,) and said.cause.connections == (1,)
+
+
+@silent("psn-reused")
+def test_a_retransmitted_request_has_its_own_psn() -> None:
+    assert "psn-reused" not in kinds(facts(many(20), [retransmitted("timeout", 5, 10 * MILLISECOND)]))
