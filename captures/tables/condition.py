@@ -423,8 +423,8 @@ def _in_words(error: CaptureError) -> str:
             r"\(line (\d+), (column \d+)\)$", lambda at: f"({at[2] if at[1] == '1' else 'at its end'})", words
         )
     name = unknown[1] or unknown[2]
-    made = f": it is made of {SEVERAL[name.lower()]}" if name.lower() in SEVERAL else ""
-    return f"no column {name!r} in the table rpcs{made or near(name.lower(), TABLES['rpcs'].typed)}"
+    made = SEVERAL.get(name.lower())
+    return f"no column {name!r} in the table rpcs: it is made of {made}" if made else TABLES["rpcs"].no_column(name)
 
 
 def chosen(session: Session, condition: Condition | ChosenRpcs | None) -> Iterator[Rpc]:

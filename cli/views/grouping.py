@@ -21,7 +21,8 @@ from rdmascope.dissect.measure.call_groups import (
     bounds,
 )
 from rdmascope.dissect.measure.statistics import PARTS
-from rdmascope.dissect.percentiles import Distribution
+from rdmascope.dissect.records.report import TYPES, group_record
+from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.units import at_least, count, duration, moment, plural, size
 
 from .tables import WIDE, Cell, Grid, indented, latency_cells, latency_tables, part_cells, sparkline
@@ -33,38 +34,31 @@ UNKNOWN = "-"
 COLUMNS = ("calls", "err", "time", "median", "95%", "99%", "max")
 
 
-def _of(value: Callable[[Distribution], float]) -> Callable[[CallGroup], float]:
-    def of(group: CallGroup) -> float:
-        latency = group.latency()
-        return -1.0 if latency is None else value(latency)
-
-    return of
-
-
-def _part(index: int) -> Callable[[CallGroup], float]:
-    return lambda group: group.parts[index]
-
-
-SORTED_BY: dict[str, Callable[[CallGroup], float]] = {
-    "calls": lambda group: group.calls,
-    "errors": lambda group: group.errors,
-    "err": lambda group: group.errors,
-    "incomplete": lambda group: group.incomplete,
-    "bytes": lambda group: group.call_bytes + group.reply_bytes,
-    "to server": lambda group: group.call_bytes,
-    "to client": lambda group: group.reply_bytes,
-    "time": lambda group: group.waited,
-    "mean": _of(lambda latency: latency.mean),
-    "min": _of(lambda latency: latency.minimum),
-    "median": _of(lambda latency: latency.median),
-    "p95": _of(lambda latency: latency.p95),
-    "95%": _of(lambda latency: latency.p95),
-    "p99": _of(lambda latency: latency.p99),
-    "99%": _of(lambda latency: latency.p99),
-    "max": _of(lambda latency: latency.maximum),
-    **{name: _part(index) for index, name in enumerate(PARTS)},
+HEADINGS = {
+    **dict(zip(COLUMNS, ("rpcs", "errors", "time_share", "median_ns", "p95_ns", "p99_ns", "max_ns"), strict=True)),
+    "to server": "call_bytes",
+    "to client": "reply_bytes",
+    **{name: f"{name}_ns" for name in (*PARTS, "min", "p95", "p99")},
 }
-"""Columns that groups are sorted by, the largest first -> their value.  A part counts by its sum."""
+"""What people type for a number of a group -> its name in the group's record.  A part counts by its sum."""
+_NUMBERS = (
+    path.rpartition(".")[2]
+    for path, (type, _) in TYPES["group"].fields.items()
+    if type.startswith(("integer", "number")) and not path.startswith(("by.", "unanswered."))
+)
+SORTED_BY = (*HEADINGS, "bytes", "mean", *_NUMBERS)
+"""Columns that groups are sorted by, the largest first."""
+
+
+def _number(fields: Record, column: str) -> float:
+    """What the record of a group has in one of ``SORTED_BY``; -1 where that is not known."""
+    known = {**(fields["latency"] or {}), **fields["parts"], **fields}
+    known |= {
+        "bytes": known["call_bytes"] + known["reply_bytes"],
+        "mean": known.get("total_ns", -1) / known.get("count", 1),
+    }
+    value = known.get(HEADINGS.get(column, column))
+    return -1 if value is None else float(value)
 
 
 def sorted_groups(groups: CallGroups, names: Sequence[str], column: str) -> list[CallGroup]:
@@ -73,7 +67,7 @@ def sorted_groups(groups: CallGroups, names: Sequence[str], column: str) -> list
     if column in names:
         at = names.index(column)
         return sorted(found, key=lambda group: _ascending(group.key[at]))
-    return sorted(found, key=SORTED_BY[column], reverse=True)
+    return sorted(found, key=lambda group: _number(group_record(group, names, groups, 0), column), reverse=True)
 
 
 def _ascending(value: Hashable) -> tuple[bool, bool, Any]:

@@ -106,12 +106,17 @@ class Table:
 
     def column(self, typed: str) -> TableColumn:
         """The column that is meant; raises ValueError, with what may be meant."""
+        found = self.typed.get(typed.lower().replace(" ", "_"))
+        if found is None:
+            raise ValueError(self.no_column(typed))
+        return found
+
+    def no_column(self, typed: str) -> str:
+        """That it has no such column, and what may be meant."""
         from ..measure.filters import near
 
-        found = self.typed.get(name := typed.lower().replace(" ", "_"))
-        if found is None:
-            raise ValueError(f"no column {typed!r} in the table {self.name}{near(name, self.typed)}")
-        return found
+        meant = near(typed.lower().replace(" ", "_"), self.typed) or f"; there are {', '.join(self.typed)}"
+        return f"no column {typed!r} in the table {self.name}{meant}"
 
 
 DTYPES: dict[str, tuple[Any, Any]] = {

@@ -125,7 +125,10 @@ def test_several_keys_with_commas_and_repeated() -> None:
     [("calls", lambda one: one["rpcs"]), ("err", lambda one: one["errors"]),
      ("to server", lambda one: one["call_bytes"]),
      ("p99", lambda one: one["latency"]["p99_ns"]), ("99%", lambda one: one["latency"]["p99_ns"]),
-     ("server", lambda one: one["parts"]["server_ns"]), ("time", lambda one: one["time_share"])],
+     ("server", lambda one: one["parts"]["server_ns"]), ("time", lambda one: one["time_share"]),
+     ("server_ns", lambda one: one["parts"]["server_ns"]), ("total_ns", lambda one: one["latency"]["total_ns"]),
+     ("mean", lambda one: one["latency"]["total_ns"] / one["latency"]["count"]),
+     ("bytes", lambda one: one["call_bytes"] + one["reply_bytes"])],
 )  # fmt: skip
 def test_sorted_by_any_column(column: str, value: Any) -> None:
     found = [value(one) for one in objects("report", EVERYTHING, "--by", "procedure", "--sort", column)]
