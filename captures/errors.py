@@ -55,8 +55,8 @@ def signals_to(handler: Handler, *numbers: int) -> Iterator[None]:
     try:
         yield
     finally:
-        for number, one in before:
-            signal.signal(number, one)
+        for number, former in before:
+            signal.signal(number, former)
 
 
 def words_of(error: BaseException) -> str | None:

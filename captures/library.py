@@ -110,9 +110,9 @@ class Capture(Closing):
 
     def close(self) -> None:
         """End the passes that were not read to their end, close their files, and drop the tables of queries."""
-        for one in self._running:
-            if hasattr(one, "close"):
-                one.close()
+        for running in self._running:
+            if hasattr(running, "close"):
+                running.close()
         self._running.clear()
         if self._database is not None:
             self._database.close()
@@ -353,7 +353,7 @@ class Capture(Closing):
             listed = ", ".join(f'"{column.name}"' for column in table.columns)
             kept = self.sql(f"SELECT {listed} FROM {name}")
             types = {column.name: DTYPES[column.type][0] for column in table.columns}
-            return ColumnTable({one: masked_as(values, types[one]) for one, values in kept.items()})
+            return ColumnTable({name: masked_as(values, types[name]) for name, values in kept.items()})
         wanted = {name: None}
         session = self.session(needs_contents(wanted))
         batches = [batch for _, batch in table_batches(session, wanted)]

@@ -100,15 +100,15 @@ class GivenCaptures:
         if self.behind is None:
             yield EachCapture(self._paths, self._options, Reading(self.files).path)
             return
-        for one in filter(wanted, self.behind.captures):
-            capture = one.entry.capture
+        for behind in filter(wanted, self.behind.captures):
+            capture = behind.entry.capture
             if capture not in self._changed:
-                self._changed[capture] = one.problem()
+                self._changed[capture] = behind.problem()
             if words := self._changed[capture]:
-                self._problems[f"{one.entry.host}: {words}"] = None
+                self._problems[f"{behind.entry.host}: {words}"] = None
                 continue
-            options = replace(one.options, contents=self._options.contents)
-            yield EachCapture(one.paths, options, one.name, one)
+            options = replace(behind.options, contents=self._options.contents)
+            yield EachCapture(behind.paths, options, behind.name, behind)
 
     @property
     def inputs(self) -> Sequence[str]:
@@ -168,9 +168,9 @@ class GivenCaptures:
             return Choice(None, *(one.get(behind.entry.capture, frozenset()) for one in divided))
 
         sources = [
-            ExtractSource(one.reading, of(one.behind), one.behind.entry.host)
-            for one in self.some(lambda behind: of(behind) != Choice())
-            if one.behind is not None
+            ExtractSource(capture.reading, of(capture.behind), capture.behind.entry.host)
+            for capture in self.some(lambda behind: of(behind) != Choice())
+            if capture.behind is not None
         ]
         if not sources:
             self.check()
@@ -191,9 +191,9 @@ class GivenCaptures:
         meant = self.chosen(condition)
 
         def opened() -> Iterator[tuple[Session, str]]:
-            for one in self.some(self.having(meant)):
-                reading = one.reading(jobs=jobs)
-                yield reading, one.name if self.behind is not None else ""
+            for capture in self.some(self.having(meant)):
+                reading = capture.reading(jobs=jobs)
+                yield reading, capture.name if self.behind is not None else ""
                 self.ended(reading)
 
         return export_tcp_of_each(opened(), self.inputs, output, skip_incomplete, meant, comments)

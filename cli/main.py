@@ -98,14 +98,14 @@ def _as_for_tshark(args: list[str]) -> list[str]:
     files: list[str] = []
     others: list[str] = []
     given = iter(args)
-    for one in given:
-        if one == "-r":
+    for argument in given:
+        if argument == "-r":
             files += [next(given, "")]
-        elif one[:2] == "-r":
-            files.append(one[2:])
+        elif argument[:2] == "-r":
+            files.append(argument[2:])
         else:
-            others.append(one)
-            if TSHARK_OPTIONS.get(one):
+            others.append(argument)
+            if TSHARK_OPTIONS.get(argument):
                 others += [value for value in [next(given, None)] if value is not None]
     if not files or "" in files:
         raise click.UsageError("-r takes a FILE; then -Y FILTER, -w OUT, -t FORMAT, -c N, -V and -n are understood")

@@ -69,5 +69,5 @@ def _options(command: click.Command, context: click.Context) -> Iterator[str]:
 def _escape(text: str) -> str:
     """Backslashes, hyphens, everything beyond ASCII, and what begins a line as a request would."""
     text = text.replace("\\", "\\e").replace("-", "\\-")
-    text = "".join(one if one.isascii() else f"\\[u{ord(one):04X}]" for one in text)
+    text = "".join(character if character.isascii() else f"\\[u{ord(character):04X}]" for character in text)
     return f"\\&{text}" if text.startswith((".", "'")) else text

@@ -241,10 +241,10 @@ def _having(data_set: str, condition: Condition, what: str) -> tuple[str, ...]:
     saved, there = open_saved_session(data_set, condition), CapturesBehind(data_set)
     some = there.divided("rpcs", condition.chosen_rpcs(saved).numbers)
     found = [capture for capture in there.captures if capture.entry.capture in some]
-    if problem := next(filter(None, (one.problem() for one in found)), ""):
+    if problem := next(filter(None, (capture.problem() for capture in found)), ""):
         raise CaptureError(f"{data_set}: {problem}")
     condition.count_times_from(saved.first_time)
-    return tuple(path for one in found for path in one.paths)
+    return tuple(path for capture in found for path in capture.paths)
 
 
 class Reading(Session):

@@ -90,7 +90,9 @@ def _json_escape(character: str) -> str:
 
 def plain(text: str) -> str:
     """The text in ASCII."""
-    return "".join(one if one.isascii() else DRAWING.get(one) or _nearest(one) for one in text)
+    return "".join(
+        character if character.isascii() else DRAWING.get(character) or _nearest(character) for character in text
+    )
 
 
 def _nearest(character: str) -> str:

@@ -130,7 +130,9 @@ class Carriers:
         self.rpcs += 1
         self.connections.setdefault(rpc.connection.number, rpc.connection)
         operations = dict.fromkeys(rpc.data_operations)
-        operations.update(dict.fromkeys(one for chunk in rpc.chunks for use in chunk.segments for one in use.late))
+        operations.update(
+            dict.fromkeys(operation for chunk in rpc.chunks for use in chunk.segments for operation in use.late)
+        )
         found: list[tuple[Operation, int]] = []
         for operation in operations:
             found.append((operation, self.operations))
@@ -204,8 +206,8 @@ class TcpRanges:
 
     def settle(self) -> None:
         """A batch is analysed: connections that began in it have their numbers."""
-        for one in self._unsettled:
-            self._take(*one)
+        for unsettled in self._unsettled:
+            self._take(*unsettled)
         self._unsettled.clear()
 
     def _take(self, tcp: TcpConnection, direction: int, fpdus: Fpdus) -> None:

@@ -282,7 +282,7 @@ def divided(
 ) -> tuple[list[BatchCapture], list[CaptureUnit]]:
     """Captures that the data set has, as their files' names, sizes and times say, and the others."""
     found = DataSet(data_set).known([path for unit in units for path in unit.paths])
-    there = {frozenset(one.paths): one for one in found}
+    there = {frozenset(other.paths): other for other in found}
     known, others = [], []
     for unit in units:
         entry = there.get(frozenset(unit.paths))
@@ -355,7 +355,7 @@ def _rings(patterns: Sequence[str]) -> list[CaptureUnit]:
         refuse_url(pattern)
         with suppress(CaptureError):  # None is there yet.
             found += units([pattern])
-    return [one._replace(paths=tuple(sorted(one.paths, key=_written_at))) for one in found]
+    return [unit._replace(paths=tuple(sorted(unit.paths, key=_written_at))) for unit in found]
 
 
 def _written_at(path: str) -> tuple[int, tuple[int, str]]:
@@ -505,9 +505,9 @@ class CommonConnections:
             if capture not in seen:
                 seen.append(capture)
             first = next(
-                one
-                for one in seen
-                if one.entry.first_time_ns <= entry.last_time_ns and entry.first_time_ns <= one.entry.last_time_ns
+                behind
+                for behind in seen
+                if behind.entry.first_time_ns <= entry.last_time_ns and entry.first_time_ns <= behind.entry.last_time_ns
             )
             return first is capture
 
@@ -549,7 +549,7 @@ class CapturesBehind:
 
     def divided(self, noun: str, numbers: Collection[int]) -> dict[str, frozenset[int]]:
         """By capture, as the table captures names it: which of these numbers of a table it has."""
-        there = [one.numbers(noun) for one in self.captures]
+        there = [behind.numbers(noun) for behind in self.captures]
         found: dict[str, list[int]] = {}
         for number in numbers:
             at = bisect_left(there, number, key=lambda one: one.stop - 1)

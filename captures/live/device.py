@@ -169,7 +169,7 @@ def _no_such(name: str, devices: Path) -> str:
     interfaces = [interface for _, interface in socket.if_nameindex()]
     rdma = [device.name for device in _listed(devices)]
     there = ", ".join([*interfaces, *rdma])
-    up = (one for one in interfaces if _text(Path("/sys/class/net", one, "operstate")) == "up")
+    up = (interface for interface in interfaces if _text(Path("/sys/class/net", interface, "operstate")) == "up")
     under = next(up, "eth0")
     kind = "siw" if name.startswith("siw") else "rxe"
     remedy = ""

@@ -77,8 +77,8 @@ class RingFiles:
         path = Path(self.path)
         named = re.compile(re.escape(path.stem) + r"_(\d{5,})_\d{14}" + re.escape(path.suffix))
         with system_errors(self.path):
-            there = ((named.fullmatch(one), path.parent / one) for one in os.listdir(path.parent))
-            numbered = sorted((int(match[1]), str(one)) for match, one in there if match)
+            there = ((named.fullmatch(name), path.parent / name) for name in os.listdir(path.parent))
+            numbered = sorted((int(match[1]), str(file)) for match, file in there if match)
             self._full.extend(name for _, name in numbered)
             self._number = numbered[-1][0] if numbered else 0
             if path.is_file() and (first := self._first(self.path)) is not None:
@@ -488,7 +488,7 @@ class Trigger:
     def look(self, analyzer: Analyzer, now: int) -> None:
         """It is ``now`` (ns): judge calls without a reply."""
         hangs = HANGS in self._wanted.rules
-        limits = [one for one in (self._wanted.slower_than, HUNG_AFTER if hangs else None) if one is not None]
+        limits = [limit for limit in (self._wanted.slower_than, HUNG_AFTER if hangs else None) if limit is not None]
         if not limits:
             return
         unanswered = {rpc.number: rpc for rpc in analyzer.unanswered(now - min(limits))}
@@ -573,7 +573,7 @@ class Trigger:
 
     def _run(self, command: str, happened: Record) -> None:
         """It is not waited for; what it prints goes to standard error."""
-        self._running = [one for one in self._running if one.poll() is None]
+        self._running = [process for process in self._running if process.poll() is None]
         if len(self._running) >= MAX_COMMANDS:
             return
         environment = {

@@ -772,7 +772,7 @@ class LiveSession:
         """How the capture itself went."""
         live = self.live
         around = self.trigger.keeper if self.trigger is not None else None
-        keepers = [one for one in (self.keeper, around) if one is not None]
+        keepers = [keeper for keeper in (self.keeper, around) if keeper is not None]
         return record(
             "live",
             device=live.device.name,

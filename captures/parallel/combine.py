@@ -45,12 +45,12 @@ class OperationColumns(Sequence[Operation]):
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         own = {id(operation): operation for operation in operations}
-        usual = [one for one in own.values() if _usual(one)]
-        values = [_values(one) for one in usual]
+        usual = [operation for operation in own.values() if _usual(operation)]
+        values = [_values(operation) for operation in usual]
         self._columns: Int64s = np.array([value[:-1] for value in values], np.int64).reshape(-1, len(_COLUMNS))
         self._addresses = np.array([value[-1] for value in values], np.uint64)
-        self._others = [one for one in own.values() if not _usual(one)]
-        index = {id(one): at for at, one in enumerate([*usual, *self._others])}
+        self._others = [operation for operation in own.values() if not _usual(operation)]
+        index = {id(operation): at for at, operation in enumerate([*usual, *self._others])}
         self._which = np.array([index[id(operation)] for operation in operations], np.int64)
         self._made: dict[int, Operation] = {}
 
@@ -277,8 +277,11 @@ class ShareAnalyzer(Analyzer):
         drawn, self._drawing.drawn = self._drawing.drawn, []
         ended, self._ended.taken = np.concatenate([_none(), *self._ended.taken]), []
         gone = self.evicted_since() if self.evicted.connections else []
-        evicted = {one.connection.number: one for one in gone}
-        sent = [(place, one, evicted.get(one.number) or self.conversation(one)) for place, one in found]
+        evicted = {conversation.connection.number: conversation for conversation in gone}
+        sent = [
+            (place, connection, evicted.get(connection.number) or self.conversation(connection))
+            for place, connection in found
+        ]
         for _, connection, conversation in sent:
             self._known[connection.number] = _traits(conversation)
         delivery = Delivery(
@@ -287,7 +290,10 @@ class ShareAnalyzer(Analyzer):
             _columns(drawn),
             ended,
             table.objects,
-            gone=[(one.connection.number, state_of(one.connection), state_of(one)) for one in gone],
+            gone=[
+                (conversation.connection.number, state_of(conversation.connection), state_of(conversation))
+                for conversation in gone
+            ],
             evicted=self.evicted,
             watched=[listener.found(gone, self.last_time or 0) for listener in self._pass_listeners],
         )
@@ -539,7 +545,9 @@ class MergedAnalyzer(Analyzer):
                 self._healths[number] = replace(health, connection=number)
             self.packets += ending.packets
             others.update(ending.other_packets)
-            undecoded += [one._replace(connection=nouns.connection(one.connection)) for one in ending.undecoded]
+            undecoded += [
+                undecoded._replace(connection=nouns.connection(undecoded.connection)) for undecoded in ending.undecoded
+            ]
             unplaced |= {nouns.connection(number): count for number, count in ending.unplaced.items()}
         note_outstanding(table.objects, self.connections, self.last_time or 0)
         for ending in endings:
@@ -563,13 +571,13 @@ class MergedAnalyzer(Analyzer):
         plain = self._plain_rpcs(deliveries, data)
         self._evict_divided(deliveries)
         table = RpcTable.of_ended(objects, plain, ended)
-        self._take_watched([one.watched for one in deliveries], table)
+        self._take_watched([delivery.watched for delivery in deliveries], table)
         return table
 
     def _take_watched(self, found: Sequence[list[object]], table: RpcTable) -> None:
-        for index, one in enumerate(self.pass_listeners):
+        for index, pass_listener in enumerate(self.pass_listeners):
             workers = [WorkerFound(nouns, each[index]) for nouns, each in zip(self._nouns, found, strict=True)]
-            one.take(workers, table)
+            pass_listener.take(workers, table)
 
     def _register(self, deliveries: Sequence[Delivery]) -> None:
         """Number the new connections."""
@@ -627,7 +635,11 @@ class MergedAnalyzer(Analyzer):
     def _plain_rpcs(self, deliveries: Sequence[Delivery], data: Bytes) -> PlainRpcs | None:
         if len(self._names.procedures) + len(self._names.statuses) > MAX_NAMES:
             self._names = RpcNames()
-        there = [(nouns, one, one.plain) for nouns, one in zip(self._nouns, deliveries, strict=True) if one.plain]
+        there = [
+            (nouns, delivery, delivery.plain)
+            for nouns, delivery in zip(self._nouns, deliveries, strict=True)
+            if delivery.plain
+        ]
         if not there:
             return None
         runs = [runs_of(plain, data) for _, _, plain in there]
@@ -668,11 +680,11 @@ class MergedAnalyzer(Analyzer):
                 nouns.forget(number)
                 del self._conversations[gone[-1].connection.number]
         if gone:
-            numbers = {one.connection.number for one in gone}
-            self.connections[:] = [one for one in self.connections if one.number not in numbers]
+            numbers = {conversation.connection.number for conversation in gone}
+            self.connections[:] = [connection for connection in self.connections if connection.number not in numbers]
             self._leaving += sorted(gone, key=lambda one: one.connection.last_time)
             names = [field.name for field in fields(Evicted)]
-            self.evicted = Evicted(*(sum(getattr(one.evicted, name) for one in deliveries) for name in names))
+            self.evicted = Evicted(*(sum(getattr(delivery.evicted, name) for delivery in deliveries) for name in names))
 
 
 def _late(nouns: WorkerNouns, places: Int64s) -> Int64s:

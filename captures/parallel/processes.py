@@ -147,15 +147,15 @@ class Division:
             for number in range(1, workers + 1):
                 ends = os.pipe()
                 answers.append(ends[0])
-                others = [one for one in (*inboxes, *outboxes, *answers) if one != inboxes[number]]
+                others = [descriptor for descriptor in (*inboxes, *outboxes, *answers) if descriptor != inboxes[number]]
                 self._fork(others, partial(self._work, inboxes[number], ends[1]))
                 os.close(ends[1])
             self._fork([*inboxes, *answers], partial(self._decode, outboxes))
         except OSError as error:
             self.close()
             raise CaptureError(f"{capture.path}: no {workers} processes to be had: {error.strerror}") from None
-        for one in (*inboxes[1:], *outboxes):
-            os.close(one)
+        for descriptor in (*inboxes[1:], *outboxes):
+            os.close(descriptor)
         self._front = Inbox(inboxes[0])
         self._workers = [Inbox(answer) for answer in answers]
         self._nouns = analyzer.divide(workers)

@@ -158,8 +158,8 @@ class _ValueEncoder:
             case XdrSelected():
                 self._opaque(value or b"")
             case XdrStruct():
-                for name, one in type.fields:
-                    self.add(one, (value or {}).get(name))
+                for name, field in type.fields:
+                    self.add(field, (value or {}).get(name))
             case XdrUnion():
                 number = (value or {}).get(type.discriminant, 0 if type.has_default else min(type.arms))
                 self.add(type.type, number)
@@ -167,16 +167,16 @@ class _ValueEncoder:
             case XdrArray():
                 if type.size is None:
                     self.text += pack(">I", len(value or ()))
-                for one in value or ():
-                    self.add(type.element, one)
+                for item in value or ():
+                    self.add(type.element, item)
             case XdrOptional():
                 self.text += pack(">I", value is not None)
                 if value is not None:
                     self.add(type.element, value)
             case XdrList():
-                for one in value or ():
+                for item in value or ():
                     self.text += pack(">I", 1)
-                    self.add(type.element, one)
+                    self.add(type.element, item)
                 self.text += bytes(4)
             case XdrBitmap():
                 self._bitmap(value or ())

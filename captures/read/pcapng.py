@@ -78,13 +78,15 @@ class SectionInfo:
     def counts_drops(self) -> bool:
         """Whether it says how many frames were dropped, none included."""
         every = self.statistics.values()
-        return bool(self.lost) or any(one.dropped is not None or one.os_dropped is not None for one in every)
+        return bool(self.lost) or any(
+            counters.dropped is not None or counters.os_dropped is not None for counters in every
+        )
 
     @property
     def dropped(self) -> int:
         """Frames that were there and are not in the capture, as it says itself."""
         every = self.statistics.values()
-        return sum((one.dropped or 0) + (one.os_dropped or 0) for one in every) or self.lost.total()
+        return sum((counters.dropped or 0) + (counters.os_dropped or 0) for counters in every) or self.lost.total()
 
 
 def options(data: bytes, byte_order: str) -> Iterator[tuple[int, bytes]]:

@@ -284,7 +284,7 @@ def matching(pattern: str, captures: str) -> tuple[str, list[str]]:
             if not (pattern.endswith("/") if scheme(pattern) in HTTP else system.isdir(path)):
                 return pattern, [pattern]
             path = f"{path.rstrip('/')}/**/{captures}"
-        found = [one for one, about in system.glob(path, detail=True).items() if about.get("type") == "file"]
+        found = [name for name, about in system.glob(path, detail=True).items() if about.get("type") == "file"]
         return str(system.unstrip_protocol(path)), [str(system.unstrip_protocol(one)) for one in found]
 
 

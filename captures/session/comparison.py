@@ -169,7 +169,7 @@ def differences(before: RunFacts, after: RunFacts) -> RunsCompared:
         two_runs(before.called, after.called),
         _only(before.statements, after.statements),
         _only(after.statements, before.statements),
-        [one for one in agreed if one[1] != one[2]],
+        [difference for difference in agreed if difference[1] != difference[2]],
         [one for one in broken if not (one[2] and one[3])],
         (before.transports, after.transports),
     )

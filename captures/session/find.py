@@ -233,7 +233,7 @@ class Carried:
         self._number = rpc.connection.number
         self._sends = {(m.operation.initiator, m.operation.psn) for m in (rpc.call, rpc.reply) if m}
         moved = [operation for chunk in rpc.chunks for use in chunk.segments for operation in use.operations]
-        reads = [one for one in moved if one.kind is Kind.READ]
+        reads = [operation for operation in moved if operation.kind is Kind.READ]
         self._reads = {(read.initiator, read.psn) for read in reads}
         self._responses = {
             (1 - read.initiator, frame)
@@ -241,7 +241,7 @@ class Carried:
             for _, _, rows in read.payload.runs
             for frame in rows["frame"].tolist()
         }
-        self._writes = [one for one in moved if one.kind is Kind.WRITE]
+        self._writes = [operation for operation in moved if operation.kind is Kind.WRITE]
 
     def by(self, segment: IwarpSegment) -> bool:
         """Whether a segment carries some of it."""

@@ -155,13 +155,13 @@ class RpcGrouping:
             elif key.name == "day":
                 days, which = np.unique(calls.times // DAY, return_inverse=True)
                 names = np.datetime_as_string(days.astype("M8[D]")).tolist()
-                yield [names[one] for one in which.tolist()]
+                yield [names[index] for index in which.tolist()]
             elif key.name == "host" and "host" in columns:
                 yield columns[key.name][calls.rows].tolist()
             elif key.name == "host":
                 numbers, which = np.unique(columns["connection"].data[calls.rows], return_inverse=True)
                 hosts = [*map(session.host, numbers.tolist())]
-                yield [hosts[one] for one in which.tolist()]
+                yield [hosts[index] for index in which.tolist()]
             else:
                 found = [columns[name][calls.rows].tolist() for name in KEYS[key.name]]
                 yield found[0] if len(found) == 1 else list(map(_JOINED[key.name], *found))

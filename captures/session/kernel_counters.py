@@ -157,7 +157,7 @@ class RunningCounters(KernelCounters):
             every = _parsed(str(self._root / MOUNTSTATS[1:]), parse_mountstats)
             mount = mount_of(every, self._path)
             if mount is None:
-                there = ", ".join(one.path for one in every)
+                there = ", ".join(mount.path for mount in every)
                 raise CaptureError(f"{self._path}: is not on an NFS mount; there are {there}")
             addresses = _addresses(self._root / MOUNTS[1:])
             # All that share its connections: the wire does not tell them apart.
@@ -180,7 +180,9 @@ class CounterPoint:
         counters, point = self._counters, self._number
         with counters.lock:
             numbers = table.rows["connection"]
-            others = [one for one in unique(numbers).tolist() if not counters.counts(point, table.conversation(one))]
+            others = [
+                number for number in unique(numbers).tolist() if not counters.counts(point, table.conversation(number))
+            ]
             counters.add(table.selected(~among(numbers, np.array(others))) if others else table, point)
 
     def note(self, conversations: Iterable[Conversation], lossy: bool = False) -> None:

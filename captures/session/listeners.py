@@ -73,7 +73,7 @@ def listener_of(pass_listeners: Sequence[PassListener]) -> Callable[[Conversatio
         return pass_listeners[0].listener
 
     def listener(conversation: Conversation) -> Listener | None:
-        found = [made for one in pass_listeners if (made := one.listener(conversation)) is not None]
+        found = [made for pass_listener in pass_listeners if (made := pass_listener.listener(conversation)) is not None]
         return Listeners(*found) if found else None
 
     return listener

@@ -394,7 +394,7 @@ class Session:
                     directions = pickle.load(file)
                 else:
                     directions = credits.directions[number]
-                yield from (one for one in directions if one.calls or one.replies)
+                yield from (direction for direction in directions if direction.calls or direction.replies)
 
     def files(
         self,

@@ -433,8 +433,8 @@ def _meant(tables: BrowsedTables, word: str, limit: int) -> Iterable[str]:
     found = [
         f"procedure = '{operation}'" for operation in tables.operations() if operation.lower().startswith(word.lower())
     ]
-    found += [f"client = {quoted(one)}" for one in tables.distinct("client", word, limit)]
-    found += [f"path = {quoted(one)}" for one in tables.distinct("path", word, limit)]
+    found += [f"client = {quoted(address)}" for address in tables.distinct("client", word, limit)]
+    found += [f"path = {quoted(path)}" for path in tables.distinct("path", word, limit)]
     return found[:limit]
 
 

@@ -159,7 +159,7 @@ def _is_called(name: str, called: ProcedureNames) -> bool:
             return False
         label = program_name(called.program).upper()
         labels = [label, f"{label}V{called.version}", f"{label}V{called.version}.{called.minor_version}"]
-        if not any(fnmatchcase(one, program) for one in labels):
+        if not any(fnmatchcase(label, program) for label in labels):
             return False
     return any(fnmatchcase(one, procedure) for one in (called.name, *called.operations))
 
@@ -208,7 +208,9 @@ class Condition:
         self._names: RpcNames | None = None
         self.passed = self.tried = 0
         """RPCs."""
-        self._compared = [(match[1] or match[2], match[3]) for one in self.written for match in _COMPARED.finditer(one)]
+        self._compared = [
+            (match[1] or match[2], match[3]) for condition in self.written for match in _COMPARED.finditer(condition)
+        ]
         """Columns, and the texts in quotes that they are compared with."""
         self._values: dict[str, set[str]] = {name: set() for name, _ in (*self._compared, *self._named_texts())}
         """Values of these columns that are there, at most ``MAX_VALUES``."""
@@ -285,7 +287,7 @@ class Condition:
         return not self.written and self.filters == Filters(connections=self.filters.connections)
 
     def __str__(self) -> str:
-        return " and ".join(one for one in (*self.written, str(self.filters)) if one)
+        return " and ".join(text for text in (*self.written, str(self.filters)) if text)
 
     def mask(self, table: RpcTable, session: RpcSource) -> NDArray[np.bool_]:
         """Which rows of a table pass.  Raises CaptureError for one that cannot be judged."""
@@ -359,7 +361,7 @@ class Condition:
                 return f"no procedure or operation {name!r}{near(bare, KNOWN_NAMES)}"
         ends = [connection.endpoints for connection in session.analyzer.connections]
         for what, addresses, end in (("client", filters.clients, 0), ("server", filters.servers, 1)):
-            known = sorted({one[end].address for one in ends})
+            known = sorted({endpoints[end].address for endpoints in ends})
             for address in addresses:
                 if address not in known and known and not extent.evicted:
                     more = f" and {len(known) - MAX_LISTED:,} more" if len(known) > MAX_LISTED else ""
@@ -391,8 +393,8 @@ class Condition:
 
     def _called(self) -> Iterator[str]:
         """Names of what was called."""
-        for one in self._names.procedures if self._names is not None else ():
-            yield from (one.name.upper(), *one.operations)
+        for procedure in self._names.procedures if self._names is not None else ():
+            yield from (procedure.name.upper(), *procedure.operations)
 
 
 def _all_of(conditions: Sequence[str]) -> str:

@@ -181,7 +181,7 @@ class DataSetSnapshot:
         kept = {path: file for path, file in self.files.items() if path not in dropped}
         return replace(
             self,
-            files=kept | {one.path: one for one in added},
+            files=kept | {data_file.path: data_file for data_file in added},
             replaced={**self.replaced, **dict.fromkeys(dropped, now)},
         )
 
@@ -258,7 +258,7 @@ class DataSet:
             return []
         with duckdb.connect() as connection:
             there = f"({view_of(CAPTURES, files, snapshot, self.opened_by(connection, snapshot))})"
-            listed = ", ".join(one.name for one in fields(CaptureEntry))
+            listed = ", ".join(declared.name for declared in fields(CaptureEntry))
             rows = connection.execute(f"SELECT {listed} FROM {there} WHERE {where} ORDER BY frames_before", of)
             return [_entry_of(row) for row in rows.fetchall()]
 
@@ -289,7 +289,7 @@ class DataSet:
             self.compact([snapshot.gone[capture]], all_of=True)
             return None
         others = self.entries(snapshot, "list_has_any(paths, ?)", [entry.paths])
-        before = {one.capture: one.day for one in others if {*one.paths} <= {*entry.paths} and any(entry.sizes)}
+        before = {other.capture: other.day for other in others if {*other.paths} <= {*entry.paths} and any(entry.sizes)}
         made: list[DataFile] = []
         if not entry.problem:
             own = {name: getattr(entry, name) for name in COUNTED}
@@ -298,14 +298,14 @@ class DataSet:
             ).reached
             entry = replace(entry, **{f"{name}_before": reached[name] - own[name] for name in COUNTED})
             made = self._written(entry, folder, about)
-        seen = {one.path for one in snapshot.of(CAPTURES)}
+        seen = {data_file.path for data_file in snapshot.of(CAPTURES)}
         lost = False
 
         def change(now: DataSetSnapshot) -> DataSetSnapshot:
             nonlocal lost
             if made and (made[0].path in now.files or made[0].path in now.replaced):
                 return now
-            new = {one.path: one for one in now.of(CAPTURES) if one.path not in seen}
+            new = {data_file.path: data_file for data_file in now.of(CAPTURES) if data_file.path not in seen}
             if lost := capture in now.gone or bool(self.entries(replace(now, files=new), "capture = ?", [capture])):
                 return now
             problems = {
@@ -333,7 +333,7 @@ class DataSet:
                 writer.connection.execute(f"CREATE VIEW {name} AS FROM read_parquet({files})")
             made += [writer.write(name, entry.day, query, *extent) for name, query in SUMS.items()]
             made.append(writer.write(CAPTURES, entry.day, f"FROM {CAPTURES}", *extent))
-            own = DataSetSnapshot(files={one.path: one for one in made if one is not None})
+            own = DataSetSnapshot(files={data_file.path: data_file for data_file in made if data_file is not None})
             alone = LocalFolder(writer.folder)
             alone.create(_name(0), _json_of(own))
             writer.connection.execute(f"CREATE TABLE {STATEMENTS} ({STATEMENT_COLUMNS})")
@@ -342,7 +342,7 @@ class DataSet:
                 writer.connection.executemany(f"INSERT INTO {STATEMENTS} VALUES ({marks})", rows)
             made.append(writer.write(STATEMENTS, entry.day, f"FROM {STATEMENTS}", *extent))
             writer.put()
-        return [one for one in made if one is not None]
+        return [data_file for data_file in made if data_file is not None]
 
     def compact(self, days: Collection[str] = (), all_of: bool = False) -> int:
         """Make one file of several of a table and a day, of about one size; gives how many files there are fewer.
@@ -364,9 +364,9 @@ class DataSet:
                     rows = view_of(name, some, snapshot, place, "file_row_number = true")
                     order = "kind, " * (name == "details") + "host, file_index, file_row_number"
                     query = f"SELECT * EXCLUDE (day, file_row_number) {rows} ORDER BY {order}"
-                    times = min(one.first_time_ns for one in some), max(one.last_time_ns for one in some)
-                    hosts = min(one.first_host for one in some), max(one.last_host for one in some)
-                    columns, now = {one.columns for one in some}, columns_of(name)
+                    times = min(file.first_time_ns for file in some), max(file.last_time_ns for file in some)
+                    hosts = min(file.first_host for file in some), max(file.last_host for file in some)
+                    columns, now = {file.columns for file in some}, columns_of(name)
                     known = columns == {now} if name in SUMS else now in columns
                     made.append((writer.write(name, day, query, times, hosts, now if known else "?"), some))
                     writer.put()
@@ -374,11 +374,12 @@ class DataSet:
             return 0
 
         def change(now: DataSetSnapshot) -> DataSetSnapshot:
-            still = [(new, some) for new, some in made if all(one.path in now.files for one in some)]
+            still = [(new, some) for new, some in made if all(file.path in now.files for file in some)]
             if (gone and len(still) < len(made)) or not (still or gone.keys() & now.gone.keys()):
                 return now  # Another writer did the same; what was gone stays noted.
             merged = now.with_files(
-                [new for new, _ in still if new is not None], [one.path for _, some in still for one in some]
+                [new for new, _ in still if new is not None],
+                [file.path for _, some in still for file in some],
             )
             return replace(merged, gone={name: day for name, day in now.gone.items() if name not in gone})
 
@@ -398,7 +399,7 @@ class DataSet:
             return replace(now.with_files((), dropped), gone=kept) if dropped else now
 
         self.commit(change)
-        return sum(one.rows for one in old if one.place[0] == CAPTURES)
+        return sum(data_file.rows for data_file in old if data_file.place[0] == CAPTURES)
 
     def remove_left(self) -> int:
         """Remove files that no snapshot has, of writers that were killed; gives how many."""
@@ -418,12 +419,12 @@ class DataSet:
 def _mergeable(there: Sequence[DataFile], all_of: bool) -> list[list[DataFile]]:
     """Which files of a table and a day become one."""
     sizes: dict[int, list[DataFile]] = defaultdict(list)
-    for one in there:
-        size, rows = 0, one.rows
+    for data_file in there:
+        size, rows = 0, data_file.rows
         while rows >= SMALL and not all_of:
             size, rows = size + 1, rows // STEP
-        if one.bytes < LARGE:
-            sizes[size].append(one)
+        if data_file.bytes < LARGE:
+            sizes[size].append(data_file)
     return [some for some in sizes.values() if len(some) >= (2 if all_of else FEW_FILES)]
 
 
@@ -478,7 +479,7 @@ def columns_of(name: str) -> str:
     if name in (STATEMENTS, *SUMS):
         columns = [SUMS.get(name, STATEMENT_COLUMNS)]
     else:
-        columns = [one.name for one in (TABLES[name].columns if name in TABLES else fields(CaptureEntry))]
+        columns = [column.name for column in (TABLES[name].columns if name in TABLES else fields(CaptureEntry))]
     return hashlib.sha256(" ".join(columns).encode()).hexdigest()[:8]
 
 
@@ -512,7 +513,7 @@ def _counted(table: str, column: str) -> str | None:
 
 def make_captures(connection: duckdb.DuckDBPyConnection, entries: Sequence[CaptureEntry], name: str = CAPTURES) -> None:
     """A table of captures, with a row for each entry."""
-    hints = {one.name: str(one.type) for one in fields(CaptureEntry)}
+    hints = {declared.name: str(declared.type) for declared in fields(CaptureEntry)}
     listed = ", ".join(
         f"{column} {'BIGINT' if 'int' in hint else 'VARCHAR'}{'[]' if 'tuple' in hint else ''}"
         for column, hint in hints.items()
@@ -570,7 +571,7 @@ def _snapshot_of(data: bytes, shown: str) -> DataSetSnapshot:
             made_by = values.pop("program_version")
             raise CaptureError(f"{shown}: rdmascope {made_by} wrote this data set; this program cannot read it")
         del values["program_version"]
-        values["files"] = {one[0]: DataFile(*one) for one in values["files"]}
+        values["files"] = {file[0]: DataFile(*file) for file in values["files"]}
         values["problems"] = {
             name: _entry_of([one.get(field.name, field.default) for field in fields(CaptureEntry)])
             for name, one in values["problems"].items()

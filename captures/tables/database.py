@@ -313,7 +313,7 @@ class Database(Closing):
         """The rows as a table of its own: it has every name once, can be counted, and be read twice."""
         self._run(f"CREATE OR REPLACE TEMP TABLE result_of_query AS\n{statement.text}", 1)
         described = self.connection.execute("DESCRIBE temp.result_of_query").fetchall()
-        names, types = tuple(one[0] for one in described), tuple(one[1] for one in described)
+        names, types = tuple(column[0] for column in described), tuple(column[1] for column in described)
         (count,) = self.connection.execute("SELECT count(*) FROM temp.result_of_query").fetchone() or (0,)
         listed = ", ".join(
             f"CAST({named(name)} AS VARCHAR)" if type.startswith("TIMESTAMP") else named(name)
@@ -332,7 +332,7 @@ class Database(Closing):
         if not statement.gives_rows or not described:
             return None
         rows = self.connection.fetchall()
-        names, types = tuple(one[0] for one in described), tuple(str(one[1]) for one in described)
+        names, types = tuple(column[0] for column in described), tuple(str(column[1]) for column in described)
         return QueryResult(names, types, len(rows), iter(rows), lambda: _as_columns(names, rows))
 
     def check(self, table: str, condition: str) -> None:
@@ -452,7 +452,7 @@ def statements_of(query: str) -> Sequence[SqlStatement]:
         raise QueryError(_in_words(error, query)) from None
     if not found:
         raise QueryError("the query is empty")
-    return [_statement(one.query if len(found) > 1 else query, one.type) for one in found]
+    return [_statement(statement.query if len(found) > 1 else query, statement.type) for statement in found]
 
 
 def _statement(text: str, type: duckdb.StatementType) -> SqlStatement:

@@ -108,22 +108,22 @@ def diagnosis_of_captures(
 
 def _joined(said: Sequence[_SaidOfHost], recent: int | None) -> Cause:
     """What is said of captures, the worst host first, as one cause; ``recent``: nanoseconds from which on it is new."""
-    worst, captures = said[0].cause(), sum(one.captures for one in said)
-    fresh = [one.host for one in said if recent is not None and one.since >= recent]
+    worst, captures = said[0].cause(), sum(statement.captures for statement in said)
+    fresh = [statement.host for statement in said if recent is not None and statement.since >= recent]
     if captures == 1:
         return replace(worst, evidence=(f"on host {said[0].host}{', new this week' if fresh else ''}", *worst.evidence))
-    evidence = [one.words() for one in said[:EXAMPLES]]
+    evidence = [statement.words() for statement in said[:EXAMPLES]]
     evidence += [f"and {plural(len(said) - EXAMPLES, 'more host')}"] if len(said) > EXAMPLES else []
     evidence += [f"new this week: {_listed(fresh)}"] if fresh else []
-    lost = [one.lost for one in said if one.lost is not None]
+    lost = [statement.lost for statement in said if statement.lost is not None]
     where = f"on {plural(len(said), 'host')}, in {plural(captures, 'capture')}"
     return replace(
         worst,
         text=f"{where}; the worst on {said[0].host}: {worst.text}",
-        count=sum(one.times for one in said),
+        count=sum(statement.times for statement in said),
         share=None,
         share_of="",
-        since=min(one.since for one in said),
+        since=min(statement.since for statement in said),
         evidence=tuple(evidence),
         lost=sum(lost) if lost else None,
         headline=worst.headline and f"{said[0].host}: {worst.headline}",

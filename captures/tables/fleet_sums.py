@@ -222,7 +222,7 @@ def _called(row: Sequence[Any]) -> ProcedureNames:
 def summed_session(path: str, condition: Condition | None, always: bool) -> SummedSession | None:
     """Of a data set; None of few captures with few RPCs, unless ``always``."""
     snapshot = DataSet(path).snapshot()
-    captures, rpcs = (sum(one.rows for one in snapshot.of(name)) for name in (CAPTURES, "rpcs"))
+    captures, rpcs = (sum(data_file.rows for data_file in snapshot.of(name)) for name in (CAPTURES, "rpcs"))
     many = captures > FEW_CAPTURES or rpcs > FEW_RPCS
     return SummedSession(path, condition) if always or many else None
 
@@ -311,7 +311,7 @@ class SummedSession(DataSetSession):
         if any(moment is not None and moment.absolute(self._begin) % MINUTE for moment in condition.span):
             return False
         others = [*condition.given, *replace(condition.filters, since=None, until=None).conditions(self._begin)]
-        text = f"SELECT 1 FROM rpcs WHERE {' AND '.join(f'({one}{chr(10)})' for one in others) or 'true'}"
+        text = f"SELECT 1 FROM rpcs WHERE {' AND '.join(f'({name}{chr(10)})' for name in others) or 'true'}"
         asked = named_columns(self._database.connection, text, True).get("rpcs")
         return asked is not None and {*asked} <= {*ALIKE}
 
@@ -397,10 +397,12 @@ class SummedSession(DataSetSession):
                 parts[of.names[code]].append(calls.taken(np.flatnonzero(of.codes[calls.rows] == code)))
         found = {}
         for name, some in parts.items():
-            counts, latencies = (np.concatenate([getattr(one, key) for one in some]) for key in ("counts", "latencies"))
-            sent = sum(int(one.call_bytes.sum()) for one in some)
-            answered = sum(int(one.reply_bytes.sum()) for one in some)
-            failed = sum(int(one.counts[one.failed].sum()) for one in some)
+            counts, latencies = (
+                np.concatenate([getattr(calls, key) for calls in some]) for key in ("counts", "latencies")
+            )
+            sent = sum(int(calls.call_bytes.sum()) for calls in some)
+            answered = sum(int(calls.reply_bytes.sum()) for calls in some)
+            failed = sum(int(calls.counts[calls.failed].sum()) for calls in some)
             known = latencies >= 0
             samples = Samples()
             samples.add(latencies[known], counts[known])
@@ -454,7 +456,9 @@ class SummedSession(DataSetSession):
             some = query(f"{longest} ORDER BY high_ns DESC LIMIT ?", [top]).fetchall()
             least = some[-1][-1] if some else 0
             there = query(f"SELECT DISTINCT host, capture FROM ({longest}) WHERE high_ns >= {least}").fetchall()
-            hosts, captures = (", ".join(quoted(one) for one in sorted({*names})) for names in zip(*there, strict=True))
+            hosts, captures = (
+                ", ".join(quoted(name) for name in sorted({*names})) for names in zip(*there, strict=True)
+            )
             meant += f" AND waiting_ns >= {least} AND host IN ({hosts}) AND capture IN ({captures})"
         for row in query(_SLOWEST.format(", ".join(PART_SUMS), meant), [top]).fetchall():
             waiting, latency, parts, rest = row[0], row[1], row[2 : 2 + len(PARTS)], row[2 + len(PARTS) :]

@@ -150,7 +150,7 @@ class SavedPaths(PathedRows):
 
     def __getitem__(self, index: int | slice) -> SavedPath | list[SavedPath | None] | None:
         if isinstance(index, slice):
-            return [self[one] for one in range(len(self))[index]]
+            return [self[row] for row in range(len(self))[index]]
         text = self._texts[index]
         return None if text is None else SavedPath(text)
 
@@ -650,7 +650,7 @@ class SavedSession(Session):
         if auditor.meant is not None:
             self.lacks("what single RPCs were judged by")
         kept = {conversation.connection.number: conversation.connection for conversation in self.analyzer.conversations}
-        known = kept | {one.connection.number: one.connection for one in self._gone}
+        known = kept | {conversation.connection.number: conversation.connection for conversation in self._gone}
         with self._open() as database:
             for row in _rows(database, "SELECT * FROM verdicts"):
                 number = EARLIER if row["connection"] is None else row["connection"]
@@ -757,12 +757,12 @@ class FilteredSession(DataSetSession):
 
     def __init__(self, path: str, condition: Condition) -> None:
         self._condition = condition
-        begin = min((one.first_time_ns for one in DataSet(path).snapshot().of(CAPTURES)), default=0)
+        begin = min((data_file.first_time_ns for data_file in DataSet(path).snapshot().of(CAPTURES)), default=0)
         self._where = condition.sql(begin)
         self.paths = (path,)
         with self._open() as database:
-            each = [f"{self._where} AND ({one})" for one in ("true", *condition.each_value())]
-            query = f"SELECT {', '.join(f'count(*) FILTER ({one})' for one in each)}, count(*) FROM rpcs"
+            each = [f"{self._where} AND ({part})" for part in ("true", *condition.each_value())]
+            query = f"SELECT {', '.join(f'count(*) FILTER ({part})' for part in each)}, count(*) FROM rpcs"
             ((*passing, self._tried),) = database.connection.execute(query).fetchall()
         self.passing = all(passing)
         """Some RPC does, and for each value of a filter."""
@@ -811,7 +811,7 @@ def _moved(kind: str, value: Any, before: dict[str, int]) -> Any:
 
 def _renumbered(value: Any, before: dict[str, int]) -> Any:
     if isinstance(value, list):
-        return [_renumbered(one, before) for one in value]
+        return [_renumbered(inner, before) for inner in value]
     if not isinstance(value, dict):
         return value
     found = {}

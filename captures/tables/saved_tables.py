@@ -65,7 +65,7 @@ def make_views(connection: duckdb.DuckDBPyConnection, path: str, span: Span = (N
     else:
         connection.execute(f"CREATE TABLE {STATEMENTS} ({STATEMENT_COLUMNS}, day DATE)")
     for name, query in SUMS.items():
-        files = [one for one in snapshot.of(name) if one.columns == columns_of(name)]
+        files = [data_file for data_file in snapshot.of(name) if data_file.columns == columns_of(name)]
         rows = view_of(name, files, snapshot, place) if files else f"FROM ({query}) WHERE false"
         connection.execute(f"CREATE VIEW {name} AS SELECT * {rows}")
     make_captures(connection, [*snapshot.problems.values()], "problems")

@@ -77,9 +77,9 @@ def option_lines(name: str) -> Iterator[str]:
         yield option("--file", "Capture file", "fileselect", tooltip, "mustexist=true", "required=true")
     elif name == PREFIX + "interface":
         yield option("--device", "Network interface", "selector", "Where RDMA traffic passes", "required=true")
-        for one in (EVERY, *(known for _, known in socket.if_nameindex())):
-            default = "true" if one == EVERY else "false"
-            yield f"value {{arg=0}}{{value={one}}}{{display={escaped(one)}}}{{default={default}}}"
+        for interface in (EVERY, *(known for _, known in socket.if_nameindex())):
+            default = "true" if interface == EVERY else "false"
+            yield f"value {{arg=0}}{{value={interface}}}{{display={escaped(interface)}}}{{default={default}}}"
     tooltip = "Service port of NFS over RDMA, beside 20049"
     yield option("--port", "Service port", "integer", tooltip, "range=1,65535", "default=20049")
     tooltip = "Only RPCs that match: SQL over the columns of the table rpcs, such as latency > 10ms"

@@ -245,7 +245,7 @@ def in_words(tshark: Tshark, path: str, frames: Iterable[int], fields: Sequence[
                 for layer in packet.layers:
                     if layer.layer_name.startswith("_ws.malformed"):
                         shown.append("Malformed Packet")
-                    for field in (one for name in layer.field_names for one in layer.get_field(name).all_fields):
+                    for field in (field for name in layer.field_names for field in layer.get_field(name).all_fields):
                         if field.name in wanted and field.showname:
                             shown.append(field.showname)
     except Exception as error:  # pyshark has no common base class of its own
@@ -304,20 +304,20 @@ def _messages(lines: Iterable[bytes]) -> Generator[ShownMessage, None, None]:
 
 
 def _message(found: list[dict[bytes, bytes]], malformed: bool) -> ShownMessage | None:
-    xid = next((one for one in found if one[b"name"] == b"rpc.xid"), None)
-    kind = next((one for one in found if one[b"name"] == b"rpc.msgtyp"), None)
+    xid = next((field for field in found if field[b"name"] == b"rpc.xid"), None)
+    kind = next((field for field in found if field[b"name"] == b"rpc.msgtyp"), None)
     if xid is None or kind is None:
         return None
     first = int(xid.get(b"pos", b"0"))
     fields = tuple(
         ShownField(
-            one[b"name"].decode(),
-            int(one.get(b"pos", b"0")) - first,
-            bytes.fromhex((one.get(b"unmaskedvalue") or one.get(b"value") or b"").decode()),
-            unescape(one.get(b"show", b"").decode()) if one[b"name"].endswith(b"hash") else "",
+            field[b"name"].decode(),
+            int(field.get(b"pos", b"0")) - first,
+            bytes.fromhex((field.get(b"unmaskedvalue") or field.get(b"value") or b"").decode()),
+            unescape(field.get(b"show", b"").decode()) if field[b"name"].endswith(b"hash") else "",
         )
-        for one in found
-        if b"value" in one and one[b"name"] not in (b"num", b"len", b"caplen", b"timestamp", b"filtered")
+        for field in found
+        if b"value" in field and field[b"name"] not in (b"num", b"len", b"caplen", b"timestamp", b"filtered")
     )
     return ShownMessage(int(xid[b"value"], 16), kind.get(b"show") == b"1", fields, malformed)
 

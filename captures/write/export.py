@@ -85,7 +85,7 @@ def _about(rpc: Rpc, is_call: bool) -> list[str]:
     if retransmissions := rpc.retransmissions:
         unit = "segment" if rpc.connection.of_tcp else "packet"
         lines.append(f"{plural(retransmissions, unit)} of this RPC retransmitted")
-    lines += [f"damage: {one}" for one in rpc.damage[:MAX_NOTED]]
+    lines += [f"damage: {damage}" for damage in rpc.damage[:MAX_NOTED]]
     return lines
 
 
@@ -152,11 +152,11 @@ class FindingNotes:
 
     def of_rpc(self, number: int) -> str:
         """Lines about an RPC, each behind a line break; '' where nothing was found."""
-        return "".join(f"\n{one}" for one in self._rpcs.get(number, ()))
+        return "".join(f"\n{note}" for note in self._rpcs.get(number, ()))
 
     def of_connection(self, number: int) -> str:
         """Lines about a connection that are about none of its RPCs."""
-        return "".join(f"\n{one}" for one in self._connections.get(number, ()))
+        return "".join(f"\n{note}" for note in self._connections.get(number, ()))
 
 
 def printable(text: str) -> str:

@@ -309,8 +309,8 @@ class Target(OutputFolder):
                 if not problem:
                     _zeros(sums, region.start - reached)
                     for block in contents.bytes_of(region):
-                        for one in sums:
-                            one.update(block)
+                        for digest in sums:
+                            digest.update(block)
                     reached = region.end
             problem = _extend(fd, length) or problem
             length = os.fstat(fd).st_size
@@ -344,8 +344,8 @@ def _extend(fd: int, length: int) -> str:
 def _zeros(sums: tuple[hashlib._Hash, ...], count: int) -> None:
     while count > 0:
         block = bytes(min(count, 1 << 20))
-        for one in sums:
-            one.update(block)
+        for digest in sums:
+            digest.update(block)
         count -= len(block)
 
 

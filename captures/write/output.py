@@ -265,7 +265,7 @@ def written_to(output: str, inputs: Iterable[str]) -> Iterator[Path]:
     with FolderOfProcess() as made:
         path = made / name
         yield path
-        files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
+        files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
         for file in files:
             store.put(file, str(file.relative_to(made)))
 

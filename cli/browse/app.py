@@ -498,7 +498,7 @@ class PanesApp(App[None]):
             parts.append(Text(f" · {count(len(self.listed.marked))} marked", "bold yellow"))
         if self.listed.noun not in self.finished or not self._whole:
             parts.append(Text(" · " + self._reading(), "magenta"))
-        elif self.listed.noun == "rpcs" and (coming := [one for one in LATER if one not in self.finished]):
+        elif self.listed.noun == "rpcs" and (coming := [key for key in LATER if key not in self.finished]):
             parts.append(Text(f" · reading {' and '.join(coming)}", "magenta"))
         elif self.remark:
             parts += [Text(" · "), shown(self.remark, "red")]

@@ -164,7 +164,7 @@ class PromptDialog(ModalScreen[str | None]):
         self._found = self._complete(typed.value) if self._complete is not None else ()
         options = self.query_one("#completions", OptionList)
         options.clear_options()
-        options.add_options([Option(shown(one)) for one in self._found])
+        options.add_options([Option(shown(word)) for word in self._found])
         options.display = bool(self._found)
         self.query_one("#problem", Static).update(shown(self._hint, "dim"))
 

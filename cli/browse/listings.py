@@ -139,7 +139,10 @@ def rendered(renderable: RenderableType, width: int) -> list[Text]:
         file=io.StringIO(), width=width, highlight=False, markup=False, emoji=False, color_system="truecolor"
     )
     lines = console.render_lines(renderable, console.options.update(height=None), pad=False)
-    return [Text.assemble(*((one.text, one.style or "") for one in line if not one.control)) for line in lines]
+    return [
+        Text.assemble(*((segment.text, segment.style or "") for segment in line if not segment.control))
+        for line in lines
+    ]
 
 
 def harmless_text(text: Text) -> Text:

@@ -257,14 +257,14 @@ class LiveFeed(BrowseFeed):
         rows = dict.fromkeys(MAX_ROWS, 0)
         kept: deque[HeldPart] = deque()
         replaced = False
-        for one in reversed(self._held):
-            if (one.replacing and replaced) or (not one.replacing and rows[one.table] > MAX_ROWS[one.table]):
-                one.path.unlink()
+        for held in reversed(self._held):
+            if (held.replacing and replaced) or (not held.replacing and rows[held.table] > MAX_ROWS[held.table]):
+                held.path.unlink()
                 continue
-            replaced |= one.replacing
-            if not one.replacing:
-                rows[one.table] += one.rows
-            kept.appendleft(one)
+            replaced |= held.replacing
+            if not held.replacing:
+                rows[held.table] += held.rows
+            kept.appendleft(held)
         self._held = kept
 
 

@@ -91,7 +91,7 @@ def command(
     elif list_options:
         lines = [*option_lines(interface)]
     elif capture:
-        _capture(interface, fifo, file, device, port, tuple(one for one in (where, filter) if one))
+        _capture(interface, fifo, file, device, port, tuple(part for part in (where, filter) if part))
         return
     else:
         lines = _judge(filter)

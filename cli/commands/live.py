@@ -400,7 +400,9 @@ def _files(path: str, devices: tuple[str, ...]) -> list[str]:
 def _refuse_with_panes(ctx: click.Context, devices: tuple[str, ...]) -> None:
     """Raises UsageError for what is of no use to them."""
     listed = [param for param in ctx.command.params if param.name in _NOT_BROWSED]
-    given = [one.opts[0] for one in listed if ctx.get_parameter_source(str(one.name)) is ParameterSource.COMMANDLINE]
+    given = [
+        option.opts[0] for option in listed if ctx.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
+    ]
     refuse_options(
         (given, f"{', '.join(given)}: not with --browse"),
         (len(devices) > 1 or "-" in devices, "--browse takes one DEVICE, and standard input is the keyboard"),

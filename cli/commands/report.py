@@ -511,10 +511,10 @@ def _count_behind(kernel: KernelCounters, given: GivenCaptures, condition: Condi
 
     meant = given.chosen(condition)
     common = CommonConnections()
-    for one in given.some(given.having(meant)):
-        assert one.behind is not None
-        reading = one.reading()
-        own = common.first_seen(one.behind)
+    for capture in given.some(given.having(meant)):
+        assert capture.behind is not None
+        reading = capture.reading()
+        own = common.first_seen(capture.behind)
 
         def note(conversations: list[Conversation], own: Callable[[Connection], bool] = own) -> None:
             kernel.note([conversation for conversation in conversations if own(conversation.connection)])
@@ -522,7 +522,7 @@ def _count_behind(kernel: KernelCounters, given: GivenCaptures, condition: Condi
         for table in reading.tables(note):
             selected = table if meant is None else meant.selected(table, reading)
             numbers = selected.rows["connection"]
-            there = [one for one in np.unique(numbers).tolist() if own(selected.conversation(one).connection)]
+            there = [number for number in np.unique(numbers).tolist() if own(selected.conversation(number).connection)]
             kernel.add(selected.selected(np.isin(numbers, there)))
             del table, selected
         note(reading.analyzer.conversations)

@@ -145,8 +145,8 @@ def command(
     if first is not None or reading.damage is None:
         layout = layout._replace(place_width=reading.place_width(13) if reading.several else 0)
         _print_line(out, Text(views.header(layout).plain, "dim"))
-    for one in rows if first is None else chain((first,), rows):
-        _print_line(out, one)
+    for line in rows if first is None else chain((first,), rows):
+        _print_line(out, line)
     refuse_the_impossible()
     reading.check()
 

@@ -122,7 +122,7 @@ def _play(name: str, output: Path, fault: str | None, as_json: bool) -> None:
     kept = captured(script, frames)
     with nullcontext(binary_output()) if to_stdout else open_output(output, (name,), PUBLIC) as target:
         write_capture(target, kept, script.snaplen)
-    calls, answered = sum(one.calls for one in played), sum(one.answered for one in played)
+    calls, answered = sum(play.calls for play in played), sum(play.answered for play in played)
     if as_json and not to_stdout:
         print_json(
             record(
@@ -134,14 +134,14 @@ def _play(name: str, output: Path, fault: str | None, as_json: bool) -> None:
                 connections=[
                     {
                         "connection": number,
-                        "version": one.version,
-                        "calls": one.calls,
-                        "answered": one.answered,
-                        "wrong": one.wrong,
-                        "failed": [{"xid": failure.xid, "reason": failure.reason} for failure in one.failed],
-                        "faults_committed": one.committed,
+                        "version": play.version,
+                        "calls": play.calls,
+                        "answered": play.answered,
+                        "wrong": play.wrong,
+                        "failed": [{"xid": failure.xid, "reason": failure.reason} for failure in play.failed],
+                        "faults_committed": play.committed,
                     }
-                    for number, one in enumerate(played, 1)
+                    for number, play in enumerate(played, 1)
                 ],
             )
         )
@@ -163,14 +163,14 @@ def _play(name: str, output: Path, fault: str | None, as_json: bool) -> None:
 
 def _remarks(script: Script, played: list[Played]) -> Iterator[str]:
     """What was not by the book, and what came of it."""
-    for number, (setup, one) in enumerate(zip(script.connections, played, strict=True), 1):
-        for fault, times in zip(setup.faults, one.committed, strict=True):
+    for number, (setup, play) in enumerate(zip(script.connections, played, strict=True), 1):
+        for fault, times in zip(setup.faults, play.committed, strict=True):
             if fault is not None and times:
                 against = f" ({fault.rule})" if fault.rule else ""
                 yield f"connection {number}: the {fault.by.name.lower()} {fault.says}{against}"
-        for failure in one.failed:
+        for failure in play.failed:
             yield f"connection {number}: call 0x{failure.xid:08x} failed: {failure.reason}"
-        for xid in one.wrong:
+        for xid in play.wrong:
             yield f"connection {number}: call 0x{xid:08x} was answered otherwise than it should be"
 
 
@@ -178,8 +178,8 @@ def _idle(script: Script, played: list[Played]) -> list[str]:
     """Faults that no message gave an occasion for."""
     return [
         f"connection {number}: nothing in the script lets the {fault.by.name.lower()} commit its fault ({fault.says})"
-        for number, (setup, one) in enumerate(zip(script.connections, played, strict=True), 1)
-        for fault, times in zip(setup.faults, one.committed, strict=True)
+        for number, (setup, play) in enumerate(zip(script.connections, played, strict=True), 1)
+        for fault, times in zip(setup.faults, play.committed, strict=True)
         if fault is not None and not times
     ]
 
@@ -204,8 +204,8 @@ def _list_faults(as_json: bool) -> None:
             )  # fmt: skip
     else:
         rows = [
-            (name, f"The {one.by.name.lower()} {one.says}{f' ({one.rule})' if one.rule else ''}.")
-            for name, one in FAULTS.items()
+            (name, f"The {fault.by.name.lower()} {fault.says}{f' ({fault.rule})' if fault.rule else ''}.")
+            for name, fault in FAULTS.items()
         ]
         _show(rows)
 

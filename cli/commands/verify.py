@@ -88,12 +88,12 @@ def command(
     agree = True
     with seekable(files) as paths:
         given = GivenCaptures(files, analyzer_options(ports, force, contents=not headers), paths)
-        for at, one in enumerate(given):
+        for at, capture in enumerate(given):
             if at and not as_json:
                 click.echo()
-            one.reading().needs_packets()
-            with TsharkInput(one.paths) as readable:
-                agree &= _verify(one, given, readable, find_tshark(), limit, headers, as_json)
+            capture.reading().needs_packets()
+            with TsharkInput(capture.paths) as readable:
+                agree &= _verify(capture, given, readable, find_tshark(), limit, headers, as_json)
     given.check()
     return 0 if agree else EXIT_FOUND
 

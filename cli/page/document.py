@@ -432,10 +432,12 @@ def _examples(page: PageFacts, chosen: Chosen) -> list[tuple[str, str, str]]:
             continue
         rest = f"; {count(more)} more are not shown: rdmascope rpcs FILE --errors" if more else ""
         opened = "".join(
-            reference_html(one) if one.number in seen else example_html(one, page.facts.healths.get(one.connection))
-            for one in some
+            reference_html(example)
+            if example.number in seen
+            else example_html(example, page.facts.healths.get(example.connection))
+            for example in some
         )
-        seen |= {one.number for one in some}
+        seen |= {example.number for example in some}
         found.append((id, heading, tag("p", text(f"{plural(len(some), 'RPC')}, {how}{rest}."), class_="dim") + opened))
     return found
 

@@ -113,7 +113,7 @@ def styled(line: Text) -> str:
 def _parts(line: Text) -> Iterator[tuple[str, list[str]]]:
     edges = sorted({0, len(line), *(edge for span in line.spans for edge in (span.start, span.end))})
     for first, behind in pairwise(edges):
-        styles = [str(line.style)] + [str(one.style) for one in line.spans if one.start <= first < one.end]
+        styles = [str(line.style)] + [str(span.style) for span in line.spans if span.start <= first < span.end]
         yield line.plain[first:behind], sorted({word for style in styles for word in style.split()})
 
 
@@ -131,7 +131,7 @@ Kinds = tuple[ProcedureNames, str]
 PHASES = (*PARTS, "hung")
 """Of a bar, in the order of the wire."""
 ERROR = STATES.index("error")
-WHOLE = [STATES.index(one) for one in ("complete", "error", DUPLICATE_REPLY)]
+WHOLE = [STATES.index(state) for state in ("complete", "error", DUPLICATE_REPLY)]
 
 
 class LadderStep(NamedTuple):
@@ -193,7 +193,7 @@ class ShownRpcs:
         self._first_time = first_time
         rows = table.rows
         slowest = {slow_rpc.number for slow_rpc in statistics.slowest()}
-        for number in [one for one in self.slowest if one not in slowest]:
+        for number in [number for number in self.slowest if number not in slowest]:
             del self.slowest[number]
         if missing := slowest - self.slowest.keys():
             for at in np.isin(rows["number"], list(missing)).nonzero()[0].tolist():
@@ -204,7 +204,7 @@ class ShownRpcs:
         hard = np.array([is_hard(status) for status, _ in names.statuses] or [False])
         failed = (rows["state"] == ERROR) & hard[rows["status"]]
         self.more_failed += self._take_kinds(
-            table, failed, rows["status"], [one[0] for one in names.statuses], self.failed
+            table, failed, rows["status"], [status[0] for status in names.statuses], self.failed
         )
         odd = ~np.isin(rows["state"], WHOLE) | (rows["flags"] & FLAG_DAMAGE != 0)
         self.more_damaged += self._take_kinds(table, odd, rows["state"], STATES, self.damaged)

@@ -141,14 +141,24 @@ def same_width(tables: list[Breaking]) -> list[Breaking]:
     width = max(table.width for table in tables)
     doublings = [(width // table.width).bit_length() - 1 for table in tables]
     while True:
-        cells = [widened(one.cells, more) for one, more in zip(tables, doublings, strict=True)]
+        cells = [widened(table.cells, more) for table, more in zip(tables, doublings, strict=True)]
         last = max((int(cell[:, 1].max()) for cell in cells if len(cell)), default=0)
         if sum(map(len, cells)) <= MAX_CELLS or last < FEWEST_INTERVALS:
             break
         doublings = [more + 1 for more in doublings]
     return [
-        Breaking(one.id, one.title, one.noun, one.names, mine, one.width << more, one.others, one.exact, one.hung)
-        for one, mine, more in zip(tables, cells, doublings, strict=True)
+        Breaking(
+            table.id,
+            table.title,
+            table.noun,
+            table.names,
+            mine,
+            table.width << more,
+            table.others,
+            table.exact,
+            table.hung,
+        )
+        for table, mine, more in zip(tables, cells, doublings, strict=True)
     ]
 
 
@@ -283,7 +293,7 @@ class PageFacts:
             for unanswered in facts.hung
             if unanswered.number in self.examples.slowest
         ]
-        return replace(facts, paths={one.number: path for one in shown if (path := path_of(one))})
+        return replace(facts, paths={example.number: path for example in shown if (path := path_of(example))})
 
     def _read(self) -> None:
         session = self.session
@@ -425,7 +435,7 @@ def peak_series(peaks: Peaks | None, first_time: int) -> PeakSeries | None:
 
 def retransmissions(healths: Iterable[TransportHealth], start: int, width: int, count: int) -> Int64s:
     """Packets retransmitted in each of ``count`` intervals from ``start`` (ns) on."""
-    found = [one for health in healths for end in health.directions for one in end.retransmission_times]
+    found = [time for health in healths for end in health.directions for time in end.retransmission_times]
     sums = np.zeros(count, np.int64)
     for time, packets in found:
         sums[min(max(0, (time - start) // width), count - 1)] += packets
@@ -450,7 +460,7 @@ def library() -> str:
 
 def axis_unit(span: int) -> tuple[float, str]:
     """Nanoseconds of the unit of the axis for a capture of ``span`` nanoseconds, and its name."""
-    least = next(one for one in UNITS if span / 1e9 >= one[0])
+    least = next(unit for unit in UNITS if span / 1e9 >= unit[0])
     return least[1] * 1e9, least[2]
 
 
@@ -520,10 +530,10 @@ class Charts:
 
     def outstanding(self, calls: PeakSeries | None, slots: PeakSeries | None) -> None:
         """Credits and slots in use."""
-        drawn = [one for one in (calls, slots) if one is not None]
+        drawn = [peaks for peaks in (calls, slots) if peaks is not None]
         if not drawn:
             return
-        highest = max(1, *(int(one.values.max()) for one in drawn))
+        highest = max(1, *(int(peaks.values.max()) for peaks in drawn))
         far = []
         """What is too far above all that is in use: it would press the rest to the ground."""
         figure = self._figure("Credits and slots in use", 150)

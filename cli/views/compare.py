@@ -111,7 +111,7 @@ def _phases(found: PointsCompared) -> RenderableType:
     total = found.rpcs.total
     assert total is not None
     shown = found.rpcs.procedures[:MAX_PROCEDURES]
-    rows: list[list[Cell]] = [_phase_row(one, one.name) for one in shown]
+    rows: list[list[Cell]] = [_phase_row(phases, phases.name) for phases in shown]
     rows.append([Text(str(cell), "bold") for cell in _phase_row(total, "all")])
     rows.append(["", "", "", *(_share(total, part) for part in PARTS)])
     grid = Grid(["procedure"], ["RPCs", "waited", "server", "there", "back", "Reads", "Writes", "client"], rows)
@@ -177,19 +177,21 @@ def runs_view(found: RunsCompared, width: int) -> RenderableType:
         lines.append(Text(f"  … and {len(found.procedures) - len(shown)} more, with less time", "dim"))
     lines += [Text(), heading("Payloads", "share of bytes that RDMA Reads and Writes carried")]
     payloads = [
-        [one.name, _chunked(one.before), _chunked(one.after)]
-        for one in shown
-        if _chunked(one.before) != _chunked(one.after) and one.before.rpcs and one.after.rpcs
+        [change.name, _chunked(change.before), _chunked(change.after)]
+        for change in shown
+        if _chunked(change.before) != _chunked(change.after) and change.before.rpcs and change.after.rpcs
     ]
     lines.append(Grid(["procedure"], ["before", "after"], payloads) if payloads else Text("  as before"))
     lines += [Text(), heading("Diagnosis of one run only", "rdmascope diagnose FILE has each with its evidence")]
     said = [("vanished", statement) for statement in found.vanished] + [
         ("appeared", statement) for statement in found.appeared
     ]
-    lines += [indented(Text(f"{change}: {one.severity.value}, {one.cause.text}")) for change, one in said]
+    lines += [
+        indented(Text(f"{change}: {statement.severity.value}, {statement.cause.text}")) for change, statement in said
+    ]
     lines += [] if said else [Text("  none")]
     lines += [Text(), heading("Settings that differ")]
-    settings = [[name, ", ".join(one) or "-", ", ".join(other) or "-"] for name, one, other in found.settings]
+    settings = [[name, ", ".join(setting) or "-", ", ".join(other) or "-"] for name, setting, other in found.settings]
     lines.append(Grid(["setting", "before", "after"], [], settings) if settings else Text("  none"))
     lines += [Text(), heading("Rules broken in one run only", "rdmascope rules RULE has each in full")]
     rules = [[rule, role, count(before), count(after)] for rule, role, before, after in found.rules]

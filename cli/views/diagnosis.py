@@ -74,7 +74,7 @@ def _nothing(diagnosis: Diagnosis) -> str:
 def summary_view(diagnosis: Diagnosis, lines: int, width: int) -> RenderableType:
     """The worst of it, a line each where they fit, without notes."""
     found = [statement for statement in diagnosis.statements if statement.severity is not Severity.NOTE]
-    parts: list[RenderableType] = [_line(one, width) for one in found[:lines]]
+    parts: list[RenderableType] = [_line(statement, width) for statement in found[:lines]]
     if len(found) > lines:
         parts.append(Text(f"  and {len(found) - lines} more", "dim"))
     return Group(*parts) if parts else indented(Text(_nothing(diagnosis)))

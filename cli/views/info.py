@@ -133,17 +133,17 @@ def _drops(capture: CaptureFile) -> Cell:
     every = section.statistics.values()
     parts = []
     for name, values in (
-        ("by the interface", [one.dropped for one in every]),
-        ("by the operating system", [one.os_dropped for one in every]),
+        ("by the interface", [counters.dropped for counters in every]),
+        ("by the operating system", [counters.os_dropped for counters in every]),
         ("between frames", [section.lost.total()] if section.lost else []),
     ):
         known = [value for value in values if value is not None]
         if known and sum(known):
             parts.append(f"{count(sum(known))} {name}")
     if parts:
-        received = sum(one.received or 0 for one in every)
+        received = sum(counters.received or 0 for counters in every)
         return Text(", ".join(parts) + (f", of {count(received)} received" if received else ""), "red")
-    if any(one.dropped is not None or one.os_dropped is not None for one in every):
+    if any(counters.dropped is not None or counters.os_dropped is not None for counters in every):
         return "none"
     return "not recorded in the file"
 

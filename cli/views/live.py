@@ -199,7 +199,7 @@ def _stack(sections: Sequence[_Section], room: int, apart: int) -> RenderableTyp
         largest = max(range(len(shares)), key=lambda at: shares[at])
         shares[largest] -= 1
     spare = room - sum(shares)
-    while spare > 0 and (short := [at for at, one in enumerate(sections) if shares[at] < len(one.rows)]):
+    while spare > 0 and (short := [at for at, section in enumerate(sections) if shares[at] < len(section.rows)]):
         shares[min(short, key=lambda at: shares[at])] += 1
         spare -= 1
     parts: list[RenderableType] = []
@@ -244,7 +244,7 @@ def _head(snapshot: Snapshot, look: Look, width: int) -> list[RenderableType]:
     )
     length = min(HISTORY, max(0, width - rates.cell_len - 12))
     if length >= 10:
-        values = [one.rpcs for one in snapshot.history][-length:]
+        values = [rate.rpcs for rate in snapshot.history][-length:]
         rates.append(sparkline(values) if any(values) else "", "green")
         rates.append(f" {len(values)} s" if values else "", "dim")
     return [first, rates, _losses(snapshot), _keys(look, snapshot), _oldest(snapshot)]
@@ -300,7 +300,7 @@ def _keys(look: Look, snapshot: Snapshot) -> Text:
 
 
 def _agreed(snapshot: Snapshot, width: int) -> list[RenderableType]:
-    return [indented(Text(one, "dim", no_wrap=True, overflow="ellipsis")) for one in snapshot.agreed]
+    return [indented(Text(words, "dim", no_wrap=True, overflow="ellipsis")) for words in snapshot.agreed]
 
 
 def _connections(snapshot: Snapshot, look: Look, width: int) -> _Section:
@@ -567,7 +567,10 @@ def take_snapshot(session: LiveSession) -> Snapshot:
                 analyzer.rnr_naks(one.number),
             )
         )
-    picked = next((one for one in analyzer.conversations if one.connection.number == recent.picked), None)
+    picked = next(
+        (conversation for conversation in analyzer.conversations if conversation.connection.number == recent.picked),
+        None,
+    )
     return Snapshot(
         session.path,
         session.now,

@@ -94,10 +94,10 @@ def _version_use(one: VersionUse) -> str:
 
 def _thresholds(conversation: Conversation, sender: int) -> Iterator[str]:
     known = conversation.thresholds(sender)
-    for at, one in enumerate(known):
-        bytes_ = "unknown" if one.value is None else size(one.value)
-        since = f" from frame {one.frame} on" if at else ""
-        yield f"{bytes_}{since} ({one.source.removesuffix(f' in frame {one.frame}') if at else one.source})"
+    for at, setting in enumerate(known):
+        bytes_ = "unknown" if setting.value is None else size(setting.value)
+        since = f" from frame {setting.frame} on" if at else ""
+        yield f"{bytes_}{since} ({setting.source.removesuffix(f' in frame {setting.frame}') if at else setting.source})"
 
 
 def _characteristics(conversation: Conversation, endpoint: int) -> Iterator[str]:

@@ -103,7 +103,7 @@ def _rate(count: int, time: int) -> str:
 
 
 def rounds_summary(rounds: Sequence[Round]) -> RenderableType:
-    answered = sum(one.time is not None for one in rounds)
+    answered = sum(ping.time is not None for ping in rounds)
     text = Text(f"  {plural(len(rounds), 'call')}, {plural(answered, 'reply', 'replies')}")
     if lost := len(rounds) - answered:
         text.append(f", {lost / len(rounds):.0%} lost", "red")

@@ -133,7 +133,10 @@ def connections_view(conversations: Sequence[Conversation], statistics: Statisti
     calls = {number: share.calls for number, share in shares.items()}
     busiest = sorted(conversations, key=lambda one: -calls.get(one.connection.number, 0))
     shown = sorted(busiest[:MAX_CONNECTIONS], key=lambda one: one.connection.number)
-    lossy = any(sum(one.connection.retransmitted_packets) or sum(one.connection.missing_packets) for one in shown)
+    lossy = any(
+        sum(conversation.connection.retransmitted_packets) or sum(conversation.connection.missing_packets)
+        for conversation in shown
+    )
     rows = []
     for conversation in shown:
         one = conversation.connection
@@ -294,7 +297,7 @@ def procedures_view(procedures: Sequence[Procedure], width: int, everything: boo
     if errors:
         views.append(indented(Text(f"errors: {errors}", "yellow")))
     if rest:
-        calls = sum(one.calls for one in rest)
+        calls = sum(procedure.calls for procedure in rest)
         views.append(
             Text(
                 f"  … and {len(rest)} more, {share(sum(one.waiting for one in rest), waited)} of the time,"
@@ -466,9 +469,9 @@ def throughput_view(statistics: Statistics, width: int) -> RenderableType:
         return Text("  nothing to draw", "dim")
     rows: list[list[Cell]] = []
     lines: tuple[tuple[str, list[float], str, str], ...] = (
-        ("RPCs", [float(one.calls) for one in bins], "magenta", "count"),
-        ("to server", [float(one.call_bytes) for one in bins], "blue", "size"),
-        ("to client", [float(one.reply_bytes) for one in bins], "green", "size"),
+        ("RPCs", [float(interval.calls) for interval in bins], "magenta", "count"),
+        ("to server", [float(interval.call_bytes) for interval in bins], "blue", "size"),
+        ("to client", [float(interval.reply_bytes) for interval in bins], "green", "size"),
     )
     for name, values, style, unit in lines:
         peak = max(values) / each
@@ -534,19 +537,19 @@ def clients_view(facts: Facts) -> RenderableType | None:
 def unanswered_view(facts: Facts) -> RenderableType | None:
     """Calls without a reply that are not among the slowest, the oldest first; None where there are none."""
     slowest = {slow_rpc.number for slow_rpc in facts.statistics.slowest()}
-    unanswered = [one for one in facts.rpcs.unanswered if one.number not in slowest]
+    unanswered = [call for call in facts.rpcs.unanswered if call.number not in slowest]
     waiting = sorted(unanswered, key=lambda one: -one.waiting)
     if not waiting:
         return None
     rows: list[list[Cell]] = [
         [
-            Text(label(one.key)),
-            str(one.number),
-            Text(at_least(one.waiting, True) if one.waiting >= 0 else "-", "bold"),
-            str(one.connection),
-            str(one.frame),
+            Text(label(call.key)),
+            str(call.number),
+            Text(at_least(call.waiting, True) if call.waiting >= 0 else "-", "bold"),
+            str(call.connection),
+            str(call.frame),
         ]
-        for one in waiting[:MAX_UNANSWERED]
+        for call in waiting[:MAX_UNANSWERED]
     ]
     view = Grid(["procedure"], ["RPC", "waited", "conn", "frame"], rows, gap=2)
     rest = facts.rpcs.unanswered_count - len(facts.rpcs.unanswered) + len(waiting) - len(rows)

@@ -314,7 +314,7 @@ def rpc_summary(rpc: Rpc, first_time: int, place: str = "") -> Group:
         lines.append(Text.assemble("latency ", (duration(rpc.latency.total), "bold"), f": {shares}" if shares else ""))
     elif rpc.outstanding is not None:
         lines.append(Text(f"no reply in {duration(rpc.outstanding)}, until its connection or the capture ended", "red"))
-    lines += [Text(f"damage: {one}", "red") for one in rpc.damage]
+    lines += [Text(f"damage: {damage}", "red") for damage in rpc.damage]
     lines += [Text(f"note: {note}", "dim") for note in rpc.notes]
     lines += [
         Text(f"loss inferred: {loss.evidence} (confidence {loss.confidence:.0%})", "yellow")

@@ -264,10 +264,10 @@ def reused_lines(connection: Connection) -> list[str]:
     """New requests with a PSN that their sender had used for an earlier one."""
     reused = connection.reused_psns
     lines = [
-        f"{ENDS[one.sender]}: PSN error: the new {one.verb} in frame {one.frame} has PSN {one.psn}, as"
-        f" the {one.earlier_verb} in frame {one.earlier_frame}; its receiver drops it as a duplicate, and the"
+        f"{ENDS[use.sender]}: PSN error: the new {use.verb} in frame {use.frame} has PSN {use.psn}, as"
+        f" the {use.earlier_verb} in frame {use.earlier_frame}; its receiver drops it as a duplicate, and the"
         " connection may stall"
-        for one in reused[:MAX_FRAMES]
+        for use in reused[:MAX_FRAMES]
     ]
     return lines + ([f"… and {len(reused) - MAX_FRAMES} more PSN errors"] if len(reused) > MAX_FRAMES else [])
 
@@ -347,9 +347,9 @@ def causes_view(health: TransportHealth) -> RenderableType:
             [
                 f"missing Read response ({cause})" if cause == IMPLIED else cause,
                 count(health.causes[cause]),
-                _time_range([one.loss_to_nak for one in mine]),
-                _time_range([one.nak_to_retransmission for one in mine]),
-                _time_range([one.loss_to_retransmission for one in mine]),
+                _time_range([retransmission.loss_to_nak for retransmission in mine]),
+                _time_range([retransmission.nak_to_retransmission for retransmission in mine]),
+                _time_range([retransmission.loss_to_retransmission for retransmission in mine]),
             ]
         )
     notice = _notice(health.segments)

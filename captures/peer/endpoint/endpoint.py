@@ -449,7 +449,7 @@ class Requester:
             return [Failed(call.xid, problem)]
         self.outstanding[call.xid] = asked
         fresh = [memory for memory in asked.memories if memory.handle is None]
-        registers: list[Output] = [Register(one.number, one.length, one.data) for one in fresh]
+        registers: list[Output] = [Register(memory.number, memory.length, memory.data) for memory in fresh]
         return registers or self._send(asked)
 
     def _lay_out(self, asked: PendingCall) -> str:
@@ -522,10 +522,10 @@ class Requester:
 
     def _send(self, asked: PendingCall) -> list[Output]:
         header = self.endpoint.new_header(asked.call.xid, self.credits, RDMA_MSG if asked.stream else RDMA_NOMSG, 0)
-        header.reads = tuple(ReadChunk(at, tuple(one.segment for one in chunk)) for at, chunk in asked.reads)
-        header.writes = tuple(WriteChunk(tuple(one.segment for one in chunk)) for chunk in asked.writes)
+        header.reads = tuple(ReadChunk(at, tuple(memory.segment for memory in chunk)) for at, chunk in asked.reads)
+        header.writes = tuple(WriteChunk(tuple(memory.segment for memory in chunk)) for chunk in asked.writes)
         if asked.reply_chunk is not None:
-            header.reply = WriteChunk(tuple(one.segment for one in asked.reply_chunk))
+            header.reply = WriteChunk(tuple(memory.segment for memory in asked.reply_chunk))
         asked.header = header
         return self.endpoint.issue(PlannedSend("call", header, asked.stream, backward=self.backward))
 

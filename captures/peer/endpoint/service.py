@@ -167,7 +167,7 @@ def _readdirplus(arguments: XdrValue, caller: Caller) -> XdrValue:
 
 
 def _compound_reply(arguments: XdrValue, caller: Caller) -> XdrValue:
-    if [one["argop"] for one in arguments["argarray"]] != [OP_CREATE_SESSION]:
+    if [operation["argop"] for operation in arguments["argarray"]] != [OP_CREATE_SESSION]:
         raise NoValue("another COMPOUND")
     result = {"resop": OP_CREATE_SESSION, "csr_sessionid": SESSION, "csr_sequence": 1, "csr_flags": CONN_BACK_CHAN}
     return {"resarray": [result | {"csr_fore_chan_attrs": CHANNEL, "csr_back_chan_attrs": CHANNEL}]}

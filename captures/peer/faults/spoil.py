@@ -508,7 +508,7 @@ def other_count(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk,
 @returning
 def item_inline(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> None:
     """The bytes of the Write chunk inline as well."""
-    data = b"".join(one.data for one in plan.before if isinstance(one, RdmaWrite))
+    data = b"".join(step.data for step in plan.before if isinstance(step, RdmaWrite))
     need(len(plan.header.writes) == 1 and len(data) == returned.length and len(data) + 200 <= endpoint.send_limit)
     plan.payload += data + pad(len(data))
 

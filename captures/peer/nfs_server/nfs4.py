@@ -648,8 +648,8 @@ class _Compound:
 
 
 def _arguments(node: Node) -> dict[str, Any]:
-    for one in node.walk():
-        mask = one.child("attrmask") if isinstance(one.type, XdrAttributes) else None
+    for inner in node.walk():
+        mask = inner.child("attrmask") if isinstance(inner.type, XdrAttributes) else None
         refuse(
             mask is not None and isinstance(mask.value, tuple) and set(mask.value) - set(SUPPORTED),
             NfsStatus.ATTRNOTSUPP,

@@ -48,12 +48,12 @@ class OpenTable:
     def open(self, client: int, owner: bytes, file: int, access: int, deny: int) -> OpenFile:
         """A new open, or more of the same owner's."""
         own = None
-        for one in self._opens.values():
-            if one.file != file:
+        for open_file in self._opens.values():
+            if open_file.file != file:
                 continue
-            if (one.client, one.owner) == (client, owner):
-                own = one
-            elif access & one.deny or deny & one.access:
+            if (open_file.client, open_file.owner) == (client, owner):
+                own = open_file
+            elif access & open_file.deny or deny & open_file.access:
                 raise NfsError(NfsStatus.SHARE_DENIED)
         if own is None:
             refuse(len(self._opens) >= MAX_OPENS, NfsStatus.DELAY)
@@ -82,11 +82,11 @@ class OpenTable:
         del self._opens[found.other]
 
     def drop_client(self, client: int) -> None:
-        for one in [one for one in self._opens.values() if one.client == client]:
-            del self._opens[one.other]
+        for open_file in [open_file for open_file in self._opens.values() if open_file.client == client]:
+            del self._opens[open_file.other]
 
     def of_client(self, client: int) -> bool:
-        return any(one.client == client for one in self._opens.values())
+        return any(open_file.client == client for open_file in self._opens.values())
 
 
 def _advance(found: OpenFile) -> None:
@@ -163,14 +163,14 @@ class ClientRegistry:
         owner, verifier = args["eia_clientowner"]["co_ownerid"], args["eia_clientowner"]["co_verifier"]
         refuse(args["eia_flags"] & ~KNOWN_FLAGS or args["eia_state_protect"]["spa_how"] != SP4_NONE, NfsStatus.INVAL)
         of_owner = [client for client in self._clients.values() if client.owner == owner]
-        confirmed = next((one for one in of_owner if one.confirmed), None)
+        confirmed = next((client_record for client_record in of_owner if client_record.confirmed), None)
         if args["eia_flags"] & UPDATE_CONFIRMED:
             refuse(present(confirmed, NfsStatus.NOENT).verifier != verifier, NfsStatus.NOT_SAME)
         found = confirmed
         if confirmed is None or confirmed.verifier != verifier:
-            for one in of_owner:
-                if not one.confirmed:
-                    self._forget(one)
+            for client_record in of_owner:
+                if not client_record.confirmed:
+                    self._forget(client_record)
             found = self._add(owner, verifier)
         assert found is not None
         return {
@@ -236,10 +236,10 @@ class ClientRegistry:
     def _confirm(self, client: ClientRecord) -> None:
         """Its first session: an older incarnation of the same owner is gone (RFC 8881, 18.36.4)."""
         client.confirmed = True
-        for one in [
+        for client_record in [
             record for record in self._clients.values() if record.owner == client.owner and record is not client
         ]:
-            self._forget(one)
+            self._forget(client_record)
 
     def session(self, identifier: bytes) -> ServedSession:
         found = present(self.sessions.get(identifier), NfsStatus.BADSESSION)

@@ -86,7 +86,7 @@ def summary(rounds: Sequence[Round], target: PeerAddress) -> Record:
         "probe_summary",
         target=str(target),
         calls=len(rounds),
-        replies=sum(one.time is not None for one in rounds),
+        replies=sum(ping.time is not None for ping in rounds),
         min_ns=found and found.minimum,
         median_ns=found and found.median,
         p99_ns=found and found.p99,

@@ -271,7 +271,7 @@ class RdmaCm:
         event.ack_cm_event()
         if kind in (cm.RDMA_CM_EVENT_DISCONNECTED, cm.RDMA_CM_EVENT_DEVICE_REMOVAL):
             # The event does not say whose it is.
-            for link in [one for one in self.links if one.events is None and one.closing()]:
+            for link in [link for link in self.links if link.events is None and link.closing()]:
                 self._gone(link, kind)
 
     def _gone(self, link: QueuePair, kind: int) -> None:
@@ -491,8 +491,9 @@ class QueuePair:
         self._closed = True
         with suppress(PyverbsError):  # the peer may have been faster
             self.identifier.disconnect()
-        windows = [one for one in self._memory if one.bound]  # first: a window holds its queue pair and its memory
-        regions = [one for one in self._memory if not one.bound]
+        # Windows first: one holds its queue pair and its memory.
+        windows = [memory for memory in self._memory if memory.bound]
+        regions = [memory for memory in self._memory if not memory.bound]
         parts = (self._receives, self._sends, self._queue, self._channel, self._domain, self._context)
         for part in (*windows, self._pair, *regions, *parts):
             with suppress(PyverbsError):

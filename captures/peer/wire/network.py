@@ -364,9 +364,9 @@ class IwarpLink:
             stream.operating = stream.sent
 
     def disconnect(self, sender: int) -> None:
-        for one in (sender, 1 - sender):
-            self._segment(one, "FA")
-            self._streams[one].fin = True
+        for side in (sender, 1 - sender):
+            self._segment(side, "FA")
+            self._streams[side].fin = True
         self._segment(sender, "A")
 
     # Verbs
