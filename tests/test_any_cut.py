@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+from hypothesis import HealthCheck, Phase, example, given, settings, strategies as st
 
 from playbook import Capture, Wire, call, faults, nfs3, reply
 from playbook.capture import frame_batches, write_pcap
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.iwarp_strategies import IwarpConversation, iwarp_conversations, iwarp_faulty
-from playbook.judge import analyze, judge
+from playbook.judge import analyze, judge, judge_whole
 from playbook.packets import Frame
 from playbook.shapes import DATA, read, write
 from playbook.strategies import Conversation, conversations, faulty
@@ -165,23 +165,42 @@ def test_any_batches_of_busy_iwarp_connections_with_gaps(seed: int, cuts: list[i
     in_any_batches(IwarpCapture(wire, busy(seed, wire)[1]).frames, cuts)
 
 
-MTUS = st.lists(st.sampled_from((256, 512, 1024, 2048, 4096)), min_size=2, max_size=2, unique=True)
+MTUS = st.sampled_from((256, 512, 1024, 2048, 4096))
 SIZES = st.lists(st.tuples(st.booleans(), st.integers(1, 12_000)), min_size=1, max_size=3)
 
 
 @QUICK
-@given(MTUS, st.tuples(SIZES, SIZES), st.booleans(), CUTS)
-def test_a_path_mtu_that_changes_makes_no_byte_wrong(
-    mtus: list[int], both: tuple[list[tuple[bool, int]], ...], cm: bool, cuts: list[int]
+@given(st.lists(st.tuples(MTUS, SIZES), min_size=2, max_size=5), st.booleans(), CUTS)
+@example([(1024, [(True, 3000)]), (4096, [(False, 9000)]), (256, [(False, 700)])], True, [])
+@example([(256, [(True, 700)]), (4096, [(False, 1024), (True, 1024)])], True, [])
+@example([(256, [(False, 2049)]), (512, [(False, 355)])], True, [13])
+def test_a_path_mtu_that_changes_loses_no_byte(
+    stretches: list[tuple[int, list[tuple[bool, int]]]], cm: bool, cuts: list[int]
 ) -> None:
-    wire = Wire(mtu=mtus[0])
+    wire = Wire(mtu=stretches[0][0])
     connection = wire.connect(cm=cm)
-    for connection.mtu, sizes in zip(mtus, both, strict=True):
+    for connection.mtu, sizes in stretches:
         for reading, size in sizes:
             (read if reading else write)(connection, wire.random.randbytes(size))
     capture = Capture(wire)
     for ends in ([], cuts, range(1, len(capture.frames))):
-        judge(capture, analyze(capture, ends))
+        judge_whole(capture, analyze(capture, ends))
+
+
+@pytest.mark.parametrize("reading", [False, True])
+@pytest.mark.parametrize("mtus", [(256, 512), (4096, 256)])
+def test_a_path_mtu_that_changes_while_a_packet_is_missing_makes_no_byte_wrong(
+    reading: bool, mtus: tuple[int, int]
+) -> None:
+    wire = Wire(mtu=mtus[0])
+    connection = wire.connect(acks="packet")
+    (read if reading else write)(connection, wire.random.randbytes(2 * mtus[0] + 4000))
+    lost = faults.where(wire.packets, kind="write" if reading else "response")[1]
+    connection.mtu = mtus[1]
+    read(connection, wire.random.randbytes(9000))
+    capture = Capture(wire, faults.drop(wire.packets, [lost]))
+    for step in (1, 7, len(capture.frames)):
+        judge(capture, analyze(capture, range(step, len(capture.frames), step)))
 
 
 def fragmented(frame: Frame) -> tuple[Frame, Frame]:

@@ -16,7 +16,7 @@ from ...serial import PSN
 from ..connection import Connection, raised
 from ..operations import Delivered, Kind, Operation, Payload
 from ..runs import EXTRA, IMMEDIATE, INVALIDATE, TRANSFER, RecentOperations, Run, SendRun, TransferRun
-from .reads import DEFAULT_MTU, READ_REQUEST, RcReads, contradictions
+from .reads import DEFAULT_MTU, FULL, READ_REQUEST, RcReads, contradictions
 
 _STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
 _ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
@@ -133,13 +133,16 @@ class RequestAssembly:
         kind = int(_KIND[int(first["opcode"][0])])
         goes_on = not _STARTS[opcode] and int(_KIND[opcode]) == kind
         if goes_on and kind == _WRITE and opcodes.HAS_RETH[int(first["opcode"][0])]:
-            mtu = self.connection.path_mtu or DEFAULT_MTU
-            goes_on = end < first_psn + -(-int(first["dma_length"][0]) // mtu)
+            goes_on = end < first_psn + -(-int(first["dma_length"][0]) // self._mtu(first))
         elif goes_on:
             # One packet cannot be both the end of this message and the start of the next.
             goes_on = end - start == 1
         if not goes_on:
             self.close()
+
+    def _mtu(self, rows: Rows) -> int:
+        """The path MTU as the first of a message's packets tells it."""
+        return int(rows["length"][0]) if FULL[rows["opcode"][0]] else self.connection.path_mtu or DEFAULT_MTU
 
     def deliver(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Take a run of requests that follows the head; ``flush`` divides all of them at once."""
@@ -403,7 +406,7 @@ class RequestAssembly:
         psn, _, first = parts[0]
         _, _, last = parts[-1]
         kind = _KINDS[int(_KIND[int(first["opcode"][0])])]
-        mtu = self.connection.path_mtu or DEFAULT_MTU
+        mtu = self._mtu(first)
         payload = Payload()
         packets = 0
         for part_psn, data, rows in parts:

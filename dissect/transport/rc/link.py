@@ -17,7 +17,7 @@ from ..runs import Run, postponed
 from .cm import ConnectionRequest
 from .health import RcHealth
 from .lost_packets import COPIES_FOLLOW, LinkSilences, PacketClock
-from .reads import mtu_change
+from .reads import mtu_changes
 from .seen_psns import SentRequests
 from .send_queue import SendQueue
 
@@ -117,9 +117,10 @@ class RcLink:
         Where ``runs`` is given, plain Operations that need not wait behind a gap are put there.  ``every``: the packets
         of all connections.
         """
-        if (change := mtu_change(sent)) is not None:
-            (a, b), (c, d) = (np.split(rows, [rows["frame"].searchsorted(change)]) for rows in sent)
-            return [*self.feed(data, (a, c), runs, every), *self.feed(data, (b, d), runs, every)]
+        if changes := mtu_changes(sent):
+            first, second = (np.split(rows, rows["frame"].searchsorted(changes)) for rows in sent)
+            parts = zip(first, second, strict=True)
+            return [one for part in parts for one in self.feed(data, part, runs, every)]
         connection = self.connection
         silences = None if every is None else LinkSilences((connection.last_frame, connection.last_time), sent, every)
         split: list[tuple[Rows, Rows]] = []

@@ -74,10 +74,12 @@ def spans(connection: Connection, requests: Rows) -> Int64s:
 class _RcRead:
     """An RDMA Read whose responses are not all there: PSNs [start, end)."""
 
-    __slots__ = ("complete", "end", "operation", "overdue", "seen", "start")
+    __slots__ = ("complete", "end", "mtu", "operation", "overdue", "seen", "start")
 
-    def __init__(self, start: int, end: int, operation: Operation) -> None:
+    def __init__(self, start: int, end: int, operation: Operation, mtu: int) -> None:
         self.start, self.end, self.operation = start, end, operation
+        self.mtu = mtu
+        """The path MTU when its first response came, or as it is known until then."""
         self.seen: IntervalSet | None = None
         """None while none is there, or where all came at once."""
         self.complete = False
@@ -124,7 +126,7 @@ class RcReads:
         operation.closed = False
         mtu = self.connection.path_mtu or DEFAULT_MTU
         span = max(1, -(-operation.length // mtu))
-        read = _RcRead(psn, psn + span, operation)
+        read = _RcRead(psn, psn + span, operation, mtu)
         if not isinstance(self.reads, list):
             self.reads = [*self.reads]
         if not self.reads or self.reads[-1].start <= psn:
@@ -149,7 +151,7 @@ class RcReads:
             end = read.start + max(1, -(-read.operation.length // mtu))
             if head == read.end:
                 head = end
-            read.end = end
+            read.end, read.mtu = end, mtu
         return head
 
     def responses(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
@@ -232,7 +234,7 @@ class RcReads:
         reads = [*self.reads]
         for run, *columns in complete:
             for index, start, end in zip(*(column.tolist() for column in columns), strict=True):
-                read = _RcRead(start, end, run.charged(index))
+                read = _RcRead(start, end, run.charged(index), self.mtu)
                 read.complete = True
                 reads.append(read)
         self.reads = _without_oldest(sorted(reads, key=_start))
@@ -259,7 +261,7 @@ class RcReads:
 
     def _take(self, read: _RcRead, low: int, high: int, data: Bytes, rows: Rows) -> bool:
         """Responses with PSNs [low, high) of one Read; True where they complete it."""
-        operation, mtu = read.operation, self.connection.path_mtu or DEFAULT_MTU
+        operation, mtu = read.operation, read.mtu
         if read.seen is None:
             read.seen = IntervalSet()
             if read.complete:
@@ -365,6 +367,8 @@ def _last(complete: list[_ReadsOfRun]) -> list[_ReadsOfRun]:
     return kept
 
 
+MAX_CHANGES = 64
+"""Of the path MTU in a batch, at most: where there are more, packets have any length."""
 PATH_MTUS = tuple(opcodes.PATH_MTU.values())
 FULL = opcodes.IS_FIRST | opcodes.IS_MIDDLE
 """Opcodes of packets that are exactly as long as the path MTU (IBA 9.7.2.1)."""
@@ -386,18 +390,22 @@ def learn_mtu(connection: Connection, requests: Rows, responses: Rows) -> None:
         _guess_mtu(connection, requests, longest)
 
 
-def mtu_change(sent: Sequence[Rows]) -> int | None:
-    """The frame from which on the packets of either sender tell another path MTU, where it changes once."""
-    full = [rows[FULL[rows["opcode"]]] for rows in sent]
-    lengths = np.concatenate([rows["length"] for rows in full])
-    if not len(lengths) or not some(lengths != lengths[0]):
-        return None
-    frames = np.concatenate([rows["frame"] for rows in full])
-    order = frames.argsort()
-    changes = places(np.diff(lengths[order]))
-    if len(changes) != 1 or not among(lengths[order[changes + (0, 1)]], np.array(PATH_MTUS)).all():
-        return None
-    return int(frames[order[changes[0] + 1]])
+def mtu_changes(sent: Sequence[Rows]) -> Sequence[int]:
+    """The frames from which on the packets of either sender tell another path MTU than before."""
+    whole = [FULL[rows["opcode"]] for rows in sent]
+    lengths = np.concatenate([rows["length"] for rows in sent])
+    full = np.concatenate(whole)
+    known = lengths[full]
+    if not len(known) or (int(lengths.max()) == int(known.min())):
+        return ()
+    telling = places((full & among(lengths, np.array(PATH_MTUS))) | ~full & (lengths > known.min()))
+    frames = np.concatenate([rows["frame"] for rows in sent])
+    order = telling[frames[telling].argsort()]
+    full, steps = full[order], np.diff(lengths[order].astype(np.int64))
+    # A packet that ends a message is no longer than the path MTU.
+    changes = (full[:-1] & full[1:] & (steps != 0)) | (full[:-1] & (steps > 0)) | (full[1:] & (steps < 0))
+    found: list[int] = frames[order[1:][changes]].tolist()
+    return found if len(found) <= MAX_CHANGES else ()
 
 
 def _guess_mtu(connection: Connection, requests: Rows, longest: int) -> None:
