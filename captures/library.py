@@ -355,8 +355,7 @@ class Capture(Closing):
             types = {column.name: DTYPES[column.type][0] for column in table.columns}
             return ColumnTable({name: masked_as(values, types[name]) for name, values in kept.items()})
         wanted = {name: None}
-        session = self.session(needs_contents(wanted))
-        batches = [batch for _, batch in table_batches(session, wanted)]
+        batches = [batch for _, batch in table_batches(self.session(needs_contents(wanted)), wanted)]
         self._read_whole = True
         return ColumnTable(in_order(table, joined(table, batches)))
 

@@ -33,11 +33,10 @@ def manual(group: click.Group, context: click.Context) -> str:
         if command is None:
             continue
         below = click.Context(command, info_name=command_name, parent=context)
-        usage = " ".join(command.collect_usage_pieces(below))
         lines += [
             f".SH {_escape(f'{name} {command_name}').upper()}",
             f".B {name} {command_name}",
-            _escape(usage),
+            _escape(" ".join(command.collect_usage_pieces(below))),
             ".PP",
         ]
         lines += _paragraphs(cleandoc(command.help or ""))
@@ -51,8 +50,7 @@ def manual(group: click.Group, context: click.Context) -> str:
 def _paragraphs(text: str) -> Iterator[str]:
     for paragraph in text.split("\n\n"):
         lines = paragraph.splitlines()
-        kept = bool(lines) and lines[0].strip() == UNWRAPPED
-        if kept:
+        if lines and lines[0].strip() == UNWRAPPED:
             yield from (".PP", ".nf", *map(_escape, lines[1:]), ".fi")
         else:
             yield from (".PP", *(_escape(line.strip()) for line in lines))

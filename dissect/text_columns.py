@@ -326,5 +326,4 @@ def _digits(values: Integers, known: _Digits, widest: int, least: int) -> Bytes:
     digits: Bytes = found.view(np.uint8).reshape(len(values), -1)
     zeros = digits[:, -least:]
     np.maximum(zeros, ord("0"), out=zeros)
-    width = max(widest, least)
-    return digits[:, -width:]
+    return digits[:, -max(widest, least) :]

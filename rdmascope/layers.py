@@ -35,8 +35,7 @@ def bind(*where: int | str | os.PathLike[str] | Capture) -> list[int]:
         if isinstance(given, int):
             numbers.add(given)
             continue
-        capture = given if isinstance(given, Capture) else read(given)
-        for conversation in capture.conversations:
+        for conversation in (given if isinstance(given, Capture) else read(given)).conversations:
             if conversation.carries_rpc:
                 numbers |= {end.qpn for end in conversation.connection.endpoints if end.qpn}
     for number in numbers:

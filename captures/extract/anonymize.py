@@ -553,8 +553,7 @@ class FrameChecksums:
             if version == 4 and _word(self._before[at + 10 : at + 12]):
                 length = (frame[at] & 15) * 4
                 old, new = (_sum(bytes(one[at : at + length])) for one in (self._before, frame))
-                stored = self._before[at + 10 : at + 12]
-                _store(frame, at + 10, _updated(stored, old, new))
+                _store(frame, at + 10, _updated(self._before[at + 10 : at + 12], old, new))
         if self._icrc:
             self._mend_icrc(frame)
         if headers.tcp:
@@ -790,8 +789,7 @@ class AnonymousFrames:
         chosen, size = one.chosen, len(one.image)
         marked: set[int] = set()
         if chosen.grid is not None:
-            grid = MarkerGrid(chosen.grid)
-            for marker in grid.between(chosen.start, chosen.stop):
+            for marker in MarkerGrid(chosen.grid).between(chosen.start, chosen.stop):
                 marked.update(range(marker - chosen.start, marker - chosen.start + 4))
         places = [place for place in range(size) if place not in marked] if marked else range(size)
         queue = iwarp_codes.OPCODES[chosen.opcode].queue

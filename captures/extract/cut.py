@@ -88,8 +88,7 @@ def places_of_findings(opened: Callable[[], Session], ids: Collection[str]) -> F
             raise CaptureError(f"no rule and no detector {one!r}; 'rdmascope rules' and docs/diagnosis.md list them")
     broken = [rules[one.upper()] for one in ids if one.upper() in rules]
     if broken:
-        auditor = Auditor(broken, MAX_FINDINGS, on_finding=lambda finding, _: found.add(finding))
-        opened().audit(auditor)
+        opened().audit(Auditor(broken, MAX_FINDINGS, on_finding=lambda finding, _: found.add(finding)))
     if kinds := [one.lower() for one in ids if one.lower() in detectors]:
         for statement in diagnosis_of(opened(), kinds).statements:
             said.append(statement.cause.text)
@@ -291,8 +290,7 @@ def _frames(
                     located = without_other_point(batch, located, addresses, capture.hosts_elsewhere)
                 chosen = chooser.choose(batch, located, addresses)
                 if anonymous is not None:
-                    tags = chosen.frames.tolist(), chosen.tags.tolist()
-                    anonymous.batch(batch, located, addresses, *tags)
+                    anonymous.batch(batch, located, addresses, chosen.frames.tolist(), chosen.tags.tolist())
                 frames = np.concatenate((chosen.frames, extra[np.isin(extra, batch.rows["number"])]))
                 for number in np.unique(frames).tolist():
                     frame: Frame | None = batch.frame(number)

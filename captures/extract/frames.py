@@ -468,8 +468,7 @@ class FrameChooser:
         for key, mine in _groups(keys):
             ends, ports = divmod(key, 1 << 32)
             source, destination = (addresses.name(one) for one in divmod(ends, len(addresses)))
-            stream = source, ports >> 16, destination, ports & 0xFFFF
-            for connection, sender in self.streams.get(stream, ()):
+            for connection, sender in self.streams.get((source, ports >> 16, destination, ports & 0xFFFF), ()):
                 self._stream(connection, sender, take(rows, mine), found)
 
     def _stream(self, connection: Connection, sender: int, rows: Rows, found: list[tuple[Int64s, Int64s]]) -> None:

@@ -370,8 +370,7 @@ class WindowKeeper:
         self._file.last = time
         self._until = time + self._window.after
         for batch in self._waiting:  # Which stay: they may be from before another moment, too.
-            rows = batch.rows[batch.rows["time"] >= time - self._window.before]
-            self._append(FrameBatch(batch.data, rows))
+            self._append(FrameBatch(batch.data, batch.rows[batch.rows["time"] >= time - self._window.before]))
 
     def over(self, now: int) -> bool:
         """Whether what is kept after the moment has ended."""

@@ -472,8 +472,7 @@ class LiveSession:
         self.not_kept: CaptureError | None = None
         """Why packets are kept no more."""
         self.other_points: list[OtherPoint] = []
-        traced = live.device.kind == TRACED
-        self.analyzer: Analyzer = TraceAnalyzer(options) if traced else Analyzer(options)
+        self.analyzer: Analyzer = TraceAnalyzer(options) if live.device.kind == TRACED else Analyzer(options)
         self.analyzer.listener = self._listeners
         self.data_servers = DataServers()
         self.gathered = Gathered(exact=EXACT, max_procedures=PROCEDURES)

@@ -190,8 +190,7 @@ class Inbox:
     def get(self) -> Parts:
         """Raises EOFError where the sender is gone."""
         (count,) = struct.unpack("<Q", self._read(8))
-        lengths = struct.unpack(f"<{count}Q", self._read(8 * count))
-        return [self._read(length) for length in lengths]
+        return [self._read(length) for length in struct.unpack(f"<{count}Q", self._read(8 * count))]
 
     def close(self) -> None:
         self._file.close()

@@ -262,8 +262,7 @@ class Division:
                 for outbox, share in zip(workers, shares, strict=True):
                     outbox.put(packed((share, addresses, tcp_addresses, self._capture.position), self._data))
                 counts = _counts(self._capture.position, batch, addresses)
-                listed = decoded if self._lists else None
-                front.put(packed(((counts, listed), None), self._data))
+                front.put(packed(((counts, decoded if self._lists else None), None), self._data))
                 del batch, decoded
         except BrokenPipeError:  # Of a worker, which may have said why it ended.
             front.finish()

@@ -366,8 +366,7 @@ class CaptureFile(Closing):
             pcapng.read_section_header(feed, self._sections)
         elif kind := format_of(head):
             self.format = kind
-            limit = None if feed.is_mapped else MAX_UNPACKED
-            self._converted = convert(self._name, kind, feed.rest(), limit)
+            self._converted = convert(self._name, kind, feed.rest(), None if feed.is_mapped else MAX_UNPACKED)
             self._feed = Feed.mapped(self._name, self._converted)
             pcapng.read_section_header(self._feed, self._sections)
             self._sections.section = SectionInfo()  # the converter names itself

@@ -398,8 +398,7 @@ class TraceDat:
 
     def _take_option(self, option: int, body: bytes) -> None:
         if option == _OPTION_CPUSTAT:
-            lost = re.findall(rb"(?:overrun|dropped events): (\d+)", body)
-            self.overrun += sum(map(int, lost))
+            self.overrun += sum(map(int, re.findall(rb"(?:overrun|dropped events): (\d+)", body)))
         elif option == _OPTION_UNAME:
             self.kernel = body.rstrip(b"\0").decode(errors="replace")
         elif option == _OPTION_CLOCK:
@@ -434,8 +433,7 @@ class TraceDat:
                 raise ValueError(f"{name[:-1].decode()} is missing")
             at += len(name)
             (size,) = self._unpack("Q", at, data)
-            text = data[at + 8 : at + 8 + size]
-            commit = re.search(rb"commit;\s*offset:\d+;\s*size:(\d+)", text)
+            commit = re.search(rb"commit;\s*offset:\d+;\s*size:(\d+)", data[at + 8 : at + 8 + size])
             if commit is not None:
                 self.long = int(commit[1])
             at += 8 + size

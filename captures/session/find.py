@@ -126,8 +126,7 @@ def steps(rpc: Rpc, batches: Iterable[tuple[PacketBatch, AddressTable]]) -> list
         if not len(rows) or int(rows["frame"][-1]) < first:
             continue
         sender = _senders(packets, addresses, rpc.connection)
-        wanted = np.flatnonzero((sender >= 0) & (rows["frame"] >= first))
-        for at in wanted.tolist():
+        for at in np.flatnonzero((sender >= 0) & (rows["frame"] >= first)).tolist():
             row = rows[at]
             frame, opcode, end = int(row["frame"]), int(row["opcode"]), int(sender[at])
             acknowledges = bool(opcodes.IS_ACKNOWLEDGE[opcode])
@@ -312,8 +311,7 @@ def _senders(packets: PacketBatch, addresses: AddressTable, connection: Connecti
 
 
 def _family(opcode: int) -> str:
-    name = opcodes.opcode_name(opcode).removeprefix("RC ")
-    return re.split(" (?:First|Middle|Last|Only)", name)[0]
+    return re.split(" (?:First|Middle|Last|Only)", opcodes.opcode_name(opcode).removeprefix("RC "))[0]
 
 
 def _label(opcode: int, row: np.void, message: Message | None) -> str:
@@ -385,8 +383,7 @@ def find_rpcs(session: Session, numbers: Collection[int] = (), xids: Collection[
     left = set(numbers)
     total = 0
     files: dict[int, Pathed] = {}
-    learner = session.path_learner()
-    for rpc, _, file in chain.from_iterable(map(learner.named, session.tables())):
+    for rpc, _, file in chain.from_iterable(map(session.path_learner().named, session.tables())):
         total += 1
         if file is not None and (rpc.number in left or rpc.xid in xids):
             files[rpc.number] = file

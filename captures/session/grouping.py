@@ -116,8 +116,7 @@ class RpcGrouping:
         for table in session.tables():
             if not len(table):
                 continue
-            passes = None if condition is None else condition.mask(table, session)
-            calls = call_columns(table, passes)
+            calls = call_columns(table, None if condition is None else condition.mask(table, session))
             self._add(calls)
             if self.groups is not None:
                 self.first_time = session.first_time

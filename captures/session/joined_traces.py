@@ -75,9 +75,8 @@ class JoinedTrace:
         if not self._times:
             return None
         there, mine, calls = (np.array(column) for column in zip(*self._times, strict=True))
-        later = there - mine
         # Calls pass what is nearer to the client first, replies what is nearer to the server.
-        return clocks_between(mine, later, calls == (self._place < place))
+        return clocks_between(mine, there - mine, calls == (self._place < place))
 
     def record(self, place: int) -> Record:
         """The same for scripts."""

@@ -145,8 +145,7 @@ class RunningCounters(KernelCounters):
 
     def counts(self, point: int, conversation: Conversation) -> bool:
         """Whether a connection counts at this point: the first that sees it."""
-        ends = conversation.connection.endpoints
-        key = frozenset((end.address, end.qpn, end.port) for end in ends)
+        key = frozenset((end.address, end.qpn, end.port) for end in conversation.connection.endpoints)
         if key not in self._seen_at and len(self._seen_at) >= MAX_CONNECTIONS:
             del self._seen_at[next(iter(self._seen_at))]
         return self._seen_at.setdefault(key, point) == point

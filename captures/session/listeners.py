@@ -204,5 +204,4 @@ class DividedState:
 
 def _renumbered(finding: Finding, numbers: WorkerNumbers) -> Finding:
     observed = _EARLIER.sub(lambda found: f"connection {numbers.connection(int(found[1]))} was", finding.observed)
-    rpc = None if finding.rpc is None else numbers.rpc(finding.rpc)
-    return replace(finding, rpc=rpc, observed=observed)
+    return replace(finding, rpc=None if finding.rpc is None else numbers.rpc(finding.rpc), observed=observed)

@@ -344,8 +344,7 @@ class BrowsedTables:
             f"SELECT (time_ns - {first}) // {width} AS place, count(*), quantile_cont(latency_ns, [0.5, 0.99]),"
             f" count(*) FILTER (state <> 'complete') FROM rpcs WHERE {where} GROUP BY place"
         ).fetchall()
-        nothing = CallInterval(0, None, None, 0)
-        found = [nothing] * ((last - first) // width + 1)
+        found = [CallInterval(0, None, None, 0)] * ((last - first) // width + 1)
         for at, calls, quantiles, wrong in rows:
             median, p99 = quantiles or (None, None)
             found[at] = CallInterval(calls, median, p99, wrong)

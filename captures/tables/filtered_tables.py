@@ -57,8 +57,7 @@ class ChosenRows:
         self._condition = condition
         connection = database.connection
         passes = condition.sql(first_time)
-        query = f"SELECT number FROM rpcs WHERE {passes}"
-        columns = named_columns(connection, query, True).get("rpcs")
+        columns = named_columns(connection, f"SELECT number FROM rpcs WHERE {passes}", True).get("rpcs")
         database.also = self._also
         self._columns = None if columns is None else {*columns, "number", "connection"}
         (own,) = connection.execute("SELECT current_database()").fetchone() or ("",)

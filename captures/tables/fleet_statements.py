@@ -30,7 +30,6 @@ def statement_rows(path: str) -> Iterator[tuple[object, ...]]:
         for connection in session.analyzer.connections:
             if connection.number in cause.connections[:1]:
                 ends = connection.endpoints[0].address, connection.endpoints[1].address
-        content = json.dumps(asdict(cause), separators=(",", ":"))
         yield (
             statement.kind,
             statement.severity.value,
@@ -40,7 +39,7 @@ def statement_rows(path: str) -> Iterator[tuple[object, ...]]:
             cause.since,
             cause.lost,
             *ends,
-            content,
+            json.dumps(asdict(cause), separators=(",", ":")),
         )
 
 

@@ -404,7 +404,6 @@ def _use(
 
 def _message(row: dict[str, Any], side: str, initiator: int, first_time: int, last_time: int) -> Message:
     frames = ("call_frame", "call_last_frame") if side == "call" else ("reply_first_frame", "reply_frame")
-    invalidated = row["call_invalidated_handle"] if side == "call" else row["invalidated_handle"]
     operation = Operation(
         SEND,
         initiator,
@@ -414,7 +413,7 @@ def _message(row: dict[str, Any], side: str, initiator: int, first_time: int, la
         last_time,
         row[f"{side}_send_bytes"],
         Payload(),
-        invalidate=invalidated,
+        invalidate=row["call_invalidated_handle"] if side == "call" else row["invalidated_handle"],
     )
     header = TransportHeader(
         row["xid"],
@@ -465,11 +464,9 @@ def _plain_rows(columns: Columns, plain: np.ndarray[Any, np.dtype[np.bool_]], na
         rows[name] = -1
     rows["call_row"] = places
     rows["caller"] = columns["direction"].filled("")[places] == "backward"
-    state = columns["failed"].data[places]
-    rows["state"] = np.where(state, STATES.index("error"), STATES.index("complete"))
-    called = zip(*(columns[name][places].tolist() for name in _PROCEDURE), strict=True)
+    rows["state"] = np.where(columns["failed"].data[places], STATES.index("error"), STATES.index("complete"))
     rows["procedure"] = _codes(
-        called,
+        zip(*(columns[name][places].tolist() for name in _PROCEDURE), strict=True),
         lambda one: names.procedure(ProcedureNames(one[0], one[1], one[2], one[3], one[4] or (), one[5] or "")),
         len(places),
     )

@@ -164,8 +164,7 @@ def _check_tables(database: Database, path: str) -> None:
         raise CaptureError(f"{path}: tables of version {found}; this program reads version {VERSION}{more}")
     columns = "FROM information_schema.columns WHERE table_catalog = current_catalog()"
     query = f"SELECT table_catalog, table_name, list(column_name), list(data_type) {columns} GROUP BY ALL"
-    tables = connection.execute(query).fetchall()
-    for catalog, name, present, types in tables:
+    for catalog, name, present, types in connection.execute(query).fetchall():
         if name not in TABLES:
             continue
         type_of = dict(zip(present, types, strict=True))

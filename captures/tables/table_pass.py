@@ -133,8 +133,7 @@ class _TablePass:
 
     def finish(self, rows: int) -> Iterator[tuple[str, Columns]]:
         """What is known only now, at least so many rows of a table at a time."""
-        analyzer = self.session.analyzer
-        conversations = analyzer.conversations
+        conversations = self.session.analyzer.conversations
         if self.auditor is not None:
             for conversation in conversations:
                 yield from self._add_all("verdict", self._verdicts(self.auditor.close(conversation)), rows)

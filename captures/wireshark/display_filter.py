@@ -137,8 +137,7 @@ class _FilterReader:
         return self._comparison(self._take())
 
     def _comparison(self, name: str) -> str:
-        token = (self._next() or "").lower()
-        operator = OPERATORS.get(token)
+        operator = OPERATORS.get((self._next() or "").lower())
         if operator is None:
             if name.lower() in PROTOCOLS:
                 return PROTOCOLS[name.lower()]

@@ -156,8 +156,7 @@ def _plain(path: str) -> bool:
 
 def _erf_header(time: int, captured: int, original: int) -> bytes:
     """What makes a native InfiniBand packet an ERF record, which tshark does read (ERF types, 16 bytes)."""
-    stamp = (max(0, time) << 32) // 1_000_000_000
-    return struct.pack("<Q", stamp) + struct.pack(
+    return struct.pack("<Q", (max(0, time) << 32) // 1_000_000_000) + struct.pack(
         ">BBHHH", ERF_INFINIBAND, ERF_VARYING, 16 + captured, 0, min(original, 0xFFFF)
     )
 

@@ -216,8 +216,7 @@ def open_output(output: str | os.PathLike[str], inputs: Iterable[str], mode: int
     with ExitStack() as stack:
         try:
             if target.exists() and not target.is_file():
-                descriptor = os.open(target, os.O_WRONLY | os.O_CLOEXEC)
-                opened = OutputFile(descriptor, os.fspath(output))
+                opened = OutputFile(os.open(target, os.O_WRONLY | os.O_CLOEXEC), os.fspath(output))
             else:
                 if target.exists() and not os.access(target, os.W_OK):
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))

@@ -313,8 +313,7 @@ class PanesApp(App[None]):
         noun = self.listed.noun
         name, down = self.sorts.get(noun, ("", False))
         column = TABLES[noun].headings.get(name, "")
-        shown = keep, grown, noun in self.finished
-        self._look_up(noun, self.narrowing, column, down, shown)
+        self._look_up(noun, self.narrowing, column, down, (keep, grown, noun in self.finished))
 
     @work(thread=True, exclusive=True, group="order")
     def _look_up(self, noun: str, narrowing: Narrowing, sort: str, down: bool, shown: tuple[bool, bool, bool]) -> None:

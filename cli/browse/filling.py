@@ -421,10 +421,9 @@ class LookedAt:
         place = "" if capture.frames_before is not None else self.session.place_words(rpc.call_frame, rpc.reply_frame)
         sections = [summary_section(rpc, self.session.first_time, place, path), *message_sections(rpc, width, False)]
         nodes = [node for section in sections for node in section_nodes(section, width)]
-        messages = zip(decoded_messages(rpc, False), ("call", "reply"), strict=True)
         data = [
             shown_bytes(name, decoded_message.bytes)
-            for decoded_message, name in messages
+            for decoded_message, name in zip(decoded_messages(rpc, False), ("call", "reply"), strict=True)
             if decoded_message is not None
         ]
         for message, name in ((rpc.call, "call"), (rpc.reply, "reply")):
@@ -547,10 +546,9 @@ def connection_details(capture: BrowsedCapture, number: int, width: int) -> Iter
         conversation for conversation in session.analyzer.conversations if conversation.connection.number == number
     ]
     if found and capture.numbered:
-        health = session.analyzer.health(number)
         parts = (
             connections_view(found, gathered.statistics, Evicted()),
-            connection_view(found[0].connection, health, (), width),
+            connection_view(found[0].connection, session.analyzer.health(number), (), width),
         )
         yield Details("connections", number, [*nodes_of(parts, width)], [], [])
 

@@ -104,8 +104,7 @@ class LinesPane(ScrollView, can_focus=True):
 
     def renew(self) -> None:
         """After the lines changed."""
-        above = int(self.heading() is not None)
-        self.virtual_size = Size(0, self.count + above)
+        self.virtual_size = Size(0, self.count + int(self.heading() is not None))
         self.cursor = max(0, min(self.cursor, self.count - 1))
         self.refresh()
 

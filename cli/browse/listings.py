@@ -138,10 +138,9 @@ def rendered(renderable: RenderableType, width: int) -> list[Text]:
     console: Console = HarmlessConsole(
         file=io.StringIO(), width=width, highlight=False, markup=False, emoji=False, color_system="truecolor"
     )
-    lines = console.render_lines(renderable, console.options.update(height=None), pad=False)
     return [
         Text.assemble(*((segment.text, segment.style or "") for segment in line if not segment.control))
-        for line in lines
+        for line in console.render_lines(renderable, console.options.update(height=None), pad=False)
     ]
 
 
@@ -296,8 +295,7 @@ def _finding(row: Row, layout: ListingLayout) -> Text:
     when = "-" if not row["time_ns"] else seconds(row["time_ns"] - layout.first_time)
     place = row["connection"], cells.rpc or "-", row["frame"] or "-"
     level, style = cells.shown_level
-    form = layout.form(*_FINDING)
-    return Text(form.format(when, level, cells.rule, *place, cells.observed), style)
+    return Text(layout.form(*_FINDING).format(when, level, cells.rule, *place, cells.observed), style)
 
 
 LISTINGS = {

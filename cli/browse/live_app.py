@@ -330,8 +330,7 @@ class LiveBrowseApp(BrowseApp):
 
     def _make_again(self) -> None:
         """What is shown of the packets that are kept, where others are kept now."""
-        shown = [self.listed.noun, *(["diagnosis"] if self.diagnosis.has_focus else [])]
-        for noun in shown:
+        for noun in [self.listed.noun, *(["diagnosis"] if self.diagnosis.has_focus else [])]:
             frames, answered = self._asked.get(noun, (0, 0.0))
             if (
                 noun in OF_PACKETS

@@ -79,8 +79,7 @@ def command(
       $ tshark -i nfs-rdma-rxe0 -Y 'nfs.opcode == 25'
     """
     if installs:
-        path = install(personal_folder())
-        say(f"{path}: Wireshark and tshark now list NFS over RDMA")
+        say(f"{install(personal_folder())}: Wireshark and tshark now list NFS over RDMA")
         return
     if list_interfaces:
         lines = [*interface_lines(version("rdmascope"))]

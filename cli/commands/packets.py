@@ -361,8 +361,7 @@ def _list_trees(
     learner = reading.path_learner()
 
     def note(table: RpcTable) -> None:
-        paths = learner.learn_paths(table, 1, MAX_FRAME).listed()
-        for rpc, path in zip(table, paths, strict=True):
+        for rpc, path in zip(table, learner.learn_paths(table, 1, MAX_FRAME).listed(), strict=True):
             if rpc.reply_frame >= first:
                 called[rpc.number] = CalledProcedure.of(rpc), path
         for number in list(islice(called, max(0, len(called) - MAX_CALLED))):

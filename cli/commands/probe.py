@@ -200,8 +200,7 @@ def command(
         devices = recorder = record(devices, target, Path(write_file))
     try:
         if serve:
-            shared = capacity, mount_port
-            status = _serve(devices, target, fault, highest or 2, fault_times, shared, as_json)
+            status = _serve(devices, target, fault, highest or 2, fault_times, (capacity, mount_port), as_json)
         elif suite:
             status = _suite(devices, target, timeout, wanted, path or "", as_json, junit_file)
         else:

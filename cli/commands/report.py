@@ -141,8 +141,7 @@ def _print_sections(
     connections = views.connections_view(conversations, statistics, analyzer.evicted)
     sections.append(("Connections", "in order of appearance", connections))
     if statistics.calls:
-        transfers = views.transfers_view(statistics.transfers, out.width)
-        sections.append(("How payloads travelled", "", transfers))
+        sections.append(("How payloads travelled", "", views.transfers_view(statistics.transfers, out.width)))
     if conversations:
         healths = [
             (conversation.connection, facts.healths[conversation.connection.number]) for conversation in conversations

@@ -269,8 +269,7 @@ def _show(result: QueryResult) -> None:
         for line in views.lines(result.names, result.types, result.rows, None):
             sys.stdout.write(harmless(line.plain) + "\n")
         return
-    shown = islice(result.rows, SHOWN)
-    for line in views.lines(result.names, result.types, shown, out.width):
+    for line in views.lines(result.names, result.types, islice(result.rows, SHOWN), out.width):
         out.print(line, soft_wrap=True)
     if result.length > SHOWN:
         out.print(f"and {result.length - SHOWN:,} more rows; --json or --csv gives all", style="dim")

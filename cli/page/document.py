@@ -275,7 +275,6 @@ def _document(
     data: Sequence[str],
     scripts: Sequence[str],
 ) -> str:
-    title = f"{session.path}: {counted(diagnosis)}"
     return "".join(
         (
             "<!DOCTYPE html>\n",
@@ -283,7 +282,7 @@ def _document(
             f'<meta http-equiv="Content-Security-Policy" content="{text(_policy(scripts))}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">',
-            tag("title", text(title)),
+            tag("title", text(f"{session.path}: {counted(diagnosis)}")),
             tag("style", (HERE / "page.css").read_text()),
             "</head><body>",
             '<a class="skip" href="#diagnosis">To the diagnosis</a>',
@@ -458,8 +457,7 @@ def _left_out(page: PageFacts, tables: Sequence[Breaking], chosen: Chosen) -> li
     left = [f"{plural(len(rows) - MAX_UNDECODED, 'more reason')} why something was not decoded"]
     left = left if len(rows) > MAX_UNDECODED else []
     left += [f"{breaking.title}: {count(breaking.others)} are one row" for breaking in tables if breaking.others]
-    everything = _chosen(page)
-    dropped = sum(map(len, everything)) - sum(map(len, chosen))
+    dropped = sum(map(len, _chosen(page))) - sum(map(len, chosen))
     if dropped:
         left.append(f"{plural(dropped, 'RPC')} in full, for the size of the page")
     examples = page.examples

@@ -145,8 +145,7 @@ def over_time_view(intervals: Sequence[LatencyInterval]) -> RenderableType:
     each = intervals[0].end - intervals[0].begin
     views: list[RenderableType] = [*_heat_map(intervals)]
     length = duration(each * len(intervals))
-    axis = "0" + length.rjust(max(len(intervals) - 1, len(length) + 1))
-    views.append(Text(" " * MARGIN + axis, "dim"))
+    views.append(Text(" " * MARGIN + "0" + length.rjust(max(len(intervals) - 1, len(length) + 1)), "dim"))
     lines: list[tuple[str, list[float], str, Callable[[float], str]]] = [
         ("RPCs", [interval.calls * 1e9 / each for interval in intervals], "magenta", lambda peak: f"{count(peak)}/s"),
         (
@@ -172,13 +171,11 @@ def over_time_view(intervals: Sequence[LatencyInterval]) -> RenderableType:
         if any(values):
             line = Text(f"{name:>{MARGIN - 1}} ", "dim")
             views.append(line.append(sparkline(values), style).append(f" peak {words(max(values))}", "dim"))
-    begin = f"from {moment(intervals[0].begin)}; one column is {duration(each)}"
-    views.append(indented(Text(begin, "dim")))
+    views.append(indented(Text(f"from {moment(intervals[0].begin)}; one column is {duration(each)}", "dim")))
     if outstanding := sum(interval.outstanding for interval in intervals):
         remark = f"{plural(outstanding, 'call')} without a reply: at the time outstanding, a lower bound"
         views.append(indented(Text(remark, "red")))
-    legend = Text("RPCs in a cell: ", "dim")
-    views.append(indented(legend.append(_legend(intervals), "dim")))
+    views.append(indented(Text("RPCs in a cell: ", "dim").append(_legend(intervals), "dim")))
     return Group(*views)
 
 

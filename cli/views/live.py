@@ -196,8 +196,7 @@ def _stack(sections: Sequence[_Section], room: int, apart: int) -> RenderableTyp
     room -= len(sections) * (1 + apart)
     shares = [min(section.wanted, max(1, len(section.rows))) for section in sections]
     while sum(shares) > max(room, len(sections)):
-        largest = max(range(len(shares)), key=lambda at: shares[at])
-        shares[largest] -= 1
+        shares[max(range(len(shares)), key=lambda at: shares[at])] -= 1
     spare = room - sum(shares)
     while spare > 0 and (short := [at for at, section in enumerate(sections) if shares[at] < len(section.rows)]):
         shares[min(short, key=lambda at: shares[at])] += 1
@@ -206,8 +205,7 @@ def _stack(sections: Sequence[_Section], room: int, apart: int) -> RenderableTyp
     for one, share in zip(sections, shares, strict=True):
         rows = one.rows[-share:] if one.last else one.rows[:share]
         if not rows:
-            name = one.left[0]
-            parts.append(Text.assemble(_title(str(name)), f"  {one.empty}", style="dim", no_wrap=True))
+            parts.append(Text.assemble(_title(str(one.left[0])), f"  {one.empty}", style="dim", no_wrap=True))
             parts += [Text()] * (1 if share else 0)
         else:
             parts.append(Grid(one.left, one.right, rows, one.flexible, indent=0, fill=True))

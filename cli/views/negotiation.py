@@ -93,8 +93,7 @@ def _version_use(one: VersionUse) -> str:
 
 
 def _thresholds(conversation: Conversation, sender: int) -> Iterator[str]:
-    known = conversation.thresholds(sender)
-    for at, setting in enumerate(known):
+    for at, setting in enumerate(conversation.thresholds(sender)):
         bytes_ = "unknown" if setting.value is None else size(setting.value)
         since = f" from frame {setting.frame} on" if at else ""
         yield f"{bytes_}{since} ({setting.source.removesuffix(f' in frame {setting.frame}') if at else setting.source})"

@@ -183,8 +183,7 @@ def result_line(one: SuiteResult, wanted: Sequence[Check], width: int) -> Render
 def suite_summary(results: Sequence[SuiteResult], width: int) -> RenderableType:
     """Counts, and each failed check with the rule it cites."""
     parts: list[RenderableType] = [Text()]
-    failed = [result for result in results if result.failed]
-    for suite_result in failed:
+    for suite_result in [result for result in results if result.failed]:
         rule = suite_result.rule
         title = Text.assemble(
             (suite_result.verdict.kind.value, STYLES[suite_result.verdict.kind]), f"  {suite_result.check.name}  "

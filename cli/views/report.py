@@ -463,8 +463,7 @@ def histogram_view(statistics: Statistics, width: int) -> RenderableType:
 
 
 def throughput_view(statistics: Statistics, width: int) -> RenderableType:
-    room = min(64, max(16, width - 44))
-    each, bins = statistics.timeline.intervals(room)
+    each, bins = statistics.timeline.intervals(min(64, max(16, width - 44)))
     if not bins or not each:
         return Text("  nothing to draw", "dim")
     rows: list[list[Cell]] = []
@@ -477,8 +476,7 @@ def throughput_view(statistics: Statistics, width: int) -> RenderableType:
         peak = max(values) / each
         rate = f"{size(peak)}/s" if unit == "size" else f"{peak:,.0f}/s"
         rows.append([name, Text(sparkline(values), style), Text(f"peak {rate}", "dim")])
-    view = Grid(["", "", ""], [], rows)
-    return Group(view, Text(f"  one column is {duration(each * 1e9)}", "dim"))
+    return Group(Grid(["", "", ""], [], rows), Text(f"  one column is {duration(each * 1e9)}", "dim"))
 
 
 def undecoded_view(rows: Sequence[tuple[str, str, int]]) -> RenderableType:

@@ -638,8 +638,7 @@ def hosts_section(rpc: Rpc) -> Section:
 
 def message_sections(rpc: Rpc, width: int, full: bool) -> Iterator[Section]:
     """Both transport headers, the use of every chunk, and every field of the call and the reply."""
-    messages = ((rpc.call, "call"), (rpc.reply, "reply"))
-    for message, name in messages if rpc.connection.rdma else ():
+    for message, name in ((rpc.call, "call"), (rpc.reply, "reply")) if rpc.connection.rdma else ():
         title = f"The {name}'s transport header"
         if message is None:
             yield Section(title, "not seen", ())
@@ -777,8 +776,7 @@ def _field_label(label: Text, node: Node) -> Text:
 
 
 def _add(parent: Tree, node: Node, message: DecodedMessage, full: bool) -> None:
-    label = _field_label(_label(node, message), node)
-    branch = parent.add(label)
+    branch = parent.add(_field_label(_label(node, message), node))
     if isinstance(node.type, XdrOpaque) and node.type.form == DATA:
         start = node.offset + 4 if node.type.size is None else node.offset
         size = len(node.value) if isinstance(node.value, memoryview) else 0

@@ -243,8 +243,7 @@ def explanations(events: Sequence[SlotEvent]) -> Iterator[str]:
         yield "retry: the request before on that slot, retransmitted with its sequence ID."
     uncached = [event for event in events if event.use.status == UNCACHED]
     if uncached:
-        first = uncached[0]
-        earlier = first.earlier
+        earlier = uncached[0].earlier
         text = "RETRY_UNCACHED_REP: the server had carried the request out, and kept no reply to give again"
         if earlier is not None and not earlier.cached:
             text += f", as RPC {earlier.rpc} had not asked for that (sa_cachethis FALSE)"

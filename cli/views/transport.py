@@ -66,8 +66,7 @@ def plot(one: CreditDirection, width: int) -> RenderableType:
     limits = _limits(intervals)
     # Far above what is outstanding the limit would press the columns into the ground.
     ceiling = max(one.max_outstanding, 1)
-    shown = [limit for limit in limits if limit is not None and limit <= 2 * ceiling]
-    top = max([ceiling, *shown])
+    top = max([ceiling, *(limit for limit in limits if limit is not None and limit <= 2 * ceiling)])
     height = min(HEIGHT, top)
     lines = [_line(intervals, limits, level, height, top, margin) for level in range(height, 0, -1)]
     stood = Text(" " * (margin - 2) + "! ", "dim")

@@ -630,8 +630,7 @@ def message_class(conversation: Conversation, is_call: bool) -> Hashable:
     """
     if conversation.negotiation.refusals:
         return None
-    seen = conversation.private_data_seen
-    return is_call, seen, conversation.private_data(0), conversation.private_data(1)
+    return is_call, conversation.private_data_seen, conversation.private_data(0), conversation.private_data(1)
 
 
 def rpc_class(rpc: Rpc, flow: CreditState | None) -> Hashable:

@@ -81,8 +81,7 @@ class Answers:
 
     def sent(self, sender: int, message: Message, rpc: Rpc | None) -> None:
         """A message that may have to be refused."""
-        header = message.header
-        supported = header.version in self.versions[1 - sender]
+        supported = message.header.version in self.versions[1 - sender]
         self.note_version(sender, message)
         kind = refusable_kind(message, supported or self.conversation.negotiation.settled == 2)
         if kind:
@@ -542,8 +541,7 @@ class AuditListener(Listener):
         message, caller = rpc.call, int(rpc.backward)
         self.settling.reach(message.operation)
         transaction = Transaction(self.conversation, rpc)
-        versions = self.answers.versions[1 - caller]
-        transaction.version_supported = message.header.version in versions
+        transaction.version_supported = message.header.version in self.answers.versions[1 - caller]
         transaction.responder_seen = bool(self.settling.last_sent[1 - caller])
         self.open[caller][rpc] = transaction
         outstanding = len(self.open[caller]) + (0 if caller or self.plain is None else self.plain.outstanding)

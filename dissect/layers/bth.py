@@ -57,8 +57,7 @@ class _Chained(Header):
             name = type(self).__name__
             after = after[after.index(name) + 1 :] if name in after else ()
         if after:
-            whole = len(payload) >= opcodes.HEADER_BYTES[after[0]]
-            return EXTENDED_HEADERS[after[0]] if whole else Raw
+            return EXTENDED_HEADERS[after[0]] if len(payload) >= opcodes.HEADER_BYTES[after[0]] else Raw
         if base is not self:
             bound = Packet.guess_payload_class(self, payload)
             if bound is not Raw:
@@ -165,8 +164,7 @@ class BTH(_Chained):
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
         pad = self.pad
         if pad is None:
-            count = -len(pay) % 4 if self.padcnt is None else self.padcnt
-            pad = bytes(count)
+            pad = bytes(-len(pay) % 4 if self.padcnt is None else self.padcnt)
         if self.padcnt is None:
             pkt = pkt[:1] + bytes([pkt[1] & 0xCF | (len(pad) & 3) << 4]) + pkt[2:]
         packet: bytes = pkt + pay + pad

@@ -201,8 +201,7 @@ class FPDU(Header):
         if self._wire is not None:
             return None if isinstance(self.crc, bytes) else verify_crc(self._wire)
         built = self.do_build()
-        length = int.from_bytes(built[:2], "big")
-        return verify_crc(built) if len(built) == fpdu_bytes(length) else None
+        return verify_crc(built) if len(built) == fpdu_bytes(int.from_bytes(built[:2], "big")) else None
 
     def mysummary(self) -> str:
         return f"FPDU {self.ulpdulength}"

@@ -113,8 +113,7 @@ class Sightings:
 
     def add(self, batch: FrameBatch, before: int = 0) -> None:
         """Take note of a batch's packets; ``before``: frames of files before that of the batch."""
-        located = locate(batch, self.addresses)
-        for rows, seen, ends in _seen(batch, located, self.addresses):
+        for rows, seen, ends in _seen(batch, locate(batch, self.addresses), self.addresses):
             part = np.zeros(len(rows), _SIGHT)
             part["hash"], part["time"] = seen["hash"], seen["time"]
             part["frame"] = batch.rows["number"][rows].astype(np.int64) + before

@@ -163,8 +163,7 @@ def decode(batch: FrameBatch, located: Located) -> PacketBatch:
         | head["m"] * FLAG_MIGRATION
     )
     for header, columns in _COLUMNS.items():
-        places = opcodes.OFFSET[header][opcode]
-        _fill(rows, data, bth, available, places, compiled(header), columns)
+        _fill(rows, data, bth, available, opcodes.OFFSET[header][opcode], compiled(header), columns)
     return PacketBatch(data, rows, skipped, batch)
 
 

@@ -349,8 +349,7 @@ def costs(runs: tuple[RpcColumns, RpcColumns], ways: tuple[int | None, int | Non
             sum(map(mean, _KERNEL)) if traced else None, moved * 1e9 / max(1, busy),
         )  # fmt: skip
 
-    sides = zip(runs, chosen, ways, strict=True)
-    before, after = (cost(*side) for side in sides)
+    before, after = (cost(*side) for side in zip(runs, chosen, ways, strict=True))
     return before, after
 
 

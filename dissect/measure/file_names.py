@@ -437,8 +437,7 @@ def nfs_messages(call: Reassembled | None, reply: Reassembled | None) -> NfsMess
     while True:
         call_part = _without_contents(call, written)
         reply_part = None if reply is None else _without_contents(reply, returned)
-        reply_data = None if reply_part is None else reply_part.data
-        decoded = FileMessages(call_part.data, reply_data)
+        decoded = FileMessages(call_part.data, None if reply_part is None else reply_part.data)
         found = events_of(decoded)
         events = tuple(_in_place(event, call_part, reply_part) for event in found.events)
         # Data are only stepped over where a length before them says how far they go.

@@ -179,8 +179,7 @@ def _mount(match: re.Match[str], lines: Sequence[str]) -> Mount:
 
 
 def _transport(kind: str, *numbers: str) -> TransportCounters:
-    names = _COLUMNS.get(kind, ())
-    return TransportCounters(kind, dict(zip(names, map(int, numbers), strict=False)))
+    return TransportCounters(kind, dict(zip(_COLUMNS.get(kind, ()), map(int, numbers), strict=False)))
 
 
 def _unescaped(word: str) -> str:
@@ -330,8 +329,7 @@ class MountComparison:
 
 
 def _sends(line: object) -> int:
-    counters = getattr(line, "counters", {})
-    return int(counters.get("sends", 0))
+    return int(getattr(line, "counters", {}).get("sends", 0))
 
 
 @dataclass(frozen=True, slots=True)

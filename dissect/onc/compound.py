@@ -372,8 +372,7 @@ def _eligible_argument(
     if number == OP_WRITE:
         at += DATA_IN_WRITE
     else:
-        kind = word(view, at)[0]
-        if kind != _NF4LNK:
+        if word(view, at)[0] != _NF4LNK:
             return as_skip(_SHAPES[False][OP_CREATE])(view, at), shift
         at += 4
     item = argument_item(view, at, OPERATION_NAMES[number], shift, chunks, problems)
@@ -684,8 +683,7 @@ def _operations(
         rows = _dropped(walked, rows, at[rows] + head > ends[rows])
         numbers = words_at(data, at[rows])
         at[rows] += head
-        codes = _longer(known, sequences, rows, numbers)
-        for number in unique(codes & 0xFFFFFFFF).tolist():
+        for number in unique(_longer(known, sequences, rows, numbers) & 0xFFFFFFFF).tolist():
             yield number, rows[numbers == number]
         walked[rows[at[rows] > ends[rows]]] = False
         step += 1

@@ -542,8 +542,7 @@ def _others(batch: FrameBatch, rows: Rows, analyzer: Analyzer, rpcs: PacketRpcs)
     examples = [*headers(take(rows, first))]
     talks = [conversations.get((analyzer.addresses.name(example.destination), example.dest_qp)) for example in examples]
     protocols = rows["transport"].astype(np.int64)
-    frames = np.fromiter(rpcs.uses, np.int64, len(rpcs.uses))
-    places, there = _places(rows["frame"].astype(np.int64), frames)
+    places, there = _places(rows["frame"].astype(np.int64), np.fromiter(rpcs.uses, np.int64, len(rpcs.uses)))
     uses = np.zeros(len(rows), np.int64)
     uses[places] = 1 + there.nonzero()[0]
     words = ["", *[f"; {text}" for text, _ in rpcs.uses.values()]]
@@ -770,8 +769,7 @@ class PacketColumnLister:
         if not self._names_rpcs:
             return None
         paths = self._learner.learn_paths(table, min((one.first for one in self._wanted), default=1), self._last)
-        objects = zip(table.objects, paths.rows(table.places).listed(), strict=True)
-        self._remember([*objects])
+        self._remember([*zip(table.objects, paths.rows(table.places).listed(), strict=True)])
         named = paths.rows(table.plain)
         # What waited behind a gap, or for the other direction of its connection, is in the batch before.
         early = (table.plain_rows["call_frame"] < first).nonzero()[0]

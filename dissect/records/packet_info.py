@@ -135,8 +135,7 @@ def call_shown(rpc: Rpc, path: str | None = None) -> Shown:
     assert message is not None
     summary = ""
     if message.header.procedure == RDMA_MSG:
-        reduced = message.header.reduced
-        summary = call_summary(message.data, message.start, message.end, reduced, path)
+        summary = call_summary(message.data, message.start, message.end, message.header.reduced, path)
     reply = f" (Reply In {rpc.reply.frame})" if rpc.reply else ""
     return _rpc_shown(rpc, message, summary or title_of(rpc, "Call") + path_words(path), reply)
 
@@ -586,7 +585,6 @@ def _part(part: Part) -> Record:
         }
     if fpdu := part.fpdu:
         tagged = fpdu.queue is None
-        invalidating = fpdu.opcode in codes.INVALIDATING
         fields |= {
             "opcode": fpdu.opcode,
             "opcode_name": codes.opcode_name(fpdu.opcode),
@@ -598,7 +596,7 @@ def _part(part: Part) -> Record:
             "queue": fpdu.queue,
             "msn": None if tagged else fpdu.msn,
             "message_offset": None if tagged else fpdu.place,
-            "invalidate": fpdu.stag if invalidating else None,
+            "invalidate": fpdu.stag if fpdu.opcode in codes.INVALIDATING else None,
             "read": _read_fields(fpdu.request) if fpdu.request else None,
             "first_frame": fpdu.first_frame,
             "last_frame": fpdu.last_frame,

@@ -623,14 +623,13 @@ def capture_point_record(path: str, first: str, common: CommonTraffic, names: Ad
 
 def joined_trace_record(path: str, side: str, rpcs: int, joined: int, clocks: Clocks | None) -> Record:
     """``clocks``: the trace's, and the other one's, that of what is read."""
-    offset = None if clocks is None else clocks.offset - round(clocks.since * clocks.drift)
     return record(
         "joined_trace",
         trace=path,
         side=side,
         rpcs=rpcs,
         joined=joined,
-        clock_offset_ns=offset,
+        clock_offset_ns=None if clocks is None else clocks.offset - round(clocks.since * clocks.drift),
         clock_offset_error_ns=None if clocks is None else clocks.error,
         clock_drift=None if clocks is None else clocks.drift,
     )

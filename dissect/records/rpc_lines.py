@@ -253,8 +253,7 @@ class _Pieces:
             yield name
             yield self._piece(column, values)
             if self._find is not None and column.name.endswith("_frame"):
-                frames = expanded(values).tolist()
-                places = [None if frame is None else self._find(frame) for frame in frames]
+                places = [None if frame is None else self._find(frame) for frame in expanded(values).tolist()]
                 name = f',"{column.name.removesuffix("frame")}place":'
                 yield Texts([f"{name}{self._encode(place and place._asdict())}" for place in places])
 
@@ -276,8 +275,7 @@ class _Pieces:
         if keys.count(keys[0]) == len(keys):
             return self._encode(keys[0])
         distinct, which = coded_keys(keys, len(keys))
-        texts = [*map(self._encode, distinct)]
-        return Texts(texts, which if coded is None else which[coded.which])
+        return Texts([*map(self._encode, distinct)], which if coded is None else which[coded.which])
 
 
 def _numbers(values: NDArray[Any], null: NDArray[np.bool_]) -> Piece:

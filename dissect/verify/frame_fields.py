@@ -367,8 +367,7 @@ def tshark_fields(values: Sequence[str], names: Sequence[str] = ASKED) -> FrameF
     fields: Fields = {}
     for name, text in zip(names[1:], values[1:], strict=True):
         if text:
-            parse = _PARSERS.get(name, _number)
-            found = tuple(map(parse, text.split(",")))
+            found = tuple(map(_PARSERS.get(name, _number), text.split(",")))
             fields[name] = found[: (len(found) + 1) // 2] if name in ONCE else found
     return FrameFields(int(values[0]), fields)
 

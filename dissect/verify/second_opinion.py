@@ -323,8 +323,7 @@ class Ours:
     def add_packets(self, frames: FrameBatch, packets: PacketBatch) -> None:
         rows = frames.rows
         self.truncated.update(rows["number"][rows["captured"] < rows["original"]].tolist())
-        foreign = opcodes.is_foreign(packets.rows["opcode"])
-        self.foreign.update(packets.rows["frame"][foreign].tolist())
+        self.foreign.update(packets.rows["frame"][opcodes.is_foreign(packets.rows["opcode"])].tolist())
         found = packets.rows
         self.low_ports.update(found["frame"][(found["source_port"] > 0) & (found["source_port"] < ROCE_PORT)].tolist())
         self.blocks.append(packet_block(packets))

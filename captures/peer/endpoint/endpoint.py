@@ -460,8 +460,7 @@ class Requester:
         header = endpoint.header_bytes
         limit, found = endpoint.send_limit, items(call.parts)
         stream, _ = reduce(call.parts, ())
-        chunks_allowed = endpoint.chunks_allowed(self.backward)
-        if not chunks_allowed:
+        if not endpoint.chunks_allowed(self.backward):
             asked.stream = stream
             fits = header + len(stream) <= limit or endpoint.bends("inline", header + len(stream))
             return "" if fits else "it does not fit inline, and chunks are not allowed"
@@ -486,8 +485,7 @@ class Requester:
         length = header + advertised + len(stream)
         taken: list[tuple[int, bytes]] = []
         if found and (wish.read or (wish.read is None and length > limit)):
-            chosen = [number for number, item in enumerate(found) if item.data]
-            stream, taken = reduce(call.parts, chosen)
+            stream, taken = reduce(call.parts, [number for number, item in enumerate(found) if item.data])
             asked.reads = [(position, self._source(data, wish.segments)) for position, data in taken]
         length = header + advertised + 24 * sum(len(chunk) for _, chunk in asked.reads) + len(stream)
         if wish.zero or length > limit:
@@ -710,8 +708,7 @@ class Responder:
 
     def reply(self, number: int, parts: Parts) -> list[Output]:
         """The reply to a call: eligible results into Write chunks, and what is too long into the Reply chunk."""
-        call = self.calls.pop(number)
-        header = call.header
+        header = self.calls.pop(number).header
         found, taken = items(parts), {}
         size = self.endpoint.header_bytes + sum(8 + 16 * len(chunk.segments) for chunk in header.writes)
         size += len(whole(parts))

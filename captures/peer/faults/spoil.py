@@ -171,8 +171,7 @@ behind_nomsg = on("reply", when=lambda endpoint, plan: plan.header.procedure == 
 
 @on("reply", when=lambda endpoint, plan: plan.header.procedure == RDMA_MSG)
 def other_xid(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    xid = int.from_bytes(plan.payload[:4], "big")
-    plan.payload = pack(">I", xid ^ 1) + plan.payload[4:]
+    plan.payload = pack(">I", int.from_bytes(plan.payload[:4], "big") ^ 1) + plan.payload[4:]
 
 
 def credits(kind: str, backward: bool) -> Spoil:
@@ -201,8 +200,7 @@ def other_program(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
 @alone
 def short_arguments(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     """A WRITE whose arguments end behind the file handle; the requester may send it, and is answered GARBAGE_ARGS."""
-    head = rpc.call_head(plan.header.xid, NFS, 3, service.WRITE)
-    plan.payload = head + rpc.opaque(service.HANDLE)
+    plan.payload = rpc.call_head(plan.header.xid, NFS, 3, service.WRITE) + rpc.opaque(service.HANDLE)
 
 
 # Errors
@@ -242,8 +240,7 @@ def range_of_all(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
 @on("reply", chunks=False)
 def error_and_reply(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     header = plan.header
-    error = endpoint.new_error(header, header.credits or 1, ERR_CHUNK)
-    plan.before.append(Send(encode_header(error)))
+    plan.before.append(Send(encode_header(endpoint.new_error(header, header.credits or 1, ERR_CHUNK))))
 
 
 @on("reply", chunks=False)

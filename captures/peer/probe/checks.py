@@ -515,8 +515,7 @@ def unknown_characteristic(on: RawConnection) -> str:
     """In version 2 a ROPT_INITXCH with a characteristic that no document defines; it draws no error, except that the
     whole option may not be supported."""
     answer = _optional(on, ROPT_INITXCH, encode_option(ROPT_INITXCH, [xcharval(EXPERIMENTAL[0], b"1234")], []))
-    header = answer.header
-    if header is None and not answer.reason:
+    if answer.header is None and not answer.reason:
         return "accepted without an answer"
     if answered(answer).procedure != RDMA_ERROR:
         return named(answer)

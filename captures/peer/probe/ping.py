@@ -183,8 +183,7 @@ def _reached(client: Client, first: Answered | Failed) -> Reached:
 
 
 def _round(number: int, answer: Answered | Failed, time: int) -> Round:
-    problem = _problem(answer)
-    return Round(number, None if isinstance(answer, Failed) else time, problem)
+    return Round(number, None if isinstance(answer, Failed) else time, _problem(answer))
 
 
 def _echo(client: Client, number: int, plan: PingPlan, xids: Iterator[int]) -> Echoed:
@@ -216,9 +215,8 @@ def _speak(devices: Verbs, target: PeerAddress, plan: PingPlan, xid: int) -> Ver
         answer = client.call(_null(xid, plan.program, plan.version), devices.now() + plan.timeout)
         refused = [header for header in client.driver.refusals if header.error == ERR_VERS]
         characteristics = client.endpoint.characteristics
-        settled = client.endpoint.version if isinstance(answer, Answered) else None
         return VersionTwoProbe(
-            settled,
+            client.endpoint.version if isinstance(answer, Answered) else None,
             refused[0].supported if refused else None,
             characteristics.known,
             dict(characteristics.peer) if characteristics.known else {},

@@ -227,8 +227,7 @@ class BuiltLink:
                 with self._built:
                     self.wire.read(self._side, segment, event.data)
         else:
-            header = decode_header(event.data, 0, len(event.data), len(event.data))
-            self._one_sided(header)
+            self._one_sided(decode_header(event.data, 0, len(event.data), len(event.data)))
             with self._built:
                 self.wire.send(1 - self._side, event.data, event.invalidated)
 

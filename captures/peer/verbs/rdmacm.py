@@ -552,8 +552,7 @@ class QueuePair:
             except VerbsError as error:
                 return self.lose(str(error))
             return event
-        at = one.wr_id * self._receive_size
-        data = bytes(self._receives.read(one.byte_len, at))
+        data = bytes(self._receives.read(one.byte_len, one.wr_id * self._receive_size))
         self._post_receive(one.wr_id)
         invalidated: int | None = None
         if one.wc_flags & ib.IBV_WC_WITH_INV or (

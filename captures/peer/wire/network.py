@@ -223,8 +223,7 @@ class Rocev2Link:
         self._message(sender, "RDMA WRITE", data[: self.path.mtu], _reth(segment, len(data)), b"", NAK_ACCESS)
 
     def read_refused(self, sender: int, segment: Segment) -> None:
-        psn = self._read_request(sender, segment, segment.length)
-        self._acknowledge(1 - sender, psn, NAK_ACCESS)
+        self._acknowledge(1 - sender, self._read_request(sender, segment, segment.length), NAK_ACCESS)
 
     def _read_request(self, sender: int, segment: Segment, length: int) -> int:
         """The request, which takes the sequence numbers of its responses (IBA 9.7.2.2)."""
@@ -384,8 +383,7 @@ class IwarpLink:
         self._tagged(sender, WRITE, segment, data)
 
     def read(self, sender: int, segment: Segment, data: bytes) -> None:
-        sink = self._read_request(sender, segment, len(data))
-        self._tagged(1 - sender, READ_RESPONSE, sink, data)
+        self._tagged(1 - sender, READ_RESPONSE, self._read_request(sender, segment, len(data)), data)
 
     def write_refused(self, sender: int, segment: Segment, data: bytes) -> None:
         self._tagged(sender, WRITE, segment, data[: self._room - TAGGED_BYTES])

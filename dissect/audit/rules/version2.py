@@ -305,8 +305,7 @@ def fallback(sent: SentMessage) -> Judgement | None:
     if refusal is None or refusal.low is None or refusal.high is None or refusal.low > refusal.high:
         return None  # V1-ERROR-RANGE
     if refusal.allows(version):
-        answer = sent.conversation.negotiation.answer_before(sent.message.frame)
-        return PASSED if answer is None else None
+        return PASSED if sent.conversation.negotiation.answer_before(sent.message.frame) is None else None
     if reason := gaps(sent.connection, 1) or sent.out_of_step:
         return undecidable(reason)
     return violation(f"version {version} after a refusal with the range {refusal.range}", "a version in the range",

@@ -513,8 +513,7 @@ class Walk:
 
     def _bitmap(self, node: Node) -> None:
         bits: list[int] = []
-        count = self._word(node)
-        for index in range(count):
+        for index in range(self._word(node)):
             value = self._word(node)
             if index < MAX_BITMAP_WORDS:
                 bits += [32 * index + bit for bit in range(32) if value >> bit & 1]
