@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 Bytes = NDArray[np.uint8]
 
@@ -98,26 +98,36 @@ def among(values: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
 
 def gathered(data: Bytes, width: int, at: Int64s) -> NDArray[np.uint8]:
     """``data[at[i]:at[i] + width]`` as row ``i``."""
-    found: NDArray[np.uint8] = _pieces(data, width, at).view(np.uint8).reshape(len(at), width)
+    found: NDArray[np.uint8] = anywhere(data, width)[at].view(np.uint8).reshape(len(at), width)
     return found
+
+
+def gather(data: Bytes, at: Int64s, layout: DTypeLike) -> Rows:
+    """Records of a packed layout at the given offsets, all of them inside the data."""
+    layout = np.dtype(layout)
+    found: Rows = anywhere(data, layout.itemsize)[at].view(layout)
+    return found
+
+
+def scatter(data: Bytes, at: Int64s, records: Rows) -> None:
+    """Writes records at the given offsets."""
+    anywhere(data, records.dtype.itemsize)[at] = records.view(np.dtype((np.void, records.dtype.itemsize)))
 
 
 def words_at(data: Bytes, at: Int64s) -> Int64s:
     """The unsigned word of four bytes, in network byte order, at each place."""
-    return _pieces(data, 4, at).view(">u4").astype(np.int64)
+    return gather(data, at, ">u4").astype(np.int64)
 
 
 def bytes_at(data: Bytes, width: int, at: Int64s) -> list[bytes]:
     """So many bytes, at least one, from each place on."""
-    found: list[bytes] = _pieces(data, width, at).tolist()
+    found: list[bytes] = anywhere(data, width)[at].tolist()
     return found
 
 
-def _pieces(data: Bytes, width: int, at: Int64s) -> NDArray[np.void]:
-    # A row as one piece, not byte by byte, is copied in less than half the time.
-    count = max(0, len(data) - width + 1)
-    found: NDArray[np.void] = np.ndarray((count,), np.dtype((np.void, width)), data, 0, data.strides)[at]
-    return found
+def anywhere(data: Bytes, width: int) -> NDArray[np.void]:
+    """So many bytes from each place on: as one piece they are copied in less than half the time."""
+    return np.ndarray((max(0, len(data) - width + 1),), np.dtype((np.void, width)), data, 0, data.strides)
 
 
 def big_endian_words(rows: NDArray[np.uint8]) -> Int64s:

@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 
-from rdmascope.dissect.arrays import Bytes, Int64s, Rows
+from rdmascope.dissect.arrays import Bytes, Int64s, Rows, gather, scatter
 from rdmascope.dissect.frames import FRAME, FrameBatch
 from rdmascope.dissect.link.numbers import (
     ETHERNET,
@@ -63,7 +63,6 @@ from rdmascope.dissect.link.numbers import (
 
 from ..errors import CaptureError
 from ..read.open import open_capture
-from ..read.streams import gather
 from .device import EVERY, STREAM, Device, Handover, StreamEnded, StreamSource
 
 SO_ATTACH = 26
@@ -413,7 +412,7 @@ def _cook(data: Bytes, rows: Rows, addresses: Rows) -> None:
     rows["offset"] -= SLL2.itemsize
     rows["captured"] += SLL2.itemsize
     rows["original"] += SLL2.itemsize
-    _put(data, rows["offset"], cooked)
+    scatter(data, rows["offset"], cooked)
 
 
 def _tag(data: Bytes, rows: Rows, heads: Rows) -> None:
@@ -426,18 +425,11 @@ def _tag(data: Bytes, rows: Rows, heads: Rows) -> None:
     tags["type"] = np.where(named, heads["tag_type"][tagged], 0x8100)
     tags["control"] = heads["tag"][tagged]
     offset = rows["offset"][tagged]
-    _put(data, offset - 4, gather(data, offset, "V12"))
-    _put(data, offset + 8, tags)
+    scatter(data, offset - 4, gather(data, offset, "V12"))
+    scatter(data, offset + 8, tags)
     rows["offset"][tagged] -= 4
     rows["captured"][tagged] += 4
     rows["original"][tagged] += 4
-
-
-def _put(data: Bytes, at: Int64s, records: Rows) -> None:
-    size = records.dtype.itemsize
-    whole = np.dtype((np.void, size))
-    overlapping: Rows = np.ndarray((len(data) - size + 1,), whole, data, strides=(1,))
-    overlapping[at] = records.view(whole)
 
 
 def no_permission(device: Device) -> str:

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from rdmascope.dissect.arrays import gather
 from rdmascope.dissect.frames import FRAME, FrameBatch
 from rdmascope.dissect.link.numbers import ERF
 
-from .streams import Feed, Limits, gather
+from .streams import Feed, Limits
 
 HEADER = 16
 HIGHEST_TYPE = 48

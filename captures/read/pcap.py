@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rdmascope.dissect.arrays import Int64s, Rows
+from rdmascope.dissect.arrays import Int64s, Rows, gather
 from rdmascope.dissect.frames import FRAME, FrameBatch
 
-from .streams import MAX_IN_RECORD, Feed, Limits, gather
+from .streams import MAX_IN_RECORD, Feed, Limits
 
 MAGICS = {  # first four bytes: (struct byte order, nanoseconds in the record's second field)
     b"\xa1\xb2\xc3\xd4": (">", 1000),

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmascope.dissect.arrays import Bytes, Int64s, Rows
+from rdmascope.dissect.arrays import Bytes, Int64s, Rows, gather
 from rdmascope.dissect.frames import FRAME, FrameBatch
 
-from .streams import MAX_IN_RECORD, Feed, Limits, gather
+from .streams import MAX_IN_RECORD, Feed, Limits
 
 END_OF_OPTIONS, COMMENT = 0, 1  # (3.5)
 SHB_HARDWARE, SHB_OS, SHB_APPLICATION = 2, 3, 4  # (4.1)

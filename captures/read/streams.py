@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import numpy as np
-from numpy.typing import DTypeLike
 
-from rdmascope.dissect.arrays import Bytes, Int64s, Rows
+from rdmascope.dissect.arrays import Bytes
 
 from ..errors import CaptureError
 
@@ -329,14 +328,3 @@ class Feed:
         if self._failure is not None:
             raise self._failure
         raise CaptureError(f"{self.name}: damaged at byte {offset}: {what}")
-
-
-def gather(data: Bytes, at: Int64s, layout: DTypeLike) -> Rows:
-    """Records of a packed layout at the given offsets, all of them inside the data."""
-    layout = np.dtype(layout)
-    if not len(at):
-        return np.zeros(0, layout)
-    whole = np.dtype((np.void, layout.itemsize))
-    overlapping: Rows = np.ndarray((len(data) - layout.itemsize + 1,), whole, data, strides=(1,))
-    taken: Rows = overlapping[at].view(layout)
-    return taken

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from rdmascope.dissect.arrays import Bytes, Rows
+from rdmascope.dissect.arrays import Bytes, Rows, gather, scatter
 from rdmascope.dissect.frames import FrameBatch
 
 from ..read.pcapng import (
@@ -27,7 +27,6 @@ from ..read.pcapng import (
     SHB_APPLICATION,
     STATISTICS,
 )
-from ..read.streams import gather
 
 BYTE_ORDER_MAGIC = 0x1A2B3C4D
 UNKNOWN_LENGTH = -1
@@ -127,19 +126,11 @@ def enhanced_blocks(data: Bytes, rows: Rows) -> Bytes:
     heads["kind"], heads["size"] = ENHANCED, sizes
     heads["high"], heads["low"] = rows["time"] >> 32, rows["time"] & 0xFFFFFFFF
     heads["captured"], heads["original"] = captured, rows["original"]
-    _scatter(blocks, starts, heads)
-    _scatter(blocks, ends - 4, sizes.astype("<u4"))
+    scatter(blocks, starts, heads)
+    scatter(blocks, ends - 4, sizes.astype("<u4"))
     # Frames of one size are copied together: there are few sizes and many frames.
     for size in np.unique(captured).tolist():
         if size:
             which = np.flatnonzero(captured == size)
-            _scatter(blocks, starts[which] + _HEAD.itemsize, gather(data, rows["offset"][which], f"V{size}"))
+            scatter(blocks, starts[which] + _HEAD.itemsize, gather(data, rows["offset"][which], f"V{size}"))
     return blocks
-
-
-def _scatter(blocks: Bytes, at: Rows, records: Rows) -> None:
-    """Puts records of one size at many places."""
-    if len(at):
-        whole = np.dtype((np.void, records.dtype.itemsize))
-        places: Rows = np.ndarray((len(blocks) - whole.itemsize + 1,), whole, blocks, strides=(1,))
-        places[at] = records.view(whole)

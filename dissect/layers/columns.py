@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s
+from ..arrays import Bytes, Int64s, gathered
 from .layouts import LAYOUTS
 
 _WORDS = {1: ">u1", 2: ">u2", 4: ">u4", 8: ">u8"}
@@ -73,11 +73,10 @@ class Extractor:
         columns: the fields by name, in header order.
     """
 
-    __slots__ = ("_block", "columns", "size")
+    __slots__ = ("columns", "size")
 
     def __init__(self, columns: dict[str, Column], size: int) -> None:
         self.columns, self.size = columns, size
-        self._block = np.dtype((np.void, size))
 
     def __call__(self, data: Bytes, offsets: Int64s, fields: Iterable[str] | None = None) -> dict[str, NDArray[Any]]:
         """The fields, or those named, of the headers that start at ``offsets`` of ``data``.
@@ -92,12 +91,9 @@ class Extractor:
 
     def gather(self, data: Bytes, offsets: Int64s) -> Bytes:
         """The headers themselves, uint8, shape (n, size)."""
-        if not len(offsets):
-            return np.empty((0, self.size), np.uint8)
-        if int(offsets.min()) < 0 or int(offsets.max()) + self.size > len(data):
+        if len(offsets) and (int(offsets.min()) < 0 or int(offsets.max()) + self.size > len(data)):
             raise IndexError(f"a header of {self.size} bytes ends outside the {len(data)} bytes given")
-        anywhere = np.ndarray((len(data) - self.size + 1,), self._block, data, strides=(1,))
-        return anywhere[offsets].view(np.uint8).reshape(-1, self.size)
+        return gathered(data, self.size, offsets)
 
 
 def _bits(field: Any) -> int:

@@ -22,7 +22,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, places, take
+from ..arrays import Bytes, Int64s, Rows, anywhere, gather, gathered, places, take
 from ..frames import FrameBatch
 from .opcodes import BTH_BYTES, EXTENDED_BYTES, ICRC_BYTES
 from .transports import NATIVE
@@ -82,19 +82,15 @@ def find_right(data: Bytes, begin: Int64s, end: Int64s, headers: NDArray[np.uint
         origin = int(begin[first])
         run = buffer[: int(end[last - 1]) - origin]
         run[:] = data[origin : origin + len(run)]
-        _place(run, begin[first:last] - origin, masked[first:last], size)
+        anywhere(run, size)[begin[first:last] - origin] = masked[first:last]
         gaps, after = between[first : last - 1], end[first : last - 1] - origin
         for gap in places(np.bincount(gaps)).tolist():
             filling = np.frombuffer(bridge(gap, start), np.dtype((np.void, gap)))
-            _place(run, after[gaps == gap], filling, gap)
+            anywhere(run, gap)[after[gaps == gap]] = filling
         if crc32(run.data, start) != RESIDUE:
             break  # Where one is damaged, or a host's are all wrong, more are to be expected.
         right[first:last] = True
     return right
-
-
-def _place(run: NDArray[np.uint8], at: Int64s, what: NDArray[np.void], size: int) -> None:
-    np.ndarray((len(run) - size + 1,), np.dtype((np.void, size)), run, strides=(1,))[at] = what
 
 
 UDP_BYTES = 8
@@ -332,8 +328,7 @@ def _verify_shape(
 ) -> NDArray[np.bool_]:
     """The verdicts for packets that share one shape of headers, behind a number of bytes of ones."""
     size = before + BTH_BYTES
-    anywhere = np.ndarray((len(data) - size + 1,), np.dtype((np.void, size)), data, strides=(1,))
-    headers = anywhere[bth - before].view(np.uint8).reshape(-1, size)
+    headers = gathered(data, size, bth - before)
     headers |= np.frombuffer(variant, np.uint8)
     start = crc32(b"\xff" * ones)
     right = find_right(data, bth - before, end, headers, start)
@@ -358,8 +353,7 @@ def _verify_each(
     )
     payloads = map(view.__getitem__, map(slice, payload.tolist(), last.tolist()))
     computed = np.fromiter(map(crc32, payloads, of_headers), np.uint32, len(end))
-    received = np.ndarray((len(data) - ICRC_BYTES + 1,), "<u4", data, strides=(1,))[last]
-    right: NDArray[np.bool_] = received == computed
+    right: NDArray[np.bool_] = gather(data, last, "<u4") == computed
     return right
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, take
+from ..arrays import Bytes, Int64s, Rows, gather, take
 from ..frames import FrameBatch
 from ..layers.opcodes import BTH_BYTES, ICRC_BYTES
 from .locate import Located
@@ -87,7 +87,7 @@ class Duplicates:
 
     def _mirrored(self, batch: FrameBatch, located: Located) -> Rows | None:
         """Which of the packets that are whole enough are copies of one just before; None without a mirror."""
-        words: Rows = _gather(batch.data, located.bth[_whole(located)], BTH_BYTES).view(np.dtype((">u4", 3)))
+        words: Rows = gather(batch.data, located.bth[_whole(located)], (">u4", 3))
         word = words[:, 1].astype(np.uint32) * np.uint32(0x9E3779B1) ^ words[:, 2]
         near = 0
         for distance in range(1, NEAR + 1):
@@ -166,7 +166,7 @@ def _seen(batch: FrameBatch, located: Located) -> Rows:
     which = _whole(located)
     data, bth = batch.data, located.bth[which]
     frames = take(batch.rows, located.rows[which])
-    head = _gather(data, bth, BTH_BYTES).view(_LAYOUT)
+    head = gather(data, bth, _LAYOUT)
     last = bth + np.minimum(located.available, located.length)[which] - ICRC_BYTES
     seen = np.zeros(len(which), _SEEN)
     seen["time"] = frames["time"]
@@ -174,7 +174,7 @@ def _seen(batch: FrameBatch, located: Located) -> Rows:
         head["word0"],
         head["word1"] & np.uint32(0xFFFFFF),  # without FECN and BECN, which change on the way
         head["word2"],
-        _gather(data, last, ICRC_BYTES).view(">u4"),
+        gather(data, last, ">u4"),
         located.length[which],
         located.source[which],
         located.destination[which],
@@ -195,15 +195,15 @@ def _seen_tcp(batch: FrameBatch, located: Located) -> Rows:
     walk = take(walk, _whole_tcp(walk))
     data, ip, four = batch.data, walk["ip"], walk["version"] == 4
     frames = take(batch.rows, walk["row"])
-    head = _gather(data, walk["at"], 16).view(np.dtype((">u4", 4)))
+    head = gather(data, walk["at"], (">u4", 4))
     seen = np.zeros(len(walk), _SEEN)
     seen["time"] = frames["time"]
     identification = np.zeros(len(walk), np.uint64)
-    identification[four] = _gather(data, ip[four] + 4, 2).view(">u2")
+    identification[four] = gather(data, ip[four] + 4, ">u2")
     addresses = np.zeros((4, len(walk)), np.uint64)
-    addresses[0, four] = _gather(data, ip[four] + 12, 8).view(">u8")
+    addresses[0, four] = gather(data, ip[four] + 12, ">u8")
     for word in range(4):
-        addresses[word, ~four] = _gather(data, ip[~four] + 8 + 8 * word, 8).view(">u8")
+        addresses[word, ~four] = gather(data, ip[~four] + 8 + 8 * word, ">u8")
     seen["hash"] = _mixed(*(head[:, word] for word in range(4)), identification, walk["ip_end"] - ip, *addresses)
     _name_places(seen, data, frames)
     return seen
@@ -218,16 +218,10 @@ def _name_places(seen: Rows, data: Bytes, frames: Rows) -> None:
     for link_type, start in ((LINUX_SLL2, 4), (LINUX_SLL, 0), (LINUX_SLL, 4), (LINUX_SLL, 8)):
         named = np.flatnonzero((frames["link_type"] == link_type) & (offset + start + 4 <= end))
         part = np.zeros(len(frames), np.uint64)
-        part[named] = _gather(data, offset[named] + start, 4).view(">u4")
+        part[named] = gather(data, offset[named] + start, ">u4")
         parts.append(part)
     seen["place"] = _mixed(*parts)
     seen["nameless"] = frames["link_type"] == LINUX_SLL
-
-
-def _gather(data: Bytes, at: Int64s, size: int) -> Rows:
-    anywhere: Rows = np.ndarray((max(0, len(data) - size + 1),), np.dtype((np.void, size)), data, strides=(1,))
-    taken: Rows = anywhere[at]
-    return taken
 
 
 def _mixed(*columns: NDArray[Any]) -> NDArray[np.uint64]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, Rows, some, take
+from ..arrays import Int64s, Rows, anywhere, some, take
 from ..frames import FrameBatch
 from ..layers.transports import ROCEV2, TRANSPORTS
 from .addresses import AddressTable as AddressTable
@@ -225,8 +225,7 @@ def _fitting(batch: FrameBatch, shape: Shape, addresses: AddressTable) -> tuple[
     if not len(index):
         return np.zeros(0, FOUND), np.zeros(0, WALK), np.arange(len(rows), dtype=np.int64)
 
-    overlapping: Rows = np.ndarray((len(data) - size + 1,), np.dtype((np.void, size)), data, strides=(1,))
-    raw = overlapping[offset]
+    raw = anywhere(data, size)[offset]
     heads = raw.view(layout)
     carried, fits = heads["protocol"] == TCP, (heads["protocol"] == UDP) & (heads["destination_port"] == ROCE_PORT)
     fits |= carried

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..arrays import Bytes, Int64s, Rows, gathered, places, some, take
+from ..arrays import Bytes, Int64s, Rows, gather, gathered, places, some, take
 from ..frames import FrameBatch
 from .addresses import AddressTable
 from .numbers import TCP, UDP
@@ -86,8 +86,7 @@ def locate_tcp(batch: FrameBatch, walks: list[Rows], addresses: AddressTable) ->
     if not len(walk):
         return np.zeros(0, SEGMENT)
     data = batch.data
-    overlapping: Rows = np.ndarray((len(data) - HEADER + 1,), np.dtype((np.void, HEADER)), data, strides=(1,))
-    heads = overlapping[walk["at"]].view(_HEADER)
+    heads = gather(data, walk["at"], _HEADER)
     datagrams = walk["next"] == UDP
     header = np.where(datagrams, UDP_HEADER, (heads["offset"] >> 4).astype(np.int64) * 4)
     payload: Int64s = walk["at"] + header
