@@ -79,10 +79,18 @@ def extremes(values: NDArray[Any]) -> tuple[int, int]:
     return int(values[values.argmin()]), int(values[values.argmax()])
 
 
+def stretches(values: NDArray[Any]) -> Int64s:
+    """Where values begin that differ from the one before, the first included."""
+    begins = np.empty(len(values), np.bool_)
+    begins[:1] = True
+    np.not_equal(values[1:], values[:-1], out=begins[1:])
+    return places(begins)
+
+
 def unique(values: NDArray[Any]) -> NDArray[Any]:
     """The distinct values, ascending: ``np.unique``, which loads all of ``numpy.ma`` where it is asked for no more."""
     ordered = np.sort(values)
-    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
+    return ordered[stretches(ordered)]
 
 
 def among(values: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rdmascope.dissect.arrays import Int64s, Rows, gather
+from rdmascope.dissect.arrays import Int64s, Rows, gather, places
 from rdmascope.dissect.frames import FRAME, FrameBatch
 
 from .streams import MAX_IN_RECORD, Feed, Limits
@@ -59,7 +59,7 @@ def read_batches(feed: Feed, header: PcapHeader, limits: Limits) -> Iterator[Fra
         starts, behind = _boundaries(feed, header.byte_order, limits)
         heads = gather(feed.data, starts, layout)
         captured = heads["captured"].astype(np.int64)
-        impossible = np.flatnonzero(captured > largest)
+        impossible = places(captured > largest)
         whole = int(impossible[0]) if len(impossible) else len(starts) - (behind > len(feed.data))
         if (zeros := _zero_records(heads[:whole])) is not None:
             whole = zeros
@@ -87,9 +87,9 @@ def _zero_records(heads: Rows) -> int | None:
     if len(heads) < MAX_ZERO_RECORDS:
         return None
     words = heads.view("u8")
-    others = np.flatnonzero(words[::2] | words[1::2])
+    others = places(words[::2] | words[1::2])
     edges = np.concatenate(([-1], others, [len(heads)]))
-    long = np.flatnonzero(np.diff(edges) > MAX_ZERO_RECORDS)
+    long = places(np.diff(edges) > MAX_ZERO_RECORDS)
     return int(edges[long[0]]) + 1 if len(long) else None
 
 

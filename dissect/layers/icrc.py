@@ -239,7 +239,7 @@ def lrh_starts(data: Bytes, rows: Rows, start: Int64s, end: Int64s) -> Int64s:
     bth = rows["bth"]
     for following, before in ((3, LRH_BYTES + IPV6_BYTES), (2, LRH_BYTES)):
         at = bth - before
-        where = np.flatnonzero((rows["transport"] == NATIVE) & (at >= start))
+        where = places((rows["transport"] == NATIVE) & (at >= start))
         at = at[where]
         words = (data[at + 4].astype(np.int64) << 8 | data[at + 5]) & 0x7FF
         fits = (data[at + 1] & 3 == following) & (at + words * 4 == end[where])
@@ -274,7 +274,7 @@ def icrc_verdicts(batch: FrameBatch, rows: Rows) -> NDArray[np.int8]:
     shapes = [(True, True, 4 * words + UDP_BYTES) for words in range(5, 16)]
     shapes += [(False, True, IPV6_BYTES + UDP_BYTES), (False, False, IPV6_BYTES)]
     for ipv4, udp, before in shapes:
-        where = np.flatnonzero(open_ & (bth - before >= start))
+        where = places(open_ & (bth - before >= start))
         if not len(where):
             continue
         where = where[_fits(batch.data, bth[where] - before, end[where], ipv4, udp, before)]
@@ -284,12 +284,12 @@ def icrc_verdicts(batch: FrameBatch, rows: Rows) -> NDArray[np.int8]:
         verdicts[where] = _verify_shape(batch.data, bth[where], end[where], before, _variant(ipv4, udp, before))
         if not open_.any():
             break
-    local = np.flatnonzero(open_ & (rows["transport"] == NATIVE))
+    local = places(open_ & (rows["transport"] == NATIVE))
     if len(local):
         local = local[lrh_starts(batch.data, rows[local], start[local], end[local]) == bth[local] - LRH_BYTES]
         open_[local] = False
         verdicts[local] = _verify_shape(batch.data, bth[local], end[local], LRH_BYTES, _LOCAL_VARIANT, 0)
-    for index in np.flatnonzero(open_).tolist():
+    for index in places(open_).tolist():
         verdict = _behind_extensions(batch.data, int(start[index]), int(bth[index]), int(end[index]))
         verdicts[index] = UNVERIFIED if verdict is None else verdict
     return verdicts

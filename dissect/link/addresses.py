@@ -7,7 +7,7 @@ import ipaddress
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s
+from ..arrays import Int64s, places
 
 MAPPED = np.uint64(0xFFFF00000000)
 """Bytes 8 to 15 of ::ffff:0.0.0.0."""
@@ -83,13 +83,13 @@ class AddressTable:
             if len(self._ids) > self._limit:
                 self._forget()
         found = self._known(high, low)
-        unknown = np.flatnonzero(found == NOT_KNOWN)
+        unknown = places(found == NOT_KNOWN)
         if len(unknown):
             # Many packets, few addresses: those with different hashes are quickly distinguished.
             _, first = np.unique(_hash(high[unknown], low[unknown]), return_index=True)
             self._numbers(high[unknown[first]], low[unknown[first]])
             found[unknown] = self._known(high[unknown], low[unknown])
-            unknown = np.flatnonzero(found == NOT_KNOWN)
+            unknown = places(found == NOT_KNOWN)
         if len(unknown):  # different ones with the same hash
             found[unknown] = self._numbers(high[unknown], low[unknown])
         return found

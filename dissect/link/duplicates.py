@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, gather, take
+from ..arrays import Bytes, Int64s, Rows, gather, places, some, take
 from ..frames import FrameBatch
 from ..layers.opcodes import BTH_BYTES, ICRC_BYTES
 from .locate import Located
@@ -91,7 +91,7 @@ class Duplicates:
         word = words[:, 1].astype(np.uint32) * np.uint32(0x9E3779B1) ^ words[:, 2]
         near = 0
         for distance in range(1, NEAR + 1):
-            again = np.flatnonzero(word[distance:] == word[:-distance])
+            again = places(word[distance:] == word[:-distance])
             near += int(np.count_nonzero((words[again] == words[again + distance]).all(axis=1)))
         if near * MIRRORED_SHARE < len(word) or not near:
             self._latest = np.zeros(0, _SEEN)
@@ -122,7 +122,7 @@ class Duplicates:
             first = rows["interface"][0]
             several = (rows["interface"] != first).any()
             self._interfaces |= set(np.unique(rows["interface"]).tolist()) if several else {int(first)}
-        return len(self._interfaces) > 1 or bool(np.isin(rows["link_type"], (LINUX_SLL, LINUX_SLL2)).any())
+        return len(self._interfaces) > 1 or some((rows["link_type"] == LINUX_SLL) | (rows["link_type"] == LINUX_SLL2))
 
 
 def _without(located: Located, why: str, packets: Rows, segments: Rows) -> Located:
@@ -159,7 +159,7 @@ def sightings(batch: FrameBatch, located: Located) -> Iterator[tuple[Int64s, Row
 
 
 def _whole(located: Located) -> Int64s:
-    return np.flatnonzero(located.available >= BTH_BYTES)
+    return places(located.available >= BTH_BYTES)
 
 
 def _seen(batch: FrameBatch, located: Located) -> Rows:
@@ -184,7 +184,7 @@ def _seen(batch: FrameBatch, located: Located) -> Rows:
 
 
 def _whole_tcp(walk: Rows) -> Int64s:
-    return np.flatnonzero(walk["at"] + TCP_HEADER <= walk["end"])
+    return places(walk["at"] + TCP_HEADER <= walk["end"])
 
 
 def _seen_tcp(batch: FrameBatch, located: Located) -> Rows:
@@ -216,7 +216,7 @@ def _name_places(seen: Rows, data: Bytes, frames: Rows) -> None:
     offset, end = frames["offset"], frames["offset"] + frames["captured"]
     parts: list[NDArray[Any]] = [frames["interface"].astype(np.uint64)]
     for link_type, start in ((LINUX_SLL2, 4), (LINUX_SLL, 0), (LINUX_SLL, 4), (LINUX_SLL, 8)):
-        named = np.flatnonzero((frames["link_type"] == link_type) & (offset + start + 4 <= end))
+        named = places((frames["link_type"] == link_type) & (offset + start + 4 <= end))
         part = np.zeros(len(frames), np.uint64)
         part[named] = gather(data, offset[named] + start, ">u4")
         parts.append(part)
@@ -242,8 +242,8 @@ def _duplicates(seen: Rows) -> NDArray[np.bool_]:
     moment = np.concatenate(([0], np.cumsum(apart)))
     # The n-th time in each place is one and the same transmission.
     by_place = np.lexsort((np.arange(len(rows)), rows["place"], moment))
-    places, moments = rows["place"][by_place], moment[by_place]
-    fresh = np.concatenate(([True], (places[1:] != places[:-1]) | (moments[1:] != moments[:-1])))
+    where, moments = rows["place"][by_place], moment[by_place]
+    fresh = np.concatenate(([True], (where[1:] != where[:-1]) | (moments[1:] != moments[:-1])))
     index = np.arange(len(rows))
     nth = np.empty(len(rows), np.int64)
     nth[by_place] = index - np.maximum.accumulate(np.where(fresh, index, 0))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, Rows, anywhere, some, take
+from ..arrays import Int64s, Rows, anywhere, places, some, take
 from ..frames import FrameBatch
 from ..layers.transports import ROCEV2, TRANSPORTS
 from .addresses import AddressTable as AddressTable
@@ -220,7 +220,7 @@ def _fitting(batch: FrameBatch, shape: Shape, addresses: AddressTable) -> tuple[
     rows, data = batch.rows, batch.data
     candidates = (rows["captured"] >= size) & (rows["link_type"] == shape.link_type)
     everything = bool(candidates.all())
-    index = np.arange(len(rows)) if everything else np.flatnonzero(candidates)
+    index = np.arange(len(rows)) if everything else places(candidates)
     offset = rows["offset"] if everything else rows["offset"][index]
     if not len(index):
         return np.zeros(0, FOUND), np.zeros(0, WALK), np.arange(len(rows), dtype=np.int64)
@@ -243,7 +243,7 @@ def _fitting(batch: FrameBatch, shape: Shape, addresses: AddressTable) -> tuple[
     if not everything or some(carried) or not fits.all():
         others = np.ones(len(rows), bool)
         others[index[fits]] = False
-        rest = np.flatnonzero(others)
+        rest = places(others)
         carried &= fits
         if some(carried):
             where = index[carried]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..arrays import Bytes, Int64s, Rows, take
+from ..arrays import Bytes, Int64s, Rows, places, take
 from ..frames import FrameBatch
 from ..layers import opcodes
 from ..layers.columns import Extractor, compiled
@@ -172,14 +172,14 @@ def _fill(
     data: Bytes,
     bth: Int64s,
     available: Int64s,
-    places: Int64s,
+    offsets: Int64s,
     extractor: Extractor,
     columns: dict[str, str],
 ) -> None:
-    """Write one extended header's columns; ``places`` are its offsets from the BTH, 0 where there is none."""
-    where = np.flatnonzero((places > 0) & (available >= places + extractor.size))
+    """Write one extended header's columns; ``offsets`` are those from the BTH, 0 where there is none."""
+    where = places((offsets > 0) & (available >= offsets + extractor.size))
     if not len(where):
         return
-    values = extractor(data, bth[where] + places[where], columns)
+    values = extractor(data, bth[where] + offsets[where], columns)
     for name, column in columns.items():
         rows[column][where] = values[name]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, Rows, distinct, take
+from ..arrays import Int64s, Rows, distinct, stretches, take
 from ..intervals import IntervalSet
 from ..link.packets import skipped_words
 from ..onc import file_operations as onc
@@ -684,7 +684,7 @@ def _note_states(rows: Rows, files: Sequence[File]) -> None:
     if not len(rows):
         return
     rows = take(rows, rows["file"].argsort(kind="stable"))
-    begins = np.append(True, rows["file"][1:] != rows["file"][:-1]).nonzero()[0]
+    begins = stretches(rows["file"])
     behind = np.append(begins[1:], len(rows))
     before = np.array([-1 if files[file].type is None else files[file].type for file in rows["file"][begins].tolist()])
     # The type of the file behind each operation.

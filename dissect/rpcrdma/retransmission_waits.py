@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ..arrays import Int64s, Rows, places, some
+from ..arrays import Int64s, Rows, places, some, stretches
 from ..transport.connection import Connection
 from ..transport.operations import READ
 from ..transport.retransmissions import (
@@ -109,10 +109,11 @@ def charge_rows(plain: PlainRpcs, transports: Callable[[int], TransportWaits]) -
     """The same of rows; ``transports`` gives what is known of a connection, by its number."""
     connections, waited = plain.rows["connection"], plain.rows["latency_server"]
     order = connections.argsort(kind="stable")
-    starts = np.append(0, places(np.diff(connections[order])) + 1)
+    starts = stretches(connections[order])
     numbers, longest = connections[order[starts]].tolist(), np.maximum.reduceat(waited[order], starts).tolist()
-    for number, limit, mine in zip(numbers, longest, np.split(order, starts[1:]), strict=True):
-        transport = transports(number)
+    edges = [*starts.tolist(), len(order)]
+    for number, limit, first, end in zip(numbers, longest, edges, edges[1:], strict=False):
+        transport, mine = transports(number), order[first:end]
         if transport.recoveries is None:
             least = _least(transport)
             if limit < least:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, places, some
+from ..arrays import Bytes, Int64s, Rows, places, some, stretches
 from ..layers.rpcrdma_codes import NO_RDMA
 from ..onc.xdr import words2
 from ..transport.connection import Link
@@ -874,7 +874,7 @@ class RowBatch:
                 continue
             order = forward[sends.link[forward].argsort(kind="stable")]
             link, credits = sends.link[order], sends.read.credits[order]
-            starts = np.append(0, places(link[1:] != link[:-1]) + 1)
+            starts = stretches(link)
             for place, low, high in zip(
                 link[starts].tolist(),
                 np.minimum.reduceat(credits, starts).tolist(),

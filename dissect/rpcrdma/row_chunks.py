@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, big_endian_words, gathered, joined, places, take, unique, words_at
+from ..arrays import Bytes, Int64s, Rows, big_endian_words, gathered, joined, places, stretches, take, unique, words_at
 from ..layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY, MSG_ACCEPTED, REPLY, RPCSEC_GSS_DATA, SUCCESS
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..onc import binding
@@ -235,7 +235,7 @@ class RowChunks:
             rpc, rows = self._rpc[self._owner[mine]], take(moved, mine)
             duration = np.zeros(len(begin), np.int64)
             if len(rpc):
-                edges = np.append(0, (rpc[1:] != rpc[:-1]).nonzero()[0] + 1)
+                edges = stretches(rpc)
                 which = rpc[edges]
                 low, high = reached[which], end[which]
                 first = np.minimum.reduceat(rows["first_time"], edges).clip(low, high)

@@ -543,7 +543,7 @@ class Silences:
         if int(times[0]) - before >= SILENCE:
             self._add(int(frames[0]), before)
         if self._last - int(times[0]) >= SILENCE:
-            for at in places(np.diff(times) >= SILENCE)[-MAX_SILENCES:].tolist():
+            for at in places(times[1:] - times[:-1] >= SILENCE)[-MAX_SILENCES:].tolist():
                 self._add(int(frames[at + 1]), int(times[at]))
 
     def _add(self, frame: int, before: int) -> None:

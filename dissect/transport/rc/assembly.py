@@ -237,7 +237,7 @@ class RequestAssembly:
         """Messages that lie wholly in ``rows``, the bulk of all traffic."""
         frames = rows["frame"][ends]
         reached = np.maximum.accumulate(
-            np.append(self.order, frames if orders is None else np.maximum(frames, orders[ends]))
+            np.concatenate(([self.order], frames if orders is None else np.maximum(frames, orders[ends])))
         )
         self.order = int(reached[-1])
         reached, before = reached[1:], reached[:-1]

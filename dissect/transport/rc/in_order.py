@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import Bytes, Int64s, Rows, copied, places, take
+from ...arrays import Bytes, Int64s, Rows, copied, places, stretches, take
 from ...layers import opcodes
 from ...serial import PSN
 from ..health import AnsweredBatch, seen_rows
@@ -358,7 +358,7 @@ class _Matched:
         )
         by, owners = by[acked], owners[acked]
         self._acknowledged: list[int] = np.bincount(owners, minlength=count).tolist()
-        starts = np.append(0, places(by[1:] != by[:-1]) + 1)[: len(by)]
+        starts = stretches(by)
         sizes = np.diff(np.append(starts, len(by)))
         owning = owners[starts]
         self._advancing: list[int] = np.bincount(owning, minlength=count).tolist()

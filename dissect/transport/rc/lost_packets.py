@@ -97,7 +97,7 @@ _STARTS_READ_RESPONSE = opcodes.IS_READ_RESPONSE & (opcodes.IS_FIRST | opcodes.I
 def completions(rows: Rows, psns: Int64s) -> Int64s:
     """PSNs, and how many messages (24 bits) were completed behind the requests that have them (IBA 9.7.7.2)."""
     said = places(opcodes.HAS_AETH[rows["opcode"]])
-    return np.stack((psns[said], rows["msn"][said]), axis=1)
+    return np.array((psns[said], rows["msn"][said])).T
 
 
 class Jump:
