@@ -397,7 +397,7 @@ class MessageAssembly:
         if fragment.broken:
             # Segments of messages are not interleaved (RFC 5041, 5.3): what is missing was the rest of these.
             for other in [partial for partial in self.partial if partial != group]:
-                self._close(other)
+                self._close(other, fragment.order)
             self.theirs.gap = True
         if group == RESPONSE:
             return self.theirs.answer(fragment, payload_runs(fpdus, fragment))
@@ -416,7 +416,7 @@ class MessageAssembly:
     def finish(self) -> Delivered:
         """Nothing more will come."""
         for group in list(self.partial):
-            self._close(group)
+            self._close(group, self.partial[group][0].order)
         self.mine.give_up()
         return self.flush()
 
@@ -432,7 +432,7 @@ class MessageAssembly:
             if _follows(before, fragment):
                 self._extend(fpdus, fragment, operation)
                 return operation
-            self._close(group)
+            self._close(group, fragment.order)
         send = group == SEND
         if fragment.last and fragment.chunk >= 0 and not (send and fragment.place) and not fragment.broken:
             return self._whole(fpdus, fragment)
@@ -501,11 +501,11 @@ class MessageAssembly:
             operation.invalidate = int(fpdus.rows["stag"][fragment.first])
         self._complete.append((fragment.order, operation))
 
-    def _close(self, group: int) -> None:
-        """The message gets no more FPDUs."""
-        fragment, operation = self.partial.pop(group)
+    def _close(self, group: int, order: int) -> None:
+        """The message gets no more FPDUs, as the frame ``order`` shows."""
+        _, operation = self.partial.pop(group)
         operation.end_known = False
-        self._complete.append((fragment.order, operation))
+        self._complete.append((order, operation))
 
     def _read(self, fpdus: Fpdus, fragment: Fragment) -> Operation:
         request = fpdus.requests[fragment.first]

@@ -189,6 +189,25 @@ def test_truncated_frames(story: Story, snap: int, cuts: list[int]) -> None:
     assert described(rpcs) == described(analysed(talk, segments, cuts))
 
 
+def test_a_message_whose_end_was_not_captured_has_the_place_of_what_shows_it() -> None:
+    talk = Talk(ports=(40000, 2049))
+    talk.open()
+    for number in range(4):
+        one = exchange(number, 400, READ)
+        put(talk, 0, [one.call], 1448, Random(1))
+        put(talk, 1, [one.reply], 1448, Random(1))
+    call, callback = exchange(4, 1, READ), exchange(5, 1, 0, caller=1)
+    talk.put(0, record(call.call, [40]), [])
+    talk.segments[-1] = replace(talk.segments[-1], snap=40)
+    talk.put(1, record(callback.call), [])
+    talk.put(1, record(call.reply), [])
+    talk.put(0, record(callback.reply), [])
+    whole = described(analysed(talk, talk.segments))
+    assert [(rpc[3], rpc[6]) for rpc in whole[4:]] == [(0x1005, "complete"), (0x1004, "damaged")]
+    for cut in range(len(talk.segments)):
+        assert described(analysed(talk, talk.segments, [cut])) == whole
+
+
 def test_a_lost_segment_costs_the_messages_that_it_carried() -> None:
     talk = Talk(ports=(40000, 2049))
     talk.open()
