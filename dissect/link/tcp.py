@@ -178,12 +178,11 @@ def _payload_sums(data: Bytes, starts: Int64s, ends: Int64s) -> Int64s:
         if low >= high:
             continue
         inner, bounds = words[low:high], np.stack((first[mine] + 1, last[mine]), axis=1) - low
-        # Halves of words, which do not overflow, and one more for a range that ends with the last of them.
+        # Both halves of a word, which do not overflow, and one more for a range that ends with the last of them.
         halves = np.zeros(len(inner) + 1, np.uint64)
-        sums = np.zeros(len(mine), np.uint64)
-        for take_half in (np.bitwise_and, _LOW_HALF), (np.right_shift, _HALF):
-            take_half[0](inner, take_half[1], out=halves[:-1])
-            sums += np.add.reduceat(halves, bounds.clip(0, len(inner)).ravel())[::2]
+        np.right_shift(inner, _HALF, out=halves[:-1])
+        halves[:-1] += inner & _LOW_HALF
+        sums = np.add.reduceat(halves, bounds.clip(0, len(inner)).ravel())[::2]
         found[mine] += np.where(bounds[:, 0] < bounds[:, 1], sums, 0) % MODULUS
     weighted: Int64s = found.astype(np.int64) * np.where(starts % 2 == 0, 256, 1) % MODULUS
     return weighted

@@ -18,12 +18,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, gathered, unique, words_at
+from ..arrays import FEW, Bytes, Int64s, gathered, unique, words_at
 from .shapes.attributes4 import ATTRIBUTE_BITS, FATTR4, NUMBERED
 from .shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
 from .shapes.rfc7530 import CREATE4ARGS, OPEN4ARGS, READ4RESOK
-from .shapes.skips import place_of, skip_of, skip_of_arm, steps_behind, steps_to
-from .shapes.types import OperationShape, XdrStruct
+from .shapes.skips import counted, parts_of, place_of, skip_of, skip_of_arm, steps_behind, steps_to
+from .shapes.types import OperationShape, XdrArm, XdrStruct, XdrUnion
 from .xdr import Data, Malformed, Shape, as_skip, opaque, opaque_at, round_up, word, words2
 
 
@@ -611,13 +611,17 @@ def compound_calls(
     at += head
     sequences = np.zeros(len(starts), np.int64)
     taken_out = np.full(len(starts), -1) if reduced is None else reduced.copy()
+    operations = CALLBACK_OPERATIONS if callback else OPERATIONS
     for number, mine in _operations(data, walked, at, ends, count, 4, known, sequences):
         if number == OP_WRITE and not callback:
             here = taken_out[mine] == at[mine] + DATA_IN_WRITE + 4
             at[mine[here]] += DATA_IN_WRITE + 4
             taken_out[mine[here]] = -1
             mine = mine[~here]
-        _step(data, _SHAPES[callback].get(number), walked, mine, starts, at, ends)
+        if number in operations:
+            _step(data, operations[number].arguments, walked, mine, starts, at, ends)
+        else:
+            walked[mine] = False
     return CompoundColumns(walked & (taken_out < 0), minor, sequences)
 
 
@@ -650,14 +654,13 @@ def compound_replies(
     count[rows] = words_at(data, at[rows])
     at += 4
     sequences = np.zeros(len(starts), np.int64)
-    shapes = CALLBACK_RESULTS if callback else RESULTS
+    operations = CALLBACK_OPERATIONS if callback else OPERATIONS
     for number, mine in _operations(data, walked, at, ends, count, 8, known, sequences):
-        outcomes = words_at(data, at[mine] - 4)
-        _step(data, shapes.get(number), walked, mine[outcomes == 0], starts, at, ends)
-        if not callback and outcomes.any():
-            for outcome in unique(outcomes[outcomes != 0]).tolist():
-                shape = ALWAYS.get(number, FAILURES.get((number, outcome), 0))
-                _step(data, shape, walked, mine[outcomes == outcome], starts, at, ends)
+        if number in operations:
+            at[mine] -= 4  # The status is the discriminant of the results.
+            _step(data, operations[number].results, walked, mine, starts, at, ends)
+        else:
+            walked[mine[words_at(data, at[mine] - 4) == 0]] = False
     return CompoundReplyColumns(walked, statuses, sequences)
 
 
@@ -700,27 +703,31 @@ def _longer(known: OperationSequences, sequences: Int64s, rows: Int64s, numbers:
 
 
 def _step(
-    data: Bytes,
-    shape: Shape | None,
-    walked: NDArray[np.bool_],
-    rows: Int64s,
-    starts: Int64s,
-    at: Int64s,
-    ends: Int64s,
+    data: Bytes, arm: XdrArm, walked: NDArray[np.bool_], rows: Int64s, starts: Int64s, at: Int64s, ends: Int64s
 ) -> None:
-    """Step over the same arguments or results of some rows; without a shape the walk ends."""
-    if shape is None:
-        walked[rows] = False
-    elif isinstance(shape, int):
-        at[rows] += shape
-    elif shape is opaque or shape is BITMAP or shape is FATTR:
-        lists = (4, 1) if shape is FATTR else (4,) if shape is BITMAP else (1,)
-        for size in lists:
+    """Step over the same arguments or results of some rows."""
+    for part in parts_of(arm):
+        if isinstance(part, int):
+            at[rows] += part
+            continue
+        size = counted(part)
+        if len(rows) < FEW or not (size or isinstance(part, XdrUnion)):
+            _step_singly(data, skip_of(part), walked, rows, starts, at, ends)
+        else:
             rows = _dropped(walked, rows, at[rows] + 4 > ends[rows])
-            length = words_at(data, at[rows]) * size
-            at[rows] += 4 + (length + 3 & -4)
-    else:
-        _step_singly(data, shape, walked, rows, starts, at, ends)
+            said = words_at(data, at[rows])
+            at[rows] += 4 + (said * size + 3 & -4)
+            if isinstance(part, XdrUnion):
+                left = np.ones(len(rows), np.bool_)
+                for value, chosen in part.arms.items():
+                    mine = said == value
+                    left &= ~mine
+                    _step(data, chosen, walked, rows[mine], starts, at, ends)
+                if part.has_default:
+                    _step(data, part.default, walked, rows[left], starts, at, ends)
+                else:
+                    walked[rows[left]] = False
+        rows = rows[walked[rows]]
 
 
 def _dropped(walked: NDArray[np.bool_], rows: Int64s, ended: NDArray[np.bool_]) -> Int64s:
@@ -732,7 +739,7 @@ def _dropped(walked: NDArray[np.bool_], rows: Int64s, ended: NDArray[np.bool_]) 
 def _step_singly(
     data: Bytes, shape: Shape, walked: NDArray[np.bool_], rows: Int64s, starts: Int64s, at: Int64s, ends: Int64s
 ) -> None:
-    """Step over arguments whose size is not one word's to tell."""
+    """The same, one row after the other."""
     assert not isinstance(shape, int)
     view = data.data
     for row, start, place, end in zip(

@@ -23,6 +23,7 @@ from .types import (
 
 _BITMAP = xdr.array(4)
 _ATTRIBUTES = xdr.struct(_BITMAP, xdr.opaque)
+_VALUES = XdrOpaque("attrlist4")
 
 
 @cache
@@ -58,6 +59,42 @@ def skip_of_arm(arm: XdrArm) -> Shape:
     if arm is None:
         return 0
     return skip_of(arm if isinstance(arm, XdrStruct | XdrUnion) else arm[1])
+
+
+@cache
+def parts_of(arm: XdrArm) -> tuple[int | XdrType, ...]:
+    """A value as parts one behind the other: so many bytes, or a type whose first word says how far it reaches."""
+    type = arm[1] if isinstance(arm, tuple) else arm
+    if type is None:
+        return ()
+    if isinstance(size := skip_of(type), int):
+        return (size,)
+    match type:
+        case XdrStruct():
+            parts = [part for field in type.fields for part in parts_of(field)]
+        case XdrAttributes():
+            parts = [type.mask, _VALUES]
+        case _:
+            return (type,)
+    joined: list[int | XdrType] = []
+    for part in parts:
+        if isinstance(part, int) and joined and isinstance(joined[-1], int):
+            joined[-1] += part
+        else:
+            joined.append(part)
+    return tuple(joined)
+
+
+def counted(type: XdrType) -> int:
+    """Bytes of each of what a count stands before; 0 where that is not all."""
+    match type:
+        case XdrOpaque() | XdrSelected():
+            return 1
+        case XdrBitmap():
+            return 4
+        case XdrArray(size=None) if isinstance(size := skip_of(type.element), int):
+            return size
+    return 0
 
 
 def _default(type: XdrUnion) -> Shape | None:

@@ -286,7 +286,7 @@ class TcpConnection:
                 self.placed = dict([*self.placed.items()][-KEPT_FRAMES:])
         self.health.waits.feed(rows, forward)
         self.health.restarts.feed(rows, forward)
-        answers = [take(one, one["flags"] & (ACK | RST) == ACK) for one in sent]
+        answers = [kept(one, one["flags"] & (ACK | RST) == ACK) for one in sent]
         for number, direction in enumerate(self.directions):
             carrying, theirs = kept(sent[number], sent[number]["length"] > 0), answers[1 - number]
             if (early := direction.answered_early(carrying, theirs)) is not None:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, strategies as st
 
+from rdmascope.dissect.arrays import FEW
 from rdmascope.dissect.onc import compound as nfs4
 from rdmascope.dissect.onc.compound import OperationSequences, compound_calls, compound_replies
 
 from .test_compound import ARGUMENTS, CALLBACKS, QUICK, RESULTS, compound, results, rows, words
+
+
+@pytest.fixture(autouse=True, params=[0, FEW])
+def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many rows are stepped over one by one."""
+    monkeypatch.setattr(nfs4, "FEW", request.param)
 
 
 def check(messages: list[bytes], callback: bool = False) -> list[bool]:
