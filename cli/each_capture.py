@@ -120,7 +120,7 @@ class GivenCaptures:
     def with_frames(
         self, wanted: Sequence[FrameRange], chosen: ChosenRpcs | Condition | None = None
     ) -> Iterator[EachCapture]:
-        """Of a data set those with some of these frames, all where none are given, and some of these RPCs."""
+        """The captures of a data set with some of these frames (all where none are given) and some of these RPCs."""
 
         has_chosen = self.having(chosen)
 
@@ -204,7 +204,7 @@ class GivenCaptures:
             self._read.refuse(condition.problem(self._read))
 
     def chosen(self, condition: Condition | None) -> ChosenRpcs | Condition | None:
-        """Of a data set: the RPCs that pass, as its tables have them; of a capture the condition."""
+        """What chooses RPCs: of a data set those that pass, as its tables have them; of a capture the condition."""
         if self.behind is None or condition is None:
             return condition
         return condition.chosen_rpcs(self.session(condition))

@@ -15,7 +15,7 @@ UNWRAPPED = "\b"
 
 
 def manual(group: click.Group, context: click.Context) -> str:
-    """Of the group and its commands, for man(1), in the macros of man(7)."""
+    """The manual page of the group and its commands, for man(1), in the macros of man(7)."""
     name = context.command_path
     lines = [f'.TH {name.upper()} {SECTION} "" "" "{name}"', ".SH NAME"]
     title, _, rest = cleandoc(group.help or "").partition("\n\n")

@@ -175,7 +175,7 @@ def coded_keys(keys: Iterable[Key], length: int) -> tuple[list[Key], Int64s]:
 
 
 def distinct(*columns: NDArray[Any]) -> tuple[Int64s, Int64s]:
-    """Of the distinct combinations of values the index of their first row; and for each row which of these it has.
+    """For the distinct combinations of values the index of their first row; and for each row which of these it has.
 
     Values are integers of 64 bits at most.
     """

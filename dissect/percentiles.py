@@ -217,7 +217,7 @@ def added(samples: Samples, durations: Int64s, counts: Int64s | None = None) -> 
 
 
 def distribution(durations: Int64s) -> Distribution | None:
-    """Of a few durations at once."""
+    """The distribution of a few durations at once."""
     samples = Samples(exact=len(durations))
     samples.add(durations)
     return samples.distribution()

@@ -125,7 +125,7 @@ _ID = 24
 
 
 def capture_id(paths: Sequence[str], options: str, stamps: Sequence[FileStamp], schema_version: int = VERSION) -> str:
-    """Of the contents of a capture, and how it is analysed.
+    """The hash by which a capture is known: of its contents, and of how it is analysed.
 
     What is read from elsewhere is not read twice where its store says when the contents are others.
     """
@@ -470,7 +470,7 @@ class CaptureBehind:
         )
 
     def numbers(self, noun: str) -> range:
-        """Of its rows of a table."""
+        """The numbers that its rows of a table have over all captures."""
         noun = {"packets": "frames"}.get(noun, noun)
         before = self.entry.before[noun]
         return range(before + 1, before + getattr(self.entry, noun) + 1)
@@ -564,7 +564,7 @@ class CapturesBehind:
 
     @property
     def rpcs(self) -> int:
-        """Likewise."""
+        """The highest number of an RPC."""
         return max(capture.numbers("rpcs").stop - 1 for capture in self.captures)
 
     def with_xids(self, xids: Collection[int]) -> dict[int, list[int]]:

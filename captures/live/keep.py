@@ -110,7 +110,7 @@ class GrowingPcapng:
     """A pcapng file of frames of a live capture, which tells of its own time only."""
 
     def __init__(self, path: str, live: Source, application: str) -> None:
-        """Raises CaptureError."""
+        """Begins the file.  Raises CaptureError."""
         self._path, self._live = path, live
         self._file = open_growing(path)
         name = live.device.interface or live.device.name

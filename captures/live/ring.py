@@ -455,7 +455,7 @@ class Tcpdump:
     """A tcpdump, of this host or behind ssh: what it counted and says on standard error, which a thread reads."""
 
     def __init__(self, command: Sequence[str], **pipes: Any) -> None:
-        """Raises OSError."""
+        """Starts ``command``; raises OSError where there is no such program."""
         self.received: int | None = None
         """Frames, as far as it has said so; likewise ``dropped``."""
         self.dropped: int | None = None

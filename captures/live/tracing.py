@@ -110,7 +110,7 @@ class TraceInstance(Closing):
             self._folder.rmdir()
 
     def stop(self) -> None:
-        """No more events."""
+        """Has the kernel put no more events into the buffer; those in it can still be read."""
         with suppress(OSError):
             self._write("tracing_on", "0")
 

@@ -407,7 +407,7 @@ class DividedBatch:
     """Where packets are listed."""
 
     def __len__(self) -> int:
-        """Frames."""
+        """How many frames the batch has."""
         return self.counts.frames
 
 

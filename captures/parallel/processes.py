@@ -236,7 +236,7 @@ class Division:
             os._exit(0)
 
     def _decode(self, descriptors: Sequence[int]) -> None:
-        """Of the process that decodes: to the one that takes the results, and to the workers."""
+        """Decode, and send what is decoded to the workers and to the process that takes results."""
         stopped = False
 
         def stop(number: int, frame: object) -> None:

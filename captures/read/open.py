@@ -293,7 +293,7 @@ class CaptureFile(Closing):
                 self.release()
 
     def _prepare(self) -> Feed:
-        """The bytes, decompressed."""
+        """A feed of the bytes, decompressed."""
         remote = self._remote
         about = os.fstat(self._file) if remote is None else None
         if about is not None and stat.S_ISDIR(about.st_mode):

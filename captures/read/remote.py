@@ -236,12 +236,12 @@ Folder = LocalFolder | RemoteFolder
 
 
 def folder_at(path: str) -> Folder:
-    """Of this machine or of a store, as its name says."""
+    """The folder of this name: on this machine, or in an object store where it is a URL."""
     return RemoteFolder(path) if is_url(path) else LocalFolder(local(path))
 
 
 def stamp(path: str, fresh: bool = False) -> FileStamp:
-    """Of a file of this machine, or of a URL; its contents are not read.
+    """What tells whether a file or URL has changed: its contents are not read.
 
     ``fresh``: as it is now, not as a listing had it.  Raises OSError for a path, CaptureError for a URL.
     """
@@ -289,7 +289,7 @@ def matching(pattern: str, captures: str) -> tuple[str, list[str]]:
 
 
 def _modified(about: dict[str, Any]) -> int | None:
-    """Nanoseconds."""
+    """When a file of a store was last changed, in nanoseconds since the Unix epoch."""
     for name in ("LastModified", "last_modified", "Last-Modified", "mtime", "updated", "modified", "created"):
         found = about.get(name)
         if isinstance(found, str):

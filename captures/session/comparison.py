@@ -157,7 +157,7 @@ class RunFacts(NamedTuple):
 
 
 def differences(before: RunFacts, after: RunFacts) -> RunsCompared:
-    """Of two runs, but for what an RPC cost."""
+    """What differs between two runs, but for what an RPC cost."""
     names = dict.fromkeys((*before.settings, *after.settings))
     agreed = [(name, before.settings.get(name, ()), after.settings.get(name, ())) for name in names]
     rules = sorted({*before.violations, *after.violations})

@@ -30,10 +30,10 @@ class WorkerNumbers(Protocol):
     """What connections and RPCs of a worker are called in the whole."""
 
     def connection(self, number: int) -> int:
-        """Of a connection."""
+        """The number in the whole of a worker's connection."""
 
     def rpc(self, number: int) -> int:
-        """Of an RPC."""
+        """The number in the whole of a worker's RPC."""
 
 
 class WorkerFound(NamedTuple):

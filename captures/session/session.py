@@ -599,7 +599,7 @@ class Session:
         return tuple(file for file in self._files if ring_of(file) == ring_of(path))
 
     def joined_records(self) -> list[Record]:
-        """Of traces that stand beside what is read, by now."""
+        """The records of traces that are read beside the capture, as far as they are known by now."""
         return [] if self._joined is None else self._joined.records()
 
     def remarks(self) -> list[str]:

@@ -120,7 +120,7 @@ class _Shared:
         self._closed = False
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """Of the database, which is made here.  Raises CaptureError where it cannot be."""
+        """A cursor of the database, which the first call makes.  Raises CaptureError where it cannot be made."""
         with self._making:
             if self._closed:
                 raise CaptureError("the tables are closed")
@@ -319,7 +319,7 @@ class BrowsedTables:
         return self._ids(f"SELECT {self._key(name)} AS row_id FROM {name} WHERE {_WRONG[name]}")
 
     def numbers(self, narrowing: Narrowing) -> frozenset[int]:
-        """Of the RPCs that are meant."""
+        """The numbers of the RPCs that pass."""
         where = narrowing.condition or "true"
         return frozenset(
             self.connection.execute(f"SELECT number FROM rpcs WHERE {where}").fetchnumpy()["number"].tolist()

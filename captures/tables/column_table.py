@@ -146,7 +146,7 @@ ARROW_TYPES = {
 
 
 def arrow_schema(columns: Sequence[TableColumn]) -> pyarrow.Schema:
-    """Of a table, with what its columns mean."""
+    """The Arrow schema of a table; its fields say what the columns mean."""
     import pyarrow
 
     arguments: dict[str, tuple[object, ...]] = {"time": ("ns",), "texts": (pyarrow.string(),)}

@@ -142,7 +142,7 @@ class DataFile(NamedTuple):
 
     @property
     def place(self) -> tuple[str, str]:
-        """Table and day."""
+        """The table and the day that the file holds rows of."""
         table, day, _ = self.path.split("/")
         return table, day.removeprefix("day=")
 

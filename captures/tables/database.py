@@ -520,7 +520,7 @@ def write_arrow(
 
 
 def _make_views(connection: duckdb.DuckDBPyConnection, folder: str) -> list[str]:
-    """Of the Parquet files in a folder, and their paths."""
+    """Make a view of each Parquet file in a folder; gives their paths."""
     paths = [os.path.abspath(path) for path in sorted(Path(folder).glob("*.parquet"))]
     for path in paths:
         connection.execute(f"CREATE VIEW {named(Path(path).stem)} AS FROM read_parquet({quoted(path)})")

@@ -1,4 +1,4 @@
-"""Of each table the rows that belong to RPCs that a condition passes."""
+"""Tables with a condition: of each only the rows that belong to RPCs which pass."""
 
 from __future__ import annotations
 

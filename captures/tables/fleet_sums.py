@@ -220,7 +220,7 @@ def _called(row: Sequence[Any]) -> ProcedureNames:
 
 
 def summed_session(path: str, condition: Condition | None, always: bool) -> SummedSession | None:
-    """Of a data set; None of few captures with few RPCs, unless ``always``."""
+    """A session that answers from the sums of a data set; None where few RPCs are read faster, unless ``always``."""
     snapshot = DataSet(path).snapshot()
     captures, rpcs = (sum(data_file.rows for data_file in snapshot.of(name)) for name in (CAPTURES, "rpcs"))
     many = captures > FEW_CAPTURES or rpcs > FEW_RPCS
@@ -384,7 +384,7 @@ class SummedSession(DataSetSession):
         )
 
     def _called(self, rows: SummedRows) -> dict[str, ProcedureCalls]:
-        """By procedure."""
+        """The sums of calls by procedure, as the report shows them."""
         inline = added_transfers(f"{rows.transfers} WHERE starts_with(way, 'inline')", (*_NAMES, "direction"))
         there = self._database.connection.execute(inline).fetchnumpy()
         columns = {name: tuples(np.ma.asarray(values)) for name, values in there.items()}

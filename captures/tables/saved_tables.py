@@ -280,7 +280,7 @@ def write_parquet(database: Database, name: str, rows: str, file: BinaryIO) -> i
 
 
 def _meanings(name: str) -> str:
-    """Of the columns, for the Parquet file's own metadata."""
+    """What the columns mean, for the Parquet file's own metadata."""
     columns = TABLES[name].columns if name in TABLES else ()
     return ", ".join(f"{named(column.name)}: {quoted(column.meaning)}" for column in columns) or "tables: 'rdmascope'"
 

@@ -134,7 +134,7 @@ def command(
 def _spans(
     ctx: click.Context, paths: tuple[str, str], spans: tuple[TimeSpan, ...]
 ) -> tuple[tuple[Session, Session], RunsCompared]:
-    """Of a data set, or of two."""
+    """Compare spans of time: two of one data set, or one of each of two."""
     from rdmascope.captures.tables.fleet_sums import SummedSession
 
     for path in paths:

@@ -207,7 +207,7 @@ def _said(reading: Session | LiveSession, gathered: Gathered) -> SaidOf:
 
 
 def _summed(paths: Sequence[str], condition: Condition | None, always: bool) -> SummedSession | None:
-    """Of a data set of many captures, or whatever its size."""
+    """A session that reads the sums of a data set of many captures; ``always``: whatever its size."""
     if len(paths) > 1 or not is_data_set(paths[0]):
         return None
     from rdmascope.captures.tables.fleet_sums import summed_session

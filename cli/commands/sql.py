@@ -171,7 +171,7 @@ def _ask(
 
 
 def _first_time(session: Session, condition: Condition) -> int:
-    """Of the first frame, where the condition has to know it; else 0."""
+    """The time of the first frame, where the condition has to know it; else 0."""
     if condition.filters.since is None and condition.filters.until is None:
         return 0
     for batch in session.batches():
@@ -211,7 +211,7 @@ class _Printer(NamedTuple):
 
 
 def _format(output: str, text: str) -> str:
-    """Of the file that the result is written to."""
+    """The format of the file that the result is written to."""
     format = FORMATS.get(os.path.splitext(output)[1].lower())
     if format is None:
         known = ", ".join(FORMATS)

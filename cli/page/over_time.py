@@ -590,7 +590,7 @@ class Charts:
         )
 
     def item(self, target: str) -> dict[str, Any]:
-        """For ``Bokeh.embed.embed_item``."""
+        """The plot as JSON for ``Bokeh.embed.embed_item``."""
         from bokeh.embed import json_item
         from bokeh.layouts import gridplot
 

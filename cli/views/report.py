@@ -313,7 +313,7 @@ LEAST_PHASE = 0.02
 
 
 def hosts_views(hosts: HostFacts, width: int, everything: bool = False) -> Iterator[tuple[str, RenderableType]]:
-    """Of each side that has a trace its name, and the mean time in its phases, by procedure."""
+    """For each side that has a trace: its name, and the mean time in its phases, by procedure."""
     limit = len(hosts.procedures) if everything else MAX_HOSTED
     for side, phases in groupby(HOST_PHASES, lambda phase: phase.side):
         whole = hosts.all.whole(side)

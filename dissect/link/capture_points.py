@@ -128,7 +128,7 @@ class Sightings:
 
 
 def _seen(batch: FrameBatch, located: Located, addresses: AddressTable) -> Iterator[tuple[Int64s, Rows, Rows]]:
-    """Of packets and of segments that are whole enough: the rows of their frames, sightings, and addresses."""
+    """For packets and segments that are whole enough: the rows of their frames, sightings, and addresses."""
     for which, seen, walk in sightings(batch, located):
         ends = np.zeros(len(which), _ENDS)
         if walk is None:

@@ -58,7 +58,7 @@ class CallColumns:
         return (self.latencies < 0) & (self.waiting >= 0)
 
     def taken(self, rows: Int64s) -> CallColumns:
-        """Only these rows."""
+        """The columns of these rows alone."""
         columns = {one.name: getattr(self, one.name) for one in fields(self)}
         return CallColumns(**{name: column if name == "names" else column[rows] for name, column in columns.items()})
 
@@ -317,7 +317,7 @@ class ServiceLevel:
         return latencies <= self.limit if self.inclusive else latencies < self.limit
 
     def judged(self, calls: int, within: int, unknown: int, total: int, outstanding: int = 0) -> str:
-        """Of so many calls with a latency, of which so many are within; ``unknown``: calls without one.
+        """The verdict on so many calls with a latency, of which so many are within; ``unknown``: calls without one.
 
         ``total``: the sum of latencies, in nanoseconds; ``outstanding``: those of the calls that have a lower bound.
         """

@@ -318,7 +318,7 @@ class Costs(NamedTuple):
 
 
 def costs(runs: tuple[RpcColumns, RpcColumns], ways: tuple[int | None, int | None]) -> tuple[Costs, Costs] | None:
-    """Of both runs; None where they have no procedure in common.  ``ways``: from the capture point to the server."""
+    """The costs of both runs; None where no procedure is in both.  ``ways``: from the capture point to the server."""
     called = [labels(run) for run in runs]
     whole = [_whole(run) for run in runs]
     known = [rows[run["program_number"][rows].filled(0) == NFS] for run, rows in zip(runs, whole, strict=True)]

@@ -353,7 +353,7 @@ class LookUp(Protocol):
         """At no further cost."""
 
     def path(self, called: Pathed) -> str | None:
-        """Of what a call names."""
+        """The path of what a call names."""
 
 
 class KnownPaths(NamedTuple):
@@ -836,7 +836,7 @@ class PathLearner:
         return CalledFiles(named, which, rows["call_time"])
 
     def _server_of(self, table: RpcTable, connection: int, caller: int) -> str:
-        """Of calls from this end, or of callbacks from the other."""
+        """The address of the server: of calls from this end, or of callbacks from the other."""
         key = connection, bool(caller)
         found = self._servers.get(key)
         if found is None:

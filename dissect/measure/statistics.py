@@ -320,7 +320,7 @@ class Procedure:
         return {name: found for name in PARTS if (found := self.part(name)) is not None}
 
     def part(self, name: str) -> Distribution | None:
-        """One of ``parts()``."""
+        """The distribution of one part of the latency."""
         if not any(samples.total for samples in self._parts):
             return None
         samples = self._parts[PARTS.index(name)]

@@ -785,7 +785,8 @@ class SlotResult(NamedTuple):
 
 
 def slot_request(data: Data, at: int, end: int, callback: bool) -> SlotRequest | None:
-    """Of the COMPOUND whose arguments begin ``at``; None where another operation is the first, or bytes are missing."""
+    """What SEQUENCE asks for, where the arguments of its COMPOUND begin ``at``; None where another operation is the
+    first, or bytes are missing."""
     view = memoryview(data)[:end]
     try:
         at = opaque(view, at) + (12 if callback else 8)
@@ -798,7 +799,8 @@ def slot_request(data: Data, at: int, end: int, callback: bool) -> SlotRequest |
 
 
 def slot_result(data: Data, at: int, end: int, callback: bool) -> SlotResult | None:
-    """Of the COMPOUND whose results begin ``at``; None where another operation is the first, or bytes are missing."""
+    """What SEQUENCE answers, where the results of its COMPOUND begin ``at``; None where another operation is the
+    first, or bytes are missing."""
     view = memoryview(data)[:end]
     try:
         at = opaque(view, at + 4) + 4

@@ -156,7 +156,7 @@ def operations_of(messages: FileMessages) -> tuple[FileOperation, ...]:
 
 
 def _version3(call: CallHeader, view: memoryview, answer: memoryview, body: int) -> list[FileOperation]:
-    """RFC 1813, 3.3."""
+    """What a call of NFSv3 did with a file (RFC 1813, 3.3)."""
     procedure = nfs3.nfs3_procedure(call.procedure)
     if procedure is None or not procedure.arguments:
         return []
@@ -331,7 +331,7 @@ def _mount(call: CallHeader, view: memoryview, answer: memoryview, body: int, fo
 
 
 def _events3(call: CallHeader, view: memoryview, answer: memoryview, body: int, found: list[FileEvent]) -> None:
-    """RFC 1813, 3.3."""
+    """What a call of NFSv3 tells of files (RFC 1813, 3.3)."""
     number = call.procedure
     procedure = nfs3.nfs3_procedure(number)
     if procedure is None or not procedure.arguments:

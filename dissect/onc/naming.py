@@ -40,7 +40,7 @@ class Naming(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def naming(program: int | None, version: int | None, operations: tuple[str, ...], name: str) -> Naming:
-    """Of calls of a procedure; ``operations``: names of those of a COMPOUND."""
+    """What calls of a procedure name; ``operations``: names of those of a COMPOUND."""
     if program != NFS:
         kind = OTHER if program == MOUNT and name == "MNT" else NOTHING
         return Naming(kind, False, False, callback=program == NFS_CALLBACK)

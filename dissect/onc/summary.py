@@ -758,7 +758,7 @@ def _declared3(procedures: Int64s, shapes: Mapping[int, XdrStruct]) -> list[tupl
 def nfs3_reply_details(
     data: Bytes, procedures: Int64s, bodies: Int64s, ends: Int64s, rights: Callable[[Int64s], Int64s]
 ) -> Details:
-    """Of successful calls of version 3 whose results are at ``bodies``, status first.
+    """What successful replies of version 3 say whose results are at ``bodies``, status first.
 
     ``rights`` gives those that some rows asked for; -1 where they are not known.
     """

@@ -340,7 +340,7 @@ def difference_record(difference: Difference) -> Record:
 
 
 def verification_record(file: str, tshark: str, comparison: Comparison, agree: bool) -> Record:
-    """``tshark``: its version."""
+    """Whether both agree about a file, and about what; ``tshark``: its version."""
     return record(
         "verification",
         file=file,

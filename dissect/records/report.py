@@ -563,7 +563,7 @@ TYPES = {
 
 
 def limits_record(analyzer: Analyzer) -> Record:
-    """Of the capture that it was fed."""
+    """What keeps the capture that the analyzer was fed from telling all."""
     return record("capture_limits", **{name: getattr(analyzer, name) for name in LIMITS})
 
 
@@ -636,7 +636,7 @@ def joined_trace_record(path: str, side: str, rpcs: int, joined: int, clocks: Cl
 
 
 def host_procedure_records(hosts: HostFacts) -> Iterator[Record]:
-    """Of each side that has a trace, the busiest procedure first."""
+    """The times of each side that has a trace, the busiest procedure first."""
     for side, phases in groupby(HOST_PHASES, lambda phase: phase.side):
         fields = [phase.field for phase in phases]
         for key, sums in sorted(hosts.procedures.items(), key=lambda one: -one[1].whole(side)):

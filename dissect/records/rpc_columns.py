@@ -349,7 +349,7 @@ class RpcBatch:
 
     @property
     def paths(self) -> list[str | None]:
-        """Of these."""
+        """The paths of these RPCs."""
         assert self._learner is not None
         return self._learner.listed(self.files).listed()
 
@@ -554,7 +554,7 @@ class RpcSource(Protocol):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Of the files; '' for none."""
+        """The paths of the files; '' for none."""
 
     def path_learner(self) -> PathLearner:
         """Learns the paths of files from RPCs."""

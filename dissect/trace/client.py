@@ -154,7 +154,7 @@ class ClientSide:
         return [rpc for rpc in (*forward, *self._log.backward.values()) if rpc.reply is None]
 
     def let_go(self, limit: int) -> None:
-        """Of tasks whose end may have been lost, remember no more than ``limit``: the oldest go."""
+        """Remember no more than ``limit`` tasks, whose end may have been lost: the oldest go."""
         while len(self._calls) > limit:
             self._close(self._calls.pop(next(iter(self._calls))), None)
         while len(self._log.backward) > limit:
@@ -313,7 +313,7 @@ class ClientSide:
         self._sent(call, conversation, number, time, header, inline, procedure)
 
     def _use(self, call: ClientCall, client: int, connection: int) -> None:
-        """A credit."""
+        """The call uses a credit of the connection."""
         self._free(call)
         transport = self._transports.setdefault(connection, Transport())
         transport.used += 1
@@ -397,7 +397,7 @@ class ClientSide:
             self._log.called(rpc)
 
     def _answer(self, rpc: KnownRpc, number: int, time: int, length: int) -> None:
-        """Of a call in the backward direction."""
+        """The client's reply to a call in the backward direction was sent."""
         rpc.reply = message(0, number, time, rpc.xid, None, HEADER + length, HEADER, length, RDMA_MSG)
         self._log.replied(rpc)
         assert rpc.call is not None

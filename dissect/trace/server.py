@@ -139,7 +139,7 @@ class ServerSide:
         return [call.rpc for call in self._open.values() if call.rpc.reply is None]
 
     def let_go(self, limit: int) -> None:
-        """Of calls whose end may have been lost, remember no more than ``limit``: the oldest go."""
+        """Remember no more than ``limit`` calls, whose end may have been lost: the oldest go."""
         while len(self._open) > limit:
             self._close(next(iter(self._open.values())), None)
 

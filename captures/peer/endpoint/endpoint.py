@@ -168,7 +168,7 @@ class RpcRdmaEndpoint:
         return outputs + self.requester.reply(header, payload, event.invalidated)
 
     def _direction(self, header: TransportHeader, payload: bytes) -> int:
-        """CALL or REPLY."""
+        """Which direction a message has: CALL or REPLY."""
         if header.version > 1:
             return header.direction or 0
         if header.procedure == RDMA_MSG:
@@ -762,7 +762,7 @@ def sound(header: TransportHeader, payload: bytes) -> bool:
 
 
 def chunk_segments(header: TransportHeader) -> list[tuple[Segment, ...]]:
-    """Of all chunks that have any."""
+    """The segments of all chunks, chunk after chunk."""
     chunks: list[ReadChunk | WriteChunk] = [*header.reads, *header.writes, *filter(None, [header.reply])]
     return [chunk.segments for chunk in chunks if chunk.segments]
 
@@ -830,7 +830,7 @@ class Characteristics:
     # What this end sends
 
     def introduce(self, xid: int | None = None) -> list[Output]:
-        """ROPT_INITXCH (4.1), once."""
+        """Sends the transport characteristics (ROPT_INITXCH, 4.1), once."""
         if self.introduced:
             return []
         self.introduced = True
@@ -854,7 +854,7 @@ class Characteristics:
         return outputs
 
     def update(self, which: int, value: Value, clears: bool = False) -> list[Output]:
-        """ROPT_UPDXCH (4.4)."""
+        """Sends characteristics that change (ROPT_UPDXCH, 4.4)."""
         self.own[which] = value
         return self._send(ROPT_UPDXCH, None, self._side, xcharval(which, value), int(clears))
 

@@ -76,7 +76,7 @@ SECOND = 1_000_000_000
 
 
 def file_time(nanoseconds: int) -> dict[str, int]:
-    """nfstime3 and nfstime4."""
+    """A time as nfstime3 and nfstime4 have it."""
     return {"seconds": nanoseconds // SECOND, "nseconds": nanoseconds % SECOND}
 
 

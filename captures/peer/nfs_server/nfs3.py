@@ -86,7 +86,7 @@ class Nfs3:
     # What results are made of
 
     def attributes(self, inode: Inode) -> Values:
-        """fattr3 (2.6)."""
+        """The attributes of a file as fattr3 (RFC 1813, 2.6)."""
         return {
             "type": inode.kind,
             "mode": inode.mode,
@@ -103,7 +103,7 @@ class Nfs3:
         }
 
     def changed(self, inode: Inode, before: Values) -> Values:
-        """wcc_data (2.6)."""
+        """Attributes before and after a change, as wcc_data (RFC 1813, 2.6)."""
         return {"before": before, "after": self.attributes(inode)}
 
     def made(self, inode: Inode, directory: Inode, before: Values) -> Values:

@@ -74,7 +74,7 @@ class RegisteredMemory(Protocol):
         """What is there, from byte ``at`` on."""
 
     def store(self, at: int, data: bytes) -> None:
-        """Put it there."""
+        """Write ``data`` into the memory, from the byte ``at`` on."""
 
 
 class VerbsConnection(Protocol):
@@ -120,10 +120,10 @@ class IncomingRequest(Protocol):
     private_data: bytes
 
     def accept(self, terms: ConnectionParameters) -> VerbsConnection:
-        """Raises VerbsError."""
+        """Take the connection that was asked for.  Raises VerbsError."""
 
     def reject(self) -> None:
-        """Refuse it."""
+        """Refuse the connection that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ class OutgoingWork:
         self._go_on()
 
     def finished(self, size: int) -> None:
-        """A request completed."""
+        """A request of ``size`` bytes completed, and those that wait may go on."""
         self._sends -= 1
         self._moving -= size
         self._go_on()

@@ -24,7 +24,7 @@ class MessageTree(NamedTuple):
 
 
 def call_tree(data: SparseBytes, max_nodes: int = MAX_NODES) -> MessageTree:
-    """Of a call, from the XID on."""
+    """The tree of a call, from the XID on."""
     header = decode(RPC_CALL, "header", data, 0, data.length, max_nodes)
     if header.problem:
         return _tree(header.root, None, data, header.end, header.problem)
@@ -44,7 +44,7 @@ def reply_tree(
     gss: GssCredential | None,
     max_nodes: int = MAX_NODES,
 ) -> MessageTree:
-    """Of a reply, from the XID on; all but the bytes are the call's, None where the call is unknown."""
+    """The tree of a reply, from the XID on; all but the bytes are the call's, None where the call is unknown."""
     header = decode(RPC_REPLY, "header", data, 0, data.length, max_nodes)
     if header.problem:
         return _tree(header.root, None, data, header.end, header.problem)

@@ -59,7 +59,7 @@ class XdrOpaque:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class XdrStruct:
-    """4.14."""
+    """A structure (RFC 4506, 4.14)."""
 
     name: str
     fields: tuple[tuple[str, XdrType], ...]
@@ -80,7 +80,7 @@ class XdrUnion:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class XdrArray:
-    """4.12 and 4.13."""
+    """An array of fixed or variable length (RFC 4506, 4.12 and 4.13)."""
 
     name: str
     element: XdrType
@@ -166,7 +166,7 @@ def string(name: str, maximum: int | None = None) -> XdrOpaque:
 
 
 def address(name: str) -> XdrOpaque:
-    """RFC 5665, 5.2.3."""
+    """Text that is a universal address (RFC 5665, 5.2.3)."""
     return XdrOpaque(name, ADDRESS)
 
 
