@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from struct import error as StructError, pack
 from typing import Any
 
-from rdmascope.dissect.layers.oncrpc import ONCRPC, AuthSys, Credential, ONCRPCCall, ONCRPCReply
 from rdmascope.dissect.layers.oncrpc_codes import (
     AUTH_ERROR,
     AUTH_NONE,
@@ -25,13 +23,14 @@ from rdmascope.dissect.layers.oncrpc_codes import (
     PROC_UNAVAIL,
     PROG_MISMATCH,
     PROG_UNAVAIL,
+    REPLY,
     RPC_MISMATCH,
     RPC_VERSION,
     SUCCESS,
 )
 from rdmascope.dissect.onc.shapes.nfs4_types import AUTHSYS_PARMS
 from rdmascope.dissect.onc.shapes.registry import procedure_shape
-from rdmascope.dissect.onc.shapes.rfc5531 import RPC_CALL
+from rdmascope.dissect.onc.shapes.rfc5531 import RPC_CALL, RPC_REPLY
 from rdmascope.dissect.onc.shapes.types import (
     MAX_NODES,
     Node,
@@ -251,18 +250,14 @@ def opaque(data: bytes) -> bytes:
     return pack(">I", len(data)) + data + pad(len(data))
 
 
-def call_head(xid: int, program: int, version: int, procedure: int) -> bytes:
-    """The RPC header of a call (RFC 5531, 9), with AUTH_SYS save for NULL."""
-    return pack(">I", xid) + _call_head(program, version, procedure)
+_AUTH_SYS = {"machinename": b"client.example", "uid": 1000, "gid": 100, "gids": [100, 27]}
+_CREDENTIAL = {"flavor": AUTH_SYS, "body": encoded(AUTHSYS_PARMS, _AUTH_SYS)}
 
 
-@cache
-def _call_head(program: int, version: int, procedure: int) -> bytes:
-    """A call header behind its XID (RFC 5531, 9)."""
-    body = ONCRPCCall(prog=program, vers=version, proc=procedure)
-    if procedure:
-        body.cred = Credential(flavor=1, body=AuthSys(machinename=b"client.example", uid=1000, gid=100, gids=[100, 27]))
-    return bytes(ONCRPC() / body)[4:]
+def call_head(xid: int, program: int, version: int, procedure: int, **auth: XdrValue) -> bytes:
+    """The RPC header of a call (RFC 5531, 9), with AUTH_SYS save for NULL; ``auth``: another ``cred`` and ``verf``."""
+    head = {"xid": xid, "mtype": CALL, "rpcvers": RPC_VERSION, "prog": program, "vers": version, "proc": procedure}
+    return encoded(RPC_CALL, head | (auth or {"cred": _CREDENTIAL if procedure else None}))
 
 
 def call(xid: int, program: int, version: int, procedure: int, arguments: XdrValue) -> Parts:
@@ -272,14 +267,13 @@ def call(xid: int, program: int, version: int, procedure: int, arguments: XdrVal
     return behind(call_head(xid, program, version, procedure), encoded_parts(shape.arguments, arguments))
 
 
-def reply_head(xid: int, status: int = SUCCESS) -> bytes:
-    return pack(">I", xid) + _reply_head(status)
+def reply_head(xid: int, status: int = SUCCESS, **mismatch: int) -> bytes:
+    """The header of a reply that accepts the call (RFC 5531, 9); ``mismatch``: the versions that there are."""
+    return _reply(xid, reply_data={"accept_stat": status, **mismatch})
 
 
-@cache
-def _reply_head(status: int) -> bytes:
-    """A reply header behind its XID (RFC 5531, 9)."""
-    return bytes(ONCRPC() / ONCRPCReply(accept_stat=status))[4:]
+def _reply(xid: int, **body: XdrValue) -> bytes:
+    return encoded(RPC_REPLY, {"xid": xid, "mtype": REPLY, "rbody": body})
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,27 +313,23 @@ def answer(programs: Programs, message: bytes) -> Parts:
     except NoValue:
         return (reply_head(xid, GARBAGE_ARGS),)
     if call["rpcvers"] != RPC_VERSION or call["mtype"] != CALL:
-        return _denied(xid, reject_stat=RPC_MISMATCH, low=RPC_VERSION, high=RPC_VERSION)
+        denied = {"reject_stat": RPC_MISMATCH, "low": RPC_VERSION, "high": RPC_VERSION}
+        return (_reply(xid, reply_stat=MSG_DENIED, **denied),)
     versions = programs.get(call["prog"])
     if versions is None:
         return (reply_head(xid, PROG_UNAVAIL),)
     program = versions.get(call["vers"])
     if program is None:
-        low, high = min(versions), max(versions)
-        return (bytes(ONCRPC(xid=xid) / ONCRPCReply(accept_stat=PROG_MISMATCH, low=low, high=high)),)
+        return (reply_head(xid, PROG_MISMATCH, low=min(versions), high=max(versions)),)
     if not call["proc"]:
         return (reply_head(xid),)
     flavor = call["cred"]["flavor"]
     if flavor not in (AUTH_NONE, AUTH_SYS):
-        return _denied(xid, reject_stat=AUTH_ERROR, auth_stat=AUTH_TOOWEAK)
+        return (_reply(xid, reply_stat=MSG_DENIED, reject_stat=AUTH_ERROR, auth_stat=AUTH_TOOWEAK),)
     try:
         return _run(program, call["proc"], xid, message, at, _caller(flavor, call["cred"]["body"]))
     except (NoValue, StructError):
         return (reply_head(xid, GARBAGE_ARGS),)
-
-
-def _denied(xid: int, **fields: int) -> Parts:
-    return (bytes(ONCRPC(xid=xid) / ONCRPCReply(reply_stat=MSG_DENIED, **fields)),)
 
 
 def _run(program: RpcProgram, number: int, xid: int, message: bytes, at: int, caller: Caller) -> Parts:

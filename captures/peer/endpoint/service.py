@@ -8,18 +8,11 @@ from __future__ import annotations
 
 from struct import pack
 
-from scapy.packet import Raw
-
-from rdmascope.dissect.layers.oncrpc import (
-    ONCRPC,
-    Credential,
-    GSSCredential,
-    ONCRPCCall,
-    OpaqueAuth,
-)
+from rdmascope.dissect.layers.oncrpc_codes import GSS_INTEGRITY, RPCSEC_GSS
 from rdmascope.dissect.onc.rpc_header import NFS, NFS_CALLBACK
 from rdmascope.dissect.onc.shapes.nfs4 import NFS4, NFS_CB
 from rdmascope.dissect.onc.shapes.rfc1813 import NFS3
+from rdmascope.dissect.onc.shapes.rfc5531 import RPC_GSS_CRED_T
 
 from ..rpc import (
     Caller,
@@ -33,6 +26,7 @@ from ..rpc import (
     answer,
     call,
     call_head,
+    encoded,
     opaque,
     whole,
 )
@@ -109,12 +103,11 @@ def callback(xid: int, tag: bytes = b"") -> Parts:
 
 def sealed_call(xid: int, gss_procedure: int) -> bytes:
     """A WRITE under an RPCSEC_GSS credential for integrity (RFC 2203, 5.3); 1 is RPCSEC_GSS_INIT, a control message."""
-    credential = Credential(
-        flavor=6, body=GSSCredential(gss_proc=gss_procedure, seq_num=1, service=2, handle=b"context!")
-    )
-    verifier = OpaqueAuth(flavor=6, body=Raw(bytes(28)))
-    head = ONCRPC(xid=xid) / ONCRPCCall(prog=NFS, vers=3, proc=WRITE, cred=credential, verf=verifier)
-    return bytes(head) + (pack(">I", 4096) if gss_procedure else pack(">II", 200, 1) + opaque(HANDLE) + bytes(64))
+    gss = {"version": 1, "gss_proc": gss_procedure, "seq_num": 1, "service": GSS_INTEGRITY, "handle": b"context!"}
+    credential, verifier = encoded(RPC_GSS_CRED_T, gss), bytes(28)
+    auth = {"cred": {"flavor": RPCSEC_GSS, "body": credential}, "verf": {"flavor": RPCSEC_GSS, "body": verifier}}
+    head = call_head(xid, NFS, 3, WRITE, **auth)
+    return head + (pack(">I", 4096) if gss_procedure else pack(">II", 200, 1) + opaque(HANDLE) + bytes(64))
 
 
 # Replies
