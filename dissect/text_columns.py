@@ -123,7 +123,7 @@ class EncodedLines:
             key, index = known[id(piece)]
             tables = found[key][1]
             width = tables[index].shape[1]
-            places.setdefault(key, []).append((self.width, sum([one.shape[1] for one in tables[:index]]), width))
+            places.setdefault(key, []).append((self.width, sum([table.shape[1] for table in tables[:index]]), width))
             alike.append(np.zeros((1, width), np.uint8))
             self.width += width
         self._alike = np.concatenate(alike, axis=1)

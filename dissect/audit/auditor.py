@@ -199,7 +199,9 @@ class Auditor:
 
     def forget(self, now: int) -> None:
         """The capture has come to ``now`` (ns): drop what only late packets of connections that are over would need."""
-        self._remembering = [one for one in self._remembering if not one.forget(now - one.connection.last_time)]
+        self._remembering = [
+            listener for listener in self._remembering if not listener.forget(now - listener.connection.last_time)
+        ]
 
     def tick(self, now: int) -> None:
         """Time has come to ``now`` (ns), and nothing older will come: judge what need not wait."""
@@ -217,7 +219,7 @@ class Auditor:
             for place, tally in self.close(conversation).items():
                 earlier = self.tallies.setdefault(place._replace(connection=EARLIER), RuleTally())
                 earlier.add(tally, self.examples)
-        self._remembering = [one for one in self._remembering if one.connection.number not in numbers]
+        self._remembering = [listener for listener in self._remembering if listener.connection.number not in numbers]
 
     def close(self, conversation: Conversation) -> dict[TallyKey, RuleTally]:
         """Judge what is left of a connection of which nothing more will be seen; gives its tallies, and forgets it."""
@@ -362,11 +364,11 @@ class Auditor:
     def _count_classes(self, connection: int | None = None) -> None:
         """Add what was counted by class to the tallies, of one connection or all."""
         for number in self._classes if connection is None else (connection,):
-            for one in self._classes.get(number, {}).values():
-                if one.count:
-                    for tally in one.tallies:
-                        tally.passed += one.count
-                    one.count = 0
+            for subject_class in self._classes.get(number, {}).values():
+                if subject_class.count:
+                    for tally in subject_class.tallies:
+                        tally.passed += subject_class.count
+                    subject_class.count = 0
 
     def _seats_for(self, subject: Subject) -> list[RuleSlot]:
         """The rules for a noun of such a kind, shape and role, with what they found at its ends."""

@@ -215,16 +215,16 @@ class SentOption(OfMessage):
     def request(self) -> CharacteristicRequest | None:
         """A ROPT_RESPXCH: the ROPT_REQXCH that it answers; where its XID fits none, the only one that waits."""
         frame, waiting = self.message.frame, []
-        for one in self.conversation.negotiation.requests:
-            if one.requester == self.sender:
+        for asked in self.conversation.negotiation.requests:
+            if asked.requester == self.sender:
                 continue
-            same = one.xid == self.message.header.xid
-            if same and (one.answer_frame == frame or 0 < one.frame - frame <= REORDERED):
-                return one  # a capture may show the two the other way round
-            if one.frame > frame:
+            same = asked.xid == self.message.header.xid
+            if same and (asked.answer_frame == frame or 0 < asked.frame - frame <= REORDERED):
+                return asked  # a capture may show the two the other way round
+            if asked.frame > frame:
                 continue
-            if not one.refused_frame and (not one.answer_frame or one.answer_frame > frame):
-                waiting.append(one)
+            if not asked.refused_frame and (not asked.answer_frame or asked.answer_frame > frame):
+                waiting.append(asked)
         sure = len(waiting) == 1 and self.start_known and not gaps(self.connection)
         return waiting[0] if sure else None
 
@@ -488,7 +488,7 @@ class AdvertisedHistory:
     def keep(self, answered: PlainRpcs) -> None:
         """The same of a client's calls that were answered, which become objects when RDMA touches the client."""
         self._kept.append(answered)
-        while sum([len(one.rows) for one in self._kept]) - len(self._kept[0].rows) >= MAX_ADVERTISERS:
+        while sum([len(plain.rows) for plain in self._kept]) - len(self._kept[0].rows) >= MAX_ADVERTISERS:
             self._kept.popleft()
 
     def _restore(self) -> None:
@@ -561,7 +561,7 @@ class AdvertisedHistory:
         elif _covered(candidates, start, end):
             moved.place = "late"
             moved.rpc = late[-1].rpc
-            moved.delivers = any(delivers(one.rpc, operation) for one in late)
+            moved.delivers = any(delivers(segment.rpc, operation) for segment in late)
         else:
             moved.place = "outside"
             segments = self.segments[1 - operation.initiator]

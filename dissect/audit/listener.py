@@ -156,14 +156,14 @@ class Answers:
 
     def version_settled(self) -> None:
         """Version 2 is settled: a message of that version needs no refusal."""
-        for xid in [xid for xid, one in self.messages[0].items() if one.message.header.version == 2]:
+        for xid in [xid for xid, refusable in self.messages[0].items() if refusable.message.header.version == 2]:
             if self.messages[0][xid].kind == "version":
                 del self.messages[0][xid]
 
     def finish(self) -> None:
         for table in (*self.messages, *self.options):
-            for one in table.values():
-                self.give_up(one)
+            for refusable in table.values():
+                self.give_up(refusable)
             table.clear()
 
     def _remember_early(self, sent: SentMessage) -> None:
@@ -251,8 +251,8 @@ class VersionTwoState:
         self.sent[1] += len(replies)
         if self.settled or not replies:
             return
-        for one in self.opening:
-            one.relieved = replies[0] - one.message.time
+        for sent in self.opening:
+            sent.relieved = replies[0] - sent.message.time
         self.opening.clear()
         self.waiting = 0
         self.settled = True
@@ -552,8 +552,8 @@ class AuditListener(Listener):
             self._unread(caller, UnreadCall(rpc.xid, message.frame))
         if rpc.chunks:
             self.memory.advertise(transaction, caller)
-            for one in self._late:
-                one.late = [operation for operation in one.late if not offers(rpc, operation)]
+            for other in self._late:
+                other.late = [operation for operation in other.late if not offers(rpc, operation)]
         self.xids[caller].add((rpc.xid,))
         self.errored[caller].pop(rpc.xid, None)
         if self._plain(message, plain_call) and not rpc.backward and not rpc.notes:
@@ -776,9 +776,9 @@ class AuditListener(Listener):
         alone = self._alone(offers, rows) | {place for place, number in enumerate(numbers) if number in plain.exceeding}
         if long.any():
             invalidates = rows["invalidated"] >= 0
-            for one in (False, True):
-                mine = answers[(long & (invalidates == one))[answers]]
-                self._judge_messages(rpcs, rows[mine], False, "returned", one)
+            for is_call in (False, True):
+                mine = answers[(long & (invalidates == is_call))[answers]]
+                self._judge_messages(rpcs, rows[mine], False, "returned", is_call)
             self._judge_all(("inside",), partial(self._made_transfers, rpcs), rows[long])
             by_itself = np.zeros(len(rows), np.bool_)
             by_itself[[*alone]] = True
@@ -888,7 +888,7 @@ class AuditListener(Listener):
         moved.calls_truncated = self.calls_truncated
         frame = moved.operation.first_frame
         unread = self.unread_calls[1 - moved.operation.initiator]
-        moved.calls_unread = any(one.frame <= frame <= (one.answered or frame) for one in unread)
+        moved.calls_unread = any(call.frame <= frame <= (call.answered or frame) for call in unread)
         moved.callers = bool(self.last_answered[0]), bool(self.last_answered[1])
         self.memory.place(moved)
 
@@ -914,9 +914,9 @@ class AuditListener(Listener):
 
     def _answered(self, caller: int, xid: int, frame: int) -> None:
         """What cannot be read was answered, and its memory is no longer in use."""
-        for one in self.unread_calls[caller]:
-            if one.xid == xid and not one.answered:
-                one.answered = frame
+        for call in self.unread_calls[caller]:
+            if call.xid == xid and not call.answered:
+                call.answered = frame
 
     # Messages and options
 

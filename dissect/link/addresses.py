@@ -99,8 +99,8 @@ class AddressTable:
         pairs = np.stack((high, low), axis=1).astype(">u8")
         distinct, inverse = np.unique(pairs.view("V16").ravel(), return_inverse=True)
         numbers = []
-        for one in distinct:
-            key = bytes(one)
+        for address in distinct:
+            key = bytes(address)
             known = self._ids.get(key)
             numbers.append(self._add(key) if known is None else known)
         self._index()

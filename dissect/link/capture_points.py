@@ -169,7 +169,7 @@ def common_traffic(first: Sightings, other: Sightings, apart: int = WINDOW) -> C
     times = here_rows["time"]
     clocks = clocks_between(times, later, there)
     transit = later - clocks.at(times)
-    totals = [int(np.count_nonzero(np.isin(one, shared))) for one in pairs]
+    totals = [int(np.count_nonzero(np.isin(pair, shared))) for pair in pairs]
     both = len(later)
     names = [np.array([pair], np.uint64).view("u4").tolist() for pair in shared]
     return CommonTraffic(

@@ -59,7 +59,7 @@ class CallColumns:
 
     def taken(self, rows: Int64s) -> CallColumns:
         """The columns of these rows alone."""
-        columns = {one.name: getattr(self, one.name) for one in fields(self)}
+        columns = {declared.name: getattr(self, declared.name) for declared in fields(self)}
         return CallColumns(**{name: column if name == "names" else column[rows] for name, column in columns.items()})
 
 

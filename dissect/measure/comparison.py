@@ -207,7 +207,7 @@ def same_traffic(client: RpcColumns, server: RpcColumns, offset: Callable[[Int64
     """``client``, ``server``: RPCs at the two capture points; ``offset``: the server's clock less the client's at
     times of the client's.
     """
-    whole = [_whole(one) for one in (client, server)]
+    whole = [_whole(columns) for columns in (client, server)]
     near, far = _pairs(_rows(client, whole[0]), _rows(server, whole[1]), offset)
     both = len(near)
     seen = [{name: one[name][rows][pair] for name in COLUMNS} for one, rows, pair in
@@ -237,7 +237,7 @@ def same_traffic(client: RpcColumns, server: RpcColumns, offset: Callable[[Int64
         )
 
     found = (phases(name, called.codes == code) for code, name in enumerate(called.names))
-    procedures = sorted((one for one in found if one is not None), key=lambda one: -one.waited.total)
+    procedures = sorted((phases for phases in found if phases is not None), key=lambda one: -one.waited.total)
 
     def each() -> Iterator[PairedRpc]:
         names = (called.names[code] for code in called.codes.tolist())
@@ -260,7 +260,7 @@ def _rows(columns: RpcColumns, which: Int64s) -> dict[str, MaskedArray]:
 def _pairs(near: RpcColumns, far: RpcColumns, offset: Callable[[Int64s], Int64s]) -> tuple[Int64s, Int64s]:
     """Indices of the same RPCs in both: by hosts, direction and XID, and of one XID in the order of time."""
     codes: dict[tuple[str, str, str], int] = {}
-    keys, times = [], [one["time_ns"].filled(0) for one in (near, far)]
+    keys, times = [], [times["time_ns"].filled(0) for times in (near, far)]
     for one in (near, far):
         ends = zip(*(one[name].filled("").tolist() for name in ("client", "server", "direction")), strict=True)
         hosts = np.array([codes.setdefault(end, len(codes)) for end in ends], np.int64)

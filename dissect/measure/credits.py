@@ -119,10 +119,10 @@ class CreditDirection:
     def sent(self, rows: SentRows) -> None:
         """Calls, and replies that answer one each, in their order."""
         first, columns = 0, (rows.is_call, rows.time, rows.credits)
-        for one in zip(*(column.tolist() for column in columns), strict=True):
+        for message in zip(*(column.tolist() for column in columns), strict=True):
             if self.limit is not None and self.latest_requested is not None:
                 break
-            self._sent(*one)
+            self._sent(*message)
             first += 1
         calls, times, credits = (column[first:] for column in columns)
         if not len(calls):
@@ -132,8 +132,8 @@ class CreditDirection:
         passed = np.diff(times, prepend=self.last_time)
         highest = max(self.outstanding, int(after.max()))
         if (passed < 0).any() or (credits != known).any() or highest >= (self.limit or 0):
-            for one in zip(calls.tolist(), times.tolist(), credits.tolist(), strict=True):
-                self._sent(*one)
+            for message in zip(calls.tolist(), times.tolist(), credits.tolist(), strict=True):
+                self._sent(*message)
             return
         self.busy += int((passed * np.append(self.outstanding, after[:-1])).sum())
         self.calls += int(np.count_nonzero(calls))

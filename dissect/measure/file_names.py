@@ -159,7 +159,7 @@ class Paths(Generic[SomeFile]):
         self._places[directory, name] = file, found
         file.names.append(found)
         if len(file.names) > MAX_NAMES:
-            forgotten = next((one for one in file.names if one.until is not None), file.names[0])
+            forgotten = next((known for known in file.names if known.until is not None), file.names[0])
             file.names.remove(forgotten)
             if forgotten.until is None:
                 del self._places[forgotten.directory, forgotten.raw]
@@ -577,7 +577,7 @@ class CalledFiles(PathedRows):
 
     def __getitem__(self, index: int | slice) -> CalledFile | list[CalledFile | None] | None:
         if isinstance(index, slice):
-            return [self[one] for one in range(len(self))[index]]
+            return [self[row] for row in range(len(self))[index]]
         named = self._named[int(self._which[index])]
         return None if named is None else CalledFile(*named, int(self._times[index]))
 
@@ -788,8 +788,8 @@ class PathLearner:
             rows["procedure"].tolist(),
             _usual(table)[places].tolist(),
             failed[rows["status"]].tolist(),
-            *(rows[one].tolist() for one in ("connection", "caller", "reply_end")),
-            *(columns.columns[one][places].tolist() for one in ("handle", "name", "object")),
+            *(rows[name].tolist() for name in ("connection", "caller", "reply_end")),
+            *(columns.columns[name][places].tolist() for name in ("handle", "name", "object")),
             strict=True,
         ):
             rule = kinds[code]
@@ -851,7 +851,7 @@ def opened_name(rpc: KnownRpc) -> FileEvent:
     return FileEvent(NAMED, rpc.fields.handle, directory, name)
 
 
-WHOLE = [STATES.index(one) for one in ("complete", "error")]
+WHOLE = [STATES.index(state) for state in ("complete", "error")]
 
 
 def _usual(table: RpcTable) -> NDArray[np.bool_]:

@@ -709,7 +709,10 @@ def _note_calls(rows: Rows, names: Sequence[str], files: Sequence[File], table: 
         files[file].calls[names[name]] += count
     procedures = table.rows["procedure"][rows["row"]]
     first = distinct(rows["file"], procedures)[0]
-    versions = [(one.version or 0, one.minor_version if one.version == 4 else None) for one in table.names.procedures]
+    versions = [
+        (procedure.version or 0, procedure.minor_version if procedure.version == 4 else None)
+        for procedure in table.names.procedures
+    ]
     for file, procedure in zip(rows["file"][first].tolist(), procedures[first].tolist(), strict=True):
         files[file].protocols.add(versions[procedure])
 

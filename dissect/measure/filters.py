@@ -72,7 +72,7 @@ class FrameRange(NamedTuple):
 
 def includes(wanted: Sequence[FrameRange], frame: int) -> bool:
     """Whether the frame is one of those; every frame is where there are none."""
-    return not wanted or any(one.first <= frame <= one.last for one in wanted)
+    return not wanted or any(frame_range.first <= frame <= frame_range.last for frame_range in wanted)
 
 
 class CaptureExtent(NamedTuple):

@@ -159,7 +159,7 @@ def _mount(match: re.Match[str], lines: Sequence[str]) -> Mount:
             name, _, rest = line.strip().partition(":")
             rest = rest.strip()
             if name == "opts":
-                options = {key: value for key, _, value in (one.partition("=") for one in rest.split(","))}
+                options = {key: value for key, _, value in (word.partition("=") for word in rest.split(","))}
             elif name == "age":
                 age = int(rest)
             elif name == "RPC iostats version" and (program := _PROGRAM.search(rest)):
@@ -195,8 +195,8 @@ def mount_of(mounts: Sequence[Mount], path: str) -> Mount | None:
 
 def mounts_since(now: Iterable[Mount], earlier: Iterable[Mount]) -> list[Mount]:
     """What each mount counted between two readings; of one that was made in between, all of it."""
-    before = {one.path: one for one in earlier}
-    return [one.since(before[one.path]) if one.path in before else one for one in now]
+    before = {mount.path: mount for mount in earlier}
+    return [mount.since(before[mount.path]) if mount.path in before else mount for mount in now]
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,7 +394,7 @@ def _compared(mounts: tuple[Mount, ...], wire: WireOperations, complete: Complet
     names = dict.fromkeys(name for mount in mounts for name in mount.operations)
     names.update(dict.fromkeys(found.operations))
     pairs = {name: (_counted(name, mounts), found.operations.get(name, WireOperation())) for name in names}
-    excess = Counter({name: seen.calls - one.transmissions for name, (one, seen) in pairs.items()})
+    excess = Counter({name: seen.calls - counters.transmissions for name, (counters, seen) in pairs.items()})
     later = +excess
     is_later = later.total() > 0 and Counter(name for _, name in found.newest[-later.total() :]) == later
     unsent = _never_sent(mounts, wire, found)
@@ -456,18 +456,20 @@ def _never_sent(mounts: Sequence[Mount], wire: WireOperations, found: _Found) ->
 def _found(mounts: Sequence[Mount], wire: WireOperations) -> _Found:
     """The calls of these mounts, by version and the addresses that are known."""
     version, minor = mounts[0].version, mounts[0].minor_version
-    servers = {one for mount in mounts for one in (mount.address, mount.server) if _is_address(one)}
+    servers = {name for mount in mounts for name in (mount.address, mount.server) if _is_address(name)}
     clients = {mount.options.get("clientaddr", "") for mount in mounts}
-    callers = [one for one in wire.callers if (one.version, one.minor_version or minor) == (version, minor)]
+    callers = [caller for caller in wire.callers if (caller.version, caller.minor_version or minor) == (version, minor)]
     untold = False
     if version == 4:  # NULL has no minor version: it belongs to the client whose connection has its COMPOUNDs.
-        of_minor = set().union(*(wire.callers[one].connections for one in callers if one.minor_version == minor))
+        of_minor = set().union(
+            *(wire.callers[caller].connections for caller in callers if caller.minor_version == minor)
+        )
         untold = not of_minor  # as in a client's trace
-        callers = [one for one in callers if untold or wire.callers[one].connections & of_minor]
+        callers = [caller for caller in callers if untold or wire.callers[caller].connections & of_minor]
     if servers:
-        callers = [one for one in callers if one.server in servers]
-    if any(one.client in clients for one in callers):
-        callers = [one for one in callers if one.client in clients]
+        callers = [caller for caller in callers if caller.server in servers]
+    if any(caller.client in clients for caller in callers):
+        callers = [caller for caller in callers if caller.client in clients]
     found = _Found(callers=callers, untold=untold)
     for caller in callers:
         calls = wire.callers[caller]

@@ -213,13 +213,16 @@ class LiveWindow:
                 total.calls += entry.calls
                 total.failed += entry.failed
                 total.latencies.merge(entry.latencies)
-        found = [BusyProcedure(key, one.calls, one.failed, one.latencies.distribution()) for key, one in merged.items()]
+        found = [
+            BusyProcedure(key, slot_procedure.calls, slot_procedure.failed, slot_procedure.latencies.distribution())
+            for key, slot_procedure in merged.items()
+        ]
         return sorted(found, key=lambda one: (-(one.latency.total if one.latency else 0), -one.calls))
 
     def slowest(self, connection: int | None = None) -> list[SlowRpc]:
         """The slowest RPCs of the last minute, the slowest first; on one connection, or on all."""
         entries = (entry for counted in self._counted(connection) for entry in counted.slowest)
-        return [one for _, _, one in heapq.nlargest(self._max_slowest, entries)]
+        return [slow_rpc for _, _, slow_rpc in heapq.nlargest(self._max_slowest, entries)]
 
     def _counted(self, connection: int | None) -> list[_SlotConnection]:
         return [found for slot in self._slots if (found := slot.of(connection)) is not None]

@@ -423,7 +423,7 @@ def _events4(messages: FileMessages) -> FileEvents:
         problem = problem or "the bytes end too early"
     except Malformed as error:
         problem = problem or str(error)
-    events = [one.resolve() for one in pending]
+    events = [event.resolve() for event in pending]
     return FileEvents(tuple(event for event in events if event.kind != ROOT or event.handle), problem)
 
 
@@ -638,7 +638,8 @@ def file_layout(
     if found[0].problem:
         return None
     marked = [
-        _decoded(_marked(call, arguments, asked, one, 0), _marked(reply, results, answered, one, 1)) for one in range(3)
+        _decoded(_marked(call, arguments, asked, step, 0), _marked(reply, results, answered, step, 1))
+        for step in range(3)
     ]
     if any(events.problem for events, _ in marked):
         return None

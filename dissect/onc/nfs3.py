@@ -79,7 +79,7 @@ PROCEDURES: tuple[Nfs3Procedure, ...] = (
     Nfs3Procedure("PATHCONF", HANDLE),  # 3.3.20
     Nfs3Procedure("COMMIT", HANDLE, AFTER),  # 3.3.21
 )
-GIVING_HANDLES = tuple(number for number, one in enumerate(PROCEDURES) if one.results in (FOUND, MADE))
+GIVING_HANDLES = tuple(number for number, procedure in enumerate(PROCEDURES) if procedure.results in (FOUND, MADE))
 """Their results begin with the handle of what was looked up or made."""
 """The index is the procedure number."""
 

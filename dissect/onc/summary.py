@@ -422,7 +422,9 @@ _ARGUMENTS3 = {
     nfs3.TWO_NAMES: _beginning(_WITH_NAME, to_handle=NFS_FH3, to_name=FILENAME3),
     nfs3.HANDLE_TO_NAME: _beginning(_ONE_HANDLE, to_handle=NFS_FH3, to_name=FILENAME3),
 }
-_CALLS3 = {number: _ARGUMENTS3[one.arguments] for number, one in enumerate(nfs3.PROCEDURES) if one.arguments} | {
+_CALLS3 = {
+    number: _ARGUMENTS3[procedure.arguments] for number, procedure in enumerate(nfs3.PROCEDURES) if procedure.arguments
+} | {
     nfs3.ACCESS: _beginning(_ONE_HANDLE, access=ACCESS3),
     nfs3.READ: _RANGE,
     nfs3.COMMIT: _RANGE,

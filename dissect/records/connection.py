@@ -580,14 +580,14 @@ def transport_record(conversation: Conversation, health: TransportHealth, paid: 
         ],
         psn_errors=[
             {
-                "frame": one.frame,
-                "sender": ("active", "passive")[one.sender],
-                "psn": one.psn,
-                "verb": one.verb,
-                "earlier_frame": one.earlier_frame,
-                "earlier_verb": one.earlier_verb,
+                "frame": use.frame,
+                "sender": ("active", "passive")[use.sender],
+                "psn": use.psn,
+                "verb": use.verb,
+                "earlier_frame": use.earlier_frame,
+                "earlier_verb": use.earlier_verb,
             }
-            for one in connection.reused_psns
+            for use in connection.reused_psns
         ],
         retransmission_count=health.retransmission_count,
         retransmissions_by_cause=dict(health.causes),
@@ -597,15 +597,15 @@ def transport_record(conversation: Conversation, health: TransportHealth, paid: 
         retransmissions=[_retransmission(retransmission, health.segments) for retransmission in health.retransmissions],
         inferred_losses=[
             {
-                "sender": ("active", "passive")[one.sender],
-                "rpc": one.rpc,
-                "retransmission_frame": one.frame,
-                "lost_time_ns": one.since,
-                "retransmission_time_ns": one.until,
-                "evidence": one.evidence,
-                "confidence": one.confidence,
+                "sender": ("active", "passive")[loss.sender],
+                "rpc": loss.rpc,
+                "retransmission_frame": loss.frame,
+                "lost_time_ns": loss.since,
+                "retransmission_time_ns": loss.until,
+                "evidence": loss.evidence,
+                "confidence": loss.confidence,
             }
-            for one in health.inferred
+            for loss in health.inferred
         ],
         delayed_rpcs=[
             {

@@ -81,7 +81,7 @@ def _values(noun: Any) -> Any:
         return [[_values(key), _values(value)] for key, value in noun.items()]
     if isinstance(noun, set | frozenset):
         return sorted(map(_values, noun))
-    return [_values(one) for one in noun]
+    return [_values(part) for part in noun]
 
 
 @lru_cache

@@ -98,4 +98,4 @@ def detector_record(one: Detector) -> Record:
 
 def statements(found: Iterable[Statement]) -> list[Record]:
     """All of a diagnosis."""
-    return [statement_fields(one) for one in found]
+    return [statement_fields(statement) for statement in found]

@@ -187,7 +187,7 @@ def _plain(layer: Any) -> dict[str, Any]:
         if isinstance(value, Packet):
             return [_plain(inner) for inner in layers_of(value)]
         if isinstance(value, list):
-            return [value_of(one) for one in value]
+            return [value_of(inner) for inner in value]
         if isinstance(value, bytes):
             return value.hex()
         return value if isinstance(value, int | float | str | None) else str(value)

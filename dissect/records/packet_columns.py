@@ -100,12 +100,12 @@ def retransmitted(rows: Rows, analyzer: Analyzer) -> NDArray[np.bool_]:
     for conversation in analyzer.conversations:
         ends = conversation.connection.endpoints
         for initiator, ledger in enumerate(conversation.connection.ledgers):
-            for one in ledger:
-                if not one.frame or one.cause == DUPLICATE_CAUSE:
+            for retransmission in ledger:
+                if not retransmission.frame or retransmission.cause == DUPLICATE_CAUSE:
                     continue
-                asked = (one.frame, one.last_frame, one.start, one.end)
+                asked = (retransmission.frame, retransmission.last_frame, retransmission.start, retransmission.end)
                 runs = [(1 - initiator, opcodes.IS_REQUEST, asked)]
-                runs += [(initiator, opcodes.IS_READ_RESPONSE, answer) for answer in one.answers]
+                runs += [(initiator, opcodes.IS_READ_RESPONSE, answer) for answer in retransmission.answers]
                 for end, kind, (first_frame, last_frame, psn, behind) in runs:
                     low, high = frames.searchsorted((first_frame, last_frame + 1)).tolist()
                     if low < high:
@@ -118,7 +118,7 @@ def retransmitted(rows: Rows, analyzer: Analyzer) -> NDArray[np.bool_]:
 
 
 def _rpc_numbers(rows: Rows, analyzer: Analyzer, address: str) -> list[int]:
-    return [one for one in set(rows["destination"].tolist()) if analyzer.addresses.name(one) == address]
+    return [number for number in set(rows["destination"].tolist()) if analyzer.addresses.name(number) == address]
 
 
 class PacketRpcs:
@@ -149,8 +149,8 @@ class PacketRpcs:
     def forget(self, frame: int) -> None:
         """Frames up to this one are listed."""
         for known in (self.sends, self.uses):
-            for one in [one for one in known if one <= frame]:
-                del known[one]
+            for number in [number for number in known if number <= frame]:
+                del known[number]
 
 
 def outstanding_calls(analyzer: Analyzer, learner: PathLearner, first: int, last: int) -> list[tuple[Rpc, str | None]]:
@@ -344,7 +344,7 @@ class _PlainInfos(NamedTuple):
                 "); RPC ",
                 Decimal(rows["number"]),
                 Texts(
-                    [f"; {procedure_name(1, one)} xid=0x" for one in (RDMA_MSG, RDMA_NOMSG)],
+                    [f"; {procedure_name(1, procedure)} xid=0x" for procedure in (RDMA_MSG, RDMA_NOMSG)],
                     (self.long & (not call)).astype(np.int64),
                 ),
                 Hexadecimal(rows["xid"], 8),
@@ -499,15 +499,15 @@ def worded(
     frames: Int64s = rows["frame"].astype(np.int64)
     left = np.ones(len(rows), np.bool_)
     again = retransmitted(rows, analyzer).astype(np.int64)
-    for one in (*_object_sends(rpcs), *plain):
-        places, there = _places(frames, one.frames)
+    for sends in (*_object_sends(rpcs), *plain):
+        places, there = _places(frames, sends.frames)
         there[there] = left[places]
         places = places[left[places]]
         if len(places):
             left[places] = False
-            info = one.info if there.all() else tuple([chosen(piece, there) for piece in one.info])
+            info = sends.info if there.all() else tuple([chosen(piece, there) for piece in sends.info])
             info = _marked(info, again[places])
-            yield Worded(places, chosen_words(one.protocol, there), info, one.rpcs[there])
+            yield Worded(places, chosen_words(sends.protocol, there), info, sends.rpcs[there])
     places = left.nonzero()[0]
     if len(places):
         for found in _others(batch, take(rows, places), analyzer, rpcs):
@@ -583,7 +583,7 @@ def _others(batch: FrameBatch, rows: Rows, analyzer: Analyzer, rpcs: PacketRpcs)
             continue
         pieces: list[Piece] = []
         for index, field in enumerate((*fields, "")):
-            texts = [one.texts[index] if one.fields == fields else "" for one in templates]
+            texts = [template.texts[index] if template.fields == fields else "" for template in templates]
             pieces.append(Texts(texts, kinds[mine]))
             if field:
                 pieces.append(_FIELDS[field](rows[field][mine]))
@@ -729,7 +729,7 @@ class PacketColumnLister:
         """No further batch has a packet to list."""
         self._wanted = wanted
         self._chosen = chosen
-        self._last = max((one.last for one in wanted), default=MAX_FRAME)
+        self._last = max((frame_range.last for frame_range in wanted), default=MAX_FRAME)
         self._at_once = at_once
         self._waiting: tuple[DecodedFrames, RpcTable, KnownTexts | None] | None = None
         self._rpcs = PacketRpcs()
@@ -768,7 +768,9 @@ class PacketColumnLister:
             self.on_rpcs(table)
         if not self._names_rpcs:
             return None
-        paths = self._learner.learn_paths(table, min((one.first for one in self._wanted), default=1), self._last)
+        paths = self._learner.learn_paths(
+            table, min((frame_range.first for frame_range in self._wanted), default=1), self._last
+        )
         self._remember([*zip(table.objects, paths.rows(table.places).listed(), strict=True)])
         named = paths.rows(table.plain)
         # What waited behind a gap, or for the other direction of its connection, is in the batch before.
@@ -814,8 +816,8 @@ class PacketColumnLister:
 
 def _any_of(wanted: Sequence[FrameRange], frames: Int64s) -> NDArray[np.bool_]:
     found = np.zeros(len(frames), np.bool_)
-    for one in wanted:
-        found |= (frames >= one.first) & (frames <= one.last)
+    for frame_range in wanted:
+        found |= (frames >= frame_range.first) & (frames <= frame_range.last)
     return found
 
 

@@ -454,7 +454,7 @@ class SegmentLines:
                 self._sends[_sent(number, rpc.reply)] = reply_shown(rpc, path), rpc.number
             for chunk in rpc.chunks:
                 text = f"RPC {rpc.number} {chunk.kind} chunk"
-                for operation in (one for use in chunk.segments for one in use.operations):
+                for operation in (operation for use in chunk.segments for operation in use.operations):
                     if operation.kind is Kind.READ:
                         self._reads[number, operation.initiator, operation.psn] = text, rpc.number
                         continue

@@ -747,9 +747,9 @@ def throughput_record(seconds: float, bins: list[Bin]) -> Record:
     return record(
         "throughput",
         seconds_each=seconds,
-        rpcs=[one.calls for one in bins],
-        call_bytes=[one.call_bytes for one in bins],
-        reply_bytes=[one.reply_bytes for one in bins],
+        rpcs=[interval.calls for interval in bins],
+        call_bytes=[interval.call_bytes for interval in bins],
+        reply_bytes=[interval.reply_bytes for interval in bins],
     )
 
 

@@ -28,7 +28,7 @@ _NOT_IN_JSON = {"time", "file", "ended"}
 """Known in one pass over tables alone, or twice."""
 COLUMNS = [one for one in TABLES["rpcs"].columns if not one.place_of and one.name not in _NOT_IN_JSON]
 """Of the table rpcs, which are fields of the record."""
-_HOST_TIMES = {one.column for one in HOST_TIMES}
+_HOST_TIMES = {host_time.column for host_time in HOST_TIMES}
 """Absent where no trace of a host's kernel tells of the RPC."""
 _PATH = [one.name for one in COLUMNS].index("path")
 _ALWAYS = {

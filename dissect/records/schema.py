@@ -154,7 +154,7 @@ def placed(fields: Record, place: Callable[[int], Place | None]) -> Record:
         found[name] = _placed(value, place)
         numbers = value if isinstance(value, list) else [value]
         named = name.removesuffix("s") if isinstance(value, list) else name
-        if not (named == _FRAME or named.endswith(f"_{_FRAME}")) or not all(type(one) is int for one in numbers):
+        if not (named == _FRAME or named.endswith(f"_{_FRAME}")) or not all(type(number) is int for number in numbers):
             continue
         places = [_place(place(number)) for number in numbers]
         stem = named.removesuffix(_FRAME)
@@ -170,7 +170,7 @@ def _placed(value: Any, place: Callable[[int], Place | None]) -> Any:
     if isinstance(value, dict):
         return placed(value, place)
     if isinstance(value, list):
-        return [_placed(one, place) for one in value]
+        return [_placed(inner, place) for inner in value]
     return value
 
 

@@ -118,7 +118,7 @@ class PacketTableBatch:
         """A column of which ``rows`` has the packets of InfiniBand; ``segment``: gives it of a segment of iWARP."""
         if self._order is None:
             return rows
-        others = column_of(type, [segment(one) for one in self._packets.segments])
+        others = column_of(type, [segment(packet) for packet in self._packets.segments])
         values = np.concatenate((rows.data, others.data))
         missing = np.concatenate((getmaskarray(rows), getmaskarray(others)))
         return masked(values[self._order], missing[self._order])
@@ -493,7 +493,7 @@ _RPCS = Table(
         _sum("reply_segments", "segments of the Reply chunk", "reply_segments"),
         _column("rdma_version", "int", "version of RPC-over-RDMA, of the call or else the reply",
                 lambda batch: batch.with_rdma(batch.objects("int", lambda rpc: next(
-                    (one.header.version for one in (rpc.call, rpc.reply) if one is not None), None), 1))),
+                    (message.header.version for message in (rpc.call, rpc.reply) if message is not None), None), 1))),
         _column("call_rdma_procedure", "text", "RDMA_MSG, RDMA_NOMSG, …, of the call",
                 lambda batch: batch.rdma_procedure("text", "call", lambda *one: procedure_name(*one) or None)),
         _column("reply_rdma_procedure", "text", "RDMA_MSG, RDMA_NOMSG, RDMA_ERROR, …, of the reply",
@@ -504,7 +504,7 @@ _RPCS = Table(
         _retransmission("retransmitted_packets", "packets (iWARP: segments) retransmitted for it", "retransmissions"),
         _retransmission("retransmission_delay_ns", "part of the latency: waiting for retransmissions",
                         "latency_retransmission"),
-        *(_host_time(one) for one in HOST_TIMES),
+        *(_host_time(host_time) for host_time in HOST_TIMES),
         _column("file", "int",
              "number in the table files, of the file that it read, wrote or committed, else of the last that it used",
              lambda batch: batch.file_numbers(), "files"),

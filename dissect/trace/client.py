@@ -143,7 +143,7 @@ class ClientSide:
         for task, call in [*self._calls.items()]:
             if call.rpc is not None and call.rpc.connection.number in connections:
                 self._close(self._calls.pop(task), None)
-        for rpc in [one for one in self._log.backward.values() if one.connection.number in connections]:
+        for rpc in [known for known in self._log.backward.values() if known.connection.number in connections]:
             self._unanswered(rpc)
         for number in connections:
             self._transports.pop(number, None)

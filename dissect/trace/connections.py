@@ -33,7 +33,7 @@ def socket_parts(text: str) -> tuple[str, int | None]:
 
 def drop(queues: dict[int, Conversation], numbers: set[int]) -> set[int]:
     """Those of connections with these numbers, which it gives."""
-    gone = {queue for queue, one in queues.items() if one.connection.number in numbers}
+    gone = {queue for queue, conversation in queues.items() if conversation.connection.number in numbers}
     for queue in gone:
         del queues[queue]
     return gone

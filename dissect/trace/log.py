@@ -38,7 +38,7 @@ class RpcLog:
 
     def trouble(self, kind: str, words: str, time: int, number: int, rpc: int | None = None) -> None:
         """Another one, at an event of this number."""
-        found = next((one for one in self._troubles if (one.kind, one.words) == (kind, words)), None)
+        found = next((known for known in self._troubles if (known.kind, known.words) == (kind, words)), None)
         if found is None:
             found = HostTrouble(kind, words, time=time)
             self._troubles.append(found)

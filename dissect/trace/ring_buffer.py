@@ -118,7 +118,7 @@ def event_format(text: str, order: str) -> tuple[int, EventFormat | None] | None
     readers: list[tuple[int, Reader]] = []
     chosen = {}
     for place, wanted in enumerate(EVENTS[name]):
-        field = next((one for one in (wanted, *ALIASES.get(wanted, ())) if one in fields), None)
+        field = next((name for name in (wanted, *ALIASES.get(wanted, ())) if name in fields), None)
         if field is not None:
             chosen[place] = fields[field]
     for place, (kind, array, offset, size, signed) in sorted(chosen.items(), key=lambda item: item[1][2]):

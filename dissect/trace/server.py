@@ -127,7 +127,7 @@ class ServerSide:
         for call in (*self._open.values(), *self._sends.values()):
             if call.rpc.connection.number in connections:
                 self._close(call, None)
-        self._open = {xid: one for xid, one in self._open.items() if one.rpc.connection.number not in connections}
+        self._open = {xid: call for xid, call in self._open.items() if call.rpc.connection.number not in connections}
         self._sends = {key: send for key, send in self._sends.items() if send.rpc.connection.number not in connections}
         gone = drop(self._queues, connections) | drop(self._sending, connections)
         for kept in (self._received, self._segments, self._transfers):

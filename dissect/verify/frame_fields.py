@@ -269,7 +269,7 @@ def header_fields(header: TransportHeader) -> Fields:
         if header.error is not None:
             fields["rpcordma.errcode"] = (header.error,)
         if header.supported is not None:
-            fields["rpcordma.vers_low"], fields["rpcordma.vers_high"] = ((one,) for one in header.supported)
+            fields["rpcordma.vers_low"], fields["rpcordma.vers_high"] = ((version,) for version in header.supported)
         return fields
     if header.procedure == RDMA_DONE and header.version == 1:
         return fields  # which has no chunk lists

@@ -392,7 +392,7 @@ def rpc_messages(rpc: Rpc, spots: frozenset[str]) -> list[OurMessage]:
         call_frame, complete, complete_time = call.frame, call.frame, call.operation.last_time
         for chunk in rpc.chunks:
             if chunk.kind == "read":
-                for operation in (one for use in chunk.segments for one in use.operations):
+                for operation in (operation for use in chunk.segments for operation in use.operations):
                     complete = max(complete, operation.last_frame)
                     complete_time = max(complete_time, operation.last_time)
         message = ComparedMessage(call.frame, rpc.xid, False, *names, reply.frame if reply else None)
@@ -477,25 +477,28 @@ class Comparison:
             places[message.xid, message.is_reply].append(message)
         found: list[tuple[OurMessage, ComparedMessage | None]] = []
         late: list[OurMessage] = []
-        for one in sorted(self._ours.messages, key=_place):
-            same = _take(places, one.message, one.message.frame, one.message.frame)
-            if same is None and one.complete > one.message.frame and not one.message.is_reply:
-                late.append(one)
+        for our_message in sorted(self._ours.messages, key=_place):
+            same = _take(places, our_message.message, our_message.message.frame, our_message.message.frame)
+            if same is None and our_message.complete > our_message.message.frame and not our_message.message.is_reply:
+                late.append(our_message)
             else:
-                found.append((one, same))
-        found += [(one, _take(places, one.message, one.message.frame, one.complete)) for one in late]
-        for one, other in sorted(found, key=lambda pair: _place(pair[0])):
-            mine = one.message
-            spots = one.touched | self._ours.circumstances.by_xid(mine.xid)
-            if one.call_frame in self._offered_again:
+                found.append((our_message, same))
+        found += [
+            (our_message, _take(places, our_message.message, our_message.message.frame, our_message.complete))
+            for our_message in late
+        ]
+        for our_message, other in sorted(found, key=lambda pair: _place(pair[0])):
+            mine = our_message.message
+            spots = our_message.touched | self._ours.circumstances.by_xid(mine.xid)
+            if our_message.call_frame in self._offered_again:
                 spots |= {"memory advertised again"}
             if mine.other in self._psns_alike:
                 spots |= {"PSNs alike"}
-            yield from self._judged(mine.what, mine.frame, _message_differing(one, other), spots, one)
+            yield from self._judged(mine.what, mine.frame, _message_differing(our_message, other), spots, our_message)
         # What is left Wireshark may have shown a second time, for the reason for which it went wrong the first.
         like: defaultdict[tuple[int, bool], frozenset[str]] = defaultdict(frozenset)
-        for one in self._ours.messages:
-            like[one.message.xid, one.message.is_reply] |= one.touched
+        for our_message in self._ours.messages:
+            like[our_message.message.xid, our_message.message.is_reply] |= our_message.touched
         for message in sorted((message for rest in places.values() for message in rest), key=itemgetter(0)):
             yield from self._judged(
                 message.what, message.frame, [("rpc", None, (message.xid,))], like[message.xid, message.is_reply]
@@ -535,7 +538,7 @@ class Comparison:
             if verdict is None and name in MATCH_FIELDS and mine and theirs and self._retransmitted >= {*mine, *theirs}:
                 verdict = RETRANSMITTED
             found.append(Difference(what, frame, name, mine, theirs, *(verdict or ())))
-        if all(one.explained for one in found):
+        if all(difference.explained for difference in found):
             tally.explained += 1
         else:
             tally.unexplained += 1

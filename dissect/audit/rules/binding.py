@@ -248,7 +248,9 @@ def item_moved(transaction: Transaction) -> Judgement | None:
     Wrong: the same, and 8 bytes behind the count.
     """
     calls, replies = _call(transaction), _reply(transaction)
-    judged = next((one for one in (calls, replies) if one is not None and one is not PASSED), None)
+    judged = next(
+        (judgement for judgement in (calls, replies) if judgement is not None and judgement is not PASSED), None
+    )
     if calls is PASSED and transaction.arguments is not None:
         left = call_leftover(transaction)
         if left is not None and not left.only_pad:

@@ -59,11 +59,11 @@ def receive_buffer_shrink(option: SentOption) -> Judgement | None:
     if before is None:
         return undecidable(source)
     wishes = (
-        one.value
+        characteristic.value
         for request in option.conversation.negotiation.requests
         if request.requester != option.sender and request.frame < frame
-        for one in request.want
-        if one.which == XCHAR_RBSIZ and one.value is not None
+        for characteristic in request.want
+        if characteristic.which == XCHAR_RBSIZ and characteristic.value is not None
     )
     if now.value >= before or any(wish < before for wish in wishes):
         return PASSED

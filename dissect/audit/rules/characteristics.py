@@ -202,12 +202,12 @@ def no_change(option: SentOption) -> Judgement | None:
         return None
     frame, judged = option.message.frame, None
     announced_at, fixed = option.conversation.negotiation.nochange.get(option.sender, (0, frozenset[int]()))
-    for one in changed:
-        if one.value is None:
+    for new in changed:
+        if new.value is None:
             continue
-        before = option.conversation.in_force(one.which, option.sender, frame).value
-        if announced_at < frame and one.which in fixed and before is not None and one.value != before:
-            return violation(f"{one.name} changes from {value_words(one.which, before)} to {one.words}",
+        before = option.conversation.in_force(new.which, option.sender, frame).value
+        if announced_at < frame and new.which in fixed and before is not None and new.value != before:
+            return violation(f"{new.name} changes from {value_words(new.which, before)} to {new.words}",
                              "no change, as optixch_nochg announced", announced_at, frame)  # fmt: skip
         judged = undecidable(reason) if not announced_at and (reason := options_missed(option)) else PASSED
     return judged

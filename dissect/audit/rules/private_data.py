@@ -101,7 +101,7 @@ def private_ambiguous(setup: ConnectionSetup) -> Judgement | None:
     if not found:
         return _nothing(setup)
     if len(found) > 1:
-        places = ", ".join(str(one.offset) for one in found)
+        places = ", ".join(str(identified.offset) for identified in found)
         return violation(f"{len(found)} identifiers, at offsets {places}", "one")
     return undecidable(TRUNCATED) if setup.truncated else PASSED
 
@@ -161,7 +161,7 @@ def invalidate_stag(sent: SentMessage) -> Judgement | None:
     handles = {use.advertised.handle for chunk in sent.rpc.chunks for use in chunk.segments}
     if handle in handles:
         return PASSED
-    offered = ", ".join(f"0x{one:08x}" for one in sorted(handles)[:4]) or "none"
+    offered = ", ".join(f"0x{handle:08x}" for handle in sorted(handles)[:4]) or "none"
     return violation(f"0x{handle:08x} is invalidated", f"a handle of the call ({offered})",
                      sent.rpc.call.frame, sent.message.frame)  # fmt: skip
 

@@ -24,7 +24,7 @@ def _pairs(transaction: Transaction) -> list[tuple[str, ChunkUse, tuple[tuple[in
     ]
     chunk = transaction.reply_chunk
     if chunk is not None and reply.header.reply is not None:
-        found.append(("Reply chunk", chunk, tuple(tuple(one) for one in reply.header.reply.segments)))  # type: ignore[misc]
+        found.append(("Reply chunk", chunk, tuple(tuple(segment) for segment in reply.header.reply.segments)))  # type: ignore[misc]
     return found
 
 

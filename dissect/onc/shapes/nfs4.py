@@ -13,7 +13,7 @@ OPERATIONS: dict[int, OperationShape] = dict(
 )
 CALLBACK_OPERATIONS: dict[int, OperationShape] = nfs_cb.OPERATIONS
 
-OPERATION_NAMES.update({number: one.name for number, one in OPERATIONS.items() if one.name != "ILLEGAL"})
+OPERATION_NAMES.update({number: shape.name for number, shape in OPERATIONS.items() if shape.name != "ILLEGAL"})
 
 
 def _choice(name: str, discriminant: str, operations: Mapping[int, OperationShape], results: bool) -> XdrUnion:

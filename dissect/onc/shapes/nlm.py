@@ -91,7 +91,7 @@ def _nlm(prefix: str, names: Mapping[int, str], offset: XdrInteger, length: XdrI
 
 NLM4 = _nlm("nlm4", {**NLM_STATUS, 0: "NLM4_GRANTED"}, OFFSET, LENGTH)
 NLM3 = _nlm("nlm", {**NLM1_STATUS, 0: "LCK_GRANTED"}, OFFSET32, LENGTH32)
-NLM1 = {number: one for number, one in NLM3.items() if number < 16}
+NLM1 = {number: shape for number, shape in NLM3.items() if number < 16}
 
 _PROGRAM = XdrInteger("int32_t", signed=True, meanings=PROGRAM_NAMES)
 _MY_ID = struct(

@@ -300,7 +300,7 @@ class Node:
     """Bytes that the count before an opaque announces."""
 
     def child(self, name: str) -> Node | None:
-        return next((one for one in self.children if one.name == name), None)
+        return next((child for child in self.children if child.name == name), None)
 
     def walk(self, enters: Callable[[Node], bool] = lambda node: True) -> Iterator[Node]:
         """This node and all below, in the order of the message; below those only that ``enters`` accepts."""
