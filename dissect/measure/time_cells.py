@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s
+from ..arrays import Int64s, places
 from ..percentiles import bins_of
 
 FIRST_WIDTH = 1 << 10
@@ -152,8 +152,8 @@ def widened(cells: Int64s, doublings: int) -> Int64s:
 
 def starts_of(keys: NDArray[np.int64]) -> Int64s:
     """Where rows, sorted by these keys, begin to have others."""
-    starts: Int64s = np.concatenate(([0], (keys[1:] != keys[:-1]).any(axis=1).nonzero()[0] + 1))
-    return starts
+    changes = [key[1:] != key[:-1] for key in keys.T]
+    return np.append(0, places(np.logical_or.reduce(changes)) + 1)
 
 
 def summed(rows: Int64s, keys: int = KEYS) -> Int64s:

@@ -96,7 +96,7 @@ class SendColumns(NamedTuple):
     @property
     def firsts(self) -> Int64s:
         """Of each Send the first of its segments, and one more: where the last ones end."""
-        return np.append(0, np.cumsum(self.counts.sum(axis=1)))
+        return np.append(0, np.cumsum(sum(self.counts.T)))
 
 
 def read_sends(data: Bytes, at: Int64s, size: Int64s, bare: NDArray[np.bool_] | None = None) -> SendColumns:
