@@ -445,7 +445,6 @@ class LiveSession:
         on_finding: Callable[[Finding], None] | None = None,
         on_turn: Callable[[], None] | None = None,
         on_trouble: Callable[[str], None] | None = None,
-        kernel: CounterPoint | None = None,
         metrics: CaptureMetrics | None = None,
         bound: MemoryBound | None = None,
     ) -> None:
@@ -462,7 +461,6 @@ class LiveSession:
             on_turn: after everything that was there has been given.
             on_trouble: is given why nothing can come of the device now, or that something can again; and that memory
                 is short.
-            kernel: Linux's own counters, which are read again at the end.
             metrics: are kept up to date.
             bound: of the memory of the process.
         """
@@ -492,7 +490,7 @@ class LiveSession:
         """By rule, the last one last."""
         self.findings = 0
         self.rpcs = self.failed = 0
-        self._on_rpcs, self._on_finding, self._on_turn = on_rpcs, on_finding, on_turn
+        self._on_rpcs, self._on_finding, self._on_turn = on_rpcs, on_finding, on_turn or (lambda: None)
         self._wanted = wanted
         self.trigger = trigger
         if trigger is not None:
@@ -505,8 +503,9 @@ class LiveSession:
         """Why nothing can come of the device now; '' where something can."""
         self.went_down = 0
         """How often nothing could come of it any more."""
-        self._on_trouble = on_trouble
-        self.kernel = kernel
+        self._on_trouble = on_trouble or (lambda words: None)
+        self.kernel: CounterPoint | None = None
+        """Linux's own counters, which are read again at the end."""
         self.metrics = metrics
         self._published = 0.0
         self.bound = bound
@@ -608,8 +607,7 @@ class LiveSession:
         if self.trigger is not None:
             self.trigger.look(self.analyzer, now or 0)
             self.ending.because(self.trigger.over(self.now))
-        if self._on_turn is not None:
-            self._on_turn()
+        self._on_turn()
         self.seconds = time.monotonic() - self.began
         if self.metrics is not None and time.monotonic() - self._published >= PUBLISHED:
             self._published = time.monotonic()
@@ -628,9 +626,9 @@ class LiveSession:
             self._note_not_kept(error)
 
     def _note_not_kept(self, error: CaptureError) -> None:
-        if self.not_kept is None and self._on_trouble is not None:
+        if self.not_kept is None:
             self._on_trouble(f"{error}; no more packets are kept")
-        self.not_kept = self.not_kept or error
+            self.not_kept = error
 
     def _make_room(self, bound: MemoryBound) -> None:
         """Memory is short, and fewer connections may be kept from now."""
@@ -647,7 +645,7 @@ class LiveSession:
         self._looked = time.monotonic()
         before, self.trouble = self.trouble, trouble_of(self.live.device)
         self.went_down += bool(self.trouble) > bool(before)
-        if self.trouble != before and self._on_trouble is not None:
+        if self.trouble != before:
             self._on_trouble(self.trouble or "it is up again")
 
     def _take(self, batch: FrameBatch | list[Event]) -> None:
@@ -704,7 +702,7 @@ class LiveSession:
         if not conversations:
             return
         if self.bound is not None and self.bound.max_connections is not None:
-            if not self.bound.given_up and self._on_trouble is not None:
+            if not self.bound.given_up:
                 self._on_trouble("memory is short: connections that were quiet the longest are evicted")
             self.bound.given_up += len(conversations)
         self.gathered.evict(conversations)

@@ -152,7 +152,7 @@ def outcome(request: CharacteristicRequest) -> str:
 # One RDMA2_OPTIONAL
 
 
-def add_option(tree: Tree, header: TransportHeader, request: CharacteristicRequest | None = None) -> None:
+def add_option(tree: Tree, header: TransportHeader) -> None:
     """The fields of an RDMA2_OPTIONAL."""
     if header.option is None:
         return
@@ -164,7 +164,7 @@ def add_option(tree: Tree, header: TransportHeader, request: CharacteristicReque
         branch.add(Text.assemble(f"{item.name} {item.words}", (doubt, "red")))
     if len(items) > MAX_ITEMS:
         branch.add(Text(f"… {len(items) - MAX_ITEMS} more", "dim"))
-    for label, shown in list(option_parts(noun, request))[1 if items else 0 :]:
+    for label, shown in list(option_parts(noun, None))[1 if items else 0 :]:
         branch.add(Text(f"{label}{shown}"))
     if noun.problem:
         branch.add(Text(f"not fully decoded: {noun.problem}", "red"))
