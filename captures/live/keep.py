@@ -69,6 +69,7 @@ class RingFiles:
         self._full: deque[str] = deque()
         self._number = 0
         self.removed = 0
+        """How many files were removed to make room."""
         self._resume()
 
     def _resume(self) -> None:
@@ -170,7 +171,7 @@ class Keeper:
         self.path = keep.path
         self._keep = keep
         self._open = partial(GrowingPcapng, keep.path, live, application)
-        self._ring = RingFiles(keep.path, keep.files)
+        self.ring = RingFiles(keep.path, keep.files)
         self._frames = 0
         self._broken = False
         """The disk took no more."""
@@ -179,14 +180,9 @@ class Keeper:
         self._file = self._open()
 
     @property
-    def removed(self) -> int:
-        """How many files were removed to make room."""
-        return self._ring.removed
-
-    @property
     def kept(self) -> tuple[str, ...]:
         """The files that are there, the oldest first."""
-        return self._ring.paths
+        return self.ring.paths
 
     @property
     def frames_before(self) -> int:
@@ -221,8 +217,8 @@ class Keeper:
         """Close a full file, give it its name, and remove what is too old."""
         self._file.close()
         with system_errors(self.path):
-            self._ring.add(self._file.began)
-            self._ring.remove()
+            self.ring.add(self._file.began)
+            self.ring.remove()
         self._begins.append(self._frames)
         while len(self._begins) > len(self.kept):
             self._begins.popleft()
@@ -243,16 +239,11 @@ class TraceKeeper:
     def __init__(self, keep: Keep) -> None:
         self.path = keep.path
         self._keep = keep
-        self._ring = RingFiles(keep.path, keep.files, _written)
+        self.ring = RingFiles(keep.path, keep.files, _written)
         self._rest = b""
         self._broken = False
         """The disk took no more."""
         self._open()
-
-    @property
-    def removed(self) -> int:
-        """How many files were removed to make room."""
-        return self._ring.removed
 
     def _open(self) -> None:
         self._file = open_growing(self.path)
@@ -267,8 +258,8 @@ class TraceKeeper:
             old = self._keep.seconds is not None and time.time_ns() - self._began >= self._keep.seconds * SECOND
             if self._size and (old or self._size >= self._keep.size):
                 self._file.close()
-                self._ring.add(self._began)
-                self._ring.remove()
+                self.ring.add(self._began)
+                self.ring.remove()
                 self._open()
             self._size += self._file.write(lines + newline)
             self._file.flush()
@@ -338,7 +329,7 @@ class WindowKeeper:
         self._window = window
         self._open = partial(GrowingPcapng, window.path, live, application)
         self._numbered = numbered
-        self._ring = RingFiles(window.path, window.files)
+        self.ring = RingFiles(window.path, window.files)
         self._waiting: deque[FrameBatch] = deque()
         self._held = 0
         self.may_wait = window.size // HALF if window.waiting is None else min(window.waiting, window.size // HALF)
@@ -346,11 +337,6 @@ class WindowKeeper:
         self._file: GrowingPcapng | None = None
         self._until = 0
         self._full = False
-
-    @property
-    def removed(self) -> int:
-        """How many files were removed to make room."""
-        return self._ring.removed
 
     def write(self, batch: FrameBatch) -> None:
         """Raises CaptureError where the disk does not take it."""
@@ -385,8 +371,8 @@ class WindowKeeper:
         if not self._numbered:
             return self.path
         with system_errors(self.path):
-            self._ring.remove()
-            return self._ring.add(file.began or file.last)
+            self.ring.remove()
+            return self.ring.add(file.began or file.last)
 
     def close(self) -> None:
         self.end()

@@ -788,7 +788,7 @@ class LiveSession:
             evicted_connections=self.analyzer.evicted.connections,
             evicted_calls=self.analyzer.evicted.open_calls,
             memory=self._memory(),
-            files_removed=sum(keeper.removed for keeper in keepers) if keepers else None,
+            files_removed=sum(keeper.ring.removed for keeper in keepers) if keepers else None,
             went_down=self.went_down,
             trouble=self.trouble or None,
             not_kept=None if self.not_kept is None else str(self.not_kept),

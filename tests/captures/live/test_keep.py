@@ -93,7 +93,7 @@ def test_the_ring_is_bounded_and_every_file_is_whole(tmp_path: Path) -> None:
     keeper.close()
     full = sorted(tmp_path.glob("ring_*.pcapng"))
     assert len(full) == 2
-    assert keeper.removed > 0
+    assert keeper.ring.removed > 0
     assert all(20_000 <= one.stat().st_size < 60_000 for one in full)
     everything = [
         batch.data[int(row["offset"]) : int(row["offset"]) + int(row["captured"])].tobytes()
@@ -145,7 +145,7 @@ def test_a_second_run_goes_on_where_the_first_ended(tmp_path: Path) -> None:
         for batch in run:
             keeper.write(batch)
         keeper.close()
-        removed += keeper.removed
+        removed += keeper.ring.removed
     full = sorted(tmp_path.glob("ring_0*.pcapng"))
     numbers = [int(one.name.split("_")[1]) for one in full]
     assert numbers == [removed + 1, removed + 2, removed + 3]
