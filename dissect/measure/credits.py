@@ -67,6 +67,8 @@ class CreditDirection:
     """Most calls outstanding at one time."""
     blocked: int = 0
     """Nanoseconds with as many calls outstanding as the lower of requested and granted credits allows."""
+    blocked_since: int = 0
+    """When that began first; 0: never."""
     blockages: int = 0
     exceeded: int = 0
     """Calls sent beyond that."""
@@ -177,6 +179,7 @@ class CreditDirection:
         limit = self.limit
         if limit is not None and self.outstanding >= limit:
             self.blocked += passed
+            self.blocked_since = self.blocked_since or self.last_time
             here, left = self.last_time, passed
             while (time - 1) // self.width - here // self.width >= self.max_bins:
                 self._widen()

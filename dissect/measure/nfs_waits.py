@@ -43,10 +43,8 @@ def _slots(session: NfsSession) -> Iterator[Wait]:
 
 def _credits(direction: CreditDirection) -> Iterator[Wait]:
     if direction.blocked:
-        first = min((at for at, one in direction.bins.items() if one.blocked), default=0) * direction.width
-        number = direction.connection.number
-        first = max(first, direction.first_time)
-        yield Wait(NO_CREDIT, None, None, number, first, direction.blocked, True, direction.blockages, 0, 0)
+        number, since = direction.connection.number, direction.blocked_since
+        yield Wait(NO_CREDIT, None, None, number, since, direction.blocked, True, direction.blockages, 0, 0)
 
 
 def _recalls(client: NfsClient, last_time: int) -> Iterator[Wait]:
