@@ -422,6 +422,7 @@ class NfsMessages(NamedTuple):
     reply: Reassembled | None
     events: tuple[FileEvent, ...]
     operations: tuple[FileOperation, ...]
+    """None of messages that are alike and hold no contents: these are columns."""
     problem: str
 
 

@@ -532,27 +532,6 @@ _CALL = (
 )  # fmt: skip
 
 
-def file_calls(table: RpcTable, rows: Sequence[int]) -> Iterator[FileCall]:
-    """What files are told of some rows."""
-    chosen = take(table.rows, np.array(rows, np.int64))
-    for number, connection, caller, procedure, begin, end, first, last, replied, latency in zip(
-        *(chosen[name].tolist() for name in _CALL), strict=True
-    ):
-        ends, names = table.conversation(connection).connection.endpoints, table.names.procedures[procedure]
-        yield FileCall(
-            number,
-            ends[1 - caller].address,
-            ends[caller].address,
-            names.version or 0,
-            names.minor_version,
-            begin,
-            end if replied else None,
-            first,
-            replied or last,
-            None if latency < 0 else latency,
-        )
-
-
 class _FileBatch:
     """The RPCs of a table, by which files change."""
 
@@ -567,8 +546,8 @@ class _FileBatch:
             order = sorted(zip(first.tolist(), files.tolist(), strict=True), reverse=True)
             self._appearing = [one for one in order if known[one[1]] is None]
         self._files = known
-        self._calls: dict[int, FileCall] = {}
-        """Those that may change contents, by row."""
+        self._changing: dict[int, tuple[int, ...]] = {}
+        """Of those that may change contents ``_CALL``, by row."""
         self._transfers: list[tuple[FileCall, list[FileTransfer]]] = []
 
     def take(self, counted: NDArray[np.bool_]) -> list[tuple[FileCall, list[FileTransfer]]]:
@@ -592,7 +571,8 @@ class _FileBatch:
         stated = [*zip(turns.tolist(), *(one.tolist() for one in fields), strict=True)]
         moving = {row for row, _ in contents}
         changing = sorted(moving.union(said["row"].tolist()))
-        self._calls = dict(zip(changing, file_calls(self.table, changing), strict=True))
+        chosen = take(self.table.rows, np.array(changing, np.int64))
+        self._changing = dict(zip(changing, zip(*(chosen[name].tolist() for name in _CALL), strict=True), strict=True))
         times = np.where(
             self.table.rows["reply_frame"] != 0, self.table.rows["reply_end"], self.table.rows["call_time"]
         )
@@ -604,7 +584,7 @@ class _FileBatch:
                 self._state(stated[at:first], None)
             # Of an RPC first the files of names and contents appear, then those of operations.
             self._appear(begin)
-            update = _FileUpdate(self._calls[row], messages[row]) if row in moving else None
+            update = _FileUpdate(self._call(row), messages[row]) if row in moving else None
             server, counts = self.read.servers[row], counted[row]
             for event in messages[row].events:
                 if event.kind not in _OF_CONTENTS:
@@ -623,6 +603,22 @@ class _FileBatch:
         self.files = [file for file in self._files if file is not None]
         _note_states(take(rows, ~in_turn), self.files)
         return self._transfers
+
+    def _call(self, row: int) -> FileCall:
+        number, connection, caller, procedure, begin, end, first, last, replied, latency = self._changing[row]
+        ends, names = self.table.conversation(connection).connection.endpoints, self.table.names.procedures[procedure]
+        return FileCall(
+            number,
+            ends[1 - caller].address,
+            ends[caller].address,
+            names.version or 0,
+            names.minor_version,
+            begin,
+            end if replied else None,
+            first,
+            replied or last,
+            None if latency < 0 else latency,
+        )
 
     def _note(self, update: _FileUpdate) -> None:
         if update.transfers:
@@ -667,7 +663,7 @@ class _FileBatch:
             if verified or (sized and size < file.reach):
                 change = update
                 if change is None:
-                    change = _FileUpdate(self._calls[int(self.read.rows["row"][index])], _SILENT)
+                    change = _FileUpdate(self._call(int(self.read.rows["row"][index])), _SILENT)
                 if sized and change.end is not None:
                     change.size(file, size, change.end)
                 if commits and change.end is not None:

@@ -308,7 +308,8 @@ class _Reading:
         """Decode what is said of names and contents."""
         layout, data = group.layout, self.table.data
         sides = [_pieces(data, *one, layout.moves_data) for one in (group.calls, group.replies)]
-        decoded = layout.decoded(data, group.arguments, group.results)
+        asked = layout if layout.moves_data else layout._replace(operations=())
+        decoded = asked.decoded(data, group.arguments, group.results)
         for row, call, reply, (events, operations) in zip(group.rows.tolist(), *sides, decoded, strict=True):
             self.messages[row] = NfsMessages(call, reply, events, operations, "")
 
