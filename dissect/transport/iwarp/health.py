@@ -36,7 +36,7 @@ from .assembly import SEND, Fragment, MessageAssembly, OutstandingReads, Termina
 from .fpdus import Fpdus
 from .framing import Framing
 from .retransmissions import RetransmittedBytes, TcpRetransmissions
-from .stream import ByteStream
+from .stream import ByteStream, SegmentClock
 
 RARE = 2
 """Right checksums that must stand against a wrong one."""
@@ -101,19 +101,11 @@ class IwarpDirection:
             reference = int(rows["ack"][0]) if self.acked is None else self.acked
             self.acked = max(reference, int(_positions(reference, rows["ack"]).max()))
 
-    def receive(self, data: Bytes, rows: Rows, segments: int) -> None:
-        """Take SEGMENT rows in capture order; ``segments``: of the connection, so far."""
-        if not len(rows):
-            return
+    def receive(self, data: Bytes, rows: Rows, clock: SegmentClock) -> None:
+        """Take SEGMENT rows in capture order."""
         # A reset may carry any sequence number.
-        rows = kept(rows, (rows["flags"] & RST == 0) & ~self._damaged(rows))
-        if len(rows):
-            self.framing.feed(self.stream.feed(data, rows, segments))
-
-    def settle(self, segments: int, now: int | None, frame: int) -> None:
-        """Give up gaps that will not be filled any more; ``now``: nanoseconds, None where nothing more will come."""
-        acked = None if now is None else self.acked
-        self.framing.feed(self.stream.settle(acked, segments, now, frame))
+        rows = kept(rows, (rows["flags"] & RST == 0) & ~self._damaged(rows)) if len(rows) else rows
+        self.framing.feed(self.stream.feed(data, rows, clock))
 
     @property
     def quiet(self) -> bool:

@@ -48,6 +48,49 @@ Chunk = tuple[Bytes, Rows]
 """STRETCH rows of one batch, and the data they refer to."""
 
 
+class SegmentClock:
+    """When the segments of a batch came, and what was acknowledged by then."""
+
+    __slots__ = ("_acked", "_answers", "_before", "_frames", "_known", "_reached", "_times")
+
+    def __init__(self, before: int, frames: Int64s, times: Int64s, acked: int | None, answers: Rows) -> None:
+        """Of a connection, ``before``: segments so far; frames and times of the next ones, in both directions.
+
+        ``acked``: the sequence number up to which the receiver had everything; ``answers``: its SEGMENT rows that say so.
+        """
+        self._before, self._frames, self._times = before, frames, times
+        self._acked, self._answers = acked, answers
+        self._reached: Int64s | None = None
+        """By segment, up to where everything was acknowledged, once asked for."""
+        self._known: tuple[tuple[int, int, int] | None, int | None] = None, None
+        """What was asked last, and the answer: most of what comes late changes neither."""
+
+    def at(self, frame: int) -> int:
+        """Segments up to a frame."""
+        return self._before + int(self._frames.searchsorted(frame, side="right"))
+
+    def patience_ends(self, first: _Waiting, position: int, since: int) -> int | None:
+        """The first frame, ``since`` or later, with which ``first`` has waited long enough for what is before
+        ``position``; None for none so far."""
+        asked = first.segments, first.time, position
+        if self._known[0] == asked:
+            return self._known[1]
+        if self._reached is None:
+            known = position - MAX_AHEAD if self._acked is None else self._acked
+            acks = TCP_SEQUENCE.unwrap_near(known, self._answers["ack"])
+            reached = np.maximum.accumulate(np.append(known, acks))
+            self._reached = reached[self._answers["frame"].searchsorted(self._frames, side="right")]
+        begin = int(self._frames.searchsorted(since))
+        part = slice(begin, max(begin, first.segments + PATIENCE - self._before - 1) + 1)
+        waited, reached = self._times[part] - first.time, self._reached[part]
+        segments = self._before - first.segments + np.arange(begin + 1, begin + 1 + len(waited))
+        acked = reached >= TCP_SEQUENCE.unwrap(int(reached[0]), position) if len(reached) else False
+        ended = acked & ((segments >= REORDERED) | (waited >= SECOND))
+        found = places(ended | (segments >= PATIENCE) | (waited >= 60 * SECOND))
+        self._known = asked, int(self._frames[begin + found[0]]) if len(found) else None
+        return self._known[1]
+
+
 class _Waiting(NamedTuple):
     """A stretch that waits behind a gap."""
 
@@ -78,7 +121,6 @@ class ByteStream:
         self.first: int | None = None
         """Position of the first byte, as far as known."""
         self.retransmissions = TcpRetransmissions()
-        self.segments = 0
         self.missing = 0
         """Bytes that were sent but not captured."""
         self.missing_segments = 0
@@ -95,6 +137,8 @@ class ByteStream:
         """Positions of single octets that wait, ascending: a keep-alive may carry any."""
         self._arrivals: list[tuple[int, int]] = []
         """A heap of ``(frame, position)``; what does not wait any longer is passed over."""
+        self._since = 0
+        """The frame with which what waits became what it is."""
         self.released: list[tuple[int, int]] = []
         """Of what waited: the first frame, and the one with which it was released."""
 
@@ -102,11 +146,12 @@ class ByteStream:
         """The first byte has sequence number ``seq``."""
         self.next = self.reference = self.first = self.retransmissions.head = seq
 
-    def feed(self, data: Bytes, rows: Rows, segments: int) -> list[Chunk]:
-        """Take SEGMENT rows in capture order; give what is now in order.
+    def feed(self, data: Bytes, rows: Rows, clock: SegmentClock) -> list[Chunk]:
+        """Take SEGMENT rows in capture order; give what is in order, and what waited long enough behind a gap."""
+        ready = self._take(data, rows, clock) if len(rows) else []
+        return ready + self.settle(clock) if self._held else ready
 
-        ``segments``: of the connection, so far.
-        """
+    def _take(self, data: Bytes, rows: Rows, clock: SegmentClock) -> list[Chunk]:
         seq = rows["seq"].astype(np.int64) + (rows["flags"] & SYN != 0)
         if self.next is None:
             self.start(int(seq[0]))
@@ -128,26 +173,32 @@ class ByteStream:
         for name in ("frame", "time", "payload", "length", "captured", "ack"):
             stretches[name] = rows[name]
         stretches["at"] = position
-        self.largest = max(self.largest, int(rows["length"].max()))
         joined = bool((position[1:] == ends[:-1]).all())
         if joined and not self._held and int(position[0]) == self.next:
+            self.largest = max(self.largest, int(rows["length"].max()))
             self.next = int(ends[-1])
             return [(data, stretches)]
-        self.segments = segments
         # What may be the octet of a keep-alive stands alone.
         lone = rows["length"] == 1
         breaks = (position[1:] != ends[:-1]) | lone[1:] | lone[:-1]
         edges = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(rows)]
-        ready: list[Chunk] = []
-        for a, b in pairwise(edges):
-            self._run(data, stretches[a:b], position[a:b], ends[a:b])
-            if full := len(self._held) > MAX_HELD:
-                self._skip_gap()
-            if self._held:
-                ready += self._release(int(stretches["frame"][b - 1]) if full else 0)
+        frames, ready = rows["frame"], list[Chunk]()
+        for a, behind in pairwise(edges):
+            while a < behind:
+                ready += self.settle(clock, int(frames[a]) - 1)
+                ended = self._patience_ends(clock)
+                b = behind if ended is None else a + int(frames[a:behind].searchsorted(ended, side="right"))
+                self.largest = max(self.largest, int(rows["length"][a:b].max()))
+                self._since = int(frames[a])
+                self._run(data, stretches[a:b], position[a:b], ends[a:b], clock)
+                if full := len(self._held) > MAX_HELD:
+                    self._skip_gap()
+                if self._held:
+                    ready += self._release(int(frames[b - 1]) if full else 0)
+                a = b
         return ready
 
-    def _run(self, data: Bytes, rows: Rows, position: Int64s, ends: Int64s) -> None:
+    def _run(self, data: Bytes, rows: Rows, position: Int64s, ends: Int64s, clock: SegmentClock) -> None:
         """Segments that follow each other."""
         assert self.next is not None
         start, end = int(position[0]), int(ends[-1])
@@ -155,14 +206,14 @@ class ByteStream:
             self._doubt(start, end)
         fresh = self._ahead.add(max(start, self.next), end)
         if fresh == [(start, end)]:
-            self._hold(start, end, data, rows)
+            self._hold(start, end, data, rows, clock)
             return
         for low, high in fresh:
             first = int(np.searchsorted(ends, low, side="right"))
             last = int(np.searchsorted(position, high, side="left"))
             part = copied(rows[first:last])
             trim(part, low, high)
-            self._hold(low, high, data, part)
+            self._hold(low, high, data, part, clock)
 
     def _doubt(self, start: int, end: int) -> None:
         """Let go of single octets in [start, end): a keep-alive may carry any (RFC 9293, 3.8.4)."""
@@ -173,9 +224,9 @@ class ByteStream:
             self._ahead.remove(at, at + 1)
         del self._octets[low:high]
 
-    def _hold(self, at: int, end: int, data: Bytes, rows: Rows) -> None:
+    def _hold(self, at: int, end: int, data: Bytes, rows: Rows, clock: SegmentClock) -> None:
         frame, time = int(rows["frame"][0]), int(rows["time"][0])
-        self._held[at] = _Waiting(data, rows, end, self.segments, time)
+        self._held[at] = _Waiting(data, rows, end, clock.at(frame), time)
         insort(self._positions, at)
         if end - at == 1:
             insort(self._octets, at)
@@ -213,23 +264,27 @@ class ByteStream:
             self.missing_segments += -(-(end - self.next) // self.largest)
             self.next = end
 
-    def settle(self, acked: int | None, segments: int, now: int | None, frame: int) -> list[Chunk]:
-        """Give up gaps that will not be filled; give what is then in order.
-
-        ``acked``: sequence number up to which the receiver has everything; ``segments``: of the connection, so
-        far; ``now``: nanoseconds, None where nothing more will come; ``frame``: the last of the connection.
-        """
+    def settle(self, clock: SegmentClock, frame: int | None = None) -> list[Chunk]:
+        """Give up gaps that will not be filled, up to a frame, None for the last; give what is then in order."""
         ready: list[Chunk] = []
-        while (first := self._first_arrival()) is not None:
-            assert self.next is not None
-            if now is not None:
-                known = acked is not None and TCP_SEQUENCE.unwrap(self.next, acked) >= self._positions[0]
-                patience = (REORDERED, SECOND) if known else (PATIENCE, 60 * SECOND)
-                if segments - first.segments < patience[0] and now - first.time < patience[1]:
-                    break
+        while (ended := self._patience_ends(clock)) is not None and (frame is None or ended <= frame):
+            self._since = ended
+            self._skip_gap()
+            ready += self._release(ended)
+        return ready
+
+    def give_up(self, frame: int) -> list[Chunk]:
+        """Nothing more will come behind ``frame``: give the rest."""
+        ready: list[Chunk] = []
+        while self._held:
             self._skip_gap()
             ready += self._release(frame)
         return ready
+
+    def _patience_ends(self, clock: SegmentClock) -> int | None:
+        """The frame with which the first gap is given up; None for none so far."""
+        first = self._first_arrival()
+        return None if first is None else clock.patience_ends(first, self._positions[0], self._since)
 
     def _first_arrival(self) -> _Waiting | None:
         """What came first of all that waits."""

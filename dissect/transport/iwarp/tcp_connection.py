@@ -11,7 +11,7 @@ import numpy as np
 
 from ...arrays import Bytes, Rows, kept, places, some, take
 from ...layers import iwarp_codes
-from ...link.tcp import ACK, FIN, RST, SYN
+from ...link.tcp import ACK, FIN, RST, SEGMENT, SYN
 from ...serial import TCP_SEQUENCE
 from ..connection import ENDS, REFUSED, Connection, Endpoint, with_count
 from ..health import TransportHealth
@@ -22,9 +22,10 @@ from .fpdus import Fpdus
 from .framing import Framing, Startup
 from .health import IwarpDirection, IwarpHealth
 from .records import DatagramFraming, RecordFraming
-from .stream import REORDERED
+from .stream import REORDERED, SegmentClock
 
 KEPT_FRAMES = 1 << 12
+_NO_ANSWERS = np.empty(0, SEGMENT)
 UNDECIDED = 64
 """FPDUs after which it is settled which side is the active one."""
 
@@ -276,7 +277,7 @@ class TcpConnection:
         """
         if not len(rows):
             return []
-        lifetime = self.lifetime
+        lifetime, before = self.lifetime, self.lifetime.segments
         lifetime.extend(rows)
         sent = take(rows, forward), take(rows, ~forward)
         for direction, mine in zip(self.directions, sent, strict=True):
@@ -286,18 +287,19 @@ class TcpConnection:
                 self.placed = dict([*self.placed.items()][-KEPT_FRAMES:])
         self.health.waits.feed(rows, forward)
         self.health.restarts.feed(rows, forward)
+        frames, clocks = np.ascontiguousarray(rows["frame"]), list[SegmentClock]()
         answers = [kept(one, one["flags"] & (ACK | RST) == ACK) for one in sent]
         for number, direction in enumerate(self.directions):
             carrying, theirs = kept(sent[number], sent[number]["length"] > 0), answers[1 - number]
             if (early := direction.answered_early(carrying, theirs)) is not None:
                 self._disordered = min(self._disordered or lifetime.last[0], early or lifetime.since)
+            clocks.append(SegmentClock(before, frames, rows["time"], direction.acked, theirs))
             direction.acknowledge(theirs)
             theirs = kept(theirs, theirs["flags"] & SYN == 0)
             self.health.segments(number, sent[number], carrying, theirs)
             direction.stream.retransmissions.acknowledged(data, theirs, carrying)
-        for direction, mine in zip(self.directions, sent, strict=True):
-            direction.receive(data, mine, lifetime.segments)
-            direction.settle(lifetime.segments, *lifetime.last[::-1])
+        for direction, mine, clock in zip(self.directions, sent, clocks, strict=True):
+            direction.receive(data, mine, clock)
         for index in places(rows["flags"] & (FIN | RST)).tolist():
             lifetime.closed = True
             what = "RST" if rows["flags"][index] & RST else "FIN"
@@ -306,14 +308,16 @@ class TcpConnection:
 
     def idle(self, now: int) -> Delivered:
         """Nothing came up to ``now``, in nanoseconds."""
+        frames, times = np.array([[self.lifetime.last[0]], [now]])
         for direction in self.directions:
-            direction.settle(self.lifetime.segments, now, self.lifetime.last[0])
+            clock = SegmentClock(self.lifetime.segments - 1, frames, times, direction.acked, _NO_ANSWERS)
+            direction.framing.feed(direction.stream.settle(clock))
         return self._advance(final=False)
 
     def finish(self) -> Delivered:
         """Nothing more will come."""
         for direction in self.directions:
-            direction.settle(self.lifetime.segments, None, self.lifetime.last[0])
+            direction.framing.feed(direction.stream.give_up(self.lifetime.last[0]))
         ready = self._advance(final=True)
         for direction in self.directions:
             if direction.assembly is not None:
