@@ -160,14 +160,7 @@ class Matching:
         if unsettled is None:
             return
         if unsettled.lingering:
-            waiting: list[Rpc] = []
-            for rpc in unsettled.lingering:
-                assert rpc.reply is not None
-                if reads_closed(rpc) or now - rpc.reply.operation.last_time > LINGER:
-                    self.conclude(rpc)
-                else:
-                    waiting.append(rpc)
-            unsettled.lingering = waiting
+            self._end_reading(unsettled, None)
         if unsettled.unwritten:
             self._settle_unwritten(unsettled, now, frame)
         while unsettled.doubtful and now - _answer_time(unsettled.doubtful[0]) > DOUBT:
@@ -178,12 +171,23 @@ class Matching:
         while replies and frame - replies[0].message.frame > REORDERED and not self._call_open(unsettled, open_since):
             self._end_wait(replies.pop(0))
 
+    def _end_reading(self, unsettled: Unsettled, before: int | None) -> None:
+        """End Rpcs of which no Read response is outstanding, or whose reply came before that time (ns)."""
+        lingering, unsettled.lingering = unsettled.lingering, []
+        for rpc in lingering:
+            if reads_closed(rpc) or (before is not None and _answer_time(rpc) < before):
+                self.conclude(rpc)
+            else:
+                unsettled.lingering.append(rpc)
+
     def idle(self, now: int, open_since: Sequence[int | None] = (None, None)) -> None:
         """It is ``now`` (ns), and all that came before was fed: end what waited long enough."""
         unsettled = self._unsettled
         if unsettled is None:
             return
         self.settle(now, 0)
+        if now - self.conversation.connection.last_time > LINGER:
+            self._end_reading(unsettled, now - LINGER)
         while unsettled.replies:
             waited = now - unsettled.replies[0].message.operation.last_time
             if waited <= (MAX_OPEN if self._call_open(unsettled, open_since) else LINGER):

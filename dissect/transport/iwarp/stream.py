@@ -56,7 +56,8 @@ class SegmentClock:
     def __init__(self, before: int, frames: Int64s, times: Int64s, acked: int | None, answers: Rows) -> None:
         """Of a connection, ``before``: segments so far; frames and times of the next ones, in both directions.
 
-        ``acked``: the sequence number up to which the receiver had everything; ``answers``: its SEGMENT rows that say so.
+        ``acked``: the sequence number up to which the receiver had everything; ``answers``: its SEGMENT rows in the
+        batch that say so.
         """
         self._before, self._frames, self._times = before, frames, times
         self._acked, self._answers = acked, answers

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -203,18 +204,31 @@ class PacketClock:
     def at(self, frame: int) -> int:
         return self._before + sum([int(one.searchsorted(frame, "right")) for one in self._frames])
 
-    def proved(self, shown: int, head: int, acked: int, answers: AckHistory | None) -> int:
-        """When it was acknowledged that the gap from ``head`` on was sent; 0 for not so far.
-
-        ``shown``: the frame behind the gap; ``acked``: the PSN up to which requests were acknowledged before.
-        """
-        frame = answers.proof(head) if answers is not None else None
-        if frame is None:
-            return self.at(shown) if acked > head else 0
-        return self.at(max(frame, shown))
+    def first_behind(self, count: int, frames: Rows) -> int:
+        """The first of these frames, ascending, that came when there had been so many packets."""
+        counts = self._before + sum([one.searchsorted(frames, "right") for one in self._frames])
+        return int(np.searchsorted(counts, count, "right"))
 
 
 NO_PACKETS = PacketClock(0)
+
+
+class Acknowledged(NamedTuple):
+    """Of a send queue, by the end of the batch that is being taken."""
+
+    acked: int
+    """PSN up to which requests were acknowledged."""
+    clock: PacketClock
+    answers: AckHistory | None
+    """The responses of the batch."""
+
+    def proved(self, shown: int, psn: int) -> int:
+        """When, in packets, it was acknowledged that ``psn``, before what frame ``shown`` shows, was sent; 0 for not so
+        far."""
+        frame = self.answers.proof(psn) if self.answers is not None else None
+        if frame is None:
+            return self.clock.at(shown) if self.acked > psn else 0
+        return self.clock.at(max(frame, shown))
 
 
 class AckHistory:

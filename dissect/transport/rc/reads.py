@@ -16,6 +16,7 @@ from ...serial import PSN
 from ..connection import Connection
 from ..operations import Operation
 from ..runs import TransferRun
+from .lost_packets import GRACE_PACKETS, Acknowledged, PacketClock
 
 MAX_RUNS = 16
 """Runs of packets among which the first transmission is looked for."""
@@ -74,7 +75,7 @@ def spans(connection: Connection, requests: Rows) -> Int64s:
 class _RcRead:
     """An RDMA Read whose responses are not all there: PSNs [start, end)."""
 
-    __slots__ = ("complete", "end", "mtu", "operation", "overdue", "seen", "start")
+    __slots__ = ("complete", "end", "mtu", "operation", "overdue", "repeated", "seen", "start")
 
     def __init__(self, start: int, end: int, operation: Operation, mtu: int) -> None:
         self.start, self.end, self.operation = start, end, operation
@@ -83,6 +84,8 @@ class _RcRead:
         self.seen: IntervalSet | None = None
         """None while none is there, or where all came at once."""
         self.complete = False
+        self.repeated = 0
+        """Packet count at which the request was repeated last."""
         self.overdue = 0
         """Packet count at which a later response proved that its own had been sent; 0 while none has."""
 
@@ -154,7 +157,7 @@ class RcReads:
             read.end, read.mtu = end, mtu
         return head
 
-    def responses(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
+    def responses(self, data: Bytes, rows: Rows, psns: Int64s, known: Acknowledged) -> None:
         """Response packets that carry data, in capture order."""
         if not len(rows):
             return
@@ -168,7 +171,8 @@ class RcReads:
         if self._complete and len(rows) and int(psns.min()) < int(self._complete[-1].end[-1]):
             self._remember()
         if len(rows):
-            self._place(data, rows, psns)
+            self._note_overdue(known)
+            self._place(data, rows, psns, known.clock)
         if complete:
             self._complete = _last([*self._complete, *complete])
 
@@ -239,7 +243,7 @@ class RcReads:
                 reads.append(read)
         self.reads = _without_oldest(sorted(reads, key=_start))
 
-    def _place(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
+    def _place(self, data: Bytes, rows: Rows, psns: Int64s, clock: PacketClock) -> None:
         """Give the Reads that are objects their data."""
         if not self.reads:
             return
@@ -254,8 +258,11 @@ class RcReads:
             read, high = self.reads[max(owner, 0)], low + b - a
             if owner < 0 or low >= read.end:
                 continue
-            extra = max(0, high - read.end)
-            finished = self._take(read, low, high - extra, data, rows[a : b - extra]) or finished
+            b -= max(0, high - read.end)
+            if read.overdue and not read.complete:  # Those that come when the Read was given up are too late.
+                b = clock.first_behind(read.overdue + GRACE_PACKETS, rows["frame"][a:b]) + a
+            if a < b:
+                finished = self._take(read, low, low + b - a, data, rows[a:b]) or finished
         if finished:
             self.reads = _without_oldest(self.reads)
 
@@ -294,23 +301,26 @@ class RcReads:
             operation.closed = read.complete = True
         return read.complete
 
-    def issued_again(self, psn: int) -> None:
-        """A request with this PSN was repeated: more responses will come."""
+    def issued_again(self, psn: int, packets: int) -> None:
+        """A request with this PSN was repeated, as the last of so many ``packets``: more responses will come."""
         place = bisect_right(self.reads, psn, key=_start) - 1
         if place >= 0 and psn < self.reads[place].end:
-            self.reads[place].overdue = 0
+            self.reads[place].repeated, self.reads[place].overdue = packets, 0
 
-    def settle(self, acked: int, packets: int, grace: int) -> None:
-        """Give up Reads whose responses must have been sent: something later was acknowledged."""
-        self._open_fresh()
+    def _note_overdue(self, known: Acknowledged) -> None:
+        """The responses of some Reads must have been sent: something later was acknowledged."""
         for read in self.reads:
-            if read.complete:
-                continue
-            if acked < read.end:
+            if known.acked < read.end and not read.complete:
                 break
-            if not read.overdue:
-                read.overdue = packets
-            elif packets - read.overdue >= grace:
+            if not (read.complete or read.overdue):
+                read.overdue = max(read.repeated, known.proved(read.operation.first_frame, read.end - 1))
+
+    def settle(self, known: Acknowledged) -> None:
+        """Give up Reads whose responses have been overdue for GRACE_PACKETS."""
+        self._open_fresh()
+        self._note_overdue(known)
+        for read in self.reads:
+            if read.overdue and not read.complete and known.clock.now - read.overdue >= GRACE_PACKETS:
                 read.operation.closed = True
 
     def forget(self) -> None:

@@ -32,6 +32,7 @@ from .lost_packets import (
     RESTART,
     WIDEST,
     AckHistory,
+    Acknowledged,
     Jump,
     MissingRequests,
     PacketClock,
@@ -257,7 +258,7 @@ class SendQueue:
             self._copies_ended(None)
         self._settle(clock.now)
         self._place_responses()
-        self.reads.settle(self.acked, clock.now, GRACE_PACKETS)
+        self.reads.settle(self._acknowledged)
         self._answers, self._clock = None, NO_PACKETS
         self.missing.moved(self.head)
         self.messages.columns = None
@@ -359,7 +360,7 @@ class SendQueue:
             self._now = frame = int(rows["frame"][first])
             if self.gap_filled:
                 again = psns[first] == self.head and rows["time"][first] - self.filled[1] < COPIES_FOLLOW
-                self._copies_ended(self._answers, None if again else frame)
+                self._copies_ended(self._answers, frame, not again)
             if self.held and self._jump is None:
                 self._settle(self._clock.at(frame))
             self._now = frame
@@ -379,13 +380,14 @@ class SendQueue:
             if (frame := answers.proof(psn)) is not None:
                 self.connection.disorder(frame)
 
-    def _copies_ended(self, answers: AckHistory | None, frame: int | None = None) -> None:
-        """What waits though its gap was filled is released with ``frame``, or before that once one of ``answers``
-        acknowledges it, or after a silence."""
+    def _copies_ended(self, answers: AckHistory | None, before: int | None = None, over: bool = True) -> None:
+        """What waits though its gap was filled is released once one of ``answers`` acknowledges it, or after a silence,
+        where that is ``before`` a frame; else with that frame, if copies are ``over`` by then."""
+        frame = before if over else None
         proof = answers.proof(self.head) if answers is not None and self.head is not None else None
-        if proof is not None and (frame is None or proof < frame):
-            frame = max(proof, self.filled[0])
-        if (silent := self._clock.silent(self.filled[0], frame)) is not None:
+        if proof is not None and (before is None or proof < before):
+            frame = before = max(proof, self.filled[0])
+        if (silent := self._clock.silent(self.filled[0], before)) is not None:
             frame = silent
         if frame is not None:
             self._now = frame
@@ -695,7 +697,11 @@ class SendQueue:
             return
         due, self.responses = split_early(self.responses, self.head, HELD_PACKETS)
         for data, rows, psns in due:
-            self.reads.responses(data, rows, psns)
+            self.reads.responses(data, rows, psns, self._acknowledged)
+
+    @property
+    def _acknowledged(self) -> Acknowledged:
+        return Acknowledged(self.acked, self._clock, self._answers)
 
     def _furthest(self) -> int:
         """No PSN from here on was seen sent: an acknowledgement beyond it is not of this queue."""
@@ -709,13 +715,12 @@ class SendQueue:
         else:
             self.messages.repeated(data, rows, psns)
         for index in places(rows["opcode"] == READ_REQUEST).tolist():
-            self.reads.issued_again(int(psns[index]))
+            self.reads.issued_again(int(psns[index]), self._clock.at(int(rows["frame"][index])))
 
     def _settle(self, now: int) -> None:
         """Gaps whose packets provably existed are given up after the grace period; ``now``: by the clock."""
         while self.held and self.head is not None:
-            proved = self.gap_proved or self._clock.proved(self.held[0].frame, self.head, self.acked, self._answers)
-            self.gap_proved = proved
+            proved = self.gap_proved = self.gap_proved or self._acknowledged.proved(self.held[0].frame, self.head)
             if not proved or now - proved < GRACE_PACKETS:
                 return
             self._now = max(self._moved, self._clock.frame(proved + GRACE_PACKETS))
