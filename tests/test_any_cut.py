@@ -122,10 +122,16 @@ def test_any_batches_of_several_iwarp_connections_with_faults(conversation: Iwar
     assert all_but_numbers(frames, range(1, len(frames))) == whole
 
 
+def paused(sent: list[Any], at: int, pause: int = 1_100_000_000) -> list[Any]:
+    """Nothing was sent for so many nanoseconds before packet ``at``."""
+    return [*sent[:at], *(replace(one, time=one.time + pause) for one in sent[at:])]
+
+
 def busy(seed: int, wire: Wire) -> tuple[random.Random, list[Any]]:
-    """Packets, or segments, of connections that talk at the same time, where some come late, twice or never."""
+    """Packets, or segments, of connections that talk and pause together, where some come late, twice or never."""
     rng = random.Random(seed)
-    connections = [wire.connect(f"10.0.0.{host}") for host in (2, 3, 4)[: rng.randint(2, 3)]]
+    acks = rng.choice(("message", "none"))
+    connections = [wire.connect(f"10.0.0.{host}", acks=acks) for host in (2, 3, 4)[: rng.randint(2, 3)]]
     begun = len(wire.sent() if isinstance(wire, IwarpWire) else wire.packets)
     waiting: list[Any] = []
     for _ in range(rng.randint(12, 40)):
@@ -137,6 +143,8 @@ def busy(seed: int, wire: Wire) -> tuple[random.Random, list[Any]]:
         elif waiting:
             reply(waiting.pop(rng.randrange(len(waiting))), nfs3.getattr_reply())
     sent: list[Any] = wire.sent() if isinstance(wire, IwarpWire) else wire.packets
+    for _ in range(rng.randint(0, 4)):
+        sent = paused(sent, rng.randrange(begun, len(sent)), rng.choice((600_000_000, 1_100_000_000)))
     for _ in range(rng.randint(1, 4)):
         at, fault = rng.randrange(begun, len(sent)), rng.random()
         if fault < 0.6:
@@ -154,7 +162,8 @@ def test_any_batches_of_busy_connections_with_gaps(seed: int, cuts: list[int]) -
     wire = Wire(seed=seed)
     rng, packets = busy(seed, wire)
     for at in rng.choices(range(12, len(packets)), k=rng.randint(0, 2)):
-        packets = faults.lose(wire, packets, at, answer=rng.choice(("nak", "timeout")), recorded=rng.random() < 0.7)
+        delay, answer = rng.choice((50_000, 1_200_000_000)), rng.choice(("nak", "timeout"))
+        packets = faults.lose(wire, packets, at, answer=answer, recorded=rng.random() < 0.7, delay=delay)
     in_any_batches(Capture(wire, packets).frames, cuts)
 
 
@@ -266,6 +275,70 @@ def test_batches_that_end_where_a_packet_comes_late_while_another_connection_cal
         reply(one, nfs3.getattr_reply())
     late = faults.where(wire.packets, kind="send", sender=0)[0]
     in_any_batches(Capture(wire, faults.swap(wire.packets, late, 2)).frames, [])
+
+
+def test_batches_that_end_before_what_a_silence_releases_while_another_connection_calls() -> None:
+    """Two calls wait, as the one before them came late and copies may follow; another connection shows the silence."""
+    wire, (quiet, other) = two_connections(cm=True)
+    calls = [call(quiet, nfs3.getattr_()) for _ in range(3)]
+    begun = len(wire.packets)
+    calls.append(call(other, nfs3.getattr_()))
+    for one in calls:
+        reply(one, nfs3.getattr_reply())
+    late = faults.where(wire.packets, kind="send", sender=0)[0]
+    in_any_batches(Capture(wire, faults.swap(paused(wire.packets, begun), late, begun - late - 1)).frames, [])
+
+
+def test_batches_that_end_where_a_read_response_comes_more_than_a_second_late() -> None:
+    wire = Wire()
+    connection = wire.connect()
+    write(connection, DATA[:3000])
+    behind = len(wire.packets)
+    for _ in range(2):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    response = faults.where(wire.packets, kind="response")[0]
+    packets = faults.swap(paused(wire.packets, behind), response, behind + 6 - response)
+    frames = Capture(wire, packets).frames
+    assert [rpc.state for rpc in analyze(Capture(wire, packets))] == ["complete"] * 3
+    in_any_batches(frames, [])
+
+
+def test_batches_that_end_where_a_read_response_comes_too_late() -> None:
+    wire = Wire()
+    connection = wire.connect()
+    write(connection, DATA[:3000])
+    for _ in range(80):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    response = faults.where(wire.packets, kind="response")[0]
+    for at in (240, 300):
+        capture = Capture(wire, faults.swap(wire.packets, response, at))
+        whole = analysed(capture.frames, [])
+        assert analysed(capture.frames, range(1, len(capture.frames))) == whole
+        assert (whole[0][6] == "complete") == (at < 256)
+
+
+def test_batches_that_end_between_a_packet_that_is_retransmitted_late_and_a_copy_of_the_next() -> None:
+    wire = Wire()
+    connection = wire.connect()
+    for one in [call(connection, nfs3.getattr_()) for _ in range(2)]:
+        reply(one, nfs3.getattr_reply())
+    lost = faults.where(wire.packets, kind="send", sender=1)[0]
+    packets = faults.drop(wire.packets, [lost + 1])  # its acknowledgement
+    packets = faults.lose(wire, packets, lost, recorded=False, delay=1_200_000_000)
+    frames = Capture(wire, packets).frames
+    for cut in range(1, len(frames)):
+        in_any_batches(frames, [cut])
+
+
+def test_batches_that_end_where_a_gap_of_iwarp_is_given_up_after_a_pause() -> None:
+    wire = IwarpWire()
+    connections = [wire.connect(f"10.0.0.{host}") for host in (2, 3)]
+    for _ in range(6):
+        for connection in connections:
+            reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    sent = wire.sent()
+    lost = [at for at, one in enumerate(sent) if one.payload and one.connection == 1][4]
+    in_any_batches(IwarpCapture(wire, faults.drop(paused(sent, lost + 12), [lost])).frames, [])
 
 
 def test_batches_that_end_before_it_is_known_who_talks_with_whom() -> None:

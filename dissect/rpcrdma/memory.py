@@ -201,7 +201,8 @@ class AdvertisedMemory:
         assert rpc.call is not None and rpc.reply is not None
         call, reply = rpc.call.operation, rpc.reply.operation
         nearest = self._nearest_stranger(reply)
-        unseen = not self._connection.start_known or bool(self._connection.gaps[call.initiator])
+        gaps = self._connection.gaps[call.initiator]
+        unseen = not self._connection.start_known or any(gap.frame <= reply.last_frame for gap in gaps)
         unplaced: dict[tuple[Kind, int], list[Operation]] = {}
         for operation in self.unplaced:
             lead = self._lead(operation, self._at(reply))

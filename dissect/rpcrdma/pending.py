@@ -18,7 +18,7 @@ MAX_UNWRITTEN = 256
 MAX_DOUBTFUL = 64
 """RPCs that wait for a reply which may show that theirs is another's."""
 LINGER = 1_000_000_000
-"""Nanoseconds an answered RPC waits for outstanding Read responses, or for a second reply."""
+"""Nanoseconds an answered RPC waits for a second reply; on a quiet connection for outstanding Read responses, too."""
 
 
 class WaitingReply(NamedTuple):
