@@ -85,7 +85,7 @@ class SegmentClock:
         part = slice(begin, max(begin, first.segments + PATIENCE - self._before - 1) + 1)
         waited, reached = self._times[part] - first.time, self._reached[part]
         segments = self._before - first.segments + np.arange(begin + 1, begin + 1 + len(waited))
-        acked = reached >= TCP_SEQUENCE.unwrap(int(reached[0]), position) if len(reached) else False
+        acked = reached >= TCP_SEQUENCE.unwrap(int(reached[0]), position)
         ended = acked & ((segments >= REORDERED) | (waited >= SECOND))
         found = places(ended | (segments >= PATIENCE) | (waited >= 60 * SECOND))
         self._known = asked, int(self._frames[begin + found[0]]) if len(found) else None
