@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, distinct, kept, some, take
+from ..arrays import Int64s, coded, distinct, kept, some, take
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..percentiles import NO_SAMPLES, Distribution, Samples, added, histogram
 from ..rpcrdma.conversation import Conversation
@@ -602,7 +602,7 @@ class _Groups(ListedRpcs):
         super().__init__(table, counted)
         rows, names = self.rows, self.names
         codes = rows["procedure"].astype(np.int64) << 1 | rows["caller"]
-        found, self.procedures = np.unique(codes, return_inverse=True)
+        found, self.procedures = coded(codes)
         self.keys = [key_of_names(names.procedures[code >> 1], code & 1 == 1) for code in found.tolist()]
         """Of the procedures; ``procedures`` has their index for each row."""
         first, self.inverse = distinct(self.procedures, rows["connection"], rows["state"], rows["status"])

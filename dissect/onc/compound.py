@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import FEW, Bytes, Int64s, gathered, unique, words_at
+from ..arrays import FEW, Bytes, Int64s, coded, gathered, unique, words_at
 from .shapes.attributes4 import ATTRIBUTE_BITS, FATTR4, NUMBERED
 from .shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
 from .shapes.rfc7530 import CREATE4ARGS, OPEN4ARGS, READ4RESOK
@@ -686,7 +686,7 @@ def _operations(
         rows = _dropped(walked, rows, at[rows] + head > ends[rows])
         numbers = words_at(data, at[rows])
         at[rows] += head
-        for number in unique(_longer(known, sequences, rows, numbers) & 0xFFFFFFFF).tolist():
+        for number in _longer(known, sequences, rows, numbers).tolist():
             yield number, rows[numbers == number]
         walked[rows[at[rows] > ends[rows]]] = False
         step += 1
@@ -694,12 +694,13 @@ def _operations(
 
 
 def _longer(known: OperationSequences, sequences: Int64s, rows: Int64s, numbers: Int64s) -> Int64s:
-    """Let the sequences of rows go on; the distinct pairs of a sequence, in the upper bits, and a number."""
-    codes: Int64s
-    codes, inverse = np.unique(sequences[rows] << 32 | numbers, return_inverse=True)
-    longer = [known.longer(code >> 32, code & 0xFFFFFFFF) for code in codes.tolist()]
-    sequences[rows] = np.array(longer, np.int64)[inverse]
-    return codes
+    """Let the sequences of rows go on; the distinct numbers."""
+    bits = int(numbers.max(initial=0)).bit_length()
+    codes, which = coded(sequences[rows] << bits | numbers)
+    after = codes & (1 << bits) - 1
+    longer = [known.longer(*pair) for pair in zip((codes >> bits).tolist(), after.tolist(), strict=True)]
+    sequences[rows] = np.array(longer, np.int64)[which]
+    return unique(after)
 
 
 def _step(
