@@ -424,6 +424,25 @@ def test_files_processes_and_a_pipe(seed: int) -> None:
         assert seen_live(whole, 1000 * (seed + 1)) == expected
 
 
+def test_processes_give_the_rows_of_one_in_its_order(tmp_path: Path) -> None:
+    """Where a batch ends decides which retransmissions count with an RPC that has ended, and when a reply that waits
+    for its call has: workers have the batches of one process."""
+    wire = Wire()
+    connections = [wire.connect(f"10.0.0.{host}", acks="none") for host in (2, 3)]
+    for connection in connections * 550:
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    packets = wire.packets
+    for at in range(2050, 2040, -1):
+        packets = faults.lose(wire, packets, at, answer="timeout", recorded=True)
+    packets = faults.drop(packets, [faults.where(packets, kind="send", sender=0)[at] for at in (975, 1070)])
+    path = tmp_path / "retransmitted.pcap"
+    write_pcap(Capture(wire, packets).frames, path)
+    one, two = (
+        CliRunner().invoke(main, ["rpcs", "--json", *words, str(path)]).output for words in ([], ["--jobs", "2"])
+    )
+    assert one == two and '"retransmitted_packets":1' in one and '"state":"no call"' in one
+
+
 @QUICK
 @given(st.one_of(BEGUN, IWARP_BEGUN), st.data())
 def test_any_two_files(conversation: Conversation | IwarpConversation, data: st.DataObject) -> None:

@@ -30,7 +30,7 @@ from rdmascope.dissect.transport.connection import Registry
 from rdmascope.dissect.transport.iwarp.observer import IwarpObserver
 
 from ..errors import CaptureError, signals_to
-from ..read.merge import FIRST_BATCH
+from ..read.merge import decoded
 from ..read.open import CaptureFile, open_capture
 from ..session.process_memory import gc_paused
 from .combine import DividedBatch, FrameCounts, MergedAnalyzer, ShareAnalyzer, ShareEnding
@@ -112,11 +112,6 @@ def _among(indices: Int64s, mine: Int64s) -> Int64s:
         return indices
     found: Int64s = mine.searchsorted(indices[np.isin(indices, mine)])
     return found
-
-
-MAX_TIMES = 4
-"""Batches are as many times larger than usual as there are workers, so that shares are as large as usual; up to that.
-"""
 
 
 class Division:
@@ -248,22 +243,21 @@ class Division:
         decoder, partition, known, known_tcp = self._analyzer.decoder, Partition(len(workers)), 0, 0
         error: Exception | None = None
         try:
-            times = 1 if self._lists else min(len(workers), MAX_TIMES)
-            for batch in filter(len, self._capture.batches(FIRST_BATCH, times)):
+            for frames in decoded(self._capture, decoder):
                 if stopped:
                     error = CaptureError(f"{self._capture.path}: at byte {self._capture.position}: interrupted")
                     break
-                decoded = decoder.take(batch).within(self._data)
+                frames = frames.within(self._data)
                 addresses = known, decoder.addresses.since(known)
                 known = len(decoder.addresses)
-                shares = partition.deal(decoded)
+                shares = partition.deal(frames)
                 tcp_addresses = known_tcp, decoder.tcp_addresses.since(known_tcp)
                 known_tcp = len(decoder.tcp_addresses)
                 for outbox, share in zip(workers, shares, strict=True):
                     outbox.put(packed((share, addresses, tcp_addresses, self._capture.position), self._data))
-                counts = _counts(self._capture.position, batch, addresses)
-                front.put(packed(((counts, decoded if self._lists else None), None), self._data))
-                del batch, decoded
+                counts = _counts(self._capture.position, frames.batch, addresses)
+                front.put(packed(((counts, frames if self._lists else None), None), self._data))
+                del frames
         except BrokenPipeError:  # Of a worker, which may have said why it ended.
             front.finish()
             return

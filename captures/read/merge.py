@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -361,8 +361,10 @@ class MergedCaptures(Closing):
         return FrameBatch(data, rows, said)
 
 
-FIRST_BATCH = 1 << 11
-"""Frames of the first batch of workers: until it comes they have nothing to do."""
+CROWDED = 32
+"""Frames for each that opens or closes a connection, below which a batch is crowded."""
+CROWDED_FRAMES = 1 << 13
+"""Of the parts of batches behind a crowded one."""
 
 Source = CaptureFile | MergedCaptures
 
@@ -372,25 +374,22 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
-def decoded(
-    capture: Source,
-    decoder: FrameDecoder,
-    divided: Callable[[Iterable[FrameBatch]], Iterable[FrameBatch]],
-    jobs: int | None = None,
-) -> Iterator[DecodedFrames]:
+def decoded(capture: Source, decoder: FrameDecoder) -> Iterator[DecodedFrames]:
     """The batches of a capture, decoded; of a mapped file no more is in memory than one of them needs.
 
-    ``divided`` may make more batches of them.  ``jobs``: in the batches that so many processes would be given.
+    Where they are crowded they come in smaller parts: what analysing one takes grows with its connections.
     """
-    batches: Iterable[FrameBatch]
-    if jobs is not None and not isinstance(capture, MergedCaptures) and capture.mapped is not None:
-        batches = filter(len, capture.batches(FIRST_BATCH))
-    else:
-        batches = divided(filter(len, capture.batches()))
-    for batch in batches:
-        if not isinstance(capture, MergedCaptures):
-            capture.release()
-        yield decoder.take(batch)
+    crowded = True  # As long as nothing is known.
+    for batch in capture.batches():
+        first = 0
+        while first < len(batch):
+            part = decoder.take(batch.part(first, first + CROWDED_FRAMES if crowded else len(batch)))
+            first += len(part)
+            crowded = part.connecting * CROWDED > len(part)
+            if not isinstance(capture, MergedCaptures):
+                capture.release()
+            yield part
+            del part
         del batch
 
 

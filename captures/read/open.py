@@ -8,7 +8,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import BinaryIO, NamedTuple
@@ -270,22 +270,14 @@ class CaptureFile(Closing):
         """What was read of a mapped file needs no memory; it is read again where it is looked at."""
         self._feed.release()
 
-    def batches(self, first: int | None = None, times: int = 1) -> Iterator[FrameBatch]:
-        """The frames, once; raises CaptureError behind the last whole frame where the file is damaged.
-
-        ``first``: frames of the first batch, where first results are wanted soon; later ones become as large as usual,
-        or so many times as large.
-        """
-        limits = self._limits
-        if first is not None:
-            frames, size = times * limits.frames, times * limits.bytes
-            limits = replace(limits, frames=min(first, frames), max_frames=frames, bytes=size)
+    def batches(self) -> Iterator[FrameBatch]:
+        """The frames, once; raises CaptureError behind the last whole frame where the file is damaged."""
         if self._header is not None:
-            batches = pcap.read_batches(self._feed, self._header, limits)
+            batches = pcap.read_batches(self._feed, self._header, self._limits)
         elif self.format == "ERF":
-            batches = erf.read_batches(self._feed, limits)
+            batches = erf.read_batches(self._feed, self._limits)
         else:
-            batches = pcapng.read_batches(self._feed, self._sections, limits)
+            batches = pcapng.read_batches(self._feed, self._sections, self._limits)
         for batch in batches:
             try:
                 yield batch.behind(self._number) if self._number else batch

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -72,10 +72,6 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Progress = Callable[[int, int | None, int], None]
 """Is given bytes read, bytes in all (None: not known), and frames read, after every batch."""
 
-CROWDED = 128
-"""Frames for each new connection, below which a batch is crowded."""
-CROWDED_FRAMES = 1 << 13
-"""Of the parts of batches behind a crowded one."""
 LISTED_FRAMES = 1 << 13
 """Frames of a batch of which every packet becomes text: less memory, for hardly more time."""
 MAX_READ_FOR_NAMES = 64 << 20
@@ -168,7 +164,7 @@ class Session:
         return self._read(self._decoded)
 
     def _decoded(self, capture: Source) -> Iterator[DecodedFrames]:
-        return decoded(capture, self.analyzer.decoder, self._divided, self.jobs)
+        return decoded(capture, self.analyzer.decoder)
 
     def _shared(self, capture: Source, lists: bool = False) -> Iterator[DecodedFrames | DividedBatch]:
         """The same, or what workers made of them, who have those that listen to conversations there, too.
@@ -191,18 +187,6 @@ class Session:
         self.analyzer.pass_listeners = self._pass_listeners
         self._division = Division(capture, capture.mapped, self.analyzer, jobs, lists)
         return self._division.batches()
-
-    def _divided(self, batches: Iterable[FrameBatch]) -> Iterator[FrameBatch]:
-        """The batches, in smaller parts where they are crowded: what analysing one takes grows with its connections."""
-        crowded = True  # As long as nothing is known.
-        for batch in batches:
-            first = 0
-            while first < len(batch):
-                known = self.analyzer.connections_so_far
-                part = batch.part(first, first + CROWDED_FRAMES if crowded else len(batch))
-                yield part
-                first += len(part)
-                crowded = (self.analyzer.connections_so_far - known) * CROWDED > len(part)
 
     def rpcs(self, on_eviction: Callable[[list[Conversation]], None] | None = None) -> Iterator[Rpc]:
         """RPCs as they end, at the end those that never did.

@@ -15,7 +15,7 @@ from .addresses import AddressTable
 from .duplicates import Duplicates
 from .locate import locate
 from .packets import IcrcCheck, PacketBatch, decode, is_management
-from .tcp import locate_tcp
+from .tcp import FIN, SYN, locate_tcp
 
 if TYPE_CHECKING:
     from .capture_points import Hosts
@@ -61,6 +61,12 @@ class DecodedFrames:
     def __len__(self) -> int:
         """How many frames there are."""
         return len(self.batch)
+
+    @property
+    def connecting(self) -> int:
+        """How many of them open or close connections, as far as packets alone tell."""
+        opening = self.segments["flags"] & (SYN | FIN) != 0
+        return int(np.count_nonzero(is_management(self.packets.rows))) + int(np.count_nonzero(opening))
 
     def within(self, data: Bytes) -> DecodedFrames:
         """The same with other bytes: none for sending it to a process that maps the file, those of that mapping."""

@@ -10,8 +10,8 @@ import pytest
 
 from playbook import Capture, Wire, call, nfs3, reply, write_pcap
 from rdmascope.captures import CaptureError
+from rdmascope.captures.read import merge
 from rdmascope.captures.read.streams import Limits
-from rdmascope.captures.session import session
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.link.frame_decoder import DecodedFrames
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
@@ -83,7 +83,7 @@ def test_crowded_batches_are_divided_and_say_the_same(tmp_path: Path, monkeypatc
     write_pcap(Capture(wire).frames, path)
     limits = Limits(frames=150)
     whole = [len(batch) for batch in Session(path, limits=limits).batches()]
-    monkeypatch.setattr(session, "CROWDED_FRAMES", 60)
+    monkeypatch.setattr(merge, "CROWDED_FRAMES", 60)
     fed: list[int] = []
     feed = Analyzer.feed_table
 
@@ -93,8 +93,8 @@ def test_crowded_batches_are_divided_and_say_the_same(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(Analyzer, "feed_table", counting)
     found: list[list[tuple[object, ...]]] = []
-    for crowded in (session.CROWDED, 0):
-        monkeypatch.setattr(session, "CROWDED", crowded)
+    for crowded in (merge.CROWDED, 0):
+        monkeypatch.setattr(merge, "CROWDED", crowded)
         rpcs = Session(path, limits=limits).rpcs()
         found.append([(one.number, one.connection.number, one.call_frame, one.latency) for one in rpcs])
     assert found[0] == found[1] and len(found[0]) == 120
