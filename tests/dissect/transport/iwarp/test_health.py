@@ -273,15 +273,16 @@ def test_what_is_not_in_the_capture_is_missing_and_nothing_was_retransmitted() -
 
 
 def behind(segments: Sequence[TcpSegment], sender: int) -> int:
-    """Segments with payload that begin before the furthest byte seen so far; not what keeps a connection alive."""
-    head, found = None, 0
+    """Segments with payload that begin before the furthest byte told of so far, be it by the number of an empty one;
+    not what keeps a connection alive."""
+    head, found = 0, 0
     for one in segments:
-        if one.sender != sender or not one.payload:
+        if one.sender != sender:
             continue
         alive = one.kind == "keepalive" and one.seq + 1 == head
-        if head is not None and one.seq < head and not alive:
+        if one.payload and one.seq < head and not alive:
             found += 1
-        head = max(head or 0, one.seq + len(one.payload))
+        head = max(head, one.seq + len(one.payload))
     return found
 
 
