@@ -34,6 +34,9 @@ MAX_TRIALS = 1024
 MAX_UNDECIDED = 1 << 17
 """Connections that are remembered as something else, or as undecided."""
 
+FIRST_ASKED = 256
+"""Segments at a batch's beginning and behind each SYN that are asked whether they begin records, before the rest of
+connections of which none did."""
 SETTLED = 10_000_000_000
 """Nanoseconds without a segment, after which a connection that was closed is over."""
 
@@ -447,7 +450,16 @@ class _Segments:
         asked = rows["datagram"] | ~among(keys, _mixed(lows, highs)) | among(keys, keys[opening])
         message, record = np.zeros((2, len(rows)), np.bool_)
         if records is not None and some(asked):
-            message[asked], record[asked] = _beginning(data, take(rows, asked), records, ports)
+            index = np.arange(len(rows))
+            soon = index - np.maximum.accumulate(np.where(opening, index, 0)) < FIRST_ASKED
+            first = places(asked & soon)
+            message[first], record[first] = _beginning(data, rows[first], records, ports)
+            # One whole record shows what a connection carries up to the next SYN, even on a port of iWARP.
+            shown, parts = first[record[first]], _mixed(keys, opening.cumsum())
+            whole = (words_at(data, rows["payload"][shown]) & ~LAST_FRAGMENT) + MARK <= rows["length"][shown]
+            asked &= ~soon & (rows["datagram"] | ~among(parts, parts[shown[whole]]))
+            if some(asked):
+                message[asked], record[asked] = _beginning(data, take(rows, asked), records, ports)
         forward, kept = source <= destination, ~rows["datagram"] | message
         if some(~kept):
             rows = take(rows, kept)
