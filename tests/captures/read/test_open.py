@@ -271,8 +271,8 @@ def test_data_outlives_the_capture() -> None:
 def test_the_first_batch_comes_soon_where_it_is_waited_for(form: str) -> None:
     frames = [Frame(bytes([n])) for n in range(50)]
     data = pcap(frames) if form == "pcap" else section("<") + interface("<") + b"".join(simple("<", f) for f in frames)
-    with stored(data) as path, open_capture(path, Limits(frames=10)) as capture:
-        batches = list(capture.batches(first=2))
+    with stored(data) as path, open_capture(path, Limits(frames=2, max_frames=10)) as capture:
+        batches = list(capture.batches())
     assert [len(batch) for batch in batches] == [2, 4, 8, 10, 10, 10, 6]
     assert [number for batch in batches for number in batch.rows["number"].tolist()] == list(range(1, 51))
 
