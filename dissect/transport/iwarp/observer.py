@@ -140,7 +140,7 @@ class IwarpObserver:
         """
         if not len(rows):
             return []
-        known = [key for key, tcp in self.open.items() if tcp.records]
+        known = [key for key in self.open if key not in self.trials]
         segments = _Segments.of(data, rows, self.records, self.record_ports, known)
         rows = segments.rows
         if not len(rows):
@@ -442,29 +442,32 @@ class _Segments:
     def of(
         cls, data: Bytes, rows: Rows, records: RecordReader | None, ports: frozenset[int], known: Sequence[Key]
     ) -> _Segments:
-        """``known``: connections that carry records; whether one begins a segment of theirs is not asked."""
+        """``known``: connections of which it is known what they carry; how segments of theirs begin is not asked."""
         source, destination = ends_of(rows)
         low, high = np.minimum(source, destination), np.maximum(source, destination)
         opening = rows["flags"] & (SYN | ACK) == SYN
         keys, (lows, highs) = _mixed(low, high), np.array([*known], np.int64).reshape(-1, 2).T
         asked = rows["datagram"] | ~among(keys, _mixed(lows, highs)) | among(keys, keys[opening])
-        message, record = np.zeros((2, len(rows)), np.bool_)
-        if records is not None and some(asked):
+        message, record, startup, likely = np.zeros((4, len(rows)), np.bool_)
+        if some(asked):
             index = np.arange(len(rows))
             soon = index - np.maximum.accumulate(np.where(opening, index, 0)) < FIRST_ASKED
             first = places(asked & soon)
-            message[first], record[first] = _beginning(data, rows[first], records, ports)
+            message[first], record[first] = _beginning(data, take(rows, first), records, ports)
             # One whole record shows what a connection carries up to the next SYN, even on a port of iWARP.
             shown, parts = first[record[first]], _mixed(keys, opening.cumsum())
             whole = (words_at(data, rows["payload"][shown]) & ~LAST_FRAGMENT) + MARK <= rows["length"][shown]
-            asked &= ~soon & (rows["datagram"] | ~among(parts, parts[shown[whole]]))
-            if some(asked):
-                message[asked], record[asked] = _beginning(data, take(rows, asked), records, ports)
+            rest = places(asked & ~soon & (rows["datagram"] | ~among(parts, parts[shown[whole]])))
+            if len(rest):
+                message[rest], record[rest] = _beginning(data, take(rows, rest), records, ports)
+            looked_at = np.concatenate((first, rest))
+            startup[looked_at], likely[looked_at] = _first_bytes(data, take(rows, looked_at))
         forward, kept = source <= destination, ~rows["datagram"] | message
+        columns = low, high, forward, opening, startup, likely, record
         if some(~kept):
             rows = take(rows, kept)
-            low, high, forward, opening, record = (one[kept] for one in (low, high, forward, opening, record))
-        return cls(data, rows, low, high, forward, opening, *_first_bytes(data, rows), record)
+            low, high, forward, opening, startup, likely, record = (column[kept] for column in columns)
+        return cls(data, rows, low, high, forward, opening, startup, likely, record)
 
     def direction(self, index: int) -> int:
         return int(not self.forward[index])
@@ -522,9 +525,11 @@ def _mixed(low: Int64s, high: Int64s) -> Int64s:
 
 
 def _beginning(
-    data: Bytes, rows: Rows, records: RecordReader, ports: frozenset[int]
+    data: Bytes, rows: Rows, records: RecordReader | None, ports: frozenset[int]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which SEGMENT rows begin with a message, and which of them shows what their connection carries."""
+    if records is None:
+        return np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
     marked = ~rows["datagram"]
     at = rows["payload"] - np.where(marked, 0, MARK)
     message = begins(records, data, at, rows["captured"] + (rows["payload"] - at), marked)
