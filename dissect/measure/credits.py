@@ -54,6 +54,7 @@ class CreditDirection:
     connection: Connection
     backward: bool
     max_bins: int = MAX_BINS
+    """At least 2: however wide bins are, what is before 0 and what is behind it are two."""
     width: int = 1_000_000
     """Nanoseconds of a bin."""
     bins: dict[int, CreditInterval] = field(default_factory=dict)

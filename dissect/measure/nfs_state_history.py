@@ -517,7 +517,7 @@ class NfsStateHistory:
         watch = StateListener(self._queue, self._plain)
         if not self._with_credits or not conversation.connection.rdma:
             return watch
-        history = self._histories[number] = CreditHistory(conversation, max_bins=1)  # Only sums are asked for.
+        history = self._histories[number] = CreditHistory(conversation, max_bins=2)  # Only sums are asked for.
         return Listeners(watch, history)
 
     def notes(self) -> StateNotes:

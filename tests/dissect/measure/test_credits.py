@@ -34,3 +34,11 @@ def test_later_connections_have_fewer_bins() -> None:
     assert shared_bins(1) == shared_bins(32) == 2048
     assert shared_bins(64) == 1024
     assert shared_bins(1 << 20) == 16
+
+
+def test_two_bins_hold_all_times_there_are() -> None:
+    direction = CreditDirection(Connection.__new__(Connection), False, 2)
+    for time in -(1 << 62), -5, 5, 1 << 62:
+        direction.call(time, 1)
+        direction.reply(time + 1, 1, False)
+    assert (direction.calls, direction.replies, len(direction.bins)) == (4, 4, 2)
