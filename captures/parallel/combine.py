@@ -546,7 +546,7 @@ class MergedAnalyzer(Analyzer):
             self.packets += ending.packets
             others.update(ending.other_packets)
             undecoded += [
-                undecoded._replace(connection=nouns.connection(undecoded.connection)) for undecoded in ending.undecoded
+                problem._replace(connection=nouns.connection(problem.connection)) for problem in ending.undecoded
             ]
             unplaced |= {nouns.connection(number): count for number, count in ending.unplaced.items()}
         note_outstanding(table.objects, self.connections, self.last_time or 0)

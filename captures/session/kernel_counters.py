@@ -156,7 +156,7 @@ class RunningCounters(KernelCounters):
             every = _parsed(str(self._root / MOUNTSTATS[1:]), parse_mountstats)
             mount = mount_of(every, self._path)
             if mount is None:
-                there = ", ".join(mount.path for mount in every)
+                there = ", ".join(counted.path for counted in every)
                 raise CaptureError(f"{self._path}: is not on an NFS mount; there are {there}")
             addresses = _addresses(self._root / MOUNTS[1:])
             # All that share its connections: the wire does not tell them apart.

@@ -353,8 +353,10 @@ class RowBatch:
         slot = np.array([index[connection_number(link)] << 1 for _, link, _ in chosen], np.int64)
         parts.append((place, ranks[left], np.full(len(left), EVENT), slot, np.zeros_like(left), left))
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        order = np.lexsort((columns[1], columns[0])) if some(columns[1]) else columns[0].argsort(kind="stable")
-        if some(columns[1]):
+        if not some(columns[1]):
+            order = columns[0].argsort(kind="stable")
+        else:
+            order = np.lexsort((columns[1], columns[0]))
             place, owner = columns[0][order], columns[3][order] >> 1
             # The frame that shows that another connection was silent for long stands for two: wherever batches end.
             if some((place[1:] == place[:-1]) & (owner[1:] != owner[:-1])):

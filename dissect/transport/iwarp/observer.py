@@ -463,10 +463,11 @@ class _Segments:
             looked_at = np.concatenate((first, rest))
             startup[looked_at], likely[looked_at] = _first_bytes(data, take(rows, looked_at))
         forward, kept = source <= destination, ~rows["datagram"] | message
-        columns = low, high, forward, opening, startup, likely, record
         if some(~kept):
             rows = take(rows, kept)
-            low, high, forward, opening, startup, likely, record = (column[kept] for column in columns)
+            low, high, forward, opening, startup, likely, record = (
+                column[kept] for column in (low, high, forward, opening, startup, likely, record)
+            )
         return cls(data, rows, low, high, forward, opening, startup, likely, record)
 
     def direction(self, index: int) -> int:
