@@ -341,6 +341,17 @@ def test_batches_that_end_where_a_gap_of_iwarp_is_given_up_after_a_pause() -> No
     in_any_batches(IwarpCapture(wire, faults.drop(paused(sent, lost + 12), [lost])).frames, [])
 
 
+def test_batches_that_end_behind_a_segment_of_which_not_all_calls_are_decoded_at_once() -> None:
+    """Behind a lost segment FPDUs are decoded a few at a time, so the last call of a segment may stand alone there."""
+    wire = IwarpWire(mss=500)
+    connection = wire.connect(cutting="merged", crc=False, acks="packet")
+    for _ in range(4):
+        for one in [call(connection, nfs3.getattr_()) for _ in range(20)]:
+            reply(one, nfs3.getattr_reply())
+    lost = faults.where(wire.sent(), kind="data", sender=0)[1]
+    in_any_batches(IwarpCapture(wire, faults.drop(wire.sent(), [lost])).frames, [])
+
+
 def test_batches_that_end_before_it_is_known_who_talks_with_whom() -> None:
     wire, connections = two_connections(cm=False)
     calls = [call(connection, nfs3.getattr_()) for connection in connections * 2]

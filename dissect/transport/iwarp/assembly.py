@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, places, some
+from ...arrays import Bytes, Int64s, Rows, among, places, some
 from ...intervals import IntervalSet
 from ...layers import iwarp_codes as codes
 from ...link.packets import PACKET
@@ -142,12 +143,19 @@ def fragments(fpdus: Fpdus) -> FragmentColumns:
 
 
 def plain_runs(
-    data: Bytes, sender: int, fpdus: Fpdus, columns: FragmentColumns, before: int | None, write_open: bool
+    data: Bytes,
+    sender: int,
+    fpdus: Fpdus,
+    columns: FragmentColumns,
+    before: int | None,
+    write_open: bool,
+    shared: Sequence[int] = (),
 ) -> list[tuple[Run, Rows]] | None:
     """The Sends of one FPDU in a segment of its own, and the RDMA Writes that are whole, as runs; and which of the
     fragments in ``columns`` each of them has.  None where anything else is unusual.
 
-    ``before``: the frame up to which nothing waits, None for all; ``write_open``: the first Write began earlier.
+    ``before``: the frame up to which nothing waits, None for all; ``write_open``: the first Write began earlier;
+    ``shared``: places in the order of events that other FPDUs of the sender have, too.
     """
     order, length, group = columns["order"], columns["length"], columns["group"]
     sends, writes = group == SEND, group == WRITE
@@ -159,6 +167,8 @@ def plain_runs(
     alone = order[1:] != order[:-1]
     chosen[1:] &= alone
     chosen[:-1] &= alone
+    if shared:
+        chosen &= ~among(order, np.array(shared))
     if before is not None:
         chosen &= order < before
     sends &= chosen & (columns["packets"] == 1) & (columns["high"] - columns["low"] == 1) & (columns["place"] == 0)

@@ -469,14 +469,15 @@ class TcpConnection:
     def _divide(self, data: Bytes | None, runs: list[Run] | None) -> None:
         """Divide what is fresh into messages; those that are plain go to ``runs``, but for what waits behind a gap."""
         fresh, self._fresh = self._fresh, []
-        waiting = self._waiting_since
+        waiting, shared = self._waiting_since, _shared_orders(fresh)
         for number, fpdus in fresh:
             columns, direction = fragments(fpdus), self.directions[number]
             assembly = direction.assembly
             assert assembly is not None
             found = None
             if runs is not None and data is not None and direction.quiet:
-                found = plain_runs(data, assembly.sender, fpdus, columns, waiting, self._write_open(number))
+                opened = self._write_open(number)
+                found = plain_runs(data, assembly.sender, fpdus, columns, waiting, opened, shared)
             if found and runs is not None:
                 left = np.ones(len(columns["order"]), np.bool_)
                 for run, chosen in found:
@@ -528,3 +529,14 @@ class TcpConnection:
         self._closings.clear()
         ready.sort(key=itemgetter(0))
         return ready
+
+
+def _shared_orders(fresh: Sequence[tuple[int, Fpdus]]) -> list[int]:
+    """Frames in whose places both the last of some FPDUs and the first of those behind them in their direction stand."""
+    last, found = [-1, -1], list[int]()
+    for number, fpdus in fresh:
+        orders = fpdus.rows["order"]
+        if int(orders[0]) == last[number]:
+            found.append(last[number])
+        last[number] = int(orders[-1])
+    return found
