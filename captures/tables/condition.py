@@ -426,7 +426,11 @@ def _in_words(error: CaptureError) -> str:
         )
     name = unknown[1] or unknown[2]
     made = SEVERAL.get(name.lower())
-    return f"no column {name!r} in the table rpcs: it is made of {made}" if made else TABLES["rpcs"].no_column(name)
+    if made:
+        return f"no column {name!r} in the table rpcs: it is made of {made}"
+    words = TABLES["rpcs"].no_column(name)
+    # Unless it is nearly a column's name, it may be a text that lacks its quotes: procedure = READ.
+    return words if words.endswith("?") else f"{words}; a text stands in single quotes: '{name}'"
 
 
 def chosen(session: Session, condition: Condition | ChosenRpcs | None) -> Iterator[Rpc]:

@@ -115,7 +115,7 @@ class Table:
         """That it has no such column, and what may be meant."""
         from ..measure.filters import near
 
-        meant = near(typed.lower().replace(" ", "_"), self.typed) or f"; there are {', '.join(self.typed)}"
+        meant = near(typed.lower().replace(" ", "_"), self.typed) or "; 'rdmascope help tables' lists them"
         return f"no column {typed!r} in the table {self.name}{meant}"
 
 

@@ -136,6 +136,8 @@ def test_what_is_on_the_screen_is_understood(written: str, same: str) -> None:
         ("latency_ms > 10", "no column 'latency_ms' in the table rpcs; did you mean latency"),
         ("frames = 27", "no column 'frames' in the table rpcs: it is made of call_frame and reply_frame"),
         ("conns = 1", "no column 'conns' in the table rpcs; did you mean conn"),
+        ("procedure = READ", "lists them; a text stands in single quotes: 'READ'"),
+        ('procedure = "READ"', "lists them; a text stands in single quotes: 'READ'"),
     ],
 )
 def test_an_error_names_the_column(written: str, words: str) -> None:
