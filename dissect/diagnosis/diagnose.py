@@ -30,24 +30,25 @@ class Diagnosis(NamedTuple):
 
 def diagnose(facts: Facts, kinds: Collection[str] = ()) -> Diagnosis:
     """``kinds``: only these detectors; all where there are none."""
-    found: list[tuple[Detector, Cause]] = []
+    causes: list[tuple[Detector, Cause]] = []
     skipped: list[str] = []
-    for one in all_detectors().values():
-        if kinds and one.kind not in kinds:
+    for detector in all_detectors().values():
+        if kinds and detector.kind not in kinds:
             continue
-        if one.needs not in facts.gathered:
-            skipped.append(one.kind)
+        if detector.needs not in facts.gathered:
+            skipped.append(detector.kind)
             continue
-        found += [
-            (one, replace(cause, severity=cause.severity or one.severity)) for cause in one.detect(facts, one.limits)
+        causes += [
+            (detector, replace(cause, severity=cause.severity or detector.severity))
+            for cause in detector.detect(facts, detector.limits)
         ]
-    weakened = tuple(cause.text for _, cause in found if cause.severity is Severity.NOTE and not cause.harmless)
+    weakened = tuple(cause.text for _, cause in causes if cause.severity is Severity.NOTE and not cause.harmless)
     connections = len(facts.conversations) + facts.evicted
-    return ranked(_gathered(found), facts.waiting, connections, weakened, tuple(skipped))
+    return ranked(_gathered(causes), facts.waiting, connections, weakened, tuple(skipped))
 
 
 def ranked(
-    found: list[tuple[Detector, Cause]],
+    causes: list[tuple[Detector, Cause]],
     waiting: int,
     connections: int,
     weakened: tuple[str, ...] = (),
@@ -58,8 +59,8 @@ def ranked(
     ``waiting``: nanoseconds that all RPCs waited; ``weakened``: what makes all but notes less sure.
     """
     statements = tuple(
-        _statement(rank, one, _shared(waiting, cause), () if cause.severity is Severity.NOTE else weakened)
-        for rank, (one, cause) in enumerate(sorted(found, key=_weight), 1)
+        _statement(rank, detector, _shared(waiting, cause), () if cause.severity is Severity.NOTE else weakened)
+        for rank, (detector, cause) in enumerate(sorted(causes, key=_weight), 1)
     )
     return Diagnosis(statements, skipped, connections)
 
@@ -68,22 +69,22 @@ def _strength(severity: Severity | None) -> int:
     return len(SEVERITIES) if severity is None else SEVERITIES.index(severity)
 
 
-def _weight(found: tuple[Detector, Cause]) -> tuple[object, ...]:
-    one, cause = found
+def _weight(pair: tuple[Detector, Cause]) -> tuple[object, ...]:
+    detector, cause = pair
     lost = -(cause.lost or 0) * cause.confidence
-    return not one.leads, cause.severity is Severity.NOTE, lost, _strength(cause.severity), -cause.count
+    return not detector.leads, cause.severity is Severity.NOTE, lost, _strength(cause.severity), -cause.count
 
 
-def _gathered(found: list[tuple[Detector, Cause]]) -> list[tuple[Detector, Cause]]:
+def _gathered(causes: list[tuple[Detector, Cause]]) -> list[tuple[Detector, Cause]]:
     """Those of one cause become one: what follows from another statement is evidence of it."""
     by_kind: dict[str, list[int]] = {}
-    for place, (one, _) in enumerate(found):
-        by_kind.setdefault(one.kind, []).append(place)
-    kept = list(found)
+    for at, (detector, _) in enumerate(causes):
+        by_kind.setdefault(detector.kind, []).append(at)
+    kept = list(causes)
     taken: set[int] = set()
-    for place in sorted(range(len(found)), key=lambda place: -len(found[place][0].follows_from)):
-        one, cause = kept[place]
-        for other in (other for kind in one.follows_from for other in by_kind.get(kind, ())):
+    for at in sorted(range(len(causes)), key=lambda at: -len(causes[at][0].follows_from)):
+        detector, cause = kept[at]
+        for other in (other for kind in detector.follows_from for other in by_kind.get(kind, ())):
             first, source = kept[other]
             mine, theirs = (
                 (cause.procedures, source.procedures) if cause.procedures else (cause.connections, source.connections)
@@ -94,14 +95,14 @@ def _gathered(found: list[tuple[Detector, Cause]]) -> list[tuple[Detector, Cause
                 source,
                 since=source.since or cause.since,
                 severity=min((source.severity, cause.severity), key=_strength),
-                evidence=(f"{one.title}: {cause.text}", *source.evidence),
+                evidence=(f"{detector.title}: {cause.text}", *source.evidence),
                 lost=max((lost for lost in (source.lost, cause.lost) if lost is not None), default=None),
                 headline=source.headline or cause.headline,
             )
             kept[other] = first, joined
-            taken.add(place)
+            taken.add(at)
             break
-    return [one for place, one in enumerate(kept) if place not in taken]
+    return [pair for at, pair in enumerate(kept) if at not in taken]
 
 
 def _shared(waiting: int, cause: Cause) -> Cause:
@@ -112,10 +113,12 @@ def _shared(waiting: int, cause: Cause) -> Cause:
     return replace(cause, share=round(cause.lost / waiting, 6), share_of="the time that all RPCs waited")
 
 
-def _statement(rank: int, one: Detector, cause: Cause, weakened: tuple[str, ...]) -> Statement:
+def _statement(rank: int, detector: Detector, cause: Cause, weakened: tuple[str, ...]) -> Statement:
     if weakened:
         # What the capture lacks may be what would explain it.
         confidence = round(cause.confidence * 0.8, 2)
         cause = replace(cause, confidence=confidence, weakened_by=(*cause.weakened_by, *weakened))
     assert cause.severity is not None
-    return Statement(one.kind, cause.severity, rank, cause, one.title, one.explanation, one.next_steps)
+    return Statement(
+        detector.kind, cause.severity, rank, cause, detector.title, detector.explanation, detector.next_steps
+    )

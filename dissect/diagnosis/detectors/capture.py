@@ -142,20 +142,20 @@ def one_direction(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """The capture has the packets of only one end of a connection: calls without replies, or replies without calls, and
     no latency.
     """
-    found = [
+    one_sided = [
         conversation.connection
         for conversation in facts.conversations
         if conversation.connection.one_sided and any(conversation.connection.bytes)
     ]
-    if len(found) < limits["least_connections"]:
+    if len(one_sided) < limits["least_connections"]:
         return
     yield Cause(
-        f"{plural(len(found), 'connection')} with packets of one end only",
-        len(found),
-        len(found) / len(facts.conversations),
+        f"{plural(len(one_sided), 'connection')} with packets of one end only",
+        len(one_sided),
+        len(one_sided) / len(facts.conversations),
         "all connections",
-        evidence=tuple(facts.ends(one.number) for one in found[:3]),
-        connections=tuple(one.number for one in found),
+        evidence=tuple(facts.ends(connection.number) for connection in one_sided[:3]),
+        connections=tuple(connection.number for connection in one_sided),
     )
 
 

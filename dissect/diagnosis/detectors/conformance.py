@@ -45,11 +45,11 @@ def specification_violated(facts: Facts, limits: Limits) -> Iterator[Cause]:
     from ...audit.auditor import who  # Reports are made without an audit, and need not load one.
 
     broken: dict[tuple[str, str], list[tuple[int, RuleTally]]] = defaultdict(list)
-    for place, tally in sorted(facts.auditor.tallies.items()):
-        if tally.violated > tally.notes and place.rule not in TOLERATED:
-            connection = facts.auditor.connections.get(place.connection)
-            end = who(connection, place.endpoint) if connection is not None else ENDS[place.endpoint]
-            broken[place.rule, end].append((place.connection, tally))
+    for judged, tally in sorted(facts.auditor.tallies.items()):
+        if tally.violated > tally.notes and judged.rule not in TOLERATED:
+            connection = facts.auditor.connections.get(judged.connection)
+            end = who(connection, judged.endpoint) if connection is not None else ENDS[judged.endpoint]
+            broken[judged.rule, end].append((judged.connection, tally))
     said: dict[tuple[object, ...], Cause] = {}
     """By who broke it and where: one mistake may break several rules."""
     for (name, end), places in broken.items():
@@ -66,7 +66,9 @@ def specification_violated(facts: Facts, limits: Limits) -> Iterator[Cause]:
         if other := said.get(where):
             evidence = (*other.evidence, f"the same violates {name} ({rule.level}): {rule.title}")
             both = {severity, other.severity}
-            said[where] = replace(other, evidence=evidence, severity=next(one for one in Severity if one in both))
+            said[where] = replace(
+                other, evidence=evidence, severity=next(severity for severity in Severity if severity in both)
+            )
             continue
         said[where] = Cause(
             f"violation by the {end}: {name} ({rule.level}), {plural(total, 'time')}{on}: {rule.title}",

@@ -46,30 +46,30 @@ def credits_exhausted(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """
     if facts.hosts.all.whole("client"):
         return  # The client's own trace tells what waited: credit-wait.
-    for (number, backward), one in facts.rpcs.at_limit().items():
-        if not one.busy or one.freed < limits["least_replies"]:
+    for (number, backward), state in facts.rpcs.at_limit().items():
+        if not state.busy or state.freed < limits["least_replies"]:
             continue
-        blocked, refilled = one.blocked / one.busy, one.refilled / one.freed
+        blocked, refilled = state.blocked / state.busy, state.refilled / state.freed
         if blocked < limits["blocked_share"] or refilled < limits["refilled_share"]:
             continue
         who = ENDS[int(backward)]
-        used = f"the {who}'s only credit" if one.limit == 1 else f"all {one.limit} credits of the {who}"
+        used = f"the {who}'s only credit" if state.limit == 1 else f"all {state.limit} credits of the {who}"
         yield Cause(
             f"{used} in use for {percent(blocked)} of the time",
-            one.refilled,
+            state.refilled,
             blocked,
             "the time with calls outstanding",
             None,
             (
-                f"{facts.ends(number)}: {duration(one.blocked)} of {duration(one.busy)};"
-                f" {one.refilled:,} of {one.freed:,} replies were followed by the next call at once",
+                f"{facts.ends(number)}: {duration(state.blocked)} of {duration(state.busy)};"
+                f" {state.refilled:,} of {state.freed:,} replies were followed by the next call at once",
             ),
             (number,),
-            confidence=0.5 + 0.45 * refilled if one.limit > 1 else 0.5,
+            confidence=0.5 + 0.45 * refilled if state.limit > 1 else 0.5,
             weakened_by=()
-            if one.limit > 1
+            if state.limit > 1
             else ("with a single credit, a program that makes one call at a time looks the same",),
-            lost=one.blocked,
+            lost=state.blocked,
         )
 
 
@@ -102,23 +102,23 @@ def calls_hung(facts: Facts, limits: Limits) -> Iterator[Cause]:
     silent.update(
         conversation.connection.number for conversation in facts.conversations if conversation.connection.one_sided
     )
-    known = [one for one in facts.hung if one.waiting >= least and one.connection not in silent]
+    known = [call for call in facts.hung if call.waiting >= least and call.connection not in silent]
     doubtful = [
-        one
-        for one in facts.rpcs.unanswered
-        if one.waiting < 0 and facts.last_time - one.time >= least and one.connection not in silent
+        call
+        for call in facts.rpcs.unanswered
+        if call.waiting < 0 and facts.last_time - call.time >= least and call.connection not in silent
     ]
     hung = known or doubtful
     if not hung:
         return
     by_connection: dict[int, list[Unanswered]] = defaultdict(list)
-    for one in hung:
-        by_connection[one.connection].append(one)
+    for call in hung:
+        by_connection[call.connection].append(call)
     lines: list[str] = []
-    for number, mine in sorted(by_connection.items(), key=lambda one: -len(one[1])):
-        names = Counter(label(one.key) for one in mine)
+    for number, mine in sorted(by_connection.items(), key=lambda item: -len(item[1])):
+        names = Counter(label(call.key) for call in mine)
         text = f"{facts.ends(number)}: " + ", ".join(f"{count} {name}" for name, count in names.most_common(3))
-        unread = sum(one.unread for one in mine)
+        unread = sum(call.unread for call in mine)
         if unread:
             text += "; Read chunks never read" if unread == len(mine) else f"; Read chunks of {unread} never read"
         health = facts.healths.get(number)
@@ -131,15 +131,15 @@ def calls_hung(facts: Facts, limits: Limits) -> Iterator[Cause]:
         len(hung),
         None if known else len(hung) / facts.calls,
         "" if known else "all RPCs",
-        min(one.time for one in hung),
+        min(call.time for call in hung),
         tuple(lines[:3]),
         tuple(by_connection),
-        tuple(one.number for one in hung[:5]),
-        tuple(one.frame for one in hung[:5] if one.frame),
+        tuple(call.number for call in hung[:5]),
+        tuple(call.frame for call in hung[:5] if call.frame),
         0.95 if known else 0.5,
         () if known else ("packets are missing from the capture or unreadable; replies may be among them",),
         # What they waited for retransmissions is part of those statements.
-        lost=sum(one.waiting - one.delayed for one in known) if known else None,
+        lost=sum(call.waiting - call.delayed for call in known) if known else None,
         headline=headline,
     )
 
@@ -220,7 +220,7 @@ def connection_lost(facts: Facts, limits: Limits) -> Iterator[Cause]:
             then = f"; then connection {times[at][1]}" if at < len(times) else ""
             lines.append(f"{facts.ends(number)}: {ended}{then}")
     numbers = tuple(broken)
-    waiting = [one for one in facts.rpcs.unanswered if one.connection in broken]
+    waiting = [call for call in facts.rpcs.unanswered if call.connection in broken]
     yield Cause(
         f"{plural(len(broken), 'connection')} lost"
         + (
@@ -236,9 +236,9 @@ def connection_lost(facts: Facts, limits: Limits) -> Iterator[Cause]:
         None,
         tuple(lines),
         numbers,
-        tuple(one.number for one in waiting[:5]),
+        tuple(call.number for call in waiting[:5]),
         tuple(facts.by_number[number].connection.last_frame for number in numbers[:5]),
-        lost=sum(max(0, one.waiting - one.delayed) for one in waiting),
+        lost=sum(max(0, call.waiting - call.delayed) for call in waiting),
     )
 
 
@@ -261,7 +261,7 @@ def connections_refused(facts: Facts, limits: Limits) -> Iterator[Cause]:
     refused = [conversation.connection for conversation in facts.conversations if conversation.connection.refused]
     if len(refused) < limits["least_refused"]:
         return
-    reasons = Counter(one.ended_by for one in refused)
+    reasons = Counter(connection.ended_by for connection in refused)
     before = [
         conversation
         for conversation in facts.conversations
@@ -270,8 +270,12 @@ def connections_refused(facts: Facts, limits: Limits) -> Iterator[Cause]:
     services = {
         service_of(conversation.connection) for conversation in facts.conversations if conversation.connection.refused
     }
-    served = [one.connection for one in before if service_of(one.connection) in services and not one.connection.refused]
-    last = max(served, key=lambda one: one.last_time, default=None)
+    served = [
+        conversation.connection
+        for conversation in before
+        if service_of(conversation.connection) in services and not conversation.connection.refused
+    ]
+    last = max(served, key=lambda connection: connection.last_time, default=None)
     gone = _stopped_listening(facts, last, refused[0]) if last is not None and last.number in facts.healths else ""
     yield Cause(
         f"{plural(len(refused), 'connection')} refused: " + ", ".join(reason for reason, _ in reasons.most_common(3)),
@@ -279,18 +283,21 @@ def connections_refused(facts: Facts, limits: Limits) -> Iterator[Cause]:
         len(refused) / len(facts.conversations),
         "all connections",
         refused[0].first_time,
-        (*((gone,) if gone else ()), *(f"{facts.ends(one.number)}: {one.ended_by}" for one in refused[:3])),
-        tuple(one.number for one in refused),
+        (
+            *((gone,) if gone else ()),
+            *(f"{facts.ends(connection.number)}: {connection.ended_by}" for connection in refused[:3]),
+        ),
+        tuple(connection.number for connection in refused),
         (),
-        tuple(one.first_frame for one in refused[:5]),
+        tuple(connection.first_frame for connection in refused[:5]),
     )
 
 
 def _stopped_listening(facts: Facts, served: Connection, refused: Connection) -> str:
     """What came last on a connection that the server accepted, before it refused another; '' where it goes on."""
     stopped = "the server stopped listening" if refused.ended_by.startswith(NOT_LISTENING) else "the server refused"
-    open_calls = [one for one in facts.rpcs.unanswered if one.connection == served.number and not one.backward]
-    first = min(open_calls, key=lambda one: one.time, default=None)
+    open_calls = [call for call in facts.rpcs.unanswered if call.connection == served.number and not call.backward]
+    first = min(open_calls, key=lambda call: call.time, default=None)
     if first is not None and first.time <= refused.first_time:
         called = procedure_label(first.key.name, first.key.operations)
         after = f"after RPC {first.number} ({called}) went unanswered"
@@ -318,19 +325,20 @@ def psn_reused(facts: Facts, limits: Limits) -> Iterator[Cause]:
     a duplicate and drops what it carries (InfiniBand volume 1, 9.7.5.1.5), so that a call or reply is lost and the
     connection may stall.
     """
-    reused = [(one.connection.number, error) for one in facts.conversations for error in one.connection.reused_psns]
+    connections = [conversation.connection for conversation in facts.conversations]
+    reused = [(connection.number, error) for connection in connections for error in connection.reused_psns]
     if len(reused) < limits["least_errors"]:
         return
     yield Cause(
         f"{plural(len(reused), 'new request')} sent with the PSN of an earlier one",
         len(reused),
         evidence=tuple(
-            f"{facts.ends(number)}: the {ENDS[one.sender]}'s {one.verb} in frame {one.frame} has PSN {one.psn}, as its"
-            f" {one.earlier_verb} in frame {one.earlier_frame}"
-            for number, one in reused[:MAX_LINES]
+            f"{facts.ends(number)}: the {ENDS[error.sender]}'s {error.verb} in frame {error.frame} has PSN {error.psn},"
+            f" as its {error.earlier_verb} in frame {error.earlier_frame}"
+            for number, error in reused[:MAX_LINES]
         ),
         connections=tuple(dict.fromkeys(number for number, _ in reused)),
-        frames=tuple(one.frame for _, one in reused[:5]),
+        frames=tuple(error.frame for _, error in reused[:5]),
     )
 
 
@@ -356,8 +364,8 @@ def inline_threshold(facts: Facts, limits: Limits) -> Iterator[Cause]:
     invalidation. Many of these messages would fit inline if the threshold were twice as large.
     """
     larger = facts.rpcs.larger
-    total = sum(one.examples.count for one in larger.values())
-    saved = sum(one.examples.total for one in larger.values())
+    total = sum(excess.examples.count for excess in larger.values())
+    saved = sum(excess.examples.total for excess in larger.values())
     part = facts.share(saved)
     if (
         total < limits["least_messages"]
@@ -365,7 +373,7 @@ def inline_threshold(facts: Facts, limits: Limits) -> Iterator[Cause]:
         or part < limits["latency_share"]
     ):
         return
-    worst = sorted(larger, key=lambda place: -larger[place].examples.total)
+    worst = sorted(larger, key=lambda key: -larger[key].examples.total)
     yield Cause(
         f"{plural(total, 'message')} in chunks would fit twice the inline threshold; RDMA Reads and Writes of"
         f" {duration(saved)} saved",
@@ -379,8 +387,8 @@ def inline_threshold(facts: Facts, limits: Limits) -> Iterator[Cause]:
             for number, sender in worst[:3]
         ),
         tuple(dict.fromkeys(number for number, _ in worst if number)),
-        tuple(number for place in worst for number in larger[place].examples.rpcs)[:5],
-        tuple(frame for place in worst for frame in larger[place].examples.frames)[:5],
+        tuple(number for key in worst for number in larger[key].examples.rpcs)[:5],
+        tuple(frame for key in worst for frame in larger[key].examples.frames)[:5],
         0.8,
         ("the client's cost of memory registration is not on the wire, and comes on top",),
         lost=saved,

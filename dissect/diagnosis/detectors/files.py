@@ -110,8 +110,8 @@ def writes_synchronous(facts: Facts, limits: Limits) -> Iterator[Cause]:
     waited for the disks. Unstable writes with one COMMIT at the end wait once.
     """
     assert facts.files is not None
-    small = [one for length, one in facts.files.synchronous.items() if length <= limits["size"]]
-    total, waited = sum(one.count for one in small), sum(one.total for one in small)
+    small = [writes for length, writes in facts.files.synchronous.items() if length <= limits["size"]]
+    total, waited = sum(writes.count for writes in small), sum(writes.total for writes in small)
     part = facts.share(waited)
     if total < limits["least_writes"] or part < limits["latency_share"] or waited < limits["mean_ms"] * 1e6 * total:
         return
@@ -119,8 +119,8 @@ def writes_synchronous(facts: Facts, limits: Limits) -> Iterator[Cause]:
         f"{plural(total, 'small synchronous WRITE')}, mean {duration(waited / total)}",
         total,
         lost=waited,
-        rpcs=tuple(number for one in small for number in one.rpcs)[:5],
-        frames=tuple(frame for one in small for frame in one.frames)[:5],
+        rpcs=tuple(number for writes in small for number in writes.rpcs)[:5],
+        frames=tuple(frame for writes in small for frame in writes.frames)[:5],
         confidence=0.8,
         weakened_by=("a server may commit on its own, without being asked",),
     )
@@ -150,8 +150,8 @@ def hot_file(facts: Facts, limits: Limits) -> Iterator[Cause]:
     assert files is not None
     if len(files.costs) < limits["least_files"]:
         return
-    total = sum(one.total for one in files.costs.values())
-    number, cost = max(files.costs.items(), key=lambda one: one[1].total)
+    total = sum(cost.total for cost in files.costs.values())
+    number, cost = max(files.costs.items(), key=lambda item: item[1].total)
     if cost.count < limits["least_calls"] or not total or cost.total < limits["latency_share"] * total:
         return
     clients = len(files.clients[number])

@@ -22,13 +22,13 @@ def _waiting(facts: Facts, limits: Limits, side: str, name: str, what: str, *evi
     examples = hosts.examples[name]
     if examples.count < limits.get("least_calls", 1) or spent < limits.get("mean_ms", 0) * 1e6 * examples.count:
         return
-    worst = sorted(hosts.procedures.items(), key=lambda one: -one[1].times[name])
+    worst = sorted(hosts.procedures.items(), key=lambda item: -item[1].times[name])
     key, sums = worst[0]
     part = percent(sums.times[name] / (sums.whole(side) or 1))
     lines = [
-        f"{label(one)}: {duration(two.times[name])} of {duration(two.whole(side))}, {plural(two.calls, 'RPC')}"
-        for one, two in worst[:3]
-        if two.times[name]
+        f"{label(each)}: {duration(own.times[name])} of {duration(own.whole(side))}, {plural(own.calls, 'RPC')}"
+        for each, own in worst[:3]
+        if own.times[name]
     ]
     yield Cause(
         f"{part} of {label(key)} latency on the {side} is {what}, {duration(spent)} in all",

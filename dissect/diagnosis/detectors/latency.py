@@ -20,8 +20,8 @@ def _sums(facts: Facts, procedure: Procedure) -> dict[int, Sums]:
 
 def _slowest(facts: Facts, procedure: Procedure) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Numbers and first frames of the procedure's RPCs among the slowest that were answered."""
-    found = [one for one in facts.statistics.slowest_answered() if one.key == procedure.key]
-    return tuple(one.number for one in found[:5]), tuple(one.call_frame for one in found[:5] if one.call_frame)
+    slowest = [rpc for rpc in facts.statistics.slowest_answered() if rpc.key == procedure.key]
+    return tuple(rpc.number for rpc in slowest[:5]), tuple(rpc.call_frame for rpc in slowest[:5] if rpc.call_frame)
 
 
 def _enough(procedure: Procedure, answered: int, least: float) -> bool:
@@ -32,10 +32,10 @@ def _enough(procedure: Procedure, answered: int, least: float) -> bool:
 
 def _step(facts: Facts, sums: list[Sums], part: str, least_calls: int) -> tuple[int, float, float] | None:
     """When the mean of a part rose: the moment, and the means before and after it, in nanoseconds."""
-    calls = np.sum([one.calls for one in sums], axis=0)
+    calls = np.sum([each.calls for each in sums], axis=0)
     if calls.sum() < 2 * least_calls:
         return None
-    time = np.sum([getattr(one, part) for one in sums], axis=0)
+    time = np.sum([getattr(each, part) for each in sums], axis=0)
     counted, spent = np.cumsum(calls), np.cumsum(time)
     before, after = counted[:-1], counted[-1] - counted[:-1]
     at = ((before >= max(1, least_calls)) & (after >= max(1, least_calls)) & (calls[1:] > 0)).nonzero()[0]
@@ -135,12 +135,12 @@ def slower_since(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """
     for procedure in facts.procedures:
         by_connection = _sums(facts, procedure)
-        found = (
+        change = (
             _step(facts, list(by_connection.values()), "server", int(limits["least_calls"])) if by_connection else None
         )
-        if found is None or procedure.key.backward:
+        if change is None or procedure.key.backward:
             continue
-        since, before, after = found
+        since, before, after = change
         later = sum(
             float(sums.calls[(since - facts.rpcs.start) // facts.rpcs.width :].sum()) for sums in by_connection.values()
         )
@@ -179,20 +179,20 @@ PHASE = {
 
 def _phase(facts: Facts, limits: Limits, part: str, what: str) -> Iterator[Cause]:
     for procedure in facts.procedures:
-        found = procedure.part(part)
-        if found is None or not _enough(procedure, found.count, limits["least_calls"]) or not procedure.waited:
+        phase = procedure.part(part)
+        if phase is None or not _enough(procedure, phase.count, limits["least_calls"]) or not procedure.waited:
             continue
-        share_of_all, own = facts.share(found.total), found.total / procedure.waited
+        share_of_all, own = facts.share(phase.total), phase.total / procedure.waited
         if (
             share_of_all < limits["latency_share"]
             or own < limits["part_share"]
-            or found.median < limits["median_ms"] * 1e6
+            or phase.median < limits["median_ms"] * 1e6
         ):
             continue
         rpcs, frames = _slowest(facts, procedure)
         numbers = [number for number in _sums(facts, procedure) if number]
         moved = procedure.call_bytes if part == "reads" else procedure.reply_bytes
-        evidence = [f"RDMA {what}: {percent(own)} of its latency, {size(moved * 1e9 / found.total)}/s while they last"]
+        evidence = [f"RDMA {what}: {percent(own)} of its latency, {size(moved * 1e9 / phase.total)}/s while they last"]
         for number in numbers[:3]:
             health = facts.healths.get(number)
             if health is None:
@@ -203,10 +203,10 @@ def _phase(facts: Facts, limits: Limits, part: str, what: str) -> Iterator[Cause
             if health.path_mtu is not None and health.path_mtu <= 1024:
                 evidence.append(f"{facts.ends(number)}: path MTU {health.path_mtu}")
         delayed = sum(facts.rpcs.delays[number].count for number in numbers if number in facts.rpcs.delays)
-        waited = delayed >= 0.05 * found.count
+        waited = delayed >= 0.05 * phase.count
         yield Cause(
-            f"{label(procedure.key)}: {duration(found.total)} of RDMA {what}, median {duration(found.median)}",
-            found.count,
+            f"{label(procedure.key)}: {duration(phase.total)} of RDMA {what}, median {duration(phase.median)}",
+            phase.count,
             None,
             "",
             None,
@@ -217,7 +217,7 @@ def _phase(facts: Facts, limits: Limits, part: str, what: str) -> Iterator[Cause
             0.5 if waited else 0.85,
             ("packets were retransmitted; the time includes what was held back behind them",) if waited else (),
             Severity.WARNING if waited else None,
-            found.total,
+            phase.total,
         )
 
 
@@ -289,16 +289,20 @@ def slow_connection(facts: Facts, limits: Limits) -> Iterator[Cause]:
         for number in numbers:
             if number not in shares or shares[number].calls < limits["least_calls"]:
                 continue
-            others = [one for one in numbers if one != number and _same_load(facts, number, one, limits["load_factor"])]
+            others = [
+                other
+                for other in numbers
+                if other != number and _same_load(facts, number, other, limits["load_factor"])
+            ]
             if len(others) + 1 < limits["least_connections"]:
                 continue
             compared = took = expected = rest = 0.0
             for by_number in facts.sums.values():
-                theirs = [by_number[one] for one in others if one in by_number]
+                theirs = [by_number[other] for other in others if other in by_number]
                 if number not in by_number or not theirs:
                     continue
                 mine = by_number[number]
-                calls, latency = sum(one.calls for one in theirs), sum(one.latency for one in theirs)
+                calls, latency = sum(each.calls for each in theirs), sum(each.latency for each in theirs)
                 both = (mine.calls > 0) & (np.asarray(calls) > 0)  # load changes over time
                 compared += float(mine.calls[both].sum())
                 rest += float(np.asarray(calls)[both].sum())
@@ -333,11 +337,11 @@ def _mounts(facts: Facts) -> Iterator[list[int]]:
         if not key.backward:
             for number in by_number:
                 versions[number].add((key.program, key.version, key.minor_version))
-    sessions = {number: one.number for one in facts.sessions or () for number in one.connections}
+    sessions = {number: session.number for session in facts.sessions or () for number in session.connections}
     mounts: dict[tuple[object, ...], list[int]] = defaultdict(list)
     opened: dict[tuple[object, ...], tuple[int, int]] = {}
     """By what else is alike: when the first of the latest group began, and how many groups there were."""
-    for conversation in sorted(facts.conversations, key=lambda one: one.connection.first_time):
+    for conversation in sorted(facts.conversations, key=lambda each: each.connection.first_time):
         connection = conversation.connection
         alike = (*(endpoint.address for endpoint in connection.endpoints), connection.service_port,
                  frozenset(versions[connection.number]))  # fmt: skip
@@ -352,10 +356,10 @@ def _mounts(facts: Facts) -> Iterator[list[int]]:
     yield from mounts.values()
 
 
-def _same_load(facts: Facts, one: int, other: int, factor: float) -> bool:
+def _same_load(facts: Facts, first: int, other: int, factor: float) -> bool:
     """Whether both carry about as many calls of the same procedures, and as many bytes with each."""
     pairs = [
-        tuple(float(by_number[number].calls.sum()) if number in by_number else 0.0 for number in (one, other))
+        tuple(float(by_number[number].calls.sum()) if number in by_number else 0.0 for number in (first, other))
         for key, by_number in facts.sums.items()
         if not key.backward
     ]
@@ -363,11 +367,11 @@ def _same_load(facts: Facts, one: int, other: int, factor: float) -> bool:
     if common * factor < max(sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)):
         return False
     shares = facts.statistics.connections
-    if one not in shares or other not in shares:
+    if first not in shares or other not in shares:
         return False
     sizes = [
         [moved / max(share.calls, 1) for moved in (share.call_bytes, share.reply_bytes)]
-        for share in (shares[one], shares[other])
+        for share in (shares[first], shares[other])
     ]
     return all(max(pair) <= factor * min(pair) for pair in zip(*sizes, strict=True))
 
@@ -397,8 +401,8 @@ def unequal_connections(facts: Facts, limits: Limits) -> Iterator[Cause]:
             ends[client.address, server.address, connection.service_port].append(connection.number)
     for numbers in ends.values():
         connections = [facts.by_number[number].connection for number in numbers]
-        begin = max(one.first_time for one in connections)
-        end = min(one.last_time for one in connections)
+        begin = max(connection.first_time for connection in connections)
+        end = min(connection.last_time for connection in connections)
         if len(numbers) < limits["least_connections"] or end - begin < facts.span / 2:
             continue
         shares = facts.statistics.connections

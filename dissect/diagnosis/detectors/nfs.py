@@ -110,14 +110,14 @@ def calls_deferred(facts: Facts, limits: Limits) -> Iterator[Cause]:
 
 
 def _put_off(facts: Facts, limits: Limits, statuses: tuple[str, ...], what: str) -> Iterator[Cause]:
-    found = [status for status in statuses if status in facts.rpcs.errors]
-    places = [(status, key) for status in found for key in facts.rpcs.errors[status]]
+    seen = [status for status in statuses if status in facts.rpcs.errors]
+    places = [(status, key) for status in seen for key in facts.rpcs.errors[status]]
     total = sum(facts.rpcs.errors[status][key].count for status, key in places)
     if total < limits["least_errors"]:
         return
-    places.sort(key=lambda place: -facts.rpcs.errors[place[0]][place[1]].count)
-    first = min(facts.rpcs.error_times[status][0] for status in found)
-    last = max(facts.rpcs.error_times[status][1] for status in found)
+    places.sort(key=lambda at: -facts.rpcs.errors[at[0]][at[1]].count)
+    first = min(facts.rpcs.error_times[status][0] for status in seen)
+    last = max(facts.rpcs.error_times[status][1] for status in seen)
     worst = [facts.rpcs.errors[status][key] for status, key in places]
     yield Cause(
         f"{plural(total, 'RPC')} {what} over {duration(last - first)}",
@@ -130,8 +130,8 @@ def _put_off(facts: Facts, limits: Limits, statuses: tuple[str, ...], what: str)
             for status, key in places[:3]
         ),
         (),
-        tuple(number for one in worst for number in one.rpcs)[:5],
-        tuple(frame for one in worst for frame in one.frames)[:5],
+        tuple(number for failures in worst for number in failures.rpcs)[:5],
+        tuple(frame for failures in worst for frame in failures.frames)[:5],
         lost=last - first,
     )
 
@@ -161,7 +161,7 @@ def recall_stalls(facts: Facts, limits: Limits) -> Iterator[Cause]:
             late.append((after - recall.begin, recall))
     if not late:
         return
-    late.sort(key=lambda one: (-one[0], one[1].number))
+    late.sort(key=lambda item: (-item[0], item[1].number))
     followed = all(recall.delegation is not None or recall.frame in facts.recalled for _, recall in late)
     yield Cause(
         f"{plural(len(late), 'delegation recall')}, up to {duration(late[0][0])}",
@@ -328,7 +328,7 @@ def metadata_storm(facts: Facts, limits: Limits) -> Iterator[Cause]:
         and set(procedure.key.operations or (procedure.key.name,)) - {"SEQUENCE", "PUTFH", "PUTROOTFH"} <= REVALIDATION
         and set(procedure.key.operations or (procedure.key.name,)) & REVALIDATION
     ]
-    total, waited = sum(one.calls for one in telling), sum(one.waited for one in telling)
+    total, waited = sum(procedure.calls for procedure in telling), sum(procedure.waited for procedure in telling)
     part = facts.share(waited)
     if total < limits["least_calls"] or total < limits["call_share"] * facts.calls or part < limits["latency_share"]:
         return
@@ -336,7 +336,10 @@ def metadata_storm(facts: Facts, limits: Limits) -> Iterator[Cause]:
         f"GETATTR and ACCESS {percent(total / facts.calls)} of all RPCs",
         total,
         lost=waited,
-        evidence=tuple(f"{label(one.key)}: {plural(one.calls, 'RPC')}, {duration(one.waited)}" for one in telling[:3]),
+        evidence=tuple(
+            f"{label(procedure.key)}: {plural(procedure.calls, 'RPC')}, {duration(procedure.waited)}"
+            for procedure in telling[:3]
+        ),
         connections=_connections(facts, telling),
     )
 

@@ -30,22 +30,22 @@ def host_silent(facts: Facts, limits: Limits) -> Iterator[Cause]:
     Retransmissions to it do not count as packet loss. Calls outstanding on these connections are part of this statement
     (no calls-hung beside it).
     """
-    found = facts.silences
-    if len(found) < limits["least_hosts"]:
+    silent = facts.silences
+    if len(silent) < limits["least_hosts"]:
         return
-    for host in found:
+    for host in silent:
         lines: list[str] = []
-        outstanding = [one for one in facts.rpcs.unanswered if one.connection in host.connections]
+        outstanding = [call for call in facts.rpcs.unanswered if call.connection in host.connections]
         for number in host.connections[:3]:
             peer = facts.healths[number].directions[1 - host.end]
-            names = Counter(label(one.key) for one in outstanding if one.connection == number)
+            names = Counter(label(call.key) for call in outstanding if call.connection == number)
             calls = ", ".join(f"{count} {name}" for name, count in names.most_common(3)) or "no call outstanding"
             waits = duration(facts.last_time - (peer.waiting_since or host.since))
             lines.append(f"{facts.ends(number)}: {calls}; {ENDS[1 - host.end]}'s packets unacknowledged for {waits}")
         missing = sum(
             direction.missing for number in host.connections for direction in facts.healths[number].directions
         )
-        hung = [one for one in facts.hung if one.connection in host.connections]
+        hung = [call for call in facts.hung if call.connection in host.connections]
         where = "connection" if len(host.connections) == 1 else "connections"
         calls = hung_text(facts, hung, speaker=False) if hung else "no call outstanding"
         text = (
@@ -61,10 +61,10 @@ def host_silent(facts: Facts, limits: Limits) -> Iterator[Cause]:
             host.since,
             tuple(lines),
             host.connections,
-            tuple(one.number for one in outstanding[:5]),
-            tuple(one.frame for one in outstanding[:5] if one.frame),
+            tuple(call.number for call in outstanding[:5]),
+            tuple(call.frame for call in outstanding[:5] if call.frame),
             0.7 if missing else 0.95,
             (f"{plural(missing, 'packet')} of these connections not in the capture",) if missing else (),
-            lost=sum(max(0, one.waiting) for one in outstanding),
+            lost=sum(max(0, call.waiting) for call in outstanding),
             headline=hung_text(facts, hung) if hung else "",
         )

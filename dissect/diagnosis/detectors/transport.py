@@ -72,7 +72,7 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
     if not (enough or (total and part >= limits["alone_share"])):
         return
     worst = [
-        number for number, events_of in sorted(events.items(), key=lambda one: (-cost[one[0]], -one[1])) if events_of
+        number for number, events_of in sorted(events.items(), key=lambda item: (-cost[item[0]], -item[1])) if events_of
     ]
     unit = "segment" if all(facts.healths[number].segments for number in worst) else "packet"
     delayed = [facts.delays[number] for number in worst if number in facts.delays]
@@ -84,14 +84,14 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
         + (f", RPCs delayed {duration(cost[number])}" if cost[number] else "")
         for number in worst[:3]
     ]
-    evidence += [f"RPC {one.rpc}: {one.evidence}" for one in unseen[:3]]
+    evidence += [f"RPC {pause.rpc}: {pause.evidence}" for pause in unseen[:3]]
     evidence += _directions(lost_toward)
     if arrived:
         evidence.append(f"{count(arrived)} needless: what was retransmitted had arrived")
     others = {cause for number in worst for cause in facts.healths[number].causes} - {DUPLICATE, *causes}
     mixed = waiting > 0 and bool(others)
     weakened = ["several causes: the delay of RPCs is split by the time that each took"] if mixed else []
-    confidence = min([0.8 if mixed else 0.95, *(one.confidence for one in unseen)])
+    confidence = min([0.8 if mixed else 0.95, *(pause.confidence for pause in unseen)])
     if facts.dropped_frames and not any(seen[True] for seen in lost_toward.values()):
         confidence = min(confidence, LOST_BY_CAPTURE)
     if unseen:
@@ -125,14 +125,14 @@ def _directions(lost_toward: Mapping[int | None, Counter[bool]]) -> list[str]:
     return [", ".join(parts) + (f" ({some} missed by the capture)" if missed else "")] if parts else []
 
 
-def _arrived(one: Retransmission) -> bool:
+def _arrived(retransmission: Retransmission) -> bool:
     """The receiver had what was retransmitted: nothing was lost."""
-    return one.lost == "nothing" and one.cause not in ("RNR NAK", DUPLICATE)
+    return retransmission.lost == "nothing" and retransmission.cause not in ("RNR NAK", DUPLICATE)
 
 
-def _among(one: Retransmission, causes: tuple[str, ...]) -> bool:
+def _among(retransmission: Retransmission, causes: tuple[str, ...]) -> bool:
     """What was retransmitted without need counts as such, whatever its sender took for the cause."""
-    return (UNKNOWN if _arrived(one) else one.cause) in causes
+    return (UNKNOWN if _arrived(retransmission) else retransmission.cause) in causes
 
 
 class _Needless(NamedTuple):
@@ -148,7 +148,9 @@ def _uncounted(facts: Facts, number: int, health: TransportHealth, causes: tuple
         for retransmission in health.retransmissions
         if _among(retransmission, causes) and facts.in_vain(number, retransmission)
     ]
-    return _Needless(needless.events - len(vain), needless.packets - sum(one.packets for one in vain))
+    return _Needless(
+        needless.events - len(vain), needless.packets - sum(retransmission.packets for retransmission in vain)
+    )
 
 
 def _needless(health: TransportHealth, causes: tuple[str, ...]) -> _Needless:
@@ -159,9 +161,9 @@ def _needless(health: TransportHealth, causes: tuple[str, ...]) -> _Needless:
         if _arrived(retransmission) and retransmission.cause != UNKNOWN
     ]
     if UNKNOWN not in causes:
-        others = [one for one in others if one.cause in causes]
+        others = [retransmission for retransmission in others if retransmission.cause in causes]
     sign = 1 if UNKNOWN in causes else -1
-    return _Needless(sign * len(others), sign * sum(one.packets for one in others))
+    return _Needless(sign * len(others), sign * sum(retransmission.packets for retransmission in others))
 
 
 def _cost(facts: Facts, number: int, health: TransportHealth, causes: tuple[str, ...]) -> int:
@@ -172,7 +174,7 @@ def _cost(facts: Facts, number: int, health: TransportHealth, causes: tuple[str,
     for retransmission in health.retransmissions:
         if delays(retransmission, health.segments) and not facts.in_vain(number, retransmission):
             waits[_among(retransmission, causes)] += retransmission.loss_to_retransmission or 0
-    inferred = min(facts.delays[number].total, sum(one.until - one.since for one in health.inferred))
+    inferred = min(facts.delays[number].total, sum(pause.until - pause.since for pause in health.inferred))
     total, rest = sum(waits.values()), facts.delays[number].total - inferred
     return inferred * (TIMEOUT in causes) + (round(rest * waits[True] / total) if total else 0)
 
@@ -266,7 +268,7 @@ def receiver_not_ready(facts: Facts, limits: Limits) -> Iterator[Cause]:
     RPC-over-RDMA credits should prevent this: either one end grants more credits than it posts buffers, or the other
     sends more than was granted. Each NAK costs the wait of its timer, up to 655 ms.
     """
-    found: dict[int, int] = {}
+    rnr_naks: dict[int, int] = {}
     waited: dict[int, int] = {}
     frames: list[int] = []
     lines: list[tuple[int, str]] = []
@@ -274,7 +276,7 @@ def receiver_not_ready(facts: Facts, limits: Limits) -> Iterator[Cause]:
         for end, direction in enumerate(health.directions):
             if not direction.rnr_count:
                 continue
-            found[number] = found.get(number, 0) + direction.rnr_count
+            rnr_naks[number] = rnr_naks.get(number, 0) + direction.rnr_count
             timers = [nak.timer for nak in direction.rnr_naks if nak.timer is not None]
             waiting = round(sum(timers) / len(timers) * direction.rnr_count) if timers else 0
             waited[number] = waited.get(number, 0) + waiting
@@ -284,10 +286,10 @@ def receiver_not_ready(facts: Facts, limits: Limits) -> Iterator[Cause]:
             lines.append(
                 (waiting, f"{facts.ends(number)}: {plural(direction.rnr_count, 'RNR NAK')} from the {who}{timer}")
             )
-    total = sum(found.values())
+    total = sum(rnr_naks.values())
     if total < limits["least_naks"]:
         return
-    worst = tuple(sorted(found, key=lambda number: (-waited[number], -found[number])))
+    worst = tuple(sorted(rnr_naks, key=lambda number: (-waited[number], -rnr_naks[number])))
     delayed = [facts.delays[number] for number in worst if number in facts.delays]
     yield Cause(
         f"{plural(total, 'RNR NAK')}, timers of {duration(sum(waited.values()))} in all",
@@ -324,14 +326,15 @@ def congestion(facts: Facts, limits: Limits) -> Iterator[Cause]:
     transfers take longer without a single loss.
     """
 
-    def notices(one: DirectionHealth) -> int:
-        return one.ecn_marked + one.cnps + one.congestion_echoes
+    def notices(health: DirectionHealth) -> int:
+        return health.ecn_marked + health.cnps + health.congestion_echoes
 
     yield from _counted(
         facts,
         notices,
-        lambda one: (
-            f"{count(one.ecn_marked)} marked, {count(one.cnps)} notifications, {count(one.congestion_echoes)} echoes"
+        lambda health: (
+            f"{count(health.ecn_marked)} marked, {count(health.cnps)} notifications,"
+            f" {count(health.congestion_echoes)} echoes"
         ),
         lambda total, sent: total >= limits["least_notices"] and total >= limits["marked_share"] * sent,
         lambda total: f"{plural(total, 'congestion mark or notification', 'congestion marks and notifications')}",
@@ -357,7 +360,7 @@ def delayed_acknowledgements(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """A host kept the rest of a message until all before it was acknowledged (Nagle's algorithm), and its peer delayed
     that acknowledgement, since it waited for the rest: both waited for a timer, of 40 ms on Linux.
     """
-    yield from _pauses(facts, limits, lambda one: one.ack_waits, "until a delayed acknowledgement came")
+    yield from _pauses(facts, limits, lambda health: health.ack_waits, "until a delayed acknowledgement came")
 
 
 @detector(
@@ -379,7 +382,7 @@ def slow_start_after_idle(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """A host had sent nothing for longer than its retransmission timeout. So its congestion window was the initial one
     again (RFC 5681, 4.1), and doubled at most in each round trip: long messages waited for several of them.
     """
-    yield from _pauses(facts, limits, lambda one: one.restarts, "for acknowledgements after idle times")
+    yield from _pauses(facts, limits, lambda health: health.restarts, "for acknowledgements after idle times")
 
 
 @detector(
@@ -399,8 +402,8 @@ def receive_window_closed(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """
     yield from _counted(
         facts,
-        lambda one: one.zero_windows,
-        lambda one: plural(one.zero_windows, "segment"),
+        lambda health: health.zero_windows,
+        lambda health: plural(health.zero_windows, "segment"),
         lambda total, sent: total >= limits["least_segments"] and total >= limits["share"] * sent,
         lambda total: f"{plural(total, 'segment')} with a window of zero",
     )
@@ -424,11 +427,11 @@ def packets_damaged(facts: Facts, limits: Limits) -> Iterator[Cause]:
     start of its FPDU (RFC 5044, 4.3) is the sender's mistake, or shows damage where no CRC is in use.
     """
 
-    def spoiled(one: DirectionHealth) -> int:
-        return one.icrc_failure_count + one.crc_failure_count + one.damaged_segments
+    def spoiled(health: DirectionHealth) -> int:
+        return health.icrc_failure_count + health.crc_failure_count + health.damaged_segments
 
-    def damaged(one: DirectionHealth) -> int:
-        return spoiled(one) + one.marker_failures
+    def damaged(health: DirectionHealth) -> int:
+        return spoiled(health) + health.marker_failures
 
     def words(checksums: int, markers: int) -> str:
         named = ((checksums, "with a wrong checksum"), (markers, "with a wrong marker"))
@@ -438,14 +441,14 @@ def packets_damaged(facts: Facts, limits: Limits) -> Iterator[Cause]:
     yield from _counted(
         facts,
         damaged,
-        lambda one: words(spoiled(one), one.marker_failures),
+        lambda health: words(spoiled(health), health.marker_failures),
         lambda total, _: total >= limits["least_damaged"],
         lambda total: (
             f"{plural(total, 'packet')}: {words(total - markers, markers)}"
             if markers
             else f"{plural(total, 'packet')} with a wrong checksum"
         ),
-        frames=lambda one: (*one.icrc_failures, *one.crc_failures),
+        frames=lambda health: (*health.icrc_failures, *health.crc_failures),
     )
 
 
@@ -453,22 +456,22 @@ def _pauses(
     facts: Facts, limits: Limits, pauses: Callable[[DirectionHealth], Pauses], what: str
 ) -> Iterator[Cause]:  # fmt: skip
     """One statement about pauses of senders."""
-    found = {
+    paused = {
         (number, end): pauses(direction)
         for number, health in facts.healths.items()
         for end, direction in enumerate(health.directions)
         if pauses(direction).number
     }
-    total, waited = sum(one.number for one in found.values()), sum(one.waited for one in found.values())
+    total, waited = sum(pause.number for pause in paused.values()), sum(pause.waited for pause in paused.values())
     if total < limits["least_waits"] or facts.share(waited) < limits["least_share"]:
         return
-    worst = sorted(found.items(), key=lambda item: -item[1].waited)
+    worst = sorted(paused.items(), key=lambda item: -item[1].waited)
     yield Cause(
         f"{plural(total, 'pause')} {what}, {duration(waited)} in all",
         total,
         evidence=tuple(
-            f"{facts.ends(number)}: the {ENDS[end]} paused {plural(one.number, 'time')}, {duration(one.waited)}"
-            for (number, end), one in worst[:3]
+            f"{facts.ends(number)}: the {ENDS[end]} paused {plural(pause.number, 'time')}, {duration(pause.waited)}"
+            for (number, end), pause in worst[:3]
         ),
         connections=tuple(dict.fromkeys(number for (number, _), _ in worst)),
         confidence=0.8,
@@ -482,19 +485,19 @@ def _counted(
     line: Callable[[DirectionHealth], str],
     enough: Callable[[int, int], bool],
     text: Callable[[int], str],
-    frames: Callable[[DirectionHealth], tuple[int, ...]] = lambda one: (),
+    frames: Callable[[DirectionHealth], tuple[int, ...]] = lambda health: (),
 ) -> Iterator[Cause]:
     """One statement about something that is counted at both ends of every connection."""
-    found: Mapping[int, int] = {
+    counts: Mapping[int, int] = {
         number: sum(map(number_of, health.directions)) for number, health in facts.healths.items()
     }
-    total = sum(found.values())
+    total = sum(counts.values())
     sent = sum(
         direction.packets or direction.segments for health in facts.healths.values() for direction in health.directions
     )
     if not total or not enough(total, sent):
         return
-    worst = sorted((number for number in found if found[number]), key=lambda number: -found[number])
+    worst = sorted((number for number in counts if counts[number]), key=lambda number: -counts[number])
     evidence = [
         f"{facts.ends(number)}, sent by the {who}: {line(direction)}"
         for number in worst[:3]

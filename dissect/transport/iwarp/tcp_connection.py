@@ -532,7 +532,7 @@ class TcpConnection:
 
 
 def _shared_orders(fresh: Sequence[tuple[int, Fpdus]]) -> list[int]:
-    """Frames in whose places both the last of some FPDUs and the first of those behind them in their direction stand."""
+    """Frames in whose places the last of some FPDUs and the first of those behind them in their direction stand."""
     last, found = [-1, -1], list[int]()
     for number, fpdus in fresh:
         orders = fpdus.rows["order"]
