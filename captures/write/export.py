@@ -15,12 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from struct import Struct
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from rdmascope.dissect.arrays import Int64s, Rows, stretches, take
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.rule import Finding
 from rdmascope.dissect.layers.oncrpc_codes import LAST_FRAGMENT
@@ -28,6 +31,7 @@ from rdmascope.dissect.onc.rpc_header import NFS, procedure_label, program_label
 from rdmascope.dissect.plugged import failure, origin
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
+from rdmascope.dissect.rpcrdma.rpc_table import STATES, ProcedureNames, RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Extent, Reassembled, Rpc
 from rdmascope.dissect.transport.connection import ENDS, Connection
 from rdmascope.dissect.units import duration, plural, size
@@ -35,7 +39,7 @@ from rdmascope.dissect.units import duration, plural, size
 from ..errors import CaptureError
 from ..session.listeners import DividedAudit
 from ..session.session import Session
-from ..tables.condition import ChosenRpcs, Condition, chosen
+from ..tables.condition import ChosenRpcs, Condition
 from .output import check_outputs, open_output, spool
 from .pcapng_writer import PcapngWriter
 
@@ -56,44 +60,55 @@ def message_comments(rpc: Rpc, is_call: bool, message: Reassembled, ranges: Iter
 
     The first says everything, the others which RPC they belong to, and all of them the RDMA frames they came from.
     """
-    kind = "call" if is_call else "reply"
-    head = f"RPC {rpc.number}, {kind}, connection {rpc.connection.number}"
     extents = message.extents
     starts = [extent.start for extent in extents]
     comments = []
     for start, end in ranges:
         first, last = bisect_left(starts, start), bisect_left(starts, end)
         frames = _frames(extents[max(first - 1, 0) : last] if len(extents) > 1 else extents, start)
-        comments.append(f"{head}, RDMA frame{frames}" if frames else f"{head}, no RDMA frame")
+        comments.append(_head(rpc.number, is_call, rpc.connection.number, frames))
     about = "\n".join(_about(rpc, is_call))
     comments[0] += f"\n{about}"
     return [printable(comment) for comment in comments]
 
 
+def _head(rpc: int, is_call: bool, connection: int, frames: object) -> str:
+    """``frames``: as ``_frames`` says them, or the number of a single one."""
+    came = f"RDMA frame{frames}" if frames else "no RDMA frame"
+    return f"RPC {rpc}, {'call' if is_call else 'reply'}, connection {connection}, {came}"
+
+
+@lru_cache(maxsize=1024)
+def _outcome(names: ProcedureNames, state: str, status: str) -> str:
+    program, version, minor_version, _, operations, name = names
+    called = f"{program_label(program, version, minor_version)} {procedure_label(name, operations)}"
+    return f"{called}: {state}" if status in ("", "OK") else f"{called}: {state}, {status}"
+
+
+def _waited(latency: Sequence[int]) -> str:
+    """``latency``: as ``Latency`` has it."""
+    total, *times = latency
+    whole = duration(total)
+    parts = [
+        f"{name} {whole if time == total else duration(time)}" for name, time in zip(PARTS, times, strict=True) if time
+    ]
+    return f"latency {whole}: {', '.join(parts)}" if parts else f"latency {whole}"
+
+
 def _about(rpc: Rpc, is_call: bool) -> list[str]:
-    label = _label(rpc.program, rpc.version, rpc.minor_version, rpc.name, rpc.operations)
-    outcome = rpc.state if rpc.status in ("", "OK") else f"{rpc.state}, {rpc.status}"
-    lines = [f"{label}: {outcome}"]
+    names = ProcedureNames(rpc.program, rpc.version, rpc.minor_version, rpc.procedure, rpc.operations, rpc.name)
+    lines = [_outcome(names, rpc.state, rpc.status)]
     chunks = [chunk for chunk in rpc.chunks if (chunk.kind == "read") == is_call]
     lines += [_chunk(chunk) for chunk in chunks[:MAX_CHUNKS]]
     if len(chunks) > MAX_CHUNKS:
         lines.append(f"{len(chunks) - MAX_CHUNKS:,} more chunks")
     if not is_call and rpc.latency is not None:
-        total, *times = rpc.latency
-        parts = ", ".join([f"{name} {duration(time)}" for name, time in zip(PARTS, times, strict=True) if time])
-        lines.append(f"latency {duration(total)}{': ' if parts else ''}{parts}")
+        lines.append(_waited(rpc.latency))
     if retransmissions := rpc.retransmissions:
         unit = "segment" if rpc.connection.of_tcp else "packet"
         lines.append(f"{plural(retransmissions, unit)} of this RPC retransmitted")
     lines += [f"damage: {damage}" for damage in rpc.damage[:MAX_NOTED]]
     return lines
-
-
-@lru_cache(maxsize=1024)
-def _label(
-    program: int | None, version: int | None, minor_version: int | None, name: str, operations: tuple[str, ...]
-) -> str:
-    return f"{program_label(program, version, minor_version)} {procedure_label(name, operations)}"
 
 
 def _chunk(chunk: ChunkUse) -> str:
@@ -152,11 +167,15 @@ class FindingNotes:
 
     def of_rpc(self, number: int) -> str:
         """Lines about an RPC, each behind a line break; '' where nothing was found."""
-        return "".join(f"\n{note}" for note in self._rpcs.get(number, ()))
+        return _behind(self._rpcs.get(number))
 
     def of_connection(self, number: int) -> str:
         """Lines about a connection that are about none of its RPCs."""
-        return "".join(f"\n{note}" for note in self._connections.get(number, ()))
+        return _behind(self._connections.get(number))
+
+
+def _behind(notes: list[str] | None) -> str:
+    return "\n".join(("", *notes)) if notes else ""
 
 
 def printable(text: str) -> str:
@@ -175,13 +194,15 @@ MAX_GAP = 1 << 20
 """Bytes of a gap that is written as truncated segments; segments inside a longer one are left out."""
 
 FIN, SYN, PSH, ACK = 0x01, 0x02, 0x08, 0x10
+EVENTS = 1 << 12
+"""Whose times are numbers of Python's at a time."""
 WINDOW = 1 << 18
 """Bytes of what waits that are read at a time."""
 INITIAL_SEQUENCE = 1_000_000_000, 2_000_000_000
 
-_IPV4 = Struct(">BBHHHBBH4s4s")  # RFC 791, 3.1
-_IPV6 = Struct(">IHBB16s16s")  # RFC 8200, 3
-_TCP = Struct(">HHIIBBHHH")  # RFC 9293, 3.1
+_IPV4 = Struct(">BBHHHBBH")  # RFC 791, 3.1, before the addresses
+_IPV6 = Struct(">IHBB")  # RFC 8200, 3, before the addresses
+_TCP = Struct(">HHIIHHHH")  # RFC 9293, 3.1
 _SYN_OPTIONS = Struct(">BBH BBB B").pack(2, 4, 65_495, 3, 3, 14, 0)
 """Maximum segment size and window scale (RFC 9293, 3.7.1; RFC 7323, 2.2), padded."""
 _WINDOW = 65_535
@@ -201,6 +222,23 @@ class TcpStreamPair:
     first_time: int
     last_time: int
     comment: str
+
+
+class WholeMessages(NamedTuple):
+    """Messages in columns, each whole and in one packet."""
+
+    conversations: Sequence[int]
+    senders: Sequence[int]
+    """0 for the client."""
+    times: Sequence[int]
+    """Nanoseconds since the Unix epoch."""
+    contents: Sequence[bytes]
+    comments: Sequence[str]
+    """Those of the packets; none at all where these have none."""
+    rpcs: Sequence[int]
+
+    def part(self, first: int, end: int) -> WholeMessages:
+        return WholeMessages(*[column[first:end] for column in self])  # type: ignore[arg-type]
 
 
 class TcpExport:
@@ -242,18 +280,46 @@ class TcpExport:
         if gaps:
             self._missing[len(self)] = sorted(gaps)
             self.incomplete += 1
-        self._times.append(time)
-        self._starts.append(self._end)
-        self._conversations.append(conversation)
-        self._senders.append(sender)
         self._put(self._end, (LAST_FRAGMENT | length).to_bytes(4, "big"))
         for offset, data in pieces:
             self._put(self._end + 4 + offset, data)
-        self._end += 4 + length
-        said = "\0".join(comments).encode()
-        self._comments.write(said)
-        self._comment_ends.append((self._comment_ends[-1] if self._comment_ends else 0) + len(said))
-        self._rpcs.append(rpc)
+        self._note((conversation,), (sender,), (time,), (length,), ("\0".join(comments),), (rpc,))
+
+    def add_whole(self, messages: WholeMessages) -> None:
+        """Take many, of which no byte is missing and each has one packet."""
+        lengths = [*map(len, messages.contents)]
+        marks = (np.array(lengths, np.int64) | LAST_FRAGMENT).astype(">u4").tobytes()
+        marked = zip(range(0, len(marks), 4), messages.contents, strict=True)
+        self._put(self._end, b"".join([part for at, one in marked for part in (marks[at : at + 4], one)]))
+        self._note(
+            messages.conversations,
+            messages.senders,
+            messages.times,
+            lengths,
+            messages.comments or [""] * len(lengths),
+            messages.rpcs,
+        )
+
+    def _note(
+        self,
+        conversations: Sequence[int],
+        senders: Sequence[int],
+        times: Sequence[int],
+        lengths: Sequence[int],
+        comments: Sequence[str],
+        rpcs: Sequence[int],
+    ) -> None:
+        """Of messages whose bytes are written."""
+        self._conversations.extend(conversations)
+        self._senders.extend(senders)
+        self._times.extend(times)
+        self._rpcs.extend(rpcs)
+        *starts, self._end = accumulate([4 + length for length in lengths], initial=self._end)
+        self._starts.extend(starts)
+        said = [comment.encode() for comment in comments]
+        self._comments.write(b"".join(said))
+        before = self._comment_ends[-1] if self._comment_ends else 0
+        self._comment_ends.extend(before + end for end in accumulate(map(len, said)))
 
     def _put(self, at: int, data: bytes) -> None:
         if at != self._position:  # Each seek empties the buffer.
@@ -281,17 +347,16 @@ class TcpExport:
         self._spool.flush()
         self._comments.flush()
         messages, comments = ReadWindow(self._spool), ReadWindow(self._comments)
+        starts = array("q", [*self._starts, self._end])
         packets = 0
         writer = PcapngWriter(file, LINKTYPE_RAW)
         for time, what, which in self._events(streams):
             if what == _MESSAGE:
                 stream = streams[self._conversations[which]]
-                start = self._starts[which]
-                end = self._starts[which + 1] if which + 1 < len(self) else self._end
-                gaps = [(4 + low, 4 + high) for low, high in self._missing.get(which, ())]
+                start, end = starts[which], starts[which + 1]
+                gaps = [(4 + low, 4 + high) for low, high in self._missing[which]] if which in self._missing else ()
                 said = self._comments_of(comments, which, remark)
-                read = partial(messages.read, start)
-                written = stream.message(self._senders[which], read, end - start, gaps, said)
+                written = stream.message(self._senders[which], partial(messages.read, start), end - start, gaps, said)
             else:
                 written = streams[which].handshake() if what == _OPEN else streams[which].finish()
             for packet, length, comment in written:
@@ -338,8 +403,10 @@ class TcpExport:
         every = np.concatenate((times, extra[:, 0]))
         what = np.concatenate((np.full(len(times), _MESSAGE), extra[:, 1]))
         which = np.concatenate((np.arange(len(times)), extra[:, 2]))
-        for at in np.lexsort((what, every)).tolist():
-            yield int(every[at]), int(what[at]), int(which[at])
+        order = np.lexsort((what, every))
+        for first in range(0, len(order), EVENTS):
+            part = order[first : first + EVENTS]
+            yield from zip(every[part].tolist(), what[part].tolist(), which[part].tolist(), strict=True)
 
 
 class ReadWindow:
@@ -360,8 +427,8 @@ class ReadWindow:
         return self._window[at : at + size]
 
 
-Written = Iterator[tuple[bytes, int, str | None]]
-"""Captured bytes of a packet, its true length, a comment."""
+Written = list[tuple[bytes, int, str | None]]
+"""Of each packet the captured bytes, its true length, a comment."""
 
 
 class TcpPackets:
@@ -371,27 +438,26 @@ class TcpPackets:
         self.conversation = conversation
         ends = ipaddress.ip_address(conversation.client), ipaddress.ip_address(conversation.server)
         self._version = 4 if all(end.version == 4 for end in ends) else 6
-        self._addresses = [
+        addresses = [
             end.packed if end.version == self._version else bytes(10) + b"\xff\xff" + end.packed for end in ends
         ]
-        self._sum = int.from_bytes(b"".join(self._addresses)) % 0xFFFF
+        self._sum = int.from_bytes(b"".join(addresses)) % 0xFFFF
         """Of the words of both."""
-        self._ports = conversation.client_port, conversation.server_port
+        self._between = b"".join(addresses), b"".join(addresses[::-1])
+        """Sender and receiver, by sender."""
+        ports = conversation.client_port, conversation.server_port
+        self._ports = ports, ports[::-1]
         self._next = list(INITIAL_SEQUENCE)
 
     def handshake(self) -> Written:
-        yield self._packet(0, SYN, options=_SYN_OPTIONS, comment=self.conversation.comment)
-        self._next[0] += 1
-        yield self._packet(1, SYN | ACK, options=_SYN_OPTIONS)
-        self._next[1] += 1
-        yield self._packet(0, ACK)
+        return [
+            self._packet(0, SYN, _SYN_OPTIONS, 1, comment=self.conversation.comment),
+            self._packet(1, SYN | ACK, _SYN_OPTIONS, 1),
+            self._packet(0, ACK),
+        ]
 
     def finish(self) -> Written:
-        yield self._packet(0, FIN | ACK)
-        self._next[0] += 1
-        yield self._packet(1, FIN | ACK)
-        self._next[1] += 1
-        yield self._packet(0, ACK)
+        return [self._packet(0, FIN | ACK, taken=1), self._packet(1, FIN | ACK, taken=1), self._packet(0, ACK)]
 
     def message(
         self,
@@ -405,6 +471,10 @@ class TcpPackets:
 
         ``read`` gives bytes [start, end) of it, zeros in place of unknown ones; ``comments``: of the segments.
         """
+        if length <= SEGMENT and not gaps:
+            comment = comments[0] if comments else None
+            return [self._packet(sender, ACK | PSH, read(0, length), length, comment=comment)]
+        packets = []
         gap = 0
         for number, at in enumerate(range(0, length, SEGMENT)):
             until = min(at + SEGMENT, length)
@@ -415,40 +485,38 @@ class TcpPackets:
             said = [comments[number]] if number < len(comments) else []
             said += [] if known == until else ["truncated: what follows is not in the RDMA capture"]
             if known == at and gaps[gap][0] <= at and gaps[gap][1] >= until and gaps[gap][1] - gaps[gap][0] > MAX_GAP:
-                self._next[sender] = self._next[sender] + until - at & 0xFFFFFFFF
+                self._next[sender] += until - at
                 continue
             comment = "\n".join(said) or None
-            yield self._packet(sender, flags, read(at, until), captured=known - at, comment=comment)
-            self._next[sender] = self._next[sender] + until - at & 0xFFFFFFFF
+            packets.append(self._packet(sender, flags, read(at, until), until - at, known - at, comment))
+        return packets
 
     def _packet(
         self,
         sender: int,
         flags: int,
         data: bytes = b"",
-        *,
-        options: bytes = b"",
+        taken: int = 0,
         captured: int | None = None,
         comment: str | None = None,
     ) -> tuple[bytes, int, str | None]:
-        header = 20 + len(options)
-        source, destination = self._addresses[sender], self._addresses[1 - sender]
-        length = header + len(data)
-        acknowledged = self._next[1 - sender] if flags & ACK else 0
-        ports, sequence = (self._ports[sender], self._ports[1 - sender]), self._next[sender] & 0xFFFFFFFF
-        acknowledged &= 0xFFFFFFFF
+        """``data``: payload, or the options of SYN; it takes so many sequence numbers."""
+        ports = self._ports[sender]
+        sequence = self._next[sender] & 0xFFFFFFFF
+        self._next[sender] += taken
+        acknowledged = self._next[1 - sender] & 0xFFFFFFFF if flags & ACK else 0
+        head = 20 + len(data) >> 2 << 12 | flags if flags & SYN else 5 << 12 | flags
+        length = 20 + len(data)
         # The words of what comes before the checksum, and those of the pseudo-header (RFC 9293, 3.1).
-        words = self._sum + length + 6 + sum(ports) + sequence + acknowledged + (header << 10 | flags) + _WINDOW
-        summed = checksum(options + data, words)
-        tcp = _TCP.pack(*ports, sequence, acknowledged, header // 4 << 4, flags, _WINDOW, summed, 0) + options
-        ip = self._ip(source, destination, length)
-        return ip + tcp + data[:captured], len(ip) + length, comment
-
-    def _ip(self, source: bytes, destination: bytes, length: int) -> bytes:
+        words = self._sum + length + 6 + ports[0] + ports[1] + sequence + acknowledged + head + _WINDOW
+        tcp = _TCP.pack(*ports, sequence, acknowledged, head, _WINDOW, checksum(data, words), 0)
         if self._version == 6:
-            return _IPV6.pack(6 << 28, length, 6, 64, source, destination)
-        summed = checksum(b"", self._sum + 0x4500 + 20 + length + 0x4000 + 0x4006)
-        return _IPV4.pack(0x45, 0, 20 + length, 0, 0x4000, 64, 6, summed, source, destination)
+            ip = _IPV6.pack(6 << 28, length, 6, 64)
+        else:
+            summed = checksum(b"", self._sum + 0x4500 + 20 + length + 0x4000 + 0x4006)
+            ip = _IPV4.pack(0x45, 0, 20 + length, 0, 0x4000, 64, 6, summed)
+        packet = b"".join((ip, self._between[sender], tcp, data if captured is None else data[:captured]))
+        return packet, len(ip) + len(self._between[sender]) + length, comment
 
 
 def ranges(length: int) -> list[tuple[int, int]]:
@@ -458,7 +526,8 @@ def ranges(length: int) -> list[tuple[int, int]]:
 
 def checksum(data: bytes, more: int = 0) -> int:
     """The Internet checksum (RFC 1071); ``more`` is added to the words."""
-    number = more + (int.from_bytes(data) << 8 * (len(data) % 2))
+    number = int.from_bytes(data)
+    number = more + (number << 8 if len(data) % 2 else number)
     # Words of 16 bits add up as their number does modulo 0xFFFF, but that zero is said by all ones.
     return 0xFFFF if not number else 0xFFFF - (number % 0xFFFF or 0xFFFF)
 
@@ -521,28 +590,50 @@ def export_tcp_of_each(
     names: dict[int, str] = {}
     """By connection."""
 
-    def rpcs() -> Iterator[Rpc]:
-        for session, name in sessions:
-            for rpc in _judged(session, condition, notes) if comments else chosen(session, condition):
-                if name:
-                    names[rpc.connection.number] = f"; {name}"
-                yield rpc
+    def add(table: RpcTable) -> None:
+        """Its messages, RPC by RPC, each run of those that are whole at once."""
+        sent = _sent_whole(table)
+        rows, places = take(table.plain_rows, sent), table.plain[sent]
+        whole = _whole_messages(table, rows, comments)
+        procedures = table.names.procedures
+        for number, procedure in {*zip(rows["connection"].tolist(), rows["procedure"].tolist(), strict=True)}:
+            connections[number] = table.conversation(number).connection
+            if procedures[procedure].program == NFS:
+                nfs.add(number)
+        others = iter(table.selected(~np.bincount(places, minlength=len(table)).astype(np.bool_)))
+        before = 0
+        for begin, end in pairwise([*stretches(places - np.arange(len(places))).tolist(), len(places)]):
+            first = int(places[begin])
+            for rpc in islice(others, first - before):
+                add_rpc(rpc)
+            export.add_whole(whole.part(2 * begin, 2 * end))
+            before = first + end - begin
+        for rpc in others:
+            add_rpc(rpc)
+
+    def add_rpc(rpc: Rpc) -> None:
+        nonlocal skipped, lost
+        number = rpc.connection.number
+        if rpc.program == NFS:
+            nfs.add(number)
+        for is_call, sender, time, message in messages_of(rpc):
+            if message is None:
+                lost += 1
+                continue
+            if skip_incomplete and not message.complete:
+                skipped += 1
+                continue
+            said = message_comments(rpc, is_call, message, ranges(message.length)) if comments else ()
+            connections[number] = rpc.connection
+            export.add(number, sender, time, message.length, message.pieces, message.gaps, said, rpc.number)
 
     try:
-        for rpc in rpcs():
-            if rpc.program == NFS:
-                nfs.add(rpc.connection.number)
-            for is_call, sender, time, message in messages_of(rpc):
-                if message is None:
-                    lost += 1
-                    continue
-                if skip_incomplete and not message.complete:
-                    skipped += 1
-                    continue
-                said = message_comments(rpc, is_call, message, ranges(message.length)) if comments else ()
-                number = rpc.connection.number
-                connections[number] = rpc.connection
-                export.add(number, sender, time, message.length, message.pieces, message.gaps, said, rpc.number)
+        for session, name in sessions:
+            before = {*connections}
+            for table in _tables(session, condition, notes if comments else None):
+                add(table)
+                del table
+            names |= {number: f"; {name}" for number in connections.keys() - before if name}
         pairs = [
             stream_pair(connection, number in nfs, names.get(number, "") + notes.of_connection(number))
             for number, connection in sorted(connections.items())
@@ -576,16 +667,76 @@ def messages_of(rpc: Rpc) -> list[tuple[bool, int, int, Reassembled | None]]:
     return found
 
 
-def _judged(session: Session, condition: Condition | ChosenRpcs | None, notes: FindingNotes) -> Iterator[Rpc]:
+def _sent_whole(table: RpcTable) -> NDArray[np.bool_]:
+    """Which plain RPCs have no chunks, had to wait for nothing, and have a call and a reply of one packet each here."""
+    rows = table.plain_rows
+    if not len(table.data):
+        return np.zeros(len(rows), np.bool_)
+    lengths = np.column_stack((rows["call_inline"], rows["reply_inline"]))
+    return (  # type: ignore[no-any-return]
+        (rows["chunks"] < 0)
+        & (rows["retransmissions"] == 0)
+        & (rows["latency_retransmission"] == 0)
+        & (rows["call_frame"] == rows["call_last_frame"])
+        & (rows["reply_first_frame"] == rows["reply_frame"])
+        & (lengths.min(axis=1) > 0)
+        & (lengths.max(axis=1) <= SEGMENT - 4)
+    )
+
+
+def _whole_messages(table: RpcTable, rows: Rows, comments: bool) -> WholeMessages:
+    """The calls and replies of rows that were sent whole, in turn."""
+
+    def in_turn(*names: str) -> Int64s:
+        return np.column_stack([rows[name] for name in names]).ravel().astype(np.int64)
+
+    ends = in_turn("call_at", "reply_at") + in_turn("call_send", "reply_send")
+    places = zip((ends - in_turn("call_inline", "reply_inline")).tolist(), ends.tolist(), strict=True)
+    data = table.data.data
+    senders = in_turn("caller", "caller")
+    senders[1::2] ^= 1
+    numbers, connections = in_turn("number", "number").tolist(), in_turn("connection", "connection").tolist()
+    said: list[str] = []
+    if comments:
+        procedures, statuses = table.names.procedures, table.names.statuses
+        outcomes = [
+            printable(_outcome(procedures[procedure], STATES[state], statuses[status][0]))
+            for procedure, state, status in zip(*[rows[name].tolist() for name in _OUTCOME], strict=True)
+        ]
+        frames, totals = in_turn("call_frame", "reply_frame").tolist(), rows["latency"].tolist()
+        for at, (outcome, total, server) in enumerate(
+            zip(outcomes, totals, rows["latency_server"].tolist(), strict=True)
+        ):
+            number, connection = numbers[2 * at], connections[2 * at]
+            call, reply = frames[2 * at : 2 * at + 2]
+            said.append(f"{_head(number, True, connection, f' {call}')}\n{outcome}")
+            waited = _waited((total, 0, 0, server, 0, 0, 0))
+            said.append(f"{_head(number, False, connection, f' {reply}')}\n{outcome}\n{waited}")
+    times = in_turn("call_time", "reply_end").tolist()
+    return WholeMessages(
+        connections, senders.tolist(), times, [data[low:high].tobytes() for low, high in places], said, numbers
+    )
+
+
+_OUTCOME = "procedure", "state", "status"
+
+
+def _tables(
+    session: Session, condition: Condition | ChosenRpcs | None, notes: FindingNotes | None
+) -> Iterator[RpcTable]:
     """The chosen RPCs; on the way, the audit's findings go to ``notes``."""
-    session.needs_packets()
-    auditor = Auditor(examples=0)
-    session.watch(DividedAudit(auditor, notes.add))
-    for table in session.tables(auditor.evict):
-        yield from table if condition is None else condition.selected(table, session)
+    auditor = None
+    if notes is not None:
+        session.needs_packets()
+        auditor = Auditor(examples=0)
+        session.watch(DividedAudit(auditor, notes.add))
+    for table in session.tables(None if auditor is None else auditor.evict):
+        yield table if condition is None else condition.selected(table, session)
         del table
-        auditor.forget(session.analyzer.last_time or 0)
-    auditor.finish(session.analyzer.conversations)
+        if auditor is not None:
+            auditor.forget(session.analyzer.last_time or 0)
+    if auditor is not None:
+        auditor.finish(session.analyzer.conversations)
 
 
 def stream_pair(connection: Connection, nfs: bool, remark: str = "") -> TcpStreamPair:

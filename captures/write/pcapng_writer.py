@@ -35,6 +35,9 @@ _HEAD = np.dtype([(name, "<u4") for name in ("kind", "size", "interface", "high"
 
 
 _END = struct.pack("<HH", END_OF_OPTIONS, 0)
+_OPTION = struct.Struct("<HH")
+_PADDING = b"", bytes(3), bytes(2), bytes(1)
+"""Behind bytes, by their number modulo 4."""
 _PACKET = struct.Struct("<IIIIIII")
 """What an Enhanced Packet Block begins with."""
 
@@ -80,12 +83,11 @@ class PcapngWriter:
         """One frame; ``time`` is nanoseconds since the epoch, where one before it cannot be written: it becomes 0."""
         original = len(frame) if original_length is None else original_length
         time = max(time, 0)
-        options = b""
-        if comment is not None:
-            options = _option(COMMENT, comment.encode()[:0xFFFF]) + _END
-        size = 32 + len(frame) + (-len(frame) % 4) + len(options)
-        head = _PACKET.pack(ENHANCED, size, interface, time >> 32, time & 0xFFFFFFFF, len(frame), original)
-        self._file.write(b"".join((head, frame, bytes(-len(frame) % 4), options, size.to_bytes(4, "little"))))
+        options = b"" if comment is None else _option(COMMENT, comment.encode()[:0xFFFF]) + _END
+        captured, padding = len(frame), _PADDING[len(frame) & 3]
+        size = 32 + captured + len(padding) + len(options)
+        head = _PACKET.pack(ENHANCED, size, interface, time >> 32, time & 0xFFFFFFFF, captured, original)
+        self._file.write(b"".join((head, frame, padding, options, size.to_bytes(4, "little"))))
 
     def write_batch(self, batch: FrameBatch) -> int:
         """All frames of a batch, without their comments; gives the bytes written."""
@@ -106,7 +108,7 @@ class PcapngWriter:
 
 
 def _option(code: int, value: bytes) -> bytes:
-    return struct.pack("<HH", code, len(value)) + value + bytes(-len(value) % 4)
+    return _OPTION.pack(code, len(value)) + value + _PADDING[len(value) & 3]
 
 
 def _options(values: dict[int, bytes]) -> bytes:
