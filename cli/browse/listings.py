@@ -25,10 +25,10 @@ from rdmascope.dissect.units import seconds, size, with_port
 from ..harmless_console import HarmlessConsole
 from ..sanitize import harmless_line
 from ..views.diagnosis import FindingCells, finding_view, rule_view
-from ..views.files import shown_path, shown_size, transferred
+from ..views.files import shown_path, shown_size
 from ..views.packets import PROTOCOL_STYLES, header_line, packet_cells
 from ..views.rpc import BYTES, RpcCells, RpcLine, cells_line, header as rpc_header
-from ..views.tables import cell, counted, timed
+from ..views.tables import cell, counted, sized, timed
 
 MAX_BYTES = 1 << 20
 """Of a message that are sent for looking at them."""
@@ -273,9 +273,9 @@ def _file(row: Row, layout: ListingLayout) -> Text:
             f"{row['handle_hash']:#010x}",
             shown_size(row["size_bytes"], row["least_size_bytes"] or 0, directory),
             counted(row["reads"]),
-            transferred(row["read_bytes"]),
+            sized(row["read_bytes"]),
             counted(row["writes"]),
-            transferred(row["written_bytes"]),
+            sized(row["written_bytes"]),
             timed(row["median_latency_ns"]),
             timed(row["p99_latency_ns"]),
             shown_path(row["path"], row["removed_path"], directory),

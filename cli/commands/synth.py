@@ -230,6 +230,6 @@ def _list_keys(as_json: bool) -> None:
 
 
 def _show(rows: list[tuple[str, str]]) -> None:
-    from ..views.tables import listing
+    from ..views.tables import facts
 
-    show(console(), listing(rows))
+    show(console(), facts(rows, gap=2, indent=0))

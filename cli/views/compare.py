@@ -15,7 +15,7 @@ from rdmascope.dissect.measure.comparison import SIGNIFICANT, Change, Costs, Pha
 from rdmascope.dissect.units import count, duration, plural, share, size
 
 from ..sanitize import harmless_line
-from .tables import Cell, Grid, heading, indented
+from .tables import Cell, Grid, heading, indented, more, timed
 
 WHERE = "Where the time went"
 MAX_PROCEDURES = 20
@@ -115,8 +115,7 @@ def _phases(found: PointsCompared) -> RenderableType:
     rows.append([Text(str(cell), "bold") for cell in _phase_row(total, "all")])
     rows.append(["", "", "", *(_share(total, part) for part in PARTS)])
     grid = Grid(["procedure"], ["RPCs", "waited", "server", "there", "back", "Reads", "Writes", "client"], rows)
-    more = len(found.rpcs.procedures) - len(shown)
-    return Group(grid, Text(f"  … and {more} more, with less time", "dim")) if more > 0 else grid
+    return Group(grid, *more(len(found.rpcs.procedures) - len(shown), ", with less time"))
 
 
 def _phase_row(one: Phases, name: str) -> list[Cell]:
@@ -173,8 +172,7 @@ def runs_view(found: RunsCompared, width: int) -> RenderableType:
     ]  # fmt: skip
     shown = found.procedures[:MAX_PROCEDURES]
     lines.append(_change_table(shown, width) if shown else Text("  no RPC in either"))
-    if len(found.procedures) > len(shown):
-        lines.append(Text(f"  … and {len(found.procedures) - len(shown)} more, with less time", "dim"))
+    lines += more(len(found.procedures) - len(shown), ", with less time")
     lines += [Text(), heading("Payloads", "share of bytes that RDMA Reads and Writes carried")]
     payloads = [
         [change.name, _chunked(change.before), _chunked(change.after)]
@@ -219,12 +217,12 @@ def answer(found: RunsCompared) -> str:
         words = f"No significant difference in {plural(both, 'procedure')} of both runs"
         words = words if both else "No procedure is in both runs"
         return f"{words},{first} and{second}{why}" if tcp else words
-    more = f"; {len(answers) - MAX_ANSWERS} more differ" if len(answers) > MAX_ANSWERS else ""
-    rest = "; all else alike" if both > len(answers) else ""
+    rest = f"; {len(answers) - MAX_ANSWERS} more differ" if len(answers) > MAX_ANSWERS else ""
+    rest += "; all else alike" if both > len(answers) else ""
     said = "; ".join(answers[:MAX_ANSWERS])
     if tcp:
         said = said.replace(" in ", f" than the first,{first}, in ", 1)
-    return f"The second run{f',{second},' if tcp else ''} is {said}{more}{rest}{why}"
+    return f"The second run{f',{second},' if tcp else ''} is {said}{rest}{why}"
 
 
 def _why(before: Costs, after: Costs) -> str:
@@ -256,8 +254,8 @@ def _change_table(shown: list[Change], width: int) -> RenderableType:
         row: list[Cell] = [change.name]
         for run in (change.before, change.after):
             row += [count(run.rpcs), *([count(run.failed)] if errors else [])]
-            row.append(duration(run.latency.median) if run.latency else "-")
-            row += [duration(run.latency.p99) if run.latency else "-"] if wide else []
+            row.append(timed(run.latency.median if run.latency else None))
+            row += [timed(run.latency.p99 if run.latency else None)] if wide else []
         rows.append([*row, _factor(change)])
     first, second = ([f"{when}\n{columns[0]}", *columns[1:]] for when in ("before", "after"))
     columns = [*first, *second, "change"]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from rdmascope.dissect.audit.auditor import EARLIER, Result, who
@@ -19,7 +18,7 @@ from rdmascope.dissect.diagnosis.facts import SEVERITIES, Detector, Severity, St
 from rdmascope.dissect.transport.connection import ENDS
 from rdmascope.dissect.units import duration, moment, percent, plural
 
-from .tables import Cell, Grid, heading, indented
+from .tables import Cell, Grid, counted as cell_count, facts as named_values, flagged, heading, indented, more
 
 STYLES = {Severity.PROBLEM: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 CERTAIN = 0.9
@@ -33,11 +32,7 @@ def diagnosis_view(path: str, diagnosis: Diagnosis, explain: bool = False) -> Re
     parts: list[RenderableType] = [] if headline is None else [headline]
     parts.append(Text(f"{path}: {counted(diagnosis)}", "bold"))
     parts += note_lines(diagnosis)
-    said = {
-        statement.cause.text: statement.title
-        for statement in diagnosis.statements
-        if statement.severity is Severity.NOTE
-    }
+    said = {note.cause.text: note.title for note in _notes(diagnosis)}
     for statement in diagnosis.statements:
         parts += [Text(), statement_view(statement, explain, said)]
     if diagnosis.not_looked_at:
@@ -55,9 +50,11 @@ def headline_view(diagnosis: Diagnosis) -> Text | None:
 
 def note_lines(diagnosis: Diagnosis) -> list[Text]:
     """What the capture lacks: it comes before what is judged by it."""
-    return [
-        Text(_sentence(statement), "red") for statement in diagnosis.statements if statement.severity is Severity.NOTE
-    ]
+    return [Text(_sentence(note), "red") for note in _notes(diagnosis)]
+
+
+def _notes(diagnosis: Diagnosis) -> list[Statement]:
+    return [statement for statement in diagnosis.statements if statement.severity is Severity.NOTE]
 
 
 def counted(diagnosis: Diagnosis) -> str:
@@ -142,12 +139,10 @@ def detectors_view(detectors: Sequence[Detector]) -> RenderableType:
     return Group(Text(), Grid(["detector", "what it finds"], [], rows, flexible=1, gap=2, indent=0))
 
 
-def detector_view(one: Detector) -> RenderableType:
+def detector_view(detector: Detector) -> RenderableType:
     """The page of a detector."""
-    parts: list[RenderableType] = [Text.assemble((one.kind, "bold"), f"  {one.title}")]
-    for name, text in detector_lines(one):
-        parts.append(_indented(f"{name}: {text}"))
-    return Group(*parts)
+    title = Text.assemble((detector.kind, "bold"), f"  {detector.title}")
+    return Group(title, *(_indented(f"{name}: {text}") for name, text in detector_lines(detector)))
 
 
 LEVEL_STYLES = {"MUST": "bold red", "SHOULD": "yellow", "STATED": "cyan"}
@@ -211,19 +206,15 @@ def _endpoints(result: Result, width: int) -> RenderableType:
                 [
                     "" if endpoint else str(connection.number),
                     who(connection, endpoint),
-                    Text(_figure(counts[PASS]), "green"),
-                    Text(_figure(counts[VIOLATION]), "red" if counts[VIOLATION] else ""),
-                    Text(_figure(counts[UNDECIDABLE]), "yellow" if counts[UNDECIDABLE] else ""),
-                    _figure(counts[NOT_APPLICABLE]),
+                    Text(cell_count(counts[PASS]), "green"),
+                    flagged(counts[VIOLATION], "red"),
+                    flagged(counts[UNDECIDABLE], "yellow"),
+                    cell_count(counts[NOT_APPLICABLE]),
                     f"{opportunities:,}",
                 ]
             )
     names = ["passed", "violated", "cannot tell", "not exercised", "checks"]
     return Grid(["#", "endpoint"], names, rows, flexible=1, gap=2)
-
-
-def _figure(number: int) -> str:
-    return f"{number:,}" if number else "-"
 
 
 def _worst(result: Result, id: str) -> list[int]:
@@ -259,8 +250,8 @@ def _group(result: Result, rule: Rule, where: Callable[..., str]) -> RenderableT
         parts.append(indented(Text(line), 4))
         for finding in tally.examples:
             parts.append(indented(finding_view(FindingCells.of(finding), where(*finding.frames)), 6))
-        if tally.violated > len(tally.examples) > 0:
-            parts.append(indented(Text(f"… and {tally.violated - len(tally.examples):,} more", "dim"), 6))
+        if tally.examples:
+            parts += [indented(line, 4) for line in more(tally.violated - len(tally.examples))]
     return Group(*parts)
 
 
@@ -303,12 +294,7 @@ def finding_view(cells: FindingCells, there: str = "") -> RenderableType:
         place += f", RPC {cells.rpc}"
     if cells.xid is not None:
         place += f", XID 0x{cells.xid:08x}"
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True, style="dim")
-    table.add_column(overflow="fold")
-    table.add_row("found", cells.observed)
-    table.add_row("required", cells.required)
-    return Group(Text(place), indented(table))
+    return Group(Text(place), named_values([("found", cells.observed), ("required", cells.required)], "dim", gap=2))
 
 
 def _undecided(result: Result) -> RenderableType | None:
@@ -330,9 +316,8 @@ def _undecided(result: Result) -> RenderableType | None:
 
 def _named(rules: set[str]) -> str:
     """'V1-CREDIT-ZERO, V1-XID-MATCH and 3 more'."""
-    names = sorted(rules)
-    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return ", ".join(names[:MAX_NAMED]) + more
+    rest = f" and {len(rules) - MAX_NAMED} more" if len(rules) > MAX_NAMED else ""
+    return ", ".join(sorted(rules)[:MAX_NAMED]) + rest
 
 
 def rules_view(rules: Sequence[Rule]) -> RenderableType:
@@ -346,9 +331,5 @@ def rules_view(rules: Sequence[Rule]) -> RenderableType:
 
 def rule_view(rule: Rule) -> RenderableType:
     """The page of one rule."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True, style="dim")
-    table.add_column(overflow="fold")
-    for name, text in facts(rule):
-        table.add_row(name, text)
-    return Group(Text.assemble((rule.id, "bold"), f"  {rule.title}"), Text(), indented(table))
+    title = Text.assemble((rule.id, "bold"), f"  {rule.title}")
+    return Group(title, Text(), named_values(facts(rule), "dim", gap=2))

@@ -13,7 +13,7 @@ from rdmascope.dissect.onc.file_operations import DIRECTORY, LINK
 from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.units import count, duration, plural, seconds, size
 
-from .tables import Cell, Grid, counted
+from .tables import Cell, Grid, counted, sized
 
 UNNAMED = "?"
 WITH_LATENCY, WITH_COUNTS = 100, 120
@@ -42,10 +42,6 @@ def shown_size(known: int | None, least: int, directory: bool) -> str:
     return f"≥ {size(least)}" if known is None else size(known)
 
 
-def transferred(length: int) -> str:
-    return size(length) if length else "-"
-
-
 def holes(file: File) -> str:
     """Bytes that were not seen, of a file that anything was read from or written to."""
     if not file.transfers:
@@ -63,9 +59,9 @@ def grid(table: FileTable, files: Sequence[File], width: int) -> Grid:
             path(table, file),
             shown_size(file.size, file.reach, file.type == DIRECTORY),
             *([counted(file.reads)] if counts else []),
-            transferred(file.read),
+            sized(file.read),
             *([counted(file.writes)] if counts else []),
-            transferred(file.written),
+            sized(file.written),
             *(_latency(file.latency) if latency else []),
             count(file.calls.total()),
             holes(file),
@@ -79,8 +75,8 @@ def grid(table: FileTable, files: Sequence[File], width: int) -> Grid:
     return Grid(("handle", "path"), names, rows, flexible=1, gap=2, indent=0)
 
 
-def _latency(found: Distribution | None) -> list[str]:
-    return ["-", "-"] if found is None else [duration(found.median), duration(found.p99)]
+def _latency(known: Distribution | None) -> list[str]:
+    return ["-", "-"] if known is None else [duration(known.median), duration(known.p99)]
 
 
 def earlier(table: FileTable, files: Iterable[File], first_time: int) -> Iterator[Text]:

@@ -25,7 +25,7 @@ from rdmascope.dissect.records.report import TYPES, group_record
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.units import at_least, count, duration, moment, plural, size
 
-from .tables import WIDE, Cell, Grid, indented, latency_cells, latency_tables, part_cells, sparkline
+from .tables import WIDE, Cell, Grid, flagged, indented, latency_cells, latency_tables, part_cells, sparkline
 
 MAX_SHOWN = 30
 """Groups on the page."""
@@ -246,8 +246,8 @@ def service_levels_view(levels: Sequence[ServiceLevelCounts], first_time: int) -
     for level in levels:
         verdict = level.verdict
         value = UNKNOWN if level.value is None else at_least(level.value, level.value_is_bound)
-        beyond: Cell = Text(count(level.beyond), "red") if level.beyond else "-"
-        rows.append([Text(verdict, VERDICT_STYLES[verdict]), level.level.text, value, count(level.calls), beyond])
+        judged = Text(verdict, VERDICT_STYLES[verdict])
+        rows.append([judged, level.level.text, value, count(level.calls), flagged(level.beyond, "red")])
     views: list[RenderableType] = [Grid(["", "service level"], ["measured", "calls", "beyond"], rows, 1, gap=2)]
     for level in levels:
         lines = [*_reasons(level), *_spans(level, first_time)]

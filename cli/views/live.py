@@ -18,16 +18,18 @@ from rdmascope.captures.live.device import TRACED
 from rdmascope.captures.live.session import LiveSession
 from rdmascope.dissect.audit.auditor import who
 from rdmascope.dissect.audit.rule import Finding
+from rdmascope.dissect.diagnosis.facts import label
 from rdmascope.dissect.measure.live_window import HISTORY, BusyProcedure, Rate
-from rdmascope.dissect.measure.statistics import ProcedureKey, SlowRpc
-from rdmascope.dissect.onc.rpc_header import procedure_label, program_label
+from rdmascope.dissect.measure.statistics import SlowRpc
+from rdmascope.dissect.onc.rpc_header import procedure_label
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import at_least, count, duration, plural, size
 
 from ..terminal import console, keyboard, pressed
+from .diagnosis import LEVEL_STYLES
 from .report import agreed
-from .tables import STATE_STYLES, Cell, Grid, counted, heading, indented, sparkline
+from .tables import STATE_STYLES, Cell, Grid, flagged, heading, indented, sized, sparkline, timed
 
 WIDE = 140
 """From this many columns on, there are two halves side by side."""
@@ -49,7 +51,6 @@ ENDS |= {
 }
 HANGING = 1_000_000_000
 """Nanoseconds from which on an outstanding call is worth a look."""
-LEVELS = {"MUST": "bold red", "SHOULD": "yellow", "STATED": "cyan"}
 
 OPERATION_ORDERS: dict[str, Callable[[BusyProcedure], Any]] = {
     "time": lambda one: -(one.latency.total if one.latency else 0),
@@ -313,12 +314,12 @@ def _connections(snapshot: Snapshot, look: Look, width: int) -> _Section:
             [
                 Text(f"{one.number} {one.client} → {one.server}", style),
                 f"{one.rate.rpcs:,.0f}" if one.carrier else "-",
-                size(one.rate.up) if one.rate.up else "-",
-                size(one.rate.down) if one.rate.down else "-",
+                sized(one.rate.up),
+                sized(one.rate.down),
                 Text(f"{one.outstanding}/{granted}" if one.carrier else "-", "yellow" if full else ""),
-                Text(counted(one.retransmitted), "yellow" if one.retransmitted else ""),
-                Text(counted(one.rnr), "yellow" if one.rnr else ""),
-                *([Text(counted(one.missing), "red" if one.missing else "")] if losses else []),
+                flagged(one.retransmitted, "yellow"),
+                flagged(one.rnr, "yellow"),
+                *([flagged(one.missing, "red")] if losses else []),
             ]
         )
     names = ["RPC/s", "to server", "to client", "credits", "retrans", "RNR", *(["missing"] if losses else [])]
@@ -329,21 +330,11 @@ def _connections(snapshot: Snapshot, look: Look, width: int) -> _Section:
 
 def _operations(snapshot: Snapshot, look: Look, width: int) -> _Section:
     rows: list[list[Cell]] = []
-    for busy_procedure in sorted(snapshot.busy, key=OPERATION_ORDERS[look.operations]):
-        latency = busy_procedure.latency
-        times = (
-            [duration(value) for value in (latency.median, latency.p95, latency.p99, latency.maximum)]
-            if latency
-            else []
-        )
-        rows.append(
-            [
-                label(busy_procedure.key),
-                count(busy_procedure.calls),
-                Text(counted(busy_procedure.failed), "yellow" if busy_procedure.failed else ""),
-                *(times or ["-"] * 4),
-            ]
-        )
+    for procedure in sorted(snapshot.busy, key=OPERATION_ORDERS[look.operations]):
+        latency = procedure.latency
+        known = (latency.median, latency.p95, latency.p99, latency.maximum) if latency else [None] * 4
+        failed = flagged(procedure.failed, "yellow")
+        rows.append([label(procedure.key), count(procedure.calls), failed, *map(timed, known)])
     names = ["RPCs", "err", "median", "95%", "99%", "max"]
     return _narrowed(_Section([_title("Last minute")], names, rows, 0, 6, "no RPC"), width, "RPCs", "median", "99%")
 
@@ -408,7 +399,7 @@ def capture_view(record: Record, breaches: Sequence[tuple[Finding, int]]) -> Ren
     parts += [indented(line) for line in lines]
     parts += [Text(), heading("Findings", "rules that were violated; rdmascope rules ID explains each")]
     rows: list[list[Cell]] = [
-        [Text(finding.rule.id, LEVELS.get(finding.rule.level.value, "")), finding.rule.title, f"{count(times)}"]
+        [Text(finding.rule.id, LEVEL_STYLES.get(finding.rule.level.value, "")), finding.rule.title, f"{count(times)}"]
         for finding, times in breaches
     ]
     if rows:
@@ -438,7 +429,7 @@ def _line(one: SlowRpc, now: int) -> list[Cell]:
 def _findings(snapshot: Snapshot, width: int) -> _Section:
     rows: list[list[Cell]] = [
         [
-            Text.assemble((finding.rule.id, LEVELS.get(finding.rule.level.value, "")), f" {finding.observed}"),
+            Text.assemble((finding.rule.id, LEVEL_STYLES.get(finding.rule.level.value, "")), f" {finding.observed}"),
             f"{who(finding.connection, finding.endpoint).split()[0]}, connection {finding.connection.number}",
             count(times),
             f"{max(0, snapshot.now - finding.time) / 1e9:.0f} s" if finding.time else "-",
@@ -447,11 +438,6 @@ def _findings(snapshot: Snapshot, width: int) -> _Section:
     ]
     section = _Section([_title("Findings"), ""], ["count", "ago"], rows, 0, 3, "none: no rule was violated")
     return _narrowed(section, width, "ago")
-
-
-def label(key: ProcedureKey) -> str:
-    """Program and procedure: 'NFSv4.1 READ'."""
-    return f"{program_label(key.program, key.version, key.minor_version)} {procedure_label(key.name, key.operations)}"
 
 
 Value = TypeVar("Value")

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from rdmascope.dissect.diagnosis.facts import Facts, HostFacts, label
@@ -39,9 +37,11 @@ from .tables import (
     Grid,
     bar,
     facts,
+    flagged,
     indented,
     latency_cells,
     latency_tables,
+    more,
     part_cells,
     sparkline,
 )
@@ -160,8 +160,7 @@ def connections_view(conversations: Sequence[Conversation], statistics: Statisti
     columns = ["RPCs", "calls", "replies", *(["retrans", "missing"] if lossy else [])]
     table = Grid(["#", "client", "QP", "server", "QP"], columns, rows, flexible=1)
     parts: list[RenderableType] = [table]
-    if len(conversations) > len(shown):
-        parts.append(Text(f"  … and {len(conversations) - len(shown)} more, less busy", "dim"))
+    parts += more(len(conversations) - len(shown), ", less busy")
     if evicted.connections:
         parts.append(_evicted(evicted, statistics.evicted))
     alike: dict[tuple[str, ...], list[int]] = {}
@@ -293,8 +292,7 @@ def procedures_view(procedures: Sequence[Procedure], width: int, everything: boo
     wide = width >= WIDE
     shown_latencies = (LATENCY_COLUMNS, latencies) if wide else (_narrow(LATENCY_COLUMNS), [*map(_narrow, latencies)])
     views = latency_tables(["procedure"], labels, shown_latencies, parts, wide)
-    errors = _errors(procedures)
-    if errors:
+    if errors := _errors(procedures):
         views.append(indented(Text(f"errors: {errors}", "yellow")))
     if rest:
         calls = sum(procedure.calls for procedure in rest)
@@ -416,15 +414,15 @@ def slowest_view(slowest: Sequence[SlowRpc], width: int) -> RenderableType:
             parts = rpc.latency._asdict()
             name = max(PARTS, key=lambda part: parts[part])
             dominant = f"{PART_NAMES[name]} {share(parts[name], rpc.latency.total)}" if parts[name] else "-"
-        label = program_label(key.program, key.version, key.minor_version) + " "
-        label += procedure_label(key.name, key.operations)
         remark = rpc.status if rpc.state == "error" else "" if rpc.state in ("complete", "no reply") else rpc.state
         if rpc.retransmissions:
             remark = f"{remark} {rpc.retransmissions} retransmitted".strip()
-        row: list[Cell] = [Text(label)]
-        if remark:
-            row[0] = Text.assemble(label, (f"  {remark}", STATE_STYLES.get(rpc.state, "")))
-        row += [
+        row: list[Cell] = [
+            Text.assemble(
+                program_label(key.program, key.version, key.minor_version) + " ",
+                procedure_label(key.name, key.operations),
+                (f"  {remark}" if remark else "", STATE_STYLES.get(rpc.state, "")),
+            ),
             str(rpc.number),
             Text(at_least(rpc.waiting, rpc.latency is None), "bold"),
             dominant,
@@ -483,13 +481,12 @@ def undecoded_view(rows: Sequence[tuple[str, str, int]]) -> RenderableType:
     """Rows of (what, reason, count)."""
     if not rows:
         return Text("  nothing", "dim")
-    table = Table.grid(padding=(0, 1, 0, 0))
-    table.add_column(justify="right")
-    table.add_column()
-    table.add_column(overflow="fold")
-    for what, reason, number in rows:
-        table.add_row(count(number), what.removesuffix("s") if number == 1 else what, reason)
-    return Padding(table, (0, 0, 0, 2), expand=False)
+    wide = max(len(count(number)) for _, _, number in rows)
+    listed = [
+        [f"{count(number):>{wide}}", what.removesuffix("s") if number == 1 else what, reason]
+        for what, reason, number in rows
+    ]
+    return Grid(["", "", ""], [], listed, flexible=2)
 
 
 MAX_CLIENTS = 10
@@ -509,27 +506,24 @@ def clients_view(facts: Facts) -> RenderableType | None:
             calls[client][at] += value
         waited[client] += 0.0
     for (number, _), sums in facts.rpcs.groups().items():
-        found = facts.by_number.get(number)
-        if found is not None:
-            waited[found.connection.endpoints[0].address] += float(sums.latency.sum())
+        if (waiting := facts.by_number.get(number)) is not None:
+            waited[waiting.connection.endpoints[0].address] += float(sums.latency.sum())
     hung: set[str] = set()
-    for one in facts.rpcs.unanswered:
-        found = facts.by_number.get(one.connection)
-        if found is not None and one.waiting > 0:
-            hung.add(found.connection.endpoints[0].address)
-            waited[found.connection.endpoints[0].address] += one.waiting
+    for call in facts.rpcs.unanswered:
+        if (waiting := facts.by_number.get(call.connection)) is not None and call.waiting > 0:
+            hung.add(waiting.connection.endpoints[0].address)
+            waited[waiting.connection.endpoints[0].address] += call.waiting
     if len(calls) < 2:
         return None
     rows: list[list[Cell]] = []
-    for client in sorted(calls, key=lambda one: -waited[one])[:MAX_CLIENTS]:
+    for client in sorted(calls, key=lambda address: -waited[address])[:MAX_CLIENTS]:
         connections, rpcs, failed, up, down = calls[client]
         time = percent(waited[client] / facts.waiting) if facts.waiting else "-"
         mean = at_least(waited[client] / rpcs, client in hung) if rpcs else "-"
-        errors: Cell = Text(count(failed), "yellow") if failed else "-"
+        errors = flagged(failed, "yellow")
         rows.append([client, count(connections), count(rpcs), errors, time, mean, size(up), size(down)])
     view = Grid(["client"], ["conns", "RPCs", "err", "time", "mean", "to server", "to client"], rows)
-    rest = len(calls) - len(rows)
-    return Group(view, Text(f"  … and {rest} more", "dim")) if rest else view
+    return Group(view, *more(len(calls) - len(rows)))
 
 
 def unanswered_view(facts: Facts) -> RenderableType | None:
@@ -551,4 +545,4 @@ def unanswered_view(facts: Facts) -> RenderableType | None:
     ]
     view = Grid(["procedure"], ["RPC", "waited", "conn", "frame"], rows, gap=2)
     rest = facts.rpcs.unanswered_count - len(facts.rpcs.unanswered) + len(waiting) - len(rows)
-    return Group(view, Text(f"  … and {rest} more: rdmascope rpcs FILE --errors", "dim")) if rest else view
+    return Group(view, *more(rest, ": rdmascope rpcs FILE --errors"))

@@ -552,19 +552,22 @@ def contents(reassembled: Reassembled, full: bool = False) -> RenderableType:
                 break
             mark = f"frame {extent.frame}" if extent.frame != frame and extent.frame else ""
             frame = extent.frame
-            lines += _hex_rows(reassembled, extent, limit, mark)
+            lines += _hex_rows(reassembled, extent, 0, limit, mark)
     if length > limit:
         lines.append(Text(f"  … {count(length - limit)} more bytes (--full shows all)", "dim"))
     return Group(*lines)
 
 
-def _hex_rows(reassembled: Reassembled, extent: Extent, limit: int, mark: str) -> Iterator[Text]:
-    end = min(extent.start + extent.length, limit)
-    if extent.missing:
-        yield hex_row(extent.start, bytes(min(ROW, end - extent.start)), True, mark)
+def _hex_rows(
+    reassembled: Reassembled, extent: Extent, start: int, stop: int, mark: str, row: int = ROW
+) -> Iterator[Text]:
+    """The bytes [start, stop) that lie in the extent, in rows of ``row``; of missing ones a row at most."""
+    first, last = max(start, extent.start), min(stop, extent.start + extent.length)
+    if extent.missing and first < last:
+        yield hex_row(first, bytes(min(row, last - first)), True, mark, row)
         return
-    for at in range(extent.start, end, ROW):
-        yield hex_row(at, reassembled.captured(at, min(at + ROW, end)).tobytes(), False, mark)
+    for at in range(first, last, row):
+        yield hex_row(at, reassembled.captured(at, min(at + row, last)).tobytes(), False, mark, row)
         mark = ""
 
 
@@ -688,7 +691,7 @@ def inline_tree(data: bytes, frame: int, called: CalledProcedure | None) -> Tree
     known, as those of a reply without its call."""
     bytes_ = SparseBytes([(0, data)], len(data))
     tree = call_tree(bytes_, MAX_NODES)
-    if tree.header.note or _is_reply(data):
+    if tree.header.note or data[4:8] == b"\0\0\0\1":  # A reply.
         if called is None or called.program is None:
             return None
         tree = reply_tree(bytes_, *called, MAX_NODES)
@@ -696,10 +699,6 @@ def inline_tree(data: bytes, frame: int, called: CalledProcedure | None) -> Tree
         return None
     message = DecodedMessage(Reassembled((Extent(0, len(data), "inline", frame, ""),), ((0, data),)), tree)
     return _body(message, False)
-
-
-def _is_reply(data: bytes) -> bool:
-    return data[4:8] == b"\0\0\0\1"
 
 
 def _body(message: DecodedMessage, full: bool) -> Tree:
@@ -714,9 +713,8 @@ def _body(message: DecodedMessage, full: bool) -> Tree:
 def field_bytes(message: DecodedMessage, name: str) -> list[RenderableType]:
     """The bytes of every field of this name, each with its place in the message; empty without such a field."""
     roots = [root for root in (message.tree.header, message.tree.body) if root is not None]
-    found = [node for root in roots for node in root.walk() if node.name == name]
     parts: list[RenderableType] = []
-    for node in found:
+    for node in (node for root in roots for node in root.walk() if node.name == name):
         end = node.offset + node.length
         where = f"{name}: bytes {node.offset:,} to {end:,}{_carrier(message, node)}"
         parts.append(Text.assemble((where, "yellow"), f"  {value_text(node)}"))
@@ -846,16 +844,8 @@ def _rows(message: DecodedMessage, start: int, end: int, limit: int, row: int = 
     """A hexdump of bytes [start, end), of at most ``limit`` of them; with gaps where bytes are missing."""
     stop = min(end, start + limit)
     for extent in message.bytes.extents:
-        first, last = max(start, extent.start), min(stop, extent.start + extent.length)
-        if first >= last:
-            continue
-        mark = f"frame {extent.frame}" if extent.frame else ""
-        if extent.missing:
-            yield hex_row(first, bytes(min(row, last - first)), True, extent.missing, row)
-            continue
-        for at in range(first, last, row):
-            yield hex_row(at, message.bytes.captured(at, min(at + row, last)).tobytes(), False, mark, row)
-            mark = ""
+        mark = extent.missing or (f"frame {extent.frame}" if extent.frame else "")
+        yield from _hex_rows(message.bytes, extent, start, stop, mark, row)
     if stop < end:
         yield Text(f"  … {count(end - stop)} more bytes (--full shows all)", "dim")
 

@@ -30,7 +30,7 @@ from rdmascope.dissect.onc.rpc_header import procedure_label
 from rdmascope.dissect.onc.shapes.rfc8881 import SEQ4_STATUS
 from rdmascope.dissect.units import count, duration, plural, size
 
-from .tables import Cell, Grid, heading, indented
+from .tables import Cell, Grid, counted, flagged, heading, indented
 
 MAX_LISTED = 10
 """Rows of one kind, unless all are asked for."""
@@ -198,8 +198,8 @@ def _channel_row(name: str, table: SlotTable) -> list[Cell]:
         str(table.max_in_use) if table.requests else "-",
         "-" if table.highest is None else str(table.highest),
         Text(limit, "yellow" if table.at_limit else ""),
-        Text(count(table.retries) if table.retries else "-", "yellow" if table.retries else ""),
-        Text(count(table.gaps) if table.gaps else "-", "red" if table.gaps else ""),
+        flagged(table.retries, "yellow"),
+        flagged(table.gaps, "red"),
     ]
 
 
@@ -270,7 +270,7 @@ def delegations_view(found: Sequence[tuple[NfsClient, HeldState]], everything: b
             str(state.recalled_frame) if state.recalled_frame else "-",
             str(state.returned_frame) + (" (revoked)" if state.revoked else "") if state.returned_frame else "-",
             _took(state),
-            count(state.delays) if state.delays else "-",
+            counted(state.delays),
         ]
         for client, state in shown
     ]

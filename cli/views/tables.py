@@ -78,12 +78,11 @@ def latency_cells(
     calls: int, failed: int, waiting: int, waited: int, latency: Distribution | None, least: bool = False
 ) -> list[Cell]:
     """Calls, errors, the share of ``waited``, median, 95%, 99% and maximum; ``least``: the minimum before them."""
-    errors: Cell = Text(count(failed), "yellow") if failed else "-"
     values: list[Cell] = ["-"] * (4 + least)
     if latency is not None:
         known = [latency.minimum] * least + [latency.median, latency.p95, latency.p99, latency.maximum]
         values = [at_least(value, latency.is_bound(value)) for value in known]
-    return [count(calls), errors, share(waiting, waited), *values]
+    return [count(calls), flagged(failed, "yellow"), share(waiting, waited), *values]
 
 
 def latency_tables(
@@ -185,18 +184,32 @@ def indented(shown: RenderableType, by: int = 2) -> RenderableType:
     return Padding(shown, (0, 0, 0, by))
 
 
-def facts(rows: Iterable[Sequence[Cell]], style: str = "", gap: int = 1) -> RenderableType:
+def facts(rows: Iterable[Sequence[Cell]], style: str = "", gap: int = 1, indent: int = 2) -> RenderableType:
     """Names in that style and their values, which wrap."""
     table = Table.grid(padding=(0, gap, 0, 0))
     table.add_column(no_wrap=True, style=style)
     table.add_column(overflow="fold")
     for row in rows:
         table.add_row(*row)
-    return Padding(table, (0, 0, 0, 2), expand=False)
+    return Padding(table, (0, 0, 0, indent), expand=False)
+
+
+def more(number: int, words: str = "") -> list[RenderableType]:
+    """The line below a list that ends early, with how many more there are; none where it is whole."""
+    return [Text(f"  … and {number:,} more{words}", "dim")] if number > 0 else []
 
 
 def counted(number: int) -> str:
     return count(number) if number else "-"
+
+
+def flagged(number: int, style: str) -> Text:
+    """A count, in that style where it is not zero."""
+    return Text(count(number), style) if number else Text("-")
+
+
+def sized(length: float) -> str:
+    return size(length) if length else "-"
 
 
 def timed(nanoseconds: float | None) -> str:
@@ -246,16 +259,6 @@ def filter_line(condition: Condition, shown: str = "") -> Text:
 def filter_field(condition: Condition | None) -> dict[str, str]:
     """The filter of a record, where there is one."""
     return {} if condition is None else {"filter": str(condition)}
-
-
-def listing(rows: Iterable[tuple[str, str]]) -> RenderableType:
-    """Names, and what they are about in as many lines as that needs."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 NUMERIC = (

@@ -20,7 +20,7 @@ from rdmascope.dissect.transport.health import DirectionHealth, TransportHealth
 from rdmascope.dissect.transport.retransmissions import CAUSES, InferredLoss, Retransmission, Tally
 from rdmascope.dissect.units import count, duration, plural, share, size, with_port
 
-from .tables import LEVELS, Cell, Grid, bit_rate, counted, indented, timed
+from .tables import LEVELS, Cell, Grid, bit_rate, counted, indented, more, timed
 
 if TYPE_CHECKING:
     from rdmascope.dissect.records.connection import Paid
@@ -44,10 +44,9 @@ def credits_view(one: CreditDirection, width: int) -> RenderableType:
     ]
     if one.exceeded:
         rows.append([Text("above the limit", "red"), Text(plural(one.exceeded, "call"), "red"), "", ""])
-    table = [[row[0], row[1], row[2], row[3]] for row in rows]
     title = Text.assemble((f"Connection {one.connection.number}", "bold"), f"  {way} calls, ")
     title.append(f"{caller.address} → {answerer.address}")
-    return Group(title, Grid(["", "", "", ""], [], table, flexible=1, gap=3), Text(), plot(one, width))
+    return Group(title, Grid(["", "", "", ""], [], rows, flexible=1, gap=3), Text(), plot(one, width))
 
 
 def _range(values: tuple[int, int] | None) -> str:
@@ -126,6 +125,7 @@ MAX_RETRANSMISSIONS = 12
 MAX_PAID = 10
 MAX_FRAMES = 8
 MAX_CONNECTIONS = 8
+LISTS = " (--all lists them)"
 
 IMPLIED = "implied NAK"
 WHERE = {
@@ -166,12 +166,12 @@ def connection_view(
         parts += [Text(), causes_view(health)]
         shown = health.retransmissions if everything else health.retransmissions[:MAX_RETRANSMISSIONS]
         parts += [Text(), retransmissions_view(connection, shown, width, health.segments, place)]
-        parts += _more(len(health.retransmissions) - len(shown), "retransmissions")
+        parts += more(len(health.retransmissions) - len(shown), f" retransmissions{LISTS}")
     losses = health.inferred if everything else health.inferred[:MAX_RETRANSMISSIONS]
     if losses:
         parts += [Text(), Text("  losses inferred from the length of a pause")]
         parts += [indented(Text(_inferred(loss)), 4) for loss in losses]
-        parts += _more(len(health.inferred) - len(losses), "such losses")
+        parts += more(len(health.inferred) - len(losses), f" such losses{LISTS}")
     listed = paid if everything else paid[:MAX_PAID]
     if listed:
         listed_rows: list[list[Cell]] = [
@@ -186,7 +186,7 @@ def connection_view(
         ]
         columns = ["delay", "of latency", f"{unit(health)}s retransmitted"]
         parts += [Text(), Grid(["RPC", ""], columns, listed_rows, flexible=1, gap=2)]
-        parts += _more(len(paid) - len(listed), "RPCs, delayed less")
+        parts += more(len(paid) - len(listed), f" RPCs, delayed less{LISTS}")
     return Group(*parts)
 
 
@@ -279,8 +279,7 @@ def troubles_view(pairs: Sequence[tuple[Connection, TransportHealth]]) -> Render
         parts.append(indented(Text("no retransmissions, losses or congestion marks; no connection was broken")))
     for _, lines in troubled[:MAX_CONNECTIONS]:
         parts += [Padding(line, (0, 0, 0, 2 if not at else 5)) for at, line in enumerate(lines)]
-    if len(troubled) > MAX_CONNECTIONS:
-        parts.append(Text(f"  … and {len(troubled) - MAX_CONNECTIONS} more connections", "dim"))
+    parts += more(len(troubled) - MAX_CONNECTIONS, " connections")
     places = [health.capture_point for _, health in pairs if health.capture_point.confidence] or [
         health.capture_point for _, health in pairs
     ]
@@ -323,7 +322,7 @@ def _rows(health: TransportHealth) -> Iterator[list[Cell]]:
         checked = "no CRC in use" if health.crc_checked is None else plural(health.crc_checked, "FPDU")
         yield ["MPA CRC32C checked", checked, ""]
     elif rdma:
-        yield ["path MTU", count(health.path_mtu) if health.path_mtu else "-", ""]
+        yield ["path MTU", counted(health.path_mtu or 0), ""]
         yield ["ICRC checked", plural(health.icrc_checked or 0, "packet"), ""]
 
 
@@ -376,10 +375,8 @@ def retransmissions_view(
         numbers = retransmission.lost_frame, retransmission.nak_frame, retransmission.retransmission_frame
         there, frames = place(*numbers), " ".join(str(number or "-") for number in numbers)
         frames += f" ({there})" if there else ""
-        start, delay = (
-            [ENDS[retransmission.initiator], retransmission.cause, frames],
-            timed(retransmission.loss_to_retransmission),
-        )
+        start = [ENDS[retransmission.initiator], retransmission.cause, frames]
+        delay = timed(retransmission.loss_to_retransmission)
         narrow_rows.append([*start, count(retransmission.packets), delay])
         delays = [timed(retransmission.loss_to_nak), timed(retransmission.nak_to_retransmission), delay]
         wide_rows.append([*start, retransmission.lost, _toward(retransmission), count(retransmission.packets), *delays])
@@ -391,10 +388,6 @@ def retransmissions_view(
 def _toward(one: Retransmission) -> str:
     missed = " (or not captured)" if one.lost_packet_captured is False else ""
     return "-" if one.toward is None or one.lost_packet_captured is None else ENDS[one.toward] + missed
-
-
-def _more(number: int, what: str) -> list[RenderableType]:
-    return [Text(f"  … and {number:,} more {what} (--all lists them)", "dim")] if number > 0 else []
 
 
 def _latency(one: Paid) -> str:

@@ -12,7 +12,7 @@ from rdmascope.dissect.units import count, duration, plural
 from rdmascope.dissect.verify.frame_fields import PRESENCE, Values
 from rdmascope.dissect.verify.second_opinion import Comparison, ComparisonTally, Difference
 
-from .tables import Cell, Grid, indented
+from .tables import Cell, Grid, counted, indented, more
 
 DECIMAL = frozenset(
     {
@@ -91,7 +91,7 @@ def _rows(tallies: Mapping[str, ComparisonTally]) -> Iterator[list[Cell]]:
     for what, tally in tallies.items():
         several = "replies" if what == "reply" else f"{what}s"
         numbers = (tally.compared, tally.equal, tally.explained, tally.unexplained)
-        yield [several, *(count(number) if number else "-" for number in numbers)]
+        yield [several, *map(counted, numbers)]
 
 
 def _kind(
@@ -116,8 +116,7 @@ def _kind(
         for difference in kept
     ]
     yield Grid(["frame", "what", "field", "rdmascope", "Wireshark"], [], rows, flexible=4)
-    if number > len(kept):
-        yield Text(f"  … and {count(number - len(kept))} more (--limit 0 lists all)", "dim")
+    yield from more(number - len(kept), " (--limit 0 lists all)")
     if not reason:
         for frame in sorted({difference.frame for difference in kept} & words.keys()):
             for line in words[frame][:MAX_WORDS]:
