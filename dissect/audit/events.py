@@ -745,9 +745,5 @@ def _holds_arguments(rpc: Rpc, call: Message) -> bool:
     """Whether the arguments of an NFSv3 call end inside it."""
     row = nfs3_procedure(rpc.procedure or 0)
     assert row is not None
-    if row.argument_data is not None:
-        return not binding.call_items(NFS, 3, rpc.procedure or 0, call.data, call.start, call.end, ()).problem
     head = call_head(call.data, call.start, call.end)
-    if head is None or not head[-1]:
-        return False
-    return holds_arguments(call.data[call.start + head[-1] : call.end], row)
+    return bool(head and head[-1]) and holds_arguments(call.data[call.start + head[-1] : call.end], row)

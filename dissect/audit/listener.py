@@ -19,7 +19,6 @@ from ..arrays import Int64s, Rows, unique
 from ..layers.characteristics_codes import XCHAR_RBSIZ
 from ..layers.oncrpc_codes import REPLY
 from ..layers.rpcrdma_codes import ERR_VERS, RDMA_DONE, RDMA_ERROR, RDMA_MSGP, RDMA_NOMSG, RDMA_OPTIONAL
-from ..onc import binding
 from ..onc.nfs3 import holds_arguments, nfs3_procedure
 from ..onc.rpc_header import NFS, NFS_CALLBACK
 from ..rpcrdma.characteristics import RespXch, decode_option
@@ -328,13 +327,8 @@ def _hold_arguments(sends: RowSends, rows: Int64s, procedure: int) -> list[bool]
     row = nfs3_procedure(procedure)
     assert row is not None
     data = sends.data.data
-    found = []
-    for body, end in zip(sends.arguments[rows].tolist(), sends.end[rows].tolist(), strict=True):
-        if row.argument_data is not None:
-            found.append(binding.holds_data(3, procedure, data[body:end]))
-        else:
-            found.append(holds_arguments(data[body:end], row))
-    return found
+    places = zip(sends.arguments[rows].tolist(), sends.end[rows].tolist(), strict=True)
+    return [holds_arguments(data[body:end], row) for body, end in places]
 
 
 class PlainState(Protocol):

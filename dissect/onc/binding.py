@@ -37,7 +37,7 @@ from .compound import (
     operation_names,
     result_item,
 )
-from .nfs3 import holds_arguments, nfs3_procedure
+from .nfs3 import PROCEDURES, holds_arguments, nfs3_procedure
 from .rpc_header import NFS, NFS_CALLBACK, NFSACL, GssCredential, call_header, reply_header
 from .shapes import rfc1094
 from .shapes.skips import steps_to
@@ -48,19 +48,25 @@ _BOUND = frozenset(((NFS, 2), (NFS, 3), (NFS, 4), (NFSACL, 2), (NFSACL, 3), (NFS
 ENDS_INSIDE = "the bytes end inside "
 """What the problem of arguments says that go on behind the end of the stream."""
 
-# procedure: name, and what stands before the count word of the eligible argument (RFC 1094)
-_ARGUMENTS2: dict[int, tuple[str, Skip]] = {
-    8: ("WRITE", steps_to(rfc1094.WRITEARGS, "data")),  # 2.2.9
-    13: ("SYMLINK", steps_to(rfc1094.SYMLINKARGS, "to")),  # 2.2.14
+# version, procedure: name, and what stands before the count word of the eligible argument (RFC 1094, RFC 1813)
+_ARGUMENTS: dict[tuple[int, int], tuple[str, Skip]] = {
+    (2, 8): ("WRITE", steps_to(rfc1094.WRITEARGS, "data")),  # 2.2.9
+    (2, 13): ("SYMLINK", steps_to(rfc1094.SYMLINKARGS, "to")),  # 2.2.14
+    **{(3, number): (row.name, row.argument_data) for number, row in enumerate(PROCEDURES) if row.argument_data},
 }
-# procedure: name, and what stands between the status and the count word of the eligible result
-_RESULTS2: dict[int, tuple[str, Skip]] = {
-    5: ("READLINK", steps_to(rfc1094.READLINKRES, "data")),  # 2.2.6
-    6: ("READ", steps_to(rfc1094.READRES, "data")),  # 2.2.7
+# version, procedure: name, and what stands between the status and the count word of the eligible result
+_RESULTS: dict[tuple[int, int], tuple[str, Skip]] = {
+    (2, 5): ("READLINK", steps_to(rfc1094.READLINKRES, "data")),  # 2.2.6
+    (2, 6): ("READ", steps_to(rfc1094.READRES, "data")),  # 2.2.7
+    **{(3, number): (row.name, row.result_data) for number, row in enumerate(PROCEDURES) if row.result_data},
 }
 _BEHIND_ARGUMENT = {(2, "SYMLINK"): 32}
 """Bytes of the arguments behind the eligible one (RFC 1094, 2.3.6)."""
-_RESULT_BOUNDS2: dict[int, Skip] = {6: steps_to(rfc1094.READARGS, "count")}  # 2.2.7
+_RESULT_BOUNDS: dict[tuple[int, int], Skip] = {
+    (2, 6): steps_to(rfc1094.READARGS, "count"),  # 2.2.7
+    **{(3, number): row.result_bound for number, row in enumerate(PROCEDURES) if row.result_bound},
+}
+"""Version, procedure: what stands before the count that limits the eligible result."""
 _MAX_PATH2 = 1024
 """Bytes of a READLINK's path at most (RFC 1094, 2.3.1)."""
 _STATED_COUNTS = {
@@ -72,23 +78,11 @@ _STATED_COUNTS = {
 }
 """NFS version 4: the argument of an operation that says how many bytes of results, not eligible, it asks for."""
 _STATING = frozenset(operation_names(tuple(_STATED_COUNTS)))
-_ENTRIES_BOUNDS2: dict[int, Skip] = {16: steps_to(rfc1094.READDIRARGS, "count")}  # 2.2.17
-
-
-def _argument(version: int, procedure: int) -> tuple[str, Skip] | None:
-    """Name of the procedure, and the steps to its eligible argument."""
-    if version == 2:
-        return _ARGUMENTS2.get(procedure)
-    row = nfs3_procedure(procedure) if version == 3 else None
-    return None if row is None or row.argument_data is None else (row.name, row.argument_data)
-
-
-def _result(version: int, procedure: int) -> tuple[str, Skip] | None:
-    """Name of the procedure, and the steps to its eligible result."""
-    if version == 2:
-        return _RESULTS2.get(procedure)
-    row = nfs3_procedure(procedure) if version == 3 else None
-    return None if row is None or row.result_data is None else (row.name, row.result_data)
+_ENTRIES_BOUNDS: dict[tuple[int, int], Skip] = {
+    (2, 16): steps_to(rfc1094.READDIRARGS, "count"),  # 2.2.17
+    **{(3, number): row.entries_bound for number, row in enumerate(PROCEDURES) if row.entries_bound},
+}
+"""The same of the entries of a directory."""
 
 
 class Items(NamedTuple):
@@ -133,9 +127,8 @@ def reply_items(
     if program == NFS and version == 4 and procedure == 1:
         results = compound_reply(data, header.body, end, chunk_lengths, origin=start)
         return _unclaimed(results.items, results.problem, results.complete, chunk_lengths, results.end - start)
-    result = _result(version, procedure) if program == NFS else None
-    if result is not None:
-        name, before = result
+    if program == NFS and (version, procedure) in _RESULTS:
+        name, before = _RESULTS[version, procedure]
         view = memoryview(data)[start:end]
         problems: list[str] = []
         found: list[DataItem] = []
@@ -176,9 +169,8 @@ def call_items(
     if program == NFS and version == 4 and procedure == 1:
         call = compound_call(data, header.body, end, reduced, origin=start)
         return _unplaced(call.items, call.problem, call.complete, reduced, call.end - start)
-    argument = _argument(version, procedure) if program == NFS else None
-    if argument is not None:
-        name, before = argument
+    if program == NFS and (version, procedure) in _ARGUMENTS:
+        name, before = _ARGUMENTS[version, procedure]
         view = memoryview(data)[start:end]
         problems: list[str] = []
         try:
@@ -197,18 +189,6 @@ def call_items(
     if row is not None and not holds_arguments(memoryview(data)[header.body : end], row):
         return Items((), ENDS_INSIDE + row.name)
     return _unplaced((), "", True, reduced)
-
-
-def holds_data(version: int, procedure: int, arguments: memoryview) -> bool:
-    """Whether the eligible argument of NFS version 2 or 3, which is not reduced, ends inside the ``arguments``."""
-    argument = _argument(version, procedure)
-    if argument is None:
-        return False
-    try:
-        at = argument[1](arguments, 0)
-        return at + 4 + word(arguments, at)[0] <= len(arguments)
-    except (StructError, Malformed):
-        return False
 
 
 def result_bounds(
@@ -234,9 +214,7 @@ def result_bounds(
         )
     if (version, procedure) == (2, 5):
         return (_MAX_PATH2,)
-    row = nfs3_procedure(procedure) if version == 3 else None
-    before = _RESULT_BOUNDS2.get(procedure) if version == 2 else row and row.result_bound
-    return (_word_behind(before, memoryview(data)[header.body : end]),)
+    return (_word_behind(_RESULT_BOUNDS.get((version, procedure)), memoryview(data)[header.body : end]),)
 
 
 def states_bytes(operations: Iterable[str]) -> bool:
@@ -248,8 +226,7 @@ def may_state_bytes(program: int, version: int, procedure: int) -> bool:
     """Whether the arguments of a procedure may say how many bytes of results, not eligible, it asks for."""
     if program != NFS or version == 4:
         return (program, procedure) == (NFS, 1)
-    row = nfs3_procedure(procedure) if version == 3 else None
-    return procedure in _ENTRIES_BOUNDS2 if version == 2 else row is not None and row.entries_bound is not None
+    return (version, procedure) in _ENTRIES_BOUNDS
 
 
 def reply_bound(
@@ -276,9 +253,7 @@ def reply_bound(
             if count is not None
         ]
         return sum(counts) if counts else None
-    row = nfs3_procedure(procedure) if version == 3 else None
-    entries = _ENTRIES_BOUNDS2.get(procedure) if version == 2 else row and row.entries_bound
-    return _word_behind(entries, memoryview(data)[header.body : end])
+    return _word_behind(_ENTRIES_BOUNDS.get((version, procedure)), memoryview(data)[header.body : end])
 
 
 def _word_behind(before: Skip | None, view: memoryview) -> int | None:

@@ -513,19 +513,11 @@ def _link(step: CompoundStep, call: memoryview, _: memoryview, pending: _Pending
     pending.append(_PendingEvent(FileEvent(NAMED, name=name, made=True), step.saved, step.current))
 
 
-def _altered(step: CompoundStep, call: memoryview, place: int, pending: _Pending) -> None:
-    """``place``: of offset and length in the call."""
-    offset, count = hyper(call, place)[0], hyper(call, place + 8)[0]
-    pending.append(_PendingEvent(FileEvent(ALTERED, offset=offset, count=count), step.current))
-
-
-def _deallocate(step: CompoundStep, call: memoryview, _: memoryview, pending: _Pending) -> None:
-    _altered(step, call, step.arguments + 16, pending)
-
-
-def _copy(step: CompoundStep, call: memoryview, _: memoryview, pending: _Pending) -> None:
-    """COPY and CLONE: two stateids and the source's offset stand before the destination's offset and the count."""
-    _altered(step, call, step.arguments + 40, pending)
+def _altered(behind: int, step: CompoundStep, call: memoryview, _: memoryview, pending: _Pending) -> None:
+    """``behind``: bytes of the arguments before offset and length."""
+    at = step.arguments + behind
+    event = FileEvent(ALTERED, offset=hyper(call, at)[0], count=hyper(call, at + 8)[0])
+    pending.append(_PendingEvent(event, step.current))
 
 
 def _write_same(step: CompoundStep, call: memoryview, _: memoryview, pending: _Pending) -> None:
@@ -547,11 +539,11 @@ _EVENTS: dict[int, Callable[[CompoundStep, memoryview, memoryview, _Pending], No
     OP_REMOVE: _remove,
     OP_RENAME: _rename,
     OP_SETATTR: _setattr,
-    OP_COPY: _copy,
-    OP_DEALLOCATE: _deallocate,
+    OP_COPY: partial(_altered, 40),  # Behind two stateids and the offset in the source, as of CLONE.
+    OP_DEALLOCATE: partial(_altered, 16),
     OP_READ_PLUS: _read_plus,
     OP_WRITE_SAME: _write_same,
-    OP_CLONE: _copy,
+    OP_CLONE: partial(_altered, 40),
 }
 """Operations that succeeded and name or change something; WRITE counts without success, too."""
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from .shapes import rfc1813
 from .shapes.skips import place_of, skip_of, steps_to
-from .xdr import Skip, as_skip, opaque, opaque_at, word
+from .xdr import Malformed, Skip, as_skip, opaque, opaque_at, word
 
 # 2.6
 SIZE_IN_FATTR = place_of(rfc1813.FATTR3, "size")
@@ -112,9 +112,12 @@ def result_object(procedure: Nfs3Procedure, view: memoryview, at: int) -> tuple[
 
 
 def holds_arguments(view: memoryview, row: Nfs3Procedure) -> bool:
-    """Whether the arguments that are known of a procedure lie inside ``view``."""
+    """Whether the arguments that are known of a procedure lie inside ``view``, data that are not reduced included."""
     bound = row.result_bound or row.entries_bound
     try:
+        if row.argument_data is not None:
+            at = row.argument_data(view, 0)
+            return at + 4 + word(view, at)[0] <= len(view)
         if bound is not None:
             return bound(view, 0) + 4 <= len(view)
         at = opaque(view, 0) if row.arguments else 0
@@ -123,5 +126,5 @@ def holds_arguments(view: memoryview, row: Nfs3Procedure) -> bool:
         if row.arguments in (TWO_NAMES, HANDLE_TO_NAME):
             at = opaque(view, opaque(view, at))
         return at <= len(view)
-    except StructError:
+    except (StructError, Malformed):
         return False
