@@ -79,7 +79,6 @@ class _FilterReader:
         self._tokens = [next(filter(None, groups)) for groups in _TOKEN.findall(given)]
         self._at = 0
         self._frames: FrameRange | None = None
-        self._alternatives = 0
 
     def filter(self) -> DisplayFilter:
         if not self._tokens:

@@ -746,4 +746,5 @@ def _holds_arguments(rpc: Rpc, call: Message) -> bool:
     row = nfs3_procedure(rpc.procedure or 0)
     assert row is not None
     head = call_head(call.data, call.start, call.end)
-    return bool(head and head[-1]) and holds_arguments(call.data[call.start + head[-1] : call.end], row)
+    body = head[-1] if head is not None else 0
+    return body > 0 and holds_arguments(call.data[call.start + body : call.end], row)

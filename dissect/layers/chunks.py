@@ -6,7 +6,7 @@ from typing import Any
 
 from scapy.fields import FieldLenField, IntField, PacketListField, XIntField, XLongField
 
-from .xdr import Item, MalformedXDR, OptionalField, OptionalListField, word_at
+from .xdr import Item, MalformedXDR, OptionalField, OptionalListField, Structure, word_at
 
 
 class RDMASegment(Item):
@@ -67,3 +67,12 @@ CHUNKS = (
     OptionalField("reply", None, SegmentArray),
 )
 """What a message advertises or gives back, as Scapy fields."""
+
+
+class _WithChunks(Structure):
+    """A body with the fields of ``CHUNKS``."""
+
+    __slots__ = ()
+    reads: list[ReadSegment]
+    writes: list[SegmentArray]
+    reply: SegmentArray | None

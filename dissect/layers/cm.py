@@ -107,6 +107,65 @@ class CMMessage(Header):
         return private_data_class(payload)
 
 
+_IDS = (XIntField("localcommid", 0), XIntField("remotecommid", 0))
+
+
+class _OfBothEnds(CMMessage):
+    """Messages that name the communication by the IDs of both ends."""
+
+    __slots__ = ()
+    localcommid: int
+    remotecommid: int
+
+
+class _OfQueuePair(CMMessage):
+    """REQ and REP tell of their sender's queue pair."""
+
+    __slots__ = ()
+    localqkey: int
+    localqpn: int
+    localeecn: int
+    initdepth: int
+    e2eflowctrl: int
+    startpsn: int
+    rnrretrcount: int
+    srq: int
+    localcaguid: int
+
+
+class _ForService(CMMessage):
+    """Messages to a service, whose private data may begin with addresses (A11.4)."""
+
+    __slots__ = ()
+    serviceid: int
+    pkey: int
+
+    def guess_payload_class(self, payload: bytes) -> type[Any]:
+        if service_port(self.serviceid) is not None and len(payload) >= IP_CM_SIZE:
+            return IPCMRequest
+        return super().guess_payload_class(payload)
+
+
+class _WithAlternatePath(CMMessage):
+    """REQ and LAP name an alternate path, with other bits between its fields."""
+
+    __slots__ = ()
+    alt_locallid: int
+    alt_remotelid: int
+    alt_localgid: bytes
+    alt_remotegid: bytes
+    alt_flowlabel: int
+    alt_reserved0: int
+    alt_pktrate: int
+    alt_tfcclass: int
+    alt_hoplim: int
+    alt_sl: int
+    alt_subnetlocal: int
+    alt_reserved1: int
+    alt_localacktout: int
+    alt_reserved2: int
+
+
 def _path(prefix: str) -> tuple[Any, ...]:
     """44 bytes of a path (12.6.5)."""
     return (
@@ -126,7 +185,7 @@ def _path(prefix: str) -> tuple[Any, ...]:
     )
 
 
-class CMRequest(CMMessage):
+class CMRequest(_OfQueuePair, _ForService, _WithAlternatePath):
     """REQ: 140 bytes, and 92 bytes of private data (12.6.5)."""
 
     name = "CM ConnectRequest"
@@ -166,27 +225,16 @@ class CMRequest(CMMessage):
     localcommid: int
     reserved0: int
     vendorid: int
-    serviceid: int
-    localcaguid: int
     reserved1: int
-    localqkey: int
-    localqpn: int
     responderres: int
-    localeecn: int
-    initdepth: int
     remoteeecn: int
     remoteresptout: int
     transpsvctype: int
-    e2eflowctrl: int
-    startpsn: int
     localresptout: int
     retrcount: int
-    pkey: int
     pppmtu: int
     rdcexist: int
-    rnrretrcount: int
     maxcmretr: int
-    srq: int
     ext_transport: int
     prim_locallid: int
     prim_remotelid: int
@@ -202,26 +250,7 @@ class CMRequest(CMMessage):
     prim_reserved1: int
     prim_localacktout: int
     prim_reserved2: int
-    alt_locallid: int
-    alt_remotelid: int
-    alt_localgid: bytes
-    alt_remotegid: bytes
-    alt_flowlabel: int
-    alt_reserved0: int
-    alt_pktrate: int
-    alt_tfcclass: int
-    alt_hoplim: int
-    alt_sl: int
-    alt_subnetlocal: int
-    alt_reserved1: int
-    alt_localacktout: int
     sapsupported: int
-    alt_reserved2: int
-
-    def guess_payload_class(self, payload: bytes) -> type[Any]:
-        if service_port(self.serviceid) is not None and len(payload) >= IP_CM_SIZE:
-            return IPCMRequest
-        return super().guess_payload_class(payload)
 
     def mysummary(self) -> str:
         return f"CM REQ QPN 0x{self.localqpn:06x} PSN 0x{self.startpsn:06x}"
@@ -252,35 +281,31 @@ class IPCMRequest(Header):
         return private_data_class(payload)
 
 
-class CMMsgRcptAck(CMMessage):
+class CMMsgRcptAck(_OfBothEnds):
     """MRA: message receipt acknowledgement; 10 bytes, and 222 bytes of private data (12.6.6)."""
 
     name = "CM MsgRcptAck"
     private_data_size = 222
     fields_desc = (
-        XIntField("localcommid", 0),
-        XIntField("remotecommid", 0),
+        *_IDS,
         NamedBits("msgmraed", 0, 2, RECEIVED_MESSAGES),
         BitField("reserved0", 0, 6),
         BitField("servicetimeout", 0, 5),
         BitField("reserved1", 0, 3),
     )
-    localcommid: int
-    remotecommid: int
     msgmraed: int
     reserved0: int
     servicetimeout: int
     reserved1: int
 
 
-class CMReject(CMMessage):
+class CMReject(_OfBothEnds):
     """REJ: 84 bytes with 72 bytes of additional information, and 148 bytes of private data (12.6.7)."""
 
     name = "CM ConnectReject"
     private_data_size = 148
     fields_desc = (
-        XIntField("localcommid", 0),
-        XIntField("remotecommid", 0),
+        *_IDS,
         NamedBits("msgrej", 0, 2, REJECTED_MESSAGES),
         BitField("reserved0", 0, 6),
         BitField("rejinfolen", 0, 7),
@@ -288,8 +313,6 @@ class CMReject(CMMessage):
         ShortEnumField("reason", 28, REJECT_REASONS),
         XStrFixedLenField("ari", bytes(72), length=72),
     )
-    localcommid: int
-    remotecommid: int
     msgrej: int
     reserved0: int
     rejinfolen: int
@@ -301,14 +324,13 @@ class CMReject(CMMessage):
         return str(self.sprintf("CM REJ %CMReject.reason%"))
 
 
-class CMReply(CMMessage):
+class CMReply(_OfBothEnds, _OfQueuePair):
     """REP: 36 bytes, and 196 bytes of private data (12.6.8)."""
 
     name = "CM ConnectReply"
     private_data_size = 196
     fields_desc = (
-        XIntField("localcommid", 0),
-        XIntField("remotecommid", 0),
+        *_IDS,
         XIntField("localqkey", 0),
         X3BytesField("localqpn", 0),
         ByteField("vendorid_h", 0),
@@ -326,74 +348,55 @@ class CMReply(CMMessage):
         BitField("reserved", 0, 4),
         XLongField("localcaguid", 0),
     )
-    localcommid: int
-    remotecommid: int
-    localqkey: int
-    localqpn: int
     vendorid_h: int
-    localeecn: int
     vendorid_m: int
-    startpsn: int
     vendorid_l: int
     respres: int
-    initdepth: int
     tgtackdelay: int
     failoveracc: int
-    e2eflowctrl: int
-    rnrretrcount: int
-    srq: int
     reserved: int
-    localcaguid: int
 
     def mysummary(self) -> str:
         return f"CM REP QPN 0x{self.localqpn:06x} PSN 0x{self.startpsn:06x}"
 
 
-class CMReadyToUse(CMMessage):
+class CMReadyToUse(_OfBothEnds):
     """RTU: 8 bytes, and 224 bytes of private data (12.6.9)."""
 
     name = "CM ReadyToUse"
     private_data_size = 224
-    fields_desc = (XIntField("localcommid", 0), XIntField("remotecommid", 0))
-    localcommid: int
-    remotecommid: int
+    fields_desc = _IDS
 
 
-class CMDisconnectRequest(CMMessage):
+class CMDisconnectRequest(_OfBothEnds):
     """DREQ: 12 bytes, and 220 bytes of private data (12.6.10)."""
 
     name = "CM DisconnectRequest"
     private_data_size = 220
     fields_desc = (
-        XIntField("localcommid", 0),
-        XIntField("remotecommid", 0),
+        *_IDS,
         X3BytesField("remoteqpneecn", 0),
         ByteField("reserved", 0),
     )
-    localcommid: int
-    remotecommid: int
     remoteqpneecn: int
     reserved: int
 
 
-class CMDisconnectReply(CMMessage):
+class CMDisconnectReply(_OfBothEnds):
     """DREP: 8 bytes, and 224 bytes of private data (12.6.11)."""
 
     name = "CM DisconnectReply"
     private_data_size = 224
-    fields_desc = (XIntField("localcommid", 0), XIntField("remotecommid", 0))
-    localcommid: int
-    remotecommid: int
+    fields_desc = _IDS
 
 
-class CMLoadAlternatePath(CMMessage):
+class CMLoadAlternatePath(_OfBothEnds, _WithAlternatePath):
     """LAP: 64 bytes, and 168 bytes of private data (12.8.1)."""
 
     name = "CM LoadAlternatePath"
     private_data_size = 168
     fields_desc = (
-        XIntField("localcommid", 0),
-        XIntField("remotecommid", 0),
+        *_IDS,
         XIntField("reserved0", 0),
         X3BytesField("remoteqpneecn", 0),
         BitField("remoteresptout", 0, 5),
@@ -415,52 +418,33 @@ class CMLoadAlternatePath(CMMessage):
         BitField("alt_localacktout", 0, 5),
         BitField("alt_reserved3", 0, 3),
     )
-    localcommid: int
-    remotecommid: int
     reserved0: int
     remoteqpneecn: int
     remoteresptout: int
     reserved1: int
     reserved2: int
-    alt_locallid: int
-    alt_remotelid: int
-    alt_localgid: bytes
-    alt_remotegid: bytes
-    alt_flowlabel: int
-    alt_reserved0: int
-    alt_tfcclass: int
-    alt_hoplim: int
-    alt_reserved1: int
-    alt_pktrate: int
-    alt_sl: int
-    alt_subnetlocal: int
-    alt_reserved2: int
-    alt_localacktout: int
     alt_reserved3: int
 
 
-class CMAlternatePathResponse(CMMessage):
+class CMAlternatePathResponse(_OfBothEnds):
     """APR: 84 bytes with 72 bytes of additional information, and 148 bytes of private data (12.8.2)."""
 
     name = "CM AlternatePathResponse"
     private_data_size = 148
     fields_desc = (
-        XIntField("localcommid", 0),
-        XIntField("remotecommid", 0),
+        *_IDS,
         ByteField("addinfolen", 0),
         ByteEnumField("apstatus", 0, ALTERNATE_PATH_STATUSES),
         ShortField("reserved", 0),
         XStrFixedLenField("addinfo", bytes(72), length=72),
     )
-    localcommid: int
-    remotecommid: int
     addinfolen: int
     apstatus: int
     reserved: int
     addinfo: bytes
 
 
-class CMServiceIDRequest(CMMessage):
+class CMServiceIDRequest(_ForService):
     """SIDR_REQ: service ID resolution request; 16 bytes, and 216 bytes of private data (12.11.1)."""
 
     name = "CM ServiceIDResReq"
@@ -472,14 +456,7 @@ class CMServiceIDRequest(CMMessage):
         XLongField("serviceid", 0),
     )
     requestid: int
-    pkey: int
     reserved: int
-    serviceid: int
-
-    def guess_payload_class(self, payload: bytes) -> type[Any]:
-        if service_port(self.serviceid) is not None and len(payload) >= IP_CM_SIZE:
-            return IPCMRequest
-        return super().guess_payload_class(payload)
 
 
 class CMServiceIDReply(CMMessage):

@@ -48,11 +48,10 @@ def _control(tagged: int, opcode: int) -> tuple[Any, ...]:
     )
 
 
-class DDPTagged(Header):
-    """Tagged segment: RDMA Write or Read Response (RFC 5041, 4.2; RFC 5040, 4.3 and 4.5), 14 bytes."""
+class _Segment(Header):
+    """The fields of ``_control``."""
 
-    name = "DDP tagged"
-    fields_desc = (*_control(1, codes.WRITE), XIntField("stag", 0), XLongField("tagged_offset", 0))
+    __slots__ = ()
     tagged_flag: int
     last_flag: int
     rsvd: int
@@ -60,6 +59,13 @@ class DDPTagged(Header):
     version: int
     rsv: int
     opcode: int
+
+
+class DDPTagged(_Segment):
+    """Tagged segment: RDMA Write or Read Response (RFC 5041, 4.2; RFC 5040, 4.3 and 4.5), 14 bytes."""
+
+    name = "DDP tagged"
+    fields_desc = (*_control(1, codes.WRITE), XIntField("stag", 0), XLongField("tagged_offset", 0))
     stag: int
     tagged_offset: int
 
@@ -67,7 +73,7 @@ class DDPTagged(Header):
         return f"{codes.opcode_name(self.opcode)} STag 0x{self.stag:08x} TO 0x{self.tagged_offset:x}"
 
 
-class DDPUntagged(Header):
+class DDPUntagged(_Segment):
     """Untagged segment: everything else (RFC 5041, 4.3; RFC 5040, 4.4 and 4.6 to 4.8), 18 bytes.
 
     ``inval_stag`` is reserved where the opcode is no Send with Invalidate.  A Send to or from TCP port 20049 is
@@ -82,13 +88,6 @@ class DDPUntagged(Header):
         IntField("msn", 1),
         IntField("mo", 0),
     )
-    tagged_flag: int
-    last_flag: int
-    rsvd: int
-    dv: int
-    version: int
-    rsv: int
-    opcode: int
     inval_stag: int
     qn: int
     msn: int

@@ -38,6 +38,14 @@ class _Startup(Header):
     """What Request and Reply have in common; ``pdlength`` is computed where it is None."""
 
     __slots__ = ()
+    key: bytes
+    marker_flag: int
+    crc_flag: int
+    rej_flag: int
+    enhanced_flag: int
+    res: int
+    rev: int
+    pdlength: int | None
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
         if self.pdlength is None:
@@ -64,14 +72,6 @@ class MPARequest(_Startup):
 
     name = "MPA Request"
     fields_desc = _startup_fields(REQUEST_KEY)
-    key: bytes
-    marker_flag: int
-    crc_flag: int
-    rej_flag: int
-    enhanced_flag: int
-    res: int
-    rev: int
-    pdlength: int | None
 
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *args: Any, **kwargs: Any) -> type[Any]:
@@ -84,14 +84,6 @@ class MPAReply(_Startup):
 
     name = "MPA Reply"
     fields_desc = _startup_fields(REPLY_KEY)
-    key: bytes
-    marker_flag: int
-    crc_flag: int
-    rej_flag: int
-    enhanced_flag: int
-    res: int
-    rev: int
-    pdlength: int | None
 
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *args: Any, **kwargs: Any) -> type[Any]:

@@ -17,7 +17,7 @@ from scapy.fields import ConditionalField, IntEnumField, IntField, MultiEnumFiel
 from scapy.packet import Raw, bind_top_down
 
 from . import rpcrdma2
-from .chunks import CHUNKS, ReadSegment, SegmentArray
+from .chunks import CHUNKS, _WithChunks
 from .layer import Header
 from .oncrpc import oncrpc_class
 from .rpcrdma_codes import (
@@ -31,42 +31,32 @@ from .rpcrdma_codes import (
     RDMA_MSGP,
     RDMA_NOMSG,
 )
-from .xdr import Structure
 
 
-class RDMAMsg(Structure):
+class RDMAMsg(_WithChunks):
     """Body of an RDMA_MSG: three chunk lists; the Payload stream follows (RFC 8166, 4.1 and 4.4)."""
 
     name = "RDMA_MSG"
     fields_desc = CHUNKS
-    reads: list[ReadSegment]
-    writes: list[SegmentArray]
-    reply: SegmentArray | None
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         return oncrpc_class(payload)
 
 
-class RDMANomsg(Structure):
+class RDMANomsg(_WithChunks):
     """Body of an RDMA_NOMSG: three chunk lists, one of which carries the whole RPC message."""
 
     name = "RDMA_NOMSG"
     fields_desc = CHUNKS
-    reads: list[ReadSegment]
-    writes: list[SegmentArray]
-    reply: SegmentArray | None
 
 
-class RDMAMsgp(Structure):
+class RDMAMsgp(_WithChunks):
     """Body of an RDMA_MSGP, which is no longer supported (RFC 8166, 4.6)."""
 
     name = "RDMA_MSGP"
     fields_desc = (IntField("align", 0), IntField("thresh", 0), *CHUNKS)
     align: int
     thresh: int
-    reads: list[ReadSegment]
-    writes: list[SegmentArray]
-    reply: SegmentArray | None
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         return oncrpc_class(payload)

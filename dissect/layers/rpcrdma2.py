@@ -19,7 +19,7 @@ from scapy.fields import ConditionalField, FieldListField, IntEnumField, IntFiel
 from scapy.packet import Raw
 
 from .characteristics_codes import CHARACTERISTICS, OPTIONS, OptionKind, interpret
-from .chunks import CHUNKS, ReadSegment, SegmentArray
+from .chunks import CHUNKS, _WithChunks
 from .layer import Header
 from .oncrpc import oncrpc_class
 from .rpcrdma_codes import (
@@ -35,29 +35,23 @@ from .rpcrdma_codes import (
 from .xdr import ArrayField, EnumField, Item, ItemField, MalformedXDR, Structure, padded, word_at
 
 
-class RDMA2Msg(Structure):
+class RDMA2Msg(_WithChunks):
     """Body of an RDMA2_MSG: direction and three chunk lists; the Payload stream follows."""
 
     name = "RDMA2_MSG"
     fields_desc = (EnumField("rdma_direction", 0, DIRECTION_NAMES), *CHUNKS)
     rdma_direction: int
-    reads: list[ReadSegment]
-    writes: list[SegmentArray]
-    reply: SegmentArray | None
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         return oncrpc_class(payload)
 
 
-class RDMA2Nomsg(Structure):
+class RDMA2Nomsg(_WithChunks):
     """Body of an RDMA2_NOMSG: direction and three chunk lists, one of which carries the whole RPC message."""
 
     name = "RDMA2_NOMSG"
     fields_desc = (EnumField("rdma_direction", 0, DIRECTION_NAMES), *CHUNKS)
     rdma_direction: int
-    reads: list[ReadSegment]
-    writes: list[SegmentArray]
-    reply: SegmentArray | None
 
 
 class RDMA2Error(Header):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.listeners import Listener
+from ..rpcrdma.messages import Message
 from ..rpcrdma.rpc_fields import KnownRpc
 from ..rpcrdma.rpcs import HostTrouble, Rpc
 from .rpcs import traced_rpc
@@ -71,24 +73,24 @@ class RpcLog:
 
     def called(self, rpc: KnownRpc) -> None:
         """Its call is there."""
-        assert rpc.call is not None
-        self._passed(rpc, rpc.call.operation.last_frame, rpc.call.operation.last_time)
-        if rpc.call.header.credits is not None and not rpc.backward:
-            rpc.conversation.note_requested(rpc.call.header.credits)
-        self._listeners.get(rpc.connection.number, _NO_LISTENER).call_sent(rpc)
+        self._passed(rpc, rpc.call, rpc.conversation.note_requested)
+        self._listener(rpc).call_sent(rpc)
 
     def replied(self, rpc: KnownRpc) -> None:
         """Its reply is there."""
-        assert rpc.reply is not None
-        self._passed(rpc, rpc.reply.operation.last_frame, rpc.reply.operation.last_time)
-        if rpc.reply.header.credits is not None and not rpc.backward:
-            rpc.conversation.note_granted(rpc.reply.header.credits)
-        self._listeners.get(rpc.connection.number, _NO_LISTENER).reply_sent(rpc)
+        self._passed(rpc, rpc.reply, rpc.conversation.note_granted)
+        self._listener(rpc).reply_sent(rpc)
 
-    def _passed(self, rpc: KnownRpc, number: int, time: int) -> None:
-        connection = rpc.connection
-        connection.last_frame = max(connection.last_frame, number)
-        connection.last_time = max(connection.last_time, time)
+    def _passed(self, rpc: KnownRpc, message: Message | None, note_credits: Callable[[int], None]) -> None:
+        assert message is not None
+        connection, operation, credits = rpc.connection, message.operation, message.header.credits
+        connection.last_frame = max(connection.last_frame, operation.last_frame)
+        connection.last_time = max(connection.last_time, operation.last_time)
+        if credits is not None and not rpc.backward:
+            note_credits(credits)
+
+    def _listener(self, rpc: KnownRpc) -> Listener:
+        return self._listeners.get(rpc.connection.number, _NO_LISTENER)
 
     def end(self, rpc: KnownRpc) -> None:
         """No more is told of it."""
@@ -96,5 +98,5 @@ class RpcLog:
             rpc.state = "error" if rpc.failed else "complete"
         if rpc.backward:
             self.backward.pop(rpc.xid, None)
-        self._listeners.get(rpc.connection.number, _NO_LISTENER).rpc_ended(rpc)
+        self._listener(rpc).rpc_ended(rpc)
         self._done.append(rpc)
