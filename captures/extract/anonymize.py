@@ -390,7 +390,7 @@ class HeaderWalk:
         self.depth = 0
 
     def walk(self, link_type: int) -> Headers:
-        """Raises CannotBeAnonymousError."""
+        """Replace the addresses; gives where the headers are.  Raises CannotBeAnonymousError."""
         try:
             if link_type == ETHERNET:
                 self._ethernet(0)

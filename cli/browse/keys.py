@@ -127,7 +127,7 @@ class PromptDialog(ModalScreen[str | None]):
     """Gives what was typed; None where it was given up."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+c", "give_up", "give up", priority=True),
+        Binding("escape,ctrl+c", "dismiss", "give up", priority=True),
         Binding("tab", "complete", "complete", priority=True),
         Binding("down", "choose(1)", show=False, priority=True),
         Binding("up", "choose(-1)", show=False, priority=True),
@@ -142,56 +142,54 @@ class PromptDialog(ModalScreen[str | None]):
         hint: str = "",
     ) -> None:
         super().__init__()
-        self._title, self._text, self._hint = title, text, hint
+        self._title, self._hint = title, hint
         self._complete, self._check = complete, check
         self._found: Sequence[str] = ()
+        self._typed = Input(text, id="typed", select_on_focus=False)
+        self._options = OptionList(id="completions")
+        self._problem = Static(shown(hint, "dim"), id="problem")
 
     def compose(self) -> ComposeResult:
         with Vertical(id="prompt"):
             yield Static(shown(self._title, "bold"), id="asked")
-            yield Input(self._text, id="typed", select_on_focus=False)
-            yield OptionList(id="completions")
-            yield Static(shown(self._hint, "dim"), id="problem")
+            yield self._typed
+            yield self._options
+            yield self._problem
 
     def on_mount(self) -> None:
-        self.query_one("#completions", OptionList).can_focus = False
-        self.query_one("#typed", Input).focus()
+        self._options.can_focus = False
+        self._typed.focus()
         self._offer()
 
     @on(Input.Changed)
     def _offer(self) -> None:
-        typed = self.query_one("#typed", Input)
-        self._found = self._complete(typed.value) if self._complete is not None else ()
-        options = self.query_one("#completions", OptionList)
-        options.clear_options()
-        options.add_options([Option(shown(word)) for word in self._found])
-        options.display = bool(self._found)
-        self.query_one("#problem", Static).update(shown(self._hint, "dim"))
+        self._found = self._complete(self._typed.value) if self._complete is not None else ()
+        self._options.clear_options()
+        self._options.add_options([Option(shown(word)) for word in self._found])
+        self._options.display = bool(self._found)
+        self._problem.update(shown(self._hint, "dim"))
 
     def action_choose(self, by: int) -> None:
-        options = self.query_one("#completions", OptionList)
         if self._found:
-            at = -1 if options.highlighted is None else options.highlighted
-            options.highlighted = (at + by) % len(self._found)
+            at = -1 if self._options.highlighted is None else self._options.highlighted
+            self._options.highlighted = (at + by) % len(self._found)
 
     def action_complete(self) -> None:
         """The completion that is chosen, or else the first."""
         if self._found:
-            chosen = self.query_one("#completions", OptionList).highlighted or 0
-            self._take(self._found[chosen])
+            self._take(self._found[self._options.highlighted or 0])
 
     def _take(self, text: str) -> None:
-        typed = self.query_one("#typed", Input)
-        typed.value = text
-        typed.cursor_position = len(text)
+        self._typed.value = text
+        self._typed.cursor_position = len(text)
 
     @on(OptionList.OptionSelected)
     def _clicked(self, event: OptionList.OptionSelected) -> None:
         self._take(self._found[event.option_index])
 
     @on(Input.Submitted)
-    def _typed(self, event: Input.Submitted) -> None:
-        chosen = self.query_one("#completions", OptionList).highlighted
+    def _entered(self, event: Input.Submitted) -> None:
+        chosen = self._options.highlighted
         if chosen is not None and self._found:
             self._take(self._found[chosen])
             return
@@ -199,20 +197,17 @@ class PromptDialog(ModalScreen[str | None]):
         if problem and self._found:
             self._take(self._found[0])
         elif problem:
-            self.query_one("#problem", Static).update(shown(problem, "bold red"))
+            self._problem.update(shown(problem, "bold red"))
         else:
             self.dismiss(event.value)
-
-    def action_give_up(self) -> None:
-        self.dismiss(None)
 
 
 class ChoiceDialog(ModalScreen[int | None]):
     """Gives which of some lines was chosen; None for none."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c", "give_up", show=False, priority=True),
-        Binding("escape,q", "give_up", "give up"),
+        Binding("ctrl+c", "dismiss", show=False, priority=True),
+        Binding("escape,q", "dismiss", "give up"),
     ]
 
     def __init__(self, title: str, lines: Sequence[str]) -> None:
@@ -228,14 +223,11 @@ class ChoiceDialog(ModalScreen[int | None]):
     def _chosen(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(event.option_index)
 
-    def action_give_up(self) -> None:
-        self.dismiss(None)
-
 
 class HelpPage(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c", "leave", show=False, priority=True),
-        Binding("escape,q,question_mark,enter,space", "leave", "leave"),
+        Binding("ctrl+c", "dismiss", show=False, priority=True),
+        Binding("escape,q,question_mark,enter,space", "dismiss", "leave"),
     ]
 
     def __init__(self, text: Text) -> None:
@@ -247,7 +239,4 @@ class HelpPage(ModalScreen[None]):
             yield Static(self._text)
 
     def on_click(self) -> None:
-        self.dismiss(None)
-
-    def action_leave(self) -> None:
         self.dismiss(None)

@@ -138,15 +138,11 @@ def audit_html(result: Result | None, shown: Collection[int]) -> str:
     if not broken:
         return tag("p", text(head + "no violation."), class_="healthy")
     head += f"{plural(result.violations, 'violation')}, {plural(result.notes, 'note')}."
-    ranked = sorted(broken, key=lambda one: (one[0], -_count(result, one[1]), one[1]))
+    ranked = sorted(broken, key=lambda one: (one[0], -result.times(one[1]), one[1]))
     parts = [tag("li", _rule(result, result.auditor.rules[rule], worst, shown)) for worst, rule in ranked[:MAX_RULES]]
     rest = len(ranked) - len(parts)
     more = tag("p", text(f"And {plural(rest, 'rule')} more: rdmascope audit FILE has all.")) if rest else ""
     return tag("p", text(head)) + tag("ol", *parts, class_="statements") + more
-
-
-def _count(result: Result, rule: str) -> int:
-    return sum(tally.violated for _, tally in result.by_rule[rule])
 
 
 def _rule(result: Result, rule: Rule, worst: int, shown: Collection[int]) -> str:
@@ -173,7 +169,7 @@ def _rule(result: Result, rule: Rule, worst: int, shown: Collection[int]) -> str
             tag(
                 "p",
                 tag("code", text(rule.id)),
-                text(f" ({rule.cited}), {plural(_count(result, rule.id), 'time')}"),
+                text(f" ({rule.cited}), {plural(result.times(rule.id), 'time')}"),
                 class_="cause",
             ),
             listed(lines, class_="evidence"),

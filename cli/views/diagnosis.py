@@ -167,7 +167,7 @@ def page(
         parts += [Text(), heading("Findings", "worst first; rdmascope rules ID explains each rule")]
         ranked = sorted(
             broken,
-            key=lambda id: (min(_worst(result, id)), -_count(result, id), id),
+            key=lambda id: (min(_worst(result, id)), -result.times(id), id),
         )
         for id in ranked:
             parts += [Text(), _group(result, auditor.rules[id], place)]
@@ -221,10 +221,6 @@ def _worst(result: Result, id: str) -> list[int]:
     return [tally.worst for _, tally in result.by_rule[id] if tally.violated]
 
 
-def _count(result: Result, id: str) -> int:
-    return sum(tally.violated for _, tally in result.by_rule[id])
-
-
 def _group(result: Result, rule: Rule, where: Callable[..., str]) -> RenderableType:
     """All findings of one rule."""
     level = rule.level.value
@@ -234,7 +230,7 @@ def _group(result: Result, rule: Rule, where: Callable[..., str]) -> RenderableT
             ("  note" if only_notes else f"  {level}", "" if only_notes else LEVEL_STYLES[level]),
             "  ",
             (rule.id, "bold"),
-            f"  {plural(_count(result, rule.id), 'time')}",
+            f"  {plural(result.times(rule.id), 'time')}",
         ),
         indented(Text(f"{rule.title} ({rule.cited})"), 4),
     ]

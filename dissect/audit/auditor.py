@@ -519,6 +519,10 @@ class Result:
             found[place.rule].append((place, tally))
         return dict(found)
 
+    def times(self, rule: str) -> int:
+        """How often a rule was broken, notes included."""
+        return sum(tally.violated for _, tally in self.by_rule[rule])
+
     @cached_property
     def by_end(self) -> dict[tuple[int, int], list[RuleTally]]:
         """The tallies of each end of a connection, by its number and the end."""

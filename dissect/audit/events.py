@@ -692,7 +692,7 @@ def _return_class(sent: SentMessage) -> Hashable:
 
 
 def _long_class(transaction: Transaction) -> Hashable:
-    """Of RPCs whose results came through a Reply chunk."""
+    """What makes RPCs alike whose results came through a Reply chunk."""
     rpc, step, persistent = transaction.rpc, transaction.handle_step, transaction.persistent
     call, reply = rpc.call, rpc.reply
     if (

@@ -52,7 +52,7 @@ class LastXids:
         return xid in self._xids[-REMEMBERED:]
 
     def add(self, xids: Iterable[int]) -> None:
-        """Of the messages that follow, in order."""
+        """Remember the XIDs of the messages that follow, in order."""
         self._xids.extend(xids)
         if len(self._xids) > 2 * REMEMBERED:
             del self._xids[:-REMEMBERED]
@@ -406,7 +406,7 @@ class Leftover(NamedTuple):
 
 
 def call_leftover(transaction: Transaction) -> Leftover | None:
-    """Of the call's Read chunks."""
+    """What the call's Read chunks should have taken out of its stream, and did not."""
     items, stream, call = transaction.arguments, transaction.call_stream, transaction.bound_procedure
     if items is None or call is None:
         return None
@@ -416,7 +416,7 @@ def call_leftover(transaction: Transaction) -> Leftover | None:
 
 
 def reply_leftover(transaction: Transaction) -> Leftover | None:
-    """Of the reply's Write chunks."""
+    """What the reply's Write chunks should have taken out of its stream, and did not."""
     items, stream, call = transaction.results, transaction.reply_stream, transaction.bound_procedure
     if items is None or call is None:
         return None
@@ -454,7 +454,7 @@ UNREAD = "a call before it cannot be read"
 
 
 class BackChannel:
-    """Of one connection.  A client has offered it from its call on, not from the reply to that."""
+    """The back channel of a connection.  A client offers it with its call, not only once that is answered."""
 
     def __init__(self) -> None:
         self.offered = 0
@@ -469,7 +469,7 @@ class BackChannel:
         """Forward calls whose contents are not all there yet, and their frames."""
 
     def call_sent(self, transaction: Transaction) -> None:
-        """A forward call."""
+        """A forward call passes, which may offer it."""
         call = transaction.rpc.call
         assert call is not None
         if call.header.procedure == RDMA_NOMSG and not call.header.problem:
@@ -563,7 +563,7 @@ class CreditGrants:
             del self.unrelieved[caller][: REMEMBERED // 2]
 
     def flow(self, caller: int, credits: int, time: int, outstanding: int) -> CreditState:
-        """Of a call that requests ``credits`` at ``time`` (ns)."""
+        """The credits in force for a call that requests ``credits`` at ``time`` (ns)."""
         grant = self.granted[caller]
         requested = max(1, credits or 1, self.requested[caller])
         self.requested[caller] = credits

@@ -674,7 +674,7 @@ def _operations(
     known: OperationSequences,
     sequences: Int64s,
 ) -> Iterator[tuple[int, Int64s]]:
-    """Of each step along the operations, of which each row has ``count``: their numbers, and the rows with each.
+    """Step along the operations, ``count`` of each row; yields each number of a step, and the rows with it.
 
     ``head``: bytes of an operation before its arguments or results, behind which ``at`` is then; who takes them moves
     it on.  Rows that cannot be stepped over are no longer ``walked``; ``sequences`` become those of all operations.

@@ -589,7 +589,7 @@ class FileLayout(NamedTuple):
     """Contents of files are in the messages."""
 
     def decoded(self, data: Bytes, arguments: Int64s, results: Int64s) -> list[Decoded]:
-        """Of messages whose arguments and results begin at these offsets in ``data``."""
+        """The events and operations of messages whose arguments and results begin at these offsets in ``data``."""
         known: dict[Source, Iterable[Any]] = {}
 
         def values(source: Source) -> Iterable[Any]:
@@ -620,7 +620,9 @@ def _rows(columns: Iterable[Iterable[Row]], count: int) -> Iterable[tuple[Row, .
 def file_layout(
     call: Bytes, reply: Bytes, arguments: int, results: int, asked: Layout, answered: Layout
 ) -> FileLayout | None:
-    """Of messages like these two, whole from the XID on: where arguments and results begin, and their layouts.
+    """The layout that messages like these two share, whole from the XID on.
+
+    ``arguments`` and ``results``: where these begin; ``asked`` and ``answered``: their layouts.
 
     None where something depends on more.
     """

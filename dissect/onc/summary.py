@@ -678,8 +678,8 @@ def _details(
     words: Callable[[int], str],
     named: NDArray[np.bool_] | None = None,
 ) -> Details:
-    """Of values at ``data[starts[i]:ends[i]]``: ``pieces`` of rows that have the same fields, and ``words`` of each of
-    those whose layout is not known.
+    """What is said of values at ``data[starts[i]:ends[i]]``: ``pieces`` of rows that have the same fields, and
+    ``words`` of each row whose layout is not known.
 
     ``declared``: rows and what their values are; ``named``: of which rows the path is known, for the rows of ``pieces``
     are alike in that, too.

@@ -281,8 +281,8 @@ class PlainInfo(NamedTuple):
 
 
 def plain_info(table: RpcTable, sequences: OperationSequences, paths: KnownTexts | None = None) -> Iterator[PlainInfo]:
-    """Of the plain RPCs of a table whose contents are kept; ``sequences`` is for the results of COMPOUNDs, ``paths``
-    of what each of them names."""
+    """The info of the plain RPCs of a table whose contents are kept; ``sequences`` is for the results of COMPOUNDs,
+    ``paths`` has what each RPC names."""
     rows = table.plain_rows
     if not len(rows):
         return
@@ -330,7 +330,7 @@ class _PlainInfos(NamedTuple):
         return np.array([name.procedure for name in self.names])[self.which]
 
     def info(self, what: str, details: Iterable[Details], chunks: Int64s, paths: KnownTexts) -> Iterator[PlainInfo]:
-        """Of calls or replies; ``chunks``: bytes of the Reply chunks of the long ones; ``paths``: of what they name."""
+        """Info of calls or replies; ``chunks``: bytes of the long ones' Reply chunks; ``paths``: what they name."""
         call = what == "call"
         length = np.zeros(len(self.rows), np.int64)
         length[self.long] = chunks
@@ -461,7 +461,7 @@ def _reply_details(batch: _PlainInfos, sequences: OperationSequences) -> Iterato
 
 
 def _long_details(batch: _PlainInfos, sequences: OperationSequences, titles: list[str]) -> Iterator[Details]:
-    """Of replies through Reply chunks; those that are not in one piece in the batch are looked at singly."""
+    """What replies through Reply chunks say; those that are not in one piece in the batch are decoded singly."""
     rows = batch.long.nonzero()[0]
     if not len(rows):
         return

@@ -456,7 +456,7 @@ class RpcBatch:
         return found
 
     def message(self, type: str, side: str, value: Callable[[Message], Any], plain: Any, long: Any) -> MaskedArray:
-        """Of the call or the reply; ``plain`` of plain RPCs, ``long`` of those whose reply came by a Reply chunk."""
+        """A value of each call or reply; ``plain``: of plain RPCs, ``long``: where the reply came by a Reply chunk."""
 
         def of(rpc: Rpc) -> Any:
             message = rpc.call if side == "call" else rpc.reply
@@ -495,7 +495,7 @@ class RpcBatch:
         )
 
     def file_numbers(self) -> MaskedArray:
-        """Of the file that each RPC is for: of the first operation on a range of a file, else of the last on any."""
+        """The number of the file that each RPC is for: of its first operation on a range, else of its last on any."""
         assert self.used is not None
         done, found = self.used.operations, np.zeros(len(self), np.int64)
         numbers = self.used.numbers
@@ -527,7 +527,7 @@ class RpcBatch:
         return np.array([len(step) for step in self.steps], np.int64)
 
     def step_use(self, type: str, value: Callable[[FileUses], Any], known: str = "") -> MaskedArray:
-        """Of what each operation of each COMPOUND did with a file; ``known``: column that says where that is known."""
+        """What each operation of each COMPOUND did with a file; ``known``: column that says where that is known."""
         assert self.used is not None
         done = self.used.operations
         mine = done["number"] < self.step_counts[done["row"]]

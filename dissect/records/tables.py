@@ -396,7 +396,7 @@ def _procedure(name: str, type: str, meaning: str, value: Callable[[ProcedureNam
 def _header(
     name: str, type: str, meaning: str, side: str, value: Callable[[Message], Any], plain: Any = None
 ) -> TableColumn:
-    """Of a message; ``plain`` of those of plain RPCs."""
+    """A column about one message; ``plain``: the value for those of plain RPCs."""
     return _column(name, type, meaning, lambda batch: batch.message(type, side, value, plain, plain))
 
 
@@ -761,7 +761,7 @@ TABLES = {table.name: table for table in (
 
 
 def sort_columns(typed: str) -> tuple[TableColumn, ...]:
-    """Of the table rpcs, whose sum is meant; 'size' is all bytes.  Raises ValueError; see ``Table.column``."""
+    """Columns of the table rpcs whose sum is sorted by; 'size' is all bytes.  Raises ValueError: ``Table.column``."""
     return tuple(map(_RPCS.column, ("call_bytes", "reply_bytes") if typed == "size" else (typed,)))
 
 

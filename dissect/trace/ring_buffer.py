@@ -51,7 +51,7 @@ class EventFormat(NamedTuple):
     """Of fields that are no integers: their place among the values."""
 
     def values(self, page: bytes, at: int) -> tuple[Value, ...]:
-        """Of the record at ``at``; raises struct.error where it is not whole."""
+        """The fields of the record at ``at``; raises struct.error where it is not whole."""
         found: tuple[Value, ...] = self.integers(page, at)
         if self.chosen is not None:
             found = self.chosen((*found, None))
@@ -79,7 +79,7 @@ def _string(data: bytes) -> str:
 
 
 def _reader(element: str, offset: int, size: int, dynamic: str, order: str) -> Reader:
-    """Of a string or socket address: at a fixed place, or where a word of its length and offset points."""
+    """Reads a string or socket address: at a fixed place, or where a word of its length and offset points."""
     text = element.endswith("char") and "unsigned" not in element
     decode = _string if text or not (dynamic or size == SOCKADDR) else socket_address
     if not dynamic:

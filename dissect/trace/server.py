@@ -404,8 +404,8 @@ class ServerSide:
 
 
 def _chunks(segments: list[tuple[int, int | None, Segment]], header: int) -> TracedChunks:
-    """Of a call.  Nothing says which of the arrays of plain segments is the Reply chunk, but the length of the header:
-    each Write chunk adds a word more than that one (RFC 8166, 4)."""
+    """The chunks of a call.  Only the length of the header says which array of plain segments is the Reply chunk: each
+    Write chunk adds a word more than that one (RFC 8166, 4)."""
     chunks = TracedChunks()
     arrays: list[list[Segment]] = []
     reads = 0

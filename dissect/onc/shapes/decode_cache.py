@@ -151,7 +151,7 @@ ALL = frozenset(RESULTS) - {"object"}
 def flat_fields(
     arguments: Node | None, results: Node | None = None, header: Node | None = None, of_results: frozenset[str] = ALL
 ) -> FlatFields:
-    """Of a call and its reply, as far as they are there; ``of_results``: what the results may have."""
+    """Flat fields of a call and its reply, as far as they are there; ``of_results``: what the results may have."""
     found: dict[str, Any] = {}
     if results is not None:
         found = {name: node_value(node) for name, node in result_nodes(results).items() if name in of_results}
@@ -325,7 +325,7 @@ MAX_DECIDING = 128
 
 
 class Layout(NamedTuple):
-    """Of one value: offsets from its first byte."""
+    """Where the fields of a value are: offsets from its first byte."""
 
     end: int
     places: Mapping[str, tuple[int, int]]

@@ -55,7 +55,7 @@ def skip_of(type: XdrType) -> Shape:
 
 
 def skip_of_arm(arm: XdrArm) -> Shape:
-    """Of what stands behind a union's discriminant."""
+    """The skip of what stands behind a union's discriminant."""
     if arm is None:
         return 0
     return skip_of(arm if isinstance(arm, XdrStruct | XdrUnion) else arm[1])
