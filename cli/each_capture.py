@@ -124,10 +124,10 @@ class GivenCaptures:
 
         has_chosen = self.having(chosen)
 
-        def has_some(one: CaptureBehind) -> bool:
-            first, last = one.frames
+        def has_some(capture: CaptureBehind) -> bool:
+            first, last = capture.frames
             among = any(frames.first <= last and frames.last >= first for frames in wanted) or not wanted
-            return among and has_chosen(one)
+            return among and has_chosen(capture)
 
         return self.some(has_some)
 

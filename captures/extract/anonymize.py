@@ -779,14 +779,16 @@ class AnonymousFrames:
         made = self._record(one) if flow in self._records else self._made(one)
         new[low - position : high - position] = made[low - chosen.start : high - chosen.start]
 
-    def _record(self, one: _Fpdu) -> bytes:
+    def _record(self, fpdu: _Fpdu) -> bytes:
         """A fragment of a record with its mark, and the new bytes."""
-        size = len(one.image) - MARK
-        return bytes(one.image[:MARK]) + self._operations.at(one.chosen.tag, one.chosen.place, size).ljust(size, b"\0")
+        size = len(fpdu.image) - MARK
+        return bytes(fpdu.image[:MARK]) + self._operations.at(fpdu.chosen.tag, fpdu.chosen.place, size).ljust(
+            size, b"\0"
+        )
 
-    def _made(self, one: _Fpdu) -> bytes:
+    def _made(self, fpdu: _Fpdu) -> bytes:
         """The FPDU with the new bytes, as far as it was seen."""
-        chosen, size = one.chosen, len(one.image)
+        chosen, size = fpdu.chosen, len(fpdu.image)
         marked: set[int] = set()
         if chosen.grid is not None:
             for marker in MarkerGrid(chosen.grid).between(chosen.start, chosen.stop):
@@ -794,7 +796,7 @@ class AnonymousFrames:
         places = [place for place in range(size) if place not in marked] if marked else range(size)
         queue = iwarp_codes.OPCODES[chosen.opcode].queue
         header = LENGTH_BYTES + (TAGGED_HEADER if queue is None else UNTAGGED_HEADER)
-        made = bytearray(one.image)
+        made = bytearray(fpdu.image)
         body = places[header : len(places) - CRC_BYTES]
         if chosen.opcode != iwarp_codes.READ_REQUEST:
             if queue is not None:
@@ -804,16 +806,16 @@ class AnonymousFrames:
             else:
                 at = chosen.place - self._operations.address(chosen.tag)
             length = int.from_bytes(bytes(made[place] for place in places[:LENGTH_BYTES]), "big")
-            length = max(0, min(len(body), length + LENGTH_BYTES - header)) if one.seen.covers(0, 2) else len(body)
+            length = max(0, min(len(body), length + LENGTH_BYTES - header)) if fpdu.seen.covers(0, 2) else len(body)
             data = self._operations.at(chosen.tag, at, length).ljust(len(body), b"\0")
             if marked:
                 for place, byte in zip(body, data, strict=True):
                     made[place] = byte
             elif len(body):
                 made[header : header + len(body)] = data
-        known = next((count for count in range(CRC_BYTES, 0, -1) if one.seen.covers(0, size - CRC_BYTES + count)), 0)
-        right = crc32c(one.image[:-CRC_BYTES]).to_bytes(CRC_BYTES, "big")
-        if known and right[:known] == one.image[size - CRC_BYTES : size - CRC_BYTES + known]:
+        known = next((count for count in range(CRC_BYTES, 0, -1) if fpdu.seen.covers(0, size - CRC_BYTES + count)), 0)
+        right = crc32c(fpdu.image[:-CRC_BYTES]).to_bytes(CRC_BYTES, "big")
+        if known and right[:known] == fpdu.image[size - CRC_BYTES : size - CRC_BYTES + known]:
             made[-CRC_BYTES:] = crc32c(made[:-CRC_BYTES]).to_bytes(CRC_BYTES, "big")
         return bytes(made)
 

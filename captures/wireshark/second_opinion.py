@@ -412,17 +412,17 @@ class MessageFields(Closing):
             yield _difference(one.frame, difference)
 
 
-def _tree(one: _Exported, data: bytes) -> MessageTree:
+def _tree(exported: _Exported, data: bytes) -> MessageTree:
     found = SparseBytes([(0, data)], len(data))
-    if not one.reply:
+    if not exported.reply:
         return call_tree(found, MAX_NODES)
-    return reply_tree(found, one.program, one.version, one.procedure, one.gss, MAX_NODES)
+    return reply_tree(found, exported.program, exported.version, exported.procedure, exported.gss, MAX_NODES)
 
 
-def _difference(frame: int, found: FieldDifference) -> Difference:
-    right = "rdmascope" if found.reason else "undecided"
-    ours, theirs = _values(found.ours), _values(found.theirs)
-    return Difference(FIELD, frame, found.name, ours, theirs, right, found.reason, found.reference)
+def _difference(frame: int, difference: FieldDifference) -> Difference:
+    right = "rdmascope" if difference.reason else "undecided"
+    ours, theirs = _values(difference.ours), _values(difference.theirs)
+    return Difference(FIELD, frame, difference.name, ours, theirs, right, difference.reason, difference.reference)
 
 
 def _values(data: bytes | None) -> Values | None:

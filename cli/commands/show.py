@@ -188,12 +188,12 @@ def _show_rpcs(
     given.refuse(problem)
 
 
-def _print_rpc(out: Console, rpc: Rpc, reading: Reading, one: EachCapture, full: bool, path: str | None) -> None:
-    place = one.with_host(reading.place_words(rpc.call_frame, rpc.reply_frame))
+def _print_rpc(out: Console, rpc: Rpc, reading: Reading, capture: EachCapture, full: bool, path: str | None) -> None:
+    place = capture.with_host(reading.place_words(rpc.call_frame, rpc.reply_frame))
     show(out, *views.summary_section(rpc, reading.first_time, place, path).body)
     sections = [] if rpc.host is None else [views.hosts_section(rpc)]
     if not reading.traced:
-        sections.append(views.packets_section(rpc, steps_of(rpc, one.reading()), out.width, full))
+        sections.append(views.packets_section(rpc, steps_of(rpc, capture.reading()), out.width, full))
     for section in (*sections, *views.message_sections(rpc, out.width, full)):
         show(out, Text())
         show(out, section.heading)
@@ -213,8 +213,8 @@ def _print_bytes(out: Console, rpc: Rpc, field: str) -> bool:
     return found
 
 
-def _show_frame(out: Console, one: EachCapture, number: int, as_json: bool, at: int) -> Reading:
-    reading = one.reading()
+def _show_frame(out: Console, capture: EachCapture, number: int, as_json: bool, at: int) -> Reading:
+    reading = capture.reading()
     found = find_frame(reading, number)
     if found is None:
         reading.refuse(no_frame(reading, number))
@@ -231,10 +231,10 @@ def _show_frame(out: Console, one: EachCapture, number: int, as_json: bool, at: 
             rpcs=[rpc.number for rpc in rpcs],
             layers=frame_fields(frame.data, frame.link_type, found.begins_message, segment),
         )
-        print_json(one.placed(reading, fields))
+        print_json(capture.placed(reading, fields))
     else:
         if place := reading.place_words(number):
-            show(out, Text(f"frame {number} is {one.with_host(place)}"))
+            show(out, Text(f"frame {number} is {capture.with_host(place)}"))
         called = CalledProcedure.of(rpcs[0]) if len(rpcs) == 1 else None
         path = found.paths.get(rpcs[0].number) if rpcs else None
         page = frame_tree(frame, reading.first_time, found.begins_message, segment, called, path)

@@ -99,7 +99,7 @@ def command(
 
 
 def _verify(
-    one: EachCapture,
+    capture: EachCapture,
     given: GivenCaptures,
     readable: TsharkInput,
     tshark: Tshark,
@@ -108,23 +108,23 @@ def _verify(
     as_json: bool,
 ) -> bool:
     """Whether the two agree about a capture."""
-    reading = one.reading()
-    name = "standard input" if given.files == ("-",) else one.name
-    if one.behind is not None:
-        first, last = one.behind.frames
+    reading = capture.reading()
+    name = "standard input" if given.files == ("-",) else capture.name
+    if capture.behind is not None:
+        first, last = capture.behind.frames
         name = f"{name}, frames {first:,}-{last:,}," if not as_json else reading.path
     kinds = views.Kinds((0 if as_json else MAX_LISTED) if limit is None else limit)
 
     def found(difference: Difference) -> None:
         listed = kinds.add(difference)
         if as_json and listed:
-            print_json(one.placed(reading, difference_record(difference)))
+            print_json(capture.placed(reading, difference_record(difference)))
 
     comparison = compare(reading, readable, tshark, found, not headers)
     if comparison.unknown:
         complain(f"{tshark} does not know {', '.join(sorted(comparison.unknown))}, so this is not compared")
     if as_json:
-        print_json(one.placed(reading, verification_record(name, tshark.version, comparison, comparison.agree)))
+        print_json(capture.placed(reading, verification_record(name, tshark.version, comparison, comparison.agree)))
     else:
         words = _in_words(kinds.undecided(), tshark, readable.path, reading.frames_before)
         show(console(), views.verification(name, str(tshark), comparison, kinds, words))

@@ -80,9 +80,9 @@ def diagnosis_html(diagnosis: Diagnosis, shown: Collection[int]) -> str:
     )
 
 
-def _statement(one: Statement, shown: Collection[int]) -> str:
-    cause = one.cause
-    words = shared_words(one)
+def _statement(statement: Statement, shown: Collection[int]) -> str:
+    cause = statement.cause
+    words = shared_words(statement)
     shared = f" ({words})" if words else ""
     lines = [text(shortened(line)) for line in cause.evidence]
     if cause.since is not None:
@@ -96,13 +96,16 @@ def _statement(one: Statement, shown: Collection[int]) -> str:
     lines += [text(f"weakened: {why}") for why in cause.weakened_by]
     explained = details(
         "What it means, and what to look at next",
-        tag("p", text(one.explanation)),
-        listed(text(step) for step in one.next_steps),
+        tag("p", text(statement.explanation)),
+        listed(text(step) for step in statement.next_steps),
     )
     return "".join(
         (
             tag(
-                "h3", tag("span", text(one.severity.value), class_=f"badge {one.severity.value}"), " ", text(one.title)
+                "h3",
+                tag("span", text(statement.severity.value), class_=f"badge {statement.severity.value}"),
+                " ",
+                text(statement.title),
             ),
             tag("p", text(shortened(cause.text) + shared), class_="cause"),
             listed(lines, class_="evidence"),
@@ -178,12 +181,12 @@ def _rule(result: Result, rule: Rule, worst: int, shown: Collection[int]) -> str
     )
 
 
-def _finding(one: Finding, shown: Collection[int]) -> str:
-    frames = ", ".join(map(str, one.frames))
-    place = text(f"frame {frames}" if len(one.frames) == 1 else f"frames {frames}" if frames else "no frame")
-    if one.rpc is not None:
-        place += f", RPC {_numbers([one.rpc], shown)}"
-    return f"{place}: found {text(shortened(one.observed))}; required {text(shortened(one.required))}"
+def _finding(finding: Finding, shown: Collection[int]) -> str:
+    frames = ", ".join(map(str, finding.frames))
+    place = text(f"frame {frames}" if len(finding.frames) == 1 else f"frames {frames}" if frames else "no frame")
+    if finding.rpc is not None:
+        place += f", RPC {_numbers([finding.rpc], shown)}"
+    return f"{place}: found {text(shortened(finding.observed))}; required {text(shortened(finding.required))}"
 
 
 MAX_UNDECODED = 100

@@ -275,24 +275,32 @@ def _send(message: Message) -> LadderStep:
     return LadderStep(one.first_time, one.initiator, f"{what} {size(one.length)}{name}{_repeated(one)}", _frames(one))
 
 
-def _moved(one: Operation) -> Iterator[LadderStep]:
-    place = f"{size(one.length)}, handle {one.handle:#010x}"
-    if one.kind is Kind.READ:
-        frame = str(one.first_frame)
-        yield LadderStep(one.first_time, one.initiator, f"RDMA Read request {place}{_repeated(one)}", frame)
-        if one.last_time > one.first_time:
-            words = f"Read response, the last after {duration(one.last_time - one.first_time)}"
-            yield LadderStep(one.last_time, 1 - one.initiator, words, str(one.last_frame))
+def _moved(operation: Operation) -> Iterator[LadderStep]:
+    place = f"{size(operation.length)}, handle {operation.handle:#010x}"
+    if operation.kind is Kind.READ:
+        frame = str(operation.first_frame)
+        yield LadderStep(
+            operation.first_time, operation.initiator, f"RDMA Read request {place}{_repeated(operation)}", frame
+        )
+        if operation.last_time > operation.first_time:
+            words = f"Read response, the last after {duration(operation.last_time - operation.first_time)}"
+            yield LadderStep(operation.last_time, 1 - operation.initiator, words, str(operation.last_frame))
     else:
-        yield LadderStep(one.first_time, one.initiator, f"RDMA Write {place}{_repeated(one)}", _frames(one))
+        yield LadderStep(
+            operation.first_time, operation.initiator, f"RDMA Write {place}{_repeated(operation)}", _frames(operation)
+        )
 
 
-def _frames(one: Operation) -> str:
-    return str(one.first_frame) if one.first_frame == one.last_frame else f"{one.first_frame}–{one.last_frame}"
+def _frames(operation: Operation) -> str:
+    return (
+        str(operation.first_frame)
+        if operation.first_frame == operation.last_frame
+        else f"{operation.first_frame}–{operation.last_frame}"
+    )
 
 
-def _repeated(one: Operation) -> str:
-    return f", {plural(one.retransmissions, 'packet')} retransmitted" if one.retransmissions else ""
+def _repeated(operation: Operation) -> str:
+    return f", {plural(operation.retransmissions, 'packet')} retransmitted" if operation.retransmissions else ""
 
 
 def _folded(steps: list[LadderStep]) -> list[LadderStep]:
@@ -324,9 +332,9 @@ def _bounded(rpc: Rpc, html: str) -> str:
     return tag("p", text(f"too large for this page: rdmascope show FILE --rpc {rpc.number} has it"))
 
 
-def path_of(one: ShownRpc) -> str:
+def path_of(shown: ShownRpc) -> str:
     """'' where it is not known."""
-    return (one.called.path() if one.called is not None else None) or ""
+    return (shown.called.path() if shown.called is not None else None) or ""
 
 
 def waterfall_html(some: Sequence[ShownRpc], first_time: int, folded: bool = True) -> str:
@@ -380,41 +388,43 @@ def _idle(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def example_html(one: ShownRpc, health: TransportHealth | None) -> str:
+def example_html(shown: ShownRpc, health: TransportHealth | None) -> str:
     """What opens to an RPC in full."""
-    bad = "bad" if one.bad else ""
+    bad = "bad" if shown.bad else ""
     summary = " ".join(
         (
-            tag("b", text(f"RPC {one.number}")),
-            text(one.name),
-            tag("code", text(path_of(one))),
-            tag("span", text(one.outcome), class_=f"outcome {bad}".strip()),
-            tag("span", text(one.latency), class_="dim"),
+            tag("b", text(f"RPC {shown.number}")),
+            text(shown.name),
+            tag("code", text(path_of(shown))),
+            tag("span", text(shown.outcome), class_=f"outcome {bad}".strip()),
+            tag("span", text(shown.latency), class_="dim"),
         )
     )
-    steps = sorted((*one.steps, *_retransmitted(one, health)), key=lambda step: step.time)
+    steps = sorted((*shown.steps, *_retransmitted(shown, health)), key=lambda step: step.time)
     hint = tag(
-        "p", "Every packet and byte: ", tag("code", text(f"rdmascope show FILE --rpc {one.number}")), class_="dim"
+        "p", "Every packet and byte: ", tag("code", text(f"rdmascope show FILE --rpc {shown.number}")), class_="dim"
     )
-    return details(summary, one.said, _ladder(one, steps), one.trees, hint, id=f"rpc-{one.number}", class_="rpc")
+    return details(
+        summary, shown.said, _ladder(shown, steps), shown.trees, hint, id=f"rpc-{shown.number}", class_="rpc"
+    )
 
 
-def reference_html(one: ShownRpc) -> str:
+def reference_html(shown: ShownRpc) -> str:
     """Where it is on the page already."""
-    link = tag("a", text(f"RPC {one.number}"), href=f"#rpc-{one.number}")
-    return tag("p", link, text(f" {one.name} {one.outcome}: above"), class_="rpc")
+    link = tag("a", text(f"RPC {shown.number}"), href=f"#rpc-{shown.number}")
+    return tag("p", link, text(f" {shown.name} {shown.outcome}: above"), class_="rpc")
 
 
-def _retransmitted(one: ShownRpc, health: TransportHealth | None) -> Iterator[LadderStep]:
+def _retransmitted(shown: ShownRpc, health: TransportHealth | None) -> Iterator[LadderStep]:
     """What was lost and retransmitted on its connection in the meantime."""
-    if health is None or not one.end:
+    if health is None or not shown.end:
         return
     unit = "segment" if health.segments else "packet"
     found = [
         again
         for again in health.retransmissions
         if again.retransmission_time is not None
-        and one.begin <= again.retransmission_time <= one.end
+        and shown.begin <= again.retransmission_time <= shown.end
         and again.cause != DUPLICATE
     ]
     for again in found[:MAX_STEPS]:
@@ -428,13 +438,13 @@ def _retransmitted(one: ShownRpc, health: TransportHealth | None) -> Iterator[La
         yield LadderStep(more[0].retransmission_time or 0, -1, words, "", True)
 
 
-def _ladder(one: ShownRpc, steps: list[LadderStep]) -> str:
+def _ladder(shown: ShownRpc, steps: list[LadderStep]) -> str:
     if not steps:
         return tag("p", "None of its packets is in the capture.")
-    client, server = one.ends
+    client, server = shown.ends
     rows = []
     for step in steps:
-        passed = step.time - one.begin
+        passed = step.time - shown.begin
         time = f"+{duration(passed)}" if passed > 0 else "0" if not passed else f"−{duration(-passed)}"
         side = {0: "right", 1: "left"}.get(step.sender, "none")
         arrow = tag("span", text(step.words), class_=f"arrow {side}{' notable' if step.notable else ''}")

@@ -30,31 +30,31 @@ MAX_FRAMES = 10
 PARTS = ("server", "there", "back", "read_network", "write_network", "client")
 
 
-def points_view(found: PointsCompared) -> RenderableType:
+def points_view(compared: PointsCompared) -> RenderableType:
     """Where the time of the RPCs went that two capture points saw."""
-    common, total = found.common, found.rpcs.total
+    common, total = compared.common, compared.rpcs.total
     lines: list[RenderableType] = [
         Text("No RPC with call and reply at both points", "yellow") if total is None else Text(_verdict(total), "bold"),
-        Text.assemble("The same traffic at two points: ", (harmless_line(found.client), "bold"), " at the client, ",
-                      (harmless_line(found.server), "bold"), " at the server"),
-        Text(f"{plural(common.both, 'packet')} at both points" + ("" if found.whole else ", at the beginning")),
-        Text(_clocks(found)),
+        Text.assemble("The same traffic at two points: ", (harmless_line(compared.client), "bold"), " at the client, ",
+                      (harmless_line(compared.server), "bold"), " at the server"),
+        Text(f"{plural(common.both, 'packet')} at both points" + ("" if compared.whole else ", at the beginning")),
+        Text(_clocks(compared)),
     ]  # fmt: skip
     if total is not None:
-        lines += [Text(), heading(WHERE, "means; shares of what the client waited"), _phases(found)]
-    lines += [Text(), heading("Seen at one point only"), *_lone(found)]
+        lines += [Text(), heading(WHERE, "means; shares of what the client waited"), _phases(compared)]
+    lines += [Text(), heading("Seen at one point only"), *_lone(compared)]
     return Group(*lines)
 
 
-def where_view(found: PointsCompared) -> RenderableType | None:
+def where_view(compared: PointsCompared) -> RenderableType | None:
     """The answer, and the parts of each procedure; None where no RPC is at both points."""
-    total = found.rpcs.total
-    return None if total is None else Group(indented(Text(_verdict(total), "bold")), _phases(found))
+    total = compared.rpcs.total
+    return None if total is None else Group(indented(Text(_verdict(total), "bold")), _phases(compared))
 
 
-def slowest_view(found: PointsCompared, limit: int, width: int) -> RenderableType | None:
+def slowest_view(compared: PointsCompared, limit: int, width: int) -> RenderableType | None:
     """The RPCs that the client waited longest for, at both points; None where there is none."""
-    slowest = nlargest(limit, found.rpcs.each(), key=lambda rpc: rpc.waited)
+    slowest = nlargest(limit, compared.rpcs.each(), key=lambda rpc: rpc.waited)
     if not slowest:
         return None
     wide = width >= WIDE
@@ -74,15 +74,15 @@ def slowest_view(found: PointsCompared, limit: int, width: int) -> RenderableTyp
     columns = ["client #", "server #", *(["xid"] if wide else []), "waited", "at server", "there", "back"]
     grid = Grid(["procedure"], columns + (["server", "Reads", "Writes", "client"] if wide else []), rows, flexible=0)
     lines = [
-        Text.assemble("at the client (client #): ", (harmless_line(found.client), "bold")),
-        Text.assemble("at the server (server #): ", (harmless_line(found.server), "bold")),
-        Text(_clocks(found)),
+        Text.assemble("at the client (client #): ", (harmless_line(compared.client), "bold")),
+        Text.assemble("at the server (server #): ", (harmless_line(compared.server), "bold")),
+        Text(_clocks(compared)),
     ]
     return Group(*(indented(line) for line in lines), grid)
 
 
-def _clocks(found: PointsCompared) -> str:
-    common = found.common
+def _clocks(compared: PointsCompared) -> str:
+    common = compared.common
     way = "ahead of" if common.offset >= 0 else "behind"
     text = f"the server's clock is {abs(common.offset) / 1e6:,.3f} ms {way} the client's"
     text += (
@@ -107,19 +107,24 @@ def _drift(clocks: Clocks) -> str:
     return f", and {way} {abs(clocks.drift) * 1e6:.1f} ppm, give or take {error}"
 
 
-def _phases(found: PointsCompared) -> RenderableType:
-    total = found.rpcs.total
+def _phases(compared: PointsCompared) -> RenderableType:
+    total = compared.rpcs.total
     assert total is not None
-    shown = found.rpcs.procedures[:MAX_PROCEDURES]
+    shown = compared.rpcs.procedures[:MAX_PROCEDURES]
     rows: list[list[Cell]] = [_phase_row(phases, phases.name) for phases in shown]
     rows.append([Text(str(cell), "bold") for cell in _phase_row(total, "all")])
     rows.append(["", "", "", *(_share(total, part) for part in PARTS)])
     grid = Grid(["procedure"], ["RPCs", "waited", "server", "there", "back", "Reads", "Writes", "client"], rows)
-    return Group(grid, *more(len(found.rpcs.procedures) - len(shown), ", with less time"))
+    return Group(grid, *more(len(compared.rpcs.procedures) - len(shown), ", with less time"))
 
 
-def _phase_row(one: Phases, name: str) -> list[Cell]:
-    return [name, count(one.rpcs), duration(one.waited.mean), *(duration(getattr(one, part)) for part in PARTS)]
+def _phase_row(phases: Phases, name: str) -> list[Cell]:
+    return [
+        name,
+        count(phases.rpcs),
+        duration(phases.waited.mean),
+        *(duration(getattr(phases, part)) for part in PARTS),
+    ]
 
 
 def _share(total: Phases, part: str) -> Cell:
@@ -135,17 +140,17 @@ def _verdict(total: Phases) -> str:
     return "{} of the time was {}, ".format(*first) + ", ".join(map(" ".join, rest))
 
 
-def _lone(found: PointsCompared) -> Iterator[RenderableType]:
+def _lone(compared: PointsCompared) -> Iterator[RenderableType]:
     said = False
     for path, lone, other in (
-        (found.client, found.at_client, "the server's capture"),
-        (found.server, found.at_server, "the client's capture"),
+        (compared.client, compared.at_client, "the server's capture"),
+        (compared.server, compared.at_server, "the client's capture"),
     ):
         for text, frames in _lone_parts(lone, other):
             said = True
             some = ", ".join(map(str, frames[:MAX_FRAMES])) + (" …" if len(frames) > MAX_FRAMES else "")
             yield Text(f"  {plural(len(frames), 'packet')} in {harmless_line(path)}, {text}: frame {some}", "yellow")
-    for number, where in ((found.rpcs.only_client, "client's"), (found.rpcs.only_server, "server's")):
+    for number, where in ((compared.rpcs.only_client, "client's"), (compared.rpcs.only_server, "server's")):
         if number:
             said = True
             yield Text(f"  {plural(number, 'RPC')} whole at the {where} point alone", "yellow")
@@ -160,19 +165,19 @@ def _lone_parts(lone: LonePackets, other: str) -> Iterator[tuple[str, list[int]]
         yield f"not in {other}, though they passed there", lone.missed.tolist()
 
 
-def runs_view(found: RunsCompared, width: int) -> RenderableType:
+def runs_view(compared: RunsCompared, width: int) -> RenderableType:
     """What changed from one run to the other."""
-    spans = [duration(round(seconds * 1e9)) for seconds in found.seconds]
+    spans = [duration(round(seconds * 1e9)) for seconds in compared.seconds]
     lines: list[RenderableType] = [
-        Text(answer(found), "bold"),
-        Text.assemble("Two runs: ", (harmless_line(found.before), "bold"), f", {spans[0]}, and ",
-                      (harmless_line(found.after), "bold"), f", {spans[1]}"),
+        Text(answer(compared), "bold"),
+        Text.assemble("Two runs: ", (harmless_line(compared.before), "bold"), f", {spans[0]}, and ",
+                      (harmless_line(compared.after), "bold"), f", {spans[1]}"),
         Text(),
         heading("Procedures", f"by time in both runs; * significant (p < {SIGNIFICANT})"),
     ]  # fmt: skip
-    shown = found.procedures[:MAX_PROCEDURES]
+    shown = compared.procedures[:MAX_PROCEDURES]
     lines.append(_change_table(shown, width) if shown else Text("  no RPC in either"))
-    lines += more(len(found.procedures) - len(shown), ", with less time")
+    lines += more(len(compared.procedures) - len(shown), ", with less time")
     lines += [Text(), heading("Payloads", "share of bytes that RDMA Reads and Writes carried")]
     payloads = [
         [change.name, _chunked(change.before), _chunked(change.after)]
@@ -181,28 +186,30 @@ def runs_view(found: RunsCompared, width: int) -> RenderableType:
     ]
     lines.append(Grid(["procedure"], ["before", "after"], payloads) if payloads else Text("  as before"))
     lines += [Text(), heading("Diagnosis of one run only", "rdmascope diagnose FILE has each with its evidence")]
-    said = [("vanished", statement) for statement in found.vanished] + [
-        ("appeared", statement) for statement in found.appeared
+    said = [("vanished", statement) for statement in compared.vanished] + [
+        ("appeared", statement) for statement in compared.appeared
     ]
     lines += [
         indented(Text(f"{change}: {statement.severity.value}, {statement.cause.text}")) for change, statement in said
     ]
     lines += [] if said else [Text("  none")]
     lines += [Text(), heading("Settings that differ")]
-    settings = [[name, ", ".join(setting) or "-", ", ".join(other) or "-"] for name, setting, other in found.settings]
+    settings = [
+        [name, ", ".join(setting) or "-", ", ".join(other) or "-"] for name, setting, other in compared.settings
+    ]
     lines.append(Grid(["setting", "before", "after"], [], settings) if settings else Text("  none"))
     lines += [Text(), heading("Rules broken in one run only", "rdmascope rules RULE has each in full")]
-    rules = [[rule, role, count(before), count(after)] for rule, role, before, after in found.rules]
+    rules = [[rule, role, count(before), count(after)] for rule, role, before, after in compared.rules]
     lines.append(Grid(["rule", "by the"], ["before", "after"], rules) if rules else Text("  none"))
     return Group(*lines)
 
 
-def answer(found: RunsCompared) -> str:
+def answer(compared: RunsCompared) -> str:
     """One sentence: what became slower or faster, and by how much; of TCP beside RDMA also which run had which, and
     why."""
-    changes, tcp = found.procedures, found.rdma[0] != found.rdma[1] and all(found.transports)
-    first, second = (f" over {', '.join(transport)}" for transport in found.transports)
-    why = "" if found.costs is None else f". {_why(*found.costs)}"
+    changes, tcp = compared.procedures, compared.rdma[0] != compared.rdma[1] and all(compared.transports)
+    first, second = (f" over {', '.join(transport)}" for transport in compared.transports)
+    why = "" if compared.costs is None else f". {_why(*compared.costs)}"
     answers = []
     for change in changes:
         before, after = change.before.latency, change.after.latency
@@ -262,13 +269,13 @@ def _change_table(shown: list[Change], width: int) -> RenderableType:
     return Grid(["procedure"], columns, rows)
 
 
-def _factor(one: Change) -> Cell:
-    before, after = one.before.latency, one.after.latency
+def _factor(change: Change) -> Cell:
+    before, after = change.before.latency, change.after.latency
     if not (before and after and before.median):
         return "-"
     factor = after.median / before.median
-    style = "" if not one.significant else "red" if factor > 1 else "green"
-    return Text(f"{factor:.2f}x{'*' if one.significant else ' '}", style)
+    style = "" if not change.significant else "red" if factor > 1 else "green"
+    return Text(f"{factor:.2f}x{'*' if change.significant else ' '}", style)
 
 
 def _chunked(run: Run) -> str:

@@ -77,16 +77,16 @@ def summary_view(diagnosis: Diagnosis, lines: int, width: int) -> RenderableType
     return Group(*parts) if parts else indented(Text(_nothing(diagnosis)))
 
 
-def _line(one: Statement, width: int) -> RenderableType:
-    text = Text.assemble((f"{one.severity.value:<8}", STYLES[one.severity]), f"{one.cause.text}")
-    shared = f" ({shared_words(one)})" if shared_words(one) else ""
+def _line(statement: Statement, width: int) -> RenderableType:
+    text = Text.assemble((f"{statement.severity.value:<8}", STYLES[statement.severity]), f"{statement.cause.text}")
+    shared = f" ({shared_words(statement)})" if shared_words(statement) else ""
     if len(text) + len(shared) <= width - 2:
         text.append(shared, "dim")
     return indented(text)
 
 
-def shared_words(one: Statement) -> str:
-    cause = one.cause
+def shared_words(statement: Statement) -> str:
+    cause = statement.cause
     if not cause.share or not cause.share_of or percent(cause.share) in cause.text:
         return ""
     part = f"{percent(cause.share)} of {cause.share_of}"
@@ -95,14 +95,14 @@ def shared_words(one: Statement) -> str:
     return f"{duration(cause.lost)} of waiting, {part}" if "waited" in part else f"{part}; {duration(cause.lost)} lost"
 
 
-def _sentence(one: Statement) -> str:
-    shared = shared_words(one)
-    return one.cause.text + (f" ({shared})" if shared else "")
+def _sentence(statement: Statement) -> str:
+    shared = shared_words(statement)
+    return statement.cause.text + (f" ({shared})" if shared else "")
 
 
-def statement_view(one: Statement, explain: bool, said: Mapping[str, str] = {}) -> RenderableType:
+def statement_view(statement: Statement, explain: bool, said: Mapping[str, str] = {}) -> RenderableType:
     """One of them in full; ``said``: texts of notes that stand above it, and their titles."""
-    cause = one.cause
+    cause = statement.cause
     lines = [*cause.evidence]
     if cause.since is not None:
         lines.append(f"since {moment(cause.since)}")
@@ -113,13 +113,15 @@ def statement_view(one: Statement, explain: bool, said: Mapping[str, str] = {}) 
         sure += (": " if sure else "weakened: ") + "; ".join(said.get(words, words) for words in cause.weakened_by)
     if sure:
         lines.append(sure)
-    head = Text.assemble((f"{one.rank} {one.severity.value}  ", STYLES[one.severity]), (one.title, "bold"))
-    head.append(f"  [{one.kind}]", "dim")
-    text = [] if cause.text in said else [_indented(_sentence(one))]
+    head = Text.assemble(
+        (f"{statement.rank} {statement.severity.value}  ", STYLES[statement.severity]), (statement.title, "bold")
+    )
+    head.append(f"  [{statement.kind}]", "dim")
+    text = [] if cause.text in said else [_indented(_sentence(statement))]
     parts: list[RenderableType] = [head, *text, *(_indented(line, "dim") for line in lines)]
     if explain:
-        parts += [Text(), _indented(one.explanation), Text(), _indented("Look at:")]
-        parts += [indented(Text(f"- {step}"), 4) for step in one.next_steps]
+        parts += [Text(), _indented(statement.explanation), Text(), _indented("Look at:")]
+        parts += [indented(Text(f"- {step}"), 4) for step in statement.next_steps]
     return Group(*parts)
 
 

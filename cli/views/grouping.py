@@ -257,17 +257,17 @@ def service_levels_view(levels: Sequence[ServiceLevelCounts], first_time: int) -
     return Group(*views)
 
 
-def _reasons(one: ServiceLevelCounts) -> list[Text]:
+def _reasons(level: ServiceLevelCounts) -> list[Text]:
     """Why nothing can be said, or what it does not rest on."""
-    if not one.calls and not one.unknown:
+    if not level.calls and not level.unknown:
         return [Text("no such calls: neither kept nor broken", "yellow")]
-    if one.unknown and one.verdict == UNDECIDABLE:
-        calls = plural(one.unknown, "call")
+    if level.unknown and level.verdict == UNDECIDABLE:
+        calls = plural(level.unknown, "call")
         return [Text(f"cannot tell: it depends on {calls} of which the capture shows no latency", "yellow")]
-    if one.outstanding:
-        return [Text(f"{plural(one.outstanding, 'call')} without a reply, outstanding beyond the limit", "red")]
-    if one.unknown:
-        return [Text(f"whatever the {plural(one.unknown, 'call')} without a latency took", "dim")]
+    if level.outstanding:
+        return [Text(f"{plural(level.outstanding, 'call')} without a reply, outstanding beyond the limit", "red")]
+    if level.unknown:
+        return [Text(f"whatever the {plural(level.unknown, 'call')} without a latency took", "dim")]
     return []
 
 
@@ -275,8 +275,8 @@ def _since(time: int, first_time: int) -> str:
     return f"{(time - first_time) / 1e9:,.3f} s"
 
 
-def _spans(one: ServiceLevelCounts, first_time: int) -> list[Text]:
-    spans = one.spans()
+def _spans(level: ServiceLevelCounts, first_time: int) -> list[Text]:
+    spans = level.spans()
     lines = [
         Text(
             f"{_since(span.begin, first_time)} to {_since(span.end, first_time)}: {count(span.beyond)} of"

@@ -23,42 +23,42 @@ MILLISECOND = 1_000_000
 SAME = Text("=", "dim")
 
 
-def counters_view(found: KernelCounters, width: int) -> RenderableType:
+def counters_view(counters: KernelCounters, width: int) -> RenderableType:
     """All that was compared."""
     parts: list[RenderableType] = []
-    for mount in found.mount_comparisons():
-        parts += [Text(), *_mount_view(mount, found.mounts_between, width)]
-    server = found.server_comparison()
+    for mount in counters.mount_comparisons():
+        parts += [Text(), *_mount_view(mount, counters.mounts_between, width)]
+    server = counters.server_comparison()
     if server is not None:
-        parts += [Text(), *_server_view(server, found.server_between)]
+        parts += [Text(), *_server_view(server, counters.server_between)]
     return Group(*parts)
 
 
-def _mount_view(found: MountComparison, between: bool, width: int) -> list[RenderableType]:
-    first = found.mounts[0]
+def _mount_view(comparison: MountComparison, between: bool, width: int) -> list[RenderableType]:
+    first = comparison.mounts[0]
     version = f"NFSv{first.version}" + ("" if first.minor_version is None else f".{first.minor_version}")
     since = "between two readings" if between else "since the mount"
-    paths = ", ".join(mount.path for mount in found.mounts)
+    paths = ", ".join(mount.path for mount in comparison.mounts)
     parts: list[RenderableType] = [
         heading(f"Kernel counters of {paths}", f"{first.device}, {version}, {since}; seen: on the wire")
     ]
-    if found.operations:
-        wide, narrow = (_grid(found, whole) for whole in (True, False))
+    if comparison.operations:
+        wide, narrow = (_grid(comparison, whole) for whole in (True, False))
         parts.append(wide if wide.width <= width else narrow)
     else:
         parts.append(indented(Text("no operation", "dim")))
-    parts += [indented(line) for line in [*_differences(found), *_waiting(found), *_remarks(found)]]
+    parts += [indented(line) for line in [*_differences(comparison), *_waiting(comparison), *_remarks(comparison)]]
     return parts
 
 
-def _grid(found: MountComparison, wide: bool) -> Grid:
+def _grid(comparison: MountComparison, wide: bool) -> Grid:
     names = ["calls", "seen", "retrans", "err", "seen", *(["sent", "seen", "received", "seen"] if wide else [])]
-    rows = [_row(operation, wide) for operation in found.operations]
+    rows = [_row(operation, wide) for operation in comparison.operations]
     return Grid(["operation"], [*names, "queue", "RTT", "on wire", "execute"], rows, gap=2 if wide else 1)
 
 
-def _row(one: OperationComparison, wide: bool) -> list[Cell]:
-    kernel, wire = one.kernel, one.wire
+def _row(operation: OperationComparison, wide: bool) -> list[Cell]:
+    kernel, wire = operation.kernel, operation.wire
     bytes: list[Cell] = []
     if wide:
         bytes = [
@@ -68,7 +68,7 @@ def _row(one: OperationComparison, wide: bool) -> list[Cell]:
             SAME if kernel.received == wire.received else _other(size(wire.received)),
         ]
     return [
-        one.operation,
+        operation.operation,
         count(kernel.calls),
         SAME if kernel.transmissions == wire.calls else _other(count(wire.calls)),
         counted(kernel.transmissions - kernel.calls),
@@ -82,10 +82,10 @@ def _row(one: OperationComparison, wide: bool) -> list[Cell]:
     ]
 
 
-def _differences(found: MountComparison) -> list[Text]:
+def _differences(comparison: MountComparison) -> list[Text]:
     """By reason: which operations, and by how much."""
     by_reason: dict[str, list[str]] = defaultdict(list)
-    for operation in found.operations:
+    for operation in comparison.operations:
         what = f" {abs(operation.missing)} {'fewer' if operation.missing > 0 else 'more'}" if operation.missing else ""
         for reason in operation.reasons:
             by_reason[reason].append(operation.operation + what)
@@ -101,12 +101,12 @@ def _differences(found: MountComparison) -> list[Text]:
     return lines or [Text("calls, errors and bytes are the same in the kernel and on the wire", "green")]
 
 
-def _waiting(found: MountComparison) -> list[Text]:
+def _waiting(comparison: MountComparison) -> list[Text]:
     """What the wire does not show: the time before the transmission."""
-    counters = found.transport
+    counters = comparison.transport
     sends = counters.get("sends", 0)
-    waited = sum(operation.kernel.queue_ms for operation in found.operations)
-    calls = sum(operation.kernel.calls for operation in found.operations)
+    waited = sum(operation.kernel.queue_ms for operation in comparison.operations)
+    calls = sum(operation.kernel.calls for operation in comparison.operations)
     words = f"before transmission RPCs waited {duration(waited * MILLISECOND)} in all (queue)"
     if calls:
         words += f", {duration(waited * MILLISECOND / calls)} each"
@@ -131,37 +131,37 @@ def _waiting(found: MountComparison) -> list[Text]:
     return lines + ([Text(f"transport: {', '.join(troubles)}", "yellow")] if troubles else [])
 
 
-def _remarks(found: MountComparison) -> list[Text]:
+def _remarks(comparison: MountComparison) -> list[Text]:
     lines = []
-    if len(found.mounts) > 1:
+    if len(comparison.mounts) > 1:
         lines.append("these mounts share their connections, which the wire does not tell apart: they are added up")
-    if len(found.clients) > 1:
-        clients = ", ".join(found.clients)
+    if len(comparison.clients) > 1:
+        clients = ", ".join(comparison.clients)
         lines.append(f"nothing says which client's mount it is: {clients} are added up; --client chooses")
-    if not found.clients:
+    if not comparison.clients:
         lines.append("no RPC of this version to this server was seen")
     return [Text(line, "dim") for line in lines]
 
 
-def _server_view(found: ServerComparison, between: bool) -> list[RenderableType]:
+def _server_view(comparison: ServerComparison, between: bool) -> list[RenderableType]:
     since = "between two readings" if between else "since its start"
-    servers = ", ".join(found.servers) or "none"
+    servers = ", ".join(comparison.servers) or "none"
     remark = f"{since}, over all clients; seen: on the wire, of {servers}"
     rows: list[list[Cell]] = [
         [row.name, count(row.counted), SAME if row.counted == row.seen else _other(count(row.seen))]
-        for row in (*found.procedures, *found.operations)
+        for row in (*comparison.procedures, *comparison.operations)
     ]
     parts: list[RenderableType] = [heading("Server's counters", remark)]
     parts.append(Grid(["procedure or operation"], ["calls", "seen"], rows, gap=2))
-    counters = found.counters
+    counters = comparison.counters
     lines = [
         Text(
             f"{plural(counters.calls, 'call')}, {count(counters.bad_calls)} refused; files: "
             f"{size(counters.bytes_read)} read, {size(counters.bytes_written)} written"
         )
     ]
-    more = sum(max(0, row.counted - row.seen) for row in found.procedures)
-    fewer = sum(max(0, row.seen - row.counted) for row in found.procedures)
+    more = sum(max(0, row.counted - row.seen) for row in comparison.procedures)
+    fewer = sum(max(0, row.seen - row.counted) for row in comparison.procedures)
     if more:
         lines.append(
             Text(f"{plural(more, 'call')} not seen: other clients, other transports, or not captured", "yellow")
@@ -169,7 +169,10 @@ def _server_view(found: ServerComparison, between: bool) -> list[RenderableType]
     if fewer:
         words = f"{plural(fewer, 'call')} not counted: before or after the readings, or another server"
         lines.append(
-            Text(words + (f"; {count(found.unanswered)} are without a reply" * bool(found.unanswered)), "yellow")
+            Text(
+                words + (f"; {count(comparison.unanswered)} are without a reply" * bool(comparison.unanswered)),
+                "yellow",
+            )
         )
     return [*parts, *(indented(line) for line in lines)]
 

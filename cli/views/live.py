@@ -53,10 +53,10 @@ HANGING = 1_000_000_000
 """Nanoseconds from which on an outstanding call is worth a look."""
 
 OPERATION_ORDERS: dict[str, Callable[[BusyProcedure], Any]] = {
-    "time": lambda one: -(one.latency.total if one.latency else 0),
-    "rpcs": lambda one: -one.calls,
-    "latency": lambda one: -(one.latency.p99 if one.latency else 0),
-    "errors": lambda one: -one.failed,
+    "time": lambda procedure: -(procedure.latency.total if procedure.latency else 0),
+    "rpcs": lambda procedure: -procedure.calls,
+    "latency": lambda procedure: -(procedure.latency.p99 if procedure.latency else 0),
+    "errors": lambda procedure: -procedure.failed,
 }
 """By what procedures are sorted: time spent on them, calls, the 99th percentile, failures."""
 
@@ -81,11 +81,11 @@ class Row:
 
 
 CONNECTION_ORDERS: dict[str, Callable[[Row], Any]] = {
-    "rpcs": lambda one: -one.rate.rpcs,
-    "bytes": lambda one: -(one.rate.up + one.rate.down),
-    "outstanding": lambda one: -one.outstanding,
-    "retransmitted": lambda one: -one.retransmitted,
-    "number": lambda one: 0,
+    "rpcs": lambda row: -row.rate.rpcs,
+    "bytes": lambda row: -(row.rate.up + row.rate.down),
+    "outstanding": lambda row: -row.outstanding,
+    "retransmitted": lambda row: -row.retransmitted,
+    "number": lambda row: 0,
 }
 
 
@@ -412,16 +412,16 @@ def capture_view(record: Record, breaches: Sequence[tuple[Finding, int]]) -> Ren
 _LINE = ("conn", "to server", "to client", "latency", "ago")
 
 
-def _line(one: SlowRpc, now: int) -> list[Cell]:
-    state = "" if one.state == "complete" else one.status if one.state == "error" else one.state
-    ago = max(0, now - one.time)
+def _line(rpc: SlowRpc, now: int) -> list[Cell]:
+    state = "" if rpc.state == "complete" else rpc.status if rpc.state == "error" else rpc.state
+    ago = max(0, now - rpc.time)
     return [
-        f"{one.number} {label(one.key)}",
-        Text(state, STATE_STYLES.get(one.state, "")),
-        f"{one.connection}{'<' if one.key.backward else ''}",
-        size(one.call_bytes),
-        size(one.reply_bytes),
-        "-" if one.waiting < 0 else at_least(one.waiting, one.state == "no reply"),
+        f"{rpc.number} {label(rpc.key)}",
+        Text(state, STATE_STYLES.get(rpc.state, "")),
+        f"{rpc.connection}{'<' if rpc.key.backward else ''}",
+        size(rpc.call_bytes),
+        size(rpc.reply_bytes),
+        "-" if rpc.waiting < 0 else at_least(rpc.waiting, rpc.state == "no reply"),
         f"{ago / 1e9:.0f} s",
     ]
 

@@ -88,8 +88,8 @@ def version_story(conversation: Conversation) -> str:
     return ", ".join(parts)
 
 
-def _version_use(one: VersionUse) -> str:
-    return f"in version {one.version} in frame {one.frame}"
+def _version_use(use: VersionUse) -> str:
+    return f"in version {use.version} in frame {use.frame}"
 
 
 def _thresholds(conversation: Conversation, sender: int) -> Iterator[str]:

@@ -38,37 +38,37 @@ STYLES = {
 }
 
 
-def finding(one: PingResult, target: PeerAddress, plan: PingPlan) -> RenderableType:
-    match one:
+def finding(result: PingResult, target: PeerAddress, plan: PingPlan) -> RenderableType:
+    match result:
         case Reached():
-            return _reached(one, target, plan)
+            return _reached(result, target, plan)
         case Round():
-            return _round(one)
+            return _round(result)
         case Echoed():
-            return _echoed(one)
+            return _echoed(result)
         case VersionTwoProbe():
-            return _versions(one)
+            return _versions(result)
         case Program():
-            return _program(one)
+            return _program(result)
 
 
-def _reached(one: Reached, target: PeerAddress, plan: PingPlan) -> RenderableType:
-    title = Text.assemble((str(target), "bold"), f" by {one.device}, connected in {duration(one.connect_time)}")
-    if one.announced is None:
-        private = f"{len(one.private_data)} bytes, no RFC 8797 message" if any(one.private_data) else "none"
+def _reached(reached: Reached, target: PeerAddress, plan: PingPlan) -> RenderableType:
+    title = Text.assemble((str(target), "bold"), f" by {reached.device}, connected in {duration(reached.connect_time)}")
+    if reached.announced is None:
+        private = f"{len(reached.private_data)} bytes, no RFC 8797 message" if any(reached.private_data) else "none"
     else:
-        way = "allows remote invalidation" if one.announced.remote_invalidation else "no remote invalidation"
-        private = f"sends {size(one.announced.send_size)}, receives {size(one.announced.receive_size)}, {way}"
-    granted = "nothing granted" if one.granted is None else f"{one.granted} granted"
+        way = "allows remote invalidation" if reached.announced.remote_invalidation else "no remote invalidation"
+        private = f"sends {size(reached.announced.send_size)}, receives {size(reached.announced.receive_size)}, {way}"
+    granted = "nothing granted" if reached.granted is None else f"{reached.granted} granted"
     rows = [
         ["private data", private],
-        ["inline threshold", f"{size(one.to_server)} to the server, {size(one.to_client)} back"],
-        ["outstanding Reads", _depths(one.depths)],
-        ["credits", f"{one.requested} requested, {granted}"],
+        ["inline threshold", f"{size(reached.to_server)} to the server, {size(reached.to_client)} back"],
+        ["outstanding Reads", _depths(reached.depths)],
+        ["credits", f"{reached.requested} requested, {granted}"],
     ]
     parts: list[RenderableType] = [title, facts(rows, gap=3)]
-    if one.problem:
-        parts.append(Text(f"  the first call: {one.problem}", "red"))
+    if reached.problem:
+        parts.append(Text(f"  the first call: {reached.problem}", "red"))
     parts += [Text(), heading(f"NULL, {program_name(plan.program)} version {plan.version}")] if plan.count else []
     return Group(*parts)
 
@@ -79,22 +79,22 @@ def _depths(depths: Depths) -> str:
     return f"served here {served}, served there {issued}"
 
 
-def _round(one: Round) -> RenderableType:
-    text = Text(f"  {one.number:>3}  ")
-    text.append("-" if one.time is None else f"{duration(one.time):>8}")
-    if one.problem:
-        text.append(f"  {one.problem}", "yellow" if one.time is not None else "red")
+def _round(ping: Round) -> RenderableType:
+    text = Text(f"  {ping.number:>3}  ")
+    text.append("-" if ping.time is None else f"{duration(ping.time):>8}")
+    if ping.problem:
+        text.append(f"  {ping.problem}", "yellow" if ping.time is not None else "red")
     return text
 
 
-def _echoed(one: Echoed) -> RenderableType:
-    text = Text(f"       {size(one.size)}")
-    if one.there_and_back is not None:
-        text.append(f" there and back {duration(one.there_and_back)}{_rate(2 * one.size, one.there_and_back)}")
-    if one.read is not None:
-        text.append(f", read {duration(one.read)}{_rate(one.size, one.read)}")
-    if one.problem:
-        text.append(f"  {one.problem}", "red")
+def _echoed(echoed: Echoed) -> RenderableType:
+    text = Text(f"       {size(echoed.size)}")
+    if echoed.there_and_back is not None:
+        text.append(f" there and back {duration(echoed.there_and_back)}{_rate(2 * echoed.size, echoed.there_and_back)}")
+    if echoed.read is not None:
+        text.append(f", read {duration(echoed.read)}{_rate(echoed.size, echoed.read)}")
+    if echoed.problem:
+        text.append(f"  {echoed.problem}", "red")
     return text
 
 
@@ -113,20 +113,22 @@ def rounds_summary(rounds: Sequence[Round]) -> RenderableType:
     return Group(text, Text())
 
 
-def _versions(one: VersionTwoProbe) -> RenderableType:
+def _versions(probed: VersionTwoProbe) -> RenderableType:
     title = heading("Versions", "on a connection of its own")
     rows: list[list[str | Text]] = []
-    if one.supported is not None:
-        low, high = one.supported
+    if probed.supported is not None:
+        low, high = probed.supported
         rows.append(["version 2", f"refused: RDMA_ERR_VERS, {low} to {high}"])
-    elif one.version == 2:
-        knows = "with transport characteristics" if one.extended else "without transport characteristics"
+    elif probed.version == 2:
+        knows = "with transport characteristics" if probed.extended else "without transport characteristics"
         rows.append(["version 2", f"supported, {knows}"])
-    if one.version is None:
-        rows.append(["version 2" if one.supported is None else "then", Text(one.problem or "no answer", "red")])
-    elif one.version == 1:
+    if probed.version is None:
+        rows.append(["version 2" if probed.supported is None else "then", Text(probed.problem or "no answer", "red")])
+    elif probed.version == 1:
         rows.append(["version 1", "supported, on the same connection"])
-    rows += [[f"  {characteristic_name(which)}", _value(which, value)] for which, value in one.characteristics.items()]
+    rows += [
+        [f"  {characteristic_name(which)}", _value(which, value)] for which, value in probed.characteristics.items()
+    ]
     return Group(title, facts(rows, gap=3), Text(), heading("Programs"))
 
 
@@ -139,16 +141,16 @@ def _value(which: int, value: Value) -> str:
     return kind.values.get(value, f"{value:,}") if kind else f"{value:,}"
 
 
-def _program(one: Program) -> RenderableType:
-    name = program_name(one.number)
-    name += "" if name.endswith(str(one.number)) else f" ({one.number})"
+def _program(program: Program) -> RenderableType:
+    name = program_name(program.number)
+    name += "" if name.endswith(str(program.number)) else f" ({program.number})"
     text = Text(f"  {name}  ")
-    if one.versions:
-        text.append("version " if len(one.versions) == 1 else "versions ", "")
-        text.append(", ".join(map(str, one.versions)), "green")
-        text.append(f" of {one.low} to {one.high}", "dim")
+    if program.versions:
+        text.append("version " if len(program.versions) == 1 else "versions ", "")
+        text.append(", ".join(map(str, program.versions)), "green")
+        text.append(f" of {program.low} to {program.high}", "dim")
     else:
-        text.append(one.status, "dim" if one.status == "not there" else "yellow")
+        text.append(program.status, "dim" if program.status == "not there" else "yellow")
     return text
 
 
@@ -161,13 +163,13 @@ def suite_title(target: PeerAddress, wanted: Sequence[Check]) -> RenderableType:
     return heading(f"{target}: conformance", f"{plural(len(wanted), 'check')}, each on its own connection{also}")
 
 
-def result_line(one: SuiteResult, wanted: Sequence[Check], width: int) -> RenderableType:
+def result_line(result: SuiteResult, wanted: Sequence[Check], width: int) -> RenderableType:
     """Verdict, check, where there is room the rule, and what was seen."""
-    rule = one.rule
-    verdict = Text(one.verdict.kind.value, STYLES[one.verdict.kind])
+    rule = result.rule
+    verdict = Text(result.verdict.kind.value, STYLES[result.verdict.kind])
     cells: list[tuple[Text | str, int]] = [
         (verdict, max(len(kind.value) for kind in VerdictKind)),
-        (one.check.name, max(len(check.name) for check in wanted)),
+        (result.check.name, max(len(check.name) for check in wanted)),
     ]
     if width >= 120:
         cells += [(rule.id, max(len(check.rule) for check in wanted)), (rule.level.value, 6)]
@@ -175,8 +177,8 @@ def result_line(one: SuiteResult, wanted: Sequence[Check], width: int) -> Render
     for _, room in cells:
         line.add_column(width=room, no_wrap=True)
     line.add_column(overflow="fold")
-    other = f" ({rule.id})" if one.verdict.rule and width < 120 else ""
-    line.add_row(*(cell for cell, _ in cells), one.verdict.observed + other)
+    other = f" ({rule.id})" if result.verdict.rule and width < 120 else ""
+    line.add_row(*(cell for cell, _ in cells), result.verdict.observed + other)
     return indented(line)
 
 
@@ -225,10 +227,10 @@ def listening(
     return Group(*lines)
 
 
-def happened(one: ServerEvent) -> RenderableType:
-    words = {"version": f"speaks version {one.text}", "call": one.text, "refused": f"refused: {one.text}"}
-    text = words.get(one.what, one.what + (f": {one.text}" if one.text else ""))
-    return Text(f"  client {one.client}  {text}")
+def happened(event: ServerEvent) -> RenderableType:
+    words = {"version": f"speaks version {event.text}", "call": event.text, "refused": f"refused: {event.text}"}
+    text = words.get(event.what, event.what + (f": {event.text}" if event.text else ""))
+    return Text(f"  client {event.client}  {text}")
 
 
 def served(connections: int, calls: int, committed: int, fault: str | None) -> RenderableType:

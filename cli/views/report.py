@@ -237,9 +237,9 @@ def _private(conversation: Conversation, end: int) -> str:
     return f"sends {size(data.send_size)}, receives {size(data.receive_size)}{invalidation}"
 
 
-def _depths(one: Connection) -> str:
+def _depths(connection: Connection) -> str:
     """How many RDMA Reads the server may have under way: its share of what the CM exchange settled."""
-    served, issued = one.endpoints[0].responder_resources, one.endpoints[1].initiator_depth
+    served, issued = connection.endpoints[0].responder_resources, connection.endpoints[1].initiator_depth
     known = [depth for depth in (served, issued) if depth is not None]
     if not known:
         return ""
@@ -373,9 +373,11 @@ def _narrow(cells: Sequence[Cell]) -> list[Cell]:
     return [*cells[:MINIMUM], *cells[MINIMUM + 1 :]]
 
 
-def _part_cells(one: Procedure) -> list[Cell]:
-    parts = one.parts()
-    return part_cells(one.call_bytes, one.reply_bytes, [parts[name].mean if name in parts else 0 for name in PARTS])
+def _part_cells(procedure: Procedure) -> list[Cell]:
+    parts = procedure.parts()
+    return part_cells(
+        procedure.call_bytes, procedure.reply_bytes, [parts[name].mean if name in parts else 0 for name in PARTS]
+    )
 
 
 def transfers_view(transfers: dict[str, TransferTotals], width: int) -> RenderableType:

@@ -385,8 +385,8 @@ def _own(steps: Sequence[Step]) -> list[Step]:
     return kept
 
 
-def _alike(one: Step, other: Step) -> bool:
-    return (one.kind, one.sender, one.family) == (other.kind, other.sender, other.family)
+def _alike(step: Step, other: Step) -> bool:
+    return (step.kind, step.sender, step.family) == (other.kind, other.sender, other.family)
 
 
 def _folded(steps: Sequence[Step], full: bool) -> Iterator[Step | str]:

@@ -18,7 +18,6 @@ from rdmascope.dissect.measure.nfs_state import (
     NfsSession,
     SlotEvent,
     SlotTable,
-    SlotUse,
     StateTable,
     StatusTally,
     Wait,
@@ -150,9 +149,11 @@ def _states(kind: str, table: StateTable, client: NfsClient) -> str:
     return text
 
 
-def _tally(name: str, one: StatusTally) -> str:
-    frames = str(one.first_frame) if one.first_frame == one.last_frame else f"{one.first_frame}-{one.last_frame}"
-    return f"{name} {count(one.count)} (frame{'s' if '-' in frames else ''} {frames})"
+def _tally(name: str, tally: StatusTally) -> str:
+    frames = (
+        str(tally.first_frame) if tally.first_frame == tally.last_frame else f"{tally.first_frame}-{tally.last_frame}"
+    )
+    return f"{name} {count(tally.count)} (frame{'s' if '-' in frames else ''} {frames})"
 
 
 # Sessions
@@ -219,7 +220,7 @@ def events_view(events: Sequence[tuple[NfsSession, str, SlotEvent]], everything:
                 str(event.slot),
                 str(use.sequence),
                 str(use.rpc),
-                _use_frames(use),
+                f"{use.frame}-{use.reply_frame or ''}",
                 str(earlier.rpc) if earlier is not None else "-",
                 Text(use.status.removeprefix("NFS4ERR_") or "no reply", "" if good else "red"),
                 procedure_label("", use.operations),
@@ -231,10 +232,6 @@ def events_view(events: Sequence[tuple[NfsSession, str, SlotEvent]], everything:
     parts += _more(len(events) - len(shown))
     parts += [indented(Text(line)) for line in explanations([event for *_, event in events])]
     return Group(*parts)
-
-
-def _use_frames(use: SlotUse) -> str:
-    return f"{use.frame}-{use.reply_frame or ''}"
 
 
 def explanations(events: Sequence[SlotEvent]) -> Iterator[str]:
@@ -259,8 +256,8 @@ def explanations(events: Sequence[SlotEvent]) -> Iterator[str]:
 # Delegations
 
 
-def delegations_view(found: Sequence[tuple[NfsClient, HeldState]], everything: bool) -> RenderableType:
-    shown = found if everything else found[:MAX_LISTED]
+def delegations_view(delegations: Sequence[tuple[NfsClient, HeldState]], everything: bool) -> RenderableType:
+    shown = delegations if everything else delegations[:MAX_LISTED]
     rows: list[list[Cell]] = [
         [
             state.kind,
@@ -276,7 +273,7 @@ def delegations_view(found: Sequence[tuple[NfsClient, HeldState]], everything: b
     ]
     names = ("", "client", "handle", "granted", "recalled", "returned", "took", "calls delayed")
     title = heading("Delegations", "in frames; those recalled, revoked or held at the end")
-    return Group(title, Grid(names[:3], names[3:], rows, gap=2), *_more(len(found) - len(shown)))
+    return Group(title, Grid(names[:3], names[3:], rows, gap=2), *_more(len(delegations) - len(shown)))
 
 
 def _took(state: HeldState) -> Cell:
@@ -324,8 +321,8 @@ def _traffic(mine: Sequence[tuple[int, DataTraffic]]) -> list[Cell]:
 # Security contexts
 
 
-def contexts_view(found: Sequence[GssContext], everything: bool) -> RenderableType:
-    shown = found if everything else found[:MAX_LISTED]
+def contexts_view(contexts: Sequence[GssContext], everything: bool) -> RenderableType:
+    shown = contexts if everything else contexts[:MAX_LISTED]
     rows: list[list[Cell]] = [
         [
             f"{gss_context.client} → {gss_context.server}",
@@ -340,26 +337,26 @@ def contexts_view(found: Sequence[GssContext], everything: bool) -> RenderableTy
     ]
     names = ("", "service", "frames", "calls", "numbers", "window", "")
     title = heading("RPCSEC_GSS contexts", "from creation to destruction; calls with privacy are sealed")
-    return Group(title, Grid(names, (), rows, flexible=6, gap=2), *_more(len(found) - len(shown)))
+    return Group(title, Grid(names, (), rows, flexible=6, gap=2), *_more(len(contexts) - len(shown)))
 
 
-def _doubts(one: GssContext) -> Text:
-    found = [f"{name} {count(number)}" for name, number in one.failures.items()]
-    found += ["creation not completed"] if one.round_trips and not one.frame else []
-    found += [f"{plural(one.below_window, 'call')} below the window"] if one.below_window else []
-    found += [f"{plural(one.repeated, 'sequence number')} used twice"] if one.repeated else []
+def _doubts(context: GssContext) -> Text:
+    found = [f"{name} {count(number)}" for name, number in context.failures.items()]
+    found += ["creation not completed"] if context.round_trips and not context.frame else []
+    found += [f"{plural(context.below_window, 'call')} below the window"] if context.below_window else []
+    found += [f"{plural(context.repeated, 'sequence number')} used twice"] if context.repeated else []
     return Text(", ".join(found), "red")
 
 
 # Waits
 
 
-def waits_view(found: Sequence[Wait], start: int, everything: bool) -> RenderableType:
+def waits_view(waited: Sequence[Wait], start: int, everything: bool) -> RenderableType:
     title = heading("What clients waited for", "as far as messages show it")
-    if not found:
+    if not waited:
         nothing = "nothing: no slot, credit or recall; no grace period, no NFS4ERR_DELAY, no call without a reply"
         return Group(title, indented(Text(nothing)))
-    shown = found if everything else found[: 2 * MAX_LISTED]
+    shown = waited if everything else waited[: 2 * MAX_LISTED]
     rows: list[list[Cell]] = [
         [
             wait.reason,
@@ -371,7 +368,7 @@ def waits_view(found: Sequence[Wait], start: int, everything: bool) -> Renderabl
         for wait in shown
     ]
     return Group(
-        title, Grid(("", "", "time", "", "frames"), (), rows, flexible=3, gap=2), *_more(len(found) - len(shown))
+        title, Grid(("", "", "time", "", "frames"), (), rows, flexible=3, gap=2), *_more(len(waited) - len(shown))
     )
 
 

@@ -30,23 +30,28 @@ HEIGHT = 8
 """Lines of a plot at most: one for each call, where that is enough."""
 
 
-def credits_view(one: CreditDirection, width: int) -> RenderableType:
+def credits_view(direction: CreditDirection, width: int) -> RenderableType:
     """One direction of a connection."""
-    active, passive = one.connection.endpoints
-    caller, answerer = (passive, active) if one.backward else (active, passive)
-    way = "backward" if one.backward else "forward"
-    elapsed = one.last_time - one.first_time
+    active, passive = direction.connection.endpoints
+    caller, answerer = (passive, active) if direction.backward else (active, passive)
+    way = "backward" if direction.backward else "forward"
+    elapsed = direction.last_time - direction.first_time
     rows: list[list[Cell]] = [
-        ["requested", _range(one.requested), "calls", count(one.calls)],
-        ["granted", _range(one.granted), "replies", count(one.replies)],
-        ["max outstanding", count(one.max_outstanding), "mean outstanding", f"{one.mean:.2f}"],
-        ["at the limit", f"{duration(one.blocked)} ({share(one.blocked, elapsed)})", "count", count(one.blockages)],
+        ["requested", _range(direction.requested), "calls", count(direction.calls)],
+        ["granted", _range(direction.granted), "replies", count(direction.replies)],
+        ["max outstanding", count(direction.max_outstanding), "mean outstanding", f"{direction.mean:.2f}"],
+        [
+            "at the limit",
+            f"{duration(direction.blocked)} ({share(direction.blocked, elapsed)})",
+            "count",
+            count(direction.blockages),
+        ],
     ]
-    if one.exceeded:
-        rows.append([Text("above the limit", "red"), Text(plural(one.exceeded, "call"), "red"), "", ""])
-    title = Text.assemble((f"Connection {one.connection.number}", "bold"), f"  {way} calls, ")
+    if direction.exceeded:
+        rows.append([Text("above the limit", "red"), Text(plural(direction.exceeded, "call"), "red"), "", ""])
+    title = Text.assemble((f"Connection {direction.connection.number}", "bold"), f"  {way} calls, ")
     title.append(f"{caller.address} → {answerer.address}")
-    return Group(title, Grid(["", "", "", ""], [], rows, flexible=1, gap=3), Text(), plot(one, width))
+    return Group(title, Grid(["", "", "", ""], [], rows, flexible=1, gap=3), Text(), plot(direction, width))
 
 
 def _range(values: tuple[int, int] | None) -> str:
@@ -56,15 +61,15 @@ def _range(values: tuple[int, int] | None) -> str:
     return count(low) if low == high else f"{count(low)} to {count(high)}"
 
 
-def plot(one: CreditDirection, width: int) -> RenderableType:
+def plot(direction: CreditDirection, width: int) -> RenderableType:
     """Outstanding calls as columns, the limit as a line, and below it when callers were at the limit."""
     margin = 8
-    each, intervals = one.intervals(max(20, width - margin - 2))
+    each, intervals = direction.intervals(max(20, width - margin - 2))
     if not intervals:
         return Text("  no call")
     limits = _limits(intervals)
     # Far above what is outstanding the limit would press the columns into the ground.
-    ceiling = max(one.max_outstanding, 1)
+    ceiling = max(direction.max_outstanding, 1)
     top = max([ceiling, *(limit for limit in limits if limit is not None and limit <= 2 * ceiling)])
     height = min(HEIGHT, top)
     lines = [_line(intervals, limits, level, height, top, margin) for level in range(height, 0, -1)]
@@ -190,12 +195,12 @@ def connection_view(
     return Group(*parts)
 
 
-def _inferred(one: InferredLoss) -> str:
-    toward = "client" if one.sender else "server"
-    waited = duration(one.until - one.since)
+def _inferred(loss: InferredLoss) -> str:
+    toward = "client" if loss.sender else "server"
+    waited = duration(loss.until - loss.since)
     return (
-        f"RPC {one.rpc} waited {waited} for a packet lost toward the {toward}: {one.evidence}"
-        f" (confidence {one.confidence:.0%})"
+        f"RPC {loss.rpc} waited {waited} for a packet lost toward the {toward}: {loss.evidence}"
+        f" (confidence {loss.confidence:.0%})"
     )
 
 
@@ -385,18 +390,24 @@ def retransmissions_view(
     return wide if wide.width <= width else Grid(left, [unit, "loss to retrans"], narrow_rows, gap=2)
 
 
-def _toward(one: Retransmission) -> str:
-    missed = " (or not captured)" if one.lost_packet_captured is False else ""
-    return "-" if one.toward is None or one.lost_packet_captured is None else ENDS[one.toward] + missed
+def _toward(retransmission: Retransmission) -> str:
+    missed = " (or not captured)" if retransmission.lost_packet_captured is False else ""
+    return (
+        "-"
+        if retransmission.toward is None or retransmission.lost_packet_captured is None
+        else ENDS[retransmission.toward] + missed
+    )
 
 
-def _latency(one: Paid) -> str:
-    return "-" if one.latency is None else f"{duration(one.latency)} ({share(one.waited, one.latency)})"
+def _latency(delayed: Paid) -> str:
+    return "-" if delayed.latency is None else f"{duration(delayed.latency)} ({share(delayed.waited, delayed.latency)})"
 
 
-def _causes(one: DirectionHealth) -> str:
+def _causes(direction: DirectionHealth) -> str:
     causes = [
-        f"{tally.packets:,} {cause}" for cause, tally in one.causes.items() if cause != "duplicate" and tally.packets
+        f"{tally.packets:,} {cause}"
+        for cause, tally in direction.causes.items()
+        if cause != "duplicate" and tally.packets
     ]
     return ", ".join(causes)
 
@@ -408,12 +419,14 @@ def _packets(tally: Tally | None, whole: int = 0) -> str:
     return f"{count(tally.packets)}{part}, {size(tally.bytes)}"
 
 
-def _rate(one: DirectionHealth) -> str:
-    return "-" if one.goodput is None else bit_rate(one.goodput)
+def _rate(direction: DirectionHealth) -> str:
+    return "-" if direction.goodput is None else bit_rate(direction.goodput)
 
 
-def _per_ack(one: DirectionHealth) -> str:
-    return "-" if one.requests_per_ack is None else f"{one.requests_per_ack:.1f}, max {one.max_per_ack}"
+def _per_ack(direction: DirectionHealth) -> str:
+    return (
+        "-" if direction.requests_per_ack is None else f"{direction.requests_per_ack:.1f}, max {direction.max_per_ack}"
+    )
 
 
 def _delay(spread: Distribution | None) -> str:
@@ -424,15 +437,15 @@ def _least(spread: Distribution | None) -> str:
     return "-" if spread is None else f"{duration(spread.minimum)}, {duration(spread.median)}"
 
 
-def _rnr(one: DirectionHealth) -> str:
-    if not one.rnr_count:
+def _rnr(direction: DirectionHealth) -> str:
+    if not direction.rnr_count:
         return "-"
-    timers = sorted({nak.timer for nak in one.rnr_naks if nak.timer is not None})
-    return f"{count(one.rnr_count)}, wait {', '.join(duration(timer) for timer in timers[:3])}"
+    timers = sorted({nak.timer for nak in direction.rnr_naks if nak.timer is not None})
+    return f"{count(direction.rnr_count)}, wait {', '.join(duration(timer) for timer in timers[:3])}"
 
 
-def _fatal(one: DirectionHealth) -> str:
-    return ", ".join(f"{nak.name.removeprefix('NAK, ')} (frame {nak.frame})" for nak in one.fatal_naks[:2]) or "-"
+def _fatal(direction: DirectionHealth) -> str:
+    return ", ".join(f"{nak.name.removeprefix('NAK, ')} (frame {nak.frame})" for nak in direction.fatal_naks[:2]) or "-"
 
 
 def _frames(frames: Sequence[int], number: int) -> str:
@@ -442,10 +455,10 @@ def _frames(frames: Sequence[int], number: int) -> str:
     return f"{count(number)}: {listed}" + (", …" if number > MAX_FRAMES else "")
 
 
-def _reads(one: DirectionHealth) -> str:
-    if not one.reads_outstanding:
+def _reads(direction: DirectionHealth) -> str:
+    if not direction.reads_outstanding:
         return "-"
-    return f"{one.reads_outstanding} of {'?' if one.read_depth is None else one.read_depth}"
+    return f"{direction.reads_outstanding} of {'?' if direction.read_depth is None else direction.read_depth}"
 
 
 def _time_range(times: Sequence[int | None]) -> str:
@@ -470,58 +483,62 @@ class DirectionRow(NamedTuple):
 
 
 PACKET_ROWS: tuple[DirectionRow, ...] = (
-    DirectionRow("packets", lambda one: count(one.packets), always=True),
-    DirectionRow("unique payload", lambda one: size(one.unique_bytes), always=True),
+    DirectionRow("packets", lambda direction: count(direction.packets), always=True),
+    DirectionRow("unique payload", lambda direction: size(direction.unique_bytes), always=True),
     DirectionRow("goodput", _rate, always=True),
-    DirectionRow("retransmitted", lambda one: _packets(one.retransmitted, one.packets)),
-    DirectionRow("  original not captured", lambda one: _packets(one.original_missing)),
-    DirectionRow("captured twice", lambda one: _packets(one.causes.get("duplicate"))),
-    DirectionRow("out of order", lambda one: counted(one.reordered)),
-    DirectionRow("missing from the capture", lambda one: counted(one.missing)),
-    DirectionRow("  perhaps never sent", lambda one: counted(one.unconfirmed)),
-    DirectionRow("ACKs sent", lambda one: counted(one.acknowledgements), always=True),
+    DirectionRow("retransmitted", lambda direction: _packets(direction.retransmitted, direction.packets)),
+    DirectionRow("  original not captured", lambda direction: _packets(direction.original_missing)),
+    DirectionRow("captured twice", lambda direction: _packets(direction.causes.get("duplicate"))),
+    DirectionRow("out of order", lambda direction: counted(direction.reordered)),
+    DirectionRow("missing from the capture", lambda direction: counted(direction.missing)),
+    DirectionRow("  perhaps never sent", lambda direction: counted(direction.unconfirmed)),
+    DirectionRow("ACKs sent", lambda direction: counted(direction.acknowledgements), always=True),
     DirectionRow("  request packets per ACK", _per_ack),
-    DirectionRow("  delay: median, 99%", lambda one: _delay(one.ack_delay)),
-    DirectionRow("Read response: median, 99%", lambda one: _delay(one.read_delay)),
-    DirectionRow("sequence error NAKs sent", lambda one: counted(one.sequence_naks)),
+    DirectionRow("  delay: median, 99%", lambda direction: _delay(direction.ack_delay)),
+    DirectionRow("Read response: median, 99%", lambda direction: _delay(direction.read_delay)),
+    DirectionRow("sequence error NAKs sent", lambda direction: counted(direction.sequence_naks)),
     DirectionRow("RNR NAKs sent", _rnr),
     DirectionRow("fatal NAKs sent", _fatal),
-    DirectionRow("congestion marks (CE)", lambda one: counted(one.ecn_marked)),
-    DirectionRow("CNPs sent", lambda one: counted(one.cnps)),
-    DirectionRow("  interval: min, median", lambda one: _least(one.cnp_gap)),
-    DirectionRow("  delay after a mark: min, median", lambda one: _least(one.cnp_delay)),
-    DirectionRow("ICRC errors: count, frames", lambda one: _frames(one.icrc_failures, one.icrc_failure_count)),
+    DirectionRow("congestion marks (CE)", lambda direction: counted(direction.ecn_marked)),
+    DirectionRow("CNPs sent", lambda direction: counted(direction.cnps)),
+    DirectionRow("  interval: min, median", lambda direction: _least(direction.cnp_gap)),
+    DirectionRow("  delay after a mark: min, median", lambda direction: _least(direction.cnp_delay)),
+    DirectionRow(
+        "ICRC errors: count, frames", lambda direction: _frames(direction.icrc_failures, direction.icrc_failure_count)
+    ),
     DirectionRow("Reads outstanding, limit", _reads),
-    DirectionRow("requests unanswered", lambda one: counted(one.unanswered)),
+    DirectionRow("requests unanswered", lambda direction: counted(direction.unanswered)),
 )
 """Rows of queue pairs; a figure that is zero at both ends is left out."""
 SEGMENT_ROWS: tuple[DirectionRow, ...] = (
-    DirectionRow("segments with payload", lambda one: count(one.segments), always=True),
-    DirectionRow("FPDUs", lambda one: count(one.fpdus), always=True),
-    DirectionRow("unique RDMA payload", lambda one: size(one.unique_bytes), always=True),
+    DirectionRow("segments with payload", lambda direction: count(direction.segments), always=True),
+    DirectionRow("FPDUs", lambda direction: count(direction.fpdus), always=True),
+    DirectionRow("unique RDMA payload", lambda direction: size(direction.unique_bytes), always=True),
     DirectionRow("goodput", _rate, always=True),
-    DirectionRow("retransmitted", lambda one: _packets(one.retransmitted, one.segments)),
-    DirectionRow("  original not captured", lambda one: _packets(one.original_missing)),
-    DirectionRow("captured twice", lambda one: _packets(one.causes.get("duplicate"))),
-    DirectionRow("out of order", lambda one: counted(one.reordered)),
-    DirectionRow("missing from the capture, at least", lambda one: counted(one.missing)),
-    DirectionRow("pure ACKs", lambda one: counted(one.acknowledgements), always=True),
+    DirectionRow("retransmitted", lambda direction: _packets(direction.retransmitted, direction.segments)),
+    DirectionRow("  original not captured", lambda direction: _packets(direction.original_missing)),
+    DirectionRow("captured twice", lambda direction: _packets(direction.causes.get("duplicate"))),
+    DirectionRow("out of order", lambda direction: counted(direction.reordered)),
+    DirectionRow("missing from the capture, at least", lambda direction: counted(direction.missing)),
+    DirectionRow("pure ACKs", lambda direction: counted(direction.acknowledgements), always=True),
     DirectionRow("  segments per ACK", _per_ack),
-    DirectionRow("  delay: median, 99%", lambda one: _delay(one.ack_delay)),
-    DirectionRow("  duplicate ACKs", lambda one: counted(one.duplicate_acks)),
-    DirectionRow("  with SACK", lambda one: counted(one.selective_acks)),
-    DirectionRow("  with D-SACK", lambda one: counted(one.reported_twice)),
-    DirectionRow("zero windows", lambda one: counted(one.zero_windows)),
-    DirectionRow("Read response: median, 99%", lambda one: _delay(one.read_delay)),
+    DirectionRow("  delay: median, 99%", lambda direction: _delay(direction.ack_delay)),
+    DirectionRow("  duplicate ACKs", lambda direction: counted(direction.duplicate_acks)),
+    DirectionRow("  with SACK", lambda direction: counted(direction.selective_acks)),
+    DirectionRow("  with D-SACK", lambda direction: counted(direction.reported_twice)),
+    DirectionRow("zero windows", lambda direction: counted(direction.zero_windows)),
+    DirectionRow("Read response: median, 99%", lambda direction: _delay(direction.read_delay)),
     DirectionRow("Reads outstanding, limit", _reads),
-    DirectionRow("Reads not completed", lambda one: counted(one.unanswered)),
+    DirectionRow("Reads not completed", lambda direction: counted(direction.unanswered)),
     DirectionRow("Terminate sent", _fatal),
-    DirectionRow("congestion marks (CE)", lambda one: counted(one.ecn_marked)),
-    DirectionRow("congestion echoed (ECE)", lambda one: counted(one.congestion_echoes)),
-    DirectionRow("TCP checksum errors", lambda one: counted(one.damaged_segments)),
-    DirectionRow("CRC32C errors: FPDUs, frames", lambda one: _frames(one.crc_failures, one.crc_failure_count)),
-    DirectionRow("FPDUs with wrong markers", lambda one: counted(one.marker_failures)),
-    DirectionRow("FPDUs rejected without a CRC", lambda one: counted(one.doubted_fpdus)),
+    DirectionRow("congestion marks (CE)", lambda direction: counted(direction.ecn_marked)),
+    DirectionRow("congestion echoed (ECE)", lambda direction: counted(direction.congestion_echoes)),
+    DirectionRow("TCP checksum errors", lambda direction: counted(direction.damaged_segments)),
+    DirectionRow(
+        "CRC32C errors: FPDUs, frames", lambda direction: _frames(direction.crc_failures, direction.crc_failure_count)
+    ),
+    DirectionRow("FPDUs with wrong markers", lambda direction: counted(direction.marker_failures)),
+    DirectionRow("FPDUs rejected without a CRC", lambda direction: counted(direction.doubted_fpdus)),
 )
 """The same of iWARP, where TCP looks after losses."""
 OF_RECORDS = {"FPDUs": "records", "unique RDMA payload": "unique payload"}

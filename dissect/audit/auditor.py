@@ -331,11 +331,11 @@ class Auditor:
                 tally.violated += left
                 tally.notes += left * note
 
-    def _wanted(self, found: SubjectClass, subject: Subject) -> bool:
+    def _wanted(self, alike: SubjectClass, subject: Subject) -> bool:
         """Whether a noun, or a later one, may be an example of what it breaks."""
         return any(
             self._wants(self._tally(TallyKey(rule.id, subject.connection.number, end)), subject.frames)
-            for rule, judgement in found.broken
+            for rule, judgement in alike.broken
             for end in self._ends(rule, subject, judgement.by)
         )
 

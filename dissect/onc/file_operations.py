@@ -181,7 +181,9 @@ def _result3(
     if made is not None:
         done = done._replace(handle=made)
     if attributes is not None:
-        done = _fattr3(done, answer, attributes)
+        # RFC 1813, 2.5: type, mode, nlink, uid, gid, size.
+        size = hyper(answer, attributes + nfs3.SIZE_IN_FATTR)[0]
+        done = done._replace(type=word(answer, attributes)[0], size=size)
     if number == nfs3.WRITE:
         at = nfs3.WCC_DATA(answer, at)
         return done._replace(stable=word(answer, at + 4)[0], verifier=bytes(answer[at + 8 : at + 16]))
@@ -197,11 +199,6 @@ def _range(done: FileOperation, view: memoryview, offset: int, count: int, wide:
     READ3args, WRITE3args and COMMIT3args have them right behind the handle (RFC 1813, 3.3.6, 3.3.7 and 3.3.21).
     """
     return done._replace(offset=hyper(view, offset)[0], count=(hyper if wide else word)(view, count)[0])
-
-
-def _fattr3(done: FileOperation, answer: memoryview, at: int) -> FileOperation:
-    """RFC 1813, 2.5: type, mode, nlink, uid, gid, size."""
-    return done._replace(type=word(answer, at)[0], size=hyper(answer, at + nfs3.SIZE_IN_FATTR)[0])
 
 
 def _version4(messages: FileMessages) -> list[FileOperation]:
@@ -319,7 +316,7 @@ def events_of(messages: FileMessages) -> FileEvents:
     return FileEvents()
 
 
-def _mount(call: CallHeader, view: memoryview, answer: memoryview, body: int, found: list[FileEvent]) -> None:
+def _mount(call: CallHeader, view: memoryview, answer: memoryview, body: int, events: list[FileEvent]) -> None:
     """MNT (RFC 1813, appendix I, 5.2.1; RFC 1094, A.5.1): handles of versions 1 and 2 have 32 bytes."""
     path = opaque_at(view, call.body)[0]
     if body >= 0 and word(answer, body)[0] == 0:
@@ -327,10 +324,10 @@ def _mount(call: CallHeader, view: memoryview, answer: memoryview, body: int, fo
         if call.version < 3 and len(short) < 32:
             raise StructError
         handle = opaque_at(answer, body + 4)[0] if call.version >= 3 else short
-        found.append(FileEvent(ROOT, handle, name=path))
+        events.append(FileEvent(ROOT, handle, name=path))
 
 
-def _events3(call: CallHeader, view: memoryview, answer: memoryview, body: int, found: list[FileEvent]) -> None:
+def _events3(call: CallHeader, view: memoryview, answer: memoryview, body: int, events: list[FileEvent]) -> None:
     """What a call of NFSv3 tells of files (RFC 1813, 3.3)."""
     number = call.procedure
     procedure = nfs3.nfs3_procedure(number)
@@ -344,37 +341,37 @@ def _events3(call: CallHeader, view: memoryview, answer: memoryview, body: int, 
         done = None if status is None else 0
         if status == 0:
             done = word(answer, nfs3.WCC_DATA(answer, body))[0]
-        found.append(FileEvent(WRITE, handle, offset=offset, count=count, position=at + 20, done=done))
+        events.append(FileEvent(WRITE, handle, offset=offset, count=count, position=at + 20, done=done))
     if status != 0:
         return
     if number == nfs3.SETATTR:
         at = nfs3.MODE_TO_GID(view, at)
         if word(view, at)[0]:
-            found.append(FileEvent(RESIZED, handle, offset=hyper(view, at + 4)[0]))
+            events.append(FileEvent(RESIZED, handle, offset=hyper(view, at + 4)[0]))
     elif number == nfs3.READ:
         offset = hyper(view, at)[0]
         place = nfs3.POST_OP_ATTR(answer, body)
         eof, count = bool(word(answer, place + 4)[0]), word(answer, place + 8)[0]
-        found.append(FileEvent(READ, handle, offset=offset, count=count, position=place + 12, eof=eof))
+        events.append(FileEvent(READ, handle, offset=offset, count=count, position=place + 12, eof=eof))
     elif procedure.results in (nfs3.FOUND, nfs3.MADE):
         name = opaque_at(view, at)[0]
         made = procedure.results == nfs3.MADE and number != nfs3.CREATE  # CREATE also opens what is there
-        found.append(FileEvent(NAMED, nfs3.result_object(procedure, answer, body)[0], handle, name, made=made))
+        events.append(FileEvent(NAMED, nfs3.result_object(procedure, answer, body)[0], handle, name, made=made))
     elif number in (nfs3.REMOVE, nfs3.RMDIR):
-        found.append(FileEvent(REMOVED, None, handle, opaque_at(view, at)[0]))
+        events.append(FileEvent(REMOVED, None, handle, opaque_at(view, at)[0]))
     elif number == nfs3.RENAME:
         name, at = opaque_at(view, at)
         target, at = opaque_at(view, at)
-        found.append(FileEvent(RENAMED, None, handle, name, to_directory=target, to_name=opaque_at(view, at)[0]))
+        events.append(FileEvent(RENAMED, None, handle, name, to_directory=target, to_name=opaque_at(view, at)[0]))
     elif number == nfs3.LINK:
         directory, at = opaque_at(view, at)
-        found.append(FileEvent(NAMED, handle, directory, opaque_at(view, at)[0], made=True))
+        events.append(FileEvent(NAMED, handle, directory, opaque_at(view, at)[0], made=True))
     elif number in (nfs3.READDIR, nfs3.READDIRPLUS):
         plus = number == nfs3.READDIRPLUS
-        _directory3(answer, nfs3.POST_OP_ATTR(answer, body) + 8, handle, plus, found)
+        _directory3(answer, nfs3.POST_OP_ATTR(answer, body) + 8, handle, plus, events)
 
 
-def _directory3(view: memoryview, at: int, directory: bytes, plus: bool, found: list[FileEvent]) -> None:
+def _directory3(view: memoryview, at: int, directory: bytes, plus: bool, events: list[FileEvent]) -> None:
     """dirlist3 or dirlistplus3 (RFC 1813, 3.3.16 and 3.3.17)."""
     while word(view, at)[0]:
         name, at = opaque_at(view, at + 12)
@@ -384,7 +381,7 @@ def _directory3(view: memoryview, at: int, directory: bytes, plus: bool, found: 
             at = nfs3.POST_OP_ATTR(view, at)
             handle = opaque_at(view, at + 4)[0] if word(view, at)[0] else None
             at = nfs3.POST_OP_FH(view, at)
-        found.append(FileEvent(NAMED, handle, directory, name))
+        events.append(FileEvent(NAMED, handle, directory, name))
 
 
 class _PendingEvent(NamedTuple):

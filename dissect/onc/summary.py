@@ -358,14 +358,14 @@ _BY_NAME = {
 }
 
 
-def _with_client(found: dict[str, Node], compound: Node) -> dict[str, Node]:
+def _with_client(nodes: dict[str, Node], compound: Node) -> dict[str, Node]:
     """With the client ID that an operation itself has: those of owners say little."""
-    found.pop("client", None)
+    nodes.pop("client", None)
     for operation in compound.children[-1].children if compound.children else ():
         for node in operation.children:
             if node.type is CLIENTID4 and node_value(node) is not None:
-                found.setdefault("client", node)
-    return found
+                nodes.setdefault("client", node)
+    return nodes
 
 
 def _given_nodes(results: Node) -> dict[str, Node]:

@@ -201,32 +201,32 @@ class Runs(Protocol):
     def costs(self) -> tuple[Costs, Costs] | None: ...
 
 
-def points_records(found: Points, each: bool = False) -> Iterator[Record]:
+def points_records(points: Points, each: bool = False) -> Iterator[Record]:
     """The captures, then each procedure; with ``each`` then the RPCs one by one."""
-    common = found.common
+    common = points.common
     yield record(
         "points",
-        client_capture=found.client,
-        server_capture=found.server,
+        client_capture=points.client,
+        server_capture=points.server,
         packets_at_both=common.both,
-        compared_whole=found.whole,
+        compared_whole=points.whole,
         clock_offset_ns=common.offset,
         clock_offset_error_ns=common.error,
         clock_drift_ppm=None if common.clocks.drift_error is None else round(common.clocks.drift * 1e6, 3),
         clock_drift_error_ppm=None if common.clocks.drift_error is None else round(common.clocks.drift_error * 1e6, 3),
         transit_to_server_ns=common.transit[0],
         transit_to_client_ns=common.transit[1],
-        lost_to_server_frames=found.at_client.lost.tolist(),
-        missed_by_server_frames=found.at_client.missed.tolist(),
-        lost_to_client_frames=found.at_server.lost.tolist(),
-        missed_by_client_frames=found.at_server.missed.tolist(),
-        rpcs_only_client=found.rpcs.only_client,
-        rpcs_only_server=found.rpcs.only_server,
-        phases=found.rpcs.total and _phases(found.rpcs.total),
+        lost_to_server_frames=points.at_client.lost.tolist(),
+        missed_by_server_frames=points.at_client.missed.tolist(),
+        lost_to_client_frames=points.at_server.lost.tolist(),
+        missed_by_client_frames=points.at_server.missed.tolist(),
+        rpcs_only_client=points.rpcs.only_client,
+        rpcs_only_server=points.rpcs.only_server,
+        phases=points.rpcs.total and _phases(points.rpcs.total),
     )
-    for procedure in found.rpcs.procedures:
+    for procedure in points.rpcs.procedures:
         yield record("points_procedure", procedure=procedure.name, phases=_phases(procedure))
-    for rpc in found.rpcs.each() if each else ():
+    for rpc in points.rpcs.each() if each else ():
         yield record(
             "points_rpc",
             procedure=rpc.name,
@@ -247,39 +247,39 @@ def points_records(found: Points, each: bool = False) -> Iterator[Record]:
         )
 
 
-def _phases(one: Phases) -> Record:
+def _phases(phases: Phases) -> Record:
     return {
-        "rpcs": one.rpcs,
-        "waited": _distribution(one.waited),
-        "waited_mean_ns": one.waited.mean,
-        "server_mean_ns": one.server,
-        "there_mean_ns": one.there,
-        "back_mean_ns": one.back,
-        "reads_network_mean_ns": one.read_network,
-        "writes_network_mean_ns": one.write_network,
-        "client_mean_ns": one.client,
+        "rpcs": phases.rpcs,
+        "waited": _distribution(phases.waited),
+        "waited_mean_ns": phases.waited.mean,
+        "server_mean_ns": phases.server,
+        "there_mean_ns": phases.there,
+        "back_mean_ns": phases.back,
+        "reads_network_mean_ns": phases.read_network,
+        "writes_network_mean_ns": phases.write_network,
+        "client_mean_ns": phases.client,
     }
 
 
-def _distribution(one: Distribution | None) -> Record | None:
-    if one is None:
+def _distribution(latency: Distribution | None) -> Record | None:
+    if latency is None:
         return None
-    return {"min_ns": one.minimum, "median_ns": one.median, "p99_ns": one.p99, "max_ns": one.maximum}
+    return {"min_ns": latency.minimum, "median_ns": latency.median, "p99_ns": latency.p99, "max_ns": latency.maximum}
 
 
-def runs_records(found: Runs) -> Iterator[Record]:
+def runs_records(runs: Runs) -> Iterator[Record]:
     """The runs and what differs, then each procedure."""
     yield record(
         "runs",
-        before=found.before,
-        after=found.after,
-        seconds_before=found.seconds[0],
-        seconds_after=found.seconds[1],
+        before=runs.before,
+        after=runs.after,
+        seconds_before=runs.seconds[0],
+        seconds_after=runs.seconds[1],
         costs=None
-        if found.costs is None
+        if runs.costs is None
         else {
             f"{run}_{name}": value
-            for run, cost in zip(("before", "after"), found.costs, strict=True)
+            for run, cost in zip(("before", "after"), runs.costs, strict=True)
             for name, value in zip(COSTS, cost, strict=True)
         },
         diagnosis=[
@@ -290,18 +290,18 @@ def runs_records(found: Runs) -> Iterator[Record]:
                 "title": statement.title,
                 "text": statement.cause.text,
             }
-            for run, statements in (("before", found.vanished), ("after", found.appeared))
+            for run, statements in (("before", runs.vanished), ("after", runs.appeared))
             for statement in statements
         ],
         settings=[
-            {"name": name, "before": list(before), "after": list(after)} for name, before, after in found.settings
+            {"name": name, "before": list(before), "after": list(after)} for name, before, after in runs.settings
         ],
         rules=[
             {"rule": rule, "role": role, "violations_before": before, "violations_after": after}
-            for rule, role, before, after in found.rules
+            for rule, role, before, after in runs.rules
         ],
     )
-    for procedure in found.procedures:
+    for procedure in runs.procedures:
         yield record(
             "runs_procedure",
             procedure=procedure.name,

@@ -450,12 +450,12 @@ def _characteristic(item: Characteristic) -> Record:
     }
 
 
-def _negotiation(one: Negotiation) -> Record:
+def _negotiation(negotiation: Negotiation) -> Record:
     """What was agreed: endpoint 0 is the active one, positions are those in the request."""
     return {
-        "version": one.settled or None,
-        "requested": None if one.requested is None else _version_use(one.requested),
-        "answers": [_version_use(answer) for answer in one.answers],
+        "version": negotiation.settled or None,
+        "requested": None if negotiation.requested is None else _version_use(negotiation.requested),
+        "answers": [_version_use(answer) for answer in negotiation.answers],
         "refusals": [
             {
                 "frame": refusal.frame,
@@ -466,16 +466,16 @@ def _negotiation(one: Negotiation) -> Record:
                 "refused_version": refusal.refused_version,
                 "refused_frame": refusal.refused_frame or None,
             }
-            for refusal in one.refusals
+            for refusal in negotiation.refusals
         ],
-        "continued": None if one.continued is None else _version_use(one.continued),
+        "continued": None if negotiation.continued is None else _version_use(negotiation.continued),
         "announcements": [
             {"frame": each.frame, "endpoint": each.endpoint, "by": each.by, **_characteristic(each.characteristic)}
-            for each in one.announcements
+            for each in negotiation.announcements
         ],
         "no_change": [
             {"endpoint": end, "frame": frame, "names": [characteristic_name(which) for which in sorted(fixed)]}
-            for end, (frame, fixed) in sorted(one.nochange.items())
+            for end, (frame, fixed) in sorted(negotiation.nochange.items())
         ],
         "requests": [
             {
@@ -490,17 +490,17 @@ def _negotiation(one: Negotiation) -> Record:
                 "pending": sorted(request.pending),
                 "still_pending": sorted(request.open),
             }
-            for request in one.requests
+            for request in negotiation.requests
         ],
         "unsupported_options": [
             {"frame": refusal.frame, "endpoint": refusal.endpoint, "option": option_name(refusal.option)}
-            for refusal in one.option_refusals
+            for refusal in negotiation.option_refusals
         ],
     }
 
 
-def _version_use(one: VersionUse) -> Record:
-    return {"version": one.version, "frame": one.frame, "endpoint": one.endpoint, "send_length": one.length}
+def _version_use(use: VersionUse) -> Record:
+    return {"version": use.version, "frame": use.frame, "endpoint": use.endpoint, "send_length": use.length}
 
 
 def _range(pair: tuple[int, int] | None) -> Record | None:
@@ -637,24 +637,24 @@ def _refusal(nak: NegativeAcknowledgement) -> Record:
     return {"frame": nak.frame, "time_ns": nak.time, "psn": nak.psn, "name": nak.name, "timer_ns": nak.timer}
 
 
-def _retransmission(one: Retransmission, segments: bool) -> Record:
+def _retransmission(retransmission: Retransmission, segments: bool) -> Record:
     return {
-        "initiator": ("active", "passive")[one.initiator],
-        "cause": one.cause,
-        "lost": one.lost,
-        "lost_packet_captured": one.lost_packet_captured,
-        "psn": None if segments else one.psn,
-        "sequence": one.psn if segments else None,
-        **(_segments if segments else _packets)(Tally(one.packets, one.bytes)),
-        "lost_frame": one.lost_frame,
-        "lost_time_ns": one.lost_time,
-        "nak_frame": one.nak_frame,
-        "nak_time_ns": one.nak_time,
-        "retransmission_frame": one.retransmission_frame,
-        "retransmission_time_ns": one.retransmission_time,
-        "loss_to_nak_ns": one.loss_to_nak,
-        "nak_to_retransmission_ns": one.nak_to_retransmission,
-        "loss_to_retransmission_ns": one.loss_to_retransmission,
+        "initiator": ("active", "passive")[retransmission.initiator],
+        "cause": retransmission.cause,
+        "lost": retransmission.lost,
+        "lost_packet_captured": retransmission.lost_packet_captured,
+        "psn": None if segments else retransmission.psn,
+        "sequence": retransmission.psn if segments else None,
+        **(_segments if segments else _packets)(Tally(retransmission.packets, retransmission.bytes)),
+        "lost_frame": retransmission.lost_frame,
+        "lost_time_ns": retransmission.lost_time,
+        "nak_frame": retransmission.nak_frame,
+        "nak_time_ns": retransmission.nak_time,
+        "retransmission_frame": retransmission.retransmission_frame,
+        "retransmission_time_ns": retransmission.retransmission_time,
+        "loss_to_nak_ns": retransmission.loss_to_nak,
+        "nak_to_retransmission_ns": retransmission.nak_to_retransmission,
+        "loss_to_retransmission_ns": retransmission.loss_to_retransmission,
     }
 
 
@@ -717,24 +717,24 @@ STRETCHES = 200
 """Stretches of time in --json."""
 
 
-def credits_record(one: CreditDirection) -> Record:
-    each, intervals = one.intervals(STRETCHES)
-    first = min(one.bins, default=0) * one.width
+def credits_record(direction: CreditDirection) -> Record:
+    each, intervals = direction.intervals(STRETCHES)
+    first = min(direction.bins, default=0) * direction.width
     return record(
         "credits",
-        connection=one.connection.number,
-        direction="backward" if one.backward else "forward",
-        calls=one.calls,
-        replies=one.replies,
-        requested=_range(one.requested),
-        granted=_range(one.granted),
-        max_outstanding=one.max_outstanding,
-        mean_outstanding=round(one.mean, 3),
-        at_limit_ns=one.blocked,
-        at_limit_count=one.blockages,
-        exceeded=one.exceeded,
-        first_time_ns=one.first_time,
-        last_time_ns=one.last_time,
+        connection=direction.connection.number,
+        direction="backward" if direction.backward else "forward",
+        calls=direction.calls,
+        replies=direction.replies,
+        requested=_range(direction.requested),
+        granted=_range(direction.granted),
+        max_outstanding=direction.max_outstanding,
+        mean_outstanding=round(direction.mean, 3),
+        at_limit_ns=direction.blocked,
+        at_limit_count=direction.blockages,
+        exceeded=direction.exceeded,
+        first_time_ns=direction.first_time,
+        last_time_ns=direction.last_time,
         interval_ns=each,
         intervals=[
             {

@@ -83,19 +83,19 @@ def statement_fields(statement: Statement) -> Record:
     }
 
 
-def detector_record(one: Detector) -> Record:
+def detector_record(detector: Detector) -> Record:
     return record(
         "detector",
-        kind=one.kind,
-        severity=one.severity.value,
-        title=one.title,
-        explanation=one.explanation,
-        next_steps=list(one.next_steps),
-        looks_at=one.looks_at,
-        thresholds={name: threshold._asdict() for name, threshold in one.thresholds.items()},
+        kind=detector.kind,
+        severity=detector.severity.value,
+        title=detector.title,
+        explanation=detector.explanation,
+        next_steps=list(detector.next_steps),
+        looks_at=detector.looks_at,
+        thresholds={name: threshold._asdict() for name, threshold in detector.thresholds.items()},
     )
 
 
-def statements(found: Iterable[Statement]) -> list[Record]:
+def statements(statements: Iterable[Statement]) -> list[Record]:
     """All of a diagnosis."""
-    return [statement_fields(statement) for statement in found]
+    return [statement_fields(statement) for statement in statements]

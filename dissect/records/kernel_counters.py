@@ -75,29 +75,29 @@ TYPES = {
 MILLISECOND = 1_000_000
 
 
-def mount_record(found: MountComparison, between: bool) -> Record:
+def mount_record(comparison: MountComparison, between: bool) -> Record:
     """``between``: the counters are those between two readings."""
-    first = found.mounts[0]
+    first = comparison.mounts[0]
     return record(
         "mount_counters",
-        mounts=[mount.path for mount in found.mounts],
-        devices=[mount.device for mount in found.mounts],
+        mounts=[mount.path for mount in comparison.mounts],
+        devices=[mount.device for mount in comparison.mounts],
         version=first.version,
         minor_version=first.minor_version,
         since="reading" if between else "mount",
-        age_seconds=max(mount.age for mount in found.mounts),
-        clients=list(found.clients),
-        servers=list(found.servers),
-        explained=found.explained,
-        transport_counters=found.transport,
-        operations=[_operation(operation) for operation in found.operations],
+        age_seconds=max(mount.age for mount in comparison.mounts),
+        clients=list(comparison.clients),
+        servers=list(comparison.servers),
+        explained=comparison.explained,
+        transport_counters=comparison.transport,
+        operations=[_operation(operation) for operation in comparison.operations],
     )
 
 
-def _operation(one: OperationComparison) -> Record:
-    kernel, wire = one.kernel, one.wire
+def _operation(operation: OperationComparison) -> Record:
+    kernel, wire = operation.kernel, operation.wire
     return {
-        "operation": one.operation,
+        "operation": operation.operation,
         "calls": kernel.calls,
         "transmissions": kernel.transmissions,
         "timeouts": kernel.timeouts,
@@ -115,24 +115,24 @@ def _operation(one: OperationComparison) -> Record:
         "seen_unanswered": wire.unanswered,
         "seen_latency_ns": wire.latency,
         "seen_latencies": wire.timed,
-        "reasons": list(one.reasons),
+        "reasons": list(operation.reasons),
     }
 
 
-def server_record(found: ServerComparison, between: bool) -> Record:
+def server_record(comparison: ServerComparison, between: bool) -> Record:
     """``between``: the counters are those between two readings."""
-    counters = found.counters
+    counters = comparison.counters
     return record(
         "nfsd_counters",
         since="reading" if between else "start",
-        servers=list(found.servers),
+        servers=list(comparison.servers),
         calls=counters.calls,
         bad_calls=counters.bad_calls,
         bytes_read=counters.bytes_read,
         bytes_written=counters.bytes_written,
-        seen_unanswered=found.unanswered,
-        procedures=_rows(found.procedures),
-        operations=_rows(found.operations),
+        seen_unanswered=comparison.unanswered,
+        procedures=_rows(comparison.procedures),
+        operations=_rows(comparison.operations),
     )
 
 

@@ -493,7 +493,7 @@ def wait_record(wait: Wait) -> Record:
     )
 
 
-def _tallies(found: Mapping[str, StatusTally]) -> Record:
+def _tallies(tallies: Mapping[str, StatusTally]) -> Record:
     return {
         name: {
             "count": one.count,
@@ -502,5 +502,5 @@ def _tallies(found: Mapping[str, StatusTally]) -> Record:
             "last_frame": one.last_frame,
             "last_time_ns": one.last_time,
         }
-        for name, one in found.items()
+        for name, one in tallies.items()
     }

@@ -357,14 +357,10 @@ class _PlainInfos(NamedTuple):
         frames, numbers = rows["call_frame" if call else "reply_frame"], rows["number"]
         for mine, pieces in chain.from_iterable(details):
             if len(mine):
-                named = () if call else (_path_words(paths.rows(mine)),)
-                info = (*pieces, *named, chosen(behind, mine))
+                named = paths.rows(mine)
+                words = () if call else (Texts([path_words(path) for path in named.texts], named.which),)
+                info = (*pieces, *words, chosen(behind, mine))
                 yield PlainInfo(frames[mine], Texts(protocols, self.which[mine]), info, numbers[mine])
-
-
-def _path_words(paths: KnownTexts) -> Texts:
-    """Behind what a reply says."""
-    return Texts([path_words(path) for path in paths.texts], paths.which)
 
 
 def _reply_chunk(length: int) -> str:
@@ -410,8 +406,8 @@ def _call_details(batch: _PlainInfos, paths: KnownTexts) -> Iterator[Details]:
         yield _titled(batch, rows, titles, details)
 
 
-def _title(one: ProcedureNames) -> str:
-    return title(one.program or 0, one.version or 0, one.procedure or 0, one.minor_version)
+def _title(names: ProcedureNames) -> str:
+    return title(names.program or 0, names.version or 0, names.procedure or 0, names.minor_version)
 
 
 def _contents(

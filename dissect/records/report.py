@@ -680,25 +680,27 @@ def _names(key: ProcedureKey) -> Record:
     }
 
 
-def distribution_fields(one: Distribution | None) -> Record | None:
+def distribution_fields(latency: Distribution | None) -> Record | None:
     """None where there is none."""
-    if one is None:
+    if latency is None:
         return None
     return {
-        "count": one.count,
-        "min_ns": one.minimum,
-        "median_ns": one.median,
-        "p95_ns": one.p95,
-        "p99_ns": one.p99,
-        "max_ns": one.maximum,
-        "total_ns": one.total,
-        "exact_to_ns": None if one.exact_to == LONGEST_NS else max(0, one.exact_to),
+        "count": latency.count,
+        "min_ns": latency.minimum,
+        "median_ns": latency.median,
+        "p95_ns": latency.p95,
+        "p99_ns": latency.p99,
+        "max_ns": latency.maximum,
+        "total_ns": latency.total,
+        "exact_to_ns": None if latency.exact_to == LONGEST_NS else max(0, latency.exact_to),
     }
 
 
-def unanswered_fields(one: Distribution | None) -> Record | None:
+def unanswered_fields(latency: Distribution | None) -> Record | None:
     """Calls without a reply, and how long they are outstanding; None where there are none."""
-    return None if one is None else {"rpcs": one.count, "waiting_ns": one.total, "longest_ns": one.maximum}
+    return (
+        None if latency is None else {"rpcs": latency.count, "waiting_ns": latency.total, "longest_ns": latency.maximum}
+    )
 
 
 def transfer_record(way: str, transfer: TransferTotals) -> Record:

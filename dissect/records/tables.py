@@ -288,9 +288,9 @@ class _CreditRow(NamedTuple):
     interval: CreditInterval
 
 
-def _credit_rows(one: CreditDirection) -> Iterator[_CreditRow]:
-    for at, interval in sorted(one.bins.items()):
-        yield _CreditRow(one, max(at * one.width, EARLIEST), interval)
+def _credit_rows(direction: CreditDirection) -> Iterator[_CreditRow]:
+    for at, interval in sorted(direction.bins.items()):
+        yield _CreditRow(direction, max(at * direction.width, EARLIEST), interval)
 
 
 CREDITS = Table(
@@ -413,10 +413,10 @@ def _hexadecimal(value: bytes | None) -> str | None:
     return None if value is None or isinstance(value, HashedHandle) else value.hex()
 
 
-def _host_time(one: HostTime) -> TableColumn:
+def _host_time(phase: HostTime) -> TableColumn:
     """A column made of the hosts' traces."""
-    meaning = f"from a trace of the {one.side}'s kernel: {one.field.replace('_', ' ')}, {one.words}"
-    return _column(one.column, "int", meaning, lambda batch: batch.objects("int", one.value))
+    meaning = f"from a trace of the {phase.side}'s kernel: {phase.field.replace('_', ' ')}, {phase.words}"
+    return _column(phase.column, "int", meaning, lambda batch: batch.objects("int", phase.value))
 
 
 def _gss(name: str, type: str, meaning: str, value: Callable[[GssCredential], Any]) -> TableColumn:
@@ -634,8 +634,8 @@ _OPERATIONS = Table(
 
 
 def _qp(end: int) -> Callable[[Conversation], int | None]:
-    def value(one: Conversation) -> int | None:
-        found = one.connection.endpoints[end]
+    def value(conversation: Conversation) -> int | None:
+        found = conversation.connection.endpoints[end]
         return None if found.port is not None else found.qpn
 
     return value

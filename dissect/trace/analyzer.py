@@ -8,7 +8,7 @@ from ..rpcrdma.analyzer import Analyzer, Options
 from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.unanswered import note_outstanding
-from ..transport.connection import Connection, ending_words
+from ..transport.connection import ending_words
 from ..transport.health import CapturePoint, DirectionHealth, TransportHealth
 from .events import Event
 from .machine import TraceMachine
@@ -69,11 +69,7 @@ class TraceAnalyzer(Analyzer):
             f"a trace of the {self.traced}'s kernel",
             "server times are the server's own" if self.traced == "server" else "server times include the network",
         )
+        ended = ending_words(connection.ended_by) if connection.ended_by else "open at the end of the trace"
         return TransportHealth(
-            number, connection.transport, (_NOTHING_SENT, _NOTHING_SENT), (), 0, None, _ended_words(connection), point,
-            None,
-        )  # fmt: skip
-
-
-def _ended_words(connection: Connection) -> str:
-    return ending_words(connection.ended_by) if connection.ended_by else "open at the end of the trace"
+            number, connection.transport, (_NOTHING_SENT, _NOTHING_SENT), (), 0, None, ended, point, None
+        )

@@ -545,8 +545,8 @@ class Comparison:
         return found
 
 
-def _place(one: OurMessage) -> int:
-    return one.message.frame
+def _place(message: OurMessage) -> int:
+    return message.message.frame
 
 
 def _take(
@@ -560,13 +560,13 @@ def _take(
     return None
 
 
-def _message_differing(one: OurMessage, theirs: ComparedMessage | None) -> list[Pair]:
-    mine = one.message
+def _message_differing(message: OurMessage, theirs: ComparedMessage | None) -> list[Pair]:
+    mine = message.message
     if theirs is None:
         return [("rpc", (mine.xid,), None)]
     match = "rpc.repframe" if mine.is_reply else "rpc.reqframe"
     values = [(FRAME, mine.frame, theirs.frame), (match, mine.other, theirs.other)]
-    if not mine.is_reply or (theirs.other is not None and theirs.other in (mine.other, one.complete)):
+    if not mine.is_reply or (theirs.other is not None and theirs.other in (mine.other, message.complete)):
         # A reply says nothing of these; Wireshark has them from the call that it found.
         values += [
             ("rpc.program", mine.program, theirs.program),

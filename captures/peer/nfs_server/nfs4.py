@@ -60,42 +60,45 @@ LARGEST = 1 << 20
 LEASE_TIME = 90
 """Seconds, as announced; a client that is silent for longer loses nothing here."""
 CLIENT_TIME = 1
+_SAME_OF_ALL: dict[str, Any] = {
+    "fh_expire_type": 0,
+    "link_support": 1,
+    "symlink_support": 1,
+    "named_attr": 0,
+    "unique_handles": 1,
+    "lease_time": LEASE_TIME,
+    "rdattr_error": 0,
+    "cansettime": 1,
+    "case_insensitive": 0,
+    "case_preserving": 1,
+    "chown_restricted": 0,
+    "homogeneous": 1,
+    "maxfilesize": MAX_FILE,
+    "maxlink": MAX_LINKS,
+    "maxname": MAX_NAME,
+    "maxread": LARGEST,
+    "maxwrite": LARGEST,
+    "no_trunc": 1,
+    "rawdev": {},
+    "time_delta": {"seconds": 0, "nseconds": 1},
+}
+"""Attributes that have one value, whatever the file."""
 _READ_ONLY: dict[str, Callable[[FileSystem, Inode], Any]] = {
     "supported_attrs": lambda files, inode: SUPPORTED,
     "type": lambda files, inode: inode.kind,
-    "fh_expire_type": lambda files, inode: 0,
     "change": lambda files, inode: inode.change,
-    "link_support": lambda files, inode: 1,
-    "symlink_support": lambda files, inode: 1,
-    "named_attr": lambda files, inode: 0,
     "fsid": lambda files, inode: {"major": int.from_bytes(files.instance, "big"), "minor": 0},
-    "unique_handles": lambda files, inode: 1,
-    "lease_time": lambda files, inode: LEASE_TIME,
-    "rdattr_error": lambda files, inode: 0,
-    "cansettime": lambda files, inode: 1,
-    "case_insensitive": lambda files, inode: 0,
-    "case_preserving": lambda files, inode: 1,
-    "chown_restricted": lambda files, inode: 0,
     "filehandle": lambda files, inode: files.handle(inode),
     "fileid": lambda files, inode: inode.number,
     "files_avail": lambda files, inode: files.free_files,
     "files_free": lambda files, inode: files.free_files,
     "files_total": lambda files, inode: files.files + files.free_files,
-    "homogeneous": lambda files, inode: 1,
-    "maxfilesize": lambda files, inode: MAX_FILE,
-    "maxlink": lambda files, inode: MAX_LINKS,
-    "maxname": lambda files, inode: MAX_NAME,
-    "maxread": lambda files, inode: LARGEST,
-    "maxwrite": lambda files, inode: LARGEST,
-    "no_trunc": lambda files, inode: 1,
     "numlinks": lambda files, inode: inode.links,
-    "rawdev": lambda files, inode: {},
     "space_avail": lambda files, inode: files.free,
     "space_free": lambda files, inode: files.free,
     "space_total": lambda files, inode: files.capacity,
     "space_used": lambda files, inode: inode.size,
     "time_access": lambda files, inode: file_time(inode.atime),
-    "time_delta": lambda files, inode: {"seconds": 0, "nseconds": 1},
     "time_metadata": lambda files, inode: file_time(inode.ctime),
     "time_modify": lambda files, inode: file_time(inode.mtime),
     "mounted_on_fileid": lambda files, inode: inode.number,
@@ -110,7 +113,7 @@ _SETTABLE: dict[str, Callable[[FileSystem, Inode], Any]] = {
 _WRITE_ONLY = {"time_access_set", "time_modify_set"}
 _VALUES = {**_READ_ONLY, **_SETTABLE}
 _NUMBERS = {name: number for number, (name, _) in NUMBERED.items()}
-SUPPORTED: tuple[int, ...] = tuple(sorted(_NUMBERS[name] for name in (*_VALUES, *_WRITE_ONLY)))
+SUPPORTED: tuple[int, ...] = tuple(sorted(_NUMBERS[name] for name in (*_SAME_OF_ALL, *_VALUES, *_WRITE_ONLY)))
 AT_CREATION: tuple[int, ...] = tuple(sorted(_NUMBERS[name] for name in (*_SETTABLE, *_WRITE_ONLY)))
 """What an exclusive creation may set along (RFC 8881, 5.8.1.14)."""
 
@@ -118,14 +121,18 @@ AT_CREATION: tuple[int, ...] = tuple(sorted(_NUMBERS[name] for name in (*_SETTAB
 def requested(files: FileSystem, inode: Inode, bits: Iterable[int]) -> dict[str, Any]:
     """The values of those attributes that are supported; the others are left out."""
     refuse(any(NUMBERED[bit][0] in _WRITE_ONLY for bit in bits if bit in NUMBERED), NfsStatus.INVAL)
-    names = (NUMBERED[bit][0] for bit in bits if bit in NUMBERED)
-    return {name: _VALUES[name](files, inode) for name in names if name in _VALUES}
+    names = [NUMBERED[bit][0] for bit in bits if bit in NUMBERED]
+    return {
+        name: _SAME_OF_ALL[name] if name in _SAME_OF_ALL else _VALUES[name](files, inode)
+        for name in names
+        if name in _SAME_OF_ALL or name in _VALUES
+    }
 
 
 def wanted(given: dict[str, Any], now: int) -> FileAttributes:
     """What a client wants to set."""
     for name in given:
-        refuse(name in _READ_ONLY, NfsStatus.INVAL)
+        refuse(name in _SAME_OF_ALL or name in _READ_ONLY, NfsStatus.INVAL)
         refuse(name not in _SETTABLE and name not in _WRITE_ONLY, NfsStatus.ATTRNOTSUPP)
     return FileAttributes(
         given.get("mode"),

@@ -73,13 +73,13 @@ class OpenTable:
         refuse(stateid["seqid"] > found.seqid, NfsStatus.BAD_STATEID)
         return found
 
-    def downgrade(self, found: OpenFile, access: int, deny: int) -> None:
-        refuse(not access or access & ~found.access or deny & ~found.deny, NfsStatus.INVAL)
-        found.access, found.deny = access, deny
-        _advance(found)
+    def downgrade(self, opened: OpenFile, access: int, deny: int) -> None:
+        refuse(not access or access & ~opened.access or deny & ~opened.deny, NfsStatus.INVAL)
+        opened.access, opened.deny = access, deny
+        _advance(opened)
 
-    def close(self, found: OpenFile) -> None:
-        del self._opens[found.other]
+    def close(self, opened: OpenFile) -> None:
+        del self._opens[opened.other]
 
     def drop_client(self, client: int) -> None:
         for open_file in [open_file for open_file in self._opens.values() if open_file.client == client]:
@@ -89,8 +89,8 @@ class OpenTable:
         return any(open_file.client == client for open_file in self._opens.values())
 
 
-def _advance(found: OpenFile) -> None:
-    found.seqid = found.seqid % 0xFFFFFFFF + 1
+def _advance(opened: OpenFile) -> None:
+    opened.seqid = opened.seqid % 0xFFFFFFFF + 1
 
 
 MAX_CLIENTS = 64

@@ -767,18 +767,18 @@ def run(
         yield SuiteResult(one, verdict, devices.now() - started)
 
 
-def _judge(devices: Verbs, target: PeerAddress, timeout: int, one: Check, file: str) -> CheckVerdict:
+def _judge(devices: Verbs, target: PeerAddress, timeout: int, check: Check, file: str) -> CheckVerdict:
     """One check on a connection of its own; raises VerbsError where that does not come about."""
     on = RawConnection(
         devices,
         target,
         timeout,
-        remote_invalidation=one.remote_invalidation,
-        receive_size=one.receive_size,
+        remote_invalidation=check.remote_invalidation,
+        receive_size=check.receive_size,
         file=file,
     )
     try:
-        return CheckVerdict(VerdictKind.PASS, one.run(on))
+        return CheckVerdict(VerdictKind.PASS, check.run(on))
     except NotPassed as error:
         return error.verdict
     except VerbsError as error:

@@ -15,68 +15,72 @@ from .ping import Echoed, PingResult, Program, Reached, Round, VersionTwoProbe, 
 from .serve import ServerEvent
 
 
-def finding(one: PingResult, target: PeerAddress) -> Record:
-    match one:
+def finding(result: PingResult, target: PeerAddress) -> Record:
+    match result:
         case Reached():
-            data = one.announced
+            data = result.announced
             return record(
                 "probe",
                 target=str(target),
-                device=one.device,
-                local=one.local or None,
-                connect_ns=one.connect_time,
-                private_data=one.private_data.hex(),
+                device=result.device,
+                local=result.local or None,
+                connect_ns=result.connect_time,
+                private_data=result.private_data.hex(),
                 announced=data
                 and {
                     "send_size": data.send_size,
                     "receive_size": data.receive_size,
                     "remote_invalidation": data.remote_invalidation,
                 },
-                threshold_to_server=one.to_server,
-                threshold_to_client=one.to_client,
-                reads_served=one.depths.served,
-                reads_issued=one.depths.issued,
-                credits_requested=one.requested,
-                credits_granted=one.granted,
-                problem=one.problem or None,
+                threshold_to_server=result.to_server,
+                threshold_to_client=result.to_client,
+                reads_served=result.depths.served,
+                reads_issued=result.depths.issued,
+                credits_requested=result.requested,
+                credits_granted=result.granted,
+                problem=result.problem or None,
             )
         case Round():
             return record(
-                "probe_round", target=str(target), number=one.number, time_ns=one.time, problem=one.problem or None
+                "probe_round",
+                target=str(target),
+                number=result.number,
+                time_ns=result.time,
+                problem=result.problem or None,
             )
         case Echoed():
             return record(
                 "probe_echo",
                 target=str(target),
-                number=one.number,
-                size=one.size,
-                there_and_back_ns=one.there_and_back,
-                read_ns=one.read,
-                problem=one.problem or None,
+                number=result.number,
+                size=result.size,
+                there_and_back_ns=result.there_and_back,
+                read_ns=result.read,
+                problem=result.problem or None,
             )
         case VersionTwoProbe():
             return record(
                 "probe_version",
                 target=str(target),
-                settled=one.version,
-                supported=one.supported and list(one.supported),
-                extended=one.extended,
+                settled=result.version,
+                supported=result.supported and list(result.supported),
+                extended=result.extended,
                 characteristics={
                     characteristic_name(which): value.hex() if isinstance(value, bytes) else value
-                    for which, value in one.characteristics.items()
+                    for which, value in result.characteristics.items()
                 },
-                problem=one.problem or None,
+                problem=result.problem or None,
             )
         case Program():
             return record(
                 "probe_program",
                 target=str(target),
-                program=program_name(one.number),
-                program_number=one.number,
-                versions=list(one.versions),
-                low=one.low,
-                high=one.high,
-                status=one.status,
+                program=program_name(result.number),
+                program_number=result.number,
+                versions=list(result.versions),
+                low=result.low,
+                high=result.high,
+                status=result.status,
             )
 
 
@@ -94,22 +98,22 @@ def summary(rounds: Sequence[Round], target: PeerAddress) -> Record:
     )
 
 
-def result(one: SuiteResult, target: PeerAddress) -> Record:
-    rule = one.check.cited()
+def result(result: SuiteResult, target: PeerAddress) -> Record:
+    rule = result.check.cited()
     return record(
         "probe_check",
         target=str(target),
-        check=one.check.name,
-        fault=one.check.fault,
-        rule=one.check.rule,
+        check=result.check.name,
+        fault=result.check.fault,
+        rule=result.check.rule,
         level=rule.level.value,
         document=rule.document,
         section=rule.section,
-        sends=one.check.sends,
-        verdict=one.verdict.kind.value,
-        observed=one.verdict.observed,
-        broken_rule=one.rule.id if one.failed else None,
-        time_ns=one.time,
+        sends=result.check.sends,
+        verdict=result.verdict.kind.value,
+        observed=result.verdict.observed,
+        broken_rule=result.rule.id if result.failed else None,
+        time_ns=result.time,
     )
 
 
@@ -156,8 +160,8 @@ def listening(places: Sequence[str], highest: int, fault: str | None, capacity: 
     )
 
 
-def happened(one: ServerEvent) -> Record:
-    return record("probe_client", client=one.client, what=one.what, text=one.text)
+def happened(event: ServerEvent) -> Record:
+    return record("probe_client", client=event.client, what=event.what, text=event.text)
 
 
 def served(connections: int, calls: int, committed: int) -> Record:
