@@ -192,13 +192,11 @@ def command(
                     print_json({**line, "file": file, **words})
             else:
                 with paged(out, pager):
-                    if at:
-                        show(out, Text())
+                    above = [Text()] if at else []
                     if condition is not None:
-                        show(out, filter_line(condition, "these are judged, and the setup of their connections"))
-                    for limit_line in limit_lines(reading.analyzer):
-                        show(out, limit_line)
-                    show(out, views.page(result, out.width, settings.waivers, reading.place_words))
+                        above.append(filter_line(condition, "these are judged, and the setup of their connections"))
+                    view = views.page(result, out.width, settings.waivers, reading.place_words)
+                    show(out, *above, *limit_lines(reading.analyzer), view)
             reading.refuse(problem)
             reading.check()
         except CaptureError as error:

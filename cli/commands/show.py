@@ -179,8 +179,7 @@ def _show_rpcs(
                 continue
             _print_rpc(out, rpc, reading, one, full, found.paths.get(rpc.number))
             if same := (others or found.others).get(rpc.xid):
-                show(out, Text())
-                show(out, Text(f"The same xid: RPC {', '.join(map(str, same))}", "dim"))
+                show(out, Text(), Text(f"The same xid: RPC {', '.join(map(str, same))}", "dim"))
         if lacking:
             reading.refuse(f"no field {field} in RPC {', '.join(map(str, lacking))}")
         reading.refuse(found.problem)
@@ -195,10 +194,7 @@ def _print_rpc(out: Console, rpc: Rpc, reading: Reading, capture: EachCapture, f
     if not reading.traced:
         sections.append(views.packets_section(rpc, steps_of(rpc, capture.reading()), out.width, full))
     for section in (*sections, *views.message_sections(rpc, out.width, full)):
-        show(out, Text())
-        show(out, section.heading)
-        if section.body:
-            show(out, *section.body)
+        show(out, Text(), section.heading, *section.body)
 
 
 def _print_bytes(out: Console, rpc: Rpc, field: str) -> bool:
@@ -207,8 +203,7 @@ def _print_bytes(out: Console, rpc: Rpc, field: str) -> bool:
     for message, name in zip(views.decoded_messages(rpc, True), ("call", "reply"), strict=True):
         parts = field_bytes(message, field) if message is not None else []
         if parts:
-            show(out, heading(f"The {name} of RPC {rpc.number}"))
-            show(out, *parts)
+            show(out, heading(f"The {name} of RPC {rpc.number}"), *parts)
             found = True
     return found
 
@@ -238,8 +233,7 @@ def _show_frame(out: Console, capture: EachCapture, number: int, as_json: bool, 
         called = CalledProcedure.of(rpcs[0]) if len(rpcs) == 1 else None
         path = found.paths.get(rpcs[0].number) if rpcs else None
         page = frame_tree(frame, reading.first_time, found.begins_message, segment, called, path)
-        show(out, *([Text()] if at else []), page)
-        show(out, Text())
+        show(out, *([Text()] if at else []), page, Text())
         if found.stray is not None:
             conversation, message = found.stray
             words = transport_info(message.header, conversation.negotiation.answered_by(message.frame))
