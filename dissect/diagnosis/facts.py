@@ -129,7 +129,7 @@ class FileFacts:
                 totals.examples.add(latency, call.number, call.first_frame)
 
     def path(self, number: int) -> str:
-        """Of a file: its latest name with those that it had before, or its handle's hash."""
+        """The path of a file: its latest name with those that it had before, or its handle's hash."""
         file = self.files[number]
         paths = self.table.paths(file)
         earlier = self.table.earlier_names(file)
@@ -146,7 +146,7 @@ SLOTS, SESSION_SLOTS = "xprt_backlog", "ForeChannel Slot table"
 
 
 class HostSums:
-    """Of one procedure, or of all."""
+    """What the kernels' traces sum up of one procedure, or of all."""
 
     __slots__ = ("calls", "times")
 
@@ -156,7 +156,7 @@ class HostSums:
         """Nanoseconds, by field of HostTimes, and by wait queue."""
 
     def add(self, host: HostTimes) -> None:
-        """One RPC."""
+        """Add what one RPC took."""
         self.calls += 1
         times = self.times
         for name, value in zip(HostTimes._fields, host, strict=True):
@@ -454,8 +454,8 @@ class Facts:
         return client.address, server.address
 
     def share(self, part: float) -> float:
-        """Of the latency of all RPCs with a reply, if there are any: what decides whether a detector speaks, however
-        long others hang."""
+        """The share of the latency of all RPCs with a reply, if there are any: what decides whether a detector
+        speaks, however long others hang."""
         whole = self.latency or self.waiting
         return part / whole if whole else 0.0
 

@@ -300,7 +300,8 @@ class Run:
 
 
 class Costs(NamedTuple):
-    """Of NFS in one run: means of an RPC in nanoseconds, of procedures of both runs, which count alike in both."""
+    """What NFS cost in one run: means of an RPC in nanoseconds, of procedures of both runs, which count alike in
+    both."""
 
     waited: float
     server: float

@@ -684,8 +684,8 @@ class PathLearner:
         return self._all is not None
 
     def path(self, called: Pathed) -> str | None:
-        """Of what a call names.  What is not known yet is looked up in the whole capture, so that the path is the same
-        whenever it is asked for."""
+        """The path of what a call names.  What is not known yet is looked up in the whole capture, so that the
+        path is the same whenever it is asked for."""
         path = called.path()
         if not isinstance(called, CalledFile) or called.file is None or (path is not None and path.startswith("/")):
             return path

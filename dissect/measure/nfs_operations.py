@@ -84,7 +84,7 @@ Handle = tuple[str, bytes]
 
 
 class NfsOperations(NamedTuple):
-    """Of the RPCs of a table."""
+    """The operations of NFS in the RPCs of a table, in columns."""
 
     rows: Rows
     """``OPERATION``."""

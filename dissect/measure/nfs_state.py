@@ -63,7 +63,7 @@ class SlotEvent:
 
 @dataclass(slots=True, eq=False)
 class SlotTable:
-    """Of the fore or the back channel of a session."""
+    """The slots of the fore or the back channel of a session."""
 
     begun: bool
     """The capture has it from its creation on."""

@@ -76,7 +76,7 @@ def _answers(client: NfsClient) -> Iterator[Wait]:
 
 
 def _lost(client: NfsClient, last_time: int) -> Iterator[Wait]:
-    """Of a client that took the place of one whose state was lost."""
+    """What a client waits for that took the place of one whose state was lost."""
     before = client.before
     if before is None or not client.lost or before.lost_at is None:
         return

@@ -461,7 +461,7 @@ _NOTHING = memoryview(b"")
 
 
 def drop_contents(rpc: Rpc) -> None:
-    """Drop the payloads."""
+    """Let go of the payloads of an RPC's Operations."""
     for message in (rpc.call, rpc.reply):
         if message is not None:
             message.operation.payload.drop()

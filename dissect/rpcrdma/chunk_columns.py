@@ -77,7 +77,7 @@ class PlainChunks:
         return self.operations
 
     def counts(self) -> Int64s:
-        """Of each RPC the segments of the three kinds, (n, 3)."""
+        """How many segments of the three kinds each RPC has, (n, 3)."""
         rpcs = np.repeat(np.arange(len(self.firsts) - 1), np.diff(self.firsts))
         cells = np.bincount(rpcs * 3 + self.segments["list"], minlength=3 * (len(self.firsts) - 1))
         return cells.reshape(-1, 3)
@@ -119,13 +119,13 @@ class PlainChunks:
         )
 
     def transfers(self, rpcs: Int64s) -> NDArray[np.bool_]:
-        """Of which the reply came by one RDMA Write through a Reply chunk of one segment, the only chunk."""
+        """Which replies came by one RDMA Write through a Reply chunk of one segment, the only chunk."""
         alone = (self.counts()[rpcs] == (0, 0, 1)).all(axis=1) & (self.results[rpcs] >= 0)
         found: NDArray[np.bool_] = alone & (np.diff(self.used)[self.firsts[rpcs]] == 1)
         return found
 
     def places(self, rpcs: Int64s, data: Bytes) -> tuple[Int64s, Int64s]:
-        """Of the same where in ``data`` the replies begin and end; -1: elsewhere, or in more than one packet."""
+        """Where in ``data`` those replies begin and end; -1: elsewhere, or in more than one packet."""
         segments = self.firsts[rpcs]
         used, operations = self.used[segments], self.operations
         if isinstance(operations, TransferOperations):
@@ -137,14 +137,14 @@ class PlainChunks:
         return np.where(inside, starts, -1), np.where(inside, starts + sizes, -1)
 
     def reply_chunks(self, rpcs: Int64s) -> ReplyChunks:
-        """Of the same the Reply chunks."""
+        """The Reply chunks of RPCs that have a transfer."""
         segments = self.firsts[rpcs]
         rows = take(self.segments, segments)
         offsets = rows["offset"].astype(np.uint64)
         return ReplyChunks(rows["handle"], rows["length"], offsets, self.returned[segments])
 
     def long_replies(self, rpcs: Int64s) -> list[LongReply]:
-        """Of RPCs that have nothing else."""
+        """How the replies of RPCs came that have nothing but a Reply chunk."""
         through = map(self.operations.__getitem__, self.used[self.firsts[rpcs]].tolist())
         columns = [column.tolist() for column in self.reply_chunks(rpcs)]
         return [LongReply(*one) for one in zip(*columns, through, strict=True)]

@@ -175,7 +175,7 @@ class Undecoded(NamedTuple):
 
 
 class Dispatcher:
-    """Of one conversation; fed Operations in the order of events."""
+    """Hands the Operations of one conversation, in the order of events, to who decodes and matches them."""
 
     __slots__ = ("conversation", "matching", "recogniser", "undecided", "undecoded", "undirected")
 

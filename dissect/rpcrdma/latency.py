@@ -52,7 +52,7 @@ def latency(rpc: Rpc, call: Operation, reply: Operation) -> Latency | None:
 
 
 def phases(rpc: Rpc, call: Operation, reply: Operation) -> LatencyMoments:
-    """Of an RPC whose latency is known."""
+    """When the parts of the latency begin and end, of an RPC whose latency is known."""
     begin, end = call.first_time, reply.last_time
     sent = min(max(call.last_time, begin), end)
     answering = min(max(reply.first_time, sent), end)

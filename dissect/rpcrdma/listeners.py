@@ -54,7 +54,7 @@ class SentRows(NamedTuple):
     """Of the first segment of a message's chunks; -1 for none."""
 
     def chosen(self, mask: NDArray[np.bool_]) -> SentRows:
-        """Some of them."""
+        """Those for which ``mask`` is true."""
         return SentRows._make([column[mask] for column in self])
 
 
@@ -68,7 +68,7 @@ class Listener:
     chunk, and invalidates no other memory."""
 
     def call_sent(self, rpc: Rpc) -> None:
-        """A call."""
+        """A call was sent."""
 
     def reply_sent(self, rpc: Rpc) -> None:
         """A reply; ``rpc.call`` is None where its call is not in the capture."""

@@ -39,7 +39,7 @@ _FIRST_RESULT = 6
 
 
 class Machine:
-    """Of one Analyzer."""
+    """What decides over the rows of every batch of an Analyzer."""
 
     def __init__(self, dispatcher: Callable[[Link], Dispatcher]) -> None:
         """``dispatcher`` gives that of a connection."""

@@ -59,7 +59,7 @@ DOUBT = 300_000_000_000
 
 
 class Matching:
-    """Of one conversation; fed calls and replies in the order of events."""
+    """Which reply answers which call of one conversation; fed both in the order of events."""
 
     __slots__ = (
         "_answered",
@@ -653,7 +653,7 @@ class Matching:
         self.conclude(rpc)
 
     def conclude(self, rpc: Rpc) -> None:
-        """It has ended."""
+        """Settle how an RPC ended, and tell the listener."""
         if rpc.call is not None and rpc.reply is not None and not rpc.ambiguous:
             self._doubt_time(rpc)
             self._doubt_again(rpc)

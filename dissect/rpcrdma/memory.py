@@ -30,7 +30,7 @@ MAX_COMPARED = 1 << 16
 
 
 class AdvertisedMemory:
-    """Of one connection."""
+    """What memory the calls of one connection advertise, and which Reads and Writes touched it."""
 
     __slots__ = ("_connection", "contested", "contested_count", "segments", "strangers", "unplaced", "unplaced_count")
 

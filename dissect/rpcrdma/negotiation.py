@@ -128,7 +128,7 @@ class OptionRefusal(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Negotiation:
-    """Of one connection.  Built message by message; may be read at any time."""
+    """What the ends of one connection agreed on. Built message by message; may be read at any time."""
 
     requested: VersionUse | None = None
     """The first message of the client."""

@@ -52,13 +52,14 @@ MAX_OPEN = 1 << 12
 
 
 def connection_number(link: Link) -> int:
-    """Of a link that has events."""
+    """The connection of a link that has events."""
     assert link.connection is not None
     return link.connection.number
 
 
 def event_ranks(events: Sequence[Event], runs: Sequence[LinkRun]) -> Int64s:
-    """Of Operations among what has one place: behind its rows, but for those that ``postponed`` put behind some."""
+    """The ranks of Operations among what has one place: behind its rows, but for those that ``postponed`` put
+    behind some."""
     turns = np.arange(len(events))
     if not any(run.postponed for _, run in runs):
         return turns + 1
@@ -440,7 +441,7 @@ class RowBatch:
         return found[0].data, found[1].data
 
     def happen(self) -> None:
-        """All of it."""
+        """Let everything in the batch happen, in order."""
         callers, numbers = self.callers, self._numbers
         drawn, chunked, before, ranks = self._drawn, self._chunked, self._before, self._ranks
         memory, reached, carried = self._memory, self._reached, self.carried
@@ -669,7 +670,7 @@ class RowBatch:
     # What is more than rows say
 
     def _otherwise(self, code: int, slot: int, key: int, at: int) -> None:
-        """An Operation happens."""
+        """Let an Operation happen that is more than rows say."""
         both = self.callers[slot & ~1], self.callers[slot | 1]
         self._log(both[0])
         if code == TRANSFER:

@@ -134,7 +134,7 @@ class RowChunks:
         self._results = np.full(len(call), -1)
 
     def columns(self) -> PlainChunks:
-        """Of all; ``right`` says which of them can stay rows."""
+        """The chunks of all RPCs; ``right`` says which of them can stay rows."""
         transfers, order = self._transfers, self._order
         moved = take(transfers.rows, order)
         transferred = np.bincount(self._owner, moved["length"], len(self._segments)).astype(np.int64)
@@ -226,7 +226,7 @@ class RowChunks:
             )
 
     def _times(self, moved: Rows) -> tuple[Int64s, Int64s]:
-        """Of each RPC nanoseconds of its RDMA Reads, and of its RDMA Writes behind them (``latency``)."""
+        """Nanoseconds of each RPC's RDMA Reads, and of its RDMA Writes behind them (``latency``)."""
         begin, end = self._packets["time"][self._call], self._packets["time"][self._reply]
         reached = begin.copy()
         spent = []

@@ -63,7 +63,7 @@ class KnownRpc(Rpc):
 
 
 def rpc_fields(rpc: Rpc) -> FlatFields:
-    """Of one RPC; all None where its messages are not there, or sealed."""
+    """The fields of one RPC; all None where its messages are not there, or sealed."""
     if isinstance(rpc, KnownRpc):
         return rpc.fields
     call, reply = decoded_call(rpc, MAX_NODES), decoded_reply(rpc, MAX_NODES)
@@ -145,7 +145,7 @@ class FieldReader:
         return found
 
     def layouts(self, type: XdrType, results: bool) -> Layouts:
-        """Of arguments or results."""
+        """The layouts of arguments or results of this type."""
         found = self._layouts.get((type, results))
         if found is None:
             nodes = result_nodes if results else flat_nodes

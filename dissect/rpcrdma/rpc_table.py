@@ -162,7 +162,7 @@ class RpcNames:
         self._statuses: dict[tuple[str, bool], int] = {}
 
     def procedure(self, names: ProcedureNames) -> int:
-        """Its index."""
+        """The index of a procedure, which is added where it is new."""
         found = self._procedures.get(names)
         if found is None:
             found = self._procedures[names] = len(self.procedures)
@@ -170,7 +170,7 @@ class RpcNames:
         return found
 
     def status(self, status: str, failed: bool) -> int:
-        """Its index."""
+        """The index of a status, which is added where it is new."""
         found = self._statuses.get((status, failed))
         if found is None:
             found = self._statuses[status, failed] = len(self.statuses)
@@ -305,18 +305,18 @@ class RpcTable(Sequence[Rpc]):
         return waiting
 
     def conversation(self, number: int) -> Conversation:
-        """Of the connection with this number, of which an RPC is in the table."""
+        """The conversation on the connection with this number, of which an RPC is in the table."""
         found = self._from.conversations.get(number) if self._from is not None else None
         return self._conversations[number] if found is None else found
 
     @cached_property
     def _conversations(self) -> dict[int, Conversation]:
-        """Of the RPCs that are objects."""
+        """The conversations of the RPCs that are objects, by connection."""
         return {rpc.connection.number: rpc.conversation for rpc in self.objects}
 
     @property
     def chunks(self) -> PlainChunks:
-        """Of the plain rows, some of which have any."""
+        """The chunks of the plain rows, some of which have any."""
         assert self._from is not None and self._from.chunks is not None
         return self._from.chunks
 

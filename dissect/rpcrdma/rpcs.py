@@ -118,7 +118,7 @@ class SegmentUse:
 
 @dataclass(slots=True)
 class ChunkUse:
-    """One advertised chunk."""
+    """A chunk that a call advertised, and what was done with it."""
 
     kind: str
     """'read', 'write' or 'reply'."""

@@ -38,7 +38,7 @@ _number = attrgetter("rpc.number")
 
 
 class SegmentTable:
-    """Of one end of a connection."""
+    """What one end of a connection advertised, by handle."""
 
     __slots__ = ("_indices", "_lists")
 
@@ -47,7 +47,7 @@ class SegmentTable:
         self._indices: dict[int, _HandleIndex] = {}
 
     def __len__(self) -> int:
-        """Handles."""
+        """How many handles there are."""
         return len(self._lists) + len(self._indices)
 
     def __contains__(self, handle: int) -> bool:

@@ -90,12 +90,12 @@ class SendColumns(NamedTuple):
 
     @property
     def procedures(self) -> Int64s:
-        """Of calls: program, version and procedure, (n, 3)."""
+        """Program, version and procedure of calls, (n, 3)."""
         return self.rpc[:, 3:6]
 
     @property
     def firsts(self) -> Int64s:
-        """Of each Send the first of its segments, and one more: where the last ones end."""
+        """The first segment of each Send, and one more: where the last ones end."""
         return np.append(0, np.cumsum(sum(self.counts.T)))
 
 

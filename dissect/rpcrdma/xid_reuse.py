@@ -128,7 +128,7 @@ def returns_other_memory(rpc: Rpc, reply: Message) -> bool:
 
 
 def returned_memory(header: TransportHeader) -> set[tuple[int, int]]:
-    """Of its Write list and Reply chunk."""
+    """Handle and address of each segment of its Write list and Reply chunk."""
     chunks = [*header.writes, header.reply] if header.reply is not None else header.writes
     return {place for chunk in chunks for place in _places(chunk)}
 

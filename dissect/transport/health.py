@@ -315,7 +315,7 @@ class RecoveryDelays(NamedTuple):
 
 
 def recovery_delays(retransmissions: Sequence[Retransmission]) -> RecoveryDelays:
-    """Of retransmissions of something that was lost."""
+    """How long retransmissions of what was lost took."""
     real = [retransmission for retransmission in retransmissions if retransmission.lost != "nothing"]
     known = [[value for one in real if (value := getattr(one, name)) is not None] for name in RecoveryDelays._fields]
     return RecoveryDelays(*(distribution(np.array(values, np.int64)) if values else None for values in known))
@@ -345,14 +345,14 @@ class NegativeAcknowledgement(NamedTuple):
 
 
 class Pauses(NamedTuple):
-    """Of a sender that had more to send."""
+    """How often and how long a sender paused that had more to send."""
 
     number: int = 0
     waited: int = 0
     """Nanoseconds."""
 
     def longer(self, pause: int) -> Pauses:
-        """With one more."""
+        """These and one more."""
         return Pauses(self.number + 1, self.waited + pause)
 
 

@@ -137,7 +137,7 @@ class Retransmission(NamedTuple):
 
     @property
     def loss_to_nak(self) -> int | None:
-        """Nanoseconds."""
+        """From the loss to the NAK, nanoseconds."""
         return _between(self.lost_time, self.nak_time)
 
     @property

@@ -78,7 +78,7 @@ class _PlacedRows:
 
     @property
     def place(self) -> int:
-        """Of the first."""
+        """Place of the first one in the order of events."""
         return int(self.places[0])
 
     @property
@@ -194,8 +194,8 @@ class TransferOperations(Sequence[Operation]):
         return table
 
     def first_bytes(self, indices: Int64s, data: Bytes) -> tuple[Int64s, Int64s]:
-        """Of the RDMA Writes at some indices where in ``data`` the first byte is, -1 for elsewhere, and how many there
-        are in the same packet."""
+        """Where in ``data`` the first byte of the RDMA Writes at some indices is, -1 for elsewhere, and how many
+        there are in the same packet."""
         run, row = self.run[indices], self.row[indices]
         offsets, sizes = np.full(len(run), -1), np.zeros(len(run), np.int64)
         for number in unique(run).tolist():
@@ -229,7 +229,7 @@ class TransferOperations(Sequence[Operation]):
         )  # fmt: skip
 
     def chosen(self, indices: Int64s) -> TransferOperations:
-        """Some of them."""
+        """Those at these indices."""
         return TransferOperations(self.runs, self.objects, self.run[indices], self.row[indices])
 
     def kept(self, indices: Int64s) -> TransferOperations:
@@ -344,7 +344,7 @@ class SendRun(_PlacedRows):
 
     @classmethod
     def of(cls, data: Bytes, operations: Sequence[Operation], sender: int, order: tuple[Int64s, Int64s]) -> SendRun:
-        """Of Sends that were delivered as Operations, and are no more than rows."""
+        """A run of Sends that were delivered as Operations, and are no more than rows."""
         rows = np.zeros(len(operations), PACKET)
         for name, field in _SEND_OF.items():
             rows[name] = [getattr(operation, field) for operation in operations]
@@ -390,7 +390,7 @@ class SendRun(_PlacedRows):
         self._order = places, ranks
 
     def note_unusual(self) -> None:
-        """Of rows that were seen again, in later batches."""
+        """Note in which rows is what was seen again, in later batches."""
         self.unusual = {row for row, one in self.made.items() if one.retransmissions or one.contradicted or one.reused}
 
     def charged(self, index: int) -> Operation:
@@ -488,7 +488,7 @@ class Tail:
         return found
 
     def recent(self, index: int) -> RecentOperation:
-        """One of them."""
+        """The Operation at an index."""
         run = self.run
         if run is None or index >= len(run):
             return RecentOperation.of(self.made[index])
@@ -594,7 +594,7 @@ class RecentTable:
 
     @property
     def psns(self) -> Int64s:
-        """Of their first packets, 24 bits."""
+        """The PSNs of their first packets, 24 bits."""
         psns: Int64s = self._columns[2]
         return psns
 

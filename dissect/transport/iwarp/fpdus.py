@@ -87,7 +87,7 @@ FPDU = np.dtype(
 
 
 class ReadRequest(NamedTuple):
-    """RFC 5040, 4.4."""
+    """What an RDMA Read Request asks for (RFC 5040, 4.4)."""
 
     sink_stag: int
     sink_to: int
@@ -98,7 +98,7 @@ class ReadRequest(NamedTuple):
 
 @dataclass(slots=True)
 class Fpdus:
-    """Consecutive FPDUs."""
+    """Consecutive FPDUs of one direction, in columns."""
 
     rows: Rows
     """FPDU rows."""
@@ -542,7 +542,7 @@ class Search:
 
 
 def _continues(before: _Header, header: _Header) -> bool:
-    """Of the same queue, or both tagged."""
+    """Whether both are of the same queue, or both tagged."""
     if header.queue < 0:
         return header.key == before.key and header.place == before.place + before.payload
     same = header.key == before.key and header.place == before.place + before.payload

@@ -331,7 +331,7 @@ _start, _stop = attrgetter("start"), attrgetter("stop")
 
 
 class IwarpHealth:
-    """Of one connection."""
+    """What is counted of one connection over iWARP or TCP."""
 
     def __init__(self, directions: tuple[IwarpDirection, IwarpDirection]) -> None:
         self.directions = directions
@@ -471,7 +471,7 @@ class IwarpHealth:
         return self._recoveries[1]
 
     def silences(self, sender: int) -> Silences:
-        """Of the segments of ``sender``."""
+        """When ``sender`` sent no segments."""
         return self._sent_by(sender).silences
 
     def timers(self, sender: int) -> list[Timer]:

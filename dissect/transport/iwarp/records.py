@@ -76,7 +76,7 @@ def tls(data: Bytes, at: Int64s, captured: Int64s) -> NDArray[np.bool_]:
 
 
 class RecordFraming(Framing):
-    """Of one direction; ``count``: its fragments."""
+    """Finds the records in one direction of a stream; ``count``: its fragments."""
 
     prefix = MARK
 
@@ -169,7 +169,7 @@ class RecordFraming(Framing):
 
 
 class DatagramFraming(RecordFraming):
-    """Of one direction of UDP: each datagram is a message, without a mark."""
+    """The same in one direction of UDP: each datagram is a message, without a mark."""
 
     prefix = 0
 

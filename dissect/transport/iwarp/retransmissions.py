@@ -64,7 +64,7 @@ class SentSegments(NamedTuple):
         )
 
     def bare(self) -> SentSegments:
-        """Without the bytes."""
+        """The same without the bytes."""
         return self._replace(payload=_NONE, captured=_NONE, data=None)
 
     def detached(self) -> SentSegments:

@@ -52,7 +52,7 @@ class Fpdu:
 
     @property
     def queue(self) -> int | None:
-        """None: tagged."""
+        """Its queue number; None where it is tagged."""
         return OPCODES[self.opcode].queue
 
     @property
@@ -132,7 +132,7 @@ class IwarpSegment:
 
     @property
     def unit(self) -> str:
-        """What it carries."""
+        """What its stream is divided into: FPDUs or records."""
         return FPDU if self.connection.rdma else RECORD
 
 

@@ -488,12 +488,12 @@ class PendingBytes:
 
     @property
     def window(self) -> Window:
-        """Without markers."""
+        """What waits, without markers."""
         return self._gathered()[0]
 
     @property
     def wire(self) -> Window:
-        """As sent."""
+        """What waits, as it was sent."""
         return self._gathered()[1]
 
     @property

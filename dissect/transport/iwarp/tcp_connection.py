@@ -142,7 +142,7 @@ class Lifetime:
         return 0 if self.first is None else self.first[0]
 
     def extend(self, rows: Rows) -> None:
-        """Take SEGMENT rows."""
+        """Take SEGMENT rows: it lasts until the last of them."""
         frames, times = rows["frame"], rows["time"]
         self.segments += len(rows)
         self.data_segments += int(np.count_nonzero(rows["length"]))

@@ -191,7 +191,7 @@ REPEATED_FRAMES = 1000
 
 
 class ConnectionRequest(NamedTuple):
-    """A REQ."""
+    """A ConnectRequest (REQ): who wants which connection."""
 
     local_comm_id: int
     service_id: int | None
@@ -215,7 +215,7 @@ class Established(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """REJ."""
+    """A ConnectReject (REJ), and why."""
 
     request: ConnectionRequest
     passive: Endpoint

@@ -143,7 +143,7 @@ class _EndpointCounts:
 
     @property
     def own_complaints(self) -> _Complaints:
-        """To be changed."""
+        """The complaints of this endpoint alone, which may be changed."""
         if self.complaints is _NO_COMPLAINTS:
             self.complaints = _Complaints()
         return self.complaints
@@ -192,7 +192,7 @@ class _EndpointCounts:
             self.last_payload = int(times[-1])
 
     def notified(self, times: Int64s) -> None:
-        """It sent CNPs."""
+        """It sent CNPs at these times."""
         noted = self.own_complaints
         noted.cnps += len(times)
         noted.notices = np.concatenate((noted.notices, times))
@@ -213,7 +213,7 @@ class _EndpointCounts:
 
 
 class RcHealth:
-    """Of one connection; feed it what the connection's observers are fed."""
+    """What is counted of one connection; feed it what the connection's observers are fed."""
 
     __slots__ = ("_recoveries", "_waiting", "_waiting_packets", "answers", "connection", "retransmissions", "sent")
 
@@ -351,7 +351,7 @@ class RcHealth:
         return self._recoveries
 
     def silences(self, sender: int) -> Silences:
-        """Of the requests of ``sender``."""
+        """When ``sender`` sent no requests."""
         return self.retransmissions[sender].silences
 
     def timers(self, sender: int) -> list[Timer]:

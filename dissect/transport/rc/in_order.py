@@ -54,27 +54,27 @@ class _Sections:
 
     @property
     def within(self) -> Int64s:
-        """Of each row its place in its section."""
+        """The place of each row in its section."""
         found: Int64s = np.arange(len(self.owners)) - self.starts[self.owners]
         return found
 
     @property
     def goes_on(self) -> NDArray[np.bool_]:
-        """Of each row but the last, whether the next one is of the same section."""
+        """For each row but the last, whether the next one is of the same section."""
         found: NDArray[np.bool_] = self.owners[1:] == self.owners[:-1]
         return found
 
     def part(self, chosen: Int64s) -> _Sections:
-        """Of some of the rows."""
+        """The sections of some of the rows."""
         return _Sections(self.owners[chosen], len(self.starts) - 1)
 
     def ends(self, column: Rows) -> tuple[list[int], list[int]]:
-        """Of each section the first and the last value; any where it is empty."""
+        """The first and the last value of each section; any where it is empty."""
         values = np.append(column, column[:0].dtype.type(0))
         return values[self.starts[:-1]].tolist(), values[self.starts[1:] - 1].tolist()
 
     def sums(self, column: Rows) -> list[int]:
-        """Of each section."""
+        """The sum over each section."""
         found: list[int] = np.diff(np.append(0, np.cumsum(column, dtype=np.int64))[self.starts]).tolist()
         return found
 
@@ -90,7 +90,7 @@ class _Packets(NamedTuple):
     sections: _Sections
 
     def of(self, queues: NDArray[np.bool_]) -> _Packets:
-        """Of some queues alone."""
+        """The packets of some queues alone."""
         chosen = places(queues[self.sections.owners])
         return _Packets(take(self.rows, chosen), self.psns[chosen], self.ends[chosen], self.sections.part(chosen))
 
@@ -186,7 +186,7 @@ def _broken(rows: Rows, sections: _Sections) -> NDArray[np.bool_]:
 
 
 def _all_read(requests: _Packets, answers: _Packets, mtus: Int64s) -> NDArray[np.bool_]:
-    """Of which queues the responses are those of its RDMA Reads, all of them and none twice; MTUs by queue."""
+    """For which queues the responses are those of its RDMA Reads, all of them and none twice; MTUs by queue."""
     reads, responses = _reads(requests, answers)
     asking, answering = requests.sections.owners[reads], answers.sections.owners[responses]
     sizes = (requests.ends - requests.psns)[reads]
@@ -371,7 +371,7 @@ class _Matched:
         (_, self._acked), (_, self._at) = map(answers.sections.ends, (answers.psns, answers.rows["time"]))
 
     def of(self, section: int) -> AnsweredBatch:
-        """Of one queue."""
+        """What was matched of one queue."""
         first, end = self._answers[section]
         pending = slice(*self._pending[section])
         delays, turnarounds, read_delays = (
@@ -395,7 +395,7 @@ class _Matched:
 
 
 def _outstanding(requests: _Packets, answers: _Packets, links: Sequence[RcLink]) -> Int64s:
-    """Of each queue how many RDMA Reads were open at one time, at most."""
+    """How many RDMA Reads of each queue were open at one time, at most."""
     found = np.zeros(2 * len(links), np.int64)
     reads, _ = _reads(requests, answers)
     if not len(reads):

@@ -82,7 +82,7 @@ class RcLink:
 
     @property
     def queues(self) -> tuple[SendQueue, ...]:
-        """Of endpoint 0 and 1."""
+        """The send queues of endpoint 0 and 1."""
         if self._queues is None:
             connection = self.connection
             resting = None if self._resting is None else marshal.loads(self._resting)

@@ -214,7 +214,7 @@ NO_PACKETS = PacketClock(0)
 
 
 class Acknowledged(NamedTuple):
-    """Of a send queue, by the end of the batch that is being taken."""
+    """What the other end acknowledged of a send queue, by the end of the batch that is being taken."""
 
     acked: int
     """PSN up to which requests were acknowledged."""
@@ -319,7 +319,7 @@ MAX_GIVEN_UP = 4096
 
 
 class MissingRequests:
-    """Of one send queue."""
+    """Which requests of one send queue are missing."""
 
     __slots__ = ("_connection", "_gaps", "_open", "_sender", "_unconfirmed")
 

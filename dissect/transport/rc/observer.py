@@ -39,7 +39,7 @@ from .seen_psns import detach
 
 
 class Binding(NamedTuple):
-    """Of a flow."""
+    """Which connection a flow belongs to."""
 
     link: RcLink
     sender: int
@@ -53,7 +53,7 @@ class _Change(NamedTuple):
 
 
 class Bindings:
-    """By flow key."""
+    """The bindings of all flows, by flow key."""
 
     def __init__(self) -> None:
         self.bound: dict[int, Binding] = {}

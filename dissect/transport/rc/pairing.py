@@ -135,7 +135,7 @@ class Flow:
 
     @property
     def last_time(self) -> int:
-        """Nanoseconds."""
+        """Time of its last packet, nanoseconds."""
         return int(self.pieces[-1][1]["time"][-1])
 
     @property
@@ -152,7 +152,7 @@ class Flow:
 
     @property
     def first_psn(self) -> int | None:
-        """Of its first packet that is no response."""
+        """PSN of its first packet that is no response."""
         for _, rows in self.pieces:
             asked = rows[~opcodes.IS_RESPONSE[rows["opcode"]]]
             if len(asked):
@@ -170,7 +170,7 @@ class Flow:
 
     @property
     def psns(self) -> tuple[Int64s, Int64s, Int64s]:
-        """Of requests the first PSNs, ascending, and those behind them; of responses all, each once."""
+        """The first PSNs of requests, ascending, and those behind them; all PSNs of responses, each once."""
         if self._arrays is None:
             none = np.zeros(0, np.int64)
             starts = np.concatenate([none, *(start for start, _ in self._spans)])

@@ -318,7 +318,7 @@ class RcRetransmissions:
         return found[0], found[1]
 
     def _earlier_answers(self) -> Rows:
-        """As one table."""
+        """The answers of earlier batches as one table."""
         self._answers = (joined(self._answers),)
         return self._answers[0]
 

@@ -155,7 +155,8 @@ class _LatestRequests:
 
 
 class SentRequests:
-    """Of one send queue.  Call ``begin`` with each batch, and ``settle`` behind it: it keeps the last in short."""
+    """What one send queue sent. Call ``begin`` with each batch, and ``settle`` behind it: it keeps the last in
+    short."""
 
     __slots__ = ("_batch", "_data", "_kept", "_kept_by_psn")
 

@@ -56,7 +56,7 @@ _ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
 
 
 class DetachedMessages:
-    """Of one send queue."""
+    """Messages of one send queue that came behind a gap."""
 
     __slots__ = ("_next", "_reusing", "assembly", "connection", "frames", "reused", "sender")
 
@@ -333,7 +333,7 @@ class SendQueue:
         return self._take()
 
     def _take(self) -> Delivered:
-        """What became complete."""
+        """Take what became complete."""
         delivered = self.messages.take(self.head, self.acked)[0]
         return delivered if self._detached is None else delivered + self._detached.assembly.take()[0]
 
