@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings, strategies 
 
 from playbook import Capture, Wire, call, faults, nfs3, reply
 from playbook.capture import frame_batches, write_pcap
-from playbook.iwarp import IwarpCapture, IwarpWire
+from playbook.iwarp import IwarpCapture, IwarpConnection, IwarpWire
 from playbook.iwarp_strategies import IwarpConversation, iwarp_conversations, iwarp_faulty
 from playbook.judge import analyze, judge, judge_whole
 from playbook.packets import Frame
@@ -108,18 +108,10 @@ def test_any_batches_of_several_connections_with_faults(conversation: Conversati
     in_any_batches(conversation.capture.frames, cuts)
 
 
-def all_but_numbers(frames: Sequence[Frame], cuts: Sequence[int]) -> list[tuple[object, ...]]:
-    """What waits until it is known where FPDUs begin may get its number behind what happens on other connections."""
-    return sorted([row[1:] for row in analysed(frames, cuts)], key=repr)
-
-
 @QUICK
 @given(iwarp_faulty(IWARP_FAULTS, IWARP_BEGUN), CUTS)
 def test_any_batches_of_several_iwarp_connections_with_faults(conversation: IwarpConversation, cuts: list[int]) -> None:
-    frames = conversation.capture.frames
-    whole = all_but_numbers(frames, [])
-    assert all_but_numbers(frames, cuts) == whole
-    assert all_but_numbers(frames, range(1, len(frames))) == whole
+    in_any_batches(conversation.capture.frames, cuts)
 
 
 def paused(sent: list[Any], at: int, pause: int = 1_100_000_000) -> list[Any]:
@@ -350,6 +342,76 @@ def test_batches_that_end_behind_a_segment_of_which_not_all_calls_are_decoded_at
             reply(one, nfs3.getattr_reply())
     lost = faults.where(wire.sent(), kind="data", sender=0)[1]
     in_any_batches(IwarpCapture(wire, faults.drop(wire.sent(), [lost])).frames, [])
+
+
+def talking(wire: IwarpWire, connections: list[IwarpConnection], times: int = 20) -> list[Frame]:
+    """Two connections call in turn, and are answered behind the next call, so that the order of both tells."""
+    asked = [call(connection, nfs3.getattr_()) for connection in connections]
+    for _ in range(times):
+        for index, connection in enumerate(connections):
+            reply(asked[index], nfs3.getattr_reply())
+            asked[index] = call(connection, nfs3.getattr_())
+    return IwarpCapture(wire).frames
+
+
+@pytest.mark.parametrize("sender", [0, 1])
+def test_batches_that_end_before_a_request_or_reply_of_mpa_is_known_to_be_missing(sender: int) -> None:
+    wire = IwarpWire()
+    connections = [wire.connect(f"10.0.0.{host}") for host in (2, 3)]
+    talking(wire, connections)
+    lost = faults.where(wire.sent(), kind="data", sender=sender, connection=1)[0]
+    in_any_batches(IwarpCapture(wire, faults.drop(wire.sent(), [lost])).frames, [])
+
+
+@pytest.mark.parametrize("cutting", ["aligned", "merged"])
+@pytest.mark.parametrize("crc", [False, True])
+@pytest.mark.parametrize("begin", [0, 7])
+def test_batches_that_end_before_it_is_known_where_markers_stand(begin: int, crc: bool, cutting: str) -> None:
+    wire = IwarpWire(mss=536)
+    connections = [
+        wire.connect(f"10.0.0.{host}", cm=False, markers=(True, True), crc=crc, cutting=cutting) for host in (2, 3)
+    ]
+    frames = talking(wire, connections)[begin:]
+    whole = analysed(frames, [])
+    assert any(row[6] == "complete" for row in whole)
+    in_any_batches(frames, [])
+    assert shown_connections(frames, 1) == shown_connections(frames, len(frames))
+
+
+def shown_connections(frames: Sequence[Frame], step: int) -> list[tuple[object, ...]]:
+    """The connections of the frames in batches of so many, and when each was first seen."""
+    analyzer = Analyzer()
+    for batch in frame_batches(frames, range(step, len(frames), step)):
+        analyzer.feed(batch)
+    analyzer.finish()
+    return [(*map(str, one.endpoints), one.first_frame, one.missing_packets) for one in analyzer.connections]
+
+
+def test_batches_that_end_before_a_connection_begins_anew_while_a_message_is_not_complete() -> None:
+    wire = IwarpWire()
+    old, other = wire.connect("10.0.0.2", client_port=50_000), wire.connect("10.0.0.3")
+    asked = call(old, nfs3.read(0, 5000), writes=[old.register(5000)])
+    reply(asked, nfs3.read_reply(DATA[:5000]))
+    call(old, nfs3.write(0, DATA[:3000]))
+    talking(wire, [other], 4)
+    again = wire.connect("10.0.0.2", client_port=50_000)
+    talking(wire, [again, other], 4)
+    sent = wire.sent()
+    last = faults.where(sent, kind="data", sender=0, connection=1)[-1]
+    in_any_batches(IwarpCapture(wire, faults.drop(sent, [last])).frames, [])
+
+
+def test_batches_that_end_before_it_is_known_how_long_segments_are() -> None:
+    """How many segments were lost at least, is told by the longest before that."""
+    wire = IwarpWire(mss=536)
+    connection = wire.connect(acks="packet")
+    call(connection, nfs3.write(0, DATA[:100]))
+    for _ in range(60):
+        call(connection, nfs3.getattr_())
+    write(connection, DATA)
+    lost = faults.where(wire.sent(), kind="data", sender=0)[2:9]
+    frames = IwarpCapture(wire, faults.drop(wire.sent(), lost)).frames
+    assert shown_connections(frames, 1) == shown_connections(frames, len(frames))
 
 
 def test_batches_that_end_before_it_is_known_who_talks_with_whom() -> None:

@@ -12,7 +12,7 @@ from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...layers.fpdus import LENGTH_BYTES, MarkerGrid, Places, fpdu_bytes
 from ...layers.iwarp_codes import REPLY_KEY, REQUEST_KEY
 from ...layers.private_data_codes import PrivateData, find_private_data
-from .fpdus import TAGGED_HEADER, Evidence, FpduChecks, Fpdus, Search, decode_headers, fpdu_rows, verify
+from .fpdus import TAGGED_HEADER, Evidence, Found, FpduChecks, Fpdus, Search, decode_headers, fpdu_rows, verify
 from .stream import Chunk, PendingBytes, Window
 
 HEADER = 20
@@ -138,6 +138,10 @@ class Framing:
         self.awaiting = False
         """The Request or Reply may still come."""
         self.startup: Startup | None = None
+        self.shown = 0
+        """The frame with which it was there, or known to be missing."""
+        self.released: list[tuple[int, int]] = []
+        """Of what waited until it was known where its FPDUs begin: the first frame, and the one that told."""
         self.pending = PendingBytes()
         self.checks = FpduChecks()
         self.at: int | None = None
@@ -151,6 +155,8 @@ class Framing:
         self.inferred = False
         """Whether there are markers was not agreed in this capture."""
         self.synchronised = False
+        self.known = 0
+        """The frame with which it was found where FPDUs begin; 0: it was known, or still is not."""
         self.broken = False
         """Bytes are missing, or what they are is not known, behind the last FPDU."""
         self.evidence = Evidence()
@@ -191,7 +197,7 @@ class Framing:
         if settled and (self.at is None or (self.synchronised and self.markers is not None)):
             return None
         window = self.pending.window
-        first = 0 if self.at is None else int(np.searchsorted(window.at, self.at))
+        first = 0 if self.at is None else window.index(self.at)
         return int(window.rows["frame"][first:].min()) if first < len(window.rows) else None
 
     # Set-up
@@ -210,13 +216,12 @@ class Framing:
             return False
         self.awaiting = False
         self.at = start
+        self.shown = int(window.rows["frame"][: window.index(start + max(length, HEADER) - 1) + 1].max())
         found = mpa_frame(window.read(start, length))
         if found is None:
             return False
         frame, time = int(window.rows["frame"][0]), int(window.rows["time"][0])
-        behind = int(np.searchsorted(window.at, start + length))
-        complete = int(window.rows["frame"][:behind].max())
-        self.startup = Startup(found, start, start + length, frame, time, complete)
+        self.startup = Startup(found, start, start + length, frame, time, self.shown)
         self.begin(start + length)
         self.order = max(self.order, frame)
         self.pending.forget(self.at)
@@ -244,6 +249,13 @@ class Framing:
         if markers:
             assert self.base is not None
             self.pending.set_grid(MarkerGrid(self.base))
+
+    def release(self, frame: int) -> None:
+        """What is pending need not wait any longer than to that frame."""
+        window = self.pending.window
+        since = int(window.rows["frame"].min()) if len(window.rows) else frame
+        if since < frame:
+            self.released.append((since, frame))
 
     # FPDUs
 
@@ -403,6 +415,8 @@ class Framing:
         crc = self.checks.crc
         search = Search(window, self.base, crc, self.evidence, known, lambda *one: verify(pending, *one))
         found = search.find(self.at, self.markers is None, self.expected, final)
+        if found.confirmed and not final:
+            found = self._first_found(window, known) or found
         self.at = found.at
         if not found.confirmed:
             if final or window.limit - self.at > MAX_PENDING:
@@ -418,3 +432,23 @@ class Framing:
             self.base = self.at
         self.synchronised = True
         return True
+
+    def _first_found(self, window: Window, known: bool) -> Found | None:
+        """What was found with the first frame that told, and not with all that the batch has."""
+        assert self.at is not None
+        at, pending, frames = self.at, self.pending, window.last_frames
+        first = window.index(at)
+        ends = [*(places(frames[first + 1 :] > frames[first:-1]) + first + 1).tolist(), len(frames)]
+
+        def search(end: int) -> Found:
+            part = Window(window.rows[:end], window.datas)
+            return Search(
+                part, self.base, self.checks.crc, self.evidence, known, lambda *one: verify(pending, *one)
+            ).find(at, self.markers is None, self.expected, final=False)
+
+        end = ends[bisect_left(ends[:-1], True, key=lambda end: search(end).confirmed)]
+        since, frame = int(window.rows["frame"][first:end].min()), int(frames[end - 1])
+        self.known = self.known or frame
+        if since < frame:
+            self.released.append((since, frame))
+        return search(end) if end < len(frames) else None

@@ -16,7 +16,7 @@ from ...layers import opcodes
 from ...link.tcp import ACK, FIN, LARGEST, RIGHT, RST, SYN, WRONG
 from ...serial import TCP_SEQUENCE
 from ...units import duration
-from ..connection import Connection
+from ..connection import AT_END, Connection
 from ..health import (
     MEANINGS,
     NO_PAUSES,
@@ -95,6 +95,13 @@ class IwarpDirection:
             return None
         return int(np.append(0, theirs["frame"])[reached.searchsorted(fresh.min(), "right")])
 
+    def begins(self, rows: Rows) -> int:
+        """The frame that shows its first number, of SEGMENT rows: what was acknowledged before is not known."""
+        if self.stream.next is not None:
+            return 0
+        frames = rows["frame"][rows["flags"] & RST == 0]
+        return int(frames[0]) if len(frames) else AT_END
+
     def acknowledge(self, rows: Rows) -> None:
         """SEGMENT rows of acknowledgements, which say how much of this direction was received."""
         if len(rows):
@@ -125,10 +132,14 @@ class IwarpDirection:
         elsewhere, and then the capture holds what is no checksum yet.
         """
         wrong: Rows = rows["verdict"] == WRONG
-        self._right_checksums += int(np.count_nonzero(rows["verdict"] == RIGHT))
-        self._wrong_checksums += int(np.count_nonzero(wrong))
-        if not some(wrong) or self._wrong_checksums * RARE > self._right_checksums:
-            return np.zeros(len(rows), np.bool_)
+        right = rows["verdict"] == RIGHT
+        if some(wrong):
+            wrongs, rights = self._wrong_checksums + wrong.cumsum(), self._right_checksums + right.cumsum()
+            self._wrong_checksums = int(wrongs[-1])
+            wrong = wrong & (wrongs * RARE <= rights)
+        self._right_checksums += int(np.count_nonzero(right))
+        if not some(wrong):
+            return wrong
         self.damaged_segments += int(np.count_nonzero(wrong))
         self.stream.retransmissions.damaged(take(rows, wrong))
         return wrong

@@ -221,7 +221,8 @@ class IwarpObserver:
                 since = int(rows["frame"][first]), int(rows["time"][first])
                 if tcp is not None:
                     tcp.lifetime.until = since[0]
-                    events += self._finish(key)
+                    # What was not complete before is known to be so now.
+                    events += [(max(place, since[0]), one, operation) for place, one, operation in self._finish(key)]
                     tcp = None
                 self._remember(key, _Undecided(0, direction, TCP_SEQUENCE.wrap(seq + 1), since))
         if group.records and key in self.trials:
@@ -230,11 +231,18 @@ class IwarpObserver:
         if tcp is None:
             tcp, members = self._judge(key, segments, members, group.likely)
         if tcp is not None and len(members):
+            rest = members[:0]
+            if key in self.trials and (left := TRIED + 1 - tcp.lifetime.data_segments) > 0:
+                behind = places(rows["length"][members])[left - 1 : left] + 1
+                members, rest = np.split(members, behind) if len(behind) else (members, rest)
             made: list[Run] | None = None if runs is None else []
             delivered = tcp.feed(segments.data, take(rows, members), segments.forward[members], made)
             if runs is not None and made:
                 runs += [(tcp, run) for run in made]
             events += self._register(key, tcp, delivered)
+            if len(rest):
+                self._place = int(rows["frame"][rest[0]])
+                events += self._take(group, segments, rest, runs)
         return events
 
     def _judge(
@@ -261,7 +269,10 @@ class IwarpObserver:
             tcp.begin(segments.direction(index), segments.rows[index : index + 1], request)
             first = undecided is not None and opened and int(segments.rows["seq"][index]) == undecided.first
             # What stands before it is something else, or its own second half out of order.
-            return tcp, members if request and first else members[start:]
+            if request and first:
+                start = carrying[0]
+            tcp.lifetime.earlier += int(start)
+            return tcp, members[start:]
         recorded = places(segments.record[members])
         if service and len(recorded):
             # On a port of iWARP, where a segment may begin inside a transport header, the record is to end in it, too.
@@ -289,10 +300,11 @@ class IwarpObserver:
             return None, members
         self.trials.add(key)
         tcp = self._open_connection(key)
-        tcp.active, tcp.lifetime.earlier = undecided.opened_by, earlier
+        begin = int(carrying[0])
+        tcp.active, tcp.lifetime.earlier = undecided.opened_by, earlier + begin * opened
         if undecided.opened_by is not None and not tried:
             tcp.expect_startup(undecided.opened_by, undecided.first, undecided.answered)
-        return tcp, members
+        return tcp, members[begin:]
 
     def _open_records(
         self, key: Key, segments: _Segments, members: Int64s, at: int, earlier: int
@@ -350,7 +362,7 @@ class IwarpObserver:
                 self._give_up(key)
             return []
         if not connection.number:
-            self._found[tcp] = tcp.started or self._place
+            self._found[tcp] = tcp.started or tcp.found or self._place
             self.trials.discard(key)
         packets, segments = tcp.uncounted()
         self._packets += packets

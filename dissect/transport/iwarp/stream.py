@@ -102,6 +102,8 @@ class _Waiting(NamedTuple):
     segments: int
     """Of the connection, when it came."""
     time: int
+    largest: int
+    """Payload bytes of the largest segment up to it."""
 
 
 MAX_AHEAD = 1 << 24
@@ -189,9 +191,9 @@ class ByteStream:
                 ready += self.settle(clock, int(frames[a]) - 1)
                 ended = self._patience_ends(clock)
                 b = behind if ended is None else a + int(frames[a:behind].searchsorted(ended, side="right"))
-                self.largest = max(self.largest, int(rows["length"][a:b].max()))
                 self._since = int(frames[a])
                 self._run(data, stretches[a:b], position[a:b], ends[a:b], clock)
+                self.largest = max(self.largest, int(rows["length"][a:b].max()))
                 if full := len(self._held) > MAX_HELD:
                     self._skip_gap()
                 if self._held:
@@ -227,7 +229,8 @@ class ByteStream:
 
     def _hold(self, at: int, end: int, data: Bytes, rows: Rows, clock: SegmentClock) -> None:
         frame, time = int(rows["frame"][0]), int(rows["time"][0])
-        self._held[at] = _Waiting(data, rows, end, clock.at(frame), time)
+        largest = max(self.largest, int(rows["length"][0]))
+        self._held[at] = _Waiting(data, rows, end, clock.at(frame), time, largest)
         insort(self._positions, at)
         if end - at == 1:
             insort(self._octets, at)
@@ -259,10 +262,11 @@ class ByteStream:
         assert self.next is not None
         end = self._positions[0]
         if end > self.next:
-            shown = self._held[end].rows[0]
+            held = self._held[end]
+            shown = held.rows[0]
             self.gaps = with_gap(self.gaps, Gap(self.next, end, int(shown["frame"]), int(shown["time"])))
             self.missing += end - self.next
-            self.missing_segments += -(-(end - self.next) // self.largest)
+            self.missing_segments += -(-(end - self.next) // held.largest)
             self.next = end
 
     def settle(self, clock: SegmentClock, frame: int | None = None) -> list[Chunk]:

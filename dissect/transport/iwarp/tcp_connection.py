@@ -275,8 +275,20 @@ class TcpConnection:
 
         Where ``runs`` is given, plain Sends are put there as long as nothing is lost or retransmitted.
         """
-        if not len(rows):
-            return []
+        ready: Delivered = []
+        while (count := self._until_judged(len(rows))) < len(rows):
+            ready += self._feed(data, rows[:count], forward[:count], runs)
+            rows, forward = rows[count:], forward[count:]
+        return ready + self._feed(data, rows, forward, runs) if len(rows) else ready
+
+    def _until_judged(self, count: int) -> int:
+        """Of so many segments, those up to one with which a Request or Reply may be known to be missing."""
+        waiting = [one.stream.waits for one in self.directions if one.framing.awaiting]
+        left = REORDERED + 1 - self.lifetime.segments
+        return max(1, left) if waiting and (left > 0 or any(waiting)) else count
+
+    def _feed(self, data: Bytes, rows: Rows, forward: Rows, runs: list[Run] | None) -> Delivered:
+        held = self._unsettled
         lifetime, before = self.lifetime, self.lifetime.segments
         lifetime.extend(rows)
         sent = take(rows, forward), take(rows, ~forward)
@@ -290,12 +302,13 @@ class TcpConnection:
         frames, clocks = np.ascontiguousarray(rows["frame"]), list[SegmentClock]()
         answers = [kept(one, one["flags"] & (ACK | RST) == ACK) for one in sent]
         for number, direction in enumerate(self.directions):
+            begins = direction.begins(sent[number])
             carrying, theirs = kept(sent[number], sent[number]["length"] > 0), answers[1 - number]
             if (early := direction.answered_early(carrying, theirs)) is not None:
                 self._disordered = min(self._disordered or lifetime.last[0], early or lifetime.since)
             clocks.append(SegmentClock(before, frames, rows["time"], direction.acked, theirs))
             direction.acknowledge(theirs)
-            theirs = kept(theirs, theirs["flags"] & SYN == 0)
+            theirs = kept(theirs, (theirs["flags"] & SYN == 0) & (theirs["frame"] > begins))
             self.health.segments(number, sent[number], carrying, theirs)
             direction.stream.retransmissions.acknowledged(data, theirs, carrying)
         for direction, mine, clock in zip(self.directions, sent, clocks, strict=True):
@@ -304,15 +317,16 @@ class TcpConnection:
             lifetime.closed = True
             what = "RST" if rows["flags"][index] & RST else "FIN"
             self._closings.append((int(rows["frame"][index]), int(rows["time"][index]), int(not forward[index]), what))
-        return self._advance(False, data, runs)
+        return self._advance(False, data, runs, held)
 
     def idle(self, now: int) -> Delivered:
         """Nothing came up to ``now``, in nanoseconds."""
+        held = self._unsettled
         frames, times = np.array([[self.lifetime.last[0]], [now]])
         for direction in self.directions:
             clock = SegmentClock(self.lifetime.segments - 1, frames, times, direction.acked, _NO_ANSWERS)
             direction.framing.feed(direction.stream.settle(clock))
-        return self._advance(final=False)
+        return self._advance(final=False, held=held)
 
     def finish(self) -> Delivered:
         """Nothing more will come."""
@@ -331,7 +345,20 @@ class TcpConnection:
         startups = (direction.framing.startup for direction in self.directions)
         return min((startup.complete for startup in startups if startup is not None), default=None)
 
-    def _advance(self, final: bool, data: Bytes | None = None, runs: list[Run] | None = None) -> Delivered:
+    @property
+    def found(self) -> int:
+        """The frame with which FPDUs were found, where that took a search; 0 where none were."""
+        return min((one.framing.known for one in self.directions if one.framing.known), default=0)
+
+    @property
+    def _unsettled(self) -> list[int]:
+        """Directions whose FPDUs wait for a Request or a Reply."""
+        return [number for number in (0, 1) if not self._settled(number)]
+
+    def _advance(
+        self, final: bool, data: Bytes | None = None, runs: list[Run] | None = None, held: Sequence[int] = ()
+    ) -> Delivered:
+        """``held``: what was ``_unsettled`` before."""
         for number, direction in enumerate(self.directions):
             if direction.framing.take_startup():
                 self._started(number)
@@ -339,6 +366,8 @@ class TcpConnection:
             self._agreed = agree(self.directions, self.active, final)
         for number, direction in enumerate(self.directions):
             if self._settled(number) or final:
+                if number in held and not final:
+                    direction.framing.release(self._settled_with)
                 for fpdus in direction.framing.take_fpdus(final):
                     self._take(number, fpdus)
         self._assign(final)
@@ -349,8 +378,8 @@ class TcpConnection:
         self._divide(data, made)
         ready, released = self._assemble(final), list[tuple[int, int]]()
         for direction in self.directions:
-            released += direction.stream.released
-            direction.stream.released = []
+            released += direction.stream.released + direction.framing.released
+            direction.stream.released, direction.framing.released = [], []
         if released:
             ready = postponed(ready, made or [], released)
         if runs is not None and made:
@@ -366,6 +395,16 @@ class TcpConnection:
             return True
         # Its Request or Reply may be shown late, or be missing.
         return self.lifetime.segments > REORDERED and not other.stream.waits
+
+    @property
+    def _settled_with(self) -> int:
+        """The frame with which it was known that nothing more is to be waited for."""
+        if any(one.framing.awaiting for one in self.directions):
+            return self.lifetime.last[0]
+        frame = max(one.framing.shown for one in self.directions)
+        for first, end in sorted(self.directions[0].stream.released + self.directions[1].stream.released):
+            frame = max(frame, end) if first <= frame else frame
+        return frame
 
     # Set-up
 
