@@ -23,6 +23,7 @@ from playbook.iwarp import IwarpCapture, IwarpConnection, IwarpWire
 from playbook.iwarp_strategies import IwarpConversation, iwarp_conversations, iwarp_faulty
 from playbook.judge import analyze, judge, judge_whole
 from playbook.packets import Frame
+from playbook.rpcrdma import Exchange
 from playbook.shapes import DATA, read, write
 from playbook.strategies import Conversation, conversations, faulty
 from playbook.wire import Connection
@@ -114,6 +115,11 @@ def test_any_batches_of_several_iwarp_connections_with_faults(conversation: Iwar
     in_any_batches(conversation.capture.frames, cuts)
 
 
+def everything(wire: Wire) -> list[Any]:
+    """The packets, or segments, of a wire."""
+    return wire.sent() if isinstance(wire, IwarpWire) else wire.packets
+
+
 def paused(sent: list[Any], at: int, pause: int = 1_100_000_000) -> list[Any]:
     """Nothing was sent for so many nanoseconds before packet ``at``."""
     return [*sent[:at], *(replace(one, time=one.time + pause) for one in sent[at:])]
@@ -124,7 +130,7 @@ def busy(seed: int, wire: Wire) -> tuple[random.Random, list[Any]]:
     rng = random.Random(seed)
     acks = rng.choice(("message", "none"))
     connections = [wire.connect(f"10.0.0.{host}", acks=acks) for host in (2, 3, 4)[: rng.randint(2, 3)]]
-    begun = len(wire.sent() if isinstance(wire, IwarpWire) else wire.packets)
+    begun = len(everything(wire))
     waiting: list[Any] = []
     for _ in range(rng.randint(12, 40)):
         connection, kind = rng.choice(connections), rng.random()
@@ -134,7 +140,7 @@ def busy(seed: int, wire: Wire) -> tuple[random.Random, list[Any]]:
             (read if kind < 0.6 else write)(connection, DATA[: rng.choice((100, 3000))])
         elif waiting:
             reply(waiting.pop(rng.randrange(len(waiting))), nfs3.getattr_reply())
-    sent: list[Any] = wire.sent() if isinstance(wire, IwarpWire) else wire.packets
+    sent = everything(wire)
     for _ in range(rng.randint(0, 4)):
         sent = paused(sent, rng.randrange(begun, len(sent)), rng.choice((600_000_000, 1_100_000_000)))
     for _ in range(rng.randint(1, 4)):
@@ -399,6 +405,42 @@ def test_batches_that_end_before_a_connection_begins_anew_while_a_message_is_not
     sent = wire.sent()
     last = faults.where(sent, kind="data", sender=0, connection=1)[-1]
     in_any_batches(IwarpCapture(wire, faults.drop(sent, [last])).frames, [])
+
+
+def test_batches_that_end_before_it_is_known_that_the_end_of_a_call_is_missing() -> None:
+    wire = IwarpWire(mss=120)
+    connections = [
+        wire.connect(f"10.0.0.{host}", crc=False, cutting="merged", mulpdu=1400, client_private=b"") for host in (2, 3)
+    ]
+    asked: list[Exchange] = []
+    for connection in connections:
+        asked.append(call(connection, nfs3.getattr_()))
+        connection.push()
+    for one in asked:
+        reply(one, nfs3.getattr_reply())
+    talking(wire, connections, 50)
+    lost = faults.where(wire.sent(), kind="data", sender=0, connection=1)[2]
+    in_any_batches(IwarpCapture(wire, faults.drop(wire.sent(), [lost])).frames, [])
+
+
+@pytest.mark.parametrize("wire", [Wire, IwarpWire])
+@pytest.mark.parametrize(("pause", "between"), [(0, 100), (3_000_000_000, 3)])
+def test_batches_that_end_before_an_xid_is_used_again(wire: type[Wire], pause: int, between: int) -> None:
+    """Its first RPC, beside a gap, waits for that no longer than a second and no more than some RPCs."""
+    made = wire()
+    connection = made.connect(acks="none")
+    first = call(connection, nfs3.getattr_(), xid=1)
+    for xid in (2, 3, 4):
+        call(connection, nfs3.getattr_(), xid=xid)
+    reply(first, nfs3.getattr_reply())
+    begun = len(everything(made))
+    for xid in (*range(10, 10 + between), 1, *range(200, 340)):
+        reply(call(connection, nfs3.getattr_(), xid=xid), nfs3.getattr_reply())
+    sent = everything(made)
+    lost = faults.where(sent, kind="data" if isinstance(made, IwarpWire) else "send", sender=0)[-141 - between - 3]
+    sent = faults.drop(paused(sent, begun, pause), [lost])
+    capture = IwarpCapture(made, sent) if isinstance(made, IwarpWire) else Capture(made, sent)
+    in_any_batches(capture.frames, [])
 
 
 def test_batches_that_end_before_it_is_known_how_long_segments_are() -> None:

@@ -259,7 +259,7 @@ class Matching:
     def call(self, sender: int, message: Message) -> None:
         header = message.header
         if self.doubts:
-            self._doubt_used(sender, header.xid)
+            self._doubt_used(sender, message)
         early = self._early_reply(1 - sender, message)
         number = next(self.numbers) if early is None else early.number
         rpc = Rpc(number, self.conversation, sender == 1, header.xid, message)
@@ -385,25 +385,29 @@ class Matching:
         self._wait(WaitingReply(number, sender, message, answered))
         self.unsettled.replies.sort(key=_number)
 
-    def _held(self, caller: int, xid: int) -> Iterator[tuple[list[Rpc], Rpc]]:
-        """Answered Rpcs with this XID that wait, whose reply may be to a missing call; and the list they are in."""
+    def _held(self, caller: int, message: Message) -> Iterator[tuple[list[Rpc], Rpc]]:
+        """Answered Rpcs with the XID of a message, for which they still wait, and whose reply may be to a missing call;
+        and the list they are in."""
+        xid, since = message.header.xid, message.operation.last_time - LINGER
         unsettled = self.unsettled
         for waiting in (unsettled.beside_gap, unsettled.unwritten, unsettled.lingering):
             for rpc in [one for one in waiting if one.xid == xid and one.backward == (caller == 1)]:
-                if not rpc.ambiguous and self._call_may_be_missing(rpc):
+                # When a batch ends those are let go that waited too long.
+                late = waiting is unsettled.beside_gap and _answer_time(rpc) < since
+                if not (rpc.ambiguous or late) and self._call_may_be_missing(rpc):
                     yield waiting, rpc
 
     def _doubt_earlier(self, reply: Message, caller: int) -> None:
         """Another reply came to an XID of which a call may be missing."""
-        for waiting, rpc in self._held(caller, reply.header.xid):
+        for waiting, rpc in self._held(caller, reply):
             if not returns_own_memory(rpc) or returns_memory(rpc, reply):
                 self._doubt_match(rpc, TWO_REPLIES)
             waiting.remove(rpc)
             self.conclude(rpc)
 
-    def _doubt_used(self, caller: int, xid: int) -> None:
+    def _doubt_used(self, caller: int, call: Message) -> None:
         """An XID is used again soon: a call that is missing between one with it and its reply may have used it, too."""
-        for waiting, rpc in self._held(caller, xid):
+        for waiting, rpc in self._held(caller, call):
             if self._missing_since(rpc):
                 self._doubt_match(rpc, USED_BEFORE)
                 waiting.remove(rpc)

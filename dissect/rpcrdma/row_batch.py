@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from itertools import chain, compress, groupby, pairwise
+from itertools import chain, compress, groupby, islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -854,8 +854,9 @@ class RowBatch:
     def _reopen(self, one: CallerRows, xid: int) -> None:
         """The RPC of a pair waits for a second reply."""
         self._tell((one,))
+        last = xid in islice(reversed(one.beside), MAX_BESIDE_GAP)
         pair = one.beside.pop(xid)
-        if pair in self._gone:
+        if pair in self._gone or not last:
             return
         self._gone.add(pair)
         rpc = self._answered(one, self._call[pair], self._reply[pair])

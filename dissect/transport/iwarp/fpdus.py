@@ -246,7 +246,9 @@ def placed(rows: Rows, window: Window, starts: Int64s, ends: Int64s, order: int)
         values = window.rows[name]
         rows[of_first] = np.minimum(values[first], values[final])
         rows[of_last] = np.maximum(values[first], values[final])
-    rows["order"] = np.maximum(window.last_frames[final], order)
+    # Where the last bytes are missing, the frame behind them shows it.
+    shown = np.minimum(final + (window.end[final] < ends), len(window.at) - 1)
+    rows["order"] = np.maximum(window.last_frames[shown], order)
     rows["ack"] = window.rows["ack"][final]
 
 

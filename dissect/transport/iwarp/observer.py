@@ -230,6 +230,8 @@ class IwarpObserver:
             tcp = None
         if tcp is None:
             tcp, members = self._judge(key, segments, members, group.likely)
+            if tcp is not None:
+                self._place = self._opened[key] = int(rows["frame"][members[0]])
         if tcp is not None and len(members):
             rest = members[:0]
             if key in self.trials and (left := TRIED + 1 - tcp.lifetime.data_segments) > 0:
@@ -286,7 +288,9 @@ class IwarpObserver:
         if undecided is not None and (refusal := self._refusal(key, segments, members, undecided)) is not None:
             tcp = self._open_connection(key)
             tcp.refuse(1 - segments.direction(refusal), segments.rows[refusal])
-            return tcp, members
+            begin = int(members.searchsorted(refusal))
+            tcp.lifetime.earlier = earlier + begin
+            return tcp, members[begin:]
         if undecided is None:
             if not len(carrying):
                 return None, members
