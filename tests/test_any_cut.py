@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings, strategies 
 
 from playbook import Capture, Wire, call, faults, nfs3, reply
 from playbook.capture import frame_batches, write_pcap
+from playbook.fragments import fragmented
 from playbook.iwarp import IwarpCapture, IwarpConnection, IwarpWire
 from playbook.iwarp_strategies import IwarpConversation, iwarp_conversations, iwarp_faulty
 from playbook.judge import analyze, judge, judge_whole
@@ -208,18 +209,6 @@ def test_a_path_mtu_that_changes_while_a_packet_is_missing_makes_no_byte_wrong(
     capture = Capture(wire, faults.drop(wire.packets, [lost]))
     for step in (1, 7, len(capture.frames)):
         judge(capture, analyze(capture, range(step, len(capture.frames), step)))
-
-
-def fragmented(frame: Frame) -> tuple[Frame, Frame]:
-    """A RoCEv2 frame over IPv4 in two fragments."""
-    link, head, data = frame.data[:14], frame.data[14:34], frame.data[34:]
-    at = len(data) // 16 * 8
-    parts = []
-    for payload, field in ((data[:at], 0x2000), (data[at:], at // 8)):
-        total = (len(head) + len(payload)).to_bytes(2, "big")
-        changed = link + head[:2] + total + head[4:6] + field.to_bytes(2, "big") + head[8:] + payload
-        parts.append(replace(frame, data=changed))
-    return parts[0], parts[1]
 
 
 @QUICK

@@ -20,10 +20,10 @@ import numpy as np
 from rdmascope.dissect.arrays import Bytes, Int64s, Rows, take
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.link.addresses import AddressTable
+from rdmascope.dissect.link.fragments import TcpFragments
 from rdmascope.dissect.link.frame_decoder import DecodedFrames
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.packets import IcrcCheck
-from rdmascope.dissect.link.tcp import locate_tcp
 from rdmascope.dissect.rpcrdma.records import PORTS, RPC_RECORDS
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.transport.connection import Registry
@@ -40,11 +40,13 @@ from .ipc import Inbox, Outbox, Parts, packed, send_parts, unpacked
 def carries_iwarp(path: str, ports: frozenset[int]) -> bool:
     """Whether one of the TCP connections in a capture is iWARP or carries RPC, in a pass of its own; ``ports``: of the
     service."""
-    addresses, observer = AddressTable(), IwarpObserver(Registry([]), ports, records=RPC_RECORDS, record_ports=PORTS)
+    addresses, fragments = AddressTable(), TcpFragments()
+    observer = IwarpObserver(Registry([]), ports, records=RPC_RECORDS, record_ports=PORTS)
     try:
         with open_capture(path) as capture:
             for batch in capture.batches():
-                observer.feed(batch.data, locate_tcp(batch, locate(batch, addresses).tcp, observer.addresses))
+                found = fragments.segments(batch, locate(batch, addresses), observer.addresses)
+                observer.feed(found.batch.data, found.rows)
                 if observer.connections:
                     return True
     except CaptureError:  # Which the other pass comes to, too.

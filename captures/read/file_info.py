@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,10 +15,10 @@ from rdmascope.dissect.layers.transports import TRANSPORTS
 from rdmascope.dissect.layers.vcrc import vcrc_ok
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.duplicates import DUPLICATE, MIRRORED, Duplicates
+from rdmascope.dissect.link.fragments import TcpFragments
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.numbers import LINK_TYPES
 from rdmascope.dissect.link.packets import decode
-from rdmascope.dissect.link.tcp import locate_tcp
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
 from rdmascope.dissect.rpcrdma.records import PORTS, RPC_RECORDS
@@ -64,6 +64,7 @@ class FileInfo:
     _last: int | None = None
     _addresses: AddressTable = field(default_factory=AddressTable)
     _duplicates: Duplicates = field(default_factory=Duplicates)
+    _fragments: TcpFragments = field(default_factory=TcpFragments)
     _iwarp: IwarpObserver = field(
         default_factory=lambda: IwarpObserver(
             Registry([]), frozenset({NFS_RDMA_PORT}), records=RPC_RECORDS, record_ports=PORTS
@@ -94,7 +95,8 @@ class FileInfo:
                 counter[int(value)] += int(many)
 
         located = self._duplicates.drop(batch, locate(batch, self._addresses))
-        packets = decode(batch, located)
+        whole, segments, skipped = self._fragments.segments(batch, located, self._iwarp.addresses)
+        packets = decode(batch, replace(located, skipped=skipped))
         for code, many in enumerate(np.bincount(packets.rows["transport"], minlength=len(TRANSPORTS)).tolist()):
             if many:
                 self.decoders[TRANSPORTS[code]] += many
@@ -106,7 +108,7 @@ class FileInfo:
             self.decoders[name] -= many
             self.skipped[f"{name}, {opcodes.transport_service(opcode)} opcode, not decoded"] += many
         self.decoders = +self.decoders
-        self._iwarp.feed(batch.data, locate_tcp(batch, located.tcp, self._iwarp.addresses))
+        self._iwarp.feed(whole.data, segments)
         self._count_iwarp()
         self.odd.update(located.odd)
         if self.checksums and len(packets):

@@ -198,8 +198,8 @@ def _seen_tcp(batch: FrameBatch, located: Located) -> Rows:
     head = gather(data, walk["at"], (">u4", 4))
     seen = np.zeros(len(walk), _SEEN)
     seen["time"] = frames["time"]
-    identification = np.zeros(len(walk), np.uint64)
-    identification[four] = gather(data, ip[four] + 4, ">u2")
+    identification = walk["link"].astype(np.uint64)  # 0, or the place of a fragment
+    identification[four] = gather(data, ip[four] + 4, ">u4")
     addresses = np.zeros((4, len(walk)), np.uint64)
     addresses[0, four] = gather(data, ip[four] + 12, ">u8")
     for word in range(4):

@@ -13,9 +13,10 @@ from ..layers import opcodes
 from ..layers.icrc import RIGHT, UNVERIFIED, WRONG, icrc_verdicts
 from .addresses import AddressTable
 from .duplicates import Duplicates
+from .fragments import TcpFragments
 from .locate import locate
 from .packets import IcrcCheck, PacketBatch, decode, is_management
-from .tcp import FIN, SYN, locate_tcp
+from .tcp import FIN, SYN
 
 if TYPE_CHECKING:
     from .capture_points import Hosts
@@ -83,6 +84,7 @@ class FrameDecoder:
         self.tcp_addresses = AddressTable(max_addresses)
         """Of TCP alone: the order in which they are found tells the directions of its connections."""
         self._duplicates = Duplicates()
+        self._fragments = TcpFragments()
         self._damage = DamageDetector()
         self.hosts_elsewhere: frozenset[Hosts] = frozenset()
         """Whose packets are left out of frames of an ``OTHER_POINT``."""
@@ -95,6 +97,6 @@ class FrameDecoder:
 
             located = without_other_point(batch, located, self.addresses, self.hosts_elsewhere)
         located = self._duplicates.drop(batch, located)
-        packets = decode(batch, located)
-        segments = locate_tcp(batch, located.tcp, self.tcp_addresses)
+        batch, segments, skipped = self._fragments.segments(batch, located, self.tcp_addresses)
+        packets = decode(batch, replace(located, skipped=skipped))
         return DecodedFrames(batch, replace(packets, icrc=self._damage.check(packets)), segments)

@@ -51,7 +51,7 @@ class Located:
     odd: dict[str, int] = field(default_factory=dict)
     """Packets among the rows whose lengths contradict each other, by how."""
     tcp: list[Rows] = field(default_factory=list)
-    """WALK rows of frames with TCP inside, or UDP that is no tunnel, for ``tcp.locate_tcp``."""
+    """WALK rows of frames with TCP inside, or UDP that is no tunnel, for ``TcpFragments.segments``."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -285,5 +285,5 @@ def _segments(frames: Rows, index: Int64s, heads: Rows, shape: Shape) -> Rows:
     walk["ip_end"] = ip + (heads["total"] if shape.version == 4 else 40 + heads["payload"].astype(np.int64))
     walk["end"] = frames["offset"] + frames["captured"]
     walk["wire_end"] = frames["offset"] + np.maximum(frames["original"], frames["captured"])
-    walk["next"], walk["link"] = TCP, shape.link_type
+    walk["next"] = TCP
     return walk

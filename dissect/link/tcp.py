@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, gather, gathered, places, some, take
 from ..frames import FrameBatch
@@ -38,6 +39,7 @@ SEGMENT = np.dtype(
         ("datagram", "?"),  # of UDP
         ("congested", "?"),  # a switch marked it: congestion experienced
         ("selective", "?"),  # it has a selective acknowledgement where Linux and most others put it
+        ("fragment", "?"),  # the part of a segment that one IP fragment has; ``verdict`` is of the whole segment
         ("sum", "i4"),  # of the payload's 16-bit words, padded with zero, modulo 65,535; -1 for not known
     ]
 )
@@ -104,9 +106,7 @@ def locate_tcp(batch: FrameBatch, walks: list[Rows], addresses: AddressTable) ->
     rows["ip"], rows["header"], rows["version"] = walk["ip"], walk["at"], walk["version"]
     for name in ("source_port", "destination_port", "seq", "ack", "flags", "window", "checksum"):
         rows[name] = heads[name]
-    # The traffic class straddles the first two bytes of IPv6.
-    ecn = data[walk["ip"] + 1] >> np.where(walk["version"] == 6, 4, 0) & 3
-    rows["congested"] = ecn == CONGESTION_EXPERIENCED
+    rows["congested"] = congested(data, walk)
     for before in (2, 14):  # two no-operations, perhaps behind a timestamp and two more
         at = places(header >= HEADER + before + 10)
         rows["selective"][at] |= data.take(walk["at"][at] + HEADER + before, mode="clip") == SACK
@@ -116,6 +116,14 @@ def locate_tcp(batch: FrameBatch, walks: list[Rows], addresses: AddressTable) ->
             rows[name][datagrams] = 0
     fill_addresses(data, walk, addresses, rows)
     return rows if good.all() else take(rows, good)
+
+
+def congested(data: Bytes, walk: Rows) -> NDArray[np.bool_]:
+    """Of WALK rows."""
+    # The traffic class straddles the first two bytes of IPv6.
+    ecn = data[walk["ip"] + 1] >> np.where(walk["version"] == 6, 4, 0) & 3
+    found: NDArray[np.bool_] = ecn == CONGESTION_EXPERIENCED
+    return found
 
 
 def options(data: Bytes, header: int, payload: int) -> Iterator[tuple[int, bytes]]:
@@ -142,20 +150,39 @@ def sack_blocks(data: Bytes, header: int, payload: int) -> list[tuple[int, int]]
 def verify_checksums(data: Bytes, rows: Rows, chosen: Int64s) -> None:
     """Set ``verdict`` and ``sum`` of some SEGMENT rows, those with all of their payload (RFC 9293, 3.1)."""
     one = take(rows, chosen)
-    whole = (one["captured"] == one["length"]) & (one["length"] > 0)
+    whole = (one["captured"] == one["length"]) & (one["length"] > 0) & ~one["fragment"]
     one, chosen = take(one, whole), chosen[whole]
     if not len(one):
         return
+    rows["sum"][chosen] = payload = _payload_sums(data, one["payload"], one["payload"] + one["length"])
+    rows["verdict"][chosen] = _verdicts(data, one, one["length"], payload)
+
+
+def verify_fragments(data: Bytes, rows: Rows, firsts: Int64s) -> None:
+    """Set ``verdict`` of the SEGMENT rows of segments in fragments, of which ``firsts`` are the first."""
+    counts = np.diff(firsts, append=len(rows))
+    whole = np.logical_and.reduceat(rows["captured"] == rows["length"], firsts)
+    some_payload = places(np.repeat(whole, counts) & (rows["length"] > 0))
+    parts = take(rows, some_payload)
+    sums = np.zeros(len(rows), np.int64)
+    if len(parts):
+        sums[some_payload] = _payload_sums(data, parts["payload"], parts["payload"] + parts["length"])
+    # All but the last fragment are multiples of 64 bits, so that words of theirs are those of the segment.
+    lengths, payload = (np.add.reduceat(column, firsts)[whole] for column in (rows["length"].astype(np.int64), sums))
+    verdicts = np.full(len(firsts), UNKNOWN, np.uint8)
+    verdicts[whole] = _verdicts(data, take(rows, firsts[whole]), lengths, payload)
+    rows["verdict"] = np.repeat(verdicts, counts)
+
+
+def _verdicts(data: Bytes, rows: Rows, lengths: Int64s, payload: Int64s) -> Rows:
+    """RIGHT, WRONG or UNKNOWN, by the headers of SEGMENT rows, the lengths and the sums of what is behind them."""
     # A header is a multiple of 32 bits, so that the words of the payload are those of the segment.
-    ends = one["payload"] + one["length"]
-    payload = _payload_sums(data, one["payload"], ends)
-    old = one["version"] == 4
-    pseudo = ends - one["header"] + TCP
-    pseudo += _header_sums(data, one["ip"] + np.where(old, 12, 8), np.where(old, 8, 32))
-    total = pseudo + _header_sums(data, one["header"], one["payload"] - one["header"]) + payload
-    right, unfinished = total % MODULUS == 0, (pseudo - one["checksum"]) % MODULUS == 0
-    rows["sum"][chosen] = payload
-    rows["verdict"][chosen] = np.where(right, RIGHT, np.where(unfinished, UNKNOWN, WRONG))
+    size, old = rows["payload"] - rows["header"], rows["version"] == 4
+    pseudo = size + lengths + TCP
+    pseudo += _header_sums(data, rows["ip"] + np.where(old, 12, 8), np.where(old, 8, 32))
+    total = pseudo + _header_sums(data, rows["header"], size) + payload
+    right, unfinished = total % MODULUS == 0, (pseudo - rows["checksum"]) % MODULUS == 0
+    return np.where(right, RIGHT, np.where(unfinished, UNKNOWN, WRONG))
 
 
 def _payload_sums(data: Bytes, starts: Int64s, ends: Int64s) -> Int64s:

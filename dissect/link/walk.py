@@ -11,7 +11,7 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, take
+from ..arrays import Bytes, Int64s, Rows, some, take
 from ..frames import FrameBatch
 from ..layers.transports import NATIVE, ROCEV1
 from .addresses import AddressTable
@@ -193,10 +193,11 @@ def walk_headers(
         if len(labelled):
             inside.append(unwrap_mpls(data, labelled, skipped))
         walk = _keep_ip(walk, skipped)
-        walk = _extension_headers(data, _network_layer(data, walk, skipped), skipped)
+        walk = _extension_headers(data, _network_layer(data, walk, skipped, tcp), skipped, tcp)
         walk, datagrams = _parted(walk, walk["next"] == UDP)
         walk, segments = _parted(walk, walk["next"] == TCP)
         if len(segments):
+            segments["link"] = 0
             tcp.append(segments)
         if len(walk):
             inside.append(unwrap_protocols(data, walk, skipped, _protocol))
@@ -308,7 +309,7 @@ def _keep_ip(walk: Rows, skipped: Counter[str]) -> Rows:
     )
 
 
-def _network_layer(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
+def _network_layer(data: Bytes, walk: Rows, skipped: Counter[str], tcp: list[Rows]) -> Rows:
     """Leaves ``next`` the IP protocol number, and ``at`` behind the IPv4 header or the fixed IPv6 one."""
     first = u8(data, walk["at"], walk["end"])
     seen = walk["at"] < walk["end"]
@@ -330,21 +331,27 @@ def _network_layer(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
     total = u16(data, ip + 2, end)
     walk["ip_end"] = np.where(four, ip + total, ip + 40 + u16(data, ip + 4, end))
     walk["next"] = np.where(four, u8(data, ip + 9, end), u8(data, ip + 6, end))
-    fragmented = four & (u16(data, ip + 6, end) & 0x3FFF != 0)
+    field = u16(data, ip + 6, end)
+    fragmented = four & (field & 0x3FFF != 0)
     walk["at"] = ip + header
-    first = u16(data, walk["ip"] + 6, end) & 0x1FFF == 0
-    _count_fragments(data, take(walk, fragmented), first[fragmented], skipped)
+    if some(fragmented):
+        place = (field & 0x1FFF) << 3 | (field & 0x2000 != 0)
+        _fragments(data, take(walk, fragmented), place[fragmented], skipped, tcp)
     return take(walk, ~fragmented)
 
 
-def _count_fragments(data: Bytes, walk: Rows, first: NDArray[np.bool_], skipped: Counter[str]) -> None:
-    """Rows that stand behind the IP headers of fragments; ``first``: which are the first of their packet."""
-    roce = first & (walk["next"] == UDP) & (u16(data, walk["at"] + 2, walk["end"]) == ROCE_PORT)
+def _fragments(data: Bytes, walk: Rows, place: Int64s, skipped: Counter[str], tcp: list[Rows]) -> None:
+    """Rows that stand behind the IP headers of fragments; those of TCP go to ``tcp``, with ``place`` in ``link``."""
+    walk["link"] = place
+    walk, segments = _parted(walk, walk["next"] == TCP)
+    if len(segments):
+        tcp.append(segments)
+    roce = (walk["link"] == 1) & (walk["next"] == UDP) & (u16(data, walk["at"] + 2, walk["end"]) == ROCE_PORT)
     count(skipped, FIRST_FRAGMENT, int(np.count_nonzero(roce)))
     count(skipped, IP_FRAGMENT, int(np.count_nonzero(~roce)))
 
 
-def _extension_headers(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
+def _extension_headers(data: Bytes, walk: Rows, skipped: Counter[str], tcp: list[Rows]) -> Rows:
     for _ in range(MAX_HEADERS):
         six = walk["version"] == 6
         units = six & np.isin(walk["next"], EXTENSIONS)
@@ -366,7 +373,7 @@ def _extension_headers(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
         count(skipped, TRUNCATED, int(np.count_nonzero(~complete)))
         if broken.any():
             fragments = take(walk, broken)
-            _count_fragments(data, fragments, u16(data, fragments["at"] - 6, fragments["end"]) & 0xFFF8 == 0, skipped)
+            _fragments(data, fragments, u16(data, fragments["at"] - 6, fragments["end"]) & 0xFFF9, skipped, tcp)
         walk = take(walk, complete & ~broken)
     return walk
 

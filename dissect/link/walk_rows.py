@@ -18,7 +18,7 @@ SHORTEST = 16
 TRUNCATED = "truncated before UDP"
 """Key of the counts of frames whose headers were not all captured."""
 FIRST_FRAGMENT, IP_FRAGMENT = "RoCEv2, first of several IP fragments", "IP fragment"
-"""Keys of the counts of fragments, which are not reassembled: of all but the first, nothing says what they are of."""
+"""Keys of the counts of fragments that are not reassembled: of all but the first, nothing says what they are of."""
 
 
 FOUND = np.dtype(
@@ -49,7 +49,12 @@ WALK = np.dtype(
         ("ip", "i8"),  # where the IP header begins
         ("ip_end", "i8"),
         ("next", "i4"),  # what the next header is: an EtherType, then an IP protocol number
-        ("link", "u2"),  # LINKTYPE_ of the header at ``at``, or LINKED: ``next`` is an EtherType; of UDP the lower port
+        (
+            "link",
+            "u2",
+        ),  # LINKTYPE_ of the header at ``at``, or LINKED: ``next`` is an EtherType; of UDP the lower port
+        # of TCP 0, or what the IPv6 Fragment header says of the fragment: bytes before it, and 1 where more follow
+        # Of TCP 0, or what the IPv6 Fragment header would say of a fragment: bytes before it, 1 where more follow.
         ("version", "u1"),
     ]
 )
@@ -73,10 +78,12 @@ def count(counter: Counter[str], what: str, many: int) -> None:
 
 
 def count_carried(counter: Counter[str], walk: Rows, sign: int = 1) -> None:
-    """Frames with TCP or UDP inside: 'TCP', 'UDP port 53'."""
+    """Frames with TCP or UDP inside: 'TCP', 'IP fragment', 'UDP port 53'."""
     datagrams = walk["next"] == UDP
-    if many := int(np.count_nonzero(~datagrams)):
-        counter[PROTOCOLS[TCP]] += sign * many
+    fragments = ~datagrams & (walk["link"] != 0)
+    for what, which in (PROTOCOLS[TCP], ~datagrams & ~fragments), (IP_FRAGMENT, fragments):
+        if many := int(np.count_nonzero(which)):
+            counter[what] += sign * many
     for port in walk["link"][datagrams].tolist():
         counter[f"UDP port {port}"] += sign
 

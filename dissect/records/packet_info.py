@@ -15,9 +15,10 @@ from ..frames import FrameBatch
 from ..layers import iwarp_codes as codes, opcodes
 from ..layers.characteristics_codes import Characteristic, option_name
 from ..layers.rpcrdma_codes import NO_RDMA, RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, error_name, procedure_name
+from ..link.fragments import TcpFragments
 from ..link.locate import AddressTable, locate
 from ..link.packets import FLAG_ACK_REQUEST, FLAG_SOLICITED
-from ..link.tcp import ACK, CWR, ECE, FIN, PSH, RST, SYN, URG, locate_tcp
+from ..link.tcp import ACK, CWR, ECE, FIN, PSH, RST, SYN, URG
 from ..onc.rpc_header import call_head, program_name
 from ..onc.summary import call_summary, path_words, reply_summary
 from ..rpcrdma.analyzer import Analyzer
@@ -432,6 +433,7 @@ class SegmentLines:
     def __init__(self, analyzer: Analyzer) -> None:
         self._analyzer = analyzer
         self._addresses = AddressTable()
+        self._fragments = TcpFragments()
         self._segments = IwarpSegments()
         self.listen = self._segments.listen
         """Listens to the FPDUs of all connections."""
@@ -473,8 +475,8 @@ class SegmentLines:
         observer = self._analyzer.iwarp
         if observer is None:
             return
-        rows = locate_tcp(batch, locate(batch, self._addresses).tcp, observer.addresses)
-        for segment in self._segments.of(batch, rows, observer):
+        found = self._fragments.segments(batch, locate(batch, self._addresses), observer.addresses)
+        for segment in self._segments.of(found.batch, found.rows, observer):
             if not first <= segment.frame <= last:
                 continue
             rpcs: dict[int, None] = {}

@@ -387,8 +387,7 @@ class Analyzer:
         self.packets += packets
         for (_, unknown), count in segments.items():
             self.skipped[unknown] -= count
-            if self.skipped[unknown] <= 0:
-                del self.skipped[unknown]
+        self.skipped = +self.skipped
 
     def finish(self) -> list[Rpc]:
         """The input is over: give the rest."""

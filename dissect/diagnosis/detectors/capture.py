@@ -119,8 +119,9 @@ def frames_truncated(facts: Facts, limits: Limits) -> Iterator[Cause]:
     ),
 )
 def packets_fragmented(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """Hosts or routers fragmented IP packets, and the RoCEv2, TCP or RPC over UDP in the fragments is not decoded: RPCs
-    seem damaged or unanswered, and packets seem lost, though the capture has them in fragments.
+    """Hosts or routers fragmented IP packets. TCP segments are joined where all of their fragments were captured, as
+    their receiver does it; RoCEv2 and RPC over UDP in fragments are not decoded: RPCs seem damaged or unanswered, and
+    packets seem lost, though the capture has them in fragments.
     """
     if facts.ip_fragments and facts.ip_fragments >= limits["least_share"] * facts.frames:
         text = f"{plural(facts.ip_fragments, 'IP fragment')} not reassembled, contents unknown"

@@ -24,8 +24,9 @@ from playbook.facts import (
     retransmitted,
     rpc,
 )
+from playbook.fragments import fragmented
 from playbook.iwarp import IwarpCapture, IwarpWire
-from playbook.packets import Frame, encode_frames
+from playbook.packets import encode_frames
 from playbook.samples import MANIFEST, SAMPLES, analyzed
 from playbook.troubles import TROUBLES
 from playbook.wire import Wire
@@ -86,29 +87,25 @@ def test_a_file_that_ends_within_a_frame(tmp_path: Path) -> None:
     assert [one.kind for one in diagnosis_of(Session(str(path))).statements] == ["capture-damaged"]
 
 
-def fragments(frame: Frame) -> list[Frame]:
-    """An Ethernet frame with an IPv4 packet, which a router divided in two."""
-    ethernet, header, body = frame.data[:14], frame.data[14:34], frame.data[34:]
-    half = len(body) // 16 * 8
-    found: list[Frame] = []
-    for flags, part in ((0x2000, body[:half]), (half // 8, body[half:])):
-        length, offset = (len(part) + 20).to_bytes(2), flags.to_bytes(2)
-        data = ethernet + header[:2] + length + header[4:6] + offset + header[8:] + part
-        found.append(Frame(frame.time, data, len(data)))
-    return found
-
-
-@pytest.mark.parametrize("transport", ["RoCE", "iWARP"])
-def test_ip_fragments_are_said_not_to_be_reassembled(tmp_path: Path, transport: str) -> None:
-    wire = Wire(mtu=1024) if transport == "RoCE" else IwarpWire()
+def said_of_fragments(tmp_path: Path, wire: Wire | IwarpWire, lost: int) -> list[str]:
+    """What is said where long packets came in fragments, of which every ``lost``-th is missing, or none."""
     connection = wire.connect()
     for _ in range(3):
         shapes.read(connection)
     capture = IwarpCapture(wire) if isinstance(wire, IwarpWire) else Capture(wire)
-    frames = [part for one in capture.frames for part in (fragments(one) if one.original > 900 else [one])]
-    path = tmp_path / "fragments.pcap"
-    write_pcap(frames, path)
-    assert "packets-fragmented" in [one.kind for one in diagnosis_of(Session(str(path))).statements]
+    parts = [fragmented(one, (), at) if one.original > 900 else [one] for at, one in enumerate(capture.frames)]
+    path = tmp_path / f"fragments{lost}.pcap"
+    write_pcap([part for at, one in enumerate(parts) for part in (one[:1] if lost and not at % lost else one)], path)
+    statements = diagnosis_of(Session(str(path))).statements
+    return [one.cause.text for one in statements if one.kind == "packets-fragmented"]
+
+
+def test_ip_fragments_are_said_not_to_be_reassembled(tmp_path: Path) -> None:
+    (said,) = said_of_fragments(tmp_path, Wire(mtu=1024), 0)
+    assert said.endswith("IP fragments not reassembled, contents unknown")
+    assert said_of_fragments(tmp_path, IwarpWire(), 0) == []
+    (said,) = said_of_fragments(tmp_path, IwarpWire(), 9)
+    assert said == "3 IP fragments not reassembled, contents unknown"
 
 
 def test_every_detector_speaks_of_a_capture() -> None:
