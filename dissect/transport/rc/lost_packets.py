@@ -205,7 +205,9 @@ class PacketClock:
         return self._before + sum([int(one.searchsorted(frame, "right")) for one in self._frames])
 
     def first_behind(self, count: int, frames: Rows) -> int:
-        """The first of these frames, ascending, that came when there had been so many packets."""
+        """The first of these frames, ascending, that came when there had been so many packets; between batches none."""
+        if not self._frames:
+            return len(frames)
         counts = self._before + sum([one.searchsorted(frames, "right") for one in self._frames])
         return int(np.searchsorted(counts, count, "right"))
 

@@ -140,14 +140,11 @@ class RcReads:
             self.reads.pop(0).operation.closed = True
 
     def take_mtu(self, head: int | None) -> int | None:
-        """Where the path MTU is another than was thought, so are the PSNs of Reads without a response.
+        """The path MTU is another than was thought, and so are the PSNs of Reads without a response.
 
         ``head``: the PSN behind the last request; returns what it is now.
         """
-        mtu = self.connection.path_mtu or DEFAULT_MTU
-        if mtu == self.mtu:
-            return head
-        self.mtu = mtu
+        self.mtu = mtu = self.connection.path_mtu or DEFAULT_MTU
         for read in self.reads:
             if read.complete or read.seen is not None:
                 continue
@@ -170,9 +167,10 @@ class RcReads:
                 rows, psns = take(rows, left), psns[left]
         if self._complete and len(rows) and int(psns.min()) < int(self._complete[-1].end[-1]):
             self._remember()
-        if len(rows):
+        if len(rows) and self.reads:
+            parts = self._divided(rows, psns)
             self._note_overdue(known)
-            self._place(data, rows, psns, known.clock)
+            self._place(data, rows, parts, known.clock)
         if complete:
             self._complete = _last([*self._complete, *complete])
 
@@ -243,22 +241,36 @@ class RcReads:
                 reads.append(read)
         self.reads = _without_oldest(sorted(reads, key=_start))
 
-    def _place(self, data: Bytes, rows: Rows, psns: Int64s, clock: PacketClock) -> None:
-        """Give the Reads that are objects their data."""
-        if not self.reads:
-            return
+    def _divided(self, rows: Rows, psns: Int64s) -> list[tuple[_RcRead, int, int, int]]:
+        """Of responses those that follow each other: their Read, [first, behind) and the PSN of the first.
+
+        The first responses of a Read tell how many it has, whatever the path MTU is by now.
+        """
         starts = np.array([read.start for read in self.reads])
         owners = starts.searchsorted(psns, side="right") - 1
         edges = places((psns[1:] != psns[:-1] + 1) | (owners[1:] != owners[:-1])) + 1
         firsts, behind = np.append(0, edges), np.append(edges, len(rows))
-        finished = False
+        parts: list[tuple[_RcRead, int, int, int]] = []
         for owner, a, b, low in zip(
             owners[firsts].tolist(), firsts.tolist(), behind.tolist(), psns[firsts].tolist(), strict=True
         ):
-            read, high = self.reads[max(owner, 0)], low + b - a
-            if owner < 0 or low >= read.end:
+            if owner < 0:
                 continue
-            b -= max(0, high - read.end)
+            read = self.reads[owner]
+            if read.seen is None and not read.complete and (mtu := told_mtu(rows[a:b], low - read.start, read)):
+                read.mtu, read.end = mtu, read.start + -(-read.operation.length // mtu)
+            parts.append((read, a, b, low))
+        return parts
+
+    def _place(
+        self, data: Bytes, rows: Rows, parts: Iterable[tuple[_RcRead, int, int, int]], clock: PacketClock
+    ) -> None:
+        """Give the Reads that are objects their data."""
+        finished = False
+        for read, a, b, low in parts:
+            if low >= read.end:
+                continue
+            b -= max(0, low + b - a - read.end)
             if read.overdue and not read.complete:  # Those that come when the Read was given up are too late.
                 b = clock.first_behind(read.overdue + GRACE_PACKETS, rows["frame"][a:b]) + a
             if a < b:
@@ -346,6 +358,17 @@ def note_responses(transfers: Rows, index: Int64s, responses: Rows, first: Int64
     for name, of_packets in (("last_frame", "frame"), ("last_time", "time")):
         transfers[name][index] = np.maximum(transfers[name][index], responses[of_packets][behind - 1])
     transfers["offset"][index], transfers["begins"][index] = responses["payload"][first], responses["captured"][first]
+
+
+def told_mtu(responses: Rows, place: int, read: _RcRead) -> int | None:
+    """The path MTU by some of the responses of a Read, of which the first is the one with this ``place``."""
+    full = responses["length"][FULL[responses["opcode"]]]
+    if len(full):
+        mtu = int(full[0])
+    else:  # What was before the last one has this length in all.
+        before, place = read.operation.length - int(responses["length"][-1]), place + len(responses) - 1
+        mtu = before // place if place and before % place == 0 else 0
+    return mtu if mtu in PATH_MTUS else None
 
 
 def _start(read: _RcRead) -> int:

@@ -10,8 +10,9 @@ import numpy as np
 
 from ...arrays import Bytes, Int64s, Rows, copied, gathered, joined, places, put, some, take
 from ...layers import opcodes
+from ..connection import Connection
 from ..runs import BEHIND
-from .reads import READ_REQUEST
+from .reads import READ_REQUEST, spans
 
 KEPT = 2048
 """Packets of earlier batches that are remembered."""
@@ -182,6 +183,14 @@ class SentRequests:
         if self._batch is not None:
             batch, self._batch = self._batch, None
             self.keep(batch.last(KEPT), batch.data, acked)
+
+    def take_mtu(self, connection: Connection, acked: int) -> None:
+        """The path MTU is another than was thought, and so are the PSNs of Reads from ``acked`` on."""
+        self.settle(acked)
+        self._kept_by_psn = None
+        for part in self._kept:
+            reads = places((part["opcode"] == READ_REQUEST) & (part["psn"] >= acked))
+            part["end"][reads] = part["psn"][reads] + spans(connection, take(part, reads))
 
     def undigested(self) -> tuple[Bytes, list[Rows]] | None:
         """What has no sums of its payload so far, and where that is; it gets them now."""

@@ -45,7 +45,7 @@ from .lost_packets import (
     split_early,
     stretches,
 )
-from .reads import READ_REQUEST, RcReads, learn_mtu, spans
+from .reads import DEFAULT_MTU, READ_REQUEST, RcReads, learn_mtu, spans
 from .seen_psns import SentRequests, Taken
 
 MAX_REUSED = 1000
@@ -244,7 +244,10 @@ class SendQueue:
         self.messages.columns = data if runs is not None else None
         self._clock = clock
         learn_mtu(self.connection, requests, responses)
-        self.head = self.reads.take_mtu(self.head)
+        if self.reads.mtu != (self.connection.path_mtu or DEFAULT_MTU):
+            self.held = [*map(self._by_mtu, self.held)]
+            self.sent.take_mtu(self.connection, self.acked)
+            self.head = self.reads.take_mtu(self.head)
         near = int(requests["psn"][0]) if self.head is None and len(requests) else self.head
         self._answers = AckHistory(responses, near) if len(responses) and near is not None else None
         if len(responses):
@@ -573,6 +576,12 @@ class SendQueue:
         while (over := self.held_packets - HELD_PACKETS) > 0:
             self._now = int(run.rows["frame"][max(0, len(run.rows) - over)])
             self._skip_gap()
+
+    def _by_mtu(self, run: HeldRun) -> HeldRun:
+        """Where the path MTU is another than was thought, so is the end of a run behind a Read without a response."""
+        last = int(run.psns[-1])
+        answered = any(some((psns >= last) & (psns < run.end)) for _, _, psns in self.responses)
+        return run if answered else run._replace(end=last + int(spans(self.connection, run.rows[-1:])[0]))
 
     def _take_held(self) -> HeldRun:
         assert isinstance(self.held, list)
