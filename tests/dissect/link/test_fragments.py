@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from playbook.capture import frame_batches
+from playbook.capture import frame_batches, write_pcap
+from playbook.commands import objects
 from playbook.fragments import fragmented
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.packets import Frame
@@ -183,3 +186,15 @@ def test_no_more_segments_wait_than_a_receiver_has_waiting() -> None:
     for many, skipped in ((MAX_DATAGRAMS, MAX_DATAGRAMS + 2), (MAX_DATAGRAMS - 1, MAX_DATAGRAMS - 1)):
         _, analyzer = said([*frames[:at], one, *lost[:many], two, *frames[at + 1 :]])
         assert analyzer.skipped == {IP_FRAGMENT: skipped}
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+@pytest.mark.parametrize("ends", [("10.0.0.2", "10.0.0.1"), ("fd00::2", "fd00::1")])
+def test_tshark_reads_the_same_in_fragments(ends: tuple[str, str], tmp_path: Path) -> None:
+    pieces = divided(conversation(ends[0], server=ends[1]), (512, 1024))
+    lost = [at for at, one in enumerate(pieces) if len(one) > 1][5]
+    del pieces[lost][1]
+    path = tmp_path / "fragments.pcap"
+    write_pcap([part for turn, one in enumerate(pieces) for part in (one[::-1] if turn % 2 else one)], path)
+    (*_, said) = objects("verify", "--headers", str(path))
+    assert said["agree"] and said["compared"]["packet"]["equal"] > 30
