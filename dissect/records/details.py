@@ -76,7 +76,8 @@ def _values(noun: Any) -> Any:
         return _values(noun.retransmitted)
     kind: Any = type(noun)
     if names := _names(kind):
-        return {name: _values(getattr(noun, name)) for name in names}
+        # Nearly all are numbers.
+        return {name: one if type(one := getattr(noun, name)) is int else _values(one) for name in names}
     if isinstance(noun, Mapping):
         return [[_values(key), _values(value)] for key, value in noun.items()]
     if isinstance(noun, set | frozenset):

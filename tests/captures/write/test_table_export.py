@@ -126,6 +126,15 @@ def test_parquet_and_arrow_explain_their_columns(exported: Path) -> None:
             assert fields.field(column.name).metadata == {b"description": column.meaning.encode()}
 
 
+def test_numbers_of_parquet_are_steps_and_texts_are_words(exported: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    group = parquet.read_metadata(path(exported, "parquet", "packets")).row_group(0)
+    encodings = {group.column(at).path_in_schema: group.column(at).encodings for at in range(group.num_columns)}
+    assert "DELTA_BINARY_PACKED" in encodings["frame"]
+    assert "RLE_DICTIONARY" in encodings["source"]
+    assert "RLE_DICTIONARY" not in encodings["time_ns"]
+
+
 def test_csv_is_explained_beside_it(exported: Path) -> None:
     about = json.loads((exported / "csv" / "csv-metadata.json").read_text())
     assert about["@context"] == "http://www.w3.org/ns/csvw"
