@@ -42,7 +42,7 @@ _Key = tuple[int, bytes]
 """IP version; addresses and identification."""
 
 
-class _Part(NamedTuple):
+class _IpFragment(NamedTuple):
     """A fragment: bytes [start, end) of the segment, its header included."""
 
     start: int
@@ -61,11 +61,11 @@ class _Part(NamedTuple):
 class _Datagram:
     """The fragments so far, by where they start."""
 
-    parts: dict[int, _Part] = field(default_factory=dict)
+    parts: dict[int, _IpFragment] = field(default_factory=dict)
     end: int | None = None
     """Of the last one."""
 
-    def add(self, part: _Part) -> None:
+    def add(self, part: _IpFragment) -> None:
         """Of two fragments for the same bytes the later one counts; others that overlap begin a datagram anew."""
         overlapping = [other for other in self.parts.values() if other.start < part.end and part.start < other.end]
         if (
@@ -120,9 +120,9 @@ class TcpFragments:
         skipped[PROTOCOLS[TCP]] += many
         return Segments(batch, rows, skipped)
 
-    def _complete(self, batch: FrameBatch, fragments: Rows) -> list[tuple[int, list[_Part]]]:
+    def _complete(self, batch: FrameBatch, fragments: Rows) -> list[tuple[int, list[_IpFragment]]]:
         """The datagrams that the WALK rows complete, with the row of the frame that does so."""
-        complete: list[tuple[int, list[_Part]]] = []
+        complete: list[tuple[int, list[_IpFragment]]] = []
         fragments = take(fragments, np.argsort(fragments["row"], kind="stable"))
         data, source = batch.data, ref(batch.data)
         times = batch.rows["time"][fragments["row"]].tolist()
@@ -133,7 +133,7 @@ class TcpFragments:
                 continue
             pieces = ((12, 20), (4, 6)) if version == 4 else ((8, 40), (at - ip - 4, at - ip))
             key = version, b"".join(data[ip + low : ip + high].tobytes() for low, high in pieces)
-            part = _Part(start, start + ip_end - at, not more, times[index], fragments[index : index + 1], source)
+            part = _IpFragment(start, start + ip_end - at, not more, times[index], fragments[index : index + 1], source)
             datagram = self._incomplete.pop(key, None)
             if datagram is None or abs(part.time - next(reversed(datagram.parts.values())).time) > TIMEOUT:
                 datagram = _Datagram()
@@ -155,7 +155,7 @@ class TcpFragments:
                     datagram.parts[start] = part._replace(kept=data[ip:end].copy(), walk=part.walk.copy())
 
 
-def _at_hand(batch: FrameBatch, complete: list[tuple[int, list[_Part]]]) -> tuple[FrameBatch, Rows]:
+def _at_hand(batch: FrameBatch, complete: list[tuple[int, list[_IpFragment]]]) -> tuple[FrameBatch, Rows]:
     """WALK rows of the fragments, one datagram behind the other, as if they were all in the frame that completes it;
     with the batch, to which bytes were added that are in none of its frames."""
     rows: list[Rows] = [np.zeros(0, WALK)]

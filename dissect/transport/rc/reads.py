@@ -257,7 +257,7 @@ class RcReads:
             if owner < 0:
                 continue
             read = self.reads[owner]
-            if read.seen is None and not read.complete and (mtu := told_mtu(rows[a:b], low - read.start, read)):
+            if read.seen is None and not read.complete and (mtu := mtu_of_responses(rows[a:b], low - read.start, read)):
                 read.mtu, read.end = mtu, read.start + -(-read.operation.length // mtu)
             parts.append((read, a, b, low))
         return parts
@@ -360,7 +360,7 @@ def note_responses(transfers: Rows, index: Int64s, responses: Rows, first: Int64
     transfers["offset"][index], transfers["begins"][index] = responses["payload"][first], responses["captured"][first]
 
 
-def told_mtu(responses: Rows, place: int, read: _RcRead) -> int | None:
+def mtu_of_responses(responses: Rows, place: int, read: _RcRead) -> int | None:
     """The path MTU by some of the responses of a Read, of which the first is the one with this ``place``."""
     full = responses["length"][FULL[responses["opcode"]]]
     if len(full):
