@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, among, places, some
+from ...arrays import Bytes, Int64s, Rows, among, places
 from ...intervals import IntervalSet
 from ...layers import iwarp_codes as codes
 from ...link.packets import PACKET
@@ -148,21 +148,21 @@ def plain_runs(
     fpdus: Fpdus,
     columns: FragmentColumns,
     before: int | None,
-    write_open: bool,
+    opened: tuple[bool, bool],
     shared: Sequence[int] = (),
-) -> list[tuple[Run, Rows]] | None:
+) -> list[tuple[Run, Rows]]:
     """The Sends of one FPDU in a segment of its own, and the RDMA Writes that are whole, as runs; and which of the
-    fragments in ``columns`` each of them has.  None where anything else is unusual.
+    fragments in ``columns`` each of them has.
 
-    ``before``: the frame up to which nothing waits, None for all; ``write_open``: the first Write began earlier;
-    ``shared``: places in the order of events that other FPDUs of the sender have, too.
+    ``before``: the frame up to which nothing waits, None for all; ``opened``: whether the first Send and the first
+    Write may go on with one that began earlier; ``shared``: places in the order of events that other FPDUs of the
+    sender have, too.
     """
     order, length, group = columns["order"], columns["length"], columns["group"]
     sends, writes = group == SEND, group == WRITE
-    if some(columns["broken"]) or some((sends | writes)[:-1] & ~columns["last"][:-1]):
-        return None
     number = {id(known): index for index, known in enumerate(fpdus.datas)}.get(id(data), -2)
     chosen = columns["last"] & (columns["chunk"] == number) & ~columns["truncated"] & (length > 0)
+    chosen &= ~columns["broken"]
     # In the order of frames, as they are in that of the stream, and alone in theirs.
     alone = order[1:] != order[:-1]
     chosen[1:] &= alone
@@ -171,10 +171,13 @@ def plain_runs(
         chosen &= ~among(order, np.array(shared))
     if before is not None:
         chosen &= order < before
+    for mine, first in zip((sends, writes), opened, strict=True):
+        at = places(mine)
+        # What follows one that did not end may be more of it.
+        mine[at[1:]] = columns["last"][at[:-1]]
+        mine[at[:1]] = not first
     sends &= chosen & (columns["packets"] == 1) & (columns["high"] - columns["low"] == 1) & (columns["place"] == 0)
     sends &= (columns["first_frame"] == order) & (columns["last_frame"] == order)
-    if write_open:
-        writes[places(writes)[:1]] = False
     writes &= chosen & (columns["last_frame"] == order)
     found: list[tuple[Run, Rows]] = []
     if len(where := places(sends)):

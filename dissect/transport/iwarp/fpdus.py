@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -298,6 +299,8 @@ class Evidence:
     def __init__(self) -> None:
         self.msn: dict[int, int] = {}
         """Last message sequence number by queue."""
+        self.ahead: tuple[Window, list[Int64s]] | None = None
+        """Where FPDUs stand behind those, which are not decoded."""
 
     def add(self, rows: Rows, tagged: Rows) -> None:
         """FPDU rows that were decoded."""
@@ -308,8 +311,20 @@ class Evidence:
                 self.msn[number] = int(rows["msn"][mine[-1]])
 
     def continued(self, queue: int, msn: int) -> bool:
-        last = self.msn.get(queue)
+        last = self._last_ahead(queue)
+        last = self.msn.get(queue) if last is None else last
         return last is not None and DDP_MSN.distance(last, msn) <= NEAR
+
+    def _last_ahead(self, queue: int) -> int | None:
+        if self.ahead is None:
+            return None
+        window, parts = self.ahead
+        for at in chain.from_iterable(reversed(part.tolist()) for part in reversed(parts)):
+            head = window.read(at, SEARCHED)
+            header = _header(head) if len(head) == SEARCHED else None
+            if header is not None and header.queue == queue:
+                return header.key
+        return None
 
 
 class _Header(NamedTuple):

@@ -95,8 +95,8 @@ def mpa_frame(data: bytes) -> MPAFrame | None:
 MAX_PENDING = 1 << 20
 """Bytes that are kept while FPDU boundaries are looked for."""
 FEW, MANY = 16, 1 << 16
-"""FPDUs that are decoded together, just behind lost boundaries and long behind them: what was decoded behind lost
-boundaries is decoded anew."""
+"""FPDUs that are decoded together, just behind what is no FPDU and long behind it: what stands behind that is looked at
+anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +123,6 @@ class _Aligned(NamedTuple):
     """The stretch that begins where each ends, the number of stretches at the end of all; -1 where none does."""
     stops: list[int]
     """The stretches that are not followed by the one behind them, and the number of stretches."""
-
-
-_NONE_ALIGNED = _Aligned([], [], [])
 
 
 class Framing:
@@ -171,6 +168,9 @@ class Framing:
         self.encrypted = 0
         """The frame from which on it is TLS."""
         self._together = MANY
+        self._aligned_in: tuple[Window, _Aligned] | None = None
+        self._losses: list[int] = []
+        """How many FPDUs lie before places where boundaries were lost, of those that are to be decoded."""
 
     @staticmethod
     def lengths(data: Bytes, at: Int64s) -> Int64s:
@@ -269,49 +269,76 @@ class Framing:
         if self.at is None:
             self.at = window.starts[0]
         found: list[Fpdus] = []
-        while self.at < window.limit:
-            if self.markers is None or not self.synchronised:
-                synchronised = self._synchronise(final)
-                window = self.pending.window
-                if not synchronised:
-                    break
-            starts, lengths = self._walk(window, final)
-            if len(starts):
-                found.append(self._decode(starts, lengths))
+        while (starts := self._next_fpdus(final)) is not None:
+            if len(starts[0]):
+                found.append(self._decode(*starts))
+            window = self.pending.window
             if self.synchronised:
-                if len(starts) < self._together:
+                if len(starts[0]) < self._together:
                     break
                 self._together = min(MANY, 2 * self._together)
-                continue
-            self._together = FEW
-            if len(window.read(self.at, self.prefix)) == self.prefix:
+            elif len(window.read(self.at, self.prefix)) == self.prefix:
+                self._together = FEW
                 self.checks.doubt.contradict()
+        self._aligned_in = None
         self.pending.forget(self.at)
         return [one for one in found if len(one)]
 
-    def _walk(self, window: Window, final: bool) -> tuple[Int64s, Int64s]:
-        """Places and ULPDU lengths of the FPDUs from ``at`` on."""
+    def _next_fpdus(self, final: bool) -> tuple[Int64s, Int64s] | None:
+        """Places and ULPDU lengths of the FPDUs from ``at`` on, behind gaps too; None where none begins any more."""
+        window = self.pending.window
+        parts: list[tuple[Int64s, Int64s]] = []
+        self._losses.clear()
+        assert self.at is not None
+        while self.at < window.limit:
+            count = sum([len(lengths) for _, lengths in parts])
+            if self.markers is None or not self.synchronised:
+                if parts and not self._passes_gap(window):
+                    break
+                self.evidence.ahead = window, [starts for starts, _ in parts]
+                synchronised = self._synchronise(final, count)
+                self.evidence.ahead = None
+                window = self.pending.window
+                if not synchronised:
+                    break
+            parts.append(self._walk(window, final, count))
+            if self.synchronised or count + len(parts[-1][0]) >= self._together:
+                break
+        if not parts:
+            return None
+        starts, lengths = np.concatenate(parts, axis=1)
+        return starts, lengths
+
+    def _passes_gap(self, window: Window) -> bool:
+        """Whether it is not known where the next FPDU begins because that was not captured, and all that is asked of
+        the FPDUs before it to find it is in their headers."""
+        agreed = self.markers is False and not self.inferred and self.checks.crc is False
+        assert self.at is not None
+        return agreed and self.pending.grid is None and len(window.read(self.at, self.prefix)) < self.prefix
+
+    def _walk(self, window: Window, final: bool, before: int) -> tuple[Int64s, Int64s]:
+        """Places and ULPDU lengths of the FPDUs from ``at`` on, behind so many that are not decoded."""
         starts: list[int] = []
         lengths: list[int] = []
         at, limit = self.at, window.limit
         assert at is not None
-        index = window.index(at)
-        aligned = _NONE_ALIGNED
-        if self._together == MANY:
+        index, room = window.index(at), self._together - before
+        if self._aligned_in is None or self._aligned_in[0] is not window:
             of_stretches = self._lengths(window)
             following = window.at + self.extent(of_stretches)
-            if window.at[0] == at and len(following) < MANY and self._one_each(window, of_stretches, following):
+            if window.at[0] == at and len(following) < room and self._one_each(window, of_stretches, following):
                 self.at = limit
                 return window.at, of_stretches
-            aligned = self._aligned(window, of_stretches, following)
+            self._aligned_in = window, self._aligned(window, of_stretches, following)
+        aligned = self._aligned_in[1]
         ends, begins = window.ends, window.starts
         last = len(ends)
-        while at + self.prefix <= limit and len(starts) < self._together:
+        while at + self.prefix <= limit and len(starts) < room:
             while index < last and ends[index] <= at:
                 index += 1
-            if begins[index] == at and aligned.stops:
+            if begins[index] == at:
                 stop = aligned.stops[bisect_left(aligned.stops, index)]
-                behind = stop + (aligned.following[stop] >= 0)
+                behind = min(stop + (aligned.following[stop] >= 0), index + room - len(starts))
                 if index < behind:
                     starts += begins[index:behind]
                     lengths += aligned.lengths[index:behind]
@@ -324,7 +351,7 @@ class Framing:
                 break
             length = int.from_bytes(head)
             end = at + self.extent(length)
-            if not self.legal(length) and not (length == 0 and not self.count and not starts):
+            if not self.legal(length) and not (length == 0 and not self.count and not before and not starts):
                 self.synchronised = False
                 break
             if end > limit and (self.checks.crc or not final):
@@ -387,30 +414,36 @@ class Framing:
 
     def _mark_broken(self, rows: Rows, good: Rows, empty: Rows) -> None:
         bad = ~good & ~empty
-        if not (some(bad) or self.broken):
+        if not (some(bad) or self.broken or self._losses):
             return
         self.unread += int(np.count_nonzero(bad))
+        # Each FPDU, and the place before it; and behind the last.
+        lost = np.zeros(len(rows) + 1, np.bool_)
+        lost[[index for index in self._losses if index <= len(rows)]] = True
+        troubles = np.concatenate(([self.broken], np.cumsum(lost[:-1].astype(np.int64) + bad) + self.broken))
         kept = np.flatnonzero(good)
-        before = np.cumsum(bad)[kept]
-        rows["broken"][kept] = np.diff(before, prepend=0) > 0
-        if len(kept):
-            rows["broken"][kept[0]] |= self.broken
-            self.broken = bool(bad[int(kept[-1]) :].any())
-        else:
-            self.broken = self.broken or bool(bad.any())
+        # Up to and with the last one that is kept before each.
+        settled = np.zeros(len(rows) + 1, np.int64)
+        settled[kept + 1] = troubles[kept + 1]
+        settled = np.maximum.accumulate(settled)
+        self.lost += int(np.count_nonzero(lost & (troubles == settled)))
+        rows["broken"][kept] = np.diff(troubles[kept + 1], prepend=0) > 0
+        self.broken = bool(troubles[-1] + lost[-1] > settled[-1])
 
     # Finding boundaries
 
-    def _synchronise(self, final: bool) -> bool:
-        """Move ``at`` to where an FPDU begins; whether one was found."""
+    def _synchronise(self, final: bool, count: int) -> bool:
+        """Move ``at`` to where an FPDU begins, behind so many that are not decoded; whether one was found."""
         assert self.at is not None
         self.checks.doubt.lost()
-        if not self.broken:
+        if count:
+            self._losses.append(count)
+        elif not self.broken:
             self.broken = True
             self.lost += 1
         if self.inferred and not self.markers:
             self.markers = None
-        known = self.startup is not None or self.count > 0
+        known = self.startup is not None or self.count + count > 0
         pending, window = self.pending, self.pending.window
         crc = self.checks.crc
         search = Search(window, self.base, crc, self.evidence, known, lambda *one: verify(pending, *one))
@@ -438,14 +471,20 @@ class Framing:
         assert self.at is not None
         at, pending, frames = self.at, self.pending, window.last_frames
         first = window.index(at)
-        ends = [*(places(frames[first + 1 :] > frames[first:-1]) + first + 1).tolist(), len(frames)]
+        # Where markers may be is counted from the first byte there is.
+        begin = 0 if self.markers is None else first
 
         def search(end: int) -> Found:
-            part = Window(window.rows[:end], window.datas)
+            part = Window(window.rows[begin:end], window.datas)
             return Search(
                 part, self.base, self.checks.crc, self.evidence, known, lambda *one: verify(pending, *one)
             ).find(at, self.markers is None, self.expected, final=False)
 
+        end, size = first, 1
+        while end < len(frames) and not (end > first and search(end).confirmed):
+            size *= 4
+            end = int(frames.searchsorted(frames[min(first + size, len(frames)) - 1], side="right"))
+        ends = [*(places(frames[first + 1 : end] > frames[first : end - 1]) + first + 1).tolist(), end]
         end = ends[bisect_left(ends[:-1], True, key=lambda end: search(end).confirmed)]
         since, frame = int(window.rows["frame"][first:end].min()), int(frames[end - 1])
         self.known = self.known or frame

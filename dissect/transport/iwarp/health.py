@@ -32,7 +32,7 @@ from ..health import (
 from ..operations import Operation
 from ..retransmissions import Recoveries, Retransmission, Silences, Timer
 from ..runs import Run, Tail
-from .assembly import SEND, Fragment, MessageAssembly, OutstandingReads, TerminateMessage
+from .assembly import Fragment, MessageAssembly, OutstandingReads, TerminateMessage
 from .fpdus import Fpdus
 from .framing import Framing
 from .retransmissions import RetransmittedBytes, TcpRetransmissions
@@ -113,11 +113,6 @@ class IwarpDirection:
         # A reset may carry any sequence number.
         rows = kept(rows, (rows["flags"] & RST == 0) & ~self._damaged(rows)) if len(rows) else rows
         self.framing.feed(self.stream.feed(data, rows, clock))
-
-    @property
-    def quiet(self) -> bool:
-        """No Send is open, and each counts."""
-        return self.assembly is not None and not (self.assembly.skip_first or SEND in self.assembly.partial)
 
     def waiting_since(self, settled: bool = True) -> int | None:
         """The first frame that waits for bytes in front of it, or of which it is not known where its FPDUs begin, or

@@ -108,11 +108,18 @@ class RecordFraming(Framing):
         placed(rows, window, starts, low + sizes, self.order)
         rows["opcode"], rows["last"], rows["length"] = SEND, last, sizes
         rows["start"], rows["stop"] = starts, low + sizes
-        if self.broken:
-            self._record, self._offset, rows["broken"][0], self.broken = self._record + 1, 0, True, False
-        numbers = self._record + np.concatenate(([0], last.cumsum()))
+        breaks = np.zeros(len(rows) + 1, np.bool_)
+        breaks[self._losses] = True
+        self.lost += int(np.count_nonzero(breaks))
+        breaks[0] |= self.broken
+        rows["broken"], self.broken = breaks[:-1], bool(breaks[-1])
+        # What begins behind a gap is of another record than what is in front of it.
+        begins = np.concatenate(([False], last))
+        begins[:-1] |= breaks[:-1]
+        numbers = np.concatenate(([0], last.cumsum())) + self._record
+        numbers += np.append(breaks[:-1], False).cumsum()
         offsets = self._offset + np.concatenate(([0], sizes.cumsum()))
-        offsets[1:] -= np.maximum.accumulate(np.where(last, offsets[1:], 0))
+        offsets -= np.maximum.accumulate(np.where(begins, offsets, 0))
         rows["msn"], rows["place"] = numbers[:-1], offsets[:-1]
         self._record, self._offset = int(numbers[-1]), int(offsets[-1])
         self.count += len(rows)
@@ -121,17 +128,22 @@ class RecordFraming(Framing):
         pieces["at"] -= np.repeat(low, np.diff(edges))
         return Fpdus(rows, {}, pieces, edges, self.pending.datas)
 
-    def _synchronise(self, final: bool) -> bool:
+    def _passes_gap(self, window: Window) -> bool:
+        return True
+
+    def _synchronise(self, final: bool, count: int) -> bool:
         """Move ``at`` to where a record begins; whether one was found."""
         assert self.at is not None
         window = self.pending.window
         head = window.read(self.at, 2)
         # What is encrypted from the beginning of the capture on may begin with data.
-        if self.encrypted or head == HANDSHAKE or (head == APPLICATION and not self.count):
+        if self.encrypted or head == HANDSHAKE or (head == APPLICATION and not self.count + count):
             self.encrypted = self.encrypted or int(window.rows["frame"][window.index(self.at)])
             self.at = window.limit
             return False
-        if not self.broken:
+        if count:
+            self._losses.append(count)
+        elif not self.broken:
             self.broken = True
             self.lost += self.count > 0
         self.at, self.synchronised = self._next_record(window, self.at, final)

@@ -513,11 +513,9 @@ class TcpConnection:
             columns, direction = fragments(fpdus), self.directions[number]
             assembly = direction.assembly
             assert assembly is not None
-            found = None
-            if runs is not None and data is not None and direction.quiet:
-                opened = self._write_open(number)
+            if runs is not None and data is not None and not assembly.skip_first:
+                opened = self._open(number, SEND), self._open(number, WRITE)
                 found = plain_runs(data, assembly.sender, fpdus, columns, waiting, opened, shared)
-            if found and runs is not None:
                 left = np.ones(len(columns["order"]), np.bool_)
                 for run, chosen in found:
                     runs.append(run)
@@ -531,12 +529,12 @@ class TcpConnection:
                 for fragment in map(Fragment, *(column.tolist() for column in columns.values()))
             ]
 
-    def _write_open(self, number: int) -> bool:
-        """Whether the next RDMA Write of a direction may go on with one that has begun."""
+    def _open(self, number: int, group: int) -> bool:
+        """Whether the next message of a group in a direction may go on with one that has begun."""
         assembly = self.directions[number].assembly
         fragments_of = (one for _, direction, _, one in reversed(self._unassembled) if direction == number)
-        before = next((one for one in fragments_of if one.group == WRITE), None)
-        return not before.last if before is not None else assembly is not None and WRITE in assembly.partial
+        before = next((one for one in fragments_of if one.group == group), None)
+        return not before.last if before is not None else assembly is not None and group in assembly.partial
 
     def _assemble(self, final: bool) -> Delivered:
         """Messages of both directions, in order, up to the first frame that waits behind a gap in either stream."""

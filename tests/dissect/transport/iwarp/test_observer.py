@@ -7,8 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from playbook.capture import frame_batches
 from playbook.segments import Segment, Talk, pattern, read_request, response, send, snapped, untagged, write
 from playbook.streams import CALL, DATA, REPLY, WHOLE, Seen, contents, observe, seen, talk
+from rdmascope.dissect.link.addresses import AddressTable
+from rdmascope.dissect.link.locate import locate
+from rdmascope.dissect.link.tcp import locate_tcp
+from rdmascope.dissect.transport.connection import Registry
+from rdmascope.dissect.transport.iwarp.observer import IwarpObserver, TcpRun
 from rdmascope.dissect.transport.operations import Kind
 
 ALL_WAYS = pytest.mark.parametrize("markers", [(False, False), (True, False), (False, True), (True, True)])
@@ -361,3 +367,24 @@ def test_the_octet_of_a_keep_alive_is_not_taken_for_the_one_that_is_missing() ->
         made.segments.append(lost)
         _, operations = observe(made, cuts=cuts)
         assert [contents(one) for one in operations] == [CALL, REPLY]
+
+
+def test_messages_between_gaps_are_rows() -> None:
+    made = Talk()
+    made.open()
+    made.greet()
+    for msn in range(1, 601):
+        for sender in (0, 1):
+            made.say(sender, send(msn, pattern(msn, 60 + sender)))
+    lost = [place for place in range(101, 1101, 30) if made.segments[place].payload]
+    kept = [one for place, one in enumerate(made.segments) if place not in lost]
+    (batch,) = frame_batches(made.frames(kept), ())
+    observer, runs = IwarpObserver(Registry([]), frozenset({20049})), list[TcpRun]()
+    rows = locate_tcp(batch, locate(batch, AddressTable()).tcp, observer.addresses)
+    events = [*observer.feed(batch.data, rows, runs), *observer.finish()]
+    sent = 1200 - len(lost)
+    assert sum(len(run) for _, run in runs) + len(events) == sent
+    assert sum(len(run) for _, run in runs) > sent * 3 // 4
+    ((_, tcp),) = observer.connections.items()
+    assert sum(direction.framing.lost for direction in tcp.directions) == len(lost)
+    assert sum(tcp.connection.missing_packets if tcp.connection else ()) == len(lost)
