@@ -139,6 +139,9 @@ class Samples:
         """By their places in ascending order, from 0."""
         if not ranks:
             return []
+        if self._bins is None and len(self.recent) <= FEW and self.recent.typecode == "q":
+            ascending = sorted(self.recent)
+            return [ascending[rank] for rank in ranks]
         recent = _numbers(self.recent)
         if self._bins is None:
             found: list[int] = np.partition(recent, ranks)[ranks].tolist()

@@ -361,9 +361,12 @@ class RpcFacts:
         calls, latency = (sums[: len(self._groups)].sum(axis=1).tolist() for sums in self._sums[:2])
         return dict(zip(self._groups, zip(calls, latency, strict=True), strict=True))
 
-    def at_limit(self) -> dict[tuple[int, bool], AtLimit]:
-        """By connection and whether the calls are backward.  Ends the count."""
-        for place, calls in self._calls_by_place():
+    def at_limit(self, least: int = 0) -> dict[tuple[int, bool], AtLimit]:
+        """By connection and whether the calls are backward.  Ends the count.
+
+        ``least``: where nobody watches, directions with fewer RPCs are left out.
+        """
+        for place, calls in self._calls_by_place(0 if self.watch else least):
             one = self._outstanding.pop(place, None) or CallsOutstanding(self.watch)
             one.add(calls)
             self._at_limit[place] = one.finish()
@@ -545,8 +548,8 @@ class RpcFacts:
                     self._outstanding[place] = CallsOutstanding(self.watch)
                 self._outstanding[place].add(mine)
 
-    def _calls_by_place(self) -> Iterator[tuple[int, Int64s]]:
-        """Those that wait, which then wait no longer."""
+    def _calls_by_place(self, least: int = 0) -> Iterator[tuple[int, Int64s]]:
+        """Those that wait, which then wait no longer; not where fewer than ``least`` are all of a place."""
         if not self._calls:
             return
         places = np.concatenate([one for one, _ in self._calls])
@@ -556,7 +559,9 @@ class RpcFacts:
         places, calls = places[order], calls[:, order]
         edges = [0, *((places[1:] != places[:-1]).nonzero()[0] + 1).tolist(), len(places)]
         for first, behind in pairwise(edges):
-            yield int(places[first]), calls[:, first:behind].copy()
+            place = int(places[first])
+            if behind - first >= least or place in self._outstanding:
+                yield place, calls[:, first:behind].copy()
 
     def _note_unanswered(self, rpc: Rpc) -> None:
         assert rpc.call is not None

@@ -35,7 +35,7 @@ def _settings(conversation: Conversation) -> Iterator[tuple[str, str]]:
     yield "transport", connection.transport
     if not connection.rdma:
         return
-    version = conversation.version_at().value
+    version = conversation.version()
     yield "version of RPC-over-RDMA", str(version) if version else "unknown"
     for end, way in enumerate(("to the server", "to the client")):
         yield f"inline threshold {way}, bytes", str(conversation.known_inline_threshold(end)[0] or "unknown")

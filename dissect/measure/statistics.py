@@ -439,8 +439,12 @@ class Statistics:
         for group in batch.firsts.argsort().tolist():  # In the order in which the first RPC of each ended.
             (procedure, number, state, status, failed), count = groups[group], counts[group]
             key = batch.keys[procedure]
-            entry = entries[procedure] = self._procedure(key)
-            share = self.connections.setdefault(number, Share())
+            entry = entries.get(procedure)
+            if entry is None:
+                entry = entries[procedure] = self._procedure(key)
+            share = self.connections.get(number)
+            if share is None:
+                share = self.connections[number] = Share()
             entry.states[state] = entry.states.get(state, 0) + count
             if failed:
                 entry.statuses[status] = entry.statuses.get(status, 0) + count
@@ -534,9 +538,12 @@ class Statistics:
         return histogram(np.concatenate([part[0] for part in parts]), rows, np.concatenate([part[1] for part in parts]))
 
     def _procedure(self, key: ProcedureKey) -> Procedure:
-        if key not in self._procedures and len(self._procedures) >= self._max_procedures:
-            key = other_procedures(key)
-        return self._procedures.setdefault(key, Procedure(key, self._exact))
+        found = self._procedures.get(key)
+        if found is None:
+            if len(self._procedures) >= self._max_procedures:
+                key = other_procedures(key)
+            found = self._procedures.setdefault(key, Procedure(key, self._exact))
+        return found
 
 
 class ListedRpcs:

@@ -432,7 +432,7 @@ def _in_force(known: InForce) -> Record:
 
 def _characteristics(conversation: Conversation, end: int) -> list[Record]:
     """The transport characteristics of an endpoint at the end of the capture; none in version 1."""
-    if not conversation.connection.rdma or conversation.version_at().value in (0, 1):
+    if not conversation.connection.rdma or conversation.version() in (0, 1):
         return []
     return [
         {"which": which, "name": kind.name, **_in_force(conversation.in_force(which, end))}

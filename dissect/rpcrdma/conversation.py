@@ -115,7 +115,7 @@ class Conversation:
         negotiation = self.negotiation
         if self.inline is not None:
             return self.inline[sender], "trace"
-        if negotiation.requested is not None and self.version_at(frame).value != 1:
+        if negotiation.requested is not None and self.version(frame) != 1:
             size, _, source = self.receive_size(1 - sender, frame)
             return VERSION_2_INLINE if size is None else size, source
         if not self.private_data_seen:
@@ -128,7 +128,7 @@ class Conversation:
     def known_inline_threshold(self, sender: int, frame: int | None = None) -> tuple[int | None, str]:
         """The same; None where the capture does not tell: the default is assumed only to judge by."""
         threshold, source = self.inline_threshold(sender, frame)
-        if self.negotiation.requested is not None and self.version_at(frame).value != 1:
+        if self.negotiation.requested is not None and self.version(frame) != 1:
             return self.receive_size(1 - sender, frame).value, source
         return (threshold if self.private_data_seen or self.inline is not None else None), source
 
@@ -146,6 +146,11 @@ class Conversation:
             return InForce(None, 0, f"not seen: {self._lost}")
         return InForce(0, 0, "before the version is settled")
 
+    def version(self, frame: int | None = None) -> int | None:
+        """The value of the same; None where it is not known."""
+        answer = self.negotiation.answer_before(frame)
+        return self.version_at(frame).value if answer is None else answer.version
+
     def receive_size(self, endpoint: int, frame: int | None = None) -> InForce:
         """Bytes of a Send that ``endpoint`` takes before ``frame``, or at the end.
 
@@ -154,13 +159,13 @@ class Conversation:
         """
         if self.inline is not None:
             return InForce(self.inline[1 - endpoint], 0, "trace")
-        version = self.version_at(frame)
+        version = self.version(frame)
         announced = self._announced(XCHAR_RBSIZ, endpoint, frame)
-        if version.value != 1 and announced is not None:
+        if version != 1 and announced is not None:
             return announced
-        if version.value == 0:
+        if version == 0:
             return InForce(DEFAULT_INLINE, 0, "until the version is settled")
-        if version.value != 1:
+        if version != 1:
             return self.in_force(XCHAR_RBSIZ, endpoint, frame)
         if not self.private_data_seen:
             return InForce(None, 0, "private data not seen")
@@ -174,7 +179,7 @@ class Conversation:
 
         None where the capture does not tell: a default is given only where an announcement cannot have been missed.
         """
-        if self.version_at(frame).value == 1:
+        if self.version(frame) == 1:
             return InForce(None, 0, "version 1 has none")
         announced = self._announced(which, endpoint, frame)
         if announced is not None:

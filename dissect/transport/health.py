@@ -314,8 +314,13 @@ class RecoveryDelays(NamedTuple):
     loss_to_retransmission: Distribution | None
 
 
+_NO_DELAYS = RecoveryDelays(None, None, None)
+
+
 def recovery_delays(retransmissions: Sequence[Retransmission]) -> RecoveryDelays:
     """How long retransmissions of what was lost took."""
+    if not retransmissions:
+        return _NO_DELAYS
     real = [retransmission for retransmission in retransmissions if retransmission.lost != "nothing"]
     known = [[value for one in real if (value := getattr(one, name)) is not None] for name in RecoveryDelays._fields]
     return RecoveryDelays(*(distribution(np.array(values, np.int64)) if values else None for values in known))

@@ -34,7 +34,7 @@ def ruled_elsewhere(sent: SentMessage) -> bool:
         return True
     if sent.header.procedure == RDMA_OPTIONAL and sent.header.option == ROPT_INITXCH:
         return True
-    return sent.sender == 0 and sent.conversation.version_at(sent.message.frame).value == 0
+    return sent.sender == 0 and sent.conversation.version(sent.message.frame) == 0
 
 
 def threshold(sent: SentMessage) -> tuple[int | None, str]:

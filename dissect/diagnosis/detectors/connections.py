@@ -46,7 +46,7 @@ def credits_exhausted(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """
     if facts.hosts.all.whole("client"):
         return  # The client's own trace tells what waited: credit-wait.
-    for (number, backward), state in facts.rpcs.at_limit().items():
+    for (number, backward), state in facts.rpcs.at_limit(int(limits["least_replies"])).items():
         if not state.busy or state.freed < limits["least_replies"]:
             continue
         blocked, refilled = state.blocked / state.busy, state.refilled / state.freed

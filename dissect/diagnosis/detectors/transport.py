@@ -37,6 +37,9 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
     frames: list[int] = []
     unseen: list[InferredLoss] = []
     for number, health in facts.healths.items():
+        sent += sum(direction.packets or direction.segments for direction in health.directions)
+        if not (health.retransmissions or health.causes or health.inferred):
+            continue
         mine = [
             retransmission
             for retransmission in health.retransmissions
@@ -47,7 +50,6 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
         inferred = health.inferred if TIMEOUT in causes else ()
         events[number] = sum(health.causes.get(cause, 0) for cause in causes) + changed.events + len(inferred)
         unseen += inferred
-        sent += sum(direction.packets or direction.segments for direction in health.directions)
         if not events[number]:
             continue
         packets[number] = changed.packets + sum(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, owned, places, some, take
+from ...arrays import Bytes, Int64s, Rows, among, owned, places, some, take
 from ...intervals import IntervalSet
 from ...layers import opcodes
 from ...serial import PSN
@@ -378,8 +378,9 @@ class SendQueue:
         early &= (psns >= head) & ~held_already(self.held, psns) if self.held else psns >= head
         resumed = (rows["opcode"][1:] == READ_REQUEST) & (psns[1:] < np.maximum.accumulate(ends)[:-1])
         early[1:] &= ~resumed
-        _, first = np.unique(psns, return_index=True)
-        for psn in psns[np.intersect1d(first, places(early))].tolist():
+        alike = places(among(psns, psns[early]))
+        first = np.sort(np.unique(psns[alike], return_index=True)[1])
+        for psn in psns[alike[first]][early[alike[first]]].tolist():
             if (frame := answers.proof(psn)) is not None:
                 self.connection.disorder(frame)
 
