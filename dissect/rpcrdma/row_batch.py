@@ -51,6 +51,10 @@ MAX_OPEN = 1 << 12
 """Frames for which a call without a reply stays a row from batch to batch: it takes time in each of them."""
 
 
+MAX_HELD = 64
+"""RDMA Reads and Writes on memory of one end that wait for its calls as rows."""
+
+
 def connection_number(link: Link) -> int:
     """The connection of a link that has events."""
     assert link.connection is not None
@@ -152,8 +156,10 @@ class CallerRows:
         "dispatcher",
         "doubtful",
         "doubts",
+        "early",
         "foreign",
         "gapped",
+        "held",
         "last",
         "log",
         "matching",
@@ -197,6 +203,10 @@ class CallerRows:
         """By XID those of the pairs whose reply may answer a call that is not in the capture."""
         self.shown: dict[int, tuple[int, int]] = {}
         """By XID replies before their calls, and the numbers of their RPCs."""
+        self.early: dict[int, list[tuple[int, int]]] = {}
+        """By handle RDMA Reads and Writes on memory that no call has offered so far, each with its turn."""
+        self.held = 0
+        """How many these are."""
         self.used: dict[int, int] = {}
         """Of calls that were answered, where some are missing: the numbers of their RPCs, by XID."""
         self.whole_transfers = False
@@ -311,6 +321,10 @@ class RowBatch:
         self._noted = {number for one in opened for number in one.numbers}
         self._gone: set[int] = set()
         """Pairs that became objects."""
+        self._turn = 0
+        """So many transfers and replies with chunks waited for their calls."""
+        self._shown: dict[int, int] = {}
+        """Of these replies how many had before."""
         self._order(sends, runs, events, ranks, index, opened)
         size, calling = len(sends.rows), np.zeros(2 * len(dispatchers), np.bool_)
         calling[(sends.link << 1 | sends.sender)[sends.procedures >= 0]] = True
@@ -457,8 +471,8 @@ class RowBatch:
                     and key not in one.open
                     and not (one.beside and key in one.beside)
                     and not (one.careful and one.refuses(key))
-                    and (not one.shown or key not in one.shown or self._follows(one, code, key, at))
-                    and (code == CALL or self._offer(one, slot, at))
+                    and (not one.shown or key not in one.shown or self._follows(one, slot, code, key, at))
+                    and (code == CALL or key in one.shown or self._offer(one, slot, at))
                 ):
                     number += 1
                     drawn[at] = number
@@ -495,7 +509,7 @@ class RowBatch:
                     calls.append(call)
                     replies.append(at)
                     continue
-                if code == REPLY and key not in one.open and one.is_early(key):
+                if key not in one.open and one.is_early(key) and (code == REPLY or self._shows(one, slot, at)):
                     number += 1
                     one.shown[key] = at, number
                     continue
@@ -510,11 +524,15 @@ class RowBatch:
                 reached[segment] = end
                 carried[segment].append(at)
                 continue
+            elif code == TRANSFER and slot << 32 | key not in memory and self._holds(one, key, at):
+                continue
             if one.dispatcher.conversation.protocol != "other":
                 numbers.last, numbers.place = number, self._place(code, at)
                 self._otherwise(code, slot, key, at)
                 number = numbers.last
         numbers.last = number
+        for slot in [*callers]:
+            self._hand_over(slot)
         numbers.place = self._last_place
         elsewhere = self._sends.places != self._sends.rows["frame"][: self._sends.fresh]
         if some(elsewhere):
@@ -635,7 +653,7 @@ class RowBatch:
         foreign = one.foreign if one.foreign is not None else one.foreign_memory()
         for segment in range(first, behind):
             moved, kind = self._reached[segment] - offsets[segment], lists[segment]
-            if foreign and handles[segment] in foreign:
+            if (foreign and handles[segment] in foreign) or handles[segment] in one.early:
                 return False
             if kind == READ_LIST:
                 if moved != lengths[segment]:
@@ -674,6 +692,7 @@ class RowBatch:
         both = self.callers[slot & ~1], self.callers[slot | 1]
         self._log(both[0])
         if code == TRANSFER:
+            self._hand_over(slot)
             segment = self._memory.get(slot << 32 | key)
             if segment is not None:
                 self._make(self.callers[slot], slot, self._owners[segment])
@@ -685,6 +704,7 @@ class RowBatch:
                 self._numbers.place = place
             operation = self.transfers.operations[at]
         elif code == EVENT:
+            self._hand_over(slot)
             _, _, operation = self._events[at]
             if operation.kind is SEND:
                 data, start, end = operation.payload.prefix()
@@ -711,7 +731,10 @@ class RowBatch:
     def _prepare(self, slot: int, xid: int, chunked: bool) -> None:
         """A Send with this XID is to happen: what it may touch becomes objects, where it may have chunks all calls that
         have."""
-        for mine in (slot & ~1, slot | 1):
+        ends = slot & ~1, slot | 1
+        if chunked or any(self.callers[mine].shown.get(xid, (-1,))[0] in self._shown for mine in ends):
+            self._hand_over(slot)
+        for mine in ends:
             one = self.callers[mine]
             self._tell((one,))
             if xid in one.open:
@@ -793,6 +816,7 @@ class RowBatch:
 
     def _make(self, one: CallerRows, slot: int, call: int) -> Message:
         """An open call becomes an object."""
+        self._hand_over(slot)
         self._tell((one,))
         rpc = self._rpc(one, call)
         assert rpc.call is not None
@@ -831,17 +855,96 @@ class RowBatch:
             one.dispatcher.listener.row_made(rpc)
         return rpc
 
-    def _follows(self, one: CallerRows, code: int, xid: int, call: int) -> bool:
+    def _follows(self, one: CallerRows, slot: int, code: int, xid: int, call: int) -> bool:
         """Whether a reply that is shown before it answers this call for sure."""
         reply, number = one.shown[xid]
         rows = self._sends.rows
         beside = one.gapped and (self._ranks[reply] > self._ranks[call] or self._before[call] > self._before[reply])
-        if code != CALL or beside or rows["time"][reply] < rows["time"][call]:
+        if beside or rows["time"][reply] < rows["time"][call]:
             return False
         if rows["frame"][reply] < rows["frame"][call] - REORDERED:
             return False
+        chunked = code == CHUNKED_CALL or reply in self._shown
+        if chunked and not self._completes_early(one, slot, call, reply):
+            return False
         self._note(number, reply)
         return True
+
+    def _shows(self, one: CallerRows, slot: int, reply: int) -> bool:
+        """Whether a reply with chunks can wait for its call as a row: nothing else is on the memory that it returns."""
+        if one.gapped or one.dispatcher.conversation.connection.unread_packets[1 - one.caller]:
+            return False
+        known, foreign = one.matching.known_memory, one.foreign_memory()
+        for segment in range(self._firsts[reply], self._firsts[reply + 1]):
+            handle = self._handles[segment]
+            if slot << 32 | handle in self._memory or handle in foreign:
+                return False
+            if known is not None and handle in known.segments[one.caller]:
+                return False
+        self._turn += 1
+        self._shown[reply] = self._turn
+        return True
+
+    def _holds(self, one: CallerRows, handle: int, transfer: int) -> bool:
+        """Whether a transfer on memory that no call has offered can wait for its call as a row."""
+        known = one.matching.known_memory
+        if not one.ready or one.log is not None or one.gapped or one.held >= MAX_HELD:
+            return False
+        if known is not None and (
+            handle in known.segments[one.caller] or len(known.unplaced) > REORDERED - 2 * MAX_HELD
+        ):
+            return False
+        one.early.setdefault(handle, []).append((self._turn, transfer))
+        one.held += 1
+        self._turn += 1
+        return True
+
+    def _completes_early(self, one: CallerRows, slot: int, call: int, reply: int) -> bool:
+        """The same as ``_completes`` of a call that happens behind its transfers and its reply, though the capture
+        shows it before them: something sent before it came late."""
+        turn, frames = self._shown.get(reply), self._sends.rows["frame"]
+        first_frames = self.transfers.rows["first_frame"]
+        if turn is None or frames[call] > frames[reply] or not self._offer(one, slot, call):
+            return False
+        moved_by, moved_at, moved, moved_when = self._moved
+        early = {
+            segment: one.early.pop(self._handles[segment], [])
+            for segment in range(self._firsts[call], self._firsts[call + 1])
+        }
+        right = True
+        for segment, waiting in early.items():
+            before = frames[call]
+            for came, at in waiting:
+                right &= moved_by[at] == self._kinds[segment] and moved_at[at] == self._reached[segment]
+                right &= came < turn and before < first_frames[at] and moved_when[at] >= self._time[segment]
+                self._reached[segment] += moved[at]
+                before = first_frames[at]
+                self.carried[segment].append(at)
+            right &= self._reached[segment] <= self._limits[segment]
+        if right and self._completes(one, slot, call, reply):
+            one.held -= sum(map(len, early.values()))
+            return True
+        for segment, waiting in early.items():
+            self._reached[segment] = self._offsets[segment]
+            self.carried.pop(segment, None)
+            if waiting:
+                one.early[self._handles[segment]] = waiting
+        self._withdraw(slot, call)
+        return False
+
+    def _hand_over(self, slot: int) -> None:
+        """What waits for its call does so as objects: something else may be about its memory."""
+        if not self._turn:
+            return
+        both, place = (self.callers[slot & ~1], self.callers[slot | 1]), self._numbers.place
+        for _, transfer in sorted(chain.from_iterable([waiting for one in both for waiting in one.early.values()])):
+            self._numbers.place = self._place(TRANSFER, transfer)
+            self._take(both, self.transfers.operations[transfer])
+        self._numbers.place = place
+        for one in both:
+            one.early, one.held = {}, 0
+            for xid in [xid for xid, (reply, _) in one.shown.items() if reply in self._shown]:
+                self._wait(one, xid)
 
     def _wait(self, one: CallerRows, xid: int) -> None:
         """A reply that was shown before its call waits for it as an object."""

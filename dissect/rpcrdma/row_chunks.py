@@ -62,7 +62,7 @@ def row_transfers(
     count, behind = len(objects), sum(counts)
     single = np.zeros(count, TRANSFER)
     single["place"], single["offset"] = where, -1
-    for name in ("kind", "handle", "length", "address", "first_time", "last_time"):
+    for name in ("kind", "handle", "length", "address", "first_frame", "first_time", "last_time"):
         single[name] = np.fromiter(map(attrgetter(name), objects), single.dtype[name], count)
     rows = joined([*(run.rows for _, run in runs), single, *(one.rows for one in earlier)])
     whole = np.concatenate([np.ones(behind + count, np.bool_), *(one.whole for one in earlier)])

@@ -15,7 +15,9 @@ from playbook import Capture, Connection, Segment, Wire, call, faults, fetch, nf
 from playbook.capture import frame_batch, frame_batches
 from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, aim, harm
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.dispatch import Dispatcher
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
+from rdmascope.dissect.transport.operations import Operation
 
 from .test_analyzer_playbook import QUICK
 from .test_plain import compare, plainly
@@ -91,6 +93,28 @@ def test_bulk_is_plain(one: Callable[[Connection, int | None], None], split: int
         one(conn, split)
     for contents in (True, False):
         assert compare(frame_batches(Capture(conn.wire).frames, []), contents) == 4
+
+
+@pytest.mark.parametrize("one", [read3, read4, listing])
+def test_replies_wait_as_rows_for_calls_behind_one_that_comes_late(
+    one: Callable[[Connection, int | None], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They and the transfers before them happen before their calls."""
+    conn = Wire(mtu=1024).connect(acks="none")
+    reply(call(conn, nfs3.getattr_()), nfs3.getattr_reply())
+    late = call(conn, nfs3.getattr_())
+    begun = len(conn.wire.packets) - 1
+    one(conn, 700)
+    packets = faults.swap(conn.wire.packets, begun, len(conn.wire.packets) - begun - 1)
+    answered = len(packets)
+    reply(late, nfs3.getattr_reply())
+    batches = frame_batches(Capture(conn.wire, [*packets, *conn.wire.packets[answered:]]).frames, [])
+    compare(batches)
+    taken: list[Operation] = []
+    monkeypatch.setattr(Dispatcher, "take", lambda _, operation: taken.append(operation))
+    analyzer = Analyzer()
+    assert len([rpc for batch in batches for rpc in analyzer.feed(batch)] + analyzer.finish()) == 3
+    assert not taken
 
 
 @QUICK
