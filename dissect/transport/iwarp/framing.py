@@ -304,8 +304,8 @@ class Framing:
             parts.append(self._walk(window, final, count))
             if self.synchronised or count + len(parts[-1][0]) >= self._together:
                 break
-        if not parts:
-            return None
+        if len(parts) < 2:
+            return parts[0] if parts else None
         starts, lengths = np.concatenate(parts, axis=1)
         return starts, lengths
 
