@@ -406,6 +406,25 @@ def shown_connections(frames: Sequence[Frame], step: int) -> list[tuple[object, 
     return [(*map(str, one.endpoints), one.first_frame, one.missing_packets) for one in analyzer.connections]
 
 
+@pytest.mark.parametrize("cm", [False, True])
+def test_batches_that_end_between_an_acknowledgement_and_what_it_acknowledges(cm: bool) -> None:
+    """The capture shows that behind it: no batch has both in another order."""
+    wire = IwarpWire()
+    connection = wire.connect(cm=cm)
+    talking(wire, [connection], 8)
+    sent = wire.sent()
+    late = faults.where(sent, kind="data", sender=0)[4]
+    frames = IwarpCapture(wire, faults.swap(sent, late, 1)).frames
+    shown: list[object] = []
+    for step in (1, 5, len(frames)):
+        analyzer = Analyzer()
+        for batch in frame_batches(frames, range(step, len(frames), step)):
+            analyzer.feed(batch)
+        analyzer.finish()
+        shown.append(analyzer.health(1).directions)
+    assert shown == shown[:1] * 3
+
+
 def test_batches_that_end_before_a_connection_begins_anew_while_a_message_is_not_complete() -> None:
     wire = IwarpWire()
     old, other = wire.connect("10.0.0.2", client_port=50_000), wire.connect("10.0.0.3")

@@ -380,7 +380,9 @@ class IwarpHealth:
             first = self._first[direction] = head
         ends = _positions(head, rows["seq"]) + rows["length"]
         furthest = max(head, int(ends.max())) if len(ends) else head
-        acks = np.minimum(_positions(head, back["ack"]), furthest)  # the last one is of a FIN
+        # None is of what is shown behind it, nor the last one of more than data: that is of a FIN.
+        reached = np.maximum.accumulate(np.append(head, ends))[rows["frame"].searchsorted(back["frame"])]
+        acks = np.minimum(_positions(head, back["ack"]), reached)
         # That of a handshake is of no data: an earlier batch may have had it, before this was known to be iWARP.
         of_data = acks > first
         acks, back = acks[of_data], kept(back, of_data)
