@@ -266,7 +266,9 @@ class AdvertisedMemory:
         """How far before a reply the capture is known to have every request of its initiator."""
         gaps, sender = self._connection.gaps[reply.initiator], reply.initiator
         leads = [-self._lead(reply, gap.start) for gap in gaps]
-        if self._connection.unread_packets[sender] or (len(gaps) == MAX_GAPS and leads[0] <= 0):
+        unread, first = self._connection.unread_packets[sender], self._connection.unread_from[sender]
+        behind = first is not None and first > reply.position
+        if (unread and not behind) or (len(gaps) == MAX_GAPS and leads[0] <= 0):
             return 0
         return min([lead for lead in leads if lead > 0], default=UNBOUNDED)
 

@@ -182,6 +182,8 @@ class Connection:
     stream, by positions that do not wrap."""
     unread_packets: Pair = NONE_OF_EITHER
     """Packets whose headers the capture truncates, and FPDUs that failed a check: what they did is not known."""
+    unread_from: tuple[int | None, int | None] = None, None
+    """iWARP: where in its TCP stream, by positions that do not wrap, either endpoint sent the first of those."""
     unread_messages: Pair = NONE_OF_EITHER
     """Sends whose transport header the capture truncates, counted by the layer that decodes it."""
     disordered: int = 0

@@ -162,6 +162,8 @@ class Framing:
         """Times that FPDU boundaries were lost."""
         self.unread = 0
         """FPDUs whose headers were not captured, or which failed a check."""
+        self.unread_from: int | None = None
+        """Where the first of those, or the first lost boundary, is in the stream."""
         self.ready: tuple[int, int] | None = None
         """Where the FPDU without contents begins and ends that says its sender is ready (RFC 6581, 9.2)."""
         self.order = 0
@@ -417,6 +419,8 @@ class Framing:
         if not (some(bad) or self.broken or self._losses):
             return
         self.unread += int(np.count_nonzero(bad))
+        if some(bad):
+            self._not_read(int(rows["start"][bad.argmax()]))
         # Each FPDU, and the place before it; and behind the last.
         lost = np.zeros(len(rows) + 1, np.bool_)
         lost[[index for index in self._losses if index <= len(rows)]] = True
@@ -430,6 +434,10 @@ class Framing:
         rows["broken"][kept] = np.diff(troubles[kept + 1], prepend=0) > 0
         self.broken = bool(troubles[-1] + lost[-1] > settled[-1])
 
+    def _not_read(self, start: int) -> None:
+        """What begins there in the stream is not known."""
+        self.unread_from = start if self.unread_from is None else min(self.unread_from, start)
+
     # Finding boundaries
 
     def _synchronise(self, final: bool, count: int) -> bool:
@@ -441,6 +449,7 @@ class Framing:
         elif not self.broken:
             self.broken = True
             self.lost += 1
+        self._not_read(int(self.pending.in_stream(np.array([self.at]))[0]))
         if self.inferred and not self.markers:
             self.markers = None
         known = self.startup is not None or self.count + count > 0

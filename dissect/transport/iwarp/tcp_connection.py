@@ -488,6 +488,8 @@ class TcpConnection:
                 connection.gaps = (theirs, direction.stream.gaps) if sender else (direction.stream.gaps, theirs)
             unread = direction.framing.unread + direction.framing.lost
             connection.unread_packets = with_count(connection.unread_packets, sender, unread)
+            first, other = direction.framing.unread_from, connection.unread_from[1 - sender]
+            connection.unread_from = (other, first) if sender else (first, other)
 
     def open_since(self, sender: int) -> int | None:
         """The first frame of a message of ``sender`` that is not complete, and may still become so."""
