@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rdmascope.dissect.arrays import Rows
+from rdmascope.dissect.arrays import Rows, among, places
 from rdmascope.dissect.diagnosis.rpc_facts import HUNG
 from rdmascope.dissect.frames import Frame, FrameBatch
 from rdmascope.dissect.layers import iwarp_codes, iwarp_codes as codes, opcodes
@@ -383,17 +383,23 @@ def find_rpcs(session: Session, numbers: Collection[int] = (), xids: Collection[
     left = set(numbers)
     total = 0
     files: dict[int, Pathed] = {}
-    for rpc, _, file in chain.from_iterable(map(session.path_learner().named, session.tables())):
-        total += 1
-        if file is not None and (rpc.number in left or rpc.xid in xids):
-            files[rpc.number] = file
-        if rpc.number in left:
-            left.discard(rpc.number)
-            found.append(rpc)
-        elif rpc.xid in xids and rpc.xid not in first:
-            found.append(rpc)
-        if rpc.xid in xids and first.setdefault(rpc.xid, rpc) is not rpc:
-            others.setdefault(rpc.xid, []).append(rpc.number)
+    learner = session.path_learner()
+    wanted, wanted_xids = np.array([*numbers], np.int64), np.array([*xids], np.int64)
+    for table in session.tables():
+        total += len(table)
+        _, called = learner.learn(table)
+        rows = table.rows
+        for place in places(among(rows["number"], wanted) | among(rows["xid"], wanted_xids)).tolist():
+            rpc, file = table.rpc(place), called[place]
+            if file is not None:
+                files[rpc.number] = file
+            if rpc.number in left:
+                left.discard(rpc.number)
+                found.append(rpc)
+            elif rpc.xid in xids and rpc.xid not in first:
+                found.append(rpc)
+            if rpc.xid in xids and first.setdefault(rpc.xid, rpc) is not rpc:
+                others.setdefault(rpc.xid, []).append(rpc.number)
         if not left and not xids and all(pathed.sure for pathed in files.values()):
             break
     problem = unknown_rpcs(numbers, {rpc.number for rpc in found}, total) or unknown_xids(xids, first)
