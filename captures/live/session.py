@@ -680,7 +680,7 @@ class LiveSession:
             return
         self.rpcs += len(table)
         failed = np.array([failed for _, failed in table.names.statuses] or [False])
-        self.failed += int(np.count_nonzero(failed[table.plain_rows["status"]]))
+        self.failed += int(np.count_nonzero(failed[table.only_rows["status"]]))
         self.failed += sum(rpc.failed for rpc in table.objects)
         self.gathered.add_table(table)
         if self.kernel is not None:

@@ -17,12 +17,12 @@ import numpy as np
 from rdmascope.dissect.arrays import Bytes, Int64s, Rows, joined, take
 from rdmascope.dissect.link.frame_decoder import DecodedFrames
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
-from rdmascope.dissect.rpcrdma.chunk_columns import PlainChunks
+from rdmascope.dissect.rpcrdma.chunk_columns import ChunkColumns
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.dispatch import Undecoded
 from rdmascope.dissect.rpcrdma.eviction import Evicted
 from rdmascope.dissect.rpcrdma.rpc_numbers import LATE, EndedRpcs, RpcNumbers, ended_order
-from rdmascope.dissect.rpcrdma.rpc_table import PlainRpcs, ProcedureNames, RpcNames, RpcTable
+from rdmascope.dissect.rpcrdma.rpc_table import ProcedureNames, RpcNames, RpcRows, RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.rpcrdma.unanswered import note_outstanding
 from rdmascope.dissect.transport.connection import Connection, KnownAt, Registry
@@ -118,14 +118,14 @@ def state_of(noun: Connection | Conversation) -> State:
 
 
 @dataclass(slots=True)
-class PlainShare:
-    """The plain RPCs of a worker in one batch."""
+class RpcShare:
+    """The row RPCs of a worker in one batch."""
 
     rows: Rows
     """RPC rows; a Send's run is that of its sender."""
     sends: tuple[Rows, Rows]
     """PACKET rows of the Sends, by sender."""
-    chunks: PlainChunks | None
+    chunks: ChunkColumns | None
     dropped: bool
 
 
@@ -138,16 +138,16 @@ class Delivery:
     changed: list[tuple[int, State]] = field(default_factory=list)
     """Conversations that have RPCs in the batch and are not as before."""
     drawn: tuple[Int64s, Int64s] = field(default_factory=lambda: (_none(), _none()))
-    """Numbers of RPCs that are not plain, and where in the order of events they got them."""
+    """Numbers of RPCs that are objects, and where in the order of events they got them."""
     ended: Int64s = field(default_factory=lambda: _none())
     """Where in the order of events ``objects`` ended."""
     objects: list[Rpc] = field(default_factory=list)
     outstanding: list[Rpc] = field(default_factory=list)
     """Calls in the batch before that have no reply yet, where packets are listed."""
-    plain: PlainShare | None = None
+    share: RpcShare | None = None
     procedures: list[ProcedureNames] = field(default_factory=list)
     statuses: list[tuple[str, bool]] = field(default_factory=list)
-    """What the rows of ``plain`` name."""
+    """What the rows of ``share`` name."""
     gone: list[tuple[int, State, State]] = field(default_factory=list)
     """Evicted connections, and their conversations."""
     evicted: Evicted = field(default_factory=Evicted)
@@ -299,14 +299,14 @@ class ShareAnalyzer(Analyzer):
         )
         for number in evicted:
             self._known.pop(number, None)
-        plain = table.origin
-        if plain is not None:
-            delivery.plain = _shared(plain)
-            delivery.procedures, delivery.statuses = plain.names.procedures, plain.names.statuses
+        rpcs = table.origin
+        if rpcs is not None:
+            delivery.share = _shared(rpcs)
+            delivery.procedures, delivery.statuses = rpcs.names.procedures, rpcs.names.statuses
         return delivery
 
     def _changed(self, table: RpcTable) -> list[tuple[int, State]]:
-        numbers = set(np.unique(table.plain_rows["connection"]).tolist())
+        numbers = set(np.unique(table.only_rows["connection"]).tolist())
         numbers.update([rpc.connection.number for rpc in table.objects])
         changed: list[tuple[int, State]] = []
         for number in sorted(numbers):
@@ -331,12 +331,12 @@ def _traits(conversation: Conversation) -> object:
     )
 
 
-def _shared(plain: PlainRpcs) -> PlainShare:
-    """The plain RPCs with the rows of their Sends alone."""
-    sizes = [len(run) for run in plain.runs]
+def _shared(rpcs: RpcRows) -> RpcShare:
+    """The row RPCs with the rows of their Sends alone."""
+    sizes = [len(run) for run in rpcs.runs]
     firsts = np.cumsum(sizes) - sizes
-    every = joined([run.rows for run in plain.runs])
-    rows = plain.rows.copy()
+    every = joined([run.rows for run in rpcs.runs])
+    rows = rpcs.rows.copy()
     calls, replies = firsts[rows["call_run"]] + rows["call_row"], firsts[rows["reply_run"]] + rows["reply_row"]
     sends: list[Rows] = []
     for sender in (0, 1):
@@ -345,19 +345,19 @@ def _shared(plain: PlainRpcs) -> PlainShare:
         rows["call_run"][called] = rows["reply_run"][replied] = sender
         rows["call_row"][called] = np.arange(len(called))
         rows["reply_row"][replied] = len(called) + np.arange(len(replied))
-    chunks = plain.chunks
+    chunks = rpcs.chunks
     if chunks is not None:
         operations = chunks.found.apart()
-        if plain.dropped:
+        if rpcs.dropped:
             operations.objects = OperationColumns(operations.objects)
         chunks = replace(chunks, operations=operations)
-    return PlainShare(rows, (sends[0], sends[1]), chunks, plain.dropped)
+    return RpcShare(rows, (sends[0], sends[1]), chunks, rpcs.dropped)
 
 
-def runs_of(plain: PlainShare, data: Any) -> list[SendRun]:
+def runs_of(share: RpcShare, data: Any) -> list[SendRun]:
     """The Sends of both senders, as runs."""
-    runs = [SendRun(data, rows, sender) for sender, rows in enumerate(plain.sends)]
-    if plain.dropped:
+    runs = [SendRun(data, rows, sender) for sender, rows in enumerate(share.sends)]
+    if share.dropped:
         for run in runs:
             run.drop()
     return runs
@@ -568,9 +568,9 @@ class MergedAnalyzer(Analyzer):
             for rpc in delivery.outstanding:
                 _renumber(rpc, nouns)
         objects, ended = self._objects(deliveries)
-        plain = self._plain_rpcs(deliveries, data)
+        rpcs = self._rpc_rows(deliveries, data)
         self._evict_divided(deliveries)
-        table = RpcTable.of_ended(objects, plain, ended)
+        table = RpcTable.of_ended(objects, rpcs, ended)
         self._take_watched([delivery.watched for delivery in deliveries], table)
         return table
 
@@ -595,15 +595,15 @@ class MergedAnalyzer(Analyzer):
             self._conversations[self._registered] = made
 
     def _number(self, deliveries: Sequence[Delivery]) -> None:
-        """Number the RPCs: in the order of their calls, of those that are not plain as they got theirs."""
+        """Number the RPCs: in the order of their calls, of those that are objects as they got theirs."""
         places: list[Int64s] = []
         own: list[Int64s] = []
         for nouns, delivery in zip(self._nouns, deliveries, strict=True):
             numbers, drawn = delivery.drawn
             mine = [2 * _late(nouns, drawn) + 1]  # A call in the place of another event comes before it.
             both = [numbers]
-            if delivery.plain is not None:
-                rows = delivery.plain.rows
+            if delivery.share is not None:
+                rows = delivery.share.rows
                 rows = rows[(rows["number"] > nouns.numbered) & ~np.isin(rows["number"], numbers)]
                 mine.append(2 * rows["call_frame"])
                 both.append(rows["number"])
@@ -632,21 +632,21 @@ class MergedAnalyzer(Analyzer):
         order = ended_order(ended, np.array([rpc.number for rpc in objects], np.int64))
         return [objects[index] for index in order.tolist()], ended[order]
 
-    def _plain_rpcs(self, deliveries: Sequence[Delivery], data: Bytes) -> PlainRpcs | None:
+    def _rpc_rows(self, deliveries: Sequence[Delivery], data: Bytes) -> RpcRows | None:
         if len(self._names.procedures) + len(self._names.statuses) > MAX_NAMES:
             self._names = RpcNames()
         there = [
-            (nouns, delivery, delivery.plain)
+            (nouns, delivery, delivery.share)
             for nouns, delivery in zip(self._nouns, deliveries, strict=True)
-            if delivery.plain
+            if delivery.share
         ]
         if not there:
             return None
-        runs = [runs_of(plain, data) for _, _, plain in there]
-        chunks = [plain.chunks for _, _, plain in there if plain.chunks is not None]
+        runs = [runs_of(share, data) for _, _, share in there]
+        chunks = [share.chunks for _, _, share in there if share.chunks is not None]
         chunked = 0
-        for index, (nouns, delivery, plain) in enumerate(there):
-            rows = plain.rows
+        for index, (nouns, delivery, share) in enumerate(there):
+            rows = share.rows
             procedures = np.array([self._names.procedure(procedure) for procedure in delivery.procedures])
             statuses = np.array([self._names.status(*status) for status in delivery.statuses])
             rows["procedure"], rows["status"] = procedures[rows["procedure"]], statuses[rows["status"]]
@@ -656,19 +656,19 @@ class MergedAnalyzer(Analyzer):
             rows["reply_run"] += 2 * index
             for name in ("chunks", "transfer"):
                 rows[name] += np.where(rows[name] >= 0, chunked, 0)
-            if plain.chunks is not None:
-                chunked += len(plain.chunks.firsts) - 1
-        every = np.concatenate([plain.rows for _, _, plain in there])
+            if share.chunks is not None:
+                chunked += len(share.chunks.firsts) - 1
+        every = np.concatenate([share.rows for _, _, share in there])
         rows = take(every, ended_order(every["reply_frame"], every["number"]))
         conversations = {number: self._conversations[number] for number in np.unique(rows["connection"]).tolist()}
         dropped = there[0][2].dropped
-        return PlainRpcs(
+        return RpcRows(
             rows,
             np.empty(0, np.uint8) if dropped else data,
             [*chain.from_iterable(runs)],
             conversations,
             self._names,
-            PlainChunks.joined(chunks) if chunks else None,
+            ChunkColumns.joined(chunks) if chunks else None,
             dropped,
         )
 

@@ -67,9 +67,9 @@ def _made(kind: type, values: tuple[Any, ...]) -> Any:
     return noun
 
 
-_PLAIN: tuple[type[Any], ...] = (Operation, Payload, Rpc, Message, TransportHeader, ChunkUse, SegmentUse)
+_BY_FIELD: tuple[type[Any], ...] = (Operation, Payload, Rpc, Message, TransportHeader, ChunkUse, SegmentUse)
 """Dataclasses of which there are many: without the names of their fields."""
-_NAMES = {kind: tuple([field.name for field in fields(kind)]) for kind in _PLAIN}
+_NAMES = {kind: tuple([field.name for field in fields(kind)]) for kind in _BY_FIELD}
 _VALUES = {kind: attrgetter(*names) for kind, names in _NAMES.items()}
 
 

@@ -416,7 +416,7 @@ class Session:
         rpcs = 0
         for whole in self.tables(auditor.evict):
             table = whole if select is None else select(whole, self)
-            on = table.plain_rows["connection"]
+            on = table.only_rows["connection"]
             rdma = [number for number in unique(on).tolist() if table.conversation(number).connection.rdma]
             rows = np.isin(on, rdma)
             if connections:

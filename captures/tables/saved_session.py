@@ -1,6 +1,6 @@
 """Saved tables in place of a capture: a Session whose RPCs, connections and sums come from them.
 
-Plain RPCs are rows, the others objects, in the batches in which they are read."""
+Row RPCs are rows, the others objects, in the batches in which they are read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.dispatch import Undecoded
 from rdmascope.dissect.rpcrdma.messages import HEADER, Message, Segment, TransportHeader
 from rdmascope.dissect.rpcrdma.rpc_fields import FieldColumns, FieldReader, KnownRpc, known_columns
-from rdmascope.dissect.rpcrdma.rpc_table import RPC, STATES, TOGETHER, PlainRpcs, ProcedureNames, RpcNames, RpcTable
+from rdmascope.dissect.rpcrdma.rpc_table import RPC, STATES, TOGETHER, ProcedureNames, RpcNames, RpcRows, RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, HostTimes, Latency, Rpc, SegmentUse
 from rdmascope.dissect.trace.rpcs import TracedSegment
 from rdmascope.dissect.transport.health import TransportHealth
@@ -80,12 +80,12 @@ _SAME = {  # column of RPC rows: column of the table, and what stands for what i
     "invalidated": ("invalidated_handle", -1),
 }
 _NONE = ("chunks", "call_ns", "reads_ns", "writes_ns", "reply_ns", "retransmitted_packets")
-"""Columns that are 0 in a plain RPC."""
+"""Columns that are 0 in a row RPC."""
 _UNKNOWN = (
     "damage", "notes", "call_header_problem", "reply_header_problem", "call_rdma_direction", "reply_rdma_direction",
     "call_option", "reply_option", "call_invalidated_handle", "gss_version",
 )  # fmt: skip
-"""Columns that are NULL in a plain RPC."""
+"""Columns that are NULL in a row RPC."""
 _PROCEDURE = ("program_number", "version", "minor_version", "procedure_number", "operations", "procedure")
 _SIDES = tuple(
     f"{side}_{name}" for side in ("call", "reply") for name in ("rdma_version", "rdma_procedure_number", "header_bytes")
@@ -216,11 +216,11 @@ class SavedRpcs(RpcTable):
         the RPC."""
         self._columns, self._chunks, self._conversations = columns, chunks, conversations
         self._read_named = named
-        plain = _plain(columns)
-        places = np.flatnonzero(~plain)
+        as_rows = _as_rows(columns)
+        places = np.flatnonzero(~as_rows)
         super().__init__(
             self._made(places),
-            PlainRpcs(_plain_rows(columns, plain, names), np.empty(0, np.uint8), [], conversations, names, None, True),
+            RpcRows(_only_rows(columns, as_rows, names), np.empty(0, np.uint8), [], conversations, names, None, True),
             places,
         )
 
@@ -237,20 +237,20 @@ class SavedRpcs(RpcTable):
         return SavedRpcs(kept(self._columns), lambda: kept(self._named), self._chunks, self._conversations, self.names)
 
     def rpc(self, index: int) -> Rpc:
-        if not self.is_plain[index]:
+        if not self.is_row[index]:
             return super().rpc(index)
         return self._made(np.array([index]))[0]
 
-    def plain_rpcs(self, rows: Rows) -> list[Rpc]:
+    def rpcs_of(self, rows: Rows) -> list[Rpc]:
         return self._made(rows["call_row"])
 
     def __iter__(self) -> Iterator[Rpc]:
         objects = iter(self.objects)
         for first in range(0, len(self), TOGETHER):
-            part = self.is_plain[first : first + TOGETHER]
+            part = self.is_row[first : first + TOGETHER]
             made = iter(self._made(first + np.flatnonzero(part)))
-            for plain in part.tolist():
-                yield next(made) if plain else next(objects)
+            for row in part.tolist():
+                yield next(made) if row else next(objects)
 
     @cached_property
     def _named(self) -> Columns:
@@ -431,9 +431,9 @@ def _message(row: dict[str, Any], side: str, initiator: int, first_time: int, la
 _DIRECTIONS = {name: number for number, name in DIRECTION_NAMES.items()}
 
 
-def _plain(columns: Columns) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _as_rows(columns: Columns) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Which rows say all there is to say of an RPC: those whose object would add nothing."""
-    plain = ~(
+    as_rows = ~(
         getmaskarray(columns["call_frame"])
         | getmaskarray(columns["reply_frame"])
         | getmaskarray(columns["latency_ns"])
@@ -442,21 +442,21 @@ def _plain(columns: Columns) -> np.ndarray[Any, np.dtype[np.bool_]]:
         | columns["psn_reused"].data
     )
     for name in _UNKNOWN:
-        plain &= getmaskarray(columns[name])
+        as_rows &= getmaskarray(columns[name])
     for name in _NONE:
-        plain &= columns[name].filled(0) == 0
+        as_rows &= columns[name].filled(0) == 0
     for side in ("call", "reply"):
         for name, value in (("rdma_version", 1), ("rdma_procedure_number", RDMA_MSG), ("header_bytes", HEADER)):
-            plain &= columns[f"{side}_{name}"].filled(-1) == value
-    plain &= columns["call_frame"].filled(0) == columns["call_last_frame"].filled(-1)
-    plain &= columns["contents"].filled("") == "whole"
-    plain &= columns["state"].filled("") == np.where(columns["failed"].data, "error", "complete").astype(object)
-    return plain
+            as_rows &= columns[f"{side}_{name}"].filled(-1) == value
+    as_rows &= columns["call_frame"].filled(0) == columns["call_last_frame"].filled(-1)
+    as_rows &= columns["contents"].filled("") == "whole"
+    as_rows &= columns["state"].filled("") == np.where(columns["failed"].data, "error", "complete").astype(object)
+    return as_rows
 
 
-def _plain_rows(columns: Columns, plain: np.ndarray[Any, np.dtype[np.bool_]], names: RpcNames) -> Rows:
-    """RPC rows of the plain ones; ``call_row`` has their places."""
-    places = np.flatnonzero(plain)
+def _only_rows(columns: Columns, as_rows: np.ndarray[Any, np.dtype[np.bool_]], names: RpcNames) -> Rows:
+    """RPC rows of those; ``call_row`` has their places."""
+    places = np.flatnonzero(as_rows)
     rows = np.zeros(len(places), RPC)
     for name, (column, missing) in _SAME.items():
         rows[name] = columns[column].filled(missing)[places]

@@ -593,7 +593,7 @@ def export_tcp_of_each(
     def add(table: RpcTable) -> None:
         """Its messages, RPC by RPC, each run of those that are whole at once."""
         sent = _sent_whole(table)
-        rows, places = take(table.plain_rows, sent), table.plain[sent]
+        rows, places = take(table.only_rows, sent), table.row_places[sent]
         whole = _whole_messages(table, rows, comments)
         procedures = table.names.procedures
         for number, procedure in {*zip(rows["connection"].tolist(), rows["procedure"].tolist(), strict=True)}:
@@ -668,8 +668,8 @@ def messages_of(rpc: Rpc) -> list[tuple[bool, int, int, Reassembled | None]]:
 
 
 def _sent_whole(table: RpcTable) -> NDArray[np.bool_]:
-    """Which plain RPCs have no chunks, had to wait for nothing, and have a call and a reply of one packet each here."""
-    rows = table.plain_rows
+    """Which row RPCs have no chunks, had to wait for nothing, and have a call and a reply of one packet each here."""
+    rows = table.only_rows
     if not len(table.data):
         return np.zeros(len(rows), np.bool_)
     lengths = np.column_stack((rows["call_inline"], rows["reply_inline"]))

@@ -9,12 +9,12 @@ ConnectionSetup    what one end announced in its private data
 
 What memory the calls of one connection advertised, answered ones included, and whether RDMA kept to it.
 
-Plain messages and RPCs: whole ones of version 1, forward, and of at most 1024 bytes a Send.
+Routine messages and RPCs: whole ones of version 1, forward, and of at most 1024 bytes a Send.
 
 They have no chunks, or a Reply chunk of one segment alone that one RDMA Write filled as far as the reply says.
 
 Whatever a rule says of one of them it says of all of their class, so each rule is asked once for a class, and counted
-for the others.  A rule that is added must hold to that, or what it looks at must make a message less than plain: a
+for the others.  A rule that is added must hold to that, or what it looks at must make a message less than routine: a
 property test audits all samples with and without classes.
 """
 
@@ -38,7 +38,7 @@ from ..rpcrdma.conversation import DEFAULT_INLINE, Conversation
 from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message, TransportHeader
 from ..rpcrdma.negotiation import CharacteristicRequest, InForce
-from ..rpcrdma.rpc_table import PlainRpcs, made
+from ..rpcrdma.rpc_table import RpcRows, made
 from ..rpcrdma.rpcs import ChunkUse, Rpc
 from ..rpcrdma.segment_table import AdvertisedSegment, SegmentTable
 from ..transport.connection import Connection
@@ -339,14 +339,14 @@ class Settling:
         connection: Connection,
         judge: Callable[[Subject], None],
         prepare: Callable[[RdmaOperation], None],
-        judge_plain: Callable[[list[tuple[Rpc, bool]]], None],
+        judge_routine: Callable[[list[tuple[Rpc, bool]]], None],
     ) -> None:
         """``prepare`` completes an RDMA Read or Write just before it is judged.
 
-        ``judge_plain`` is given plain messages, each by its Rpc and whether it is the call.
+        ``judge_routine`` is given routine messages, each by its Rpc and whether it is the call.
         """
         self.connection = connection
-        self.judge_plain = judge_plain
+        self.judge_routine = judge_routine
         self.judge = judge
         self.prepare = prepare
         self.frame = 0
@@ -356,7 +356,7 @@ class Settling:
         self.next = 0
         """The frame from which on there is enough to settle."""
         self._waiting: deque[tuple[int, Subject | None, Rpc | None, bool]] = deque()
-        """Frame and noun, or instead of it a plain message."""
+        """Frame and noun, or instead of it a routine message."""
         self._operations: deque[tuple[int, RdmaOperation]] = deque()
 
     def reach(self, operation: Operation) -> None:
@@ -372,7 +372,7 @@ class Settling:
     def add(self, subject: Subject) -> None:
         self._waiting.append((self.frame, subject, None, False))
 
-    def add_plain(self, rpc: Rpc, is_call: bool) -> None:
+    def add_routine(self, rpc: Rpc, is_call: bool) -> None:
         self._waiting.append((self.frame, None, rpc, is_call))
 
     def add_operation(self, moved: RdmaOperation) -> None:
@@ -398,16 +398,16 @@ class Settling:
             self.prepare(moved)
             self.follow(moved, frame)
             self.judge(moved)
-        waiting, plain = self._waiting, []
+        waiting, routine = self._waiting, []
         while waiting and waiting[0][0] < limit:
             _, subject, rpc, is_call = waiting.popleft()
             if subject is not None:
                 self.follow(subject, subject.frames[0])
                 self.judge(subject)
             elif rpc is not None:
-                plain.append((rpc, is_call))
-        if plain:
-            self.judge_plain(plain)
+                routine.append((rpc, is_call))
+        if routine:
+            self.judge_routine(routine)
 
     def follow(self, subject: Subject, frame: int) -> None:
         """Note whether either end sent another message after that frame."""
@@ -449,7 +449,7 @@ class AdvertisedHistory:
         self.advertisers: tuple[list[Rpc], ...] = ([], [])
         self.handles: tuple[OrderedDict[int, tuple[int, int]], ...] = (OrderedDict(), OrderedDict())
         """Handle -> how many calls in a row advertised it, and the last of them, counted in calls with chunks."""
-        self._kept: deque[PlainRpcs] = deque()
+        self._kept: deque[RpcRows] = deque()
         self.chunked = [0, 0]
         self.steps = [(0, 0, 0), (0, 0, 0)]
         """By owner: the last handle, the step to it, and how often in a row that step was taken."""
@@ -485,15 +485,15 @@ class AdvertisedHistory:
         while len(advertisers) > MAX_ADVERTISERS and advertisers[0] not in self._unanswered[owner]:
             self.segments[owner].remove(advertisers.pop(0))
 
-    def keep(self, answered: PlainRpcs) -> None:
+    def keep(self, answered: RpcRows) -> None:
         """The same of a client's calls that were answered, which become objects when RDMA touches the client."""
         self._kept.append(answered)
-        while sum([len(plain.rows) for plain in self._kept]) - len(self._kept[0].rows) >= MAX_ADVERTISERS:
+        while sum([len(rpcs.rows) for rpcs in self._kept]) - len(self._kept[0].rows) >= MAX_ADVERTISERS:
             self._kept.popleft()
 
     def _restore(self) -> None:
         """Make objects of those, among the others."""
-        made_of = [rpc for plain in self._kept for rpc in made(plain, plain.rows)]
+        made_of = [rpc for rpcs in self._kept for rpc in made(rpcs, rpcs.rows)]
         calls = sorted((*made_of, *self.advertisers[0]), key=lambda rpc: rpc.call_frame)
         self._kept.clear()
         self.segments[0].clear()
@@ -582,13 +582,13 @@ def _covered(segments: list[AdvertisedSegment], start: int, end: int) -> bool:
     return together.covers(start, end)
 
 
-def plain_message(message: Message) -> bool:
-    """Whether a call or reply is plain by itself, and has no chunks."""
-    return message.header.reply is None and plain_call(message)
+def routine_message(message: Message) -> bool:
+    """Whether a call or reply is routine by itself, and has no chunks."""
+    return message.header.reply is None and routine_call(message)
 
 
-def plain_call(message: Message) -> bool:
-    """Whether a call is plain by itself; it may have a Reply chunk, of which rules say nothing before the reply."""
+def routine_call(message: Message) -> bool:
+    """Whether a call is routine by itself; it may have a Reply chunk, of which rules say nothing before the reply."""
     header, operation = message.header, message.operation
     return bool(
         header.procedure == RDMA_MSG and operation.invalidate is None and message.inline_length >= 4 and _whole(message)
@@ -610,8 +610,8 @@ def _whole(message: Message) -> bool:
     )
 
 
-def _plain_return(message: Message) -> bool:
-    """Whether a reply is plain but for the Reply chunk that all of its results are in, of one segment."""
+def _routine_return(message: Message) -> bool:
+    """Whether a reply is routine but for the Reply chunk that all of its results are in, of one segment."""
     header = message.header
     return bool(
         header.procedure == RDMA_NOMSG
@@ -624,7 +624,7 @@ def _plain_return(message: Message) -> bool:
 
 
 def message_class(conversation: Conversation, is_call: bool) -> Hashable:
-    """What plain messages of the forward direction have in common, beside their connection; None where they have not.
+    """What routine messages of the forward direction have in common, beside their connection; None where they have not.
 
     Private data and refusals of a version may become known while a connection lasts.
     """
@@ -634,23 +634,23 @@ def message_class(conversation: Conversation, is_call: bool) -> Hashable:
 
 
 def rpc_class(rpc: Rpc, flow: CreditState | None) -> Hashable:
-    """What plain RPCs without chunks have in common, beside their connection; None for others."""
+    """What routine RPCs without chunks have in common, beside their connection; None for others."""
     call, reply = rpc.call, rpc.reply
     if (
         rpc.chunks
         or call is None
         or reply is None
         or reply.end - reply.start != reply.inline_length
-        or not plain_message(call)
-        or not plain_message(reply)
-        or not _plain_call_of(rpc, call, flow)
+        or not routine_message(call)
+        or not routine_message(reply)
+        or not _routine_call_of(rpc, call, flow)
     ):
         return None
     return rpc.program, rpc.version, rpc.procedure, rpc.operations
 
 
-def _plain_call_of(rpc: Rpc, call: Message, flow: CreditState | None) -> bool:
-    """Whether nothing is to be said of an RPC whose call is plain, up to its reply."""
+def _routine_call_of(rpc: Rpc, call: Message, flow: CreditState | None) -> bool:
+    """Whether nothing is to be said of an RPC whose call is routine, up to its reply."""
     return not (
         rpc.notes
         or rpc.damage
@@ -660,13 +660,13 @@ def _plain_call_of(rpc: Rpc, call: Message, flow: CreditState | None) -> bool:
         or flow.limit is None
         or flow.outstanding > flow.limit
         or call.end - call.start != call.inline_length
-        or not plain_procedure(rpc.program, rpc.version, rpc.procedure, rpc.operations)
+        or not routine_procedure(rpc.program, rpc.version, rpc.procedure, rpc.operations)
         or (rpc.version == 3 and rpc.program == NFS and not _holds_arguments(rpc, call))
     )
 
 
 def settled_class(subject: Subject) -> Hashable:
-    """What nouns of a plain RPC with a Reply chunk have in common, beside their connection; None for others.
+    """What nouns of a routine RPC with a Reply chunk have in common, beside their connection; None for others.
 
     They wait for what may come late, and are asked about when they are judged.
     """
@@ -682,7 +682,9 @@ def settled_class(subject: Subject) -> Hashable:
 def _return_class(sent: SentMessage) -> Hashable:
     """What makes replies through a Reply chunk alike; None where a rule may tell this one from others."""
     rpc = sent.rpc
-    if sent.is_call is not False or rpc is None or rpc.call is None or rpc.backward or not _plain_return(sent.message):
+    if sent.is_call is not False or rpc is None or rpc.call is None or rpc.backward:
+        return None
+    if not _routine_return(sent.message):
         return None
     key, invalidated = message_class(sent.conversation, False), sent.message.operation.invalidate
     offered = [use.advertised.handle for chunk in rpc.chunks for use in chunk.segments]
@@ -703,10 +705,10 @@ def _long_class(transaction: Transaction) -> Hashable:
         or persistent is None
         or Offer(step, persistent).remarkable
         or len(rpc.chunks) != 1
-        or not plain_call(call)
-        or not _plain_return(reply)
+        or not routine_call(call)
+        or not _routine_return(reply)
         or not _filled(rpc.chunks[0], reply)
-        or not _plain_call_of(rpc, call, transaction.flow)
+        or not _routine_call_of(rpc, call, transaction.flow)
     ):
         return None
     return "long", step.run < PREDICTABLE, rpc.program, rpc.version, rpc.procedure, rpc.operations
@@ -727,7 +729,7 @@ def _filled(chunk: ChunkUse, reply: Message) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def plain_procedure(
+def routine_procedure(
     program: int | None, version: int | None, procedure: int | None, operations: tuple[str, ...]
 ) -> bool:
     """Whether nothing in the arguments makes a difference: neither a number of bytes that is asked for, nor data."""

@@ -26,7 +26,7 @@ from ..rpcrdma.conversation import DEFAULT_INLINE, Conversation
 from ..rpcrdma.listeners import Listener, RowSends, SentRows
 from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message
-from ..rpcrdma.rpc_table import PlainRpcs, RpcNames, each_made, made
+from ..rpcrdma.rpc_table import RpcNames, RpcRows, each_made, made
 from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.version_loops import VersionRefusals
 from ..transport.operations import Operation
@@ -43,9 +43,9 @@ from .events import (
     SentOption,
     Settling,
     message_class,
-    plain_call,
-    plain_message,
-    plain_procedure,
+    routine_call,
+    routine_message,
+    routine_procedure,
     rpc_class,
     settled_class,
 )
@@ -244,8 +244,8 @@ class VersionTwoState:
         self.opening.clear()
         self.waiting = 0
 
-    def plain_sent(self, calls: int, replies: Sequence[int]) -> None:
-        """Plain messages of version 1 pass; ``replies`` are the times of those of the server, ns."""
+    def routine_sent(self, calls: int, replies: Sequence[int]) -> None:
+        """Routine messages of version 1 pass; ``replies`` are the times of those of the server, ns."""
         self.sent[0] += calls
         self.sent[1] += len(replies)
         if self.settled or not replies:
@@ -303,8 +303,8 @@ WITHIN = CreditState(1, 1, 1, 1)
 """Of a call within its credits."""
 
 
-def plain_rows(sends: RowSends, names: RpcNames) -> NDArray[np.bool_]:
-    """Which are plain for the audit, too (``events``), whatever is outstanding."""
+def routine_rows(sends: RowSends, names: RpcNames) -> NDArray[np.bool_]:
+    """Which are routine for the audit, too (``events``), whatever is outstanding."""
     rows: NDArray[np.bool_] = (
         (sends.caller == 0)
         & (sends.service == 0)
@@ -315,7 +315,8 @@ def plain_rows(sends: RowSends, names: RpcNames) -> NDArray[np.bool_]:
     for procedure in unique(sends.procedure[rows & (sends.procedure >= 0)]).tolist():
         one = names.procedures[procedure]
         mine = rows & (sends.procedure == procedure)
-        if not plain_procedure(one.program, one.version, one.procedure, one.operations) or OFFERING & {*one.operations}:
+        routine = routine_procedure(one.program, one.version, one.procedure, one.operations)
+        if not routine or OFFERING & {*one.operations}:
             rows &= ~mine
         elif one.program == NFS and one.version == 3:
             rows[mine] = _hold_arguments(sends, mine.nonzero()[0], one.procedure or 0)
@@ -331,8 +332,8 @@ def _hold_arguments(sends: RowSends, rows: Int64s, procedure: int) -> list[bool]
     return [holds_arguments(data[body:end], row) for body, end in places]
 
 
-class PlainState(Protocol):
-    """What of the listener the plain RPCs of a batch change."""
+class RoutineState(Protocol):
+    """What of the listener the routine RPCs of a batch change."""
 
     settling: Settling
     grants: CreditGrants
@@ -342,10 +343,10 @@ class PlainState(Protocol):
         """Forward calls without a reply that are objects."""
 
 
-class PlainRows:
-    """The plain RPCs of a batch on one connection, all forward."""
+class RoutineRows:
+    """The routine RPCs of a batch on one connection, all forward."""
 
-    def __init__(self, state: PlainState) -> None:
+    def __init__(self, state: RoutineState) -> None:
         self._state = state
         self.numbers: list[int] = []
         """Of the RPCs, by their calls."""
@@ -495,7 +496,7 @@ class AuditListener(Listener):
     ) -> None:
         """``release`` is given every Rpc whose contents no rule will look at any more.
 
-        ``by_class``, where given, judges plain nouns by their class.
+        ``by_class``, where given, judges routine nouns by their class.
         """
         self.conversation = conversation
         self.connection = conversation.connection
@@ -503,7 +504,7 @@ class AuditListener(Listener):
         self.sides_known = sides_known
         self._judge = judge
         self._by_class = by_class
-        self.settling = Settling(self.connection, self._settled, self._place, self._settled_plain)
+        self.settling = Settling(self.connection, self._settled, self._place, self._settled_routine)
         self.grants = CreditGrants(conversation)
         self.terms = VersionTwoState(conversation, refusals)
         self.answers = Answers(conversation, self.settling, self._give_up)
@@ -523,7 +524,7 @@ class AuditListener(Listener):
         """Frame of the last call of either end that was answered."""
         self.unread_calls: tuple[list[UnreadCall], ...] = ([], [])
         """Messages of either end whose chunk lists cannot be read."""
-        self.plain: PlainRows | None = None
+        self.routine: RoutineRows | None = None
         """Those of the batch."""
         self.calls_truncated = False
         """Some could not be for the capture's sake."""
@@ -538,7 +539,7 @@ class AuditListener(Listener):
         transaction.version_supported = message.header.version in self.answers.versions[1 - caller]
         transaction.responder_seen = bool(self.settling.last_sent[1 - caller])
         self.open[caller][rpc] = transaction
-        outstanding = len(self.open[caller]) + (0 if caller or self.plain is None else self.plain.outstanding)
+        outstanding = len(self.open[caller]) + (0 if caller or self.routine is None else self.routine.outstanding)
         self.grants.called(caller, transaction, outstanding)
         if message.header.truncated:
             self.calls_truncated = True
@@ -550,12 +551,12 @@ class AuditListener(Listener):
                 other.late = [operation for operation in other.late if not offers(rpc, operation)]
         self.xids[caller].add((rpc.xid,))
         self.errored[caller].pop(rpc.xid, None)
-        if self._plain(message, plain_call) and not rpc.backward and not rpc.notes:
+        if self._routine(message, routine_call) and not rpc.backward and not rpc.notes:
             self.terms.sent[0] += 1
             if not self.back_channel.offered:
                 self.back_channel.call_sent(transaction)
             self.answers.note_version(0, message)
-            self.settling.add_plain(rpc, True)
+            self.settling.add_routine(rpc, True)
             return
         sent = self._sent(SentMessage(self.conversation, message, caller, True, rpc))
         if rpc.backward:
@@ -578,7 +579,7 @@ class AuditListener(Listener):
             and rpc.call.header.procedure != RDMA_OPTIONAL
             and not self.answers.messages[0]
             and not self.unread_calls[0]
-            and self._plain(message, plain_message)
+            and self._routine(message, routine_message)
         ):
             self.terms.sent[1] += 1
             self.xids[1].add((rpc.xid,))
@@ -586,7 +587,7 @@ class AuditListener(Listener):
             self.answered[rpc] = self.open[0].pop(rpc)
             self.last_answered[0] = max(self.last_answered[0], rpc.call.frame)
             self._granted(0, message)
-            self.settling.add_plain(rpc, False)
+            self.settling.add_routine(rpc, False)
             return
         sent = self._sent(SentMessage(self.conversation, message, 1 - caller, False, rpc))
         sent.errored = self.errored[caller].get(rpc.xid) if rpc.call is None else None
@@ -611,8 +612,8 @@ class AuditListener(Listener):
 
     def _granted(self, caller: int, message: Message) -> None:
         """A reply that is an object may grant credits."""
-        if self.grants.replied(caller, message) and not caller and self.plain is not None:
-            for places, place in zip(self.plain.reliefs, (message.frame, message.time), strict=True):
+        if self.grants.replied(caller, message) and not caller and self.routine is not None:
+            for places, place in zip(self.routine.reliefs, (message.frame, message.time), strict=True):
                 places.append(place)
 
     def rpc_ended(self, rpc: Rpc) -> None:
@@ -699,11 +700,11 @@ class AuditListener(Listener):
         self.answers.finish()
         del self.settling, self.answers  # They hold this by its methods, and only the collector would find it.
 
-    def _plain(self, message: Message, plain: Callable[[Message], bool]) -> bool:
+    def _routine(self, message: Message, routine: Callable[[Message], bool]) -> bool:
         """Whether a message is judged by its class, and changes nothing here but counts."""
-        return self._by_class is not None and self.terms.settled and plain(message)
+        return self._by_class is not None and self.terms.settled and routine(message)
 
-    # Plain RPCs in columns
+    # Routine RPCs in columns
 
     @property
     def outstanding(self) -> int:
@@ -713,16 +714,16 @@ class AuditListener(Listener):
     def rows_wanted(self, sends: RowSends, names: RpcNames) -> NDArray[np.bool_]:
         if self._by_class is None or message_class(self.conversation, True) is None:
             return super().rows_wanted(sends, names)
-        return plain_rows(sends, names)
+        return routine_rows(sends, names)
 
     def rows_sent(self, rows: SentRows) -> None:
-        if self.plain is None:
-            self.plain = PlainRows(self)
+        if self.routine is None:
+            self.routine = RoutineRows(self)
         calls, replies = rows.chosen(rows.is_call), rows.chosen(~rows.is_call)
-        self.plain.take(calls, replies)
+        self.routine.take(calls, replies)
         offering = calls.handle >= 0
         for number, handle in zip(calls.number[offering].tolist(), calls.handle[offering].tolist(), strict=True):
-            self.plain.offers[number] = self.memory.offer(0, [handle])
+            self.routine.offers[number] = self.memory.offer(0, [handle])
         xids = calls.xid.tolist()
         self.xids[0].add(xids)
         self.xids[1].add(replies.xid.tolist())
@@ -730,35 +731,35 @@ class AuditListener(Listener):
             for xid in xids:
                 self.errored[0].pop(xid, None)
         self.last_answered[0] = int(replies.call_frame.max(initial=self.last_answered[0]))
-        self.terms.plain_sent(len(xids), replies.time.tolist())
+        self.terms.routine_sent(len(xids), replies.time.tolist())
         self.answers.versions[0].add(1)
         self.answers.versions[1].add(1)
 
     def row_made(self, rpc: Rpc) -> None:
-        plain = self.plain
-        assert rpc.call is not None and plain is not None
-        transaction = self._transaction(plain, rpc)
+        routine = self.routine
+        assert rpc.call is not None and routine is not None
+        transaction = self._transaction(routine, rpc)
         if transaction.flow is not WITHIN and transaction.relieved is None:
             self.grants.unrelieved[0].append(transaction)
-        self.settling.add_plain(rpc, True)
+        self.settling.add_routine(rpc, True)
         for chunk in rpc.chunks:
             for operation in chunk.segments[0].operations:
                 self.settling.add_operation(RdmaOperation(self.conversation, operation, (False, False)))
         if rpc.reply is None:
-            plain.made += 1
+            routine.made += 1
             self.open[0][rpc] = transaction
             return
         self.answered[rpc] = transaction
         if rpc.chunks:
             self.settling.add(SentMessage(self.conversation, rpc.reply, 1, False, rpc))
         else:
-            self.settling.add_plain(rpc, False)
+            self.settling.add_routine(rpc, False)
 
-    def rows_ended(self, rows: Rows, rpcs: PlainRpcs | None) -> None:
-        plain, self.plain = self.plain, None  # It holds all rows of the batch.
+    def rows_ended(self, rows: Rows, rpcs: RpcRows | None) -> None:
+        routine, self.routine = self.routine, None  # It holds all rows of the batch.
         if rpcs is None:
             return
-        assert plain is not None
+        assert routine is not None
         for frame in rows["reply_frame"][rows["reply_frame"] < rows["call_frame"]].tolist():
             self.connection.disorder(frame)
         long = rows["transfer"] >= 0
@@ -766,8 +767,9 @@ class AuditListener(Listener):
         self._judge_messages(rpcs, rows, True)
         self._judge_messages(rpcs, rows[answers[~long[answers]]], False)
         numbers = rows["number"].tolist()
-        offers = {place: plain.offers[number] for place, number in enumerate(numbers) if number in plain.offers}
-        alone = self._alone(offers, rows) | {place for place, number in enumerate(numbers) if number in plain.exceeding}
+        offers = {place: routine.offers[number] for place, number in enumerate(numbers) if number in routine.offers}
+        exceeding = {place for place, number in enumerate(numbers) if number in routine.exceeding}
+        alone = self._alone(offers, rows) | exceeding
         if long.any():
             invalidates = rows["invalidated"] >= 0
             for is_call in (False, True):
@@ -780,7 +782,7 @@ class AuditListener(Listener):
         self._judge_transactions(offers, rpcs, rows, [place not in alone for place in range(len(rows))])
         for place in sorted(alone):
             (rpc,) = made(rpcs, rows[place : place + 1])
-            transaction = self._transaction(plain, rpc)
+            transaction = self._transaction(routine, rpc)
             if place in offers:
                 self.answered[rpc] = transaction
             self.settling.add(transaction)
@@ -790,19 +792,19 @@ class AuditListener(Listener):
         recent = rows["reply_frame"] > self.settling.frame - REORDERED
         return {place for place, offer in offers.items() if offer.remarkable or recent[place]}
 
-    def _transaction(self, plain: PlainRows, rpc: Rpc) -> Transaction:
+    def _transaction(self, routine: RoutineRows, rpc: Rpc) -> Transaction:
         """The Transaction of a call that was a row."""
         assert rpc.call is not None
-        transaction = Transaction(self.conversation, rpc, plain.exceeding.get(rpc.number, WITHIN))
+        transaction = Transaction(self.conversation, rpc, routine.exceeding.get(rpc.number, WITHIN))
         if transaction.flow is not WITHIN:
-            relieved = plain.relief(rpc.call.frame)
+            relieved = routine.relief(rpc.call.frame)
             transaction.relieved = None if relieved is None else relieved - rpc.call.time
-        if rpc.number in plain.offers:
-            transaction.handle_step, transaction.persistent = plain.offers[rpc.number]
+        if rpc.number in routine.offers:
+            transaction.handle_step, transaction.persistent = routine.offers[rpc.number]
             self.memory.remember(rpc, 0)
         return transaction
 
-    def _judge_transactions(self, offers: Mapping[int, Offer], rpcs: PlainRpcs, rows: Rows, within: list[bool]) -> None:
+    def _judge_transactions(self, offers: Mapping[int, Offer], rpcs: RpcRows, rows: Rows, within: list[bool]) -> None:
         number = self.connection.number
         step = np.zeros(len(rows), np.int64)
         for place, offer in offers.items():
@@ -822,7 +824,7 @@ class AuditListener(Listener):
                 rows[mine],
             )
 
-    def _judge_messages(self, rpcs: PlainRpcs, rows: Rows, is_call: bool, *more: Hashable) -> None:
+    def _judge_messages(self, rpcs: RpcRows, rows: Rows, is_call: bool, *more: Hashable) -> None:
         key = message_class(self.conversation, is_call)
         messages = partial(self._made_messages, rpcs, is_call)
         if key is not None:
@@ -836,17 +838,17 @@ class AuditListener(Listener):
         if len(rows):
             self._by_class(key, partial(subjects, rows), self.connection.number, len(rows))
 
-    def _made_messages(self, rpcs: PlainRpcs, is_call: bool, rows: Rows) -> Iterator[SentMessage]:
+    def _made_messages(self, rpcs: RpcRows, is_call: bool, rows: Rows) -> Iterator[SentMessage]:
         return self._messages(each_made(rpcs, rows), is_call)
 
-    def _made_transfers(self, rpcs: PlainRpcs, rows: Rows) -> Iterator[RdmaOperation]:
+    def _made_transfers(self, rpcs: RpcRows, rows: Rows) -> Iterator[RdmaOperation]:
         for rpc in each_made(rpcs, rows):
             (operation,) = rpc.chunks[0].segments[0].operations
             moved = RdmaOperation(self.conversation, operation, (True, bool(self.last_answered[1])), "inside", rpc)
             self.settling.follow(moved, operation.first_frame)
             yield moved
 
-    def _made_transactions(self, rpcs: PlainRpcs, offers: list[Offer | None], rows: Rows) -> Iterator[Transaction]:
+    def _made_transactions(self, rpcs: RpcRows, offers: list[Offer | None], rows: Rows) -> Iterator[Transaction]:
         for offer, rpc in zip(offers, each_made(rpcs, rows), strict=True):
             transaction = Transaction(self.conversation, rpc, WITHIN)
             if offer is not None:
@@ -855,8 +857,8 @@ class AuditListener(Listener):
 
     # Before and after a judgement
 
-    def _settled_plain(self, messages: list[tuple[Rpc, bool]]) -> None:
-        """Judge plain messages by what is known of the connection now."""
+    def _settled_routine(self, messages: list[tuple[Rpc, bool]]) -> None:
+        """Judge routine messages by what is known of the connection now."""
         assert self._by_class is not None
         keys = message_class(self.conversation, False), message_class(self.conversation, True)
         for rpc, is_call in messages:

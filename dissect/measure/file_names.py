@@ -856,7 +856,7 @@ WHOLE = [STATES.index(state) for state in ("complete", "error")]
 
 
 def _usual(table: RpcTable) -> NDArray[np.bool_]:
-    """RPCs with both messages whole, about which there is nothing to note: all plain ones, and some objects."""
+    """RPCs with both messages whole, about which there is nothing to note: all row RPCs, and some objects."""
     usual: NDArray[np.bool_] = np.isin(table.rows["state"], WHOLE) & (table.rows["flags"] == 0)
     return usual
 

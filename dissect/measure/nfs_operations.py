@@ -136,7 +136,7 @@ class OperationReader:
 
     def _groups(self, table: RpcTable) -> Iterator[_AlikeMessages]:
         """The NFS calls whose call and reply came in one piece each, those together that are laid out alike."""
-        data, rows = table.data, table.plain_rows
+        data, rows = table.data, table.only_rows
         if not len(data) or not len(rows):
             return
         calls = call_places(table)
@@ -168,7 +168,7 @@ class OperationReader:
                 if layout is not None:
                     group = mine[some]
                     yield _AlikeMessages(
-                        layout, table.plain[group], arguments[group], results[group],
+                        layout, table.row_places[group], arguments[group], results[group],
                         (calls[group], call_ends[group]), (replies[group], reply_ends[group]),
                     )  # fmt: skip
 

@@ -45,7 +45,7 @@ from ..rpcrdma.listeners import Listener, Listeners
 from ..rpcrdma.messages import Message
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
 from ..rpcrdma.rpc_fields import REPLY_HEADER, argument_places
-from ..rpcrdma.rpc_table import PlainRpcs, ProcedureNames, RpcTable, made
+from ..rpcrdma.rpc_table import ProcedureNames, RpcRows, RpcTable, made
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Reassembled, Rpc
 from ..transport.connection import Connection
 from .credits import CreditDirection, CreditHistory
@@ -101,8 +101,8 @@ class StateListener(Listener):
 
     takes_rows = True
 
-    def __init__(self, queue: list[StateEvent], plain: list[tuple[Rows, PlainRpcs]]) -> None:
-        self._queue, self._plain = queue, plain
+    def __init__(self, queue: list[StateEvent], ended: list[tuple[Rows, RpcRows]]) -> None:
+        self._queue, self._row_batches = queue, ended
 
     def call_sent(self, rpc: Rpc) -> None:
         assert rpc.call is not None
@@ -113,9 +113,9 @@ class StateListener(Listener):
 
     row_made = call_sent
 
-    def rows_ended(self, rows: Rows, rpcs: PlainRpcs | None) -> None:
+    def rows_ended(self, rows: Rows, rpcs: RpcRows | None) -> None:
         if rpcs is not None:
-            self._plain.append((rows, rpcs))
+            self._row_batches.append((rows, rpcs))
 
 
 def called(call: SentCall) -> StateEvent:
@@ -301,7 +301,7 @@ class _Changes(NamedTuple):
         return self.places.steps(self.call, self.reply)
 
 
-class PlainCompound(NamedTuple):
+class CompoundRow(NamedTuple):
     """An RPC of NFSv4 as a row, with what it says of slots and state."""
 
     kind: CompoundKind
@@ -322,10 +322,10 @@ class PlainCompound(NamedTuple):
     reply_end: int
 
 
-class PlainCompounds(NamedTuple):
+class CompoundRows(NamedTuple):
     """Those of a batch, in the order of calls."""
 
-    compounds: list[PlainCompound]
+    compounds: list[CompoundRow]
     call_times: Int64s
     call_frames: Int64s
     """Last frames."""
@@ -333,9 +333,9 @@ class PlainCompounds(NamedTuple):
     reply_frames: Int64s
 
 
-def plain_compounds(
-    rows: Rows, rpcs: PlainRpcs, layouts: CompoundLayouts, ends_of: Callable[[int, int], tuple[str, str]]
-) -> PlainCompounds:
+def compound_rows(
+    rows: Rows, rpcs: RpcRows, layouts: CompoundLayouts, ends_of: Callable[[int, int], tuple[str, str]]
+) -> CompoundRows:
     """Of RPC rows; ``ends_of``: addresses of server and client, by connection and the end that is the client."""
     kinds = {code: compound_kind(rpcs.names.procedures[code]) for code in np.unique(rows["procedure"]).tolist()}
     if None in kinds.values():
@@ -402,8 +402,8 @@ def plain_compounds(
         *(rows[name].tolist() for name in names),
         strict=True,
     )
-    return PlainCompounds(
-        [*map(PlainCompound._make, compounds)],
+    return CompoundRows(
+        [*map(CompoundRow._make, compounds)],
         *(rows[name].astype(np.int64) for name in ("call_time", "call_last_frame", "reply_end", "reply_frame")),
     )
 
@@ -494,7 +494,7 @@ class NfsStateHistory:
         """Of them, those that change state and could not be decoded to their end."""
         self.last_time = 0
         self._queue: list[StateEvent] = []
-        self._plain: list[tuple[Rows, PlainRpcs]] = []
+        self._row_batches: list[tuple[Rows, RpcRows]] = []
         """RPC rows of a batch, of one direction of a connection."""
         self._layouts = CompoundLayouts()
         self._connections: dict[int, Connection] = {}
@@ -514,7 +514,7 @@ class NfsStateHistory:
     def listener(self, conversation: Conversation) -> Listener:
         number = conversation.connection.number
         self._connections[number] = conversation.connection
-        watch = StateListener(self._queue, self._plain)
+        watch = StateListener(self._queue, self._row_batches)
         if not self._with_credits or not conversation.connection.rdma:
             return watch
         history = self._histories[number] = CreditHistory(conversation, max_bins=2)  # Only sums are asked for.
@@ -529,7 +529,7 @@ class NfsStateHistory:
             if isinstance(one.what, Rpc) and one.what.reply is None
         }
         self._queue.clear()
-        self._plain.clear()
+        self._row_batches.clear()
         return StateNotes(calls, lone)
 
     def note(self, notes: StateNotes, table: RpcTable) -> None:
@@ -540,7 +540,7 @@ class NfsStateHistory:
         for rpc in table.objects:
             self._queue.append(ended(rpc, *notes.lone.get(rpc.number, ())))
         if table.origin is not None:
-            self._plain.append((table.plain_rows, table.origin))
+            self._row_batches.append((table.only_rows, table.origin))
             for number, conversation in table.origin.conversations.items():
                 self._connections[number] = conversation.connection
 
@@ -560,9 +560,9 @@ class NfsStateHistory:
 
     def advance(self) -> None:
         """Take what happened since the last time."""
-        batches = [plain_compounds(rows, rpcs, self._layouts, self._ends) for rows, rpcs in self._plain]
-        plain = [compound for batch in batches for compound in batch.compounds]
-        asked: list[_Asked | None] = [None] * len(plain)
+        batches = [compound_rows(rows, rpcs, self._layouts, self._ends) for rows, rpcs in self._row_batches]
+        compounds = [compound for batch in batches for compound in batch.compounds]
+        asked: list[_Asked | None] = [None] * len(compounds)
         times = [one.time for one in self._queue]
         frames = [one.frame for one in self._queue]
         order = np.lexsort(
@@ -571,18 +571,18 @@ class NfsStateHistory:
                 np.concatenate([*(b.call_times for b in batches), *(b.reply_times for b in batches), times]),
             )
         )
-        count = len(plain)
+        count = len(compounds)
         for index in order.astype(np.int64).tolist():
             if index < count:
-                asked[index] = self._row_called(plain[index])
+                asked[index] = self._row_called(compounds[index])
             elif index < 2 * count:
-                self._row_ended(plain[index - count], asked[index - count])
+                self._row_ended(compounds[index - count], asked[index - count])
             else:
                 self._take(self._queue[index - 2 * count])
-        for rows, _ in self._plain:
+        for rows, _ in self._row_batches:
             self.last_time = max(self.last_time, int(rows["call_time"].max()), int(rows["reply_end"].max()))
         self._queue.clear()
-        self._plain.clear()
+        self._row_batches.clear()
 
     def _take(self, event: StateEvent) -> None:
         self.last_time = max(self.last_time, event.time)
@@ -628,7 +628,7 @@ class NfsStateHistory:
         ends = self._connections[connection].endpoints
         return ends[1 - client].address, ends[client].address
 
-    def _row_called(self, one: PlainCompound) -> _Asked | None:
+    def _row_called(self, one: CompoundRow) -> _Asked | None:
         server, client = one.ends
         server, callback = self.table.server(server), one.kind.callback
         place = one.call_frame, one.call_time
@@ -640,7 +640,7 @@ class NfsStateHistory:
             self._recall(_Messages(one.changes).call, at, asked)
         return asked
 
-    def _row_ended(self, one: PlainCompound, asked: _Asked | None) -> None:
+    def _row_ended(self, one: CompoundRow, asked: _Asked | None) -> None:
         kind, changes = one.kind, one.changes
         if isinstance(changes, Rpc):
             client = self._client(kind, asked, one.connection)

@@ -69,8 +69,8 @@ def add_chunks(totals_by_way: Mapping[str, TransferTotals], rpc: Rpc) -> None:
 
 
 def add_chunk_rows(totals_by_way: Mapping[str, TransferTotals], table: RpcTable) -> None:
-    """Those of the plain rows of a table."""
-    rows = take(table.plain_rows, table.plain_rows["chunks"] >= 0)
+    """Those of the row RPCs of a table."""
+    rows = take(table.only_rows, table.only_rows["chunks"] >= 0)
     if not len(rows):
         return
     for kind, advertised in zip(("read", "write", "reply"), table.advertised(rows).T, strict=True):

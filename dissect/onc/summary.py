@@ -1,6 +1,6 @@
 """One line per message, in the words that tshark's info column has made familiar; of a whole batch in columns.
 
-In columns are read plain messages: whole in the capture and in one piece. What is unusual about one is left to the
+In columns are read usual messages: whole in the capture and in one piece. What is unusual about one is left to the
 functions for one message; a test holds the two equal.
 """
 

@@ -270,7 +270,7 @@ def segment_record(line: Packet) -> Record:
     )
 
 
-class PlainInfo(NamedTuple):
+class SendInfo(NamedTuple):
     """What Sends have in their info columns."""
 
     frames: Int64s
@@ -280,16 +280,16 @@ class PlainInfo(NamedTuple):
     """Number of the RPC of each."""
 
 
-def plain_info(table: RpcTable, sequences: OperationSequences, paths: KnownTexts | None = None) -> Iterator[PlainInfo]:
-    """The info of the plain RPCs of a table whose contents are kept; ``sequences`` is for the results of COMPOUNDs,
+def row_infos(table: RpcTable, sequences: OperationSequences, paths: KnownTexts | None = None) -> Iterator[SendInfo]:
+    """The info of the row RPCs of a table whose contents are kept; ``sequences`` is for the results of COMPOUNDs,
     ``paths`` has what each RPC names."""
-    rows = table.plain_rows
+    rows = table.only_rows
     if not len(rows):
         return
     distinct, which = np.unique(rows["procedure"], return_inverse=True)
     names = [table.names.procedures[index] for index in distinct.tolist()]
     long = rows["transfer"] >= 0
-    batch = _PlainInfos(table, rows, names, which, np.array([_form(name) for name in names])[which], long)
+    batch = _InfoRows(table, rows, names, which, np.array([_form(name) for name in names])[which], long)
     offered = returned = np.empty(0, np.int64)
     if some(long):
         _, offered, _, returned = table.chunks.reply_chunks(rows["transfer"][long])
@@ -298,8 +298,8 @@ def plain_info(table: RpcTable, sequences: OperationSequences, paths: KnownTexts
     yield from batch.info("reply", _reply_details(batch, sequences), returned, known)
 
 
-class _PlainInfos(NamedTuple):
-    """The plain RPCs of a batch."""
+class _InfoRows(NamedTuple):
+    """The row RPCs of a batch."""
 
     table: RpcTable
     rows: Rows
@@ -329,7 +329,7 @@ class _PlainInfos(NamedTuple):
     def procedures(self) -> Int64s:
         return np.array([name.procedure for name in self.names])[self.which]
 
-    def info(self, what: str, details: Iterable[Details], chunks: Int64s, paths: KnownTexts) -> Iterator[PlainInfo]:
+    def info(self, what: str, details: Iterable[Details], chunks: Int64s, paths: KnownTexts) -> Iterator[SendInfo]:
         """Info of calls or replies; ``chunks``: bytes of the long ones' Reply chunks; ``paths``: what they name."""
         call = what == "call"
         length = np.zeros(len(self.rows), np.int64)
@@ -360,7 +360,7 @@ class _PlainInfos(NamedTuple):
                 named = paths.rows(mine)
                 words = () if call else (Texts([path_words(path) for path in named.texts], named.which),)
                 info = (*pieces, *words, chosen(behind, mine))
-                yield PlainInfo(frames[mine], Texts(protocols, self.which[mine]), info, numbers[mine])
+                yield SendInfo(frames[mine], Texts(protocols, self.which[mine]), info, numbers[mine])
 
 
 def _reply_chunk(length: int) -> str:
@@ -377,7 +377,7 @@ def _form(names: ProcedureNames) -> int:
     return _NFS3 if names.program == NFS and names.version == 3 else _OTHER
 
 
-def _titled(batch: _PlainInfos, rows: Int64s, titles: list[str], details: Details) -> Details:
+def _titled(batch: _InfoRows, rows: Int64s, titles: list[str], details: Details) -> Details:
     """``details`` of some rows as of all, behind a title by their names."""
     short = [
         text.removeprefix(f"{program_name(name.program or 0)} ") for text, name in zip(titles, batch.names, strict=True)
@@ -385,7 +385,7 @@ def _titled(batch: _PlainInfos, rows: Int64s, titles: list[str], details: Detail
     return [(rows[mine], (Texts(short, batch.which[rows[mine]]), *pieces)) for mine, pieces in details]
 
 
-def _call_details(batch: _PlainInfos, paths: KnownTexts) -> Iterator[Details]:
+def _call_details(batch: _InfoRows, paths: KnownTexts) -> Iterator[Details]:
     titles = []
     for name in batch.names:
         operations = f" {' | '.join(name.operations)}" if name.operations else ""
@@ -411,7 +411,7 @@ def _title(names: ProcedureNames) -> str:
 
 
 def _contents(
-    batch: _PlainInfos, rows: Int64s, starts: Int64s, ends: Int64s
+    batch: _InfoRows, rows: Int64s, starts: Int64s, ends: Int64s
 ) -> Iterator[tuple[int, int, int, memoryview]]:
     """Program, version, procedure, and the arguments or results."""
     view = batch.table.data.data
@@ -419,7 +419,7 @@ def _contents(
         yield *batch.called(row), view[start:end]
 
 
-def _reply_details(batch: _PlainInfos, sequences: OperationSequences) -> Iterator[Details]:
+def _reply_details(batch: _InfoRows, sequences: OperationSequences) -> Iterator[Details]:
     data = batch.table.data
     titles = [f"{_title(name)} Reply" for name in batch.names]
     for form in (_COMPOUND, _CALLBACK):
@@ -430,9 +430,9 @@ def _reply_details(batch: _PlainInfos, sequences: OperationSequences) -> Iterato
             yield _titled(batch, rows, titles, details)
     statuses, status = batch.table.names.statuses, batch.rows["status"]
     good = np.array([text == OK for text, _ in statuses])[status]
-    plain = ((batch.forms == _NFS3) | (batch.forms == _OTHER)) & ~batch.long
+    usual = ((batch.forms == _NFS3) | (batch.forms == _OTHER)) & ~batch.long
     said = good & (batch.forms == _NFS3)
-    rows = (plain & said).nonzero()[0]
+    rows = (usual & said).nonzero()[0]
     if len(rows):
         starts, ends = batch.spans("reply", rows)
 
@@ -441,7 +441,7 @@ def _reply_details(batch: _PlainInfos, sequences: OperationSequences) -> Iterato
 
         details = nfs3_reply_details(data, batch.procedures[rows], starts + REPLY_HEADER, ends, asked)
         yield _titled(batch, rows, titles, details)
-    rows = (plain & ~said).nonzero()[0]
+    rows = (usual & ~said).nonzero()[0]
     if len(rows):
         words = ["" if text == OK else f" {'Error: ' if failed else ''}{text}" for text, failed in statuses]
         pieces = [Texts(words, status[rows].astype(np.int64))]
@@ -456,7 +456,7 @@ def _reply_details(batch: _PlainInfos, sequences: OperationSequences) -> Iterato
     yield from _long_details(batch, sequences, titles)
 
 
-def _long_details(batch: _PlainInfos, sequences: OperationSequences, titles: list[str]) -> Iterator[Details]:
+def _long_details(batch: _InfoRows, sequences: OperationSequences, titles: list[str]) -> Iterator[Details]:
     """What replies through Reply chunks say; those that are not in one piece in the batch are decoded singly."""
     rows = batch.long.nonzero()[0]
     if not len(rows):
@@ -471,7 +471,7 @@ def _long_details(batch: _PlainInfos, sequences: OperationSequences, titles: lis
             yield _titled(batch, rows[mine], titles, details)
     single = rows[((batch.forms[rows] != _COMPOUND) & (batch.forms[rows] != _CALLBACK)) | (starts < 0)]
     if len(single):
-        words = [long_reply_words(rpc) for rpc in batch.table.plain_rpcs(batch.rows[single])]
+        words = [long_reply_words(rpc) for rpc in batch.table.rpcs_of(batch.rows[single])]
         yield [(single, (Texts(words),))]
 
 
@@ -487,7 +487,7 @@ class Worded(NamedTuple):
 
 
 def worded(
-    batch: FrameBatch, rows: Rows, analyzer: Analyzer, rpcs: PacketRpcs, plain: Iterable[PlainInfo]
+    batch: FrameBatch, rows: Rows, analyzer: Analyzer, rpcs: PacketRpcs, infos: Iterable[SendInfo]
 ) -> Iterator[Worded]:
     """Each of the PACKET rows of a batch once."""
     if not len(rows):
@@ -495,7 +495,7 @@ def worded(
     frames: Int64s = rows["frame"].astype(np.int64)
     left = np.ones(len(rows), np.bool_)
     again = retransmitted(rows, analyzer).astype(np.int64)
-    for sends in (*_object_sends(rpcs), *plain):
+    for sends in (*_object_sends(rpcs), *infos):
         places, there = _places(frames, sends.frames)
         there[there] = left[places]
         places = places[left[places]]
@@ -523,12 +523,12 @@ def _places(frames: Int64s, wanted: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
     return places[there], there
 
 
-def _object_sends(rpcs: PacketRpcs) -> Iterator[PlainInfo]:
+def _object_sends(rpcs: PacketRpcs) -> Iterator[SendInfo]:
     """Sends of RPCs that are objects."""
     if rpcs.sends:
         frames = np.fromiter(rpcs.sends, np.int64, len(rpcs.sends))
         protocols, infos, numbers = zip(*rpcs.sends.values(), strict=True)
-        yield PlainInfo(frames, Texts(protocols), (Texts(infos),), np.array(numbers, np.int64))
+        yield SendInfo(frames, Texts(protocols), (Texts(infos),), np.array(numbers, np.int64))
 
 
 def _others(batch: FrameBatch, rows: Rows, analyzer: Analyzer, rpcs: PacketRpcs) -> Iterator[Worded]:
@@ -759,7 +759,7 @@ class PacketColumnLister:
             self._waiting = None
 
     def _note(self, table: RpcTable, first: int = 0) -> KnownTexts | None:
-        """Returns what the plain RPCs name; the batch that they ended in begins with frame ``first``."""
+        """Returns what the row RPCs name; the batch that they ended in begins with frame ``first``."""
         if self.on_rpcs is not None:
             self.on_rpcs(table)
         if not self._names_rpcs:
@@ -768,11 +768,11 @@ class PacketColumnLister:
             table, min((frame_range.first for frame_range in self._wanted), default=1), self._last
         )
         self._remember([*zip(table.objects, paths.rows(table.places).listed(), strict=True)])
-        named = paths.rows(table.plain)
+        named = paths.rows(table.row_places)
         # What waited behind a gap, or for the other direction of its connection, is in the batch before.
-        early = (table.plain_rows["call_frame"] < first).nonzero()[0]
+        early = (table.only_rows["call_frame"] < first).nonzero()[0]
         if len(early):
-            rpcs = table.plain_rpcs(take(table.plain_rows, early))
+            rpcs = table.rpcs_of(take(table.only_rows, early))
             self._remember([*zip(rpcs, named.rows(early).listed(), strict=True)])
         return named
 
@@ -799,13 +799,13 @@ class PacketColumnLister:
             segments = [*compress(segments, mine.tolist())]
         if not self._names_rpcs:
             return ListedPackets(batch, rows, self.analyzer.addresses, [], segments, self.analyzer)
-        plain = table.plain_rows
-        long = take(plain, plain["transfer"] >= 0)
+        rpcs = table.only_rows
+        long = take(rpcs, rpcs["transfer"] >= 0)
         for number, reply in zip(long["number"].tolist(), table.long_replies(long["transfer"]), strict=True):
             self._rpcs.use(number, "reply", (reply.operation,))
         if self._sequences.full:
             self._sequences = OperationSequences()
-        found = [*worded(batch, rows, self.analyzer, self._rpcs, plain_info(table, self._sequences, paths))]
+        found = [*worded(batch, rows, self.analyzer, self._rpcs, row_infos(table, self._sequences, paths))]
         self._rpcs.forget(int(batch.rows["number"][-1]))
         return ListedPackets(batch, rows, self.analyzer.addresses, found, segments, self.analyzer)
 

@@ -431,13 +431,13 @@ class RpcBatch:
         """A column made of the connection of each."""
         return self.coded(type, "connection", lambda number: value(self.table.conversation(number).connection))
 
-    def objects(self, type: str, value: Callable[[Rpc], Any], plain: Any = None) -> MaskedArray:
-        """A column made of the RPCs that are objects; ``plain`` is the value of all others."""
+    def objects(self, type: str, value: Callable[[Rpc], Any], others: Any = None) -> MaskedArray:
+        """A column made of the RPCs that are objects; ``others`` is the value of all others."""
         objects, places = self.table.objects, self.table.places
         dtype, filler = DTYPES[type]
         values = np.empty(len(self), dtype)
-        values.fill(filler if plain is None else plain)
-        mask = np.full(len(self), plain is None)
+        values.fill(filler if others is None else others)
+        mask = np.full(len(self), others is None)
         if objects:
             found = column_of(type, [value(rpc) for rpc in objects])
             values[places], mask[places] = found.data, found.mask
@@ -446,25 +446,25 @@ class RpcBatch:
     def gss(self, type: str, value: Callable[[GssCredential], Any]) -> MaskedArray:
         """A column made of the RPCSEC_GSS credentials of calls."""
         found = self.objects(type, lambda rpc: None if rpc.gss is None else value(rpc.gss))
-        rows = self.table.plain_rows
+        rows = self.table.only_rows
         mine = rows["gss_service"] > 0
         if mine.any():
             secured = zip(rows["gss_sequence"][mine].tolist(), rows["gss_service"][mine].tolist(), strict=True)
-            found[self.table.plain[mine]] = column_of(
+            found[self.table.row_places[mine]] = column_of(
                 type, [value(GssCredential(1, RPCSEC_GSS_DATA, sequence, service)) for sequence, service in secured]
             )
         return found
 
-    def message(self, type: str, side: str, value: Callable[[Message], Any], plain: Any, long: Any) -> MaskedArray:
-        """A value of each call or reply; ``plain``: of plain RPCs, ``long``: where the reply came by a Reply chunk."""
+    def message(self, type: str, side: str, value: Callable[[Message], Any], others: Any, long: Any) -> MaskedArray:
+        """A value of each call or reply; ``others``: of row RPCs, ``long``: where the reply came by a Reply chunk."""
 
         def of(rpc: Rpc) -> Any:
             message = rpc.call if side == "call" else rpc.reply
             return None if message is None or not rpc.connection.rdma else value(message)
 
-        found = self.objects(type, of, plain)
-        if long != plain:
-            found[self.table.long_plain] = long
+        found = self.objects(type, of, others)
+        if long != others:
+            found[self.table.long_rows] = long
         return self.with_rdma(found)
 
     def with_rdma(self, found: MaskedArray) -> MaskedArray:
@@ -479,8 +479,8 @@ class RpcBatch:
     def header_length(self, side: str) -> MaskedArray:
         """Bytes of the transport header."""
         found = self.message("int", side, lambda message: message.header.length, None, None)
-        plain = self.table.is_plain & self.rdma
-        found[plain] = self.rows[f"{side}_send"][plain] - self.rows[f"{side}_inline"][plain]
+        is_row = self.table.is_row & self.rdma
+        found[is_row] = self.rows[f"{side}_send"][is_row] - self.rows[f"{side}_inline"][is_row]
         return found
 
     def rdma_procedure(self, type: str, side: str, value: Callable[[int, int | None], Any]) -> MaskedArray:
@@ -509,10 +509,10 @@ class RpcBatch:
         """Those that have chunks, in their order."""
         has = self.rows["read_chunks"] + self.rows["write_chunks"] + self.rows["reply_chunks"] > 0
         table = self.table
-        plain = iter(table.plain_rpcs(take(table.plain_rows, has[table.plain])))
+        rpcs = iter(table.rpcs_of(take(table.only_rows, has[table.row_places])))
         return [
-            next(plain) if is_plain else table.rpc(place)
-            for place, is_plain in zip(has.nonzero()[0].tolist(), table.is_plain[has].tolist(), strict=True)
+            next(rpcs) if is_row else table.rpc(place)
+            for place, is_row in zip(has.nonzero()[0].tolist(), table.is_row[has].tolist(), strict=True)
         ]
 
     @cached_property

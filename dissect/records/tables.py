@@ -394,10 +394,10 @@ def _procedure(name: str, type: str, meaning: str, value: Callable[[ProcedureNam
 
 
 def _header(
-    name: str, type: str, meaning: str, side: str, value: Callable[[Message], Any], plain: Any = None
+    name: str, type: str, meaning: str, side: str, value: Callable[[Message], Any], others: Any = None
 ) -> TableColumn:
-    """A column about one message; ``plain``: the value for those of plain RPCs."""
-    return _column(name, type, meaning, lambda batch: batch.message(type, side, value, plain, plain))
+    """A column about one message; ``others``: the value for those of row RPCs."""
+    return _column(name, type, meaning, lambda batch: batch.message(type, side, value, others, others))
 
 
 def _named(name: str, type: str, meaning: str, of: str, value: Callable[..., Any]) -> TableColumn:

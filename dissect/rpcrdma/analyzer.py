@@ -33,7 +33,7 @@ from .pending import LINGER
 from .retransmission_waits import TransportWaits, charge_objects, charge_rows
 from .row_batch import Event, LinkRun
 from .rpc_numbers import LATE, MAX_ANSWERED, EndedRpcs, RpcNumbers
-from .rpc_table import PlainRpcs, RpcTable
+from .rpc_table import RpcRows, RpcTable
 from .rpcs import HostTrouble, Rpc
 from .transport_header import decode_header
 from .unanswered import note_outstanding, reply_may_be_missing
@@ -431,7 +431,7 @@ class Analyzer:
             link = self._iwarp.connections.get(number)
         return (None, None) if link is None else (link.open_since(0), link.open_since(1))
 
-    def _collect(self, rows: PlainRpcs | None = None) -> RpcTable:
+    def _collect(self, rows: RpcRows | None = None) -> RpcTable:
         """The Rpcs that ended since the last call; ``rows``: those that did not become objects."""
         done, places = self._done.take()
         links = self._observer.links

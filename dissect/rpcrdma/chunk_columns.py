@@ -1,4 +1,4 @@
-"""The chunks of the plain RPCs of a batch, in columns."""
+"""The chunks of the row RPCs of a batch, in columns."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class ReplyChunks(NamedTuple):
 
 
 @dataclass(slots=True)
-class PlainChunks:
-    """The chunks of plain RPCs, which are counted from 0 on.
+class ChunkColumns:
+    """The chunks of row RPCs, which are counted from 0 on.
 
     At most one Read chunk, one Write chunk and a Reply chunk each, in this order.
     """
@@ -82,11 +82,11 @@ class PlainChunks:
         cells = np.bincount(rpcs * 3 + self.segments["list"], minlength=3 * (len(self.firsts) - 1))
         return cells.reshape(-1, 3)
 
-    def chosen(self, rpcs: Int64s) -> PlainChunks:
+    def chosen(self, rpcs: Int64s) -> ChunkColumns:
         """Those of some RPCs, which are counted anew."""
         segments, firsts = ranges(self.firsts, rpcs)
         operations, used = ranges(self.used, segments)
-        return PlainChunks(
+        return ChunkColumns(
             firsts,
             self.segments.take(segments),
             self.returned[segments],
@@ -101,12 +101,12 @@ class PlainChunks:
         )  # fmt: skip
 
     @staticmethod
-    def joined(parts: Sequence[PlainChunks]) -> PlainChunks:
+    def joined(parts: Sequence[ChunkColumns]) -> ChunkColumns:
         """Those of several, which are counted through."""
         segments = np.cumsum([0, *(len(part.segments) for part in parts)])
         operations = np.cumsum([0, *(len(part.operations) for part in parts)])
         last = parts[-1]
-        return PlainChunks(
+        return ChunkColumns(
             _through([part.firsts for part in parts], segments, last.firsts),
             np.concatenate([part.segments for part in parts]),
             np.concatenate([part.returned for part in parts]),
@@ -227,7 +227,7 @@ def ranges(bounds: Int64s, chosen: Int64s) -> tuple[Int64s, Int64s]:
     return np.repeat(bounds[:-1][chosen], sizes) + within, np.append(0, ends)
 
 
-def note_chunks(rows: Rows, chunks: PlainChunks) -> None:
+def note_chunks(rows: Rows, chunks: ChunkColumns) -> None:
     """What RPC rows say of their chunks."""
     through = rows["chunks"] >= 0
     mine = rows["chunks"][through]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..arrays import Bytes, Int64s, Rows
 from ..transport.operations import Operation
 from .messages import Message
-from .rpc_table import PlainRpcs, RpcNames
+from .rpc_table import RpcNames, RpcRows
 from .rpcs import Rpc
 
 
@@ -93,7 +93,7 @@ class Listener:
     def row_made(self, rpc: Rpc) -> None:
         """What was sent as a row is an object from now on: a call, or with its reply."""
 
-    def rows_ended(self, rows: Rows, rpcs: PlainRpcs | None) -> None:
+    def rows_ended(self, rows: Rows, rpcs: RpcRows | None) -> None:
         """The batch is over; ``rows``: of the RPCs that ended in it and were not made objects, by their calls.
 
         ``rpcs``: what they are rows of; None where there are none.
@@ -141,6 +141,6 @@ class Listeners(Listener):
         for listener in self.listeners:
             listener.row_made(rpc)
 
-    def rows_ended(self, rows: Rows, rpcs: PlainRpcs | None) -> None:
+    def rows_ended(self, rows: Rows, rpcs: RpcRows | None) -> None:
         for listener in self.listeners:
             listener.rows_ended(rows, rpcs)

@@ -22,7 +22,7 @@ from ..link.packets import PACKET
 from ..transport.connection import Link
 from ..transport.operations import SEND, Operation
 from ..transport.runs import EXTRA, IMMEDIATE, INVALIDATE, SendRun
-from .chunk_columns import PlainChunks, note_chunks
+from .chunk_columns import ChunkColumns, note_chunks
 from .chunk_lists import READ_LIST
 from .dispatch import Dispatcher
 from .latency import MAX_LATENCY
@@ -30,7 +30,7 @@ from .listeners import RowSends
 from .row_batch import MAX_OPEN, Event, LinkRun, OpenCalls, RowBatch, Sends, connection_number, event_ranks
 from .row_chunks import RowChunks
 from .rpc_numbers import LATE, EndedRpcs, RpcNumbers, ended_order
-from .rpc_table import RPC, STATES, PlainRpcs
+from .rpc_table import RPC, STATES, RpcRows
 from .sends import SHORTEST_REPLY, CallNames, SendColumns, read_sends
 
 _NO_PLACES = np.empty(0, np.int64)
@@ -52,7 +52,7 @@ class Machine:
 
     def take(
         self, data: Bytes, runs: list[LinkRun], events: Sequence[Event], numbers: RpcNumbers, ended: EndedRpcs
-    ) -> PlainRpcs | None:
+    ) -> RpcRows | None:
         """Let all that a batch holds happen in its order; gives the RPCs that ended as rows.
 
         ``runs``: of bytes in ``data``; ``ended``: where RPCs that end as objects are put.
@@ -162,8 +162,8 @@ class Machine:
             if run.unusual:
                 unusual |= (number == place) & among(row, np.fromiter(run.unusual, np.int64))
         owners = np.concatenate(link)
-        plain = bare[owners] if some(bare) else None
-        read = read_sends(data, rows["payload"], rows["captured"].astype(np.int64), plain)
+        only_rpc = bare[owners] if some(bare) else None
+        read = read_sends(data, rows["payload"], rows["captured"].astype(np.int64), only_rpc)
         extra = EXTRA[rows["opcode"]]
         calls = places(read.call & (extra == 0) & ~unusual)
         procedures = np.full(len(rows), -1)
@@ -209,14 +209,14 @@ class Machine:
             reduced[reading] = rows["payload"][some_of] + read.header[some_of] + position
         return self._names.procedures(data, read, calls, ends, reduced)
 
-    def _rows(self, batch: RowBatch, sends: Sends, links: list[Link]) -> PlainRpcs | None:
+    def _rows(self, batch: RowBatch, sends: Sends, links: list[Link]) -> RpcRows | None:
         """The RPCs that ended as rows; those whose outcome is more than columns say end as objects."""
         call, reply = batch.pairs()
         if not len(call):
             return None
         read, rows = sends.read, sends.rows
         chunked = places(read.chunked[call])
-        chunks: PlainChunks | None = None
+        chunks: ChunkColumns | None = None
         which = np.full(len(call), -1)
         results = np.where(
             rows["captured"][reply] >= read.header[reply] + SHORTEST_REPLY + 4, read.rpc[reply, _FIRST_RESULT], -1
@@ -226,8 +226,8 @@ class Machine:
         right = (rows["time"][reply] >= rows["time"][call]) & (waited >= 0) & (waited <= MAX_LATENCY)
         secured = places((read.service[call] > 0) | read.verified[reply])
         if len(secured):
-            results[secured], plain = _secured_results(sends, call[secured], reply[secured])
-            right[secured] &= plain
+            results[secured], usual = _secured_results(sends, call[secured], reply[secured])
+            right[secured] &= usual
         if len(chunked):
             found = RowChunks(
                 sends.data, rows, read, call[chunked], reply[chunked], batch.returned, batch.carried, batch.transfers
@@ -261,7 +261,7 @@ class Machine:
             connection_number(links[place]): batch.callers.dispatchers[place].conversation
             for place in places(np.bincount(sends.link[call])).tolist()
         }
-        return PlainRpcs(table, sends.data, sends.runs, conversations, self._names.names, chunks)
+        return RpcRows(table, sends.data, sends.runs, conversations, self._names.names, chunks)
 
     def _table(
         self, batch: RowBatch, sends: Sends, links: list[Link], call: Int64s, reply: Int64s, statuses: Int64s

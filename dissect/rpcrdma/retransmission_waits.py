@@ -32,7 +32,7 @@ from ..transport.retransmissions import (
 from ..units import duration
 from .chunk_columns import ranges
 from .latency import phases
-from .rpc_table import PlainRpcs
+from .rpc_table import RpcRows
 from .rpcs import Latency, Rpc
 
 MAX_INFERRED = 1024
@@ -105,9 +105,9 @@ def charge_objects(rpcs: Sequence[Rpc], connection: Connection, transport: Trans
         rpc.latency = Latency(total - sum(parts) + sum(kept) + waited, call, reads, server, writes, reply, waited)
 
 
-def charge_rows(plain: PlainRpcs, transports: Callable[[int], TransportWaits]) -> None:
+def charge_rows(rpcs: RpcRows, transports: Callable[[int], TransportWaits]) -> None:
     """The same of rows; ``transports`` gives what is known of a connection, by its number."""
-    connections, waited = plain.rows["connection"], plain.rows["latency_server"]
+    connections, waited = rpcs.rows["connection"], rpcs.rows["latency_server"]
     order = connections.argsort(kind="stable")
     starts = stretches(connections[order])
     numbers, longest = connections[order[starts]].tolist(), np.maximum.reduceat(waited[order], starts).tolist()
@@ -119,21 +119,21 @@ def charge_rows(plain: PlainRpcs, transports: Callable[[int], TransportWaits]) -
             if limit < least:
                 continue
             mine = mine[waited[mine] >= least]
-        _charge_rows(plain, number, mine, transport)
+        _charge_rows(rpcs, number, mine, transport)
 
 
-def _charge_rows(plain: PlainRpcs, number: int, mine: Int64s, transport: TransportWaits) -> None:
+def _charge_rows(rpcs: RpcRows, number: int, mine: Int64s, transport: TransportWaits) -> None:
     """Some of connection ``number``."""
-    rows = plain.rows
+    rows = rpcs.rows
     part = rows.take(mine)
-    transfers = _transfers(plain, part)
+    transfers = _transfers(rpcs, part)
     moments, frames = _row_moments(part, transfers)
     replier = 1 - part["caller"].astype(np.int64)
     columns = _Rpcs(part["number"].astype(np.int64), replier, moments, frames)
     waits = NO_WAITS
     if transport.recoveries is not None:
         waits = transport.recoveries.waits(_row_spans(part, transfers))
-    found = _charged(columns, waits, plain.conversations[number].connection, transport)
+    found = _charged(columns, waits, rpcs.conversations[number].connection, transport)
     at = places(found.waited)
     rows["latency_retransmission"][mine[at]] = found.waited[at]
     rows["latency"][mine[at]] += found.waited[at] - found.parts[:, at].sum(axis=0)
@@ -205,11 +205,11 @@ class _RowTransfers(NamedTuple):
     """``TransferOperations.moments``."""
 
 
-def _transfers(plain: PlainRpcs, rows: Rows) -> _RowTransfers:
+def _transfers(rpcs: RpcRows, rows: Rows) -> _RowTransfers:
     with_chunks = places(rows["chunks"] >= 0)
-    if plain.chunks is None or not len(with_chunks):
+    if rpcs.chunks is None or not len(with_chunks):
         return _RowTransfers(np.empty(0, np.int64), np.empty((7, 0), np.int64))
-    chunks = plain.chunks
+    chunks = rpcs.chunks
     segments, firsts = ranges(chunks.firsts, rows["chunks"][with_chunks].astype(np.int64))
     operations, used = ranges(chunks.used, segments)
     return _RowTransfers(np.repeat(with_chunks, np.diff(used[firsts])), chunks.found.moments(operations))

@@ -31,7 +31,7 @@ from .negotiation import VersionUse
 from .pending import LINGER, MAX_BESIDE_GAP
 from .row_chunks import RowTransfers, row_transfers
 from .rpc_numbers import LATE, EndedRpcs, RpcNumbers
-from .rpc_table import RPC, PlainRpcs
+from .rpc_table import RPC, RpcRows
 from .rpcs import Rpc
 from .sends import SendColumns
 from .transport_header import decode_header, record_header
@@ -796,7 +796,7 @@ class RowBatch:
         assert one.dispatcher.listener is not None
         one.dispatcher.listener.rows_sent(found)
 
-    def tell_listeners(self, rows: PlainRpcs | None) -> None:
+    def tell_listeners(self, rows: RpcRows | None) -> None:
         """The batch is over: which RPCs ended as rows."""
         parts: dict[int, Rows] = {}
         listening = [one for one in self.callers.dispatchers if one.listener is not None]

@@ -23,7 +23,7 @@ from ..onc import binding
 from ..onc.rpc_header import MAX_AUTH, GssCredential
 from ..transport.operations import Operation
 from ..transport.runs import TRANSFER, TransferOperations, TransferRun
-from .chunk_columns import PlainChunks, ranges
+from .chunk_columns import ChunkColumns, ranges
 from .chunk_lists import READ_LIST, REPLY_CHUNK, WRITE_LIST
 from .sends import SendColumns
 
@@ -133,7 +133,7 @@ class RowChunks:
         """Those that can stay rows."""
         self._results = np.full(len(call), -1)
 
-    def columns(self) -> PlainChunks:
+    def columns(self) -> ChunkColumns:
         """The chunks of all RPCs; ``right`` says which of them can stay rows."""
         transfers, order = self._transfers, self._order
         moved = take(transfers.rows, order)
@@ -149,7 +149,7 @@ class RowChunks:
         )
         reads, writes = self._times(moved)
         repeated = np.bincount(self._rpc[self._owner], transfers.retransmissions[order], len(self._call))
-        return PlainChunks(
+        return ChunkColumns(
             self._firsts, self._segments, self._returned, self._used, operations, advertised, through, reads, writes,
             repeated.astype(np.int64), self._results,
         )  # fmt: skip
@@ -247,7 +247,7 @@ class RowChunks:
 
 
 def _result(xid: int, operation: Operation) -> int | None:
-    """The first word of the results, where the Operation begins with a plain reply."""
+    """The first word of the results, where the Operation begins with a usual reply."""
     data, start, end = operation.payload.first()
     if end - start < _REPLY_BYTES:
         return None

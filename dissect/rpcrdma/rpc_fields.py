@@ -108,8 +108,8 @@ class FieldReader:
             asked = objects is not None and bool(objects[place])
             for name, value in self._found(rpc, asked).items():
                 found[name][place] = value
-        if len(table.data) and len(table.plain):
-            _Plain(self, table, found, None if objects is None else objects[table.plain], wanted).read()
+        if len(table.data) and len(table.row_places):
+            _RowFields(self, table, found, None if objects is None else objects[table.row_places], wanted).read()
         return FieldColumns(found)
 
     def fields(self, rpc: Rpc) -> FlatFields:
@@ -235,8 +235,8 @@ def _credential(flavor: int, body: bytes) -> dict[str, Any]:
 
 
 def call_places(table: RpcTable) -> Int64s:
-    """Where in the bytes of the batch the call messages of plain RPCs begin."""
-    rows = table.plain_rows
+    """Where in the bytes of the batch the call messages of row RPCs begin."""
+    rows = table.only_rows
     found: Int64s = rows["call_at"] + rows["call_send"] - rows["call_inline"]
     return found
 
@@ -250,8 +250,8 @@ def argument_places(data: Bytes, calls: Int64s) -> Int64s:
 
 
 def reply_places(table: RpcTable) -> tuple[Int64s, Int64s]:
-    """Where the reply messages of plain RPCs begin and end; -1 for those that are elsewhere."""
-    rows = table.plain_rows
+    """Where the reply messages of row RPCs begin and end; -1 for those that are elsewhere."""
+    rows = table.only_rows
     ends = rows["reply_at"] + rows["reply_send"]
     starts = ends - rows["reply_inline"]
     through = (rows["transfer"] >= 0).nonzero()[0]
@@ -260,8 +260,8 @@ def reply_places(table: RpcTable) -> tuple[Int64s, Int64s]:
     return starts, ends
 
 
-class _Plain:
-    """The plain RPCs of a table."""
+class _RowFields:
+    """The row RPCs of a table."""
 
     def __init__(
         self,
@@ -273,8 +273,8 @@ class _Plain:
     ) -> None:
         self.reader, self.table, self.found, self.objects, self.wanted = reader, table, found, objects, wanted
         self.data = table.data
-        self.rows = table.plain_rows
-        self.places = table.plain
+        self.rows = table.only_rows
+        self.places = table.row_places
 
     def read(self) -> None:
         """Fill in the columns."""
@@ -321,7 +321,7 @@ class _Plain:
                     self._take_whole(row)
 
     def _take_whole(self, row: int) -> None:
-        fields = self.reader.fields(self.table.plain_rpcs(self.rows[row : row + 1])[0])
+        fields = self.reader.fields(self.table.rpcs_of(self.rows[row : row + 1])[0])
         for name, value in fields._asdict().items():
             self.found[name][self.places[row]] = value
 

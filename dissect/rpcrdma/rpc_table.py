@@ -1,6 +1,6 @@
 """RpcTable: the RPCs that ended in one batch, in columns, in the order in which they ended.
 
-Plain RPCs (``machine.py``) exist as rows only, and an ``Rpc`` is made of one when it is wanted; the others come as the
+Row RPCs (``machine.py``) exist as rows only, and an ``Rpc`` is made of one when it is wanted; the others come as the
 objects they are, and get a row when that is wanted.  Columns of ``RpcTable.rows`` (NumPy, native order):
 
     number                int64   ``Rpc.number``
@@ -33,21 +33,21 @@ objects they are, and get a row when that is wanted.  Columns of ``RpcTable.rows
     latency_retransmission        int64   ns; ``Rpc.retransmission_delay``, also where the latency is not known
     invalidated           int64   handle that the reply's Send With Invalidate names; -1 for none
     flags                 uint8   FLAG_ bits below
-    call_at, reply_at     int64   plain rows: offset of the Send's first byte in
+    call_at, reply_at     int64   row RPCs: offset of the Send's first byte in
                                   ``RpcTable.data``; -1 in others
-    call_run, call_row, reply_run, reply_row          int32   plain rows: where their Sends are
+    call_run, call_row, reply_run, reply_row          int32   row RPCs: where their Sends are
                                   among the runs of Sends of the batch; else -1
-    chunks                int32   plain rows: index into ``PlainRpcs.chunks``; -1 without chunks, and in others
-    gss_service           int32   plain rows: service of the RPCSEC_GSS credential; 0 for another one; -1 in others
-    gss_sequence          int64   plain rows: its sequence number
+    chunks                int32   row RPCs: index into ``RpcRows.chunks``; -1 without chunks, and in others
+    gss_service           int32   row RPCs: service of the RPCSEC_GSS credential; 0 for another one; -1 in others
+    gss_sequence          int64   row RPCs: its sequence number
     transfer              int32   the same where the reply came by one RDMA Write through a Reply chunk of one
                                   segment, which is the only chunk
 
-A plain row has both messages, each version 1 and in one packet, whole in the capture, with its RPC header's XID equal
+A row RPC has both messages, each version 1 and in one packet, whole in the capture, with its RPC header's XID equal
 to rdma_xid and a status that was read; its state is 'complete' or 'error'; a credential of RPCSEC_GSS is one of data;
 neither message has immediate data, and the call invalidates no handle; nothing is damaged, noted or ambiguous.  Its
 call is RDMA_MSG, and so is its reply, if that did not come through a Reply chunk.  Its chunks were transferred in full,
-each by RDMA Reads or Writes of its own; see ``PlainChunks``.
+each by RDMA Reads or Writes of its own; see ``ChunkColumns``.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from ..layers.rpcrdma_codes import NO_RDMA, RDMA_MSG
 from ..onc.rpc_header import GssCredential
 from ..transport.operations import Operation
 from ..transport.runs import SendRun
-from .chunk_columns import LongReply, PlainChunks
+from .chunk_columns import ChunkColumns, LongReply
 from .conversation import Conversation
 from .messages import Message, TransportHeader
 from .rpc_numbers import ended_order
@@ -138,7 +138,7 @@ RPC = np.dtype(
 COLUMNS: tuple[str, ...] = RPC.names or ()
 PLACES = ("call_at", "reply_at", "call_run", "call_row", "reply_run", "reply_row", "chunks", "transfer",
           "gss_service", "gss_sequence")  # fmt: skip
-"""Columns that only plain rows have."""
+"""Columns that only row RPCs have."""
 
 
 class ProcedureNames(NamedTuple):
@@ -179,8 +179,8 @@ class RpcNames:
 
 
 @dataclass(slots=True)
-class PlainRpcs:
-    """The plain RPCs of one batch, in the order in which they ended."""
+class RpcRows:
+    """The row RPCs of one batch, in the order in which they ended."""
 
     rows: Rows
     """RPC rows."""
@@ -190,11 +190,11 @@ class PlainRpcs:
     conversations: dict[int, Conversation]
     """By connection number."""
     names: RpcNames
-    chunks: PlainChunks | None = None
+    chunks: ChunkColumns | None = None
     dropped: bool = False
     """The bytes are not held any more."""
 
-    def apart(self, rows: Rows) -> PlainRpcs:
+    def apart(self, rows: Rows) -> RpcRows:
         """Those of some of the rows, with the rows of their Sends alone, by sender, and without bytes."""
         rows = rows.copy()
         runs: list[SendRun] = []
@@ -211,7 +211,7 @@ class PlainRpcs:
             chunks.operations = chunks.found.bare()
             rows["chunks"][through] = np.arange(np.count_nonzero(through))
             rows["transfer"] = np.where(rows["transfer"] >= 0, rows["chunks"], -1)
-        return PlainRpcs(rows, np.empty(0, np.uint8), runs, self.conversations, self.names, chunks, True)
+        return RpcRows(rows, np.empty(0, np.uint8), runs, self.conversations, self.names, chunks, True)
 
     def drop_contents(self) -> None:
         """Let go of the bytes."""
@@ -224,39 +224,39 @@ class PlainRpcs:
 
 
 class RpcTable(Sequence[Rpc]):
-    """The RPCs of one batch.  As a sequence it makes Rpcs of plain rows, a new one each time."""
+    """The RPCs of one batch.  As a sequence it makes Rpcs of row RPCs, a new one each time."""
 
     def __init__(
         self,
         objects: list[Rpc],
-        plain: PlainRpcs | None = None,
+        source: RpcRows | None = None,
         places: Int64s | None = None,
         names: RpcNames | None = None,
     ) -> None:
         """``places``: of ``objects``, in the table."""
-        self.names = plain.names if plain is not None else names or RpcNames()
-        self._from = plain
-        count = len(objects) + (len(plain.rows) if plain is not None else 0)
+        self.names = source.names if source is not None else names or RpcNames()
+        self._from = source
+        count = len(objects) + (len(source.rows) if source is not None else 0)
         self.places: Int64s = np.arange(count) if places is None else places
         """Rows of the RPCs that are objects, ascending."""
         self.objects = objects
         """Those RPCs."""
-        self.is_plain: NDArray[np.bool_] = np.ones(count, np.bool_)
-        self.is_plain[self.places] = False
-        self.plain: Int64s = self.is_plain.nonzero()[0]
+        self.is_row: NDArray[np.bool_] = np.ones(count, np.bool_)
+        self.is_row[self.places] = False
+        self.row_places: Int64s = self.is_row.nonzero()[0]
         """Rows of the others, ascending."""
-        self.plain_rows: Rows = plain.rows if plain is not None else np.empty(0, RPC)
+        self.only_rows: Rows = source.rows if source is not None else np.empty(0, RPC)
         """RPC rows of these alone."""
         self._rows: Rows | None = None
 
     @staticmethod
-    def of_ended(objects: list[Rpc], plain: PlainRpcs | None, places: Int64s) -> RpcTable:
+    def of_ended(objects: list[Rpc], source: RpcRows | None, places: Int64s) -> RpcTable:
         """All in the order in which they ended, as both are; ``places``: where ``objects`` did in that of events."""
-        if plain is None:
+        if source is None:
             return RpcTable(objects)
-        numbers = np.append(plain.rows["number"], np.array([rpc.number for rpc in objects], np.int64))
-        order = ended_order(np.append(plain.rows["reply_frame"], places), numbers)
-        return RpcTable(objects, plain, (order >= len(plain.rows)).nonzero()[0])
+        numbers = np.append(source.rows["number"], np.array([rpc.number for rpc in objects], np.int64))
+        order = ended_order(np.append(source.rows["reply_frame"], places), numbers)
+        return RpcTable(objects, source, (order >= len(source.rows)).nonzero()[0])
 
     @staticmethod
     def joined(table: RpcTable, later: Sequence[Rpc]) -> RpcTable:
@@ -270,16 +270,16 @@ class RpcTable(Sequence[Rpc]):
         """Those rows for which it is true, in their order."""
         if mask.all():
             return self
-        plain = None
+        source = None
         if self._from is not None:
-            plain = replace(self._from, rows=take(self.plain_rows, mask[self.plain]))
+            source = replace(self._from, rows=take(self.only_rows, mask[self.row_places]))
         kept = mask[self.places]
         places = (np.cumsum(mask) - 1)[self.places[kept]]
-        return RpcTable([*compress(self.objects, kept.tolist())], plain, places, self.names)
+        return RpcTable([*compress(self.objects, kept.tolist())], source, places, self.names)
 
     @property
-    def origin(self) -> PlainRpcs | None:
-        """What the plain rows are of; None where there are none."""
+    def origin(self) -> RpcRows | None:
+        """What the row RPCs are of; None where there are none."""
         return self._from
 
     @property
@@ -287,12 +287,12 @@ class RpcTable(Sequence[Rpc]):
         """RPC rows of all."""
         if self._rows is None:
             if len(self.objects):
-                self._rows = np.zeros(len(self.is_plain), RPC)
-                put(self._rows, self.plain, self.plain_rows)
+                self._rows = np.zeros(len(self.is_row), RPC)
+                put(self._rows, self.row_places, self.only_rows)
                 for place, rpc in zip(self.places.tolist(), self.objects, strict=True):
                     self._rows[place] = rpc_row(rpc, self.names)
             else:
-                self._rows = self.plain_rows
+                self._rows = self.only_rows
         return self._rows
 
     @cached_property
@@ -315,17 +315,17 @@ class RpcTable(Sequence[Rpc]):
         return {rpc.connection.number: rpc.conversation for rpc in self.objects}
 
     @property
-    def chunks(self) -> PlainChunks:
-        """The chunks of the plain rows, some of which have any."""
+    def chunks(self) -> ChunkColumns:
+        """The chunks of the row RPCs, some of which have any."""
         assert self._from is not None and self._from.chunks is not None
         return self._from.chunks
 
     def long_replies(self, transfers: Int64s) -> list[LongReply]:
-        """How the replies of plain rows came, which have these ``transfer``s."""
+        """How the replies of row RPCs came, which have these ``transfer``s."""
         return self.chunks.long_replies(transfers) if len(transfers) else []
 
     def advertised(self, rows: Rows) -> Int64s:
-        """Bytes of the Read, Write and Reply chunks of some plain rows, (n, 3)."""
+        """Bytes of the Read, Write and Reply chunks of some row RPCs, (n, 3)."""
         found = np.zeros((len(rows), 3), np.int64)
         if self._from is not None and self._from.chunks is not None:
             there = rows["chunks"] >= 0
@@ -335,60 +335,60 @@ class RpcTable(Sequence[Rpc]):
     def offered(self, places: Int64s) -> Int64s:
         """Bytes of the Read chunks of some rows, and of their other chunks, (n, 2), of those that were used."""
         found = np.zeros((len(places), 2), np.int64)
-        plain = self.is_plain[places]
-        rows = take(self.rows, places[plain])
+        is_row = self.is_row[places]
+        rows = take(self.rows, places[is_row])
         used = np.column_stack([rows[f"{kind}_bytes"] > 0 for kind in ("read", "write", "reply_chunk")])
         of_kinds = self.advertised(rows) * used
-        found[plain] = np.column_stack((of_kinds[:, 0], of_kinds[:, 1:].sum(axis=1)))
-        for at in (~plain).nonzero()[0].tolist():
+        found[is_row] = np.column_stack((of_kinds[:, 0], of_kinds[:, 1:].sum(axis=1)))
+        for at in (~is_row).nonzero()[0].tolist():
             for chunk in self.rpc(int(places[at])).chunks:
                 if chunk.transferred:
                     found[at, int(chunk.kind != "read")] += chunk.advertised
         return found
 
     @property
-    def long_plain(self) -> Int64s:
-        """Rows of the plain RPCs whose reply came through the Reply chunk, ascending."""
+    def long_rows(self) -> Int64s:
+        """Rows of the row RPCs whose reply came through the Reply chunk, ascending."""
         if self._from is None or self._from.chunks is None:
             return np.empty(0, np.int64)
-        chunks = self.plain_rows["chunks"]
+        chunks = self.only_rows["chunks"]
         there: Int64s = (chunks >= 0).nonzero()[0]
-        return take(self.plain, there[self._from.chunks.results[chunks[there]] >= 0])
+        return take(self.row_places, there[self._from.chunks.results[chunks[there]] >= 0])
 
     def with_few_chunks(self, connections: Collection[int] = ()) -> RpcTable:
         """The same, where RPCs with chunks are objects but for those that have a ``transfer``, and so are those with
         RPCSEC_GSS, and all of these connections."""
-        rows = self.plain_rows
+        rows = self.only_rows
         many = ((rows["chunks"] >= 0) & (rows["transfer"] < 0)) | (rows["gss_service"] > 0)
         if connections:
             many |= np.isin(rows["connection"], [*connections])
         if self._from is None or not some(many):
             return self
-        made_of = dict(zip(self.plain[many].tolist(), self.plain_rpcs(take(rows, many)), strict=True))
+        made_of = dict(zip(self.row_places[many].tolist(), self.rpcs_of(take(rows, many)), strict=True))
         made_of.update(zip(self.places.tolist(), self.objects, strict=True))
         places = np.array(sorted(made_of), np.int64)
-        plain = replace(self._from, rows=take(rows, ~many))
-        return RpcTable([made_of[place] for place in places.tolist()], plain, places, self.names)
+        source = replace(self._from, rows=take(rows, ~many))
+        return RpcTable([made_of[place] for place in places.tolist()], source, places, self.names)
 
     @property
     def data(self) -> Bytes:
-        """What ``call_at`` and ``reply_at`` of plain rows are offsets in; empty where contents are not kept."""
+        """What ``call_at`` and ``reply_at`` of row RPCs are offsets in; empty where contents are not kept."""
         return self._from.data if self._from is not None else np.empty(0, np.uint8)
 
     def rpc(self, index: int) -> Rpc:
         """The RPC of a row."""
-        if not self.is_plain[index]:
+        if not self.is_row[index]:
             return self.objects[int(self.places.searchsorted(index))]
         assert self._from is not None
-        place = int(self.plain.searchsorted(index))
-        return made(self._from, self.plain_rows[place : place + 1])[0]
+        place = int(self.row_places.searchsorted(index))
+        return made(self._from, self.only_rows[place : place + 1])[0]
 
-    def plain_rpcs(self, rows: Rows) -> list[Rpc]:
-        """The RPCs of some of ``plain_rows``."""
+    def rpcs_of(self, rows: Rows) -> list[Rpc]:
+        """The RPCs of some of ``only_rows``."""
         return made(self._from, rows) if self._from is not None else []
 
     def __len__(self) -> int:
-        return len(self.is_plain)
+        return len(self.is_row)
 
     @overload
     def __getitem__(self, index: int) -> Rpc: ...
@@ -404,13 +404,13 @@ class RpcTable(Sequence[Rpc]):
     def __iter__(self) -> Iterator[Rpc]:
         objects = iter(self.objects)
         done = 0
-        for first in range(0, len(self.is_plain), TOGETHER):
-            plain = self.is_plain[first : first + TOGETHER]
-            count = int(np.count_nonzero(plain))
-            rpcs = iter(made(self._from, self.plain_rows[done : done + count]) if self._from and count else ())
+        for first in range(0, len(self.is_row), TOGETHER):
+            is_row = self.is_row[first : first + TOGETHER]
+            count = int(np.count_nonzero(is_row))
+            rpcs = iter(made(self._from, self.only_rows[done : done + count]) if self._from and count else ())
             done += count
-            for one in plain.tolist():
-                yield next(rpcs) if one else next(objects)
+            for row in is_row.tolist():
+                yield next(rpcs) if row else next(objects)
 
 
 TOGETHER = 1024
@@ -424,20 +424,20 @@ _MADE_OF = (
 )  # fmt: skip
 
 
-def each_made(plain: PlainRpcs, rows: Rows) -> Iterator[Rpc]:
+def each_made(source: RpcRows, rows: Rows) -> Iterator[Rpc]:
     """The same, more and more at once: often the first few are enough."""
     first, count = 0, 1
     while first < len(rows):
-        yield from made(plain, rows[first : first + count])
+        yield from made(source, rows[first : first + count])
         first, count = first + count, min(2 * count, TOGETHER)
 
 
-def made(plain: PlainRpcs, rows: Rows) -> list[Rpc]:
-    """The Rpcs of plain rows."""
-    data = _EMPTY if plain.dropped else plain.data.data
-    procedures, statuses = plain.names.procedures, plain.names.statuses
-    calls = _operations(plain.runs, rows["call_run"], rows["call_row"])
-    replies = _operations(plain.runs, rows["reply_run"], rows["reply_row"])
+def made(source: RpcRows, rows: Rows) -> list[Rpc]:
+    """The Rpcs of some rows."""
+    data = _EMPTY if source.dropped else source.data.data
+    procedures, statuses = source.names.procedures, source.names.statuses
+    calls = _operations(source.runs, rows["call_run"], rows["call_row"])
+    replies = _operations(source.runs, rows["reply_run"], rows["reply_row"])
     found = []
     for call, reply, (
         number,
@@ -477,7 +477,7 @@ def made(plain: PlainRpcs, rows: Rows) -> list[Rpc]:
         found.append(
             Rpc(
                 number,
-                plain.conversations[connection],
+                source.conversations[connection],
                 caller == 1,
                 xid,
                 Message(call, asked, data, call_at, call_at + called, called),
@@ -498,8 +498,8 @@ def made(plain: PlainRpcs, rows: Rows) -> list[Rpc]:
             )
         )
         if chunks >= 0:
-            assert plain.chunks is not None
-            plain.chunks.complete(chunks, found[-1])
+            assert source.chunks is not None
+            source.chunks.complete(chunks, found[-1])
     return found
 
 

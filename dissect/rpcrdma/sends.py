@@ -1,7 +1,7 @@
 """Messages in columns: what a batch's Sends of one packet say, all of them read at once.
 
 ``transport_header.decode_header``, ``onc.rpc_header``, ``outcome`` and ``onc.compound`` read one message, whatever is
-in it; a property test holds the two ways equal.  What is not plain here is left to them.
+in it; a property test holds the two ways equal.  What is unusual is left to them.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class SendColumns(NamedTuple):
     usual: NDArray[np.bool_]
     """An RDMA_MSG or RDMA_NOMSG of version 1."""
     call: NDArray[np.bool_]
-    """A plain call; its arguments begin at ``arguments``."""
+    """A usual call; its arguments begin at ``arguments``."""
     reply: NDArray[np.bool_]
-    """A plain reply: accepted, and executed; or one through a Reply chunk."""
+    """A usual reply: accepted, and executed; or one through a Reply chunk."""
     listed: NDArray[np.bool_]
     """It has chunks."""
     header: Int64s
@@ -187,7 +187,7 @@ def _words_at(data: Bytes, at: Int64s, count: int) -> Int64s:
 
 
 class CallNames:
-    """Names what plain calls ask for and replies say; every distinct one once."""
+    """Names what usual calls ask for and replies say; every distinct one once."""
 
     def __init__(self) -> None:
         self.names = RpcNames()
@@ -201,7 +201,7 @@ class CallNames:
         return self._sequences.full or len(self._procedures) + len(self._statuses) > MAX_NAMES
 
     def procedures(self, data: Bytes, sends: SendColumns, calls: Int64s, ends: Int64s, reduced: Int64s) -> Int64s:
-        """Of the rows ``calls`` the index into ``names.procedures``; -1 for a COMPOUND that is not plain.
+        """Of the rows ``calls`` the index into ``names.procedures``; -1 for a COMPOUND that is unusual.
 
         ``ends``: of the Sends in ``data``, one for each of these rows; ``reduced``: where a Read chunk took data out,
         -1 for nowhere.  What RPCSEC_GSS encrypts has no operations.
@@ -242,7 +242,7 @@ class CallNames:
         return found
 
     def statuses(self, procedures: Int64s, results: Int64s) -> Int64s:
-        """The index into ``names.statuses``; -1 where the reply is not plain.
+        """The index into ``names.statuses``; -1 where the reply is unusual.
 
         Of replies to ``procedures``, by the first word of their ``results``; -1 where they have none.
         """

@@ -22,12 +22,12 @@ NOT_KNOWN = -1
 def slots_allowed(table: RpcTable, chosen: NDArray[np.bool_]) -> Int64s:
     """Of the chosen RPCs of a table, in the order of rows: sr_target_highest_slotid + 1, or NOT_KNOWN."""
     found = np.full(len(table), NOT_KNOWN)
-    plain = table.plain
-    mine = chosen[plain] & (table.plain_rows["transfer"] < 0)
+    places = table.row_places
+    mine = chosen[places] & (table.only_rows["transfer"] < 0)
     if len(table.data) and mine.any():
-        rows = take(table.plain_rows, mine)
+        rows = take(table.only_rows, mine)
         ends = rows["reply_at"] + rows["reply_send"]
-        found[plain[mine]] = _of_replies(
+        found[places[mine]] = _of_replies(
             table.data, ends - rows["reply_inline"], ends, np.where(rows["caller"], OP_CB_SEQUENCE, OP_SEQUENCE)
         )
     for place, rpc in zip(table.places.tolist(), table.objects, strict=True):

@@ -87,6 +87,6 @@ def test_rpcs_with_chunks_are_the_same_as_rows_and_as_objects(path: str) -> None
 def test_there_are_rows_with_chunks_and_some_whose_reply_came_by_one() -> None:
     with_chunks = long = 0
     for table in Session(EVERYTHING).tables(chunk_rows=True):
-        with_chunks += int(np.count_nonzero(table.plain_rows["chunks"] >= 0))
-        long += len(table.long_plain)
+        with_chunks += int(np.count_nonzero(table.only_rows["chunks"] >= 0))
+        long += len(table.long_rows)
     assert with_chunks > long > 0

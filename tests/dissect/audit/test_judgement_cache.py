@@ -1,4 +1,4 @@
-"""Judging plain messages and RPCs by their class says the same as judging each of them."""
+"""Judging routine messages and RPCs by their class says the same as judging each of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from playbook.violations.scripts import answer, returned
 from playbook.wire import Connection
 from rdmascope.captures import open_capture
 from rdmascope.dissect.audit.auditor import Auditor, TallyKey
-from rdmascope.dissect.audit.listener import PlainRows
+from rdmascope.dissect.audit.listener import RoutineRows
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, drop_contents
 
@@ -161,7 +161,7 @@ def test_rpcs_with_a_reply_chunk_are_judged_once_for_all() -> None:
     assert auditor.tally("V1-WRITE-LENGTH-TRUE", 1, 1).passed == 100
 
 
-def test_plain_rpcs_are_judged_once_for_all() -> None:
+def test_routine_rpcs_are_judged_once_for_all() -> None:
     wire = Wire()
     connection = wire.connect()
     for _ in range(400):
@@ -173,15 +173,15 @@ def test_plain_rpcs_are_judged_once_for_all() -> None:
     assert len(auditor._classes[1]) == 3
 
 
-def test_plain_rpcs_are_taken_in_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_routine_rpcs_are_taken_in_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
-    advance = PlainRows.advance
+    advance = RoutineRows.advance
 
-    def noted(self: PlainRows, called: int, answered: int) -> None:
+    def noted(self: RoutineRows, called: int, answered: int) -> None:
         taken.append(called)
         advance(self, called, answered)
 
-    monkeypatch.setattr(PlainRows, "advance", noted)
+    monkeypatch.setattr(RoutineRows, "advance", noted)
     wire = Wire()
     connection = wire.connect()
     for number in range(100):
@@ -191,7 +191,7 @@ def test_plain_rpcs_are_taken_in_columns(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(taken) > 10 and max(taken) > 80
 
 
-def test_a_plain_call_beyond_the_credits_is_found() -> None:
+def test_a_routine_call_beyond_the_credits_is_found() -> None:
     wire = Wire()
     connection = wire.connect()
     hello(connection, credits=8)

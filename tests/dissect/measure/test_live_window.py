@@ -156,18 +156,18 @@ def test_everything_is_bounded() -> None:
 
 
 def test_rows_count_as_objects_do() -> None:
-    """Whatever the batches, and with several connections, failures and RPCs that are no plain rows among them."""
+    """Whatever the batches, and with several connections, failures and RPCs that are no row RPCs among them."""
     capture = read_capture("rxe-nfs-all")
     analyzer = Analyzer()
     rows, objects = LiveWindow(newest=7, slowest=5), LiveWindow(newest=7, slowest=5)
-    plain = 0
+    in_rows = 0
     with decided(rows=True):
         for batch in capture:
             table = analyzer.feed_table(analyzer.decoder.take(batch))
-            plain += len(table.plain)
+            in_rows += len(table.row_places)
             rows.add(table)
             objects.add(RpcTable([*table]))
-    assert plain and rows.newest() == objects.newest() and rows.slowest() == objects.slowest()
+    assert in_rows and rows.newest() == objects.newest() and rows.slowest() == objects.slowest()
     for number in (None, *(one.number for one in analyzer.connections)):
         assert rows.busy(number) == objects.busy(number) and rows.newest(number) == objects.newest(number)
 

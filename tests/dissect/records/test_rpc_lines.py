@@ -47,7 +47,7 @@ def records(name: str, frames: int, full: bool) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("frames", [700, 1 << 15])
 @pytest.mark.parametrize("name", ["meta-rxe", "loss-rxe", "rxe-nfs-all", "siw-nfs-all"])
 def test_lines_of_columns_are_those_of_objects(name: str, frames: int) -> None:
-    assert any(len(table.plain) for table in session(name, frames).tables()) or name == "siw-nfs-all"
+    assert any(len(table.row_places) for table in session(name, frames).tables()) or name == "siw-nfs-all"
     lines = listed(name, frames, rows=True)
     assert lines == listed(name, frames, rows=False)
     if frames == 700:

@@ -38,8 +38,8 @@ def test_columns_hold_what_each_rpc_says(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def metadata() -> RpcTable:
-    """Plain RPCs of many kinds."""
-    return next(table for table in tables("meta-rxe", 400) if len(table.plain) > 40)
+    """Row RPCs of many kinds."""
+    return next(table for table in tables("meta-rxe", 400) if len(table.row_places) > 40)
 
 
 @QUICK
@@ -48,7 +48,7 @@ def test_whatever_the_messages_hold(metadata: RpcTable, data: st.DataObject) -> 
     """Words of arguments and results are changed: into lengths, counts, operations that lead elsewhere."""
     assert metadata._from is not None
     written = bytearray(metadata.data)
-    rows = metadata.plain_rows
+    rows = metadata.only_rows
     for row in data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=8)):
         side, header = data.draw(st.sampled_from([("call", 19), ("reply", 13)]))
         words = int(rows[f"{side}_send"][row]) // 4

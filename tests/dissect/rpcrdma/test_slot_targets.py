@@ -28,7 +28,7 @@ def test_columns_say_what_each_reply_says(name: str) -> None:
     for table in tables(name):
         expected = [slots_allowed_by(rpc) for rpc in table]
         found = slots_allowed(table, np.ones(len(table), np.bool_)).tolist()
-        elsewhere = {place for place, row in zip(table.plain, table.plain_rows, strict=True) if row["transfer"] >= 0}
+        elsewhere = {*table.row_places[table.only_rows["transfer"] >= 0].tolist()}
         assert [one for place, one in enumerate(found) if place not in elsewhere] == [
             one for place, one in enumerate(expected) if place not in elsewhere
         ]
@@ -44,7 +44,7 @@ def metadata() -> RpcTable:
     return next(
         table
         for table in tables("meta-rxe")
-        if (slots_allowed(table, np.ones(len(table), np.bool_)) > 0).sum() > 40 and len(table.plain) > 40
+        if (slots_allowed(table, np.ones(len(table), np.bool_)) > 0).sum() > 40 and len(table.row_places) > 40
     )
 
 
@@ -54,7 +54,7 @@ def test_whatever_the_replies_hold(metadata: RpcTable, data: st.DataObject) -> N
     """Words of replies are changed: into lengths, counts, other operations, statuses."""
     assert metadata._from is not None
     written = bytearray(metadata.data)
-    rows = metadata.plain_rows[metadata.plain_rows["reply_inline"] > 40]
+    rows = metadata.only_rows[metadata.only_rows["reply_inline"] > 40]
     for row in data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=8)):
         start = int(rows["reply_at"][row] + rows["reply_send"][row] - rows["reply_inline"][row])
         word = data.draw(st.integers(2, int(rows["reply_inline"][row]) // 4 - 1))

@@ -1,4 +1,4 @@
-"""Plain COMPOUNDs in columns: which of them have to be decoded further."""
+"""COMPOUNDs in columns: which of them have to be decoded further."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from playbook import Wire, nfs4
 from playbook.capture import Capture, frame_batch
 from playbook.nfs4_client import Client
 from playbook.xdr_encode import done, op
-from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory, PlainCompound, asks_for_lease, plain_compounds
+from rdmascope.dissect.measure.nfs_state_history import CompoundRow, NfsStateHistory, asks_for_lease, compound_rows
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 
 class PassListener(NfsStateHistory):
-    """Keeps the plain COMPOUNDs of a batch."""
+    """Keeps the COMPOUNDs of a batch."""
 
-    def plain(self) -> list[PlainCompound]:
-        batches = [plain_compounds(rows, rpcs, self._layouts, self._ends) for rows, rpcs in self._plain]
+    def batch_compounds(self) -> list[CompoundRow]:
+        batches = [compound_rows(rows, rpcs, self._layouts, self._ends) for rows, rpcs in self._row_batches]
         return [one for batch in batches for one in batch.compounds]
 
 
@@ -35,7 +35,7 @@ def test_what_changes_state_or_may_show_the_lease_is_decoded() -> None:
     history = PassListener()
     analyzer = Analyzer(listener=history.listener)
     analyzer.feed(frame_batch(Capture(wire).frames))
-    found = history.plain()
+    found = history.batch_compounds()
     assert {one.kind.operations[-1] for one in found} >= {"READ", "GETATTR", "CLOSE"}
     asked = [one for one in found if one.kind.operations[-1] == "GETATTR"]
     looked_at = [one for one in found if one.kind.operations[-1] in ("READ", "CLOSE")]

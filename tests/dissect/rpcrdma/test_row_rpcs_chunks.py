@@ -1,4 +1,4 @@
-"""RPCs with chunks in columns are those that one Operation after the other gives; what is unusual is not plain."""
+"""RPCs with chunks in columns are those that one Operation after the other gives; what is unusual is no row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.transport.operations import Operation
 
 from .test_analyzer_playbook import QUICK
-from .test_plain import compare, plainly
+from .test_row_rpcs import compare, plainly
 
 DATA = bytes(range(200)) * 20
 """Of 4,000 bytes: several packets."""
@@ -87,7 +87,7 @@ def settled() -> Connection:
 
 @pytest.mark.parametrize("split", [None, 700], ids=["one a segment", "several a segment"])
 @pytest.mark.parametrize("one", BULK)
-def test_bulk_is_plain(one: Callable[[Connection, int | None], None], split: int | None) -> None:
+def test_bulk_is_in_rows(one: Callable[[Connection, int | None], None], split: int | None) -> None:
     conn = settled()
     for _ in range(3):
         one(conn, split)
@@ -171,7 +171,7 @@ def test_truncated_frames() -> None:
     assert compare(frame_batches(Capture(conn.wire, faults.snap(conn.wire.packets, 400)).frames, [])) == 2
 
 
-def test_calls_that_share_memory_are_not_plain() -> None:
+def test_calls_that_share_memory_are_no_rows() -> None:
     conn = settled()
     memory = chunk(conn, len(DATA))
     calls = [call(conn, nfs3.read(0, len(DATA)), writes=[memory]) for _ in range(2)]
@@ -180,7 +180,7 @@ def test_calls_that_share_memory_are_not_plain() -> None:
     assert compare(frame_batches(Capture(conn.wire).frames, [])) == 1
 
 
-def test_memory_used_by_one_call_after_the_other_is_plain() -> None:
+def test_memory_used_by_one_call_after_the_other_is_in_rows() -> None:
     conn = settled()
     memory = chunk(conn, len(DATA))
     for _ in range(3):
@@ -188,7 +188,7 @@ def test_memory_used_by_one_call_after_the_other_is_plain() -> None:
     assert compare(frame_batches(Capture(conn.wire).frames, [])) == 4
 
 
-def test_memory_of_an_earlier_call_without_a_reply_is_not_plain() -> None:
+def test_memory_of_an_earlier_call_without_a_reply_is_no_row() -> None:
     conn = settled()
     memory = chunk(conn, len(DATA))
     call(conn, nfs3.read(0, len(DATA)), writes=[memory])
@@ -198,7 +198,7 @@ def test_memory_of_an_earlier_call_without_a_reply_is_not_plain() -> None:
         assert compare(frame_batches(Capture(conn.wire).frames, cuts)) == 1
 
 
-def test_a_write_before_its_call_is_not_plain() -> None:
+def test_a_write_before_its_call_is_no_row() -> None:
     conn = settled()
     read3(conn)
     packets = conn.wire.packets
@@ -207,7 +207,7 @@ def test_a_write_before_its_call_is_not_plain() -> None:
     assert compare(frame_batches(Capture(conn.wire, faults.swap(packets, sent, written - sent)).frames, [])) == 1
 
 
-def test_segments_filled_in_another_order_are_not_plain() -> None:
+def test_segments_filled_in_another_order_are_no_rows() -> None:
     conn = settled()
     exchange = call(conn, nfs3.read(0, len(DATA)), writes=[chunk(conn, len(DATA))])
     reply(exchange, nfs3.read_reply(DATA), split=1000, order=Random(3))
@@ -265,7 +265,7 @@ def test_a_table_whose_rpcs_with_many_chunks_are_objects() -> None:
     few = table.with_few_chunks()
     assert len(table.objects) == 0 and len(few.objects) == 3 and len(few) == len(table) == 7
     assert [plainly(one) for one in few] == [plainly(one) for one in table]
-    assert (few.plain_rows["chunks"] == few.plain_rows["transfer"]).all()
+    assert (few.only_rows["chunks"] == few.only_rows["transfer"]).all()
     assert few.with_few_chunks() is few
 
 

@@ -1,4 +1,4 @@
-"""Plain RPCs in columns, of whole captures: several merged, played from scripts, truncated, in batches of any size."""
+"""Row RPCs in columns, of whole captures: several merged, played from scripts, truncated, in batches of any size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rdmascope.captures.session.session import Session
 from rdmascope.dissect.frames import FrameBatch
 
 from .test_analyzer_playbook import QUICK
-from .test_plain import compare, sample_batches
+from .test_row_rpcs import compare, sample_batches
 
 SMALL = [name for name in MANIFEST if int(str(MANIFEST[name]["frames"])) < 6000]
 PAIRS = [

@@ -1,4 +1,4 @@
-"""Plain RPCs in columns are the same RPCs, with the same state left behind, as one Operation after the other gives."""
+"""Row RPCs in columns are the same RPCs, with the same state left behind, as one Operation after the other gives."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Way:
     def __init__(self, columns: bool, contents: bool = True) -> None:
         self.analyzer = Analyzer(Options(contents=contents))
         self.kept: list[RpcTable] = []
-        self.plain = 0
+        self.in_rows = 0
         self.seen: list[object] = []
         self.statistics = Statistics(3, **LIMITS)
         self.columns = columns
@@ -146,7 +146,7 @@ class Way:
         analyzer = self.analyzer
         for batch in batches:
             table = analyzer.feed_table(analyzer.decoder.take(batch))
-            self.plain += len(table.plain)
+            self.in_rows += len(table.row_places)
             self._take(table)
             rows = open_rows(analyzer)
             self.seen.append([matched(one.matching, rows) for one in analyzer._dispatchers.values()])
@@ -176,7 +176,7 @@ class Way:
 
 
 def rows(table: RpcTable, order: Int64s) -> dict[str, object]:
-    """The columns of a table, without what only plain ones have."""
+    """The columns of a table, without what only row RPCs have."""
     found: dict[str, object] = {name: table.rows[name][order].tolist() for name in COLUMNS if name not in PLACES}
     found["procedure"] = [table.names.procedures[number] for number in table.rows["procedure"][order].tolist()]
     found["status"] = [table.names.statuses[number] for number in table.rows["status"][order].tolist()]
@@ -184,13 +184,13 @@ def rows(table: RpcTable, order: Int64s) -> dict[str, object]:
 
 
 def compare(batches: Sequence[FrameBatch], contents: bool = True) -> int:
-    """Both ways give the same; how many RPCs were plain."""
+    """Both ways give the same; how many RPCs were rows."""
     columns, reference = Way(True, contents).feed(batches), Way(False, contents).feed(batches)
-    assert not reference.plain
+    assert not reference.in_rows
     assert len(columns.seen) == len(reference.seen)
     for one, other in zip(columns.seen, reference.seen, strict=True):
         assert one == other
-    return columns.plain
+    return columns.in_rows
 
 
 def sample_batches(name: str, limits: Limits | None = None) -> Iterator[FrameBatch]:
@@ -229,7 +229,7 @@ def test_xids_that_are_used_again(conversation: Conversation, cuts: list[int], s
 
 
 def test_one_xid_for_all_calls() -> None:
-    """Where each call has its reply before the next, they are plain, wherever a batch ends."""
+    """Where each call has its reply before the next, they are rows, wherever a batch ends."""
     wire = Wire()
     conn = wire.connect()
     for number in range(40):
@@ -254,7 +254,7 @@ def test_what_is_missing_costs_its_neighbours_alone() -> None:
     columns, reference = Way(True).feed([FrameBatch(batch.data, rows)]), Way(False).feed([FrameBatch(batch.data, rows)])
     every = sum(map(len, columns.kept))
     assert every == sum(map(len, reference.kept))
-    assert columns.plain > every * 0.9
+    assert columns.in_rows > every * 0.9
 
 
 def test_what_is_retransmitted_behind_a_gap_of_the_other_end() -> None:
@@ -307,8 +307,8 @@ def test_a_row_of_an_object_is_that_of_the_plain_rpc() -> None:
     for batch in sample_batches("meta-rxe"):
         analyzer = Analyzer()
         table = analyzer.feed_table(analyzer.decoder.take(batch))
-        assert len(table.plain)
-        for index in table.plain[:50].tolist():
+        assert len(table.row_places)
+        for index in table.row_places[:50].tolist():
             row, again = table.rows[index], np.array(rpc_row(table[index], names), RPC)
             for name in set(COLUMNS) - {*PLACES, "procedure", "status"}:
                 assert row[name] == again[name], name
@@ -318,7 +318,7 @@ def test_a_row_of_an_object_is_that_of_the_plain_rpc() -> None:
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("overlapping", [False, True])
 def test_replies_through_reply_chunks(shared: bool, overlapping: bool) -> None:
-    """Where open calls share a segment, whose Write it is is not plain."""
+    """Where open calls share a segment, whose Write it is no row can say."""
     wire = Wire()
     conn = wire.connect()
     reply(call(conn, nfs3.getattr_()), nfs3.getattr_reply())
@@ -334,7 +334,7 @@ def test_replies_through_reply_chunks(shared: bool, overlapping: bool) -> None:
 
 
 def test_what_is_iwarp_is_counted_with_its_batch() -> None:
-    """Plain RPCs in the same batch make no difference."""
+    """Row RPCs in the same batch make no difference."""
     roce, iwarp = Wire(seed=1), IwarpWire(seed=1)
     for wire in (roce, iwarp):
         connection = wire.connect()
@@ -366,6 +366,6 @@ def test_calls_that_are_kept_are_fewer_than_a_batch_has(at_once: int) -> None:
         with decided(columns):
             analyzer.feed(opening)
             tables.append([analyzer.feed_table(analyzer.decoder.take(rest)), *[RpcTable(analyzer.finish())]])
-    assert [len(table.plain) > 0 for table in (tables[0][0], tables[1][0])] == [at_once <= 4, False]
+    assert [len(table.row_places) > 0 for table in (tables[0][0], tables[1][0])] == [at_once <= 4, False]
     both, alone = ([(rpc.number, rpc.xid, rpc.state) for table in each for rpc in table] for each in tables)
     assert both == alone
