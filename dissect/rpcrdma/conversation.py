@@ -147,7 +147,7 @@ class Conversation:
         return InForce(0, 0, "before the version is settled")
 
     def version(self, frame: int | None = None) -> int | None:
-        """The value of the same; None where it is not known."""
+        """``version_at`` as a number: 0 before there was an answer, None where it is not known."""
         answer = self.negotiation.answer_before(frame)
         return self.version_at(frame).value if answer is None else answer.version
 
