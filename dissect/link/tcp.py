@@ -82,7 +82,9 @@ def locate_tcp(batch: FrameBatch, walks: list[Rows], addresses: AddressTable) ->
     if not walks:
         return np.zeros(0, SEGMENT)
     walk = np.concatenate(walks) if len(walks) > 1 else walks[0]
-    walk = take(walk, walk["at"] + HEADER <= walk["end"])
+    # Behind the IP header of a fragment is no header, or one of more bytes than are there: ``TcpFragments``.
+    whole = (walk["link"] == 0) | (walk["next"] == UDP)
+    walk = take(walk, whole & (walk["at"] + HEADER <= walk["end"]))
     if (np.diff(walk["row"]) < 0).any():
         walk = take(walk, np.argsort(walk["row"], kind="stable"))
     if not len(walk):

@@ -49,12 +49,9 @@ WALK = np.dtype(
         ("ip", "i8"),  # where the IP header begins
         ("ip_end", "i8"),
         ("next", "i4"),  # what the next header is: an EtherType, then an IP protocol number
-        (
-            "link",
-            "u2",
-        ),  # LINKTYPE_ of the header at ``at``, or LINKED: ``next`` is an EtherType; of UDP the lower port
-        # of TCP 0, or what the IPv6 Fragment header says of the fragment: bytes before it, and 1 where more follow
-        # Of TCP 0, or what the IPv6 Fragment header would say of a fragment: bytes before it, 1 where more follow.
+        # LINKTYPE_ of the header at ``at``, or LINKED: ``next`` is an EtherType; of UDP the lower port; of TCP 0, or
+        # what the IPv6 Fragment header would say of a fragment: bytes before it, and 1 where more follow.
+        ("link", "u2"),
         ("version", "u1"),
     ]
 )

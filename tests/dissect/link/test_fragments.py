@@ -15,7 +15,10 @@ from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.packets import Frame
 from playbook.shapes import DATA, read, write
 from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.fragments import MAX_DATAGRAMS, TIMEOUT
+from rdmascope.dissect.link.locate import locate
+from rdmascope.dissect.link.tcp import locate_tcp
 from rdmascope.dissect.link.walk_rows import IP_FRAGMENT
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
@@ -198,3 +201,13 @@ def test_tshark_reads_the_same_in_fragments(ends: tuple[str, str], tmp_path: Pat
     write_pcap([part for turn, one in enumerate(pieces) for part in (one[::-1] if turn % 2 else one)], path)
     (*_, said) = objects("verify", "--headers", str(path))
     assert said["agree"] and said["compared"]["packet"]["equal"] > 30
+
+
+def test_what_is_behind_the_ip_header_of_a_fragment_is_read_as_no_segment() -> None:
+    parts = divided(conversation())
+    frames = [part for of_frame in parts for part in of_frame]
+    (batch,) = frame_batches(frames, ())
+    addresses = AddressTable()
+    rows = locate_tcp(batch, locate(batch, addresses).tcp, addresses)
+    alone = [of_frame for of_frame in parts if len(of_frame) == 1]
+    assert len(alone) < len(frames) and len(rows) == len(alone)
