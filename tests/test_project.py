@@ -177,7 +177,7 @@ def long_files() -> list[str]:
         path.relative_to(ROOT).as_posix()
         for folder in folders
         for path in modules(folder)
-        if "work" not in path.parts and path.read_text().count("\n") > MAX_LINES
+        if "work" not in path.relative_to(ROOT).parts and path.read_text().count("\n") > MAX_LINES
     ]
 
 

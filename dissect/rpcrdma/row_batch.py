@@ -15,18 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, places, some, stretches
-from ..layers.rpcrdma_codes import NO_RDMA
 from ..onc.xdr import words2
 from ..transport.connection import Link
 from ..transport.operations import READ, SEND, WRITE, Operation
 from ..transport.runs import EXTRA, INVALIDATE, RANK_BITS, Run, SendRun, TransferRun
+from .caller_rows import CallerRows, Callers
 from .chunk_lists import READ_LIST, REPLY_CHUNK
 from .dispatch import Dispatcher
 from .listeners import SentRows
-from .matching import Matching
 from .memory import REORDERED, advertised_chunks, note_returned
 from .messages import Message
-from .missing_calls import calls_in, comes_again
 from .negotiation import VersionUse
 from .pending import LINGER, MAX_BESIDE_GAP
 from .row_chunks import RowTransfers, row_transfers
@@ -35,7 +33,6 @@ from .rpc_table import RPC, RpcRows
 from .rpcs import Rpc
 from .sends import SendColumns
 from .transport_header import decode_header, record_header
-from .xid_reuse import CallDirection
 
 Event = tuple[int, Link, Operation]
 """Frame number in whose place it stands, where, what."""
@@ -140,157 +137,6 @@ class Sends(NamedTuple):
         header = record_header(data, start, end) if bare else decode_header(data, start, end, operation.length)
         body = start + header.length
         return Message(operation, header, data, body, end, end - body)
-
-
-class CallerRows:
-    """The calls of one end of a connection, while a batch happens."""
-
-    __slots__ = (
-        "answered",
-        "beside",
-        "called",
-        "caller",
-        "careful",
-        "counted",
-        "direction",
-        "dispatcher",
-        "doubtful",
-        "doubts",
-        "early",
-        "foreign",
-        "gapped",
-        "held",
-        "last",
-        "log",
-        "matching",
-        "missing",
-        "open",
-        "ready",
-        "room",
-        "shown",
-        "size",
-        "used",
-        "waiting",
-        "whole_transfers",
-    )
-
-    direction: CallDirection
-    waiting: Mapping[int, int]
-    ready: bool
-    careful: bool
-    doubts: bool
-    room: int
-    foreign: set[int] | None
-    doubtful: set[int] | None
-    """XIDs of RPCs that wait for a second reply."""
-
-    def __init__(self, dispatcher: Dispatcher, caller: int, size: int, calls: bool) -> None:
-        """``size``: Sends of the batch; ``calls``: it has some that can be rows."""
-        self.size = size
-        self.dispatcher = dispatcher
-        self.matching: Matching = dispatcher.matching
-        self.caller = caller
-        self.open: dict[int, int] = {}
-        """Calls without a reply that are rows, by XID."""
-        self.counted = 0
-        """How many of these ``CallDirection.outstanding`` counts."""
-        self.called: list[int] = []
-        self.answered: list[int] = []
-        """Calls that were sent, and calls that were answered, of which ``direction`` does not know yet."""
-        self.last = -1
-        """The last reply."""
-        self.beside: dict[int, int] = {}
-        """By XID those of the pairs whose reply may answer a call that is not in the capture."""
-        self.shown: dict[int, tuple[int, int]] = {}
-        """By XID replies before their calls, and the numbers of their RPCs."""
-        self.early: dict[int, list[tuple[int, int]]] = {}
-        """By handle RDMA Reads and Writes on memory that no call has offered so far, each with its turn."""
-        self.held = 0
-        """How many these are."""
-        self.used: dict[int, int] = {}
-        """Of calls that were answered, where some are missing: the numbers of their RPCs, by XID."""
-        self.whole_transfers = False
-        """A listener wants all else as objects."""
-        self.log: list[int] | None = None
-        """For a listener: calls, and of replies their pairs, the bits of these inverted."""
-        connection = dispatcher.conversation.connection
-        self.missing = sum([calls_in(gap, connection) for gap in connection.gaps[caller]])
-        self.gapped = any(connection.gaps)
-        if calls:
-            self.matching.direction(caller)
-        self.look()
-
-    def look(self) -> None:
-        """Something happened to ``Matching`` otherwise."""
-        matching, dispatcher = self.matching, self.dispatcher
-        self.direction = matching.directions[self.caller]
-        self.waiting = matching.waiting_replies(1 - self.caller)
-        self.room = matching.maximum - (self.direction.outstanding - self.counted)
-        self.foreign = self.doubtful = None
-        self.doubts = matching.doubts
-        self.careful = bool(self.waiting or self.direction.calls) or self.doubts or self.room <= self.size
-        self.ready = (
-            dispatcher.conversation.carries_rpc
-            and matching.settled in (1, NO_RDMA)
-            and not (dispatcher.undirected[0] or dispatcher.undirected[1])
-        )
-
-    def refuses(self, xid: int) -> bool:
-        """Whether a call with this XID has to be an object."""
-        if self.doubts and self.doubtful is None:
-            held = self.matching.unsettled
-            self.doubtful = {rpc.xid for rpc in (*held.beside_gap, *held.unwritten, *held.lingering)}
-        return (
-            xid in self.direction.calls
-            or xid in self.waiting
-            or len(self.open) >= self.room
-            or (self.doubtful is not None and xid in self.doubtful)
-        )
-
-    def comes_again(self, xid: int, number: int, last: int) -> bool:
-        """Whether the XID of RPC ``number`` may be that of a call, too, that is not in the capture."""
-        earlier = self.used.get(xid)
-        if earlier is None:
-            earlier = self.direction.answered.get(xid)
-        return comes_again(number, earlier, last, self.missing)
-
-    def is_early(self, xid: int) -> bool:
-        """Whether a reply with this XID, of which no call is a row, can wait for its call as a row."""
-        return (
-            self.ready
-            and self.log is None
-            and not self.doubts
-            and xid not in self.shown
-            and xid not in self.beside
-            and not (self.careful and self.refuses(xid))
-        )
-
-    def foreign_memory(self) -> set[int]:
-        """Handles of RDMA Reads and Writes that wait for the call they are for."""
-        if self.foreign is None:
-            memory = self.matching.known_memory
-            self.foreign = set()
-            if memory is not None:
-                self.foreign.update([one.handle for one in memory.unplaced])
-                self.foreign.update(*memory.contested)
-        return self.foreign
-
-
-class Callers(dict[int, CallerRows]):
-    """By slot; made when first asked for: most ends of connections call nothing in a batch."""
-
-    def __init__(self, dispatchers: Sequence[Dispatcher], size: int, calling: Sequence[bool]) -> None:
-        """``size``: Sends of the batch; ``calling``: slots that have calls that can be rows."""
-        super().__init__()
-        self.dispatchers, self._size, self._calling = dispatchers, size, calling
-
-    def __missing__(self, slot: int) -> CallerRows:
-        dispatcher = self.dispatchers[slot >> 1]
-        one = self[slot] = CallerRows(dispatcher, slot & 1, self._size, self._calling[slot])
-        if (listener := dispatcher.listener) is not None:
-            one.log = self[slot ^ 1].log if slot ^ 1 in self else []
-            one.whole_transfers = listener.whole_transfers
-        return one
 
 
 class RowBatch:
