@@ -1,6 +1,6 @@
 """Saved tables in place of a capture: a Session whose RPCs, connections and sums come from them.
 
-Row RPCs are rows, the others objects, in the batches in which they are read."""
+RPCs of which columns say everything are rows, the others objects, in the batches in which they are read."""
 
 from __future__ import annotations
 

@@ -364,7 +364,7 @@ class RpcFacts:
     def at_limit(self, least: int = 0) -> dict[tuple[int, bool], AtLimit]:
         """By connection and whether the calls are backward.  Ends the count.
 
-        ``least``: directions with fewer RPCs are left out, unless ``watch`` is there.
+        ``least``: directions with fewer RPCs are left out, unless ``watch`` is given.
         """
         for place, calls in self._calls_by_place(0 if self.watch else least):
             one = self._outstanding.pop(place, None) or CallsOutstanding(self.watch)

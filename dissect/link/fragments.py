@@ -111,7 +111,7 @@ class TcpFragments:
         batch, joined = _at_hand(batch, complete)
         firsts = joined[joined["link"] == FIRST]
         firsts["link"] = 0
-        rows = locate_tcp(batch, [take(walk, ~fragments), firsts], addresses)
+        rows = locate_tcp(batch, [walk, firsts], addresses)
         if not len(firsts):
             return Segments(batch, rows, located.skipped)
         rows, many = _divided(batch.data, rows, joined)

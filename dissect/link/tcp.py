@@ -82,7 +82,7 @@ def locate_tcp(batch: FrameBatch, walks: list[Rows], addresses: AddressTable) ->
     if not walks:
         return np.zeros(0, SEGMENT)
     walk = np.concatenate(walks) if len(walks) > 1 else walks[0]
-    # Behind the IP header of a fragment is no header, or one of more bytes than are there: ``TcpFragments``.
+    # A fragment has no TCP header, or one whose segment goes on in other fragments: ``TcpFragments`` joins those.
     whole = (walk["link"] == 0) | (walk["next"] == UDP)
     walk = take(walk, whole & (walk["at"] + HEADER <= walk["end"]))
     if (np.diff(walk["row"]) < 0).any():
@@ -121,7 +121,7 @@ def locate_tcp(batch: FrameBatch, walks: list[Rows], addresses: AddressTable) ->
 
 
 def congested(data: Bytes, walk: Rows) -> NDArray[np.bool_]:
-    """Of WALK rows."""
+    """Which packets of WALK rows a switch marked: congestion experienced (RFC 3168, 5)."""
     # The traffic class straddles the first two bytes of IPv6.
     ecn = data[walk["ip"] + 1] >> np.where(walk["version"] == 6, 4, 0) & 3
     found: NDArray[np.bool_] = ecn == CONGESTION_EXPERIENCED
