@@ -162,7 +162,7 @@ def binary_output() -> BinaryIO:
     return sys.stdout.buffer
 
 
-_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False)
 
 
 def json_line(record: Mapping[str, Any]) -> str:

@@ -168,7 +168,7 @@ class Samples:
             return Distribution(count, 0, 0, 0, 0, 0, 0)
         if stored == count <= FEW and self._bins is None and self.recent.typecode == "q":
             ascending = sorted(self.recent)
-            middle, high, higher = (ascending[_rank(count, percent)] for percent in (50, 95, 99))
+            middle, high, higher = [ascending[_rank(count, percent)] for percent in (50, 95, 99)]
             return Distribution(count, ascending[0], middle, high, higher, ascending[-1], sum(ascending))
         zeros = count - stored
         ranks = [_rank(count, percent) - zeros for percent in (50, 95, 99)]

@@ -148,8 +148,10 @@ class Conversation:
 
     def version(self, frame: int | None = None) -> int | None:
         """``version_at`` as a number: 0 before there was an answer, None where it is not known."""
-        answer = self.negotiation.answer_before(frame)
-        return self.version_at(frame).value if answer is None else answer.version
+        answer, asked = self.negotiation.answer_before(frame), self.negotiation.requested
+        if answer is not None:
+            return answer.version
+        return 1 if asked is not None and asked.version == 1 else self.version_at(frame).value
 
     def receive_size(self, endpoint: int, frame: int | None = None) -> InForce:
         """Bytes of a Send that ``endpoint`` takes before ``frame``, or at the end.
@@ -160,12 +162,12 @@ class Conversation:
         if self.inline is not None:
             return InForce(self.inline[1 - endpoint], 0, "trace")
         version = self.version(frame)
-        announced = self._announced(XCHAR_RBSIZ, endpoint, frame)
-        if version != 1 and announced is not None:
-            return announced
-        if version == 0:
-            return InForce(DEFAULT_INLINE, 0, "until the version is settled")
         if version != 1:
+            announced = self._announced(XCHAR_RBSIZ, endpoint, frame)
+            if announced is not None:
+                return announced
+            if version == 0:
+                return InForce(DEFAULT_INLINE, 0, "until the version is settled")
             return self.in_force(XCHAR_RBSIZ, endpoint, frame)
         if not self.private_data_seen:
             return InForce(None, 0, "private data not seen")
@@ -194,7 +196,7 @@ class Conversation:
         """What ``inline_threshold`` says of Sends from ``sender``, each value with the frame that brought it."""
         receiver = 1 - sender
         negotiation = self.negotiation
-        frames = {answer.frame for answer in negotiation.answers}
+        frames = {answer.frame for answer in negotiation.answers if self.version(answer.frame) != answer.version}
         frames |= {negotiation.continued.frame} if negotiation.continued else set()
         frames |= {
             announcement.frame
@@ -203,9 +205,9 @@ class Conversation:
         }
         found: list[InForce] = []
         for frame in (0, *sorted(frames)):
-            known = self.receive_size(receiver, frame + 1)
-            if not found or found[-1][::2] != known[::2]:
-                found.append(known._replace(frame=frame))
+            value, _, source = self.receive_size(receiver, frame + 1)
+            if not found or (found[-1].value, found[-1].source) != (value, source):
+                found.append(InForce(value, frame, source))
         return found
 
     def _announced(self, which: int, endpoint: int, frame: int | None) -> InForce | None:

@@ -364,7 +364,7 @@ class Pauses(NamedTuple):
 NO_PAUSES = Pauses()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DirectionHealth:
     """What one endpoint sent."""
 
@@ -479,7 +479,7 @@ class CapturePoint(NamedTuple):
     """What it does to the parts of a latency."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TransportHealth:
     """One connection.  Direction 0 is what the active side sent."""
 
