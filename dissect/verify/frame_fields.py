@@ -276,18 +276,19 @@ def header_fields(header: TransportHeader) -> Fields:
     reads = [(chunk.position, segment) for chunk in header.reads for segment in chunk.segments]
     arrays = [*header.writes, *((header.reply,) if header.reply else ())]
     segments = [segment for _, segment in reads] + [segment for array in arrays for segment in array.segments]
-    fields["rpcordma.reads_count"] = (len(reads),)
-    fields["rpcordma.writes_count"] = (len(header.writes),)
-    fields["rpcordma.reply_count"] = (int(header.reply is not None),)
-    if reads:
-        fields["rpcordma.position"] = tuple(position for position, _ in reads)
-    if arrays:
-        fields["rpcordma.segment_count"] = tuple(len(array.segments) for array in arrays)
-    if segments:
-        fields["rpcordma.rdma_handle"] = tuple(segment.handle for segment in segments)
-        fields["rpcordma.rdma_length"] = tuple(segment.length for segment in segments)
-        fields["rpcordma.rdma_offset"] = tuple(segment.offset for segment in segments)
-    return fields
+    lists: Fields = {
+        "rpcordma.position": tuple(position for position, _ in reads),
+        "rpcordma.segment_count": tuple(len(array.segments) for array in arrays),
+        "rpcordma.rdma_handle": tuple(segment.handle for segment in segments),
+        "rpcordma.rdma_length": tuple(segment.length for segment in segments),
+        "rpcordma.rdma_offset": tuple(segment.offset for segment in segments),
+    }
+    counts: Fields = {
+        "rpcordma.reads_count": (len(reads),),
+        "rpcordma.writes_count": (len(header.writes),),
+        "rpcordma.reply_count": (int(header.reply is not None),),
+    }
+    return fields | counts | {name: values for name, values in lists.items() if values}
 
 
 def fpdu_fields(fpdus: Fpdus) -> Iterator[FrameFields]:
@@ -346,14 +347,12 @@ def mpa_fields(frame: MPAFrame) -> Fields:
     return {name: (value,) for name, value in zip(MPA_FIELDS, values, strict=True)}
 
 
-def joined(frame_fields: Iterable[FrameFields]) -> dict[int, Fields]:
-    """By frame; where it has several, the values one behind the other."""
-    found: dict[int, Fields] = {}
+def add_fields(found: dict[int, Fields], frame_fields: Iterable[FrameFields]) -> None:
+    """Add to what was found by frame; where it has several, the values one behind the other."""
     for frame, fields in frame_fields:
         known = found.setdefault(frame, {})
         for name, values in fields.items():
             known[name] = known.get(name, ()) + values
-    return found
 
 
 # As tshark prints it
@@ -413,10 +412,10 @@ class Explanation(NamedTuple):
 # The predicates.  Each looks at one Rpc.
 
 
-def _operations(rpc: Rpc) -> Iterator[Operation]:
-    """The RDMA Reads and Writes that moved its chunks."""
+def chunk_operations(rpc: Rpc, kind: str = "") -> Iterator[Operation]:
+    """The RDMA Reads and Writes that moved its chunks, or those of one kind."""
     for chunk in rpc.chunks:
-        for use in chunk.segments:
+        for use in chunk.segments if kind in ("", chunk.kind) else ():
             yield from use.operations
 
 
@@ -433,7 +432,7 @@ def missing_packets(rpc: Rpc) -> bool:
     return (
         bool(rpc.damage)
         or rpc.call is None
-        or any(operation.payload.seen < operation.payload.length for operation in (*messages, *_operations(rpc)))
+        or any(operation.payload.seen < operation.payload.length for operation in (*messages, *chunk_operations(rpc)))
     )
 
 
@@ -448,14 +447,14 @@ def retransmitted_packets(rpc: Rpc) -> bool:
 
 def out_of_order(rpc: Rpc) -> bool:
     """A reply before its call; Reads or Writes before the call that offers the memory, or behind the reply."""
-    if rpc.call is not None and rpc.reply is not None and rpc.reply.frame < rpc.call.frame:
+    call, reply = rpc.call, rpc.reply
+    if call is not None and reply is not None and reply.frame < call.frame:
         return True
-    for operation in _operations(rpc):
-        if rpc.call is not None and operation.first_frame < rpc.call.operation.first_frame:
-            return True
-        if rpc.reply is not None and operation.last_frame > rpc.reply.frame:
-            return True
-    return False
+    return any(
+        (call is not None and operation.first_frame < call.operation.first_frame)
+        or (reply is not None and operation.last_frame > reply.frame)
+        for operation in chunk_operations(rpc)
+    )
 
 
 def _headers(rpc: Rpc) -> Iterator[TransportHeader]:
@@ -521,7 +520,7 @@ def long_send(rpc: Rpc) -> bool:
 def psn_wraps(rpc: Rpc) -> bool:
     mtu = rpc.connection.path_mtu or 256
     sends = [message.operation for message in (rpc.call, rpc.reply) if message is not None]
-    return any(operation.psn + _packets(operation, mtu) > PSN.modulus for operation in (*sends, *_operations(rpc)))
+    return any(operation.psn + _packets(operation, mtu) > PSN.modulus for operation in (*sends, *chunk_operations(rpc)))
 
 
 # The table.

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import merge
+from itertools import groupby, repeat, zip_longest
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -41,10 +42,11 @@ from .frame_fields import (
     FrameFields,
     PacketBlock,
     Values,
+    add_fields,
+    chunk_operations,
     explain,
     fpdu_fields,
     header_fields,
-    joined,
     mpa_fields,
     packet_block,
     touched,
@@ -84,26 +86,24 @@ class IwarpStreams:
         """Names of the rows that apply to a frame; where it ends no FPDU, of all connections at that time."""
         if frame in self.links:
             return self._of(self.links[frame], frame)
-        found: frozenset[str] = frozenset()
-        for tcp in self.known:
-            if tcp.lifetime.first is not None and tcp.lifetime.first[0] <= frame <= tcp.lifetime.last[0]:
-                found |= self._of(tcp, frame)
-        return found
+        lives = [
+            tcp for tcp in self.known if tcp.lifetime.first and tcp.lifetime.first[0] <= frame <= tcp.lifetime.last[0]
+        ]
+        return frozenset().union(*(self._of(tcp, frame) for tcp in lives))
 
     def _of(self, tcp: TcpConnection, frame: int) -> frozenset[str]:
-        found: set[str] = set()
-        startups = [direction.framing.startup for direction in tcp.directions]
-        if not all(startups):
-            found.add("no MPA")
-        if any(startup.mpa.peer_to_peer for startup in startups if startup):
-            found.add("ready to receive")
-        if any(direction.framing.markers for direction in tcp.directions):
-            found.add("markers")
-        if any(direction.stream.retransmissions.troubled or direction.stream.missing for direction in tcp.directions):
-            found.add("TCP order")
-        if tcp in self.split and frame >= self.split[tcp]:
-            found.add("split FPDUs")
-        return frozenset(found)
+        directions = tcp.directions
+        startups = [direction.framing.startup for direction in directions]
+        applies = {
+            "no MPA": not all(startups),
+            "ready to receive": any(startup.mpa.peer_to_peer for startup in startups if startup),
+            "markers": any(direction.framing.markers for direction in directions),
+            "TCP order": any(
+                direction.stream.retransmissions.troubled or direction.stream.missing for direction in directions
+            ),
+            "split FPDUs": tcp in self.split and frame >= self.split[tcp],
+        }
+        return frozenset(name for name, is_so in applies.items() if is_so)
 
 
 @dataclass(slots=True)
@@ -254,11 +254,8 @@ class ComparisonTally:
 def messages(frame: FrameFields) -> list[ComparedMessage]:
     """The calls and replies that Wireshark shows in a frame."""
     fields = frame.fields
-    kinds = fields.get("rpc.msgtyp", ())
-    xids = fields.get("rpc.xid", ())
-    of_calls = iter(fields.get("rpc.reqframe", ()))
-    of_replies = iter(fields.get("rpc.repframe", ()))
-    times = iter(fields.get("rpc.time", ()))
+    kinds, xids = fields.get("rpc.msgtyp", ()), fields.get("rpc.xid", ())
+    of_calls, of_replies, times = (iter(fields.get(f"rpc.{name}", ())) for name in ("reqframe", "repframe", "time"))
 
     def at(name: str, index: int) -> int | None:
         # NFS repeats what RPC says, as often for each message.
@@ -266,21 +263,19 @@ def messages(frame: FrameFields) -> list[ComparedMessage]:
         each, rest = divmod(len(values), len(kinds))
         return values[index * each] if each and not rest else None
 
-    found = []
-    for index, (xid, kind) in enumerate(zip(xids, kinds, strict=False)):
-        found.append(
-            ComparedMessage(
-                frame.frame,
-                xid,
-                kind == 1,
-                at("rpc.program", index),
-                at("rpc.programversion", index),
-                at("rpc.procedure", index),
-                next(of_replies if kind == 1 else of_calls, None),
-                next(times, None) if kind == 1 else None,
-            )
+    return [
+        ComparedMessage(
+            frame.frame,
+            xid,
+            kind == 1,
+            at("rpc.program", index),
+            at("rpc.programversion", index),
+            at("rpc.procedure", index),
+            next(of_replies if kind == 1 else of_calls, None),
+            next(times, None) if kind == 1 else None,
         )
-    return found
+        for index, (xid, kind) in enumerate(zip(xids, kinds, strict=False))
+    ]
 
 
 # Ours
@@ -349,10 +344,7 @@ class Ours:
         if tcp.records:
             return
         self.streams.add(tcp, fpdus)
-        for frame, fields in joined(fpdu_fields(fpdus)).items():
-            known = self.fpdus.setdefault(frame, {})
-            for name, values in fields.items():
-                known[name] = known.get(name, ()) + values
+        add_fields(self.fpdus, fpdu_fields(fpdus))
 
     def frame_fields(self) -> Iterator[FrameFields]:
         """Every packet, in frame order."""
@@ -389,12 +381,9 @@ def rpc_messages(rpc: Rpc, spots: frozenset[str]) -> list[OurMessage]:
     if call is not None and _carries_no_rpc(call):
         call = None
     if call is not None:
-        call_frame, complete, complete_time = call.frame, call.frame, call.operation.last_time
-        for chunk in rpc.chunks:
-            if chunk.kind == "read":
-                for operation in (operation for use in chunk.segments for operation in use.operations):
-                    complete = max(complete, operation.last_frame)
-                    complete_time = max(complete_time, operation.last_time)
+        call_frame, reads = call.frame, [*chunk_operations(rpc, "read")]
+        complete = max([call_frame, *(read.last_frame for read in reads)])
+        complete_time = max([call.operation.last_time, *(read.last_time for read in reads)])
         message = ComparedMessage(call.frame, rpc.xid, False, *names, reply.frame if reply else None)
         found.append(OurMessage(message, spots, call_frame, complete, None))
     if reply is not None:
@@ -439,11 +428,16 @@ class Comparison:
         self.names: frozenset[str] = frozenset()
         """Wireshark's names of the fields of calls and replies that were compared."""
         self._ours = ours
-        self._datagrams: set[int] = set()
-        """Frames with datagrams that carry other protocols."""
-        self._retransmitted = ours.retransmitted.found()
         self._offered_again = ours.circumstances.offered_again()
-        self._psns_alike = ours.circumstances.psns_alike()
+        self._spots: dict[str, set[int]] = {
+            "truncated frame": ours.truncated,
+            "UDP port": ours.low_ports,
+            "IP over InfiniBand": set(),
+            "DC or RD": ours.foreign,
+            "retransmitted": ours.retransmitted.found(),
+            "PSNs alike": ours.circumstances.psns_alike(),
+        }
+        """Rows that apply to all that is in some frames."""
 
     @property
     def agree(self) -> bool:
@@ -463,7 +457,7 @@ class Comparison:
             if mine or their_packet:
                 spots_of_datagram = datagram_spots(other)
                 if spots_of_datagram:
-                    self._datagrams.add(frame)
+                    self._spots["IP over InfiniBand"].add(frame)
                 yield from self._judged(PACKET, frame, _differing("packet", mine, their_packet), spots_of_datagram)
             if header or their_header:
                 yield from self._judged(HEADER, frame, _differing("rpcordma", header, their_header), spots)
@@ -492,8 +486,7 @@ class Comparison:
             spots = our_message.touched | self._ours.circumstances.by_xid(mine.xid)
             if our_message.call_frame in self._offered_again:
                 spots |= {"memory advertised again"}
-            if mine.other in self._psns_alike:
-                spots |= {"PSNs alike"}
+            spots |= {name for name in ("PSNs alike", "UDP port") if mine.other in self._spots[name]}
             yield from self._judged(mine.what, mine.frame, _message_differing(our_message, other), spots, our_message)
         # What is left Wireshark may have shown a second time, for the reason for which it went wrong the first.
         like: defaultdict[tuple[int, bool], frozenset[str]] = defaultdict(frozenset)
@@ -517,31 +510,19 @@ class Comparison:
         if not pairs:
             tally.equal += 1
             return []
-        if frame in self._ours.truncated:
-            spots |= {"truncated frame"}
-        if frame in self._ours.low_ports or (message is not None and message.message.other in self._ours.low_ports):
-            spots |= {"UDP port"}
-        if frame in self._datagrams:
-            spots |= {"IP over InfiniBand"}
-        if frame in self._ours.foreign:
-            spots |= {"DC or RD"}
-        if frame in self._retransmitted:
-            spots |= {"retransmitted"}
-        if frame in self._psns_alike:
-            spots |= {"PSNs alike"}
+        spots |= {name for name, frames in self._spots.items() if frame in frames}
         if self._ours.streams.known:
             spots |= self._ours.streams.of(frame)
         found: list[Difference] = []
         for name, mine, theirs in pairs:
             late = message is not None and _is_late(message, name, theirs)
             verdict = LATE if late else explain(name, mine, theirs, spots)
-            if verdict is None and name in MATCH_FIELDS and mine and theirs and self._retransmitted >= {*mine, *theirs}:
-                verdict = RETRANSMITTED
+            if verdict is None and name in MATCH_FIELDS and mine and theirs:
+                verdict = RETRANSMITTED if self._spots["retransmitted"] >= {*mine, *theirs} else None
             found.append(Difference(what, frame, name, mine, theirs, *(verdict or ())))
-        if all(difference.explained for difference in found):
-            tally.explained += 1
-        else:
-            tally.unexplained += 1
+        explained = all(difference.explained for difference in found)
+        tally.explained += explained
+        tally.unexplained += not explained
         return found
 
 
@@ -607,17 +588,13 @@ def _telling(fields: Fields) -> Values | None:
 
 def _side_by_side(mine: Iterable[FrameFields], theirs: Iterable[FrameFields]) -> Iterator[tuple[int, Fields, Fields]]:
     """Frame by frame what either found; both ascend."""
-    ours = iter(mine)
-    one = next(ours, None)
-    for other in theirs:
-        while one is not None and one.frame < other.frame:
-            yield one.frame, one.fields, {}
-            one = next(ours, None)
-        if one is not None and one.frame == other.frame:
-            yield other.frame, one.fields, other.fields
-            one = next(ours, None)
-        else:
-            yield other.frame, {}, other.fields
-    while one is not None:
-        yield one.frame, one.fields, {}
-        one = next(ours, None)
+
+    def frame_of(shown: tuple[FrameFields, int]) -> int:
+        return shown[0].frame
+
+    for frame, both in groupby(merge(zip(mine, repeat(0)), zip(theirs, repeat(1)), key=frame_of), frame_of):
+        fields: tuple[list[Fields], list[Fields]] = [], []
+        for shown, side in both:
+            fields[side].append(shown.fields)
+        for ours, others in zip_longest(*fields, fillvalue=NO_HEADER[0]):
+            yield frame, ours, others
