@@ -216,8 +216,8 @@ class Auditor:
         """Nothing more will be seen of these connections: their tallies go to those of ``EARLIER``."""
         numbers = {conversation.connection.number for conversation in conversations}
         for conversation in conversations:
-            for place, tally in self.close(conversation).items():
-                earlier = self.tallies.setdefault(place._replace(connection=EARLIER), RuleTally())
+            for key, tally in self.close(conversation).items():
+                earlier = self.tallies.setdefault(key._replace(connection=EARLIER), RuleTally())
                 earlier.add(tally, self.examples)
         self._remembering = [listener for listener in self._remembering if listener.connection.number not in numbers]
 
@@ -234,12 +234,12 @@ class Auditor:
         self._seats.pop(number, None)
         self.sides_known.discard(number)
         self.connections.pop(number, None)
-        return {place: self.tallies.pop(place) for place in self._places.pop(number, ())}
+        return {key: self.tallies.pop(key) for key in self._places.pop(number, ())}
 
     def adopt(self, connection: Connection, tallies: Mapping[TallyKey, RuleTally]) -> None:
         """What an auditor elsewhere found of a connection of which nothing more will be seen: see ``close``."""
         number = connection.number
-        own = {place._replace(connection=number): tally for place, tally in tallies.items()}
+        own = {key._replace(connection=number): tally for key, tally in tallies.items()}
         self.connections[number] = connection
         self._set_up.add(number)
         self._places[number] = [*own]
@@ -248,7 +248,7 @@ class Auditor:
     def finish_broken(self, conversations: Iterable[Conversation]) -> None:
         """In place of ``finish``: keep the tallies of rules that were broken, and forget the others."""
         for conversation in conversations:
-            broken = {place: tally for place, tally in self.close(conversation).items() if tally.violated}
+            broken = {key: tally for key, tally in self.close(conversation).items() if tally.violated}
             if broken:
                 self.tallies.update(broken)
                 self.connections[conversation.connection.number] = conversation.connection
@@ -273,8 +273,8 @@ class Auditor:
     @property
     def findings(self) -> list[Finding]:
         """The kept violations, in the order of the capture."""
-        found = [finding for tally in self.tallies.values() for finding in tally.examples]
-        return sorted(found, key=lambda finding: (finding.frames[:1], finding.rule.id))
+        examples = [finding for tally in self.tallies.values() for finding in tally.examples]
+        return sorted(examples, key=lambda finding: (finding.frames[:1], finding.rule.id))
 
     def tally(self, rule: str, connection: int, endpoint: int) -> RuleTally:
         return self.tallies.get(TallyKey(rule, connection, endpoint)) or RuleTally()
@@ -304,27 +304,27 @@ class Auditor:
         classes = self._classes.get(connection)
         if classes is None:
             classes = self._classes[connection] = {}
-        found = classes.get(key)
-        if found is not None and not found.others and not found.broken:
-            found.count += count
+        subject_class = classes.get(key)
+        if subject_class is not None and not subject_class.others and not subject_class.broken:
+            subject_class.count += count
             return
         made = subjects()
-        if found is None:
+        if subject_class is None:
             first = next(made)
-            found = classes[key] = self._class_of(first)
+            subject_class = classes[key] = self._class_of(first)
             made = chain((first,), made)
-        found.count += count
+        subject_class.count += count
         left = count
         for subject in made:
-            if not found.others and not self._wanted(found, subject):
+            if not subject_class.others and not self._wanted(subject_class, subject):
                 break
-            self._judge_by(found.others, subject)
-            for rule, judgement in found.broken:
+            self._judge_by(subject_class.others, subject)
+            for rule, judgement in subject_class.broken:
                 self._count(rule, subject, judgement)
             left -= 1
         else:
             return
-        for rule, judgement in found.broken:
+        for rule, judgement in subject_class.broken:
             note = judgement.note
             for end in self._ends(rule, subject, judgement.by):
                 tally = self._tally(TallyKey(rule.id, connection, end))
@@ -345,21 +345,21 @@ class Auditor:
 
     def _class_of(self, subject: Subject) -> SubjectClass:
         """The class that a noun is the first of."""
-        found = SubjectClass([], [], [])
+        subject_class = SubjectClass([], [], [])
         each = self.keep is not None or self.on_finding is not None
         for seat in self._seats_for(subject):
             judgement = seat.judge(subject)
             if judgement is PASSED and not seat.rule.plugin:
-                found.tallies += seat.tallies or self._open(seat, subject)
+                subject_class.tallies += seat.tallies or self._open(seat, subject)
             elif (
                 judgement is not None
                 and judgement.verdict == VIOLATION
                 and not (each or seat.rule.plugin or self._doubt(seat.rule, subject))
             ):
-                found.broken.append(Broken(seat.rule, judgement))
+                subject_class.broken.append(Broken(seat.rule, judgement))
             elif judgement is not None or seat.rule.plugin:  # What a plug-in looks at is not known.
-                found.others.append(seat)
-        return found
+                subject_class.others.append(seat)
+        return subject_class
 
     def _count_classes(self, connection: int | None = None) -> None:
         """Add what was counted by class to the tallies, of one connection or all."""
@@ -375,8 +375,8 @@ class Auditor:
         kind, role, backward, shape = type(subject), subject.role, subject.backward, subject.shape
         key = kind, role, backward, shape, subject.endpoint("requester")
         seats = self._seats.setdefault(subject.connection.number, {})
-        found = seats.get(key)
-        if found is None:
+        slots = seats.get(key)
+        if slots is None:
             rules = self._rules_for.get(key[:-1])
             if rules is None:
                 rules = self._rules_for[key[:-1]] = [
@@ -388,8 +388,8 @@ class Auditor:
                     and (rule.role in ("either", role) or not role)
                     and rule.needs & shape == rule.needs
                 ]
-            found = seats[key] = [*map(RuleSlot, rules)]
-        return found
+            slots = seats[key] = [*map(RuleSlot, rules)]
+        return slots
 
     def _open(self, seat: RuleSlot, subject: Subject) -> Sequence[RuleTally]:
         """The tallies that a rule counts at, of such a noun."""
@@ -399,12 +399,12 @@ class Auditor:
         seat.tallies = tuple(self._tally(TallyKey(seat.rule.id, connection.number, end)) for end in ends)
         return seat.tallies
 
-    def _tally(self, place: TallyKey) -> RuleTally:
+    def _tally(self, key: TallyKey) -> RuleTally:
         """The tally of a place, a new one where there is none."""
-        tally = self.tallies.get(place)
+        tally = self.tallies.get(key)
         if tally is None:
-            tally = self.tallies[place] = RuleTally()
-            self._places.setdefault(place.connection, []).append(place)
+            tally = self.tallies[key] = RuleTally()
+            self._places.setdefault(key.connection, []).append(key)
         return tally
 
     def _ends(self, rule: Rule, subject: Subject, by: str) -> list[int]:
@@ -460,7 +460,7 @@ class Auditor:
         if self._wants(tally, finding.frames):
             tally.add_examples([finding])
             assert isinstance(tally.examples, list)
-            tally.examples.sort(key=lambda one: one.frames[:1])
+            tally.examples.sort(key=lambda finding: finding.frames[:1])
             del tally.examples[self.examples :]
         if self.on_finding is not None:
             self._count_classes(finding.connection.number)
@@ -514,10 +514,10 @@ class Result:
     @cached_property
     def by_rule(self) -> dict[str, list[tuple[TallyKey, RuleTally]]]:
         """The tallies of each rule, in the order of connections."""
-        found: dict[str, list[tuple[TallyKey, RuleTally]]] = defaultdict(list)
-        for place, tally in sorted(self.auditor.tallies.items()):
-            found[place.rule].append((place, tally))
-        return dict(found)
+        tallies: dict[str, list[tuple[TallyKey, RuleTally]]] = defaultdict(list)
+        for key, tally in sorted(self.auditor.tallies.items()):
+            tallies[key.rule].append((key, tally))
+        return dict(tallies)
 
     def times(self, rule: str) -> int:
         """How often a rule was broken, notes included."""
@@ -526,10 +526,10 @@ class Result:
     @cached_property
     def by_end(self) -> dict[tuple[int, int], list[RuleTally]]:
         """The tallies of each end of a connection, by its number and the end."""
-        found: dict[tuple[int, int], list[RuleTally]] = defaultdict(list)
-        for place, tally in self.auditor.tallies.items():
-            found[place.connection, place.endpoint].append(tally)
-        return dict(found)
+        tallies: dict[tuple[int, int], list[RuleTally]] = defaultdict(list)
+        for key, tally in self.auditor.tallies.items():
+            tallies[key.connection, key.endpoint].append(tally)
+        return dict(tallies)
 
     @property
     def violations(self) -> int:

@@ -106,16 +106,16 @@ class SentMessage(OfMessage):
     @property
     def shape(self) -> int:
         header = self.message.header
-        found = SECOND if header.version == 2 else FIRST
+        shape = SECOND if header.version == 2 else FIRST
         if self.is_call is not None:
-            found |= CALL if self.is_call else REPLY
+            shape |= CALL if self.is_call else REPLY
         if header.procedure == RDMA_NOMSG:
-            found |= NOMSG
+            shape |= NOMSG
         elif header.procedure == RDMA_ERROR:
-            found |= ERROR
+            shape |= ERROR
         if header.reads:
-            found |= READS
-        return found if self.message.operation.invalidate is None else found | INVALIDATE
+            shape |= READS
+        return shape if self.message.operation.invalidate is None else shape | INVALIDATE
 
     @property
     def unread(self) -> str:

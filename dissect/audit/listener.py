@@ -86,8 +86,8 @@ class Answers:
         if kind:
             message.detach()  # it may wait for long
             table = self.messages[sender]
-            table[message.header.xid] = found = RefusableMessage(self.conversation, message, sender, kind, rpc=rpc)
-            found.receiver_seen = bool(self.settling.last_sent[1 - sender])
+            table[message.header.xid] = refusable = RefusableMessage(self.conversation, message, sender, kind, rpc=rpc)
+            refusable.receiver_seen = bool(self.settling.last_sent[1 - sender])
             if len(table) > REMEMBERED:
                 self.give_up(table.popitem(last=False)[1])
 
@@ -121,10 +121,10 @@ class Answers:
         table = self.options[sender]
         if message.header.xid in table:  # one-way messages may have any XID; nothing will answer the earlier one
             table[-message.frame] = table.pop(message.header.xid)
-        table[message.header.xid] = found = RefusableMessage(
+        table[message.header.xid] = refusable = RefusableMessage(
             self.conversation, message, sender, "option", option=option
         )
-        found.sent, found.receiver_seen = sent_by_peer, bool(self.settling.last_sent[1 - sender])
+        refusable.sent, refusable.receiver_seen = sent_by_peer, bool(self.settling.last_sent[1 - sender])
         early = self._early.pop((1 - sender, message.header.xid), None)
         if early is not None and message.frame - early.message.frame <= REORDERED:
             early.xid_seen, early.answers = True, message
@@ -238,8 +238,8 @@ class VersionTwoState:
             del self.opening[:-REMEMBERED]
             self.waiting += 1
             return
-        for one in self.opening:
-            one.relieved = message.time - one.message.time
+        for opened in self.opening:
+            opened.relieved = message.time - opened.message.time
         self.settled = bool(self.waiting) and header.procedure != RDMA_ERROR and not header.problem
         self.opening.clear()
         self.waiting = 0
@@ -313,13 +313,13 @@ def routine_rows(sends: RowSends, names: RpcNames) -> NDArray[np.bool_]:
         & (sends.long | ~(sends.invalidates | sends.chunked))
     )
     for procedure in unique(sends.procedure[rows & (sends.procedure >= 0)]).tolist():
-        one = names.procedures[procedure]
+        named = names.procedures[procedure]
         mine = rows & (sends.procedure == procedure)
-        routine = routine_procedure(one.program, one.version, one.procedure, one.operations)
-        if not routine or OFFERING & {*one.operations}:
+        routine = routine_procedure(named.program, named.version, named.procedure, named.operations)
+        if not routine or OFFERING & {*named.operations}:
             rows &= ~mine
-        elif one.program == NFS and one.version == 3:
-            rows[mine] = _hold_arguments(sends, mine.nonzero()[0], one.procedure or 0)
+        elif named.program == NFS and named.version == 3:
+            rows[mine] = _hold_arguments(sends, mine.nonzero()[0], named.procedure or 0)
     return rows
 
 
@@ -453,9 +453,9 @@ class RoutineRows:
             (0, self.call_frames, self.called, called),
             (1, self.reply_frames, self.answered, answered),
         ):
-            place = bisect_right(frames, frame, first, behind)
-            if place > first:
-                settling.last_sent[end] = max(settling.last_sent[end], frames[place - 1])
+            behind_last = bisect_right(frames, frame, first, behind)
+            if behind_last > first:
+                settling.last_sent[end] = max(settling.last_sent[end], frames[behind_last - 1])
 
 
 MAX_UNREAD = 256
@@ -613,8 +613,8 @@ class AuditListener(Listener):
     def _granted(self, caller: int, message: Message) -> None:
         """A reply that is an object may grant credits."""
         if self.grants.replied(caller, message) and not caller and self.routine is not None:
-            for places, place in zip(self.routine.reliefs, (message.frame, message.time), strict=True):
-                places.append(place)
+            for places, at in zip(self.routine.reliefs, (message.frame, message.time), strict=True):
+                places.append(at)
 
     def rpc_ended(self, rpc: Rpc) -> None:
         caller = int(rpc.backward)
@@ -767,8 +767,8 @@ class AuditListener(Listener):
         self._judge_messages(rpcs, rows, True)
         self._judge_messages(rpcs, rows[answers[~long[answers]]], False)
         numbers = rows["number"].tolist()
-        offers = {place: routine.offers[number] for place, number in enumerate(numbers) if number in routine.offers}
-        exceeding = {place for place, number in enumerate(numbers) if number in routine.exceeding}
+        offers = {index: routine.offers[number] for index, number in enumerate(numbers) if number in routine.offers}
+        exceeding = {index for index, number in enumerate(numbers) if number in routine.exceeding}
         alone = self._alone(offers, rows) | exceeding
         if long.any():
             invalidates = rows["invalidated"] >= 0
@@ -779,18 +779,18 @@ class AuditListener(Listener):
             by_itself = np.zeros(len(rows), np.bool_)
             by_itself[[*alone]] = True
             self.memory.keep(rpcs.apart(rows[long & ~by_itself][-MAX_ADVERTISERS:]))
-        self._judge_transactions(offers, rpcs, rows, [place not in alone for place in range(len(rows))])
-        for place in sorted(alone):
-            (rpc,) = made(rpcs, rows[place : place + 1])
+        self._judge_transactions(offers, rpcs, rows, [index not in alone for index in range(len(rows))])
+        for index in sorted(alone):
+            (rpc,) = made(rpcs, rows[index : index + 1])
             transaction = self._transaction(routine, rpc)
-            if place in offers:
+            if index in offers:
                 self.answered[rpc] = transaction
             self.settling.add(transaction)
 
     def _alone(self, offers: Mapping[int, Offer], rows: Rows) -> set[int]:
         """Places of calls whose RPCs are judged by themselves, and of those that a late RDMA Write may still touch."""
         recent = rows["reply_frame"] > self.settling.frame - REORDERED
-        return {place for place, offer in offers.items() if offer.remarkable or recent[place]}
+        return {index for index, offer in offers.items() if offer.remarkable or recent[index]}
 
     def _transaction(self, routine: RoutineRows, rpc: Rpc) -> Transaction:
         """The Transaction of a call that was a row."""
@@ -807,8 +807,8 @@ class AuditListener(Listener):
     def _judge_transactions(self, offers: Mapping[int, Offer], rpcs: RpcRows, rows: Rows, within: list[bool]) -> None:
         number = self.connection.number
         step = np.zeros(len(rows), np.int64)
-        for place, offer in offers.items():
-            step[place] = 1 if offer.step.run < PREDICTABLE else 2
+        for index, offer in offers.items():
+            step[index] = 1 if offer.step.run < PREDICTABLE else 2
         codes = np.where(within, rows["procedure"].astype(np.int64) * 3 + step, -1)
         for code in unique(codes[codes >= 0]).tolist():
             names = rpcs.names.procedures[code // 3]
@@ -820,7 +820,7 @@ class AuditListener(Listener):
                 key = "long", code % 3 == 1, *key
             self._judge_all(
                 key,
-                partial(self._made_transactions, rpcs, [offers.get(one) for one in mine.tolist()]),
+                partial(self._made_transactions, rpcs, [offers.get(index) for index in mine.tolist()]),
                 rows[mine],
             )
 

@@ -281,11 +281,11 @@ class Rule:
         """All places where it stands."""
         if self.document == self.final:
             return self.cited
-        found = f"{self.document}, section {self.section}"
+        source = f"{self.document}, section {self.section}"
         if not self.final:
-            return found
+            return source
         unchecked = self.final.startswith(UNCHECKED)
-        return f"{found}; {self.final}" + (" (section number not checked against the RFC's text)" if unchecked else "")
+        return f"{source}; {self.final}" + (" (section number not checked against the RFC's text)" if unchecked else "")
 
     def applies(self, backward: bool, shape: int) -> bool:
         """Whether it is about a message of this direction.  In version 2 backward calls may have chunks, too."""
@@ -296,13 +296,13 @@ class Rule:
     @property
     def paragraphs(self) -> dict[str, str]:
         """The docstring: 'What', 'Why', 'Right' and 'Wrong', each one line of text."""
-        found: dict[str, str] = {}
+        paragraphs: dict[str, str] = {}
         for part in (inspect.getdoc(self.judge) or "").split("\n\n"):
             text = " ".join(part.split())
             head, colon, rest = text.partition(": ")
             key = head if colon and head in ("Why", "Right", "Wrong") else "What"
-            found[key] = f"{found[key]} {text}" if key in found else rest if key != "What" else text
-        return found
+            paragraphs[key] = f"{paragraphs[key]} {text}" if key in paragraphs else rest if key != "What" else text
+        return paragraphs
 
 
 _RULES: dict[str, Rule] = {}
@@ -430,13 +430,13 @@ class UnknownRule(ValueError):
 
 def matching_rules(*names: str) -> frozenset[str]:
     """Ids of the rules that are meant by these names; a name may end with a star.  Raises UnknownRule."""
-    found: set[str] = set()
+    matching: set[str] = set()
     for name in names:
         some = {id for id in all_rules() if _matches(id, name)}
         if not some:
             raise UnknownRule(f"no rule {name!r}; 'rdmascope rules' lists them")
-        found |= some
-    return frozenset(found)
+        matching |= some
+    return frozenset(matching)
 
 
 def _matches(id: str, name: str) -> bool:
@@ -481,15 +481,15 @@ Levels: **MUST** and **SHOULD** are the document's own words, **STATED** is beha
 def facts(rule: Rule) -> list[tuple[str, str]]:
     """What there is to know of a rule, as (name, text), in the order of a page."""
     parts = rule.paragraphs
-    found = [
+    facts = [
         ("Level", rule.level.value),
         ("Judges", {"either": "either end", "requester": "the requester", "responder": "the responder"}[rule.role]),
         ("Document", rule.sources),
     ]
     if rule.unjudgeable:
-        found.append(("Not judged", rule.unjudgeable))
-    found += [(name, parts[name]) for name in ("What", "Why", "Right", "Wrong") if name in parts]
-    return found
+        facts.append(("Not judged", rule.unjudgeable))
+    facts += [(name, parts[name]) for name in ("What", "Why", "Right", "Wrong") if name in parts]
+    return facts
 
 
 def markdown(rules: Iterable[Rule]) -> str:

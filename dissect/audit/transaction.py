@@ -137,26 +137,26 @@ class Transaction(Subject):
 
     @property
     def shape(self) -> int:
-        rpc, found = self.rpc, 0
+        rpc, shape = self.rpc, 0
         call, reply = rpc.call, rpc.reply
         if call is not None and call.header.version == 2:
-            found = SECOND
+            shape = SECOND
         if rpc.chunks:
-            found |= CHUNKS
+            shape |= CHUNKS
             if rpc.chunks[0].kind == "read":
-                found |= READS
+                shape |= READS
         if rpc.gss is not None:
-            found |= GSS
+            shape |= GSS
         if reply is not None:
             header = reply.header
-            found |= REPLY
+            shape |= REPLY
             if header.version == 2:
-                found |= SECOND
+                shape |= SECOND
             if header.procedure == RDMA_NOMSG:
-                found |= NOMSG
+                shape |= NOMSG
             if any(chunk.kind != "read" for chunk in rpc.chunks) or header.writes or header.reply:
-                found |= RETURNS
-        return found
+                shape |= RETURNS
+        return shape
 
     @property
     def reads(self) -> list[ChunkUse]:
@@ -433,13 +433,13 @@ def _leftover(items: Items, stream: bytes, arguments: bool, walk: Callable[[byte
     for item in items.items:
         if not item.reduced:
             continue
-        place = item.position - taken
+        start = item.position - taken
         padded = item.count + 3 & -4
         for excess in dict.fromkeys((padded, item.count, padded - item.count)):
-            if not excess or place + excess > len(stream):
+            if not excess or start + excess > len(stream):
                 continue
-            found = walk(stream[:place] + stream[place + excess :])
-            if found.complete and found.end == len(stream) - excess:
+            rest = walk(stream[:start] + stream[start + excess :])
+            if rest.complete and rest.end == len(stream) - excess:
                 return Leftover(item.name, item.count, excess)
         taken += padded if arguments else 0
     return None
@@ -492,7 +492,7 @@ class BackChannel:
         """Why the client may have offered it before ``frame`` all the same; '' where it cannot have."""
         if self.unread and self.unread < frame:
             return self.reason
-        return UNREAD if any(one < frame for one in self._pending.values()) else ""
+        return UNREAD if any(pending < frame for pending in self._pending.values()) else ""
 
     def _note(self, transaction: Transaction, call: Message) -> None:
         offers = _offers(transaction, call)
@@ -516,7 +516,7 @@ def _offers(transaction: Transaction, call: Message) -> bool | str:
         if not behind.startswith(_COMPOUND_CALL):
             return False
         whole = len(behind) == call.inline_length - 12
-        if whole and behind[12:16] != _GSS and not any(one in behind for one in _OFFERING):
+        if whole and behind[12:16] != _GSS and not any(procedure in behind for procedure in _OFFERING):
             return False
     stream = transaction.call_stream
     head = call_header(stream, 0, len(stream))

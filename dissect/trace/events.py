@@ -245,7 +245,7 @@ def text_values(name: str, text: str) -> tuple[Value, ...] | None:
             match = form.pattern.match(line)
             if match is not None:
                 values: list[Value] = [None] * len(EVENTS[name])
-                for place, read, found in zip(form.places, form.readers, match.groups(), strict=True):
-                    values[place] = read(found)
+                for index, read, field in zip(form.places, form.readers, match.groups(), strict=True):
+                    values[index] = read(field)
                 return tuple(values)
     return None

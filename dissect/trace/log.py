@@ -40,14 +40,14 @@ class RpcLog:
 
     def trouble(self, kind: str, words: str, time: int, number: int, rpc: int | None = None) -> None:
         """Another one, at an event of this number."""
-        found = next((known for known in self._troubles if (known.kind, known.words) == (kind, words)), None)
-        if found is None:
-            found = HostTrouble(kind, words, time=time)
-            self._troubles.append(found)
-        found.count += 1
-        if len(found.frames) < MAX_EXAMPLES:
-            found.frames.append(number)
-            found.rpcs += [] if rpc is None else [rpc]
+        trouble = next((known for known in self._troubles if (known.kind, known.words) == (kind, words)), None)
+        if trouble is None:
+            trouble = HostTrouble(kind, words, time=time)
+            self._troubles.append(trouble)
+        trouble.count += 1
+        if len(trouble.frames) < MAX_EXAMPLES:
+            trouble.frames.append(number)
+            trouble.rpcs += [] if rpc is None else [rpc]
 
     def completed(self, what: str, status: int | None, time: int, number: int) -> None:
         """A work request; those that are flushed follow from another error, or the end of the connection."""

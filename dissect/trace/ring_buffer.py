@@ -52,14 +52,14 @@ class EventFormat(NamedTuple):
 
     def values(self, page: bytes, at: int) -> tuple[Value, ...]:
         """The fields of the record at ``at``; raises struct.error where it is not whole."""
-        found: tuple[Value, ...] = self.integers(page, at)
+        integers: tuple[Value, ...] = self.integers(page, at)
         if self.chosen is not None:
-            found = self.chosen((*found, None))
+            integers = self.chosen((*integers, None))
         if not self.readers:
-            return found
-        values = [*found]
-        for place, read in self.readers:
-            values[place] = read(page, at)
+            return integers
+        values = [*integers]
+        for index, read in self.readers:
+            values[index] = read(page, at)
         return tuple(values)
 
 
@@ -117,30 +117,30 @@ def event_format(text: str, order: str) -> tuple[int, EventFormat | None] | None
     places: dict[int, int] = {}
     readers: list[tuple[int, Reader]] = []
     chosen = {}
-    for place, wanted in enumerate(EVENTS[name]):
+    for index, wanted in enumerate(EVENTS[name]):
         field = next((name for name in (wanted, *ALIASES.get(wanted, ())) if name in fields), None)
         if field is not None:
-            chosen[place] = fields[field]
-    for place, (kind, array, offset, size, signed) in sorted(chosen.items(), key=lambda item: item[1][2]):
+            chosen[index] = fields[field]
+    for index, (kind, array, offset, size, signed) in sorted(chosen.items(), key=lambda item: item[1][2]):
         if array:
             dynamic = next((word for word in ("__data_loc", "__rel_loc") if word in kind), "")
             element = kind.replace(dynamic, "").replace("[]", "").strip()
-            readers.append((place, _reader(element, offset, size, dynamic, order)))
+            readers.append((index, _reader(element, offset, size, dynamic, order)))
             continue
-        if size == 8 and EVENTS[name][place] not in LONG:
+        if size == 8 and EVENTS[name][index] not in LONG:
             size, offset = 4, offset if order == "<" else offset + 4
         if size in _INTEGERS and offset >= at:
             code = _INTEGERS[size]
             layout += "x" * (offset - at) + (code.lower() if signed else code)
-            places[place], at = len(places), offset + size
-    picked = [places.get(place, -1) for place in range(len(EVENTS[name]))]
+            places[index], at = len(places), offset + size
+    picked = [places.get(index, -1) for index in range(len(EVENTS[name]))]
     plain = picked == [*range(len(places))]
     chosen_of = None if plain else itemgetter(*picked) if len(picked) > 1 else _alone(picked[0])
     return number, EventFormat(name, struct.Struct(layout).unpack_from, chosen_of, tuple(readers))
 
 
-def _alone(place: int) -> Callable[[tuple[Value, ...]], tuple[Value, ...]]:
-    return lambda values: (values[place],)
+def _alone(index: int) -> Callable[[tuple[Value, ...]], tuple[Value, ...]]:
+    return lambda values: (values[index],)
 
 
 Record = tuple[int, str, int, tuple[Value, ...]]

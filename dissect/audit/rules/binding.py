@@ -215,7 +215,7 @@ def count_match(transaction: Transaction) -> Judgement | None:
             continue
         written = [transaction.written(use) for use in chunk.segments]
         unfilled = sum(
-            use.returned or 0 for use, one in zip(chunk.segments, written, strict=True) if not one and any(written)
+            use.returned or 0 for use, got in zip(chunk.segments, written, strict=True) if not got and any(written)
         )
         returned = chunk.returned or 0
         if item.count in (returned, returned - unfilled):

@@ -129,10 +129,10 @@ def experimental(option: SentOption) -> Judgement | None:
     """
     if not option.values:
         return None
-    found = [value.which for value in option.values if value.experimental]
-    if not found:
+    experimental = [value.which for value in option.values if value.experimental]
+    if not experimental:
         return PASSED
-    named = ", ".join(str(which) for which in found)
+    named = ", ".join(str(which) for which in experimental)
     return violation(f"characteristic {named}", f"outside {EXPERIMENTAL.start} to {EXPERIMENTAL.stop - 1}", note=True)
 
 

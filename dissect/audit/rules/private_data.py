@@ -37,10 +37,10 @@ def private_version(setup: ConnectionSetup) -> Judgement | None:
 
     Wrong: f6ab0e18 02 …
     """
-    for found in setup.identifiers[:1]:
-        if found.version is None:
+    for identifier in setup.identifiers[:1]:
+        if identifier.version is None:
             return undecidable(TRUNCATED) if setup.truncated else None
-        return PASSED if found.version == 1 else violation(f"version {found.version}", "1", note=True)
+        return PASSED if identifier.version == 1 else violation(f"version {identifier.version}", "1", note=True)
     return _nothing(setup)
 
 
@@ -54,12 +54,12 @@ def private_reserved(setup: ConnectionSetup) -> Judgement | None:
 
     Wrong: flags 0x81.
     """
-    for found in setup.identifiers[:1]:
-        if found.reserved is None:
+    for identifier in setup.identifiers[:1]:
+        if identifier.reserved is None:
             return undecidable(TRUNCATED) if setup.truncated else None
-        if found.version != 1:
+        if identifier.version != 1:
             return None
-        return violation(f"reserved bits 0x{found.reserved:02x}", "0") if found.reserved else PASSED
+        return violation(f"reserved bits 0x{identifier.reserved:02x}", "0") if identifier.reserved else PASSED
     return _nothing(setup)
 
 
@@ -79,10 +79,10 @@ def private_length(setup: ConnectionSetup) -> Judgement | None:
         return _nothing(setup)
     if setup.truncated:
         return undecidable(TRUNCATED)
-    for found in setup.identifiers:
-        if not found.whole:
+    for identifier in setup.identifiers:
+        if not identifier.whole:
             return violation(
-                f"an identifier at offset {found.offset} with fewer than {SIZE} octets", "all eight inside"
+                f"an identifier at offset {identifier.offset} with fewer than {SIZE} octets", "all eight inside"
             )
     return PASSED
 
@@ -97,12 +97,12 @@ def private_ambiguous(setup: ConnectionSetup) -> Judgement | None:
 
     Wrong: f6ab0e18 as a value of something else in front of the message.
     """
-    found = setup.identifiers
-    if not found:
+    identifiers = setup.identifiers
+    if not identifiers:
         return _nothing(setup)
-    if len(found) > 1:
-        places = ", ".join(str(identified.offset) for identified in found)
-        return violation(f"{len(found)} identifiers, at offsets {places}", "one")
+    if len(identifiers) > 1:
+        places = ", ".join(str(identified.offset) for identified in identifiers)
+        return violation(f"{len(identifiers)} identifiers, at offsets {places}", "one")
     return undecidable(TRUNCATED) if setup.truncated else PASSED
 
 

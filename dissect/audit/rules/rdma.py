@@ -65,10 +65,11 @@ def rdma_outside(movement: RdmaOperation) -> Judgement | None:
         return undecidable("the chunk lists of a call are truncated in the capture")
     if movement.calls_unread:
         return undecidable("the chunk lists of an open call cannot be decoded")
-    one = movement.operation
+    operation = movement.operation
     near = f"; {movement.near}" if movement.near else ""
     return violation(
-        f"an {movement.name} of {one.length} bytes at 0x{one.address:x}, handle 0x{one.handle:08x}{near}",
+        f"an {movement.name} of {operation.length} bytes at 0x{operation.address:x}, "
+        f"handle 0x{operation.handle:08x}{near}",
         "inside one advertised segment",
     )
 

@@ -18,14 +18,14 @@ def _pairs(transaction: Transaction) -> list[tuple[str, ChunkUse, tuple[tuple[in
     """Name, what the call advertised, and what the reply returned, of each Write chunk and the Reply chunk."""
     reply = transaction.rpc.reply
     assert reply is not None
-    found: list[tuple[str, ChunkUse, tuple[tuple[int, int, int], ...]]] = [
+    pairs: list[tuple[str, ChunkUse, tuple[tuple[int, int, int], ...]]] = [
         (f"Write chunk {number}", chunk, tuple(tuple(segment) for segment in returned.segments))  # type: ignore[misc]
         for number, (chunk, returned) in enumerate(zip(transaction.writes, reply.header.writes, strict=False), 1)
     ]
     chunk = transaction.reply_chunk
     if chunk is not None and reply.header.reply is not None:
-        found.append(("Reply chunk", chunk, tuple(tuple(segment) for segment in reply.header.reply.segments)))  # type: ignore[misc]
-    return found
+        pairs.append(("Reply chunk", chunk, tuple(tuple(segment) for segment in reply.header.reply.segments)))  # type: ignore[misc]
+    return pairs
 
 
 def _returned(transaction: Transaction) -> Judgement | None:
@@ -350,9 +350,9 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
         unused = not any(written) or not chunk.returned  # which may have been written to all the same (4.4.6.2)
         if unused and (_unclaimed(transaction, number) or not (any(written) or chunk.returned)):
             continue
-        filled = [(use, one) for use, one in zip(chunk.segments, written, strict=True) if one or not any(written)]
+        filled = [(use, got) for use, got in zip(chunk.segments, written, strict=True) if got or not any(written)]
         returned = sum(use.returned or 0 for use, _ in filled)
-        total = sum(one for _, one in filled)
+        total = sum(length for _, length in filled)
         count = counts.get(number, returned)
         only_pad = chunk.kind == "write" and count % 4 and 0 < total - count < 4 and returned in (count, total)
         if total == returned or only_pad:

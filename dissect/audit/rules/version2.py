@@ -270,7 +270,7 @@ def first_message(sent: SentMessage) -> Judgement | None:
 
 def _refusal(sent: SentMessage) -> VersionRefusal | None:
     """The last refusal of a version by the server before this message."""
-    found = None
+    latest = None
     for refusal in sent.conversation.negotiation.refusals:
         if refusal.frame >= sent.message.frame:
             break
@@ -280,8 +280,8 @@ def _refusal(sent: SentMessage) -> VersionRefusal | None:
             and sent.message.frame - refusal.frame <= REORDERED
         )
         if refusal.endpoint == 1 and not near:  # else a capture shows the answer before what it answers
-            found = refusal
-    return found
+            latest = refusal
+    return latest
 
 
 @rule("V2-FALLBACK", "After RDMA_ERR_VERS the requester keeps to the reported range", STATED,
