@@ -93,7 +93,7 @@ class GivenCaptures:
             self.behind = CapturesBehind(files[0])
 
     def __iter__(self) -> Iterator[EachCapture]:
-        return self.some(lambda one: True)
+        return self.some(lambda capture: True)
 
     def some(self, wanted: Callable[[CaptureBehind], bool]) -> Iterator[EachCapture]:
         """The captures of a data set that are wanted; else the capture given."""
@@ -135,9 +135,9 @@ class GivenCaptures:
         """Whether a capture of a data set has some of those RPCs: all are meant where None is given."""
         numbers = getattr(chosen, "numbers", None)
         if self.behind is None or numbers is None:
-            return lambda one: True
+            return lambda capture: True
         there = self.behind.divided("rpcs", numbers)
-        return lambda one: one.entry.capture in there
+        return lambda capture: capture.entry.capture in there
 
     def session(self, condition: Condition | None = None) -> Session:
         """A session over the tables of a data set, or over those of RPCs that pass."""
@@ -151,8 +151,8 @@ class GivenCaptures:
         from rdmascope.captures.tables.condition import ChosenRpcs
 
         if self.behind is None:
-            (one,) = self
-            return extract_of_each([ExtractSource(one.reading, choice)], output, snaplen, anonymize, self.ended)
+            (capture,) = self
+            return extract_of_each([ExtractSource(capture.reading, choice)], output, snaplen, anonymize, self.ended)
         meant = choice.condition
         if meant is not None and not isinstance(meant, ChosenRpcs):
             meant = meant.chosen_rpcs(self.session(meant))
@@ -165,7 +165,7 @@ class GivenCaptures:
         ]
 
         def of(behind: CaptureBehind) -> Choice:
-            return Choice(None, *(one.get(behind.entry.capture, frozenset()) for one in divided))
+            return Choice(None, *(of_capture.get(behind.entry.capture, frozenset()) for of_capture in divided))
 
         sources = [
             ExtractSource(capture.reading, of(capture.behind), capture.behind.entry.host)

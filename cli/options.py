@@ -49,10 +49,10 @@ class Size(Parsed[int]):
         self._minimum, self._maximum = minimum, maximum
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = super().convert(value, param, ctx)
-        if not parse_size(self._minimum) <= found <= parse_size(self._maximum):
+        size = super().convert(value, param, ctx)
+        if not parse_size(self._minimum) <= size <= parse_size(self._maximum):
             self.fail(f"{value!r} is not from {self._minimum} to {self._maximum}", param, ctx)
-        return found
+        return size
 
 
 DURATION: Parsed[int] = Parsed("duration", "dissect.measure.time_options:parse_duration")
@@ -86,7 +86,7 @@ class Grouped(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
-        listed = {str(option.name): found for option in options if (found := option.get_help_record(ctx))}
+        listed = {str(option.name): record for option in options if (record := option.get_help_record(ctx))}
         groups = {heading: [listed.pop(name) for name in names] for heading, names in self.groups.items()}
         for heading, records in {**groups, "Options": [*listed.values()]}.items():
             with formatter.section(heading):

@@ -89,7 +89,7 @@ standard input.  They are opened by the captures folder, which explains what is 
 
 def with_packets(paths: Sequence[str]) -> tuple[str, ...]:
     """In place of saved tables the captures that they were made of; data sets as they are: see ``GivenCaptures``."""
-    return tuple(found for path in paths for found in ((path,) if is_data_set(path) else behind(path, "packets")))
+    return tuple(capture for path in paths for capture in ((path,) if is_data_set(path) else behind(path, "packets")))
 
 
 packets_argument = click.argument(
@@ -208,7 +208,7 @@ def captures_of(
     paths: Sequence[str], what: str, together: bool = False, condition: Condition | None = None
 ) -> tuple[str, ...]:
     """The captures that stand behind each path."""
-    return tuple(found for path in paths for found in behind(path, what, together, condition))
+    return tuple(capture for path in paths for capture in behind(path, what, together, condition))
 
 
 def behind(path: str, what: str, together: bool = False, condition: Condition | None = None) -> tuple[str, ...]:
@@ -222,12 +222,12 @@ def behind(path: str, what: str, together: bool = False, condition: Condition | 
     from rdmascope.captures.tables.saved_tables import captures_behind, listed
 
     if condition is None or not is_data_set(path):
-        found = captures_behind(path, what)
+        captures = captures_behind(path, what)
     else:
-        found = _having(path, condition, what)
-    words = ", as one capture with frames numbered in the order of time" if together and found[1:] else ""
-    complain(f"{path}: the tables do not hold {what}; read from {listed(found)}{words}")
-    return found
+        captures = _having(path, condition, what)
+    words = ", as one capture with frames numbered in the order of time" if together and captures[1:] else ""
+    complain(f"{path}: the tables do not hold {what}; read from {listed(captures)}{words}")
+    return captures
 
 
 def _having(data_set: str, condition: Condition, what: str) -> tuple[str, ...]:
@@ -240,11 +240,11 @@ def _having(data_set: str, condition: Condition, what: str) -> tuple[str, ...]:
         raise CaptureError(f"{data_set}: {words}; choose by time, client or server")
     saved, there = open_saved_session(data_set, condition), CapturesBehind(data_set)
     some = there.divided("rpcs", condition.chosen_rpcs(saved).numbers)
-    found = [capture for capture in there.captures if capture.entry.capture in some]
-    if problem := next(filter(None, (capture.problem() for capture in found)), ""):
+    captures = [capture for capture in there.captures if capture.entry.capture in some]
+    if problem := next(filter(None, (capture.problem() for capture in captures)), ""):
         raise CaptureError(f"{data_set}: {problem}")
     condition.count_times_from(saved.first_time)
-    return tuple(path for capture in found for path in capture.paths)
+    return tuple(path for capture in captures for path in capture.paths)
 
 
 class Reading(Session):

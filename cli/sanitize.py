@@ -54,7 +54,7 @@ PLAIN = "rdmascope_plain"
 
 def harmless(text: str) -> str:
     """The text with what acts written out: '\\x1b', '\\u202e'.  A byte of a file name is '\\xff'."""
-    return _ACTING.sub(lambda found: _escaped(found[0]), text)
+    return _ACTING.sub(lambda match: _escaped(match[0]), text)
 
 
 def harmless_line(text: str) -> str:
@@ -76,10 +76,10 @@ def json_escaped(text: str, ascii_only: bool = False) -> str:
     if text.isascii() and "\x7f" not in text:  # What else acts JSON itself has as escapes.
         return text
     if ascii_only:
-        return re.sub(r"[^\x00-\x7e]", lambda found: _json_escape(found[0]), text)
+        return re.sub(r"[^\x00-\x7e]", lambda match: _json_escape(match[0]), text)
     if text.isprintable():  # What acts is not, and to look for it takes longer.
         return text
-    return _ACTING.sub(lambda found: _json_escape(found[0]), text)
+    return _ACTING.sub(lambda match: _json_escape(match[0]), text)
 
 
 def _json_escape(character: str) -> str:

@@ -61,9 +61,9 @@ def find_device(name: str, devices: Path = RDMA_DEVICES) -> Device:
     """The device of that name; raises CaptureError with what to do where there is none."""
     if not hasattr(socket, "AF_PACKET"):
         raise CaptureError(f"{name}: live capture needs Linux; elsewhere capture with another tool, and read the file")
-    place = devices / name
-    if name and name not in (".", "..") and "/" not in name and place.is_dir():
-        return _rdma_device(name, place)
+    device = devices / name
+    if name and name not in (".", "..") and "/" not in name and device.is_dir():
+        return _rdma_device(name, device)
     if name == EVERY:
         return Device(name, "interface", EVERY)
     return _interface(name, name, "interface", devices)
@@ -107,28 +107,28 @@ def _ask(control: socket.socket, request: int, interface: str) -> int:
     return int(number)
 
 
-def _rdma_device(name: str, place: Path) -> Device:
+def _rdma_device(name: str, device: Path) -> Device:
     """rxe names its interface in ``parent``; what has no ``hca_type`` either is siw; the rest is hardware."""
-    parent = _text(place / "parent")
+    parent = _text(device / "parent")
     if parent:
-        return _interface(name, parent, "rxe", place.parent)
-    if not (place / "hca_type").exists():
-        interface = _siw_interface(place)
+        return _interface(name, parent, "rxe", device.parent)
+    if not (device / "hca_type").exists():
+        interface = _siw_interface(device)
         if not interface:
             raise CaptureError(f"{name}: its network interface is not known; name that (rdma link show {name})")
-        return _interface(name, interface, "siw", place.parent)
-    if _driver(place) == SNIFFED:
+        return _interface(name, interface, "siw", device.parent)
+    if _driver(device) == SNIFFED:
         return Device(name, "adapter", ethernet=True)
-    driver = _driver(place) or "its driver"
+    driver = _driver(device) or "its driver"
     raise CaptureError(
         f"{name}: RDMA of this adapter ({driver}) passes the kernel by and cannot be captured on this host; "
         "capture at a mirror port of the switch"
     )
 
 
-def _siw_interface(place: Path) -> str:
+def _siw_interface(device: Path) -> str:
     """The kernel names it beside the GID, or the GID begins with its hardware address (drivers/infiniband/sw/siw)."""
-    for port in sorted((place / "ports").glob("*")):
+    for port in sorted((device / "ports").glob("*")):
         if named := _text(port / "gid_attrs" / "ndevs" / "0"):
             return named
         address = _text(port / "gids" / "0").replace(":", "")[:12]
@@ -138,19 +138,19 @@ def _siw_interface(place: Path) -> str:
     return ""
 
 
-def _driver(place: Path) -> str:
+def _driver(device: Path) -> str:
     """The kernel driver of an adapter; '' for what is made of software."""
-    if not (place / "hca_type").exists() or (place / "parent").exists():
+    if not (device / "hca_type").exists() or (device / "parent").exists():
         return ""
     try:
-        return os.path.basename(os.readlink(place / "device" / "driver"))
+        return os.path.basename(os.readlink(device / "device" / "driver"))
     except OSError:
         return ""
 
 
-def _networks(place: Path) -> list[str]:
+def _networks(device: Path) -> list[str]:
     """Interfaces of the same adapter."""
-    return [path.name for path in (place / "device" / "net").glob("*")]
+    return [path.name for path in (device / "device" / "net").glob("*")]
 
 
 def _listed(devices: Path) -> Iterator[Path]:
@@ -235,11 +235,11 @@ class Handover:
     def fileno(self) -> int:
         return self._ready
 
-    def put(self, found: FrameBatch | CaptureError) -> None:
+    def put(self, arrived: FrameBatch | CaptureError) -> None:
         """In the thread: waits while too many batches do; returns at once after ``stop``."""
         while not self._stopped:
             try:
-                self._batches.put(found, timeout=0.2)
+                self._batches.put(arrived, timeout=0.2)
             except queue.Full:
                 continue
             self._wake()
@@ -250,15 +250,15 @@ class Handover:
         with suppress(BlockingIOError):
             os.read(self._ready, 1 << 16)
         try:
-            found = self._batches.get_nowait()
+            arrived = self._batches.get_nowait()
         except queue.Empty:
             return None
-        if isinstance(found, CaptureError):
-            self._batches.put(found)
-            raise found
+        if isinstance(arrived, CaptureError):
+            self._batches.put(arrived)
+            raise arrived
         if not self._batches.empty():
             self._wake()
-        return found
+        return arrived
 
     def stop(self) -> None:
         """Nothing is taken any more."""
@@ -316,10 +316,10 @@ class StreamSource:
         return self._handover.fileno()
 
     def read(self) -> FrameBatch | None:
-        found = self._handover.take()
-        self._frames += 0 if found is None else len(found)
+        batch = self._handover.take()
+        self._frames += 0 if batch is None else len(batch)
         self.received = self._frames + (self.dropped or 0)
-        return found
+        return batch
 
     def refuse(self) -> None:
         """What writes the stream goes on."""

@@ -275,8 +275,8 @@ class TraceKeeper:
 
 def _written(path: str) -> int | None:
     """When a file was last written to, in ns; None where nothing is in it."""
-    found = os.stat(path)
-    return found.st_mtime_ns if found.st_size else None
+    status = os.stat(path)
+    return status.st_mtime_ns if status.st_size else None
 
 
 def leave_whole(file: BinaryIO) -> None:

@@ -184,24 +184,24 @@ class CaptureMetrics:
         for conversation in analyzer.conversations:
             if not conversation.carries_rpc:
                 continue
-            one = conversation.connection
-            client, server = self._pair(one.endpoints[0].address, one.endpoints[1].address)
+            connection = conversation.connection
+            client, server = self._pair(connection.endpoints[0].address, connection.endpoints[1].address)
             labels = self._device, client, server
             for name, total, counted in (
-                ("retransmitted", sum(one.retransmitted_packets), metrics.retransmitted.labels(*labels)),
-                ("missing", sum(one.missing_packets), metrics.missing.labels(*labels)),
-                ("rnr", analyzer.rnr_naks(one.number), metrics.rnr.labels(*labels)),
-                ("up", one.bytes[0], metrics.bytes.labels(*labels, "client")),
-                ("down", one.bytes[1], metrics.bytes.labels(*labels, "server")),
+                ("retransmitted", sum(connection.retransmitted_packets), metrics.retransmitted.labels(*labels)),
+                ("missing", sum(connection.missing_packets), metrics.missing.labels(*labels)),
+                ("rnr", analyzer.rnr_naks(connection.number), metrics.rnr.labels(*labels)),
+                ("up", connection.bytes[0], metrics.bytes.labels(*labels, "client")),
+                ("down", connection.bytes[1], metrics.bytes.labels(*labels, "server")),
             ):
                 # What was missing may turn up: a counter does not go back.
-                highest = self._before[name, one.number] = max(total, before.get((name, one.number), 0))
-                counted.inc(highest - before.get((name, one.number), 0))
+                highest = self._before[name, connection.number] = max(total, before.get((name, connection.number), 0))
+                counted.inc(highest - before.get((name, connection.number), 0))
             now.setdefault((client, server), 0)
-            if one.ended_by:
+            if connection.ended_by:
                 continue
             open_connections += 1
-            history = credits.get(one.number)
+            history = credits.get(connection.number)
             if history is not None:
                 forward = history.directions[0]
                 now[client, server] += forward.outstanding
@@ -232,21 +232,21 @@ class CaptureMetrics:
     def _of(self, procedure: ProcedureKey, connection: Connection) -> _Series:
         ends = connection.endpoints
         key: tuple[object, ...] | None = (procedure, ends[0].address, ends[1].address)
-        found = self._series.get(key)
-        if found is None and len(self._series) >= MAX_SERIES:
+        series = self._series.get(key)
+        if series is None and len(self._series) >= MAX_SERIES:
             key = None
-            found = self._series.get(key)
-        if found is None:
+            series = self._series.get(key)
+        if series is None:
             labels = (OTHER, OTHER, OTHER, OTHER) if key is None else self._labels(procedure, connection)
             metrics, every = self._metrics, (self._device, *labels)
-            found = _Series(
+            series = _Series(
                 metrics.rpcs.labels(*every),
                 metrics.errors.labels(*every),
                 metrics.unanswered.labels(*every),
                 metrics.latency.labels(*every),
             )
-            self._series[key] = found
-        return found
+            self._series[key] = series
+        return series
 
     def _labels(self, key: ProcedureKey, connection: Connection) -> tuple[str, str, str, str]:
         program = program_label(key.program, key.version, key.minor_version)
@@ -757,8 +757,8 @@ class LiveSession:
     def breaches(self) -> list[tuple[Finding, int]]:
         """The last finding of each rule that was broken, the last one first, and how often it was."""
         times: dict[str, int] = {}
-        for place, tally in self.auditor.tallies.items():
-            times[place.rule] = times.get(place.rule, 0) + tally.violated
+        for key, tally in self.auditor.tallies.items():
+            times[key.rule] = times.get(key.rule, 0) + tally.violated
         return [(finding, times[id]) for id, finding in reversed(self.last_found.items())]
 
     def placed(self, fields: Record) -> Record:

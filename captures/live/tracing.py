@@ -50,23 +50,23 @@ class Tracepoints:
         return f"trace-cmd record -o {shlex.quote(path)} -C {CLOCK} -b {buffer} {chosen}{end}"
 
 
-def tracepoints(place: Path = TRACING) -> Tracepoints:
+def tracepoints(folder: Path = TRACING) -> Tracepoints:
     """What this kernel has; never raises."""
     wanted = {*EVENTS, *RENAMED}
     kernel = os.uname().release
     try:
-        here = [system for system in SYSTEMS if (place / "events" / system).is_dir()]
-        found = [
+        here = [system for system in SYSTEMS if (folder / "events" / system).is_dir()]
+        names = [
             f"{system}:{event.name}"
             for system in here
-            for event in sorted((place / "events" / system).iterdir())
+            for event in sorted((folder / "events" / system).iterdir())
             if event.name in wanted
         ]
     except OSError as error:
-        return Tracepoints(SYSTEMS, kernel, f"{place}: {error.strerror}")
+        return Tracepoints(SYSTEMS, kernel, f"{folder}: {error.strerror}")
     if "rpcrdma" not in here:
-        return Tracepoints(SYSTEMS, kernel, f"{place}: no events of rpcrdma; as root: {MODULES}")
-    return Tracepoints(tuple(found), kernel)
+        return Tracepoints(SYSTEMS, kernel, f"{folder}: no events of rpcrdma; as root: {MODULES}")
+    return Tracepoints(tuple(names), kernel)
 
 
 class TraceInstance(Closing):
@@ -79,12 +79,12 @@ class TraceInstance(Closing):
         cost: nanoseconds that one event takes a processor, as far as it could be measured; it is an upper bound.
     """
 
-    def __init__(self, place: Path = TRACING, buffer: int = BUFFER) -> None:
-        found = tracepoints(place)
-        if found.problem:
-            raise CaptureError(f"tracepoints cannot be read: {found.problem}")
-        self._folder = place / "instances" / f"rdmascope-{os.getpid()}"
-        self.events = found.names
+    def __init__(self, folder: Path = TRACING, buffer: int = BUFFER) -> None:
+        points = tracepoints(folder)
+        if points.problem:
+            raise CaptureError(f"tracepoints cannot be read: {points.problem}")
+        self._folder = folder / "instances" / f"rdmascope-{os.getpid()}"
+        self.events = points.names
         try:
             self._folder.mkdir()
         except OSError as error:
@@ -95,7 +95,7 @@ class TraceInstance(Closing):
             self._write("buffer_percent", "0")  # What waits for events is woken by the first.
             self.cost = self._measured()
             self._write("trace", "")
-            for name in found.names:
+            for name in points.names:
                 system, _, event = name.partition(":")
                 self._write(f"events/{system}/{event}/enable", "1")
         except OSError as error:
@@ -116,12 +116,12 @@ class TraceInstance(Closing):
 
     def lost(self) -> int:
         """Events that the buffer had no room for, on all processors."""
-        found = 0
+        lost = 0
         for stats in self._folder.glob("per_cpu/cpu*/stats"):
             with suppress(OSError):
                 said = dict(line.split(": ", 1) for line in stats.read_text().splitlines() if ": " in line)
-                found += int(said.get("overrun", 0)) + int(said.get("dropped events", 0))
-        return found
+                lost += int(said.get("overrun", 0)) + int(said.get("dropped events", 0))
+        return lost
 
     def _write(self, name: str, text: str) -> None:
         (self._folder / name).write_text(text)

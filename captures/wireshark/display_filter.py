@@ -154,8 +154,8 @@ class _FilterReader:
             self._expect(_ADDRESS, value, "an address")
             if operator not in ("=", "<>"):
                 raise _NotTranslatedError(f"{name} takes == and !=", True)
-            found = f"client = {quoted(value)} OR server = {quoted(value)}"
-            return found if operator == "=" else f"NOT ({found})"
+            condition = f"client = {quoted(value)} OR server = {quoted(value)}"
+            return condition if operator == "=" else f"NOT ({condition})"
         if known in OPCODES:
             return _operation(operator, self._number(value))
         if known in NFS_PROCEDURES:
@@ -202,5 +202,5 @@ def _operation(operator: str, number: str) -> str:
     name = OPERATION_NAMES.get(int(number)) if number.isdigit() else None
     if operator not in ("=", "<>") or name is None:
         raise _NotTranslatedError(f"nfs.opcode takes the number of an operation, and == or !=, not {number}", True)
-    found = f"coalesce(list_contains(operations, {quoted(name)}), false)"
-    return found if operator == "=" else f"NOT ({found})"
+    condition = f"coalesce(list_contains(operations, {quoted(name)}), false)"
+    return condition if operator == "=" else f"NOT ({condition})"

@@ -70,7 +70,7 @@ def option_lines(name: str) -> Iterator[str]:
         nonlocal number
         words = f"arg {{number={number}}}{{call={call}}}{{display={display}}}{{type={type}}}{{tooltip={tooltip}}}"
         number += 1
-        return words + "".join(f"{{{one}}}" for one in more)
+        return words + "".join(f"{{{word}}}" for word in more)
 
     if name == FILE:
         tooltip = "A capture of RDMA traffic"

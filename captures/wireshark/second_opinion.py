@@ -221,9 +221,9 @@ def in_words(tshark: Tshark, path: str, frames: Iterable[int], fields: Sequence[
 
     asked = set(frames)
     listed = ", ".join(map(str, sorted(asked)))
-    found: dict[int, list[str]] = {}
+    words: dict[int, list[str]] = {}
     if not listed:
-        return found
+        return words
     wanted = set(fields)
     loop = asyncio.new_event_loop()  # The thread may have none any more.
     log = logging.getLogger("asyncio")
@@ -240,7 +240,7 @@ def in_words(tshark: Tshark, path: str, frames: Iterable[int], fields: Sequence[
             eventloop=loop,
         ) as capture:
             for packet in capture:
-                shown = found.setdefault(int(packet.number), [])
+                shown = words.setdefault(int(packet.number), [])
                 for layer in packet.layers:
                     if layer.layer_name.startswith("_ws.malformed"):
                         shown.append("Malformed Packet")
@@ -250,12 +250,12 @@ def in_words(tshark: Tshark, path: str, frames: Iterable[int], fields: Sequence[
     except Exception as error:  # pyshark has no common base class of its own
         # It kills tshark in the end, which may have ended just then: asyncio loses the exit status, with a warning,
         # and pyshark takes that for a crash.
-        if found.keys() != asked:
+        if words.keys() != asked:
             raise CaptureError(f"{tshark} through pyshark: {error}") from None
     finally:
         log.setLevel(level)
         loop.close()
-    return found
+    return words
 
 
 _FIELD = re.compile(rb'\s*<field name="([^"]*)"')
@@ -284,7 +284,7 @@ def shown_messages(tshark: Tshark, path: str) -> Generator[ShownMessage, None, N
 
 def _messages(lines: Iterable[bytes]) -> Generator[ShownMessage, None, None]:
     """Each field is one line of PDML."""
-    found: list[dict[bytes, bytes]] = []
+    fields: list[dict[bytes, bytes]] = []
     malformed = False
     for line in lines:
         field = _FIELD.match(line)
@@ -292,19 +292,19 @@ def _messages(lines: Iterable[bytes]) -> Generator[ShownMessage, None, None]:
             given = dict(_ATTRIBUTE.findall(line))
             if given.get(b"hide") != b"yes":
                 given[b"name"] = field[1]
-                found.append(given)
+                fields.append(given)
         elif line.startswith(b"</packet>"):
-            message = _message(found, malformed)
+            message = _message(fields, malformed)
             if message is not None:
                 yield message
-            found, malformed = [], False
+            fields, malformed = [], False
         if _MALFORMED in line:
             malformed = True
 
 
-def _message(found: list[dict[bytes, bytes]], malformed: bool) -> ShownMessage | None:
-    xid = next((field for field in found if field[b"name"] == b"rpc.xid"), None)
-    kind = next((field for field in found if field[b"name"] == b"rpc.msgtyp"), None)
+def _message(given: list[dict[bytes, bytes]], malformed: bool) -> ShownMessage | None:
+    xid = next((field for field in given if field[b"name"] == b"rpc.xid"), None)
+    kind = next((field for field in given if field[b"name"] == b"rpc.msgtyp"), None)
     if xid is None or kind is None:
         return None
     first = int(xid.get(b"pos", b"0"))
@@ -315,7 +315,7 @@ def _message(found: list[dict[bytes, bytes]], malformed: bool) -> ShownMessage |
             bytes.fromhex((field.get(b"unmaskedvalue") or field.get(b"value") or b"").decode()),
             unescape(field.get(b"show", b"").decode()) if field[b"name"].endswith(b"hash") else "",
         )
-        for field in found
+        for field in given
         if b"value" in field and field[b"name"] not in (b"num", b"len", b"caplen", b"timestamp", b"filtered")
     )
     return ShownMessage(int(xid[b"value"], 16), kind.get(b"show") == b"1", fields, malformed)
@@ -386,37 +386,37 @@ class MessageFields(Closing):
             file.flush()
             waiting: dict[tuple[int, bool], deque[int]] = defaultdict(deque)
             for index in self._export.order():
-                one = self._messages[index]
-                waiting[one.xid, one.reply].append(index)
+                exported = self._messages[index]
+                waiting[exported.xid, exported.reply].append(index)
             with closing(shown_messages(tshark, path)) as shown:
                 for message in shown:
                     same = waiting.get((message.xid, message.reply))
                     if same:
                         yield from self._compared(same.popleft(), message)
         for index in sorted(index for same in waiting.values() for index in same):
-            one = self._messages[index]
+            exported = self._messages[index]
             self.tally.compared += 1
             self.tally.unexplained += 1
-            yield Difference(FIELD, one.frame, "rpc", (one.xid,), None)
+            yield Difference(FIELD, exported.frame, "rpc", (exported.xid,), None)
 
     def _compared(self, index: int, shown: ShownMessage) -> Iterator[Difference]:
-        one = self._messages[index]
-        found = compared_fields(_tree(one, self._export.message(index)), shown)
-        self.names |= found.names
-        self.tally.compared += found.compared
-        self.tally.equal += found.compared - len(found.differences)
-        for difference in found.differences:
+        message = self._messages[index]
+        compared = compared_fields(_tree(message, self._export.message(index)), shown)
+        self.names |= compared.names
+        self.tally.compared += compared.compared
+        self.tally.equal += compared.compared - len(compared.differences)
+        for difference in compared.differences:
             explained = bool(difference.reason)
             self.tally.explained += explained
             self.tally.unexplained += not explained
-            yield _difference(one.frame, difference)
+            yield _difference(message.frame, difference)
 
 
 def _tree(exported: _Exported, data: bytes) -> MessageTree:
-    found = SparseBytes([(0, data)], len(data))
+    stream = SparseBytes([(0, data)], len(data))
     if not exported.reply:
-        return call_tree(found, MAX_NODES)
-    return reply_tree(found, exported.program, exported.version, exported.procedure, exported.gss, MAX_NODES)
+        return call_tree(stream, MAX_NODES)
+    return reply_tree(stream, exported.program, exported.version, exported.procedure, exported.gss, MAX_NODES)
 
 
 def _difference(frame: int, difference: FieldDifference) -> Difference:
@@ -514,11 +514,11 @@ def _ours(session: Session, readable: TsharkInput, messages: MessageFields | Non
 def _sighting(names: Sequence[str], line: Sequence[str], before: int) -> FrameFields:
     """What a line says, with frames numbered behind so many."""
     try:
-        found = tshark_fields(line, names)
+        sighting = tshark_fields(line, names)
         if not before:
-            return found
+            return sighting
         moved = {name: tuple(value + before for value in values) if name in OF_FRAMES else values
-                 for name, values in found.fields.items()}  # fmt: skip
-        return found._replace(frame=found.frame + before, fields=moved)
+                 for name, values in sighting.fields.items()}  # fmt: skip
+        return sighting._replace(frame=sighting.frame + before, fields=moved)
     except ValueError as error:
         raise CaptureError(f"what tshark printed is not what was asked for: {error}") from None

@@ -75,14 +75,14 @@ class TcpFollower:
         """Write what waits, in the order of time.  Raises OSError where the reader went away."""
         if not self._waiting:
             return
-        waiting, self._waiting = sorted(self._waiting, key=lambda one: one.time), []
-        for one in waiting:
-            comments = one.comments
-            comments[0] += self._notes.of_rpc(one.rpc)
-            stream = self._stream(one)
-            gaps = [(4 + low, 4 + high) for low, high in one.message.gaps]
-            packets = stream.message(one.sender, _reader(one.message), 4 + one.message.length, gaps, comments)
-            self._take(one.time, packets)
+        waiting, self._waiting = sorted(self._waiting, key=lambda due: due.time), []
+        for due in waiting:
+            comments = due.comments
+            comments[0] += self._notes.of_rpc(due.rpc)
+            stream = self._stream(due)
+            gaps = [(4 + low, 4 + high) for low, high in due.message.gaps]
+            packets = stream.message(due.sender, _reader(due.message), 4 + due.message.length, gaps, comments)
+            self._take(due.time, packets)
         self._file.flush()
 
     def close(self) -> None:

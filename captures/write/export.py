@@ -182,7 +182,7 @@ def printable(text: str) -> str:
     """Without control characters but line breaks: some of it came from the wire."""
     if text.replace("\n", "").isprintable():
         return text
-    return "".join(one if one.isprintable() or one == "\n" else "�" for one in text)
+    return "".join(character if character.isprintable() or character == "\n" else "�" for character in text)
 
 
 LINKTYPE_RAW = 101
@@ -290,7 +290,7 @@ class TcpExport:
         lengths = [*map(len, messages.contents)]
         marks = (np.array(lengths, np.int64) | LAST_FRAGMENT).astype(">u4").tobytes()
         marked = zip(range(0, len(marks), 4), messages.contents, strict=True)
-        self._put(self._end, b"".join([part for at, one in marked for part in (marks[at : at + 4], one)]))
+        self._put(self._end, b"".join([part for at, content in marked for part in (marks[at : at + 4], content)]))
         self._note(
             messages.conversations,
             messages.senders,
@@ -653,7 +653,7 @@ def export_record(output: str, exported: Exported) -> Record:
 def messages_of(rpc: Rpc) -> list[tuple[bool, int, int, Reassembled | None]]:
     """The call and the reply, as far as they were seen: whether it is the call, the endpoint that sent it, the time,
     and the contents."""
-    found: list[tuple[bool, int, int, Reassembled | None]] = []
+    messages: list[tuple[bool, int, int, Reassembled | None]] = []
     halves: tuple[tuple[bool, Callable[[Rpc], Reassembled | None]], ...] = (
         (True, reassembled_call),
         (False, reassembled_reply),
@@ -663,8 +663,8 @@ def messages_of(rpc: Rpc) -> list[tuple[bool, int, int, Reassembled | None]]:
         if message is not None:
             operation = message.operation
             time = operation.first_time if is_call else operation.last_time
-            found.append((is_call, operation.initiator, time, reassemble(rpc)))
-    return found
+            messages.append((is_call, operation.initiator, time, reassemble(rpc)))
+    return messages
 
 
 def _sent_whole(table: RpcTable) -> NDArray[np.bool_]:

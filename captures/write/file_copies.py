@@ -50,7 +50,7 @@ def extract_files(target: Target, spool: Spool, table: FileTable, captures: Sequ
     contents = spool.contents()
     ahead = next(contents, None)
     names = SafeNames()
-    found: dict[int, Record] = {}
+    entries: dict[int, Record] = {}
     with io.TextIOWrapper(io.BufferedWriter(target.create(MANIFEST)), "utf-8") as manifest:
         begin = json.dumps(record("manifest", capture=", ".join(map(os.path.basename, captures)), files=[]))
         manifest.write(begin.removesuffix("]}"))
@@ -65,12 +65,12 @@ def extract_files(target: Target, spool: Spool, table: FileTable, captures: Sequ
             written = target.write(names.take(_name(file), file.hash), known, _length(file, known))
             lost = spool.lost.get(file.number, [])
             entry = {**file_record(table, file), **contents_fields(file, known, written, lost)}
-            manifest.write((",\n" if found else "\n") + json.dumps(entry, ensure_ascii=False))
-            found[file.number] = {key: entry[key] for key in SUMMARY} | {
+            manifest.write((",\n" if entries else "\n") + json.dumps(entry, ensure_ascii=False))
+            entries[file.number] = {key: entry[key] for key in SUMMARY} | {
                 "conflicts": len(known.conflicts) + known.conflicts_beyond,
             }
         manifest.write("\n]}\n")
-    return found
+    return entries
 
 
 SUMMARY = "name", "length", "complete", "sha256", "md5", "problem"
@@ -128,12 +128,12 @@ def _holes(regions: list[ContentRegion], length: int, lost: list[MissingRange]) 
             if at == len(missing) or missing[at].start >= end:
                 yield {"offset": start, "length": end - start, "why": NEVER}
                 break
-            one = missing[at]
-            if one.start > start:
-                yield {"offset": start, "length": one.start - start, "why": NEVER}
-            if one.end > start:
-                last = min(end, one.end)
-                yield {"offset": max(start, one.start), "length": last - max(start, one.start), "why": one.reason}
+            hole = missing[at]
+            if hole.start > start:
+                yield {"offset": start, "length": hole.start - start, "why": NEVER}
+            if hole.end > start:
+                last = min(end, hole.end)
+                yield {"offset": max(start, hole.start), "length": last - max(start, hole.start), "why": hole.reason}
                 start = last
             at += 1
 
@@ -240,13 +240,13 @@ class Spool(Closing):
         return ContentStep(kind, self._places[0][row], self._places[1][row], at, source)
 
     def stored(self, at: int, count: int) -> bytes:
-        found = os.pread(self._data.fileno(), count, at)
-        while len(found) < count:
-            more = os.pread(self._data.fileno(), count - len(found), at + len(found))
+        stored = os.pread(self._data.fileno(), count, at)
+        while len(stored) < count:
+            more = os.pread(self._data.fileno(), count - len(stored), at + len(stored))
             if not more:
                 raise OSError(errno.EIO, "the temporary file became shorter")
-            found += more
-        return found
+            stored += more
+        return stored
 
 
 class Written(NamedTuple):

@@ -165,7 +165,7 @@ class OutputFolder:
             raise ValueError(f"{name!r} is no name in a directory")
         with suppress(FileNotFoundError):
             there = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
-            if any(os.path.samestat(there, one) for one in inputs):
+            if any(os.path.samestat(there, given) for given in inputs):
                 raise FileExistsError(errno.EEXIST, "is the capture itself", shown)
             if stat.S_ISDIR(there.st_mode):
                 raise IsADirectoryError(errno.EISDIR, "is there and is a directory", shown)

@@ -212,7 +212,7 @@ def _meanings(name: str) -> dict[str, str]:
 
 def _write_csv(database: Database, name: str, query: str, file: BinaryIO) -> int:
     lists = [column.name for column in TABLES[name].columns if column.type == "texts"]
-    texts = ", ".join(f"array_to_string({one}, {quoted(SEPARATOR)}) AS {one}" for one in lists)
+    texts = ", ".join(f"array_to_string({name}, {quoted(SEPARATOR)}) AS {name}" for name in lists)
     return database.copy(f"(SELECT * REPLACE ({texts}) {query})" if lists else f"({query})", file, "FORMAT csv, HEADER")
 
 

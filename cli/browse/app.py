@@ -186,7 +186,7 @@ class PanesApp(App[None]):
     ) -> None:
         """Once, as long as it is on the screen."""
         now, noted = monotonic(), (message, title)
-        self._noted = {one: until for one, until in self._noted.items() if until > now}
+        self._noted = {text: until for text, until in self._noted.items() if until > now}
         if noted not in self._noted:
             self._noted[noted] = now + self.NOTIFICATION_TIMEOUT
             super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
@@ -392,10 +392,10 @@ class PanesApp(App[None]):
         assert self._goal is not None
         noun, number = self._goal
         id = self.tables.row_of(noun, "frame" if noun == "packets" else "number", number)
-        place = None if id is None else self.listed.place_of(id)
-        if place is not None:
+        row = None if id is None else self.listed.place_of(id)
+        if row is not None:
             self._goal = None
-            self.listed.move_to(place, max(0, place - self.listed.rows_shown // 2))
+            self.listed.move_to(row, max(0, row - self.listed.rows_shown // 2))
             self._settle()
         elif id is not None and self.narrowing.condition:
             self.notify(f"{LISTINGS[noun].singular} {number} does not pass the filter: all are shown now")

@@ -260,7 +260,7 @@ def _ping(devices: Verbs, target: PeerAddress, plan: PingPlan, as_json: bool) ->
             show(console(), views.rounds_summary(rounds))
     if as_json and rounds:
         print_json(probe_records.summary(rounds, target))
-    return 0 if answered and all(one.time is not None for one in rounds) else EXIT_FOUND
+    return 0 if answered and all(echo.time is not None for echo in rounds) else EXIT_FOUND
 
 
 def _suite(

@@ -37,18 +37,18 @@ def command(output: str, duration: int | None, runs: bool) -> None:
       $ rdmascope report client.trace.dat
       $ rdmascope report client.trace.dat wire.pcap server.trace.dat
     """
-    found = tracepoints()
-    line = found.command(output, None if duration is None else duration / SECOND)
+    points = tracepoints()
+    line = points.command(output, None if duration is None else duration / SECOND)
     if not runs:
         say(line)
         sys.stdout.flush()
-        if found.problem:
-            complain(f"for any kernel, not for this one ({found.problem})")
+        if points.problem:
+            complain(f"for any kernel, not for this one ({points.problem})")
         elif os.geteuid():
             complain("it takes root")
         return
-    if found.problem:
-        raise CaptureError(found.problem)
+    if points.problem:
+        raise CaptureError(points.problem)
     status = run_recording(shlex.split(line))
     if status:
         raise CaptureError(f"trace-cmd ended with status {status}")

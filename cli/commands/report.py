@@ -159,10 +159,10 @@ def _points_sections(
     """Where the time went between each two capture points, and the slowest RPCs there."""
     from ..views.compare import WHERE, slowest_view, where_view
 
-    for found in points:
-        yield WHERE, "between two capture points: means; shares of what the client waited", where_view(found)
+    for point in points:
+        yield WHERE, "between two capture points: means; shares of what the client waited", where_view(point)
         remark = "the slowest by what the client waited; rdmascope compare CLIENT SERVER has each procedure"
-        yield "At both capture points", remark, slowest_view(found, limit, width)
+        yield "At both capture points", remark, slowest_view(point, limit, width)
 
 
 def print_records(
@@ -189,7 +189,7 @@ def print_records(
         # Only here: every report would wait for it.
         from rdmascope.dissect.records.comparison import points_records
 
-        for record in chain.from_iterable(points_records(found, each=True) for found in at_points):
+        for record in chain.from_iterable(points_records(point, each=True) for point in at_points):
             print_json(record)
 
 
@@ -212,10 +212,10 @@ def _summed(paths: Sequence[str], condition: Condition | None, always: bool) -> 
         return None
     from rdmascope.captures.tables.fleet_sums import summed_session
 
-    found = summed_session(paths[0], condition, always)
-    if found is not None:
-        click.get_current_context().call_on_close(found.close)
-    return found
+    summed = summed_session(paths[0], condition, always)
+    if summed is not None:
+        click.get_current_context().call_on_close(summed.close)
+    return summed
 
 
 GROUP_KEYS: Parsed[tuple[GroupKey, ...]] = Parsed("what", "captures.session.grouping:parse_group_keys")

@@ -177,7 +177,7 @@ def _rows(
     yield from late.rest()
     if sort is not None:
         # Of equals, the earliest call first.
-        kept.sort(key=lambda one: (one[0], one[1].rpc.number))
+        kept.sort(key=lambda row: (row[0], row[1].rpc.number))
         yield from (row(named, named.path()) for _, named in kept)
 
 
@@ -198,8 +198,8 @@ def sort_keys(sort: tuple[TableColumn, ...], reading: Session) -> Keys:
     columns = columns_of([column.name for column in sort], reading)
 
     def keys(table: RpcTable) -> Iterator[tuple[bool, Any]]:
-        found = columns(table)
-        for value in reduce(add, [found[column.name] for column in sort]).tolist():
+        by_name = columns(table)
+        for value in reduce(add, [by_name[column.name] for column in sort]).tolist():
             yield value is None, -value if sort[0].amount and value is not None else value
 
     return keys

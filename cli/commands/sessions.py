@@ -102,7 +102,7 @@ def command(
         for record in (limits_record(analyzer), *state_records(history)):
             print_json({**reading.placed(record), "file": reading.path, **filter_field(condition)})
     elif analyzer.packets:
-        found = bool(history.clients or history.security.contexts)
+        any_state = bool(history.clients or history.security.contexts)
         truncated = analyzer.truncated_frames > 0
         where = "what is left of its frames" if truncated else "this capture"
         nothing = Text(f"no NFSv4 client, session or state in {where}")
@@ -112,7 +112,7 @@ def command(
                 filter_line(condition, "clients at the addresses that made them, each shown from all its calls"),
                 Text(),
             )
-        show(out, *limit_lines(analyzer), views.state_view(history, everything, truncated) if found else nothing)
+        show(out, *limit_lines(analyzer), views.state_view(history, everything, truncated) if any_state else nothing)
     if history.table.untracked:
         complain(f"{plural(history.table.untracked, 'mention')} of further clients and sessions, too many to follow")
     if history.undecoded:

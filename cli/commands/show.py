@@ -156,9 +156,9 @@ def _show_rpcs(
         others = {xid: same[1:] for xid, same in with_xids.items()}
         numbers, xids = (*numbers, *(same[0] for same in with_xids.values())), ()
     shown = 0
-    for one in given.some(lambda one: any(map(one.has_rpc, numbers))):
-        reading = one.reading()
-        found = find_rpcs(reading, [*filter(one.has_rpc, numbers)], xids)
+    for capture in given.some(lambda capture: any(map(capture.has_rpc, numbers))):
+        reading = capture.reading()
+        found = find_rpcs(reading, [*filter(capture.has_rpc, numbers)], xids)
         if not found.rpcs:
             reading.refuse(found.problem)
         lacking: list[int] = []
@@ -169,7 +169,7 @@ def _show_rpcs(
                     record |= full_fields(rpc)
                     record["call_message"] = reassembled_fields(reassembled_call(rpc))
                     record["reply_message"] = reassembled_fields(reassembled_reply(rpc))
-                print_json(one.placed(reading, record))
+                print_json(capture.placed(reading, record))
                 continue
             if shown:
                 show(out, Text())
@@ -177,7 +177,7 @@ def _show_rpcs(
             if field is not None:
                 lacking += [] if _print_bytes(out, rpc, field) else [rpc.number]
                 continue
-            _print_rpc(out, rpc, reading, one, full, found.paths.get(rpc.number))
+            _print_rpc(out, rpc, reading, capture, full, found.paths.get(rpc.number))
             if same := (others or found.others).get(rpc.xid):
                 show(out, Text(), Text(f"The same xid: RPC {', '.join(map(str, same))}", "dim"))
         if lacking:
@@ -199,13 +199,13 @@ def _print_rpc(out: Console, rpc: Rpc, reading: Reading, capture: EachCapture, f
 
 def _print_bytes(out: Console, rpc: Rpc, field: str) -> bool:
     """The bytes of the fields of one name, in the call and in the reply; whether there are any."""
-    found = False
+    shown = False
     for message, name in zip(views.decoded_messages(rpc, True), ("call", "reply"), strict=True):
         parts = field_bytes(message, field) if message is not None else []
         if parts:
             show(out, heading(f"The {name} of RPC {rpc.number}"), *parts)
-            found = True
-    return found
+            shown = True
+    return shown
 
 
 def _show_frame(out: Console, capture: EachCapture, number: int, as_json: bool, at: int) -> Reading:

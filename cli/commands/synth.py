@@ -219,13 +219,13 @@ def _list_keys(as_json: bool) -> None:
         "[connection.client], [connection.server]": END,
         "[[connection.step]]": STEP,
     }
-    for place, keys in places.items():
+    for table, keys in places.items():
         helps = {name: f"{key.help} {' | '.join(map(str, key.values))}".strip() for name, key in keys.items()}
         if as_json:
             for name, help in helps.items():
-                print_json(record("synth_key", table=place, key=name, help=help))
+                print_json(record("synth_key", table=table, key=name, help=help))
         else:
-            click.echo(place)
+            click.echo(table)
             _show([(f"  {name}", help) for name, help in helps.items()])
 
 

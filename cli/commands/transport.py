@@ -153,14 +153,14 @@ def command(
             show(out, filter_line(condition, "their connections; packets are those of the whole connection"), Text())
         if not chosen and not as_json:
             show(out, views.nothing(reading.path, analyzer.frames))
-        for at, one in enumerate(chosen):
-            health = analyzer.health(one.number)
-            waited = [entry for _, _, entry in sorted(paid.get(one.number, []), reverse=True)]
+        for at, connection in enumerate(chosen):
+            health = analyzer.health(connection.number)
+            waited = [entry for _, _, entry in sorted(paid.get(connection.number, []), reverse=True)]
             if as_json:
-                fields = transport_record(analyzer.conversation(one), health, waited)
+                fields = transport_record(analyzer.conversation(connection), health, waited)
                 print_json({**reading.placed(fields), "file": reading.path, **filter_field(condition)})
             else:
-                view = views.connection_view(one, health, waited, out.width, everything, reading.place_words)
+                view = views.connection_view(connection, health, waited, out.width, everything, reading.place_words)
                 show(out, *([Text()] if at else limit_lines(analyzer)), view)
     if evicted := analyzer.evicted.connections:
         complain(f"{plural(evicted, 'earlier connection')} evicted: too many to tell of each; the report has their sum")

@@ -243,9 +243,9 @@ def _why(before: Costs, after: Costs) -> str:
         parts.append(("client's kernel", before.kernel, after.kernel))
     parts.sort(key=lambda part: -abs(part[1] - part[2]))
     words = []
-    for name, one, other in parts:
-        alike = " (alike)" if abs(one - other) <= ALIKE * max(one, other) else ""
-        words.append(f"{name} {duration(one)} and {duration(other)}{alike}")
+    for name, first_mean, second_mean in parts:
+        alike = " (alike)" if abs(first_mean - second_mean) <= ALIKE * max(first_mean, second_mean) else ""
+        words.append(f"{name} {duration(first_mean)} and {duration(second_mean)}{alike}")
     none = "" if lost else ", no retransmissions"
     rates = f"{size(round(before.throughput))}/s and {size(round(after.throughput))}/s"
     return f"Time per RPC: {', '.join(words)}{none}; throughput {rates}"

@@ -70,10 +70,10 @@ def _nothing(diagnosis: Diagnosis) -> str:
 
 def summary_view(diagnosis: Diagnosis, lines: int, width: int) -> RenderableType:
     """The worst of it, a line each where they fit, without notes."""
-    found = [statement for statement in diagnosis.statements if statement.severity is not Severity.NOTE]
-    parts: list[RenderableType] = [_line(statement, width) for statement in found[:lines]]
-    if len(found) > lines:
-        parts.append(Text(f"  and {len(found) - lines} more", "dim"))
+    statements = [statement for statement in diagnosis.statements if statement.severity is not Severity.NOTE]
+    parts: list[RenderableType] = [_line(statement, width) for statement in statements[:lines]]
+    if len(statements) > lines:
+        parts.append(Text(f"  and {len(statements) - lines} more", "dim"))
     return Group(*parts) if parts else indented(Text(_nothing(diagnosis)))
 
 
@@ -160,7 +160,7 @@ def page(
 ) -> RenderableType:
     """All of one file.  ``place`` says which file frames are in, where there are several."""
     auditor = result.auditor
-    broken = {rule for rule, found in result.by_rule.items() if any(tally.violated for _, tally in found)}
+    broken = {rule for rule, tallies in result.by_rule.items() if any(tally.violated for _, tally in tallies)}
     parts: list[RenderableType] = [_headline(result, broken)]
     if not result.connections:
         return parts[0]
@@ -192,8 +192,8 @@ def _headline(result: Result, broken: set[str]) -> Text:
         return text.append("no violation", "green").append(notes)
     levels = Counter(result.auditor.rules[id].level.value for id in faults)
     named = ", ".join(f"{levels[level]} {level}" for level in LEVEL_STYLES if levels[level])
-    found = f"{plural(result.violations, 'violation')} of {plural(len(faults), 'rule')} ({named})"
-    return text.append(found, "red").append(notes)
+    counted = f"{plural(result.violations, 'violation')} of {plural(len(faults), 'rule')} ({named})"
+    return text.append(counted, "red").append(notes)
 
 
 def _endpoints(result: Result, width: int) -> RenderableType:
@@ -236,15 +236,15 @@ def _group(result: Result, rule: Rule, where: Callable[..., str]) -> RenderableT
         ),
         indented(Text(f"{rule.title} ({rule.cited})"), 4),
     ]
-    for place, tally in result.by_rule[rule.id]:
+    for key, tally in result.by_rule[rule.id]:
         if not tally.violated:
             continue
         number = f"{tally.violated:,} of {tally.opportunities:,}"
-        if place.connection == EARLIER:
-            line = f"{ENDS[place.endpoint]}s of earlier connections: {number}"
+        if key.connection == EARLIER:
+            line = f"{ENDS[key.endpoint]}s of earlier connections: {number}"
         else:
-            connection = result.auditor.connections[place.connection]
-            line = f"{who(connection, place.endpoint)}, connection {place.connection}: {number}"
+            connection = result.auditor.connections[key.connection]
+            line = f"{who(connection, key.endpoint)}, connection {key.connection}: {number}"
         parts.append(indented(Text(line), 4))
         for finding in tally.examples:
             parts.append(indented(finding_view(FindingCells.of(finding), where(*finding.frames)), 6))
@@ -297,10 +297,10 @@ def finding_view(cells: FindingCells, there: str = "") -> RenderableType:
 
 def _undecided(result: Result) -> RenderableType | None:
     reasons: dict[str, tuple[int, set[str]]] = {}
-    for place, tally in result.auditor.tallies.items():
+    for key, tally in result.auditor.tallies.items():
         for reason, number in tally.reasons.items():
             count, rules = reasons.setdefault(reason, (0, set()))
-            rules.add(place.rule)
+            rules.add(key.rule)
             reasons[reason] = count + number, rules
     if not reasons:
         return None

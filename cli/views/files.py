@@ -24,15 +24,15 @@ MAX_EARLIER = 20
 
 def path(table: FileTable, file: File) -> str:
     """Its latest path; the one it had, where it was removed; '?' where no call named it."""
-    found = table.paths(file)
-    return shown_path(found[0] if found else None, table.removed_path(file), file.type == DIRECTORY)
+    paths = table.paths(file)
+    return shown_path(paths[0] if paths else None, table.removed_path(file), file.type == DIRECTORY)
 
 
-def shown_path(found: str | None, removed: str | None, directory: bool) -> str:
+def shown_path(path: str | None, removed: str | None, directory: bool) -> str:
     """The same of what is known."""
     if removed is not None:
         return f"{removed} (removed)"
-    return found + "/" * (directory and not found.endswith("/")) if found else UNNAMED
+    return path + "/" * (directory and not path.endswith("/")) if path else UNNAMED
 
 
 def shown_size(known: int | None, least: int, directory: bool) -> str:
@@ -82,11 +82,11 @@ def _latency(known: Distribution | None) -> list[str]:
 def earlier(table: FileTable, files: Iterable[File], first_time: int) -> Iterator[Text]:
     """Names that files have no more, with the times; ``first_time``: of the capture."""
     more = 0
-    for number, (file, one) in enumerate(_renamed(table, files)):
+    for number, (file, renaming) in enumerate(_renamed(table, files)):
         if number >= MAX_EARLIER:
             more += 1
             continue
-        name, since, until, ended = one
+        name, since, until, ended = renaming
         when = f"{seconds(since - first_time)} s to {seconds(until - first_time)} s"
         yield Text.assemble((path(table, file), "bold"), f": {name} from {when}: {ended}")
     if more:
@@ -129,11 +129,11 @@ def unlisted(number: int, table: FileTable) -> Iterator[str]:
 
 def extracted(directory: Path, extracts: Iterable[dict[str, Any]]) -> Iterator[Text]:
     """What was written where."""
-    found = list(extracts)
-    complete = sum(one["complete"] for one in found)
-    yield Text(f"{directory}: {plural(len(found), 'file')} and a manifest; {count(complete)} complete")
-    for one in found:
-        if one["conflicts"]:
-            yield Text.assemble((one["name"], "bold"), ": ", plural(one["conflicts"], "conflict"), style="red")
-        if one["problem"]:
-            yield Text.assemble((one["name"], "bold"), ": ", one["problem"], style="red")
+    entries = list(extracts)
+    complete = sum(entry["complete"] for entry in entries)
+    yield Text(f"{directory}: {plural(len(entries), 'file')} and a manifest; {count(complete)} complete")
+    for entry in entries:
+        if entry["conflicts"]:
+            yield Text.assemble((entry["name"], "bold"), ": ", plural(entry["conflicts"], "conflict"), style="red")
+        if entry["problem"]:
+            yield Text.assemble((entry["name"], "bold"), ": ", entry["problem"], style="red")

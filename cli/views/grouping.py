@@ -63,11 +63,11 @@ def _number(fields: Record, column: str) -> float:
 
 def sorted_groups(groups: CallGroups, names: Sequence[str], column: str) -> list[CallGroup]:
     """By one of ``SORTED_BY``, the largest first, or by one of ``names``, ascending; of equals the first to come."""
-    found = groups.groups()
+    every = groups.groups()
     if column in names:
         at = names.index(column)
-        return sorted(found, key=lambda group: _ascending(group.key[at]))
-    return sorted(found, key=lambda group: _number(group_record(group, names, groups, 0), column), reverse=True)
+        return sorted(every, key=lambda group: _ascending(group.key[at]))
+    return sorted(every, key=lambda group: _number(group_record(group, names, groups, 0), column), reverse=True)
 
 
 def _ascending(value: Hashable) -> tuple[bool, bool, Any]:
@@ -181,7 +181,7 @@ def over_time_view(intervals: Sequence[LatencyInterval]) -> RenderableType:
 
 def _step(intervals: Sequence[LatencyInterval]) -> int:
     """Bins of latency in a row of the heat map."""
-    places = [place for interval in intervals for place in interval.bins.tolist()]
+    places = [bin for interval in intervals for bin in interval.bins.tolist()]
     step = STEPS // 2
     while max(places) // step - min(places) // step >= MAX_ROWS:
         step *= 2
@@ -190,10 +190,10 @@ def _step(intervals: Sequence[LatencyInterval]) -> int:
 
 def _rows_of(interval: LatencyInterval, step: int) -> dict[int, int]:
     """RPCs by row of the heat map."""
-    found: dict[int, int] = {}
-    for place, number in zip(interval.bins.tolist(), interval.counts.tolist(), strict=True):
-        found[place // step] = found.get(place // step, 0) + number
-    return found
+    rows: dict[int, int] = {}
+    for bin, number in zip(interval.bins.tolist(), interval.counts.tolist(), strict=True):
+        rows[bin // step] = rows.get(bin // step, 0) + number
+    return rows
 
 
 def _heat_map(intervals: Sequence[LatencyInterval]) -> list[Text]:

@@ -185,19 +185,19 @@ def _interfaces(info: FileInfo, capture: CaptureFile) -> RenderableType:
 
 
 def _decoders(info: FileInfo, width: int) -> RenderableType:
-    found = [(name, many, "green") for name, many in info.decoders.most_common()]
-    found += [(name, many, "") for name, many in info.skipped.most_common()]
-    if len(found) > LISTED:
-        rest = found[LISTED:]
-        found = [*found[:LISTED], (f"{len(rest)} other kinds", sum(many for _, many, _ in rest), "")]
-    names = max(cell_len(name) for name, _, _ in found)
+    kinds = [(name, many, "green") for name, many in info.decoders.most_common()]
+    kinds += [(name, many, "") for name, many in info.skipped.most_common()]
+    if len(kinds) > LISTED:
+        rest = kinds[LISTED:]
+        kinds = [*kinds[:LISTED], (f"{len(rest)} other kinds", sum(many for _, many, _ in rest), "")]
+    names = max(cell_len(name) for name, _, _ in kinds)
     room = min(WIDE, max(NARROW, width - names - 26))
     table = Table(box=None, show_header=True, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     table.add_column("what", no_wrap=True, overflow="ellipsis")
     table.add_column("frames", justify="right", no_wrap=True)
     table.add_column("share", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    for name, many, style in found:
+    for name, many, style in kinds:
         whole = info.frames
         table.add_row(Text(name, style), count(many), share(many, whole), Text(bar(many, whole, room), style))
     return Padding(table, (0, 0, 0, 2), expand=False)

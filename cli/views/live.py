@@ -203,13 +203,13 @@ def _stack(sections: Sequence[_Section], room: int, apart: int) -> RenderableTyp
         shares[min(short, key=lambda at: shares[at])] += 1
         spare -= 1
     parts: list[RenderableType] = []
-    for one, share in zip(sections, shares, strict=True):
-        rows = one.rows[-share:] if one.last else one.rows[:share]
+    for section, share in zip(sections, shares, strict=True):
+        rows = section.rows[-share:] if section.last else section.rows[:share]
         if not rows:
-            parts.append(Text.assemble(_title(str(one.left[0])), f"  {one.empty}", style="dim", no_wrap=True))
+            parts.append(Text.assemble(_title(str(section.left[0])), f"  {section.empty}", style="dim", no_wrap=True))
             parts += [Text()] * (1 if share else 0)
         else:
-            parts.append(Grid(one.left, one.right, rows, one.flexible, indent=0, fill=True))
+            parts.append(Grid(section.left, section.right, rows, section.flexible, indent=0, fill=True))
         parts += [Text()] * apart
     return Group(*parts)
 
@@ -305,21 +305,21 @@ def _agreed(snapshot: Snapshot, width: int) -> list[RenderableType]:
 def _connections(snapshot: Snapshot, look: Look, width: int) -> _Section:
     rows: list[list[Cell]] = []
     losses = any(connection.missing for connection in snapshot.connections)
-    ordered = sorted(snapshot.connections, key=lambda one: (one.ended, CONNECTION_ORDERS[look.connections](one)))
-    for one in ordered:
-        style = "dim" if one.ended or not one.carrier else "bold cyan" if one.number == snapshot.picked else ""
-        granted = "?" if one.granted is None else str(one.granted)
-        full = one.granted is not None and one.outstanding >= max(1, one.granted)
+    ordered = sorted(snapshot.connections, key=lambda row: (row.ended, CONNECTION_ORDERS[look.connections](row)))
+    for row in ordered:
+        style = "dim" if row.ended or not row.carrier else "bold cyan" if row.number == snapshot.picked else ""
+        granted = "?" if row.granted is None else str(row.granted)
+        full = row.granted is not None and row.outstanding >= max(1, row.granted)
         rows.append(
             [
-                Text(f"{one.number} {one.client} → {one.server}", style),
-                f"{one.rate.rpcs:,.0f}" if one.carrier else "-",
-                sized(one.rate.up),
-                sized(one.rate.down),
-                Text(f"{one.outstanding}/{granted}" if one.carrier else "-", "yellow" if full else ""),
-                flagged(one.retransmitted, "yellow"),
-                flagged(one.rnr, "yellow"),
-                *([flagged(one.missing, "red")] if losses else []),
+                Text(f"{row.number} {row.client} → {row.server}", style),
+                f"{row.rate.rpcs:,.0f}" if row.carrier else "-",
+                sized(row.rate.up),
+                sized(row.rate.down),
+                Text(f"{row.outstanding}/{granted}" if row.carrier else "-", "yellow" if full else ""),
+                flagged(row.retransmitted, "yellow"),
+                flagged(row.rnr, "yellow"),
+                *([flagged(row.missing, "red")] if losses else []),
             ]
         )
     names = ["RPC/s", "to server", "to client", "credits", "retrans", "RNR", *(["missing"] if losses else [])]
@@ -533,22 +533,24 @@ def take_snapshot(session: LiveSession) -> Snapshot:
     analyzer, recent, live = session.analyzer, session.recent, session.live
     rows: list[Row] = []
     for conversation in analyzer.conversations:
-        one = conversation.connection
-        history = session.credits.get(one.number)
+        connection = conversation.connection
+        history = session.credits.get(connection.number)
         forward = history.directions[0] if history is not None else None
         rows.append(
             Row(
-                one.number,
-                str(one.endpoints[0]) if one.endpoints[0].port is not None else one.endpoints[0].address,
-                who(one, 1).removeprefix("server "),
+                connection.number,
+                str(connection.endpoints[0])
+                if connection.endpoints[0].port is not None
+                else connection.endpoints[0].address,
+                who(connection, 1).removeprefix("server "),
                 conversation.carries_rpc,
-                bool(one.ended_by),
-                recent.rate_of(one.number),
+                bool(connection.ended_by),
+                recent.rate_of(connection.number),
                 forward.outstanding if forward is not None else 0,
                 forward.latest_granted if forward is not None else None,
-                sum(one.retransmitted_packets),
-                sum(one.missing_packets),
-                analyzer.rnr_naks(one.number),
+                sum(connection.retransmitted_packets),
+                sum(connection.missing_packets),
+                analyzer.rnr_naks(connection.number),
             )
         )
     picked = next(

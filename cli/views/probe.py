@@ -107,8 +107,8 @@ def rounds_summary(rounds: Sequence[Round]) -> RenderableType:
     text = Text(f"  {plural(len(rounds), 'call')}, {plural(answered, 'reply', 'replies')}")
     if lost := len(rounds) - answered:
         text.append(f", {lost / len(rounds):.0%} lost", "red")
-    if found := times(rounds):
-        parts = {"min": found.minimum, "median": found.median, "p99": found.p99, "max": found.maximum}
+    if spread := times(rounds):
+        parts = {"min": spread.minimum, "median": spread.median, "p99": spread.p99, "max": spread.maximum}
         text.append("; " + ", ".join(f"{name} {duration(time)}" for name, time in parts.items()))
     return Group(text, Text())
 

@@ -131,23 +131,23 @@ def connections_view(conversations: Sequence[Conversation], statistics: Statisti
     if not conversations and not evicted.connections:
         return Text("  none seen", "dim")
     calls = {number: share.calls for number, share in shares.items()}
-    busiest = sorted(conversations, key=lambda one: -calls.get(one.connection.number, 0))
-    shown = sorted(busiest[:MAX_CONNECTIONS], key=lambda one: one.connection.number)
+    busiest = sorted(conversations, key=lambda conversation: -calls.get(conversation.connection.number, 0))
+    shown = sorted(busiest[:MAX_CONNECTIONS], key=lambda conversation: conversation.connection.number)
     lossy = any(
         sum(conversation.connection.retransmitted_packets) or sum(conversation.connection.missing_packets)
         for conversation in shown
     )
     rows = []
     for conversation in shown:
-        one = conversation.connection
-        part = shares.get(one.number, Share())
-        active, passive = one.endpoints
+        connection = conversation.connection
+        part = shares.get(connection.number, Share())
+        active, passive = connection.endpoints
         carrier = conversation.carries_rpc
         row: list[Cell] = [
-            str(one.number),
+            str(connection.number),
             active.address,
             _queue_pair(active),
-            with_port(passive.address, one.service_port)
+            with_port(passive.address, connection.service_port)
             + (f" {DATA_SERVER}" if conversation.data_server is not None else ""),
             _queue_pair(passive) if passive.port is None else "-",
             count(part.calls) if carrier else "-",
@@ -155,7 +155,7 @@ def connections_view(conversations: Sequence[Conversation], statistics: Statisti
             size(part.reply_bytes) if carrier else "-",
         ]
         if lossy:
-            row += [count(sum(one.retransmitted_packets)), count(sum(one.missing_packets))]
+            row += [count(sum(connection.retransmitted_packets)), count(sum(connection.missing_packets))]
         rows.append(row)
     columns = ["RPCs", "calls", "replies", *(["retrans", "missing"] if lossy else [])]
     table = Grid(["#", "client", "QP", "server", "QP"], columns, rows, flexible=1)
@@ -182,36 +182,36 @@ def _evicted(evicted: Evicted, share: Share) -> Text:
 
 def agreed(conversation: Conversation, conversations: Sequence[Conversation]) -> Iterator[str]:
     """What the ends of a connection agreed, in lines."""
-    one = conversation.connection
-    sure = "" if one.confidence >= 1 else f" ({one.confidence:.0%} sure)"
-    pairing = PAIRINGS.get(one.paired_by, one.paired_by) + sure
+    connection = conversation.connection
+    sure = "" if connection.confidence >= 1 else f" ({connection.confidence:.0%} sure)"
+    pairing = PAIRINGS.get(connection.paired_by, connection.paired_by) + sure
     if conversation.carries_rpc:
-        name = "RPC-over-RDMA" if one.rdma else "RPC"
+        name = "RPC-over-RDMA" if connection.rdma else "RPC"
         carried = f"{name}, identified by {', '.join(conversation.recognised_by)}"
     elif conversation.protocol_name:
-        carried = f"{conversation.protocol_name}, {'judging by its port' if one.service_port else 'passed over'}"
+        carried = f"{conversation.protocol_name}, {'judging by its port' if connection.service_port else 'passed over'}"
     else:
         carried = PROTOCOLS.get(conversation.protocol, conversation.protocol)
-    yield f"{one.transport}, {pairing}; {carried}" if one.rdma else f"{one.transport}; {carried}"
-    if one.evidence:
-        yield "evidence: " + "; ".join(one.evidence)
+    yield f"{connection.transport}, {pairing}; {carried}" if connection.rdma else f"{connection.transport}; {carried}"
+    if connection.evidence:
+        yield "evidence: " + "; ".join(connection.evidence)
     if not conversation.carries_rpc:
         return
     role = conversation.data_server
     if role is not None:
         yield f"{DATA_SERVER} of {role.metadata_server}, as frame {role.frame} says ({role.by})"
-    mtu = f"path MTU {one.path_mtu}" if one.path_mtu else ""
-    if one.rdma:
+    mtu = f"path MTU {connection.path_mtu}" if connection.path_mtu else ""
+    if connection.rdma:
         yield from _terms(conversation, conversations, mtu)
-    if one.encrypted:
-        yield f"encrypted by TLS from frame {one.encrypted} on (RFC 9289): no RPC behind it can be read"
-    words = ending_words(one.ended_by)
-    yield (f"ended by {words}" if words == one.ended_by else words) if words else "not ended in this capture"
+    if connection.encrypted:
+        yield f"encrypted by TLS from frame {connection.encrypted} on (RFC 9289): no RPC behind it can be read"
+    words = ending_words(connection.ended_by)
+    yield (f"ended by {words}" if words == connection.ended_by else words) if words else "not ended in this capture"
 
 
 def _terms(conversation: Conversation, conversations: Sequence[Conversation], mtu: str) -> Iterator[str]:
     """What the ends of an RPC-over-RDMA connection agreed."""
-    one = conversation.connection
+    connection = conversation.connection
     if speaks_version_2(conversation):
         yield from story(conversation, conversations)
         if mtu:
@@ -226,7 +226,7 @@ def _terms(conversation: Conversation, conversations: Sequence[Conversation], mt
         yield f"{threshold}; {mtu}" if mtu else threshold
     yield f"private data: client {_private(conversation, 0)}; server {_private(conversation, 1)}"
     requested, granted = _range(conversation.credits_requested), _range(conversation.credits_granted)
-    yield f"credits: {requested} requested, {granted} granted{_depths(one)}"
+    yield f"credits: {requested} requested, {granted} granted{_depths(connection)}"
 
 
 def _private(conversation: Conversation, end: int) -> str:
@@ -298,7 +298,7 @@ def procedures_view(procedures: Sequence[Procedure], width: int, everything: boo
         calls = sum(procedure.calls for procedure in rest)
         views.append(
             Text(
-                f"  … and {len(rest)} more, {share(sum(one.waiting for one in rest), waited)} of the time,"
+                f"  … and {len(rest)} more, {share(sum(procedure.waiting for procedure in rest), waited)} of the time,"
                 f" with {plural(calls, 'RPC')} (--all lists them)",
                 "dim",
             )
@@ -318,7 +318,7 @@ def hosts_views(hosts: HostFacts, width: int, everything: bool = False) -> Itera
         if not whole:
             continue
         shown = [host_time for host_time in phases if hosts.all.times[host_time.field] >= LEAST_PHASE * whole]
-        busiest = sorted(hosts.procedures.items(), key=lambda one: -one[1].whole(side))[:limit]
+        busiest = sorted(hosts.procedures.items(), key=lambda host_procedure: -host_procedure[1].whole(side))[:limit]
         rows: list[list[Cell]] = []
         for key, sums in busiest:
             means = [sums.times[host_time.field] / sums.calls for host_time in shown]
@@ -532,7 +532,7 @@ def unanswered_view(facts: Facts) -> RenderableType | None:
     """Calls without a reply that are not among the slowest, the oldest first; None where there are none."""
     slowest = {slow_rpc.number for slow_rpc in facts.statistics.slowest()}
     unanswered = [call for call in facts.rpcs.unanswered if call.number not in slowest]
-    waiting = sorted(unanswered, key=lambda one: -one.waiting)
+    waiting = sorted(unanswered, key=lambda rpc: -rpc.waiting)
     if not waiting:
         return None
     rows: list[list[Cell]] = [

@@ -541,7 +541,7 @@ def contents(reassembled: Reassembled, full: bool = False) -> RenderableType:
     length = reassembled.length
     limit = length if full else MAX_BYTES
     lines: list[Text] = []
-    for (origin, missing), group in groupby(reassembled.extents, lambda one: (one.origin, one.missing)):
+    for (origin, missing), group in groupby(reassembled.extents, lambda extent: (extent.origin, extent.missing)):
         extents = list(group)
         start, end = extents[0].start, extents[-1].start + extents[-1].length
         source = f"{origin}: {missing}" if missing else origin
@@ -573,7 +573,7 @@ def _hex_rows(
 
 def hex_row(at: int, row: bytes, missing: bool, mark: str, width: int = ROW) -> Text:
     digits = "--" * len(row) if missing else row.hex()
-    words = " ".join(digits[place : place + 4] for place in range(0, len(digits), 4))
+    words = " ".join(digits[at : at + 4] for at in range(0, len(digits), 4))
     printable = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in row)
     line = Text(f"  {at:06x} ")
     line.append(f"{words:<{5 * width // 2 - 1}} ", "red" if missing else "")
@@ -744,7 +744,11 @@ def _word(node: Node, header: Node) -> str:
 
 def _inline(node: Node) -> str:
     """A value and all below it on one line."""
-    ends = [one for one in node.walk(lambda one: not _is_row(one)) if one.name and (not one.children or _is_row(one))]
+    ends = [
+        inner
+        for inner in node.walk(lambda inner: not _is_row(inner))
+        if inner.name and (not inner.children or _is_row(inner))
+    ]
     return ", ".join(
         f"{end.name} [{', '.join(map(value_text, end.children))}]" if _is_row(end) else f"{end.name} {value_text(end)}"
         for end in ends
@@ -907,10 +911,10 @@ def _add_fields(tree: Tree, layer: Any) -> None:
 
     for field, value in fields_of(layer):
         nested = value if isinstance(value, list) else [value]
-        if nested and all(isinstance(one, Packet) for one in nested):
+        if nested and all(isinstance(packet, Packet) for packet in nested):
             branch = tree.add(Text(field.name))
-            for one in nested:
-                for inner in layers_of(one):
+            for packet in nested:
+                for inner in layers_of(packet):
                     _add_fields(branch.add(Text(inner.name)), inner)
             continue
         if value is None:

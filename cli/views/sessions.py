@@ -290,9 +290,9 @@ def data_servers_view(servers: DataServers, everything: bool) -> RenderableType:
     rows: list[list[Cell]] = []
     for server in servers.servers.values():
         mine = [(number, traffic) for number, (traffic, data_server) in connections.items() if data_server is server]
-        place = server.address if server.port is None else f"{server.address} port {server.port}"
+        address = server.address if server.port is None else f"{server.address} port {server.port}"
         named = f"{server.metadata_server}, frame {server.frame}"
-        rows.append([place, ", ".join(server.networks), named, *_traffic(mine)])
+        rows.append([address, ", ".join(server.networks), named, *_traffic(mine)])
     for number, (traffic, data_server) in connections.items():
         if data_server is None:
             rows.append([traffic.server, "", "file handles of layouts", *_traffic([(number, traffic)])])
@@ -341,11 +341,11 @@ def contexts_view(contexts: Sequence[GssContext], everything: bool) -> Renderabl
 
 
 def _doubts(context: GssContext) -> Text:
-    found = [f"{name} {count(number)}" for name, number in context.failures.items()]
-    found += ["creation not completed"] if context.round_trips and not context.frame else []
-    found += [f"{plural(context.below_window, 'call')} below the window"] if context.below_window else []
-    found += [f"{plural(context.repeated, 'sequence number')} used twice"] if context.repeated else []
-    return Text(", ".join(found), "red")
+    doubts = [f"{name} {count(number)}" for name, number in context.failures.items()]
+    doubts += ["creation not completed"] if context.round_trips and not context.frame else []
+    doubts += [f"{plural(context.below_window, 'call')} below the window"] if context.below_window else []
+    doubts += [f"{plural(context.repeated, 'sequence number')} used twice"] if context.repeated else []
+    return Text(", ".join(doubts), "red")
 
 
 # Waits

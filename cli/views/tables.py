@@ -297,7 +297,7 @@ def json_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, list | tuple):
-        return [json_value(one) for one in value]
+        return [json_value(item) for item in value]
     if isinstance(value, dict):
         return {str(key): json_value(inner) for key, inner in value.items()}
     return value.isoformat(" ") if isinstance(value, datetime.datetime) else str(value)
@@ -329,10 +329,10 @@ def lines(
         yield from _listed(heads, first, following)
         return
     yield Text(_row(heads, widths, right), "dim")
-    for one in first:
-        yield Text(_row(one, widths, right))
-    for one in following:
-        yield Text(_row(one, widths, right))
+    for row in first:
+        yield Text(_row(row, widths, right))
+    for row in following:
+        yield Text(_row(row, widths, right))
 
 
 def described(name: str) -> Grid:

@@ -89,13 +89,13 @@ def plot(direction: CreditDirection, width: int) -> RenderableType:
 def _limits(intervals: Sequence[CreditInterval | None]) -> list[int | None]:
     """The limit in each interval; where it is not stated, as before."""
     asked = granted = None
-    found: list[int | None] = []
+    limits: list[int | None] = []
     for interval in intervals:
         if interval is not None:
             asked = interval.requested if interval.requested is not None else asked
             granted = interval.granted if interval.granted is not None else granted
-        found.append(None if granted is None else max(1, min(granted, asked if asked is not None else granted)))
-    return found
+        limits.append(None if granted is None else max(1, min(granted, asked if asked is not None else granted)))
+    return limits
 
 
 def _line(
@@ -181,13 +181,13 @@ def connection_view(
     if listed:
         listed_rows: list[list[Cell]] = [
             [
-                str(one.number),
-                f"{one.program} {one.name}",
-                duration(one.waited),
-                _latency(one),
-                str(one.retransmissions),
+                str(delayed.number),
+                f"{delayed.program} {delayed.name}",
+                duration(delayed.waited),
+                _latency(delayed),
+                str(delayed.retransmissions),
             ]
-            for one in listed
+            for delayed in listed
         ]
         columns = ["delay", "of latency", f"{unit(health)}s retransmitted"]
         parts += [Text(), Grid(["RPC", ""], columns, listed_rows, flexible=1, gap=2)]
