@@ -133,16 +133,16 @@ class Pseudonyms:
     def _component(self, value: bytes) -> bytes:
         if value in (b"", b".", b".."):
             return value
-        found = self._texts.get(value)
-        if found is None:
+        pseudonym = self._texts.get(value)
+        if pseudonym is None:
             for attempt in range(TRIES):
-                found = self._drawn(value, attempt)
-                if found != value and found not in self._taken:
+                pseudonym = self._drawn(value, attempt)
+                if pseudonym != value and pseudonym not in self._taken:
                     break
-            assert found is not None
-            self._texts[value] = found
-            self._taken.add(found)
-        return found
+            assert pseudonym is not None
+            self._texts[value] = pseudonym
+            self._taken.add(pseudonym)
+        return pseudonym
 
     def _drawn(self, value: bytes, attempt: int) -> bytes:
         random = self._bytes(attempt.to_bytes(4, "big") + value, len(value))
@@ -213,9 +213,9 @@ class AnonymousOperations(Closing):
 
     def _take(self, rpc: Rpc, message: Message, decoded: DecodedMessage, starts: Mapping[Operation, int]) -> None:
         replaced = anonymous(decoded, self._pseudonyms)
-        for at, length, operation, place in carried(rpc, message, decoded.bytes):
+        for at, length, operation, offset in carried(rpc, message, decoded.bytes):
             if operation in starts:
-                self._write(starts[operation] + place, replaced[at : at + length])
+                self._write(starts[operation] + offset, replaced[at : at + length])
 
     def _write(self, at: int, data: bytes | bytearray) -> None:
         if data.count(0) != len(data):
@@ -230,12 +230,12 @@ class AnonymousOperations(Closing):
         """Where in memory it begins, as its initiator named it."""
         return self._addresses[tag]
 
-    def at(self, tag: int, place: int, length: int) -> bytes:
-        """``length`` bytes of an Operation, from byte ``place`` on."""
+    def at(self, tag: int, offset: int, length: int) -> bytes:
+        """``length`` bytes of an Operation, from byte ``offset`` on."""
         self._file.flush()
-        known = max(0, min(length, self._lengths[tag] - place))
-        found = os.pread(self._file.fileno(), known, self._starts[tag] + place) if known else b""
-        return found.ljust(length, b"\0")
+        known = max(0, min(length, self._lengths[tag] - offset))
+        known_bytes = os.pread(self._file.fileno(), known, self._starts[tag] + offset) if known else b""
+        return known_bytes.ljust(length, b"\0")
 
 
 def _packet_bytes(operation: Operation) -> int:
@@ -248,12 +248,12 @@ def _packet_bytes(operation: Operation) -> int:
 
 def _captured(operation: Operation, length: int) -> bytes:
     """The first bytes, as far as they are there."""
-    found = bytearray()
+    captured = bytearray()
     for piece in operation.payload.pieces():
-        if piece.at != len(found) or len(found) >= length:
+        if piece.at != len(captured) or len(captured) >= length:
             break
-        found += piece.data[piece.offset : piece.offset + piece.captured].tobytes()
-    return bytes(found[:length])
+        captured += piece.data[piece.offset : piece.offset + piece.captured].tobytes()
+    return bytes(captured[:length])
 
 
 def carried(rpc: Rpc, message: Message, whole: Reassembled) -> Iterator[tuple[int, int, Operation, int]]:
@@ -274,17 +274,17 @@ def carried(rpc: Rpc, message: Message, whole: Reassembled) -> Iterator[tuple[in
 
 def _chunks(rpc: Rpc) -> dict[str, list[ChunkUse]]:
     """By the origin that reassembly gives their bytes."""
-    found: dict[str, list[ChunkUse]] = defaultdict(list)
+    chunks: dict[str, list[ChunkUse]] = defaultdict(list)
     writes = 0
     for chunk in rpc.chunks:
         if chunk.kind == "read":
-            found[f"read chunk at {chunk.position}"].append(chunk)
+            chunks[f"read chunk at {chunk.position}"].append(chunk)
         elif chunk.kind == "write":
             writes += 1
-            found[f"write chunk {writes}"].append(chunk)
+            chunks[f"write chunk {writes}"].append(chunk)
         else:
-            found["reply chunk"].append(chunk)
-    return found
+            chunks["reply chunk"].append(chunk)
+    return chunks
 
 
 def _spans(chunks: list[ChunkUse], start: int, end: int) -> Iterator[tuple[int, int, Operation, int]]:
@@ -552,7 +552,7 @@ class FrameChecksums:
         for at, version in headers.ip:
             if version == 4 and _word(self._before[at + 10 : at + 12]):
                 length = (frame[at] & 15) * 4
-                old, new = (_sum(bytes(one[at : at + length])) for one in (self._before, frame))
+                old, new = (_sum(bytes(frame_bytes[at : at + length])) for frame_bytes in (self._before, frame))
                 _store(frame, at + 10, _updated(self._before[at + 10 : at + 12], old, new))
         if self._icrc:
             self._mend_icrc(frame)
@@ -578,27 +578,27 @@ class FrameChecksums:
         assert made is not None
         frame[end : end + 4] = made.to_bytes(4, "big")
 
-    def _mend_sum(self, frame: bytearray, place: int, start: int, ip: tuple[int, int], protocol: int) -> None:
-        """The checksum of a UDP datagram or TCP segment at ``place``, by what changed in it (RFC 1624)."""
+    def _mend_sum(self, frame: bytearray, offset: int, start: int, ip: tuple[int, int], protocol: int) -> None:
+        """The checksum of a UDP datagram or TCP segment at ``offset``, by what changed in it (RFC 1624)."""
         at, version = ip
         if version == 4:
             addresses, end = slice(at + 12, at + 20), at + _word(self._before[at + 2 : at + 4])
         else:
             addresses, end = slice(at + 8, at + 40), at + 40 + _word(self._before[at + 4 : at + 6])
         end = min(end, len(frame))
-        old, stored = _sum(self._before[addresses]), self._before[place : place + 2]
+        old, stored = _sum(self._before[addresses]), self._before[offset : offset + 2]
         new = _sum(bytes(frame[addresses]))
         length = end - start
         if _word(stored) % 0xFFFF == (old + protocol + length) % 0xFFFF:
             # It is left to the network card, which adds the rest to that of the addresses.
-            _store(frame, place, (new + protocol + length) % 0xFFFF)
+            _store(frame, offset, (new + protocol + length) % 0xFFFF)
             return
         body = slice(start, end)
         old += _sum(self._before[body]) - _word(stored)
-        frame[place : place + 2] = b"\0\0"
+        frame[offset : offset + 2] = b"\0\0"
         new += _sum(bytes(frame[body]))
         made = _updated(stored, old, new)
-        _store(frame, place, made or 0xFFFF if protocol == UDP else made)  # RFC 768: zero stands for none.
+        _store(frame, offset, made or 0xFFFF if protocol == UDP else made)  # RFC 768: zero stands for none.
 
 
 def _word(data: bytes) -> int:
@@ -768,15 +768,15 @@ class AnonymousFrames:
 
     def _part(self, flow: Flow, chosen: ChosenFpdu, position: int, old: bytes, new: bytearray) -> None:
         key = flow, chosen.start
-        one = self._images.get(key)
-        if one is None:
+        fpdu = self._images.get(key)
+        if fpdu is None:
             if len(self._images) >= REMEMBERED:
                 self._images.pop(next(iter(self._images)))
-            one = self._images[key] = _Fpdu(chosen, bytearray(chosen.stop - chosen.start))
+            fpdu = self._images[key] = _Fpdu(chosen, bytearray(chosen.stop - chosen.start))
         low, high = max(position, chosen.start), min(position + len(old), chosen.stop)
-        one.image[low - chosen.start : high - chosen.start] = old[low - position : high - position]
-        one.seen.add(low - chosen.start, high - chosen.start)
-        made = self._record(one) if flow in self._records else self._made(one)
+        fpdu.image[low - chosen.start : high - chosen.start] = old[low - position : high - position]
+        fpdu.seen.add(low - chosen.start, high - chosen.start)
+        made = self._record(fpdu) if flow in self._records else self._made(fpdu)
         new[low - position : high - position] = made[low - chosen.start : high - chosen.start]
 
     def _record(self, fpdu: _Fpdu) -> bytes:
@@ -793,7 +793,7 @@ class AnonymousFrames:
         if chosen.grid is not None:
             for marker in MarkerGrid(chosen.grid).between(chosen.start, chosen.stop):
                 marked.update(range(marker - chosen.start, marker - chosen.start + 4))
-        places = [place for place in range(size) if place not in marked] if marked else range(size)
+        places = [offset for offset in range(size) if offset not in marked] if marked else range(size)
         queue = iwarp_codes.OPCODES[chosen.opcode].queue
         header = LENGTH_BYTES + (TAGGED_HEADER if queue is None else UNTAGGED_HEADER)
         made = bytearray(fpdu.image)
@@ -805,12 +805,12 @@ class AnonymousFrames:
                 at = chosen.place - chosen.sink
             else:
                 at = chosen.place - self._operations.address(chosen.tag)
-            length = int.from_bytes(bytes(made[place] for place in places[:LENGTH_BYTES]), "big")
+            length = int.from_bytes(bytes(made[offset] for offset in places[:LENGTH_BYTES]), "big")
             length = max(0, min(len(body), length + LENGTH_BYTES - header)) if fpdu.seen.covers(0, 2) else len(body)
             data = self._operations.at(chosen.tag, at, length).ljust(len(body), b"\0")
             if marked:
-                for place, byte in zip(body, data, strict=True):
-                    made[place] = byte
+                for offset, byte in zip(body, data, strict=True):
+                    made[offset] = byte
             elif len(body):
                 made[header : header + len(body)] = data
         known = next((count for count in range(CRC_BYTES, 0, -1) if fpdu.seen.covers(0, size - CRC_BYTES + count)), 0)
@@ -840,30 +840,30 @@ def _management(data: bytearray, at: int, captured: int, pseudonyms: Pseudonyms)
     private = kept = KEPT_OF_MAD.get(attribute, 0)
     made = bytearray(body[:kept].ljust(len(body), b"\0"))
     for size, places, replace in ((8, _GUIDS, pseudonyms.guid), (16, _GIDS, pseudonyms.ipv6)):
-        for place in places.get(attribute, ()):
-            _put(made, place, size, replace)
+        for offset in places.get(attribute, ()):
+            _put(made, offset, size, replace)
     if attribute == _REQ and body[8:13] == RDMA_IP_CM:
         made[kept : kept + IP_CM_BYTES] = body[kept : kept + IP_CM_BYTES]
-        for place in IP_CM_ADDRESSES:
-            _put_ip(made, kept + place, pseudonyms)
+        for offset in IP_CM_ADDRESSES:
+            _put_ip(made, kept + offset, pseudonyms)
         private += IP_CM_BYTES
     if body[private : private + len(RPCRDMA_MAGIC)] == RPCRDMA_MAGIC:
         made[private : private + RPCRDMA_PRIVATE] = body[private : private + RPCRDMA_PRIVATE]
     data[at + MAD_HEADER : at + captured] = made
 
 
-def _put(made: bytearray, place: int, size: int, replace: Callable[[bytes], bytes]) -> None:
-    if place + size <= len(made):
-        made[place : place + size] = replace(bytes(made[place : place + size]))
+def _put(made: bytearray, offset: int, size: int, replace: Callable[[bytes], bytes]) -> None:
+    if offset + size <= len(made):
+        made[offset : offset + size] = replace(bytes(made[offset : offset + size]))
     else:
-        made[place:] = bytes(max(0, len(made) - place))
+        made[offset:] = bytes(max(0, len(made) - offset))
 
 
-def _put_ip(made: bytearray, place: int, pseudonyms: Pseudonyms) -> None:
+def _put_ip(made: bytearray, offset: int, pseudonyms: Pseudonyms) -> None:
     """An address in 16 bytes, IPv4 in the last four of them."""
-    if place + 16 > len(made):
-        made[place:] = bytes(max(0, len(made) - place))
-    elif any(made[place : place + 12]):
-        _put(made, place, 16, pseudonyms.ipv6)
+    if offset + 16 > len(made):
+        made[offset:] = bytes(max(0, len(made) - offset))
+    elif any(made[offset : offset + 12]):
+        _put(made, offset, 16, pseudonyms.ipv6)
     else:
-        _put(made, place + 12, 4, pseudonyms.ipv4)
+        _put(made, offset + 12, 4, pseudonyms.ipv4)

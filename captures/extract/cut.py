@@ -81,26 +81,26 @@ def places_of_findings(opened: Callable[[], Session], ids: Collection[str]) -> F
     whole.
     """
     rules, detectors = all_rules(), all_detectors()
-    found = FindingPlaces()
+    places = FindingPlaces()
     said: list[str] = []
-    for one in ids:
-        if one.upper() not in rules and one.lower() not in detectors:
-            raise CaptureError(f"no rule and no detector {one!r}; 'rdmascope rules' and docs/diagnosis.md list them")
-    broken = [rules[one.upper()] for one in ids if one.upper() in rules]
+    for id in ids:
+        if id.upper() not in rules and id.lower() not in detectors:
+            raise CaptureError(f"no rule and no detector {id!r}; 'rdmascope rules' and docs/diagnosis.md list them")
+    broken = [rules[id.upper()] for id in ids if id.upper() in rules]
     if broken:
-        opened().audit(Auditor(broken, MAX_FINDINGS, on_finding=lambda finding, _: found.add(finding)))
-    if kinds := [one.lower() for one in ids if one.lower() in detectors]:
+        opened().audit(Auditor(broken, MAX_FINDINGS, on_finding=lambda finding, _: places.add(finding)))
+    if kinds := [id.lower() for id in ids if id.lower() in detectors]:
         for statement in diagnosis_of(opened(), kinds).statements:
             said.append(statement.cause.text)
-            found.rpcs.update(statement.cause.rpcs)
+            places.rpcs.update(statement.cause.rpcs)
             if not statement.cause.rpcs:
-                found.frames.update(statement.cause.frames)
-                found.connections.update(statement.cause.connections)
-    if not found.rpcs and not found.frames and not found.connections:
+                places.frames.update(statement.cause.frames)
+                places.connections.update(statement.cause.connections)
+    if not places.rpcs and not places.frames and not places.connections:
         if said:
             raise CaptureError(f"'{said[0]}' is about the capture as a whole: it names no RPCs, frames or connections")
         raise CaptureError(f"nothing is found by {', '.join(ids)}")
-    return found
+    return places
 
 
 APPLICATION = "rdmascope extract"
@@ -200,8 +200,8 @@ def extract_of_each(
             on_end(session)
             del session
         cut = _Cut(stack.enter_context(open_output(output, paths)), snaplen)
-        for one in in_order_of_time(parts):
-            cut.write(*one)
+        for entry in in_order_of_time(parts):
+            cut.write(*entry)
     left_out = sum(sum(anonymous_frames.refused.values()) for anonymous_frames in made_anonymous)
     return Extracted(rpcs, connections, cut.frames, cut.bytes, left_out)
 

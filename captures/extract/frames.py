@@ -73,9 +73,9 @@ class NumberRanges:
 
     def tags(self, starts: Int64s, lengths: Int64s | int, frames: Int64s) -> Int64s:
         """The tag of a range that overlaps each [start, start + length) seen in its frame; -1 where there is none."""
-        found = np.full(len(starts), -1, np.int64)
+        tags = np.full(len(starts), -1, np.int64)
         if not len(self) or not len(starts):
-            return found
+            return tags
         active = self._between(int(frames.min()) - self._linger, int(frames.max()) + self._linger + self._longest)
         while active.shape[1]:
             low = self.numbers.unwrap_near(int(active[0, 0]), active[0])
@@ -90,14 +90,14 @@ class NumberRanges:
             known = np.maximum(index, 0)
             hit = (index >= 0) & (high[known] > at) & (frames >= chosen[2, known] - self._linger)
             hit &= frames <= chosen[3, known] + self._linger
-            found[hit] = chosen[4, known][hit]
+            tags[hit] = chosen[4, known][hit]
             active = active[:, overlapping]
-        return found
+        return tags
 
     def ending(self, first_frame: int, last_frame: int) -> tuple[Int64s, Int64s]:
         """Ranges whose last frame is among these: the number behind each, and that frame; by frame."""
-        found = self._between(first_frame, last_frame)
-        return found[1], found[3]
+        between = self._between(first_frame, last_frame)
+        return between[1], between[3]
 
     def _between(self, first_frame: int, last_frame: int) -> Int64s:
         """The columns of those whose last frame is among these."""
@@ -133,12 +133,12 @@ class Carriers:
         operations.update(
             dict.fromkeys(operation for chunk in rpc.chunks for use in chunk.segments for operation in use.late)
         )
-        found: list[tuple[Operation, int]] = []
+        added: list[tuple[Operation, int]] = []
         for operation in operations:
-            found.append((operation, self.operations))
+            added.append((operation, self.operations))
             self._add(rpc.connection, operation, self.operations)
             self.operations += 1
-        return found
+        return added
 
     def _add(self, connection: Connection, operation: Operation, tag: int) -> None:
         flow = connection.number, operation.initiator
@@ -238,17 +238,17 @@ class TcpRanges:
                 self._responses.setdefault(key, NumberRanges(TCP_SEQUENCE)).add(
                     low, low + asked.length, int(frames[index]), int(frames[index]), TCP_LINGER << 3, int(tags[index])
                 )
-        place = (rows["place"] & np.uint64(TCP_SEQUENCE.modulus - 1)).astype(np.int64)
+        offsets = (rows["place"] & np.uint64(TCP_SEQUENCE.modulus - 1)).astype(np.int64)
         for opcode, tagged in (
             (iwarp_codes.WRITE, self.carriers.writes),
             (iwarp_codes.READ_RESPONSE, self._responses),
         ):
             which = rows["opcode"] == opcode
             for stag in np.unique(rows["stag"][which]).tolist():
-                if (found := tagged.get((*flow, stag))) is not None:
+                if (tagged_memory := tagged.get((*flow, stag))) is not None:
                     these = which & (rows["stag"] == stag)
                     lengths = np.maximum(rows["length"][these].astype(np.int64), 1)
-                    tags[these] = found.tags(place[these], lengths, frames[these])
+                    tags[these] = tagged_memory.tags(offsets[these], lengths, frames[these])
         grid = tcp.directions[direction].framing.pending.grid
         self._add(flow, rows, tags, None if grid is None else grid.base)
 
@@ -261,9 +261,9 @@ class TcpRanges:
             ranges.add(low, low + stop - start, first, last, TCP_LINGER, tag)
         if self.keep is not None:
             columns = (chosen[name].tolist() for name in ("start", "stop", "opcode", "place"))
-            for start, stop, opcode, place, tag in zip(*columns, tags[tags >= 0].tolist(), strict=True):
+            for start, stop, opcode, offset, tag in zip(*columns, tags[tags >= 0].tolist(), strict=True):
                 sink = self._sinks.get(tag, 0) if opcode == iwarp_codes.READ_RESPONSE else None
-                self.keep(flow, ChosenFpdu(start, stop, opcode, place, tag, sink, grid))
+                self.keep(flow, ChosenFpdu(start, stop, opcode, offset, tag, sink, grid))
 
     def find(self, session: Session) -> None:
         """Read a session that was not read yet for where in the TCP streams the chosen FPDUs are."""
@@ -343,11 +343,11 @@ def chosen_frames(opened: Callable[[], Session], condition: Condition | ChosenRp
     if carriers.iwarp:
         tcp.find(opened())
     chooser, addresses = FrameChooser(carriers, tcp, {}), AddressTable()
-    found: list[Int64s] = []
+    frames: list[Int64s] = []
     for batch in filter(len, opened().batches()):
         chosen = chooser.choose(batch, locate(batch, addresses), addresses)
-        found.append(chosen.frames[chosen.tags != SETUP])
-    return ChosenFrames(np.unique(np.concatenate([np.zeros(0, np.int64), *found])), carriers.rpcs)
+        frames.append(chosen.frames[chosen.tags != SETUP])
+    return ChosenFrames(np.unique(np.concatenate([np.zeros(0, np.int64), *frames])), carriers.rpcs)
 
 
 class FrameChooser:
@@ -383,35 +383,35 @@ class FrameChooser:
     def choose(self, batch: FrameBatch, located: Located, addresses: AddressTable) -> ChosenPacket:
         """Those of a batch, which must follow the one before."""
         self._last = int(batch.rows["number"][-1])
-        found: list[tuple[Int64s, Int64s]] = []
+        choices: list[tuple[Int64s, Int64s]] = []
         if self._flows and len(located):
-            self._packets(batch, located, addresses, found)
+            self._packets(batch, located, addresses, choices)
         if self.streams and located.tcp:
-            self._segments(locate_tcp(batch, located.tcp, addresses), addresses, found)
-        if not found:
+            self._segments(locate_tcp(batch, located.tcp, addresses), addresses, choices)
+        if not choices:
             none = np.zeros(0, np.int64)
             return ChosenPacket(none, none)
-        return ChosenPacket(*(np.concatenate(one) for one in zip(*found, strict=True)))
+        return ChosenPacket(*(np.concatenate(column) for column in zip(*choices, strict=True)))
 
     # InfiniBand
 
     def _packets(
-        self, batch: FrameBatch, located: Located, addresses: AddressTable, found: list[tuple[Int64s, Int64s]]
+        self, batch: FrameBatch, located: Located, addresses: AddressTable, choices: list[tuple[Int64s, Int64s]]
     ) -> None:
         rows = decode(batch, located).rows
         managing = is_management(rows)
         if managing.any():
             frames = self._exchanges.frames(batch, take(rows, managing), addresses)
-            found.append((frames, np.full(len(frames), SETUP, np.int64)))
+            choices.append((frames, np.full(len(frames), SETUP, np.int64)))
         rows = take(rows, opcodes.IS_RC[rows["opcode"]] | (rows["opcode"] == opcodes.CNP))
         keys = (rows["source"].astype(np.int64) * len(addresses) + rows["destination"]) << 24 | rows["dest_qp"]
         for key, mine in _groups(keys):
             ends, queue_pair = divmod(key, 1 << 24)
-            source, destination = (addresses.name(one) for one in divmod(ends, len(addresses)))
+            source, destination = (addresses.name(end) for end in divmod(ends, len(addresses)))
             for connection, sender in self._flows.get((source, destination, queue_pair), ()):
-                self._flow(connection, sender, take(rows, mine), found)
+                self._flow(connection, sender, take(rows, mine), choices)
 
-    def _flow(self, connection: Connection, sender: int, rows: Rows, found: list[tuple[Int64s, Int64s]]) -> None:
+    def _flow(self, connection: Connection, sender: int, rows: Rows, choices: list[tuple[Int64s, Int64s]]) -> None:
         frames, psns = rows["frame"].astype(np.int64), rows["psn"].astype(np.int64)
         response, notice = opcodes.IS_RESPONSE[rows["opcode"]], rows["opcode"] == opcodes.CNP
         tags = np.full(len(rows), -1, np.int64)
@@ -429,7 +429,7 @@ class FrameChooser:
                 chosen[self._acknowledging(flow, acknowledging, rows, psns + 1)] = True
         chosen &= (frames >= connection.first_frame) & (frames <= connection.last_frame)
         tags[opcodes.IS_ACKNOWLEDGE[rows["opcode"]]] = -1
-        found.append((frames[chosen], tags[chosen]))
+        choices.append((frames[chosen], tags[chosen]))
 
     def _acknowledging(self, flow: Flow, which: Int64s, rows: Rows, reached: Int64s) -> Int64s:
         """Which of the rows at ``which`` are the first to acknowledge the whole of an Operation.
@@ -442,7 +442,7 @@ class FrameChooser:
         if waiting is not None:
             numbers = np.concatenate((waiting.numbers, numbers))
             frames = np.concatenate((waiting.frames, frames))
-        found: list[Int64s] = []
+        completing: list[Int64s] = []
         acknowledging = rows["frame"][which]
         at = np.searchsorted(acknowledging, frames, "right")
         pending = np.arange(len(numbers))
@@ -453,25 +453,25 @@ class FrameChooser:
             pending = pending[~beyond]
             index = which[at[pending]]
             done = (reached[index] - numbers[pending]) % PSN.modulus < PSN.half
-            found.append(index[done])
+            completing.append(index[done])
             pending = pending[~done]
             at[pending] += 1
         left = np.sort(left)[-MAX_WAITING:]
         self._waiting[flow] = _Unacknowledged(numbers[left], frames[left], self._last)
-        return np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+        return np.unique(np.concatenate(completing)) if completing else np.zeros(0, np.int64)
 
     # iWARP
 
-    def _segments(self, rows: Rows, addresses: AddressTable, found: list[tuple[Int64s, Int64s]]) -> None:
+    def _segments(self, rows: Rows, addresses: AddressTable, choices: list[tuple[Int64s, Int64s]]) -> None:
         keys = (rows["source"].astype(np.int64) * len(addresses) + rows["destination"]) << 32
         keys |= rows["source_port"].astype(np.int64) << 16 | rows["destination_port"]
         for key, mine in _groups(keys):
             ends, ports = divmod(key, 1 << 32)
-            source, destination = (addresses.name(one) for one in divmod(ends, len(addresses)))
+            source, destination = (addresses.name(end) for end in divmod(ends, len(addresses)))
             for connection, sender in self.streams.get((source, ports >> 16, destination, ports & 0xFFFF), ()):
-                self._stream(connection, sender, take(rows, mine), found)
+                self._stream(connection, sender, take(rows, mine), choices)
 
-    def _stream(self, connection: Connection, sender: int, rows: Rows, found: list[tuple[Int64s, Int64s]]) -> None:
+    def _stream(self, connection: Connection, sender: int, rows: Rows, choices: list[tuple[Int64s, Int64s]]) -> None:
         frames, seq = rows["frame"].astype(np.int64), rows["seq"].astype(np.int64)
         length, flags = rows["length"].astype(np.int64), rows["flags"]
         if connection.transport == "UDP":  # Datagrams are known by their frames.
@@ -495,7 +495,7 @@ class FrameChooser:
         if connection.number in self._whole:
             chosen[:] = True
         chosen &= alive
-        found.append((frames[chosen], tags[chosen]))
+        choices.append((frames[chosen], tags[chosen]))
 
 
 def _groups(keys: Int64s) -> list[tuple[int, Int64s]]:
@@ -520,14 +520,14 @@ class ConnectionManagement:
 
     def frames(self, batch: FrameBatch, rows: Rows, addresses: AddressTable) -> Int64s:
         """Those of PACKET rows with Management Datagrams."""
-        found: list[int] = []
+        frames: list[int] = []
         for row in rows:
             start = int(row["payload"])
             message = read_cm(batch.data, start, start + int(row["captured"]))
             ends = addresses.name(int(row["source"])), addresses.name(int(row["destination"]))
             if message is not None and self._chosen(message, *ends, int(row["frame"])):
-                found.append(int(row["frame"]))
-        return np.array(found, np.int64)
+                frames.append(int(row["frame"]))
+        return np.array(frames, np.int64)
 
     def _chosen(self, message: ManagementMessage, source: str, destination: str, frame: int) -> bool:
         if message.kind in ("REQ", "REP") and message.local_qpn is not None:

@@ -65,7 +65,7 @@ class OperationColumns(Sequence[Operation]):
 
     def __getitem__(self, index: int | slice) -> Operation | list[Operation]:
         if isinstance(index, slice):
-            return [self._operation(one) for one in self._which[index].tolist()]
+            return [self._operation(operation) for operation in self._which[index].tolist()]
         return self._operation(int(self._which[index]))
 
     def _operation(self, index: int) -> Operation:
@@ -88,20 +88,20 @@ class OperationColumns(Sequence[Operation]):
         return made
 
 
-def _usual(one: Operation) -> bool:
+def _usual(operation: Operation) -> bool:
     """Its columns say all of it."""
-    payload = one.payload
+    payload = operation.payload
     return (
         payload.stretch is None
         and payload.only is None
         and not payload.runs
         and not payload.truncated
-        and one.invalidate is None
-        and one.immediate is None
-        and not (one.contradicted or one.doubtful or one.reused or one.position)
-        and one.start_known
-        and one.end_known
-        and one.closed
+        and operation.invalidate is None
+        and operation.immediate is None
+        and not (operation.contradicted or operation.doubtful or operation.reused or operation.position)
+        and operation.start_known
+        and operation.end_known
+        and operation.closed
     )
 
 
@@ -196,9 +196,9 @@ class _Ended(EndedRpcs):
         self.taken: list[Int64s] = []
 
     def take(self) -> tuple[list[Rpc], Int64s]:
-        found, places = super().take()
+        rpcs, places = super().take()
         self.taken.append(places)
-        return found, places
+        return rpcs, places
 
 
 class _Registry(Registry):
@@ -319,14 +319,20 @@ class ShareAnalyzer(Analyzer):
 
 def _traits(conversation: Conversation) -> object:
     """What shows whether it changed."""
-    one = conversation.negotiation
-    lists = one.answers, one.refusals, one.announcements, one.requests, one.option_refusals
+    negotiation = conversation.negotiation
+    lists = (
+        negotiation.answers,
+        negotiation.refusals,
+        negotiation.announcements,
+        negotiation.requests,
+        negotiation.option_refusals,
+    )
     return (
         conversation.protocol,
         conversation.credits_requested,
         conversation.credits_granted,
-        one.requested,
-        one.continued,
+        negotiation.requested,
+        negotiation.continued,
         *(len(items) for items in lists),
     )
 
@@ -574,21 +580,21 @@ class MergedAnalyzer(Analyzer):
         self._take_watched([delivery.watched for delivery in deliveries], table)
         return table
 
-    def _take_watched(self, found: Sequence[list[object]], table: RpcTable) -> None:
+    def _take_watched(self, watched: Sequence[list[object]], table: RpcTable) -> None:
         for index, pass_listener in enumerate(self.pass_listeners):
-            workers = [WorkerFound(nouns, each[index]) for nouns, each in zip(self._nouns, found, strict=True)]
+            workers = [WorkerFound(nouns, each[index]) for nouns, each in zip(self._nouns, watched, strict=True)]
             pass_listener.take(workers, table)
 
     def _register(self, deliveries: Sequence[Delivery]) -> None:
         """Number the new connections."""
-        found = [
+        registered = [
             (place, worker, number, connection, conversation)
             for worker, delivery in enumerate(deliveries)
             for number, (place, connection, conversation) in enumerate(
                 delivery.found, self._nouns[worker].expect(len(delivery.found))
             )
         ]
-        for _, worker, number, connection, conversation in sorted(found, key=lambda one: one[:3]):
+        for _, worker, number, connection, conversation in sorted(registered, key=lambda entry: entry[:3]):
             self._registered += 1
             made = self._nouns[worker].add(number, self._registered, connection, conversation)
             self.connections.append(made.connection)
@@ -682,24 +688,24 @@ class MergedAnalyzer(Analyzer):
         if gone:
             numbers = {conversation.connection.number for conversation in gone}
             self.connections[:] = [connection for connection in self.connections if connection.number not in numbers]
-            self._leaving += sorted(gone, key=lambda one: one.connection.last_time)
+            self._leaving += sorted(gone, key=lambda conversation: conversation.connection.last_time)
             names = [field.name for field in fields(Evicted)]
             self.evicted = Evicted(*(sum(getattr(delivery.evicted, name) for delivery in deliveries) for name in names))
 
 
 def _late(nouns: WorkerNouns, places: Int64s) -> Int64s:
     """Places behind all events in the order of connections in the whole."""
-    found = places.copy()
+    late_places = places.copy()
     late = places >= LATE
     if late.any():
-        found[late] = LATE + nouns.connections(places[late] - LATE)
-    return found
+        late_places[late] = LATE + nouns.connections(places[late] - LATE)
+    return late_places
 
 
 def _renumber(rpc: Rpc, nouns: WorkerNouns) -> None:
     rpc.number = nouns.rpc(rpc.number)
     if rpc.notes:
-        rpc.notes = tuple(_NAMED.sub(lambda found: f"RPC {nouns.rpc(int(found[1]))}", note) for note in rpc.notes)
+        rpc.notes = tuple(_NAMED.sub(lambda match: f"RPC {nouns.rpc(int(match[1]))}", note) for note in rpc.notes)
 
 
 def _set(noun: Connection | Conversation, state: State) -> None:

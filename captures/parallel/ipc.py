@@ -301,7 +301,7 @@ def _serve(make_jobs: MakeJobs, pipe: PipeEnd, folder: str) -> None:
                         send(Reply(request, value))
                     while pipe.poll():
                         waiting.append(pipe.recv())
-                    if replaceable and any(one[3] for one in waiting):
+                    if replaceable and any(item[3] for item in waiting):
                         break
             except (EOFError, BrokenPipeError, ConnectionError):
                 raise
@@ -311,5 +311,5 @@ def _serve(make_jobs: MakeJobs, pipe: PipeEnd, folder: str) -> None:
             outbox.finish()
             while pipe.poll():
                 waiting.append(pipe.recv())
-            latest = [one for one in waiting if one[3]][-1:]
-            waiting = [one for one in waiting if not one[3] or one in latest]
+            latest = [item for item in waiting if item[3]][-1:]
+            waiting = [item for item in waiting if not item[3] or item in latest]

@@ -45,8 +45,8 @@ def carries_iwarp(path: str, ports: frozenset[int]) -> bool:
     try:
         with open_capture(path) as capture:
             for batch in capture.batches():
-                found = fragments.segments(batch, locate(batch, addresses), observer.addresses)
-                observer.feed(found.batch.data, found.rows)
+                segments = fragments.segments(batch, locate(batch, addresses), observer.addresses)
+                observer.feed(segments.batch.data, segments.rows)
                 if observer.connections:
                     return True
     except CaptureError:  # Which the other pass comes to, too.
@@ -104,16 +104,16 @@ class Partition:
         for count, index, pair in sorted(new):
             owner = owners_of[pair] = owners[index] = self._dealt.index(min(self._dealt))
             self._dealt[owner] -= count
-        found: Int64s = owners[which]
-        return found
+        worker: Int64s = owners[which]
+        return worker
 
 
 def _among(indices: Int64s, mine: Int64s) -> Int64s:
     """Those indices of rows that are ``mine``, counted among these."""
     if not len(indices):
         return indices
-    found: Int64s = mine.searchsorted(indices[np.isin(indices, mine)])
-    return found
+    among: Int64s = mine.searchsorted(indices[np.isin(indices, mine)])
+    return among
 
 
 class Division:
@@ -164,10 +164,10 @@ class Division:
         """
         with _interrupted_by(self._stop):
             while True:
-                one = self._take(self._front, 0)
-                if one is None:
+                received = self._take(self._front, 0)
+                if received is None:
                     return
-                counts, decoded = one
+                counts, decoded = received
                 self._analyzer.addresses.learn(counts.known, counts.addresses)
                 batch = DividedBatch(
                     counts, [self._take(inbox, number) for number, inbox in enumerate(self._workers, 1)], decoded
@@ -275,13 +275,13 @@ class Division:
         inbox, outbox = Inbox(reading), _outbox(writing)
         share = ShareAnalyzer(self._analyzer.options, self._analyzer.pass_listeners, self._lists)
         try:
-            while (one := unpacked(inbox.get(), self._data, _nothing)) is not None:
-                decoded, addresses, tcp_addresses, position = one
+            while (received := unpacked(inbox.get(), self._data, _nothing)) is not None:
+                decoded, addresses, tcp_addresses, position = received
                 share.learn(addresses, tcp_addresses)
                 self._capture.passed(position)
                 with gc_paused():
                     outbox.put(packed((share.delivery(decoded), None), self._data))
-                del one, decoded
+                del received, decoded
             outbox.put(packed((share.ending(), None), self._data))
         except (EOFError, BrokenPipeError):
             return

@@ -213,10 +213,10 @@ class _ValueEncoder:
 
 def decoded(type: XdrType, data: bytes, start: int = 0, max_nodes: int = MAX_NODES) -> tuple[XdrValue, int]:
     """The value at ``start``, and the offset behind it; raises NoValue."""
-    found = decode(type, type.name, SparseBytes([(0, data)], len(data)), start, len(data), max_nodes)
-    if found.problem:
-        raise NoValue(found.problem)
-    return plain(found.root), found.end
+    value = decode(type, type.name, SparseBytes([(0, data)], len(data)), start, len(data), max_nodes)
+    if value.problem:
+        raise NoValue(value.problem)
+    return plain(value.root), value.end
 
 
 def plain(node: Node) -> XdrValue:

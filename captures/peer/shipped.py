@@ -22,8 +22,10 @@ MAX_BYTES = 1 << 20
 def shipped_scripts() -> dict[str, str]:
     """Name -> text, by name."""
     folder = files(__package__).joinpath("scripts")
-    found = [entry for entry in folder.iterdir() if entry.name.endswith(".toml")]
-    return {entry.name.removesuffix(".toml"): entry.read_text() for entry in sorted(found, key=lambda one: one.name)}
+    scripts = [entry for entry in folder.iterdir() if entry.name.endswith(".toml")]
+    return {
+        entry.name.removesuffix(".toml"): entry.read_text() for entry in sorted(scripts, key=lambda script: script.name)
+    }
 
 
 def read_script(name: str) -> str:

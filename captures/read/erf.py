@@ -34,19 +34,19 @@ _LAYOUT = np.dtype(
 
 def looks_like(data: memoryview, whole: bool) -> bool:
     """Whether ``data`` begins with ERF records; ``whole``: nothing is behind it."""
-    at, before, found = 0, None, 0
-    while found < PROBED and at + HEADER <= len(data):
+    at, before, records = 0, None, 0
+    while records < PROBED and at + HEADER <= len(data):
         seconds, kind, _, length, _, wire = struct.unpack_from(">xxxx4sBBHHH", data, at)
         when = int.from_bytes(seconds, "little")
         if not 1 <= kind & 0x7F <= HIGHEST_TYPE or length < HEADER or not wire:
             return False
         if before is not None and abs(when - before) > NEAR:
             return False
-        at, before, found = at + length, when, found + 1
-    if found == PROBED:
+        at, before, records = at + length, when, records + 1
+    if records == PROBED:
         return True
     # The last of a file that is shorter must end where the file does, or be cut by its end.
-    return found >= 2 if not whole or at > len(data) else found >= 1 and at == len(data)
+    return records >= 2 if not whole or at > len(data) else records >= 1 and at == len(data)
 
 
 def read_batches(feed: Feed, limits: Limits) -> Iterator[FrameBatch]:

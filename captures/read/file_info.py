@@ -202,10 +202,10 @@ def _link_type(number: int, frames: int) -> dict[str, object]:
 
 
 def _interfaces(info: FileInfo, capture: CaptureFile) -> Sequence[dict[str, object]]:
-    found: list[dict[str, object]] = []
+    interfaces: list[dict[str, object]] = []
     for number, interface in enumerate(capture.interfaces):
         statistics = capture.section.statistics.get(number)
-        found.append(
+        interfaces.append(
             {
                 "name": interface.name or None,
                 "description": interface.description or None,
@@ -223,7 +223,7 @@ def _interfaces(info: FileInfo, capture: CaptureFile) -> Sequence[dict[str, obje
                 "lost_between_frames": capture.section.lost[number],
             }
         )
-    return found
+    return interfaces
 
 
 def _verdicts(counter: Counter[bool | None]) -> dict[str, int]:

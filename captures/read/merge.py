@@ -64,16 +64,16 @@ def other_points(rings: Mapping[str, str]) -> list[OtherPoint]:
         return []
     addresses = AddressTable()
     seen: list[tuple[str, Sightings, bool]] = []
-    found: list[OtherPoint] = []
+    points: list[OtherPoint] = []
     for path in rings.values():
         sightings, whole = look((path,), addresses)
         for first, there, all_there in seen:
             if common := common_traffic(there, sightings):
-                found.append(OtherPoint(path, first, common, whole and all_there))
+                points.append(OtherPoint(path, first, common, whole and all_there))
                 break
         else:
             seen.append((path, sightings, whole))
-    return found
+    return points
 
 
 def look(paths: Sequence[str], addresses: AddressTable) -> tuple[Sightings, bool]:
@@ -133,10 +133,10 @@ def expand(path: str) -> list[tuple[str, bool]]:
     if not os.path.isdir(path):
         return [(path, False)]
     with system_errors(path), os.scandir(path) as entries:
-        found = sorted(entry.path for entry in entries if entry.is_file() and not entry.name.startswith("."))
-    if not found:
+        paths = sorted(entry.path for entry in entries if entry.is_file() and not entry.name.startswith("."))
+    if not paths:
         raise CaptureError(f"{path}: no file in this directory")
-    return [(name, True) for name in found]
+    return [(name, True) for name in paths]
 
 
 def ring_of(path: str) -> str:
@@ -200,7 +200,7 @@ class MergedCaptures(Closing):
         self._offsets = {ring_of(point.path): point.common.offset for point in self.other_points}
         """How far the clocks of their rings are ahead."""
         self._waiting = [(time - self._offsets.get(ring_of(name), 0), name) for time, name in self._waiting]
-        self._waiting.sort(key=lambda one: one[0], reverse=True)
+        self._waiting.sort(key=lambda waiting: waiting[0], reverse=True)
 
     def number_behind(self, frames: int) -> None:
         """Before the first batch: so many frames came before those that are in the files."""
@@ -351,7 +351,9 @@ class MergedCaptures(Closing):
             data.flags.writeable = False
             order = np.argsort(np.concatenate([keys for _, _, keys in taken]), kind="stable")
             rows = take(np.concatenate(every), order)
-            mixed = np.repeat(np.arange(len(taken), dtype=np.min_scalar_type(len(taken))), [len(one) for one in every])
+            mixed = np.repeat(
+                np.arange(len(taken), dtype=np.min_scalar_type(len(taken))), [len(rows) for rows in every]
+            )
             mixed = mixed[order]
             comments = [comments[index] for index in order.tolist()] if any(comments) else []
         self.places.add(sources, mixed)

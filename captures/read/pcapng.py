@@ -122,13 +122,13 @@ def read_section(section: SectionInfo, body: bytes, byte_order: str) -> None:
 def read_statistics(body: bytes, byte_order: str) -> tuple[int, InterfaceStatistics]:
     """The interface's number in its section, and its counters."""
     (interface,) = struct.unpack_from(byte_order + "I", body)
-    found = {
+    values = {
         code: struct.unpack(byte_order + "Q", value)[0]
         for code, value in options(body[12:], byte_order)
         if len(value) == 8
     }
     codes = ISB_RECEIVED, ISB_DROPPED, ISB_ACCEPTED, ISB_OS_DROPPED, ISB_DELIVERED
-    return interface, InterfaceStatistics(*map(found.get, codes))
+    return interface, InterfaceStatistics(*map(values.get, codes))
 
 
 def frame_options(
@@ -338,31 +338,31 @@ def _other_block(feed: Feed, sections: Sections, number: int) -> None:
 def _interface(body: bytes, sections: Sections) -> Interface:
     byte_order = sections.byte_order
     link_type, snaplen = struct.unpack_from(byte_order + "HxxI", body)
-    found: dict[int, bytes] = {}
+    values: dict[int, bytes] = {}
     for code, value in options(body[8:], byte_order):
         if code == COMMENT and len(sections.section.comments) < MAX_COMMENTS:
             sections.section.comments.append(text(value))
-        found[code] = value
+        values[code] = value
     units = 1_000_000
-    if resolution := found.get(IF_TSRESOL):
+    if resolution := values.get(IF_TSRESOL):
         exponent = resolution[0] & 0x7F
         units = (2 if resolution[0] & 0x80 else 10) ** exponent
     offset = speed = 0
-    if len(seconds := found.get(IF_TSOFFSET, b"")) == 8:
+    if len(seconds := values.get(IF_TSOFFSET, b"")) == 8:
         offset = struct.unpack(byte_order + "q", seconds)[0]
-    if len(rate := found.get(IF_SPEED, b"")) == 8:
+    if len(rate := values.get(IF_SPEED, b"")) == 8:
         speed = struct.unpack(byte_order + "Q", rate)[0]
     # The filter's first byte says whether it is a string (0) or a program.
-    wanted = found.get(IF_FILTER, b"")
+    wanted = values.get(IF_FILTER, b"")
     return Interface(
         link_type,
         snaplen,
-        found.get(IF_NAME, b"").rstrip(b"\0").decode(errors="replace"),
+        values.get(IF_NAME, b"").rstrip(b"\0").decode(errors="replace"),
         units,
         offset,
-        text(found.get(IF_DESCRIPTION, b"")),
+        text(values.get(IF_DESCRIPTION, b"")),
         text(wanted[1:]) if wanted[:1] == b"\0" else "",
-        text(found.get(IF_OS, b"")),
+        text(values.get(IF_OS, b"")),
         speed,
     )
 

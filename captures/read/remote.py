@@ -31,7 +31,7 @@ HTTP = ("http", "https")
 
 def scheme(path: str) -> str:
     """The scheme of a URL, in lower case; '' of a path."""
-    return found[1].lower() if (found := _URL.match(path)) else ""
+    return match[1].lower() if (match := _URL.match(path)) else ""
 
 
 def is_url(path: str) -> bool:
@@ -127,8 +127,8 @@ class RemoteFolder:
         """Names of its files, from the folder on, and their bytes."""
         with _problems(self.url):
             self._system.invalidate_cache()
-            found = self._system.find(f"{self._path}/{below}".rstrip("/"), detail=True)
-        return {name.removeprefix(f"{self._path}/"): about.get("size") or 0 for name, about in found.items()}
+            entries = self._system.find(f"{self._path}/{below}".rstrip("/"), detail=True)
+        return {name.removeprefix(f"{self._path}/"): about.get("size") or 0 for name, about in entries.items()}
 
     def put(self, source: Path, name: str) -> None:
         """Copy a file of this machine to it, in place of what has this name."""
@@ -181,13 +181,13 @@ class LocalFolder:
         self.url = os.path.abspath(path)
 
     def files(self, below: str = "") -> dict[str, int]:
-        found = {}
+        sizes = {}
         for folder, _, names in os.walk(os.path.join(self.url, below)):
             for name in names:
                 with suppress(FileNotFoundError):
                     path = os.path.join(folder, name)
-                    found[os.path.relpath(path, self.url)] = os.path.getsize(path)
-        return found
+                    sizes[os.path.relpath(path, self.url)] = os.path.getsize(path)
+        return sizes
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -265,10 +265,10 @@ def size_of(path: str) -> int | None:
         return None
 
 
-def same_contents(url: str, one: FileStamp) -> str:
+def same_contents(url: str, stamp: FileStamp) -> str:
     """What files have in common that have the same contents for sure, as far as their stores tell."""
-    name = scheme(url) if scheme(url) in _CONTENT_TAGS and one.tag else url
-    return f"{name} {one.tag or one.modified_ns} {one.size}"
+    name = scheme(url) if scheme(url) in _CONTENT_TAGS and stamp.tag else url
+    return f"{name} {stamp.tag or stamp.modified_ns} {stamp.size}"
 
 
 def matching(pattern: str, captures: str) -> tuple[str, list[str]]:
@@ -284,20 +284,20 @@ def matching(pattern: str, captures: str) -> tuple[str, list[str]]:
             if not (pattern.endswith("/") if scheme(pattern) in HTTP else system.isdir(path)):
                 return pattern, [pattern]
             path = f"{path.rstrip('/')}/**/{captures}"
-        found = [name for name, about in system.glob(path, detail=True).items() if about.get("type") == "file"]
-        return str(system.unstrip_protocol(path)), [str(system.unstrip_protocol(one)) for one in found]
+        names = [name for name, about in system.glob(path, detail=True).items() if about.get("type") == "file"]
+        return str(system.unstrip_protocol(path)), [str(system.unstrip_protocol(name)) for name in names]
 
 
 def _modified(about: dict[str, Any]) -> int | None:
     """When a file of a store was last changed, in nanoseconds since the Unix epoch."""
     for name in ("LastModified", "last_modified", "Last-Modified", "mtime", "updated", "modified", "created"):
-        found = about.get(name)
-        if isinstance(found, str):
-            found = _date(found)
-        if isinstance(found, datetime):
-            found = (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-        if isinstance(found, int | float):
-            return int(found * 1_000_000) * 1000
+        time = about.get(name)
+        if isinstance(time, str):
+            time = _date(time)
+        if isinstance(time, datetime):
+            time = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+        if isinstance(time, int | float):
+            return int(time * 1_000_000) * 1000
     return None
 
 

@@ -314,11 +314,11 @@ class TraceDat:
         for _ in range(chunks):
             head = self._data[at : at + 8]
             packed, size = struct.unpack(self.order + "II", head) if len(head) == 8 else (1, 1)
-            found = self._data[at + 8 : at + 8 + packed]
+            packed_bytes = self._data[at + 8 : at + 8 + packed]
             unpacked = b""
-            if len(head) == 8 and len(found) == packed:
+            if len(head) == 8 and len(packed_bytes) == packed:
                 with suppress(ValueError, zlib.error):
-                    unpacked = self._inflate(found, size)
+                    unpacked = self._inflate(packed_bytes, size)
             if not unpacked:
                 yield b"", at
                 return
@@ -378,11 +378,11 @@ class TraceDat:
         while at not in seen:
             seen.add(at)
             options, at = self._section(at), 0
-            place = 0
-            while place + 6 <= len(options):
-                option, size = self._unpack("HI", place, options)
-                body = options[place + 6 : place + 6 + size]
-                place += 6 + size
+            at = 0
+            while at + 6 <= len(options):
+                option, size = self._unpack("HI", at, options)
+                body = options[at + 6 : at + 6 + size]
+                at += 6 + size
                 if not option:
                     (at,) = struct.unpack(self.order + "Q", body)
                     break
@@ -448,9 +448,9 @@ class TraceDat:
             at += 4
             for _ in range(events):
                 (size,) = self._unpack("Q", at, data)
-                found = event_format(data[at + 8 : at + 8 + size].decode(errors="replace"), self.order)
-                if found is not None and found[1] is not None:
-                    self.formats[found[0]] = found[1]
+                format = event_format(data[at + 8 : at + 8 + size].decode(errors="replace"), self.order)
+                if format is not None and format[1] is not None:
+                    self.formats[format[0]] = format[1]
                 at += 8 + size
         return at
 

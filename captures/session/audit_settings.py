@@ -29,17 +29,17 @@ class AuditSettings:
 
 def read_settings(path: str | None) -> AuditSettings:
     """The table of the file at ``path``, or of the first of ``PLACES`` that has one; raises CaptureError."""
-    for place in [path] if path else PLACES:
-        if not Path(place).is_file():
+    for file in [path] if path else PLACES:
+        if not Path(file).is_file():
             continue
         try:
-            table: Any = tomllib.loads(Path(place).read_text(encoding="utf-8"))
+            table: Any = tomllib.loads(Path(file).read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise CaptureError(f"{place}: {error}") from None
+            raise CaptureError(f"{file}: {error}") from None
         for key in ("tool", "rdmascope", "audit"):
             table = table.get(key) if isinstance(table, dict) else None
         if isinstance(table, dict):
-            return _settings(place, table)
+            return _settings(file, table)
     return AuditSettings()
 
 
@@ -61,7 +61,7 @@ def _settings(place: str, table: dict[str, Any]) -> AuditSettings:
     waivers = tuple(_waiver(place, entry) for entry in table.get("waive", []))
     names = {key.replace("-", "_"): value for key, value in table.items() if key != "waive"}
     for key in ("rule", "ignore"):
-        names[key] = tuple(str(one) for one in names.get(key, ()))
+        names[key] = tuple(str(name) for name in names.get(key, ()))
     names["connection"] = tuple(names.get("connection", ()))
     if not all(type(number) is int and number > 0 for number in names["connection"]):
         raise CaptureError(f"{place}: connection must be a number from 1, or a list of them")

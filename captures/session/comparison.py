@@ -102,9 +102,9 @@ def at_other_points(session: Session, opened: Callable[[Sequence[str]], Session]
     ``opened``: gives a session of some of its files.
     """
     for point in session.other_points:
-        found = same_traffic_of(opened(session.ring(point.first)), opened(session.ring(point.path)))
-        if found is not None:
-            yield found
+        traffic = same_traffic_of(opened(session.ring(point.first)), opened(session.ring(point.path)))
+        if traffic is not None:
+            yield traffic
 
 
 def same_traffic_of(before: Session, after: Session) -> PointsCompared | None:
@@ -170,7 +170,7 @@ def differences(before: RunFacts, after: RunFacts) -> RunsCompared:
         _only(before.statements, after.statements),
         _only(after.statements, before.statements),
         [difference for difference in agreed if difference[1] != difference[2]],
-        [one for one in broken if not (one[2] and one[3])],
+        [difference for difference in broken if not (difference[2] and difference[3])],
         (before.transports, after.transports),
     )
 
@@ -248,12 +248,12 @@ class _ColumnsOfRpcs:
 
 
 def _violations(auditor: Auditor | None) -> Counter[tuple[str, str]]:
-    found: Counter[tuple[str, str]] = Counter()
+    violations: Counter[tuple[str, str]] = Counter()
     assert auditor is not None  # All that detectors need was gathered.
     for key, tally in auditor.tallies.items():
         if violated := tally.violated - tally.notes:
-            found[key.rule, ENDS[key.endpoint]] += violated
-    return found
+            violations[key.rule, ENDS[key.endpoint]] += violated
+    return violations
 
 
 def _columns(session: Session) -> RpcColumns:

@@ -37,15 +37,15 @@ def facts_of(
     on_table: Callable[[RpcTable], None] = lambda table: None,
 ) -> Facts:
     """What the detectors look at, likewise; ``on_table`` is given each table of RPCs, in order."""
-    found = FactsPass(session, kinds)
-    for table in session.tables(found.evict):
+    facts_pass = FactsPass(session, kinds)
+    for table in session.tables(facts_pass.evict):
         if condition is not None:
             table = condition.selected(table, session)
-        found.gathered.add_table(table)
+        facts_pass.gathered.add_table(table)
         on_table(table)
-        found.judge(table)
+        facts_pass.judge(table)
         del table
-    return found.facts()
+    return facts_pass.facts()
 
 
 class FactsPass:

@@ -114,7 +114,7 @@ def steps(rpc: Rpc, batches: Iterable[tuple[PacketBatch, AddressTable]]) -> list
     first, last = min(own), max(own)
     messages = {m.operation.last_frame: m for m in (rpc.call, rpc.reply) if m}
     replier = rpc.reply.operation.initiator if rpc.reply else None
-    found: list[Step] = []
+    seen: list[Step] = []
     lingered = 0
     replied: int | None = None
     """PSN of the reply's last packet."""
@@ -133,7 +133,7 @@ def steps(rpc: Rpc, batches: Iterable[tuple[PacketBatch, AddressTable]]) -> list
             if frame > last:
                 lingered += 1
                 if lingered > LINGER:
-                    return found
+                    return seen
                 again = replier is None and carries_again(rpc, rows[at : at + 1], receivers[end])
                 waits_for_it = not acknowledged and end != rpc.backward if replier is None else end != replier
                 if not again and not (acknowledges and waits_for_it):
@@ -145,10 +145,10 @@ def steps(rpc: Rpc, batches: Iterable[tuple[PacketBatch, AddressTable]]) -> list
                 replied = int(row["psn"])
             kind = ACKNOWLEDGEMENT if acknowledges else OWN if frame in own or frame > last else OTHER
             label = _label(opcode, row, messages.get(frame))
-            found.append(Step(frame, int(row["time"]), end, _family(opcode), label, int(row["length"]), kind))
+            seen.append(Step(frame, int(row["time"]), end, _family(opcode), label, int(row["length"]), kind))
             if frame > last and replier is not None:
-                return found
-    return found
+                return seen
+    return seen
 
 
 def watch_segments(analyzer: Analyzer) -> Callable[[FrameBatch, int, int], list[IwarpSegment]]:
@@ -172,8 +172,8 @@ def watch_segments(analyzer: Analyzer) -> Callable[[FrameBatch, int, int], list[
         if observer is None:
             return []
         rows = locate_tcp(batch, locate(batch, addresses).tcp, observer.addresses)
-        found = segments().of(batch, rows, observer)
-        return [iwarp_segment for iwarp_segment in found if first <= iwarp_segment.frame <= last]
+        carried = segments().of(batch, rows, observer)
+        return [iwarp_segment for iwarp_segment in carried if first <= iwarp_segment.frame <= last]
 
     return of
 
@@ -194,7 +194,7 @@ def segment_steps(rpc: Rpc, session: Session) -> list[Step]:
         if message
     }
     replier = rpc.reply.operation.initiator if rpc.reply else None
-    found: list[Step] = []
+    seen: list[Step] = []
     waiting: FrameBatch | None = None
     lingered = 0
     for batch in chain(session.batches(), [None]):
@@ -213,15 +213,15 @@ def segment_steps(rpc: Rpc, session: Session) -> list[Step]:
                 if segment.frame > last:
                     lingered += 1
                     if replier is None or lingered > LINGER:
-                        return found
+                        return seen
                     if segment.sender == replier:
                         continue
                 mine = segment.frame in own or (bool(segment.mark) and carried.by(segment))
-                found.append(_step(segment, mine, procedures))
+                seen.append(_step(segment, mine, procedures))
                 if segment.frame > last:
-                    return found
+                    return seen
         waiting = batch
-    return found
+    return seen
 
 
 class Carried:
@@ -377,7 +377,7 @@ def find_rpcs(session: Session, numbers: Collection[int] = (), xids: Collection[
 
     Reads no further than the last number, where there are no XIDs, and than their paths are known.
     """
-    found: list[Rpc] = []
+    rpcs: list[Rpc] = []
     first: dict[int, Rpc] = {}
     others: dict[int, list[int]] = {}
     left = set(numbers)
@@ -389,22 +389,22 @@ def find_rpcs(session: Session, numbers: Collection[int] = (), xids: Collection[
         total += len(table)
         _, called = learner.learn(table)
         rows = table.rows
-        for place in places(among(rows["number"], wanted) | among(rows["xid"], wanted_xids)).tolist():
-            rpc, file = table.rpc(place), called[place]
+        for row in places(among(rows["number"], wanted) | among(rows["xid"], wanted_xids)).tolist():
+            rpc, file = table.rpc(row), called[row]
             if file is not None:
                 files[rpc.number] = file
             if rpc.number in left:
                 left.discard(rpc.number)
-                found.append(rpc)
+                rpcs.append(rpc)
             elif rpc.xid in xids and rpc.xid not in first:
-                found.append(rpc)
+                rpcs.append(rpc)
             if rpc.xid in xids and first.setdefault(rpc.xid, rpc) is not rpc:
                 others.setdefault(rpc.xid, []).append(rpc.number)
         if not left and not xids and all(pathed.sure for pathed in files.values()):
             break
-    problem = unknown_rpcs(numbers, {rpc.number for rpc in found}, total) or unknown_xids(xids, first)
+    problem = unknown_rpcs(numbers, {rpc.number for rpc in rpcs}, total) or unknown_xids(xids, first)
     paths = {number: path for number, file in files.items() if (path := file.path()) is not None}
-    return FoundRpcs(found, others, problem, paths)
+    return FoundRpcs(rpcs, others, problem, paths)
 
 
 def with_path(session: Session, facts: Facts) -> Facts:
@@ -474,8 +474,8 @@ def _of_packet(batch: FrameBatch, number: int, rpcs: Iterable[Rpc]) -> Iterator[
     row = rows[rows["frame"] == number]
     if len(row) == 1:
         destination = addresses.name(int(row["destination"][0]))
-        found = [rpc for rpc in rpcs if carries_again(rpc, row, destination)]
-        yield from sorted(found, key=lambda rpc: min(abs(frame - number) for frame in frames_of(rpc)))
+        carrying = [rpc for rpc in rpcs if carries_again(rpc, row, destination)]
+        yield from sorted(carrying, key=lambda rpc: min(abs(frame - number) for frame in frames_of(rpc)))
 
 
 def no_frame(session: Session, number: int) -> str:

@@ -54,10 +54,10 @@ class GroupKey:
 
 def parse_group_keys(text: str) -> tuple[GroupKey, ...]:
     """'client,procedure' or '10s'; raises ValueError."""
-    found = []
+    keys = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         if (name := part.lower().replace(" ", "_")) in KEYS:
-            found.append(GroupKey(KEYS[name][0] if len(KEYS[name]) == 1 and name != "host" else name))
+            keys.append(GroupKey(KEYS[name][0] if len(KEYS[name]) == 1 and name != "host" else name))
             continue
         try:
             interval = parse_duration(part) if part[0].isdigit() else 0
@@ -68,10 +68,10 @@ def parse_group_keys(text: str) -> tuple[GroupKey, ...]:
             others = "the columns of the table rpcs, export, day, host and intervals such as 10s"
             hint = f"did you mean {near[0]}?" if near else f"there are {others}"
             raise ValueError(f"nothing is grouped by {part!r}; {hint}")
-        found.append(GroupKey("begin", interval))
-    if not found:
+        keys.append(GroupKey("begin", interval))
+    if not keys:
         raise ValueError(f"nothing to group by in {text!r}")
-    return tuple(found)
+    return tuple(keys)
 
 
 @runtime_checkable
@@ -162,8 +162,8 @@ class RpcGrouping:
                 hosts = [*map(session.host, numbers.tolist())]
                 yield [hosts[index] for index in which.tolist()]
             else:
-                found = [columns[name][calls.rows].tolist() for name in KEYS[key.name]]
-                yield found[0] if len(found) == 1 else list(map(_JOINED[key.name], *found))
+                columns_of_key = [columns[name][calls.rows].tolist() for name in KEYS[key.name]]
+                yield columns_of_key[0] if len(columns_of_key) == 1 else list(map(_JOINED[key.name], *columns_of_key))
 
 
 def columns_of(names: Iterable[str], session: Session) -> Callable[[RpcTable], Columns]:

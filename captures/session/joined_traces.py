@@ -85,26 +85,26 @@ class JoinedTrace:
 
     def words(self, place: int) -> str:
         """What was joined, and by what clocks."""
-        found = f"{self.path}: {count(self.found)} of its {plural(self.rpcs, 'RPC')} over RDMA joined"
+        joined = f"{self.path}: {count(self.found)} of its {plural(self.rpcs, 'RPC')} over RDMA joined"
         clocks = self.clocks(place)
         if clocks is None:
-            return f"{found}: no RPC of it is there"
+            return f"{joined}: no RPC of it is there"
         error = "" if clocks.error is None else f", to {duration(clocks.error)}"
         drift = f"; it loses {clocks.drift * 1e6:.1f} µs a second" if clocks.drift else ""
         zero = int(clocks.offset - round(clocks.since * clocks.drift))
         if place == WIRE:
-            return f"{found}; its clock began at {moment(zero)}{error}{drift}"
-        return f"{found}; its clock is {duration(abs(zero))} {'behind' if zero > 0 else 'ahead'}{error}{drift}"
+            return f"{joined}; its clock began at {moment(zero)}{error}{drift}"
+        return f"{joined}; its clock is {duration(abs(zero))} {'behind' if zero > 0 else 'ahead'}{error}{drift}"
 
 
 def _merged(known: HostTimes | None, more: HostTimes) -> HostTimes:
     """What two hosts tell."""
     if known is None:
         return more
-    found = known._replace(**{name: value for name, value in more._asdict().items() if value not in (None, ())})
-    if found.wire is not None and found.answered is not None:
-        found = found._replace(network=max(0, found.wire - found.answered))
-    return found
+    merged = known._replace(**{name: value for name, value in more._asdict().items() if value not in (None, ())})
+    if merged.wire is not None and merged.answered is not None:
+        merged = merged._replace(network=max(0, merged.wire - merged.answered))
+    return merged
 
 
 class JoinedTraces:

@@ -92,16 +92,16 @@ class KernelCounters:
 
 def saved_counters(mountstats: Sequence[str], nfsd: Sequence[str]) -> KernelCounters:
     """Copies of the kernel's files: one of the end, or two, before and after.  Raises CaptureError."""
-    found = KernelCounters()
+    counters = KernelCounters()
     readings = [_parsed(path, parse_mountstats) for path in mountstats]
     if readings:
-        found.mounts_between = len(readings) > 1
-        found.mounts = mounts_since(readings[-1], readings[0]) if found.mounts_between else readings[0]
+        counters.mounts_between = len(readings) > 1
+        counters.mounts = mounts_since(readings[-1], readings[0]) if counters.mounts_between else readings[0]
     served = [_parsed(path, parse_nfsd) for path in nfsd]
     if served:
-        found.server_between = len(served) > 1
-        found.server = served[-1].since(served[0]) if found.server_between else served[0]
-    return found
+        counters.server_between = len(served) > 1
+        counters.server = served[-1].since(served[0]) if counters.server_between else served[0]
+    return counters
 
 
 class RunningCounters(KernelCounters):
@@ -161,9 +161,10 @@ class RunningCounters(KernelCounters):
             addresses = _addresses(self._root / MOUNTS[1:])
             # All that share its connections: the wire does not tell them apart.
             mounts = [
-                replace(one, address=addresses.get(one.path, one.address))
-                for one in every
-                if (one.server, one.version, one.minor_version) == (mount.server, mount.version, mount.minor_version)
+                replace(known, address=addresses.get(known.path, known.address))
+                for known in every
+                if (known.server, known.version, known.minor_version)
+                == (mount.server, mount.version, mount.minor_version)
             ]
         return mounts, _parsed(str(self._root / NFSD[1:]), parse_nfsd) if self._nfsd else None
 
@@ -210,13 +211,13 @@ def _parsed(path: str, parse: Callable[[str], Parsed]) -> Parsed:
 
 def _addresses(path: Path) -> dict[str, str]:
     """Addresses of the servers, by mount point."""
-    found: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     try:
         text = path.read_text(errors="backslashreplace")
     except OSError:
-        return found
+        return addresses
     for line in text.splitlines():
         _, where, kind, options, *_ = [*line.split(), "", "", "", ""]
         if kind.startswith("nfs") and (address := re.search(r"(?:^|,)addr=([^,]+)", options)):
-            found[where] = address[1]
-    return found
+            addresses[where] = address[1]
+    return addresses

@@ -73,8 +73,10 @@ def listener_of(pass_listeners: Sequence[PassListener]) -> Callable[[Conversatio
         return pass_listeners[0].listener
 
     def listener(conversation: Conversation) -> Listener | None:
-        found = [made for pass_listener in pass_listeners if (made := pass_listener.listener(conversation)) is not None]
-        return Listeners(*found) if found else None
+        listeners = [
+            made for pass_listener in pass_listeners if (made := pass_listener.listener(conversation)) is not None
+        ]
+        return Listeners(*listeners) if listeners else None
 
     return listener
 
@@ -142,8 +144,8 @@ class DividedAudit:
 
     def rest(self, conversations: Sequence[Conversation]) -> _Audited:
         closed = [(conversation.connection, self.auditor.close(conversation)) for conversation in conversations]
-        found, self._found = self._found, []
-        return _Audited(closed, found)
+        findings, self._found = self._found, []
+        return _Audited(closed, findings)
 
     def take(self, workers: Sequence[WorkerFound], table: RpcTable) -> None:
         closed = [
@@ -152,7 +154,7 @@ class DividedAudit:
             for connection, tallies in worker.found.closed
             if tallies
         ]
-        for connection, tallies, numbers in sorted(closed, key=lambda one: one[0].number):
+        for connection, tallies, numbers in sorted(closed, key=lambda closed_connection: closed_connection[0].number):
             for tally in tallies.values():
                 tally.examples = [_renumbered(finding, numbers) for finding in tally.examples]
             self.auditor.adopt(connection, tallies)
@@ -203,5 +205,5 @@ class DividedState:
 
 
 def _renumbered(finding: Finding, numbers: WorkerNumbers) -> Finding:
-    observed = _EARLIER.sub(lambda found: f"connection {numbers.connection(int(found[1]))} was", finding.observed)
+    observed = _EARLIER.sub(lambda match: f"connection {numbers.connection(int(match[1]))} was", finding.observed)
     return replace(finding, rpc=None if finding.rpc is None else numbers.rpc(finding.rpc), observed=observed)

@@ -41,9 +41,9 @@ def keep_freed() -> None:
 
 def trim() -> None:
     """Give back the gaps that batches of many sizes leave in it (malloc_trim(3); the C library of GNU has it)."""
-    found = getattr(_library(), "malloc_trim", None)
-    if found is not None:
-        found(0)
+    malloc_trim = getattr(_library(), "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)
 
 
 @cache

@@ -454,15 +454,15 @@ class Session:
                 made = line(capture)
                 while True:
                     with gc_paused():
-                        one = next(made, None)
+                        batch = next(made, None)
                     self.analyzer.dropped_frames = capture.dropped_frames
-                    if one is None:
+                    if batch is None:
                         break
-                    frames += len(one)
+                    frames += len(batch)
                     if alone is not None:
-                        alone.add([(self.paths[0], 1)], np.zeros(len(one), np.uint8))
-                    yield one
-                    del one
+                        alone.add([(self.paths[0], 1)], np.zeros(len(batch), np.uint8))
+                    yield batch
+                    del batch
                     if self._progress is not None:
                         self._progress(capture.position, capture.size, frames)
         except CaptureError as error:

@@ -278,9 +278,9 @@ class RpcRdmaEndpoint:
 
     def announced(self) -> tuple[int, int] | None:
         """Send and receive size of the peer, where both ends announced theirs."""
-        found = find_private_data(self.peer_private)
+        announcements = find_private_data(self.peer_private)
         own = find_private_data(self.private_data)
-        return (found[0].send_size, found[0].receive_size) if found and own else None
+        return (announcements[0].send_size, announcements[0].receive_size) if announcements and own else None
 
     @property
     def send_limit(self) -> int:
@@ -319,9 +319,9 @@ class RpcRdmaEndpoint:
         """Replies may use Send With Invalidate (RFC 8797, 4.1; xcharext-02, 3.2)."""
         if version > 1:
             return bool(self.characteristics.peer[XCHAR_REQREMINV])
-        found = find_private_data(self.peer_private)
-        both = self.settings.announce and self.settings.remote_invalidation and found
-        return bool(both and found[0].remote_invalidation)
+        announcements = find_private_data(self.peer_private)
+        both = self.settings.announce and self.settings.remote_invalidation and announcements
+        return bool(both and announcements[0].remote_invalidation)
 
     def new_header(
         self, xid: int, credits: int, procedure: int, direction: int, version: int | None = None
@@ -458,7 +458,7 @@ class Requester:
         if problem := endpoint.forbidden(self.backward):
             return problem
         header = endpoint.header_bytes
-        limit, found = endpoint.send_limit, items(call.parts)
+        limit, reducible = endpoint.send_limit, items(call.parts)
         stream, _ = reduce(call.parts, ())
         if not endpoint.chunks_allowed(self.backward):
             asked.stream = stream
@@ -484,8 +484,8 @@ class Requester:
         advertised = 8 * len(asked.writes) + 16 * len(asked.memories) + 4
         length = header + advertised + len(stream)
         taken: list[tuple[int, bytes]] = []
-        if found and (wish.read or (wish.read is None and length > limit)):
-            stream, taken = reduce(call.parts, [number for number, item in enumerate(found) if item.data])
+        if reducible and (wish.read or (wish.read is None and length > limit)):
+            stream, taken = reduce(call.parts, [number for number, item in enumerate(reducible) if item.data])
             asked.reads = [(position, self._source(data, wish.segments)) for position, data in taken]
         length = header + advertised + 24 * sum(len(chunk) for _, chunk in asked.reads) + len(stream)
         if wish.zero or length > limit:
@@ -500,14 +500,14 @@ class Requester:
     def _source(self, data: bytes, segments: int) -> list[ChunkMemory]:
         if data in self._kept:
             return self._kept[data]
-        found = []
+        chunks = []
         at = 0
         for size in cut(len(data), segments):
-            found.append(ChunkMemory(self.endpoint.number(), size, data[at : at + size]))
+            chunks.append(ChunkMemory(self.endpoint.number(), size, data[at : at + size]))
             at += size
         if self.endpoint.bends("fresh memory"):
-            self._kept[data] = found
-        return found
+            self._kept[data] = chunks
+        return chunks
 
     def registered(self, event: Registered) -> list[Output]:
         for asked in list(self.outstanding.values()):
@@ -624,9 +624,9 @@ def join(call: Call, stream: bytes, results: tuple[bytes, ...]) -> bytes | None:
     if head is None:
         return None
     lengths = [len(result) for result in results]
-    found = binding.reply_items(head.program, head.version, head.procedure, stream, 0, len(stream), lengths)
+    arguments = binding.reply_items(head.program, head.version, head.procedure, stream, 0, len(stream), lengths)
     message, taken, placed = bytearray(), 0, set()
-    for item in found.items:
+    for item in arguments.items:
         if item.reduced and item.chunk is not None:
             data = results[item.chunk]
             message += stream[taken : item.position] + data + pad(len(data))
@@ -685,9 +685,9 @@ class Responder:
 
     def completed(self, event: Completed) -> list[Output]:
         for call in self.calls.values():
-            place = call.fetching.pop(event.operation, None)
-            if place is not None:
-                call.fetched[place] = event.data
+            segment = call.fetching.pop(event.operation, None)
+            if segment is not None:
+                call.fetched[segment] = event.data
                 return [] if call.fetching else self._called(call)
         return []
 
@@ -709,10 +709,10 @@ class Responder:
     def reply(self, number: int, parts: Parts) -> list[Output]:
         """The reply to a call: eligible results into Write chunks, and what is too long into the Reply chunk."""
         header = self.calls.pop(number).header
-        found, taken = items(parts), {}
+        reducible, taken = items(parts), {}
         size = self.endpoint.header_bytes + sum(8 + 16 * len(chunk.segments) for chunk in header.writes)
         size += len(whole(parts))
-        for index, item in enumerate(found[: len(header.writes)]):
+        for index, item in enumerate(reducible[: len(header.writes)]):
             if item.data and len(item.data) <= header.writes[index].length and not self.endpoint.bends("reduce", size):
                 taken[index] = item.data
         stream, _ = reduce(parts, taken)
@@ -835,7 +835,7 @@ class Characteristics:
             return []
         self.introduced = True
         start = [xcharval(which, value) for which, value in self.own.items()]
-        fixed = [place for place, which in enumerate(self.own) if which in self.endpoint.settings.unchanging]
+        fixed = [index for index, which in enumerate(self.own) if which in self.endpoint.settings.unchanging]
         return self._send(ROPT_INITXCH, xid, self._side, start, xcharsubset(fixed))
 
     def request(self, want: Mapping[int, Value]) -> None:
@@ -911,10 +911,10 @@ class Characteristics:
             return []
         fates: dict[str, list[int]] = {"done": [], "reject": [], "pending": []}
         updates: list[tuple[int, Value]] = []
-        for place, wish in enumerate(noun.want):
+        for index, wish in enumerate(noun.want):
             fixed = wish.value is None or wish.which in self.endpoint.settings.unchanging or not self._possible(wish)
             fate = "reject" if fixed else self.endpoint.settings.on_request.get(wish.which, "done")
-            fates[fate].append(place)
+            fates[fate].append(index)
             if fate == "done":
                 self.own[wish.which] = wish.value or 0
             elif fate == "pending":
@@ -931,10 +931,10 @@ class Characteristics:
 
     def _respxch(self, header: TransportHeader, noun: RespXch) -> list[Output]:
         outputs: list[Output] = []
-        for place, (which, value) in enumerate(self.asked.pop(header.xid, ())):
-            if place in noun.done:
+        for index, (which, value) in enumerate(self.asked.pop(header.xid, ())):
+            if index in noun.done:
                 outputs += self._changed(which, value)
-            elif place in noun.pending:
+            elif index in noun.pending:
                 self.pending[which] = value
         return outputs + self.endpoint.requester.proceed()
 

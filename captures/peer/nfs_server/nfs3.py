@@ -251,7 +251,7 @@ def _listing(server: Nfs3, args: Values, room: int, plus: bool) -> Values:
     own = [(b".", 1, directory), (b"..", 2, directory.parent or directory)]
     entries: list[Values] = []
     left = min(room, LARGEST) - 4 - 88 - 8 - 8
-    for name, cookie, inode in [one for one in own if one[1] > args["cookie"]] + listed:
+    for name, cookie, inode in [entry for entry in own if entry[1] > args["cookie"]] + listed:
         entry: Values = {"fileid": inode.number, "name": name, "cookie": cookie}
         if plus:
             entry |= {"name_attributes": server.attributes(inode), "name_handle": files.handle(inode)}

@@ -344,11 +344,11 @@ def _readdir(on: CompoundState, args: Values) -> Values:
     entries: list[Values] = []
     for name, entry in files.listing(directory, cookie):
         attributes = requested(files, entry.inode, args["attr_request"])
-        one = {"cookie": entry.cookie, "name": name, "attrs": attributes}
-        left -= 4 + len(encoded(ENTRY4, one))
+        item = {"cookie": entry.cookie, "name": name, "attrs": attributes}
+        left -= 4 + len(encoded(ENTRY4, item))
         if left < 0:
             break
-        entries.append(one)
+        entries.append(item)
     refuse(left < 0 and not entries, NfsStatus.TOOSMALL)
     return {"cookieverf": files.instance, "entries": entries, "eof": left >= 0}
 
@@ -470,7 +470,7 @@ def _test_stateid(on: CompoundState, args: Values) -> Values:
             return error.status
         return 0
 
-    return {"tsr_status_codes": [status(one) for one in args["ts_stateids"]]}
+    return {"tsr_status_codes": [status(stateid) for stateid in args["ts_stateids"]]}
 
 
 def _free_stateid(on: CompoundState, args: Values) -> None:
@@ -560,10 +560,10 @@ class Nfs4:
         self.program = RpcProgram({}, {service.COMPOUND: self.compound})
 
     def compound(self, message: bytes, at: int, caller: Caller) -> Parts:
-        found = decode(COMPOUND4ARGS, "arguments", SparseBytes([(0, message)], len(message)), at, len(message))
-        tag, minor, operations = (found.root.child(name) for name in ("tag", "minorversion", "argarray"))
+        compound = decode(COMPOUND4ARGS, "arguments", SparseBytes([(0, message)], len(message)), at, len(message))
+        tag, minor, operations = (compound.root.child(name) for name in ("tag", "minorversion", "argarray"))
         if tag is None or minor is None or operations is None or not isinstance(operations.value, int):
-            raise NoValue(found.problem)
+            raise NoValue(compound.problem)
         tag_text, minor_version = plain(tag), plain(minor)
         if minor_version not in HIGHEST:
             return _reply(NfsStatus.MINOR_VERS_MISMATCH, tag_text, 0, [])
@@ -662,12 +662,12 @@ def _arguments(node: Node) -> dict[str, Any]:
             NfsStatus.ATTRNOTSUPP,
         )
     try:
-        found = plain(node)
+        operation = plain(node)
     except NoValue:
         raise NfsError(NfsStatus.BADXDR) from None
-    shape = OPERATIONS[found["argop"]].arguments
-    refuse(shape is not None and not {name for name, _ in shape.fields} <= set(found), NfsStatus.BADXDR)
-    return dict(found)
+    shape = OPERATIONS[operation["argop"]].arguments
+    refuse(shape is not None and not {name for name, _ in shape.fields} <= set(operation), NfsStatus.BADXDR)
+    return dict(operation)
 
 
 def _reply(status: int, tag: bytes, count: int, results: list[Parts]) -> Parts:
@@ -675,10 +675,10 @@ def _reply(status: int, tag: bytes, count: int, results: list[Parts]) -> Parts:
     tag_type, status_type = COMPOUND4ARGS.fields[0][1], COMPOUND4ARGS.fields[1][1]
     text = bytearray(encoded(status_type, status) + encoded(tag_type, tag) + encoded(status_type, count))
     parts: list[bytes | DdpItem] = []
-    for one in (part for result in results for part in result):
-        if isinstance(one, DdpItem):
-            parts += [bytes(text), one]
+    for part in (part for result in results for part in result):
+        if isinstance(part, DdpItem):
+            parts += [bytes(text), part]
             text.clear()
         else:
-            text += one
+            text += part
     return (*parts, bytes(text)) if text else tuple(parts)

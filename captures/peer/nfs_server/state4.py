@@ -67,11 +67,11 @@ class OpenTable:
 
     def find(self, client: int, stateid: dict[str, Any], file: int | None = None) -> OpenFile:
         """The open that a stateid names; a seqid of 0 means the latest."""
-        found = present(self._opens.get(stateid["other"]), NfsStatus.BAD_STATEID)
-        refuse(found.client != client or file not in (None, found.file), NfsStatus.BAD_STATEID)
-        refuse(0 < stateid["seqid"] < found.seqid, NfsStatus.OLD_STATEID)
-        refuse(stateid["seqid"] > found.seqid, NfsStatus.BAD_STATEID)
-        return found
+        opened = present(self._opens.get(stateid["other"]), NfsStatus.BAD_STATEID)
+        refuse(opened.client != client or file not in (None, opened.file), NfsStatus.BAD_STATEID)
+        refuse(0 < stateid["seqid"] < opened.seqid, NfsStatus.OLD_STATEID)
+        refuse(stateid["seqid"] > opened.seqid, NfsStatus.BAD_STATEID)
+        return opened
 
     def downgrade(self, opened: OpenFile, access: int, deny: int) -> None:
         refuse(not access or access & ~opened.access or deny & ~opened.deny, NfsStatus.INVAL)
@@ -166,17 +166,17 @@ class ClientRegistry:
         confirmed = next((client_record for client_record in of_owner if client_record.confirmed), None)
         if args["eia_flags"] & UPDATE_CONFIRMED:
             refuse(present(confirmed, NfsStatus.NOENT).verifier != verifier, NfsStatus.NOT_SAME)
-        found = confirmed
+        client = confirmed
         if confirmed is None or confirmed.verifier != verifier:
             for client_record in of_owner:
                 if not client_record.confirmed:
                     self._forget(client_record)
-            found = self._add(owner, verifier)
-        assert found is not None
+            client = self._add(owner, verifier)
+        assert client is not None
         return {
-            "eir_clientid": found.number,
-            "eir_sequenceid": found.next_sequence,
-            "eir_flags": USE_NON_PNFS | (CONFIRMED if found.confirmed else 0),
+            "eir_clientid": client.number,
+            "eir_sequenceid": client.next_sequence,
+            "eir_flags": USE_NON_PNFS | (CONFIRMED if client.confirmed else 0),
             "eir_server_owner": {"so_minor_id": 0, "so_major_id": self.instance.hex().encode()},
             "eir_server_scope": self.instance.hex().encode(),
             "eir_server_impl_id": [{"nii_domain": b"rdmascope.example", "nii_name": b"rdmascope probe --serve"}],
@@ -242,10 +242,10 @@ class ClientRegistry:
             self._forget(client_record)
 
     def session(self, identifier: bytes) -> ServedSession:
-        found = present(self.sessions.get(identifier), NfsStatus.BADSESSION)
+        session = present(self.sessions.get(identifier), NfsStatus.BADSESSION)
         # The order of clients is that of their last call.
-        self._clients[found.client.number] = self._clients.pop(found.client.number)
-        return found
+        self._clients[session.client.number] = self._clients.pop(session.client.number)
+        return session
 
     def destroy_session(self, identifier: bytes) -> None:
         session = self.session(identifier)

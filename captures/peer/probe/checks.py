@@ -386,10 +386,10 @@ def reading(on: RawConnection, count: int) -> Callable[[int], bytes]:
 
 def data_into_write_chunk(on: RawConnection, count: int, sizes: list[int]) -> Filled:
     """The same of a READ that has to bring data."""
-    found = into_write_chunk(on, reading(on, count), sizes)
-    error, status = rpc_error(found.answer), nfs_status(found.answer)
+    written = into_write_chunk(on, reading(on, count), sizes)
+    error, status = rpc_error(written.answer), nfs_status(written.answer)
     if not error and status == 0:
-        return found
+        return written
     why = error or ("the reply ends before its status" if status is None else f"status {status}")
     raise skipped(f"{on.file} cannot be read, {why}" if on.file else "no file is known, --file names one")
 
@@ -398,27 +398,27 @@ def data_into_write_chunk(on: RawConnection, count: int, sizes: list[int]) -> Fi
 def write_chunk_segments(on: RawConnection) -> str:
     """A READ of a file that is not there, with a Write chunk of three segments; they come back in order, filled as far
     as there were data, the others with length zero."""
-    found = into_write_chunk(on, lambda xid: read(xid, 4000), [1000, 2000, 3000])
+    written = into_write_chunk(on, lambda xid: read(xid, 4000), [1000, 2000, 3000])
     refuse(
-        found.data and (nfs_status(found.answer) or rpc_error(found.answer)),
-        violation(f"a READ that failed returns {len(found.data)} bytes in its Write chunk"),
+        written.data and (nfs_status(written.answer) or rpc_error(written.answer)),
+        violation(f"a READ that failed returns {len(written.data)} bytes in its Write chunk"),
     )
-    return found.summary
+    return written.summary
 
 
 @check("write-chunk-used", "V1-CHUNK-LENGTH-MATCH")
 def write_chunk_used(on: RawConnection) -> str:
     """A READ of a file, with a Write chunk of three segments; the data come through it, the count that is left in the
     reply is the sum of the lengths, and a READ without chunks brings the same bytes."""
-    found = data_into_write_chunk(on, 5000, [1000, 2000, 3000])
-    count = int.from_bytes(found.answer.payload[-4:], "big")
-    refuse(len(found.data) != count, violation(f"{len(found.data)} bytes in the Write chunk, {count} in the reply"))
+    written = data_into_write_chunk(on, 5000, [1000, 2000, 3000])
+    count = int.from_bytes(written.answer.payload[-4:], "big")
+    refuse(len(written.data) != count, violation(f"{len(written.data)} bytes in the Write chunk, {count} in the reply"))
     again = called(on, reading(on, _FEW))
     refuse(
-        not again.payload.endswith(rpc.opaque(found.data[:_FEW])),
+        not again.payload.endswith(rpc.opaque(written.data[:_FEW])),
         violation(f"other bytes in the Write chunk than inline ({named(again)})"),
     )
-    return found.summary
+    return written.summary
 
 
 @check("read-chunk-segments", "V1-READ-POSITION-SAME")
@@ -566,13 +566,13 @@ def write_chunk_odd(on: RawConnection) -> str:
     returned, and the count in the reply is the same."""
     lengths = []
     for wanted in LENGTHS:
-        found = data_into_write_chunk(on, wanted, [1000, 3000])
-        count, length = int.from_bytes(found.answer.payload[-4:], "big"), len(found.data)
+        written = data_into_write_chunk(on, wanted, [1000, 3000])
+        count, length = int.from_bytes(written.answer.payload[-4:], "big"), len(written.data)
         refuse(
             length != count,
             violation(f"a READ of {wanted} bytes returns {length} in its Write chunk, and counts {count}"),
         )
-        memory = b"".join(piece.fetch(0, piece.length) for piece in found.pieces)
+        memory = b"".join(piece.fetch(0, piece.length) for piece in written.pieces)
         refuse(
             memory[count : count + 4].strip(bytes([UNTOUCHED])),
             violation(f"a READ of {count} bytes, and pad bytes are written behind them"),
@@ -742,7 +742,7 @@ class SuiteResult:
 
 
 def chosen(with_faults: bool) -> list[Check]:
-    return [one for one in CHECKS.values() if with_faults or not one.fault]
+    return [check for check in CHECKS.values() if with_faults or not check.fault]
 
 
 def run(
@@ -752,19 +752,19 @@ def run(
 
     ``timeout`` in nanoseconds bounds each wait; ``file`` is a path on the server that may be read.
     """
-    for number, one in enumerate(wanted):
+    for number, check in enumerate(wanted):
         started = devices.now()
         try:
-            verdict = _judge(devices, target, timeout, one, file)
+            verdict = _judge(devices, target, timeout, check, file)
             if verdict.kind is VerdictKind.NO_ANSWER:  # siw sometimes loses the first message of a connection.
-                verdict = _judge(devices, target, timeout, one, file)
+                verdict = _judge(devices, target, timeout, check, file)
                 more = "twice" if verdict.kind is VerdictKind.NO_ANSWER else "at the second try"
                 verdict = CheckVerdict(verdict.kind, f"{verdict.observed}, {more}")
         except VerbsError as error:
             if not number:
                 raise
             verdict = CheckVerdict(VerdictKind.LOST, f"no connection: {error}")
-        yield SuiteResult(one, verdict, devices.now() - started)
+        yield SuiteResult(check, verdict, devices.now() - started)
 
 
 def _judge(devices: Verbs, target: PeerAddress, timeout: int, check: Check, file: str) -> CheckVerdict:

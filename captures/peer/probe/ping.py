@@ -166,13 +166,13 @@ def _null(xid: int, program: int, version: int) -> Call:
 
 def _reached(client: Client, first: Answered | Failed) -> Reached:
     link, endpoint = client.link, client.endpoint
-    found = find_private_data(link.private_data)
+    announcements = find_private_data(link.private_data)
     return Reached(
         link.device,
         link.local,
         client.connect_time,
         link.private_data,
-        found[0] if found else None,
+        announcements[0] if announcements else None,
         endpoint.send_limit,
         endpoint.receive_limit,
         link.depths,
@@ -261,7 +261,7 @@ def _problem(answer: Answered | Failed) -> str:
 def times(rounds: Sequence[Round]) -> Distribution | None:
     """Latencies of the rounds that were answered; None where none was."""
     samples = Samples()
-    for one in rounds:
-        if one.time is not None:
-            samples.append(one.time)
+    for echoed in rounds:
+        if echoed.time is not None:
+            samples.append(echoed.time)
     return samples.distribution()

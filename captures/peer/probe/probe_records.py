@@ -85,16 +85,16 @@ def finding(result: PingResult, target: PeerAddress) -> Record:
 
 
 def summary(rounds: Sequence[Round], target: PeerAddress) -> Record:
-    found = times(rounds)
+    spread = times(rounds)
     return record(
         "probe_summary",
         target=str(target),
         calls=len(rounds),
         replies=sum(ping.time is not None for ping in rounds),
-        min_ns=found and found.minimum,
-        median_ns=found and found.median,
-        p99_ns=found and found.p99,
-        max_ns=found and found.maximum,
+        min_ns=spread and spread.minimum,
+        median_ns=spread and spread.median,
+        p99_ns=spread and spread.p99,
+        max_ns=spread and spread.maximum,
     )
 
 

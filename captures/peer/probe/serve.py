@@ -421,8 +421,8 @@ class RawConnection:
         terms = ConnectionParameters(bytes(own), CREDITS + 8, max(2 * SEND_SIZE, receive_size))
         self.link = devices.connect(target, terms, devices.now() + timeout)
         self.link.settle()
-        found = find_private_data(self.link.private_data)
-        self.announced = found[0] if found else None
+        announcements = find_private_data(self.link.private_data)
+        self.announced = announcements[0] if announcements else None
         self.to_server = min(SEND_SIZE, self.announced.receive_size) if self.announced else DEFAULT_INLINE
         """The inline threshold of calls, and of replies."""
         self.to_client = min(receive_size, self.announced.send_size) if self.announced else DEFAULT_INLINE

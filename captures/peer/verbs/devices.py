@@ -24,14 +24,14 @@ _SCOPE_LINK = 0x20
 
 def devices() -> dict[str, list[str]]:
     """RDMA devices and the network interfaces behind them."""
-    return {place.name: _interfaces(place) for place in (sorted(_CLASS.iterdir()) if _CLASS.is_dir() else ())}
+    return {device.name: _interfaces(device) for device in (sorted(_CLASS.iterdir()) if _CLASS.is_dir() else ())}
 
 
-def _interfaces(place: Path) -> list[str]:
+def _interfaces(device: Path) -> list[str]:
     """As the GID table names them, else those whose hardware address an iWARP device has for a GID."""
-    named = [_text(entry) for entry in sorted(place.glob("ports/*/gid_attrs/ndevs/*"))]
+    named = [_text(entry) for entry in sorted(device.glob("ports/*/gid_attrs/ndevs/*"))]
     if not any(named):
-        gids = {_text(entry).replace(":", "")[:12] for entry in place.glob("ports/*/gids/0")}
+        gids = {_text(entry).replace(":", "")[:12] for entry in device.glob("ports/*/gids/0")}
         named = [net.name for net in sorted(_NET.iterdir()) if _text(net / "address").replace(":", "") in gids]
     return [name for name in dict.fromkeys(named) if name]
 
@@ -51,21 +51,21 @@ def is_iwarp(device: str) -> bool:
 
 def addresses(interface: str) -> list[str]:
     """IPv4 and IPv6 addresses of a network interface; link-local ones with their zone."""
-    found: list[str] = []
+    addresses: list[str] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         try:
             import fcntl
 
             answer = fcntl.ioctl(asked, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
-            found.append(socket.inet_ntoa(answer[20:24]))
+            addresses.append(socket.inet_ntoa(answer[20:24]))
         except OSError:
             pass  # it has none
     for line in _IF_INET6.read_text().splitlines() if _IF_INET6.exists() else ():
         digits, _, _, scope, _, name = line.split()
         if name == interface:
             zone = f"%{interface}" if int(scope, 16) == _SCOPE_LINK else ""
-            found.append(f"{IPv6Address(bytes.fromhex(digits))}{zone}")
-    return found
+            addresses.append(f"{IPv6Address(bytes.fromhex(digits))}{zone}")
+    return addresses
 
 
 def source_of(device: str, peer: str) -> str:
@@ -91,7 +91,7 @@ def listening_addresses(device: str | None, source: str | None) -> Iterator[tupl
     if device and device not in every:
         raise VerbsError(f"no RDMA device {device!r}; there are {', '.join(every) or 'none'}")
     for name in [device] if device else every if source else [*every][:1]:
-        for address in dict.fromkeys(place for interface in every[name] for place in addresses(interface)):
+        for address in dict.fromkeys(named for interface in every[name] for named in addresses(interface)):
             if source in (None, address.partition("%")[0], address):
                 yield name, address
 
@@ -145,11 +145,11 @@ def readable(descriptors: Iterable[int], nanoseconds: int) -> list[int]:
 @contextmanager
 def new_descriptor(kind: str) -> Iterator[list[int]]:
     """The descriptor of a ``kind`` of file that was opened inside."""
-    found: list[int] = []
+    descriptors: list[int] = []
     before = set(_descriptors(kind))
-    yield found
-    found += sorted(set(_descriptors(kind)) - before)
-    if not found:
+    yield descriptors
+    descriptors += sorted(set(_descriptors(kind)) - before)
+    if not descriptors:
         raise VerbsError(f"no descriptor of a new {kind} channel in /proc/self/fd")
 
 

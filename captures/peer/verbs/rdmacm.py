@@ -70,11 +70,11 @@ class EventChannel:
 
     def __init__(self) -> None:
         try:
-            with new_descriptor("rdma_cm") as found:
+            with new_descriptor("rdma_cm") as descriptors:
                 self.channel = CMEventChannel()
         except PyverbsError as error:
             raise VerbsError(f"the connection manager cannot be reached: {error}") from None
-        self.descriptor = found[0]
+        self.descriptor = descriptors[0]
         os.set_blocking(self.descriptor, False)
 
     def next(self) -> Any | None:
@@ -388,9 +388,9 @@ class QueuePair:
             limits.device_cap_flags & (ib.IBV_DEVICE_MEM_WINDOW_TYPE_2A | ib.IBV_DEVICE_MEM_WINDOW_TYPE_2B)
         )
         self._domain = PD(self._context)
-        with new_descriptor("infinibandevent") as found:
+        with new_descriptor("infinibandevent") as descriptors:
             self._channel = CompChannel(self._context)
-        self.descriptor = found[0]
+        self.descriptor = descriptors[0]
         self._queue = CQ(self._context, parameters.receives + MAX_SENDS + 8, None, self._channel, 0)
         capacity = QPCap(max_send_wr=MAX_SENDS, max_recv_wr=parameters.receives, max_send_sge=1, max_recv_sge=1)
         wanted = QPInitAttr(qp_type=ib.IBV_QPT_RC, scq=self._queue, rcq=self._queue, cap=capacity)
@@ -466,12 +466,12 @@ class QueuePair:
                 region, at = self._region(len(data), ib.IBV_ACCESS_LOCAL_WRITE), 0
                 self._work[number] = 0, region.close
             region.write(data, len(data), at)
-            place = SGE(region.buf + at, len(data), region.lkey)
+            segment = SGE(region.buf + at, len(data), region.lkey)
             if invalidate is None:
-                self._post(SendWR(number, opcode=ib.IBV_WR_SEND, num_sge=1, sg=[place]))
+                self._post(SendWR(number, opcode=ib.IBV_WR_SEND, num_sge=1, sg=[segment]))
             else:
                 opcode = ib.IBV_WR_SEND_WITH_INV
-                self._post(SendWR(number, opcode=opcode, num_sge=1, sg=[place], imm_data=invalidate))
+                self._post(SendWR(number, opcode=opcode, num_sge=1, sg=[segment], imm_data=invalidate))
 
         self._submit(0, start)
 
@@ -540,31 +540,32 @@ class QueuePair:
         self._channel.get_cq_event(self._queue)
         self._queue.ack_events(1)
 
-    def _completed(self, one: Any, now: int) -> Event | None:
-        if one.status != ib.IBV_WC_SUCCESS:
-            self._work.pop(one.wr_id, None)
-            return self.lose(_STATUSES.get(one.status, f"work completion status {one.status}"))
-        if one.wr_id >= _FIRST_WORK:
-            size, done = self._work.pop(one.wr_id)
+    def _completed(self, completion: Any, now: int) -> Event | None:
+        if completion.status != ib.IBV_WC_SUCCESS:
+            self._work.pop(completion.wr_id, None)
+            return self.lose(_STATUSES.get(completion.status, f"work completion status {completion.status}"))
+        if completion.wr_id >= _FIRST_WORK:
+            size, done = self._work.pop(completion.wr_id)
             event = done()
             try:
                 self._outgoing.finished(size)
             except VerbsError as error:
                 return self.lose(str(error))
             return event
-        data = bytes(self._receives.read(one.byte_len, one.wr_id * self._receive_size))
-        self._post_receive(one.wr_id)
+        data = bytes(self._receives.read(completion.byte_len, completion.wr_id * self._receive_size))
+        self._post_receive(completion.wr_id)
         invalidated: int | None = None
-        if one.wc_flags & ib.IBV_WC_WITH_INV or (
-            one.wc_flags & _KERNEL_WITH_INVALIDATE and any(one.imm_data == memory.handle for memory in self._memory)
+        if completion.wc_flags & ib.IBV_WC_WITH_INV or (
+            completion.wc_flags & _KERNEL_WITH_INVALIDATE
+            and any(completion.imm_data == memory.handle for memory in self._memory)
         ):
-            invalidated = int(one.imm_data)
+            invalidated = int(completion.imm_data)
         return MessageReceived(self, data, invalidated, now)
 
     def _post_receive(self, slot: int) -> None:
-        place = SGE(self._receives.buf + slot * self._receive_size, self._receive_size, self._receives.lkey)
+        segment = SGE(self._receives.buf + slot * self._receive_size, self._receive_size, self._receives.lkey)
         with suppress(PyverbsError):  # a queue pair in error takes none; its completions say why
-            self._pair.post_recv(RecvWR(slot, 1, [place]))
+            self._pair.post_recv(RecvWR(slot, 1, [segment]))
 
     def _region(self, length: int, access: int) -> Any:
         """Registered memory of our own, a byte at least."""
@@ -586,9 +587,9 @@ class QueuePair:
                 region.write(data, length)
 
             def finished() -> Event:
-                found = bytes(region.read(length, 0)) if data is None else b""
+                data_read = bytes(region.read(length, 0)) if data is None else b""
                 region.close()
-                return RdmaFinished(self, number, found)
+                return RdmaFinished(self, number, data_read)
 
             self._work[number] = length, finished
             request = SendWR(number, opcode=opcode, num_sge=1, sg=[SGE(region.buf, length, region.lkey)])

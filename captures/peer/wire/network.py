@@ -215,9 +215,9 @@ class Rocev2Link:
         server.msn += 1
         pieces = self._pieces(data)
         for index, piece in enumerate(pieces):
-            place = _place(index, len(pieces))
-            aeth = b"" if place == "Middle" else bytes(AETH(msn=server.msn & PSN_MASK))
-            self._packet(1 - sender, f"RDMA READ Response {place}", psn + index, aeth, piece)
+            position = _place(index, len(pieces))
+            aeth = b"" if position == "Middle" else bytes(AETH(msn=server.msn & PSN_MASK))
+            self._packet(1 - sender, f"RDMA READ Response {position}", psn + index, aeth, piece)
 
     def write_refused(self, sender: int, segment: Segment, data: bytes) -> None:
         self._message(sender, "RDMA WRITE", data[: self.path.mtu], _reth(segment, len(data)), b"", NAK_ACCESS)
@@ -239,8 +239,8 @@ class Rocev2Link:
         pair, peer = self._pairs[sender], self._pairs[1 - sender]
         pieces = self._pieces(data)
         for index, piece in enumerate(pieces):
-            place, last = _place(index, len(pieces)), index == len(pieces) - 1
-            opcode = f"{verb} {place}" + (" with Invalidate" if last and tail else "")
+            position, last = _place(index, len(pieces)), index == len(pieces) - 1
+            opcode = f"{verb} {position}" + (" with Invalidate" if last and tail else "")
             extended = (head if index == 0 else b"") + (tail if last else b"")
             self._packet(sender, opcode, pair.psn, extended, piece, a=int(last), se=int(last and verb == "SEND"))
             pair.psn = (pair.psn + 1) & PSN_MASK

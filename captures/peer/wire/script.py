@@ -170,21 +170,21 @@ class Dialogue:
                     self._regions.pop(invalidate, None)
                 self._tell(1 - end, SendReceived(data, invalidate))
             case RdmaRead(operation, segment):
-                place = self._place(1 - end, segment, segment.length)
-                if place is None:
+                target = self._place(1 - end, segment, segment.length)
+                if target is None:
                     link.read_refused(end, segment)
                     self._break("a Remote Access Error")
                     return
-                data = bytes(place)
+                data = bytes(target)
                 link.read(end, segment, data)
                 self._tell(end, Completed(operation, data))
             case RdmaWrite(segment, data):
-                place = self._place(1 - end, segment, len(data))
-                if place is None:
+                target = self._place(1 - end, segment, len(data))
+                if target is None:
                     link.write_refused(end, segment, data)
                     self._break("a Remote Access Error")
                     return
-                place[:] = data
+                target[:] = data
                 link.write(end, segment, data)
             case Disconnect(reason):
                 link.disconnect(end)
@@ -568,9 +568,9 @@ def with_fault(script: Script, name: str) -> Script:
     fault = known_fault(name)
     first, *rest = script.connections
     faults = list(first.faults)
-    for one in (fault, FAULTS[fault.cause] if fault.cause else None):
-        if one is not None:
-            faults[one.by] = one
+    for each in (fault, FAULTS[fault.cause] if fault.cause else None):
+        if each is not None:
+            faults[each.by] = each
     return replace(script, connections=(replace(first, faults=(faults[0], faults[1])), *rest))
 
 
@@ -646,7 +646,7 @@ def _duration(where: str, text: str) -> int:
 
 
 def _frames(values: list[Any]) -> frozenset[int]:
-    found: set[int] = set()
+    frames: set[int] = set()
     for value in values:
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", str(value))
         if match is None or isinstance(value, bool):
@@ -654,5 +654,5 @@ def _frames(values: list[Any]) -> frozenset[int]:
         first, last = int(match[1]), int(match[2] or match[1])
         if last - first > 1 << 20:
             raise ScriptError(f"the script: lose has {value!r}, which is too many")
-        found.update(range(first, last + 1))
-    return frozenset(found)
+        frames.update(range(first, last + 1))
+    return frozenset(frames)
