@@ -571,13 +571,13 @@ class BrowseApp(PanesApp):
     def _go_to_next(self, noun: str, ids: Int64s, step: int, text: str) -> None:
         if noun != self.listed.noun:  # Another list was asked for meanwhile.
             return
-        place = self.listed.next_of(ids, step)
-        if place is None:
+        row = self.listed.next_of(ids, step)
+        if row is None:
             what = f"{text!r} is nowhere in this list" if text else "no error and no finding in this list"
             unread = "" if {self.listed.noun, "findings"} <= self.finished else " so far"
             self.notify(what + unread, severity="warning", markup=False)
         else:
-            self.listed.move_to(place)
+            self.listed.move_to(row)
             self.listed.focus()
 
     def action_wrong(self, step: int) -> None:
@@ -632,8 +632,8 @@ class BrowseApp(PanesApp):
             if condition := _of(self.listed.noun, row):
                 self._follow(condition)
             return
-        found = follows(row)
-        self._choose("follow", [words for words, _ in found], lambda choice: self._follow(found[choice][1]))
+        targets = follows(row)
+        self._choose("follow", [words for words, _ in targets], lambda choice: self._follow(targets[choice][1]))
 
     def _follow(self, condition: str) -> None:
         self.filter_by(condition)
@@ -706,14 +706,14 @@ class BrowseApp(PanesApp):
         )
 
     def action_copy(self) -> None:
-        found = self._copied()
+        values = self._copied()
 
         def copy(choice: int) -> None:
-            self.copy_to_clipboard(found[choice][1])
-            self.notify(f"{found[choice][0]} is on the clipboard", markup=False)
+            self.copy_to_clipboard(values[choice][1])
+            self.notify(f"{values[choice][0]} is on the clipboard", markup=False)
 
-        if found:
-            self._choose("copy", [f"{name}  {value}" for name, value in found], copy)
+        if values:
+            self._choose("copy", [f"{name}  {value}" for name, value in values], copy)
 
     def _copied(self) -> list[tuple[str, str]]:
         """What can be copied of the line with the cursor: names and values."""

@@ -239,10 +239,10 @@ class BrowsedCapture(NamedTuple):
             return self
         from rdmascope.captures.fleet.batch import CapturesBehind
 
-        one = CapturesBehind(self.data_set).holding(noun, number)
-        if problem := one.problem():
+        capture = CapturesBehind(self.data_set).holding(noun, number)
+        if problem := capture.problem():
             raise CaptureError(problem)
-        return BrowsedCapture(one.paths, one.options, behind=one)
+        return BrowsedCapture(capture.paths, capture.options, behind=capture)
 
     def session(self, options: Options | None = None, progress: Progress | None = None, alone: bool = False) -> Session:
         """A pass over it; ``alone``: in larger batches, which is faster, as no other pass holds some beside it."""
@@ -326,7 +326,7 @@ class RowsToSend:
             for first in range(0, rows, size or 1):
                 last = first + size >= rows and ended
                 sent = PREPARED if purpose == REPLACING and not last else purpose
-                part = {one: values[first : first + size] for one, values in taken.items()}
+                part = {name: values[first : first + size] for name, values in taken.items()}
                 yield TablePart(name, part, min(size, rows - first), sent)
             if not rows and ended and purpose == REPLACING:
                 yield TablePart(name, taken, 0, purpose)
@@ -442,15 +442,15 @@ class LookedAt:
         self.session = session = capture.session()
         held = 0
         numbered = capture.numbered
-        wanted = {place.number if numbered else (place.frame, place.xid): place.number for place in places}
-        keys = [place.number if numbered else place.xid for place in places]
+        wanted = {listed.number if numbered else (listed.frame, listed.xid): listed.number for listed in places}
+        keys = [listed.number if numbered else listed.xid for listed in places]
         for table in session.tables():
             chosen = np.isin(table.rows["number" if numbered else "xid"], keys) if len(table) else np.zeros(0, bool)
             for rpc in table.selected(chosen) if chosen.any() else ():
-                found = wanted.pop(rpc.number if numbered else (rpc.call_frame or rpc.reply_frame, rpc.xid), None)
-                if found is None:
+                own = wanted.pop(rpc.number if numbered else (rpc.call_frame or rpc.reply_frame, rpc.xid), None)
+                if own is None:
                     continue
-                rpc.number = found
+                rpc.number = own
                 size = rpc.call_bytes + rpc.reply_bytes
                 if rpc.number == number or held + size <= KEPT_BYTES:
                     self.rpcs[rpc.number] = rpc
@@ -475,13 +475,13 @@ def frame_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[
     """One frame, layer by layer, and its bytes."""
     capture = capture.holding("packets", number)
     session = capture.session()
-    found = find_frame(session, number)
-    if found is None:
+    framed = find_frame(session, number)
+    if framed is None:
         return
-    frame, rpcs = found.frame, found.rpcs
+    frame, rpcs = framed.frame, framed.rpcs
     called = CalledProcedure.of(rpcs[0]) if len(rpcs) == 1 else None
-    path = found.paths.get(rpcs[0].number) if rpcs else None
-    page = frame_tree(frame, session.first_time, found.begins_message, found.segment, called, path)
+    path = framed.paths.get(rpcs[0].number) if rpcs else None
+    page = frame_tree(frame, session.first_time, framed.begins_message, framed.segment, called, path)
     nodes = [*nodes_of((page,), width)]
     if capture.frames_before is None and (place := session.place_words(number)):
         nodes.insert(0, TreeNode(Text(f"frame {number} is {place}")))
@@ -511,8 +511,8 @@ def written(capture: BrowsedCapture, output: str, rpcs: frozenset[int], where: s
         else:
             done = extract_of_each([ExtractSource(capture.session, choice)], Path(output), 0, False, read.append)
     yield f"{output}: {plural(done.rpcs, 'RPC')} in {plural(done.frames, 'frame')}, {size(done.bytes)}"
-    for one in read:
-        one.check()
+    for reading in read:
+        reading.check()
 
 
 def exported(capture: BrowsedCapture, output: str, where: str) -> Iterator[str | None]:
@@ -542,13 +542,13 @@ def connection_details(capture: BrowsedCapture, number: int, width: int) -> Iter
         gathered.add_table(table)
         del table
         yield None
-    found = [
+    conversations = [
         conversation for conversation in session.analyzer.conversations if conversation.connection.number == number
     ]
-    if found and capture.numbered:
+    if conversations and capture.numbered:
         parts = (
-            connections_view(found, gathered.statistics, Evicted()),
-            connection_view(found[0].connection, session.analyzer.health(number), (), width),
+            connections_view(conversations, gathered.statistics, Evicted()),
+            connection_view(conversations[0].connection, session.analyzer.health(number), (), width),
         )
         yield Details("connections", number, [*nodes_of(parts, width)], [], [])
 
@@ -613,10 +613,10 @@ def judged(capture: BrowsedCapture) -> Iterator[TablePart | Diagnosed | None]:
             yield from gathered.take()
         else:
             yield None
-    found = facts.facts()
+    judged = facts.facts()
     gathered.take_from(findings)
     yield from gathered.take(ended=True)
-    yield _shown(diagnose(found), capture)
+    yield _shown(diagnose(judged), capture)
 
 
 def _shown(diagnosis: Diagnosis, capture: BrowsedCapture) -> Diagnosed:

@@ -168,14 +168,14 @@ class LinesPane(ScrollView, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """A line is chosen by clicking it, and once more goes into it."""
-        place = event.get_content_offset(self)
-        if place is None:
+        at = event.get_content_offset(self)
+        if at is None:
             return
         above = int(self.heading() is not None)
-        if above and place.y == 0:
-            self.post_message(self.HeadingClicked(self, place.x + self.left))
+        if above and at.y == 0:
+            self.post_message(self.HeadingClicked(self, at.x + self.left))
             return
-        index = self.top + place.y - above
+        index = self.top + at.y - above
         if not 0 <= index < self.count:
             return
         if index == self.cursor:
@@ -398,12 +398,12 @@ class TablePane(LinesPane):
         at_end = self.tails and self.noun == noun and self.cursor >= len(self.ids) - 1
         self.noun, self.ids = noun, ids
         self._window.clear()
-        place = None if before is None else self.place_of(before)
+        row = None if before is None else self.place_of(before)
         self.renew()
         if at_end:
             self.move_to(len(ids) - 1)
-        elif place is not None:
-            self.move_to(place, place - offset)
+        elif row is not None:
+            self.move_to(row, row - offset)
         elif not keep:
             self.cursor = 0
             self.scroll_to(y=0, animate=False, force=True, immediate=True)
@@ -412,8 +412,8 @@ class TablePane(LinesPane):
         """Where in the list a row is."""
         if self.cursor < len(self.ids) and self.ids[self.cursor] == id:
             return self.cursor
-        found = np.flatnonzero(self.ids == id)
-        return int(found[0]) if len(found) else None
+        rows = np.flatnonzero(self.ids == id)
+        return int(rows[0]) if len(rows) else None
 
     def next_of(self, wanted: Int64s, step: int) -> int | None:
         """Where the next of some rows is, from the cursor on downwards (1) or upwards (-1), round the end."""
@@ -555,16 +555,16 @@ class TimeStrip(Widget, can_focus=True):
         return Strip(text.render(self.app.console, end="")).crop_extend(0, width, None).apply_style(style)
 
     def _rows(self, timeline: CallTimeline) -> tuple[Text, Text, Text]:
-        found = timeline.intervals
-        rates = [call_interval.calls * SECOND / timeline.width for call_interval in found]
+        intervals = timeline.intervals
+        rates = [call_interval.calls * SECOND / timeline.width for call_interval in intervals]
         # Bars that are dim, too, vanish in 16 colours.
         calls = Text.assemble((f"{'RPC/s':<6}{_highest(rates):>10}  ", "dim"))
-        for call_interval, mark in zip(found, sparkline(rates), strict=True):
+        for call_interval, mark in zip(intervals, sparkline(rates), strict=True):
             calls.append(mark, "red" if call_interval.wrong else "green")
         return (
             calls,
-            _latencies("p50", [call_interval.median for call_interval in found], "cyan"),
-            _latencies("p99", [call_interval.p99 for call_interval in found], "yellow"),
+            _latencies("p50", [call_interval.median for call_interval in intervals], "cyan"),
+            _latencies("p99", [call_interval.p99 for call_interval in intervals], "yellow"),
         )
 
     def title(self) -> str:

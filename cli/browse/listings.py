@@ -124,13 +124,13 @@ def _node(tree: Tree, width: int, message: str) -> TreeNode:
 
 def _leaf(text: Text, message: str) -> TreeNode:
     label = text.copy()
-    found = TreeNode(label)
+    leaf = TreeNode(label)
     for span in text.spans:
         if isinstance(span.style, Style) and BYTES in span.style.meta:
-            found.message = message
-            found.start, found.end = span.style.meta[BYTES]
+            leaf.message = message
+            leaf.start, leaf.end = span.style.meta[BYTES]
     label.spans = [span for span in text.spans if not (isinstance(span.style, Style) and BYTES in span.style.meta)]
-    return found
+    return leaf
 
 
 def rendered(renderable: RenderableType, width: int) -> list[Text]:
@@ -293,9 +293,9 @@ _FINDING = (
 def _finding(row: Row, layout: ListingLayout) -> Text:
     cells = FindingCells.of_row(row)
     when = "-" if not row["time_ns"] else seconds(row["time_ns"] - layout.first_time)
-    place = row["connection"], cells.rpc or "-", row["frame"] or "-"
+    numbers = row["connection"], cells.rpc or "-", row["frame"] or "-"
     level, style = cells.shown_level
-    return Text(layout.form(*_FINDING).format(when, level, cells.rule, *place, cells.observed), style)
+    return Text(layout.form(*_FINDING).format(when, level, cells.rule, *numbers, cells.observed), style)
 
 
 LISTINGS = {
@@ -333,11 +333,11 @@ def values_of(row: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def copied_values(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The same, with the XID as lists show it, too."""
-    found = values_of(row)
+    values = values_of(row)
     if row.get("xid") is not None:
-        at = [name for name, _ in found].index("xid")
-        found.insert(at + 1, ("xid, hexadecimal", f"{row['xid']:#010x}"))
-    return found
+        at = [name for name, _ in values].index("xid")
+        values.insert(at + 1, ("xid, hexadecimal", f"{row['xid']:#010x}"))
+    return values
 
 
 def row_nodes(noun: str, row: Mapping[str, Any], first_time: int) -> list[TreeNode]:

@@ -86,10 +86,10 @@ def watch(watched: WatchedDevice, application: str) -> Iterator[Sent]:
         waiting.put(None)
 
     Thread(target=run, daemon=True).start()
-    while (one := waiting.get()) is not None:
-        if isinstance(one, BaseException):
-            raise one
-        yield one
+    while (item := waiting.get()) is not None:
+        if isinstance(item, BaseException):
+            raise item
+        yield item
 
 
 class _WatchedTables:

@@ -173,9 +173,9 @@ def command(
                 reading = opened(paths, ports, force, jobs=jobs)
                 reading.path = file
                 rpcs = reading.audit(auditor, chosen, select)
-            for place in list(auditor.tallies):
-                if (chosen and place.connection not in chosen) or end not in (None, place.endpoint):
-                    del auditor.tallies[place]
+            for key in list(auditor.tallies):
+                if (chosen and key.connection not in chosen) or end not in (None, key.endpoint):
+                    del auditor.tallies[key]
             problem = unknown_connections(sorted(chosen), reading.extent())
             if chosen and not any(connection.number in chosen for connection in reading.analyzer.connections):
                 reading.refuse(problem)

@@ -99,17 +99,17 @@ def command(
             "--watch takes folders of this machine, and leaves --scheduler out",
         ),
     )
-    found = [] if watch else units(patterns)
+    captures = [] if watch else units(patterns)
     unread = known = 0
     options = analyzer_options(ports, force)
     if watch:
         analysed = watched(patterns, data_set, options, jobs or processors(), _stopped())
     elif scheduler is None:
-        analysed = batch(found, data_set, options, jobs or processors())
+        analysed = batch(captures, data_set, options, jobs or processors())
     else:
         from rdmascope.captures.fleet.cluster import on_cluster
 
-        analysed = on_cluster(found, data_set, options, scheduler)
+        analysed = on_cluster(captures, data_set, options, scheduler)
     total = 0
     for total, batch_capture in enumerate(analysed, 1):
         known += batch_capture.known
@@ -126,7 +126,7 @@ def command(
                 else f" and {plural(len(batch_capture.unit.paths) - 1, 'more file')}"
             )
             state = "known" if batch_capture.known else f"{plural(entry.rpcs, 'RPC')}, {plural(entry.frames, 'frame')}"
-            of = "" if watch else f"/{len(found)}"
+            of = "" if watch else f"/{len(captures)}"
             say(f"{total}{of}  {entry.host}: {os.path.basename(batch_capture.unit.paths[0])}{files}: {state}")
             if entry.damage:
                 complain(entry.damage)

@@ -99,27 +99,31 @@ def command(
     Over iWARP a GETATTR took 2% of the time that it took over RoCE, which chance does not explain (*).
     """
     readings: tuple[Session, Session]
-    found: PointsCompared | RunsCompared
+    comparison: PointsCompared | RunsCompared
     if spans:
         if len(spans) != len(readings_of := (first, second or first)) or ports or force:
             raise click.UsageError("--span goes with another --span, without --port and --as", ctx)
-        readings, found = _spans(ctx, readings_of, spans)
+        readings, comparison = _spans(ctx, readings_of, spans)
     elif second is None:
         raise click.UsageError("compare A with what? Give B, or two --span of a data set", ctx)
     else:
         readings = opened((first,), ports, force), opened((second,), ports, force)
-        found = compare(*readings)
+        comparison = compare(*readings)
     if as_json:
         for reading in readings:
             print_json({**limits_record(reading.analyzer), "file": reading.path})
-        for record in points_records(found, each) if isinstance(found, PointsCompared) else runs_records(found):
+        for record in (
+            points_records(comparison, each) if isinstance(comparison, PointsCompared) else runs_records(comparison)
+        ):
             print_json(record)
     else:
         out = console()
         for reading in readings:
             for line in limit_lines(reading.analyzer):
                 show(out, Text.assemble(f"{reading.path}: ", line, style="red"))
-        show(out, points_view(found) if isinstance(found, PointsCompared) else runs_view(found, out.width))
+        show(
+            out, points_view(comparison) if isinstance(comparison, PointsCompared) else runs_view(comparison, out.width)
+        )
     failed = False
     for reading in readings:
         try:

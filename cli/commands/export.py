@@ -261,9 +261,9 @@ def _extract(
         frames: frozenset[int] = frozenset()
         chosen = frozenset(rpcs)
         if rules:
-            found = places_of_findings(lambda: given.session() if given.behind else Session(paths, options), rules)
-            chosen, frames = chosen | found.rpcs, frozenset(found.frames)
-            connections |= found.connections
+            places = places_of_findings(lambda: given.session() if given.behind else Session(paths, options), rules)
+            chosen, frames = chosen | places.rpcs, frozenset(places.frames)
+            connections |= places.connections
         choice = Choice(condition, chosen, connections, frames)
         with written_to(output, given.inputs) as path:
             extracted = given.extract(path, choice, snaplen or 0, anonymize)

@@ -112,13 +112,13 @@ def command(
     reading = opened(
         files, ports, force, streaming=sort is None, follow=following(follow, idle), jobs=jobs, condition=condition
     )
-    found: set[int] = set()
+    found_xids: set[int] = set()
 
     def refuse_the_impossible() -> None:
-        reading.refuse(unknown_xids(xids, found) or ("" if condition is None else condition.impossible(reading)))
+        reading.refuse(unknown_xids(xids, found_xids) or ("" if condition is None else condition.impossible(reading)))
 
     if as_json:
-        _print_json(reading, xids, found, None if sort is None else sort_keys(sort, reading), full, condition)
+        _print_json(reading, xids, found_xids, None if sort is None else sort_keys(sort, reading), full, condition)
         refuse_the_impossible()
         reading.check()
         return
@@ -138,7 +138,7 @@ def command(
             place = f"{reading.place_words(rpc.call_frame, rpc.reply_frame):<{reading.place_width(13)}}"
         return views.line(rpc, named.fields, path, layout._replace(first_time=reading.first_time), place)
 
-    rows = _rows(reading, xids, found, row, None if sort is None else sort_keys(sort, reading), condition)
+    rows = _rows(reading, xids, found_xids, row, None if sort is None else sort_keys(sort, reading), condition)
     first = next(rows, None)
     if first is None:
         refuse_the_impossible()
@@ -154,19 +154,19 @@ def command(
 def _rows(
     reading: Session,
     xids: Collection[int],
-    found: set[int],
+    found_xids: set[int],
     row: Callable[[NamedRpc, str | None], Text],
     sort: Keys | None,
     condition: Condition | None,
 ) -> Iterator[Text]:
-    """What is printed of the RPCs that pass, in the order that is asked for; ``found``: those XIDs that were there."""
+    """What is printed of the RPCs that pass, in the order asked for; ``found_xids``: the XIDs that were there."""
     order: CallOrder[Text | LateRow[Text]] = CallOrder(0 if reading.follow else MAX_HELD)
     learner = reading.path_learner()
     late: LatePaths[Text] = LatePaths(learner, 0 if reading.follow else MAX_LATE)
     kept: list[tuple[Any, NamedRpc]] = []
     for named, passes, key in _judged(reading, learner, condition, sort):
         if xids and named.rpc.xid in xids:
-            found.add(named.rpc.xid)
+            found_xids.add(named.rpc.xid)
         elif xids:
             passes = False
         if sort is None:
@@ -214,12 +214,12 @@ def _late(named: NamedRpc, row: Callable[[NamedRpc, str | None], Text]) -> Text 
 def _print_json(
     reading: Session,
     xids: Collection[int],
-    found: set[int],
+    found_xids: set[int],
     sort: Keys | None,
     full: bool,
     condition: Condition | None,
 ) -> None:
-    """The records of the RPCs that pass, in the order that is asked for; ``found``: those XIDs that were there."""
+    """The records of the RPCs that pass, in the order asked for; ``found_xids``: the XIDs that were there."""
 
     def pages() -> Iterator[Page]:
         lines = RpcLines(
@@ -232,7 +232,7 @@ def _print_json(
         for table in reading.tables():
             passes = np.ones(len(table), np.bool_) if condition is None else condition.mask(table, reading)
             if xids:
-                found.update(set(table.rows["xid"].tolist()).intersection(xids))
+                found_xids.update(set(table.rows["xid"].tolist()).intersection(xids))
                 passes &= among(table.rows["xid"].astype(np.int64), np.array([*xids]))
             if sort is not None:
                 keys.extend(compress(zip(table.rows["number"].tolist(), sort(table), strict=True), passes.tolist()))

@@ -210,11 +210,11 @@ def _print_bytes(out: Console, rpc: Rpc, field: str) -> bool:
 
 def _show_frame(out: Console, capture: EachCapture, number: int, as_json: bool, at: int) -> Reading:
     reading = capture.reading()
-    found = find_frame(reading, number)
-    if found is None:
+    framed = find_frame(reading, number)
+    if framed is None:
         reading.refuse(no_frame(reading, number))
         raise AssertionError
-    frame, rpcs, segment = found.frame, found.rpcs, found.segment
+    frame, rpcs, segment = framed.frame, framed.rpcs, framed.segment
     if as_json:
         fields = record(
             "frame",
@@ -224,18 +224,18 @@ def _show_frame(out: Console, capture: EachCapture, number: int, as_json: bool, 
             original=frame.original,
             rpc=rpcs[0].number if rpcs else None,
             rpcs=[rpc.number for rpc in rpcs],
-            layers=frame_fields(frame.data, frame.link_type, found.begins_message, segment),
+            layers=frame_fields(frame.data, frame.link_type, framed.begins_message, segment),
         )
         print_json(capture.placed(reading, fields))
     else:
         if place := reading.place_words(number):
             show(out, Text(f"frame {number} is {capture.with_host(place)}"))
         called = CalledProcedure.of(rpcs[0]) if len(rpcs) == 1 else None
-        path = found.paths.get(rpcs[0].number) if rpcs else None
-        page = frame_tree(frame, reading.first_time, found.begins_message, segment, called, path)
+        path = framed.paths.get(rpcs[0].number) if rpcs else None
+        page = frame_tree(frame, reading.first_time, framed.begins_message, segment, called, path)
         show(out, *([Text()] if at else []), page, Text())
-        if found.stray is not None:
-            conversation, message = found.stray
+        if framed.stray is not None:
+            conversation, message = framed.stray
             words = transport_info(message.header, conversation.negotiation.answered_by(message.frame))
             show(out, Text(f"It carries {words}, and no part of an RPC."))
         elif not rpcs:
