@@ -29,7 +29,7 @@ from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.transport.iwarp.fpdus import Fpdus
 from rdmascope.dissect.transport.iwarp.tcp_connection import TcpConnection
 from rdmascope.dissect.transport.operations import READ, SEND, WRITE, Operation
-from rdmascope.dissect.transport.rc.cm import ManagementMessage, read_cm
+from rdmascope.dissect.transport.rc.cm import ManagementMessage, read_cms
 from rdmascope.dissect.transport.rc.reads import DEFAULT_MTU
 
 from ..session.session import Session
@@ -521,12 +521,13 @@ class ConnectionManagement:
     def frames(self, batch: FrameBatch, rows: Rows, addresses: AddressTable) -> Int64s:
         """Those of PACKET rows with Management Datagrams."""
         frames: list[int] = []
-        for row in rows:
-            start = int(row["payload"])
-            message = read_cm(batch.data, start, start + int(row["captured"]))
-            ends = addresses.name(int(row["source"])), addresses.name(int(row["destination"]))
-            if message is not None and self._chosen(message, *ends, int(row["frame"])):
-                frames.append(int(row["frame"]))
+        columns = [rows[name].tolist() for name in ("source", "destination", "frame")]
+        for message, source, destination, frame in zip(
+            read_cms(batch.data, rows["payload"], rows["captured"]), *columns, strict=True
+        ):
+            ends = addresses.name(source), addresses.name(destination)
+            if message is not None and self._chosen(message, *ends, frame):
+                frames.append(frame)
         return np.array(frames, np.int64)
 
     def _chosen(self, message: ManagementMessage, source: str, destination: str, frame: int) -> bool:

@@ -65,6 +65,7 @@ from ..text_columns import (
     words_of,
 )
 from ..transport.operations import Operation
+from ..transport.rc.cm import read_cms
 from ..transport.retransmissions import DUPLICATE as DUPLICATE_CAUSE
 from ..units import count, size
 from .packet_info import (
@@ -554,15 +555,17 @@ def _others(batch: FrameBatch, rows: Rows, analyzer: Analyzer, rpcs: PacketRpcs)
     singly = (alone | managing)[kinds].nonzero()[0]
     left = np.ones(len(rows), np.bool_)
     shown = []
-    for row, packet, kind, use in zip(
-        singly.tolist(), headers(take(rows, singly)), kinds[singly].tolist(), uses[singly].tolist(), strict=True
+    single = take(rows, singly)
+    messages = read_cms(batch.data, single["payload"], single["captured"] * managing[kinds[singly]])
+    for row, packet, kind, use, message in zip(
+        singly.tolist(), headers(single), kinds[singly].tolist(), uses[singly].tolist(), messages, strict=True
     ):
         talk = talks[kind]
         if alone[kind] and talk is not None:
             payload = packet.payload, packet.payload + packet.captured, packet.length
             shown.append(alone_shown(batch.data, *payload, packet.frame, talk))
-        elif (info := management_info(batch.data, packet)) is not None:
-            shown.append((PROTOCOLS[packet.transport], info + words[use]))
+        elif message is not None:
+            shown.append((PROTOCOLS[packet.transport], management_info(message) + words[use]))
         else:
             continue
         left[row] = False

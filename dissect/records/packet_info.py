@@ -43,7 +43,7 @@ from ..transport.iwarp.fpdus import DOUBTED, WRONG_CRC, WRONG_HEADERS, WRONG_MAR
 from ..transport.iwarp.framing import MPAFrame
 from ..transport.iwarp.segments import RECORD, Fpdu, IwarpSegment, IwarpSegments, Part
 from ..transport.operations import Kind
-from ..transport.rc.cm import read_cm
+from ..transport.rc.cm import ManagementMessage
 from ..units import count, plural, size
 from .schema import Record, wide
 
@@ -288,11 +288,8 @@ def info_template(packet: SimpleNamespace, conversation: Conversation | None) ->
     return InfoTemplate(tuple(texts), tuple(fields))
 
 
-def management_info(data: Bytes, packet: SimpleNamespace) -> str | None:
-    """The info column of a CM message; None where the packet holds none."""
-    message = read_cm(data, packet.payload, packet.payload + packet.captured)
-    if message is None:
-        return None
+def management_info(message: ManagementMessage) -> str:
+    """The info column of a CM message."""
     info = f"CM: {CM_NAMES.get(message.kind, message.kind)}"
     if message.local_qpn is not None:
         info += f" QP={message.local_qpn:#08x}"

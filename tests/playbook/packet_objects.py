@@ -43,6 +43,7 @@ from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.transport.rc.cm import read_cms
 from rdmascope.dissect.units import count
 
 
@@ -190,8 +191,9 @@ def _info_of(template: InfoTemplate, packet: Any) -> str:
 
 
 def _datagram_info(data: Bytes, packet: Any, connection: Conversation | None) -> str:
-    known = management_info(data, packet) if packet.dest_qp == GENERAL_SERVICES_QP else None
-    return _info_of(info_template(packet, connection), packet) if known is None else known
+    captured = packet.captured if packet.dest_qp == GENERAL_SERVICES_QP else 0
+    (message,) = read_cms(data, np.array([packet.payload]), np.array([captured]))
+    return _info_of(info_template(packet, connection), packet) if message is None else management_info(message)
 
 
 def packet_record(line: Packet) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
-from functools import cache, lru_cache
+from collections.abc import Container, Iterator, Sequence
+from functools import lru_cache, partial
+from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, gathered, take
+from ...arrays import Bytes, Int64s, bytes_at, gathered, places
 from ...layers.cm_codes import CLASS_CM, CM_LAYERS, IP_CM_SIZE, METHOD_SEND, REJECT_REASONS, address_text, service_port
 from ...layers.columns import Column, compiled
 from ...layers.opcodes import PATH_MTU
@@ -60,91 +61,93 @@ class ManagementMessage(NamedTuple):
     """The capture ends before the message does."""
 
 
-def read_cm(
-    data: Bytes | memoryview | bytes, start: int, end: int, kinds: Container[str] | None = None
-) -> ManagementMessage | None:
-    """The CM message in the Management Datagram ``data[start:end]``, or None where it holds none.
+def read_cms(
+    data: Bytes, starts: Int64s, captured: Int64s, kinds: Container[str] | None = None
+) -> list[ManagementMessage | None]:
+    """The CM messages in the Management Datagrams at ``starts``, of which so many bytes are captured.
 
-    ``start`` is the first byte of the MAD header.  Never raises: fields behind the end of the captured bytes
-    are None.  None too for a MAD too short to tell what it is, or of another class, method or attribute.
-    ``kinds``: None for all others, too.
+    Never raises: fields behind the end of the captured bytes are None.  None for a MAD too short to tell what it is,
+    or of another class, method or attribute.  ``kinds``: None for all others, too.
     """
-    datagram = bytes(data[max(0, start) : min(max(0, end), max(0, start) + MAD_SIZE)])
-    kind, layer = _what(datagram)
-    if not kind or (kinds is not None and kind not in kinds):
-        return None
-    body = datagram[MAD_HEADER_SIZE:]
-    size, columns = _fields(kind, layer)
-    local, remote, local_qpn, remote_qpn, psn, service, resources, depth, *rest = (
-        [None if column is None else _value(column, body) for column in columns]
-        if len(body) < size
-        else _whole(columns, body)
+    sizes = captured.clip(0, np.minimum(len(data) - starts, MAD_SIZE))
+    datagrams = np.zeros((len(starts), MAD_SIZE), np.uint8)
+    whole = sizes == MAD_SIZE
+    datagrams[whole] = gathered(data, MAD_SIZE, starts[whole])
+    for at in places(~whole).tolist():
+        datagrams[at, : sizes[at]] = data[starts[at] : starts[at] + sizes[at]]
+    of_cm = (datagrams[:, MANAGEMENT_CLASS] == CLASS_CM) & (datagrams[:, METHOD] == METHOD_SEND)
+    of_cm &= sizes >= ATTRIBUTE_ID + 2
+    attributes = np.where(of_cm, datagrams[:, ATTRIBUTE_ID].astype(np.int64) << 8 | datagrams[:, ATTRIBUTE_ID + 1], -1)
+    found: list[ManagementMessage | None] = [None] * len(starts)
+    for attribute in {*attributes.tolist()} & CM_LAYERS.keys():
+        kind, layer = CM_LAYERS[attribute]
+        if kinds is None or kind in kinds:
+            chosen = places(attributes == attribute)
+            for at, message in zip(
+                chosen.tolist(), _messages(kind, layer, datagrams[chosen], sizes[chosen]), strict=True
+            ):
+                found[at] = message
+    return found
+
+
+def _messages(kind: str, layer: str, datagrams: Bytes, sizes: Int64s) -> Iterator[ManagementMessage]:
+    """Those in whole datagrams of one kind; behind so many bytes they are made up."""
+
+    def column(layer: str, at: int, *names: str) -> list[Any]:
+        """A field of the header at ``at``, by the name that it has there; bytes where it has more than 64 bits."""
+        header = compiled(layer)
+        name = next((name for name in names if name in header.columns), None)
+        if name is None:
+            return none
+        read = header.columns[name]
+        field = read.read(datagrams[:, at : at + header.size])
+        values = field.tolist() if read.mask is not None else [*map(bytes, field)]
+        behind = at + read.first + read.width
+        if shortest * 8 < behind * 8 - read.shift:
+            there = (sizes * 8 >= behind * 8 - read.shift).tolist()
+            values = [value if is_there else None for value, is_there in zip(values, there, strict=True)]
+        return values
+
+    shortest, none = int(sizes.min()), [None] * len(sizes)
+    of_cm = partial(column, layer, MAD_HEADER_SIZE)
+    size = MAD_HEADER_SIZE + compiled(layer).size
+    services = of_cm("serviceid")
+    ports = [None if service is None else service_port(service) for service in services]
+    private = bytes_at(datagrams.reshape(-1), MAD_SIZE - size, np.arange(len(sizes)) * MAD_SIZE + size)
+    if shortest < MAD_SIZE:
+        private = [data[: max(0, end)] for data, end in zip(private, (sizes - size).tolist(), strict=True)]
+    addresses: Sequence[tuple[str, str] | None] = none
+    if kind in ("REQ", "SIDR_REQ") and any(ports):
+        of_ip = [column("IPCMRequest", size, name) for name in ("ipv", "sip", "dip")]
+        addresses = [
+            None if port is None or end is None else (address_text(start, version), address_text(end, version))
+            for port, version, start, end in zip(ports, *of_ip, strict=True)
+        ]
+        private = [data if port is None else data[IP_CM_SIZE:] for port, data in zip(ports, private, strict=True)]
+    reasons = of_cm("reason")
+    return map(
+        ManagementMessage,
+        repeat(kind),
+        column("MAD", 0, "transactionid"),
+        of_cm("localcommid", "requestid"),
+        of_cm("remotecommid"),
+        of_cm("localqpn", "qpn"),
+        of_cm("remoteqpneecn"),
+        of_cm("startpsn"),
+        services,
+        ports,
+        of_cm("responderres", "respres"),
+        of_cm("initdepth"),
+        of_cm("retrcount"),
+        of_cm("rnrretrcount"),
+        map(PATH_MTU.get, of_cm("pppmtu")),
+        [4096 << timeout if timeout else None for timeout in of_cm("prim_localacktout")],
+        reasons,
+        ["" if reason is None else REJECT_REASONS.get(reason, f"Reason {reason}") for reason in reasons],
+        addresses,
+        private,
+        (sizes < MAD_SIZE).tolist(),
     )
-    retries, rnr_retries, mtu, reason, timeout = rest
-    private_data = body[size:]
-    port = None if service is None else service_port(service)
-    addresses = None
-    if port is not None and kind in ("REQ", "SIDR_REQ"):
-        ip_cm = compiled("IPCMRequest").columns
-        version, source, destination = (_value(ip_cm[name], private_data) for name in ("ipv", "sip", "dip"))
-        if destination is not None:
-            addresses = address_text(source, version), address_text(destination, version)
-        private_data = private_data[IP_CM_SIZE:]
-    return ManagementMessage(
-        kind,
-        _value(compiled("MAD").columns["transactionid"], datagram),
-        local_comm_id=local,
-        remote_comm_id=remote,
-        local_qpn=local_qpn,
-        remote_qpn=remote_qpn,
-        start_psn=psn,
-        service_id=service,
-        service_port=port,
-        responder_resources=resources,
-        initiator_depth=depth,
-        retry_count=retries,
-        rnr_retry=rnr_retries,
-        path_mtu=PATH_MTU.get(mtu or 0),
-        ack_timeout=4096 << timeout if timeout else None,
-        reason=reason,
-        reason_name="" if reason is None else REJECT_REASONS.get(reason, f"Reason {reason}"),
-        ip_addresses=addresses,
-        private_data=private_data,
-        truncated=len(datagram) < MAD_SIZE,
-    )
-
-
-@cache
-def _fields(kind: str, layer: str) -> tuple[int, tuple[Column | None, ...]]:
-    """Bytes of the header of such a message, and where in it the fields of a ``ManagementMessage`` are."""
-    names = (
-        "requestid" if kind.startswith("SIDR") else "localcommid",
-        "remotecommid",
-        "qpn" if kind == "SIDR_REP" else "localqpn",
-        "remoteqpneecn",
-        "startpsn",
-        "serviceid",
-        "responderres" if kind == "REQ" else "respres",
-        "initdepth",
-        "retrcount",
-        "rnrretrcount",
-        "pppmtu",
-        "reason",
-        "prim_localacktout",
-    )
-    layout = compiled(layer)
-    return layout.size, tuple(layout.columns.get(name) for name in names)
-
-
-def _whole(columns: Iterable[Column | None], body: bytes) -> list[Any]:
-    """Fields of at most 64 bits, all of which the body holds."""
-    read = int.from_bytes
-    return [
-        None
-        if column is None
-        else read(body[column.first : column.first + column.width], "big") >> column.shift & column.mask  # type: ignore[operator]
-        for column in columns
-    ]
 
 
 def mad_values(datagram: bytes) -> tuple[dict[str, Any], str, dict[str, Any]]:
@@ -236,9 +239,6 @@ class HalfKnown(NamedTuple):
     request: ConnectionRequest | None
 
 
-_TELLING_ATTRIBUTES = [attribute for attribute, (kind, _) in CM_LAYERS.items() if kind in TELLING]
-
-
 class Management:
     """Puts CM exchanges together; messages may be repeated, reordered or missing."""
 
@@ -252,25 +252,12 @@ class Management:
         self.half_known: dict[int, HalfKnown] = {}
         """By key of the flow that goes to the endpoint."""
 
-    @staticmethod
-    def telling(data: Bytes, rows: Rows, datagrams: Int64s) -> Int64s:
-        """Which of these PACKET rows may carry one of the ``TELLING`` messages."""
-        chosen = take(rows, datagrams)
-        datagrams = datagrams[chosen["captured"] >= MAD_HEADER_SIZE]
-        if not len(datagrams):
-            return datagrams
-        header = gathered(data, MAD_HEADER_SIZE, rows["payload"][datagrams])
-        of_cm = (header[:, MANAGEMENT_CLASS] == CLASS_CM) & (header[:, METHOD] == METHOD_SEND)
-        attribute = header[:, ATTRIBUTE_ID].astype(np.int64) << 8 | header[:, ATTRIBUTE_ID + 1]
-        found: Int64s = datagrams[of_cm & np.isin(attribute, _TELLING_ATTRIBUTES)]
-        return found
-
-    def take(self, message: ManagementMessage, row: Rows) -> Established | Refused | DisconnectRequested | None:
-        """Look at a message, carried by the packet ``row``."""
-        source, destination = int(row["source"]), int(row["destination"])
+    def take(
+        self, message: ManagementMessage, source: int, destination: int, frame: int, time: int
+    ) -> Established | Refused | DisconnectRequested | None:
+        """Look at a message, and where it was sent: ids of addresses, frame and time (ns)."""
         if message.kind == "REQ" and message.local_comm_id is not None and message.local_qpn is not None:
             name = source, destination, message.local_comm_id
-            frame, time = int(row["frame"]), int(row["time"])
             request = ConnectionRequest(
                 message.local_comm_id,
                 message.service_id,
@@ -288,10 +275,10 @@ class Management:
         name = destination, source, message.remote_comm_id
         request_seen = self.requests.get(name)
         if message.kind == "REP" and message.local_qpn is not None:
-            passive = self._endpoint(source, message, int(row["frame"]))
+            passive = self._endpoint(source, message, frame)
             if request_seen is not None:
                 return Established(request_seen, passive, request_seen.frame, request_seen.time)
-            _remember(self.replies, name, (passive, int(row["frame"]), int(row["time"])))
+            _remember(self.replies, name, (passive, frame, time))
             _remember(self.half_known, flow_key(destination, source, passive.qpn), HalfKnown(passive, 1, None))
         elif message.kind == "REJ" and request_seen is not None:
             del self.requests[name]

@@ -30,7 +30,7 @@ from ..connection import (
 )
 from ..operations import Operation
 from ..runs import Run
-from .cm import TELLING, ConnectionRequest, DisconnectRequested, Established, Management, Refused, read_cm
+from .cm import TELLING, ConnectionRequest, DisconnectRequested, Established, Management, Refused, read_cms
 from .in_order import feed_together
 from .link import RcLink
 from .lost_packets import after_silence
@@ -248,8 +248,7 @@ class RcObserver:
         datagrams = places(managing)
         if len(batch.icrc.damaged):
             datagrams = np.setdiff1d(datagrams, batch.icrc.damaged, assume_unique=True)
-        for index in self.management.telling(batch.data, rows, datagrams).tolist():
-            self._manage(batch, index)
+        self._manage(batch, datagrams)
         unreliable = opcode[~(reliable | managing)]
         if len(unreliable):
             for value, count in zip(*np.unique(unreliable, return_counts=True), strict=True):
@@ -401,25 +400,31 @@ class RcObserver:
 
     # Connections by their CM exchange
 
-    def _manage(self, batch: PacketBatch, index: int) -> None:
-        """Take the CM message in row ``index``."""
-        row = batch.rows[index]
-        start = int(row["payload"])
-        message = read_cm(batch.data, start, start + int(row["captured"]), TELLING)
-        event = self.management.take(message, row) if message is not None else None
+    def _manage(self, batch: PacketBatch, datagrams: Int64s) -> None:
+        """Take the CM messages in these rows."""
+        carrying = take(batch.rows, datagrams)
+        messages = read_cms(batch.data, carrying["payload"], carrying["captured"], TELLING)
+        columns = [carrying[name].tolist() for name in ("source", "destination", "frame", "time")]
+        for index, message, *sent in zip(datagrams.tolist(), messages, *columns, strict=True):
+            if message is not None:
+                self._happened(self.management.take(message, *sent), batch.rows, index)
+
+    def _happened(self, event: Established | Refused | DisconnectRequested | None, rows: Rows, index: int) -> None:
+        """The CM message in row ``index`` is the last of what tells this."""
         if isinstance(event, Established):
-            self._established(event, batch.rows, index)
+            self._established(event, rows, index)
         elif isinstance(event, Refused):
-            connection = Connection(0, _transport(row), (event.request.endpoint, event.passive))
-            self._link(connection, event.request, (int(row["frame"]), BY_CM, 0))
+            frame, time = int(rows["frame"][index]), int(rows["time"][index])
+            connection = Connection(0, _transport(rows[index]), (event.request.endpoint, event.passive))
+            self._link(connection, event.request, (frame, BY_CM, 0))
             connection.ended_by = f"REJ ({event.reason})"
-            connection.last_frame, connection.last_time = int(row["frame"]), int(row["time"])
+            connection.last_frame, connection.last_time = frame, time
         elif isinstance(event, DisconnectRequested):
             binding = self.bindings.current(event.key)
             if binding is not None and not binding.link.connection.ended_by:
                 link = binding.link
                 link.connection.ended_by = DISCONNECTED[binding.sender]
-                link.connection.ended_time = int(row["time"])
+                link.connection.ended_time = int(rows["time"][index])
                 self.closing.append(link)
                 link.closing = True
                 if link.request is not None:

@@ -25,7 +25,7 @@ from rdmascope.dissect.layers.cm import (
 )
 from rdmascope.dissect.layers.mad import MAD
 from rdmascope.dissect.layers.private_data import RPCRDMAPrivateData, find_private_data
-from rdmascope.dissect.transport.rc.cm import ManagementMessage, read_cm
+from rdmascope.dissect.transport.rc.cm import ManagementMessage, read_cms
 
 REQUEST = bytes(
     MAD(transactionid=0x2E306AE73)
@@ -45,8 +45,17 @@ REQUEST = bytes(
 )
 
 
+def read_cm(data: bytes, start: int, end: int) -> ManagementMessage | None:
+    """Alone, and behind a whole one."""
+    column = np.frombuffer(REQUEST + data, np.uint8)
+    starts, captured = np.array([0, len(REQUEST) + start]), np.array([len(REQUEST), end - start])
+    (message,) = read_cms(column, starts[1:], captured[1:])
+    assert read_cms(column, starts, captured) == [read(REQUEST), message]
+    return message
+
+
 def read(data: bytes) -> ManagementMessage:
-    message = read_cm(data, 0, len(data))
+    (message,) = read_cms(np.frombuffer(data, np.uint8), np.array([0]), np.array([len(data)]))
     assert message is not None
     return message
 
@@ -143,7 +152,7 @@ def test_other_datagrams_are_none(header: dict[str, int]) -> None:
 
 
 def test_it_reads_in_place_and_no_further() -> None:
-    data = np.frombuffer(b"\xff" * 7 + REQUEST + b"\xff" * 4, np.uint8)
+    data = b"\xff" * 7 + REQUEST + b"\xff" * 4
     assert read_cm(data, 7, len(data)) == read(REQUEST)
     assert read_cm(data, 7, 7 + 150) == read(REQUEST[:150])
 
