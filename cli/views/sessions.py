@@ -217,7 +217,7 @@ def events_view(events: Sequence[tuple[NfsSession, str, SlotEvent]], everything:
             [
                 event.kind,
                 f"{session.number} {channel}".strip(),
-                str(event.slot),
+                str(event.use.slot),
                 str(use.sequence),
                 str(use.rpc),
                 f"{use.frame}-{use.reply_frame or ''}",

@@ -6,10 +6,14 @@ What began before the capture is marked: its ``frame`` is 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..onc.compound import SlotRequest, SlotResult
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Int64s, Rows, steps, stretches, take, unique
+from ..onc.compound import SlotResult
 
 MAX_SLOTS = 4096
 """Of a channel that are followed; requests on others are counted."""
@@ -28,8 +32,10 @@ class SlotUse:
     connection: int
     frame: int
     time: int
+    slot: int
     sequence: int
     cached: bool
+    """The reply is to be kept."""
     operations: tuple[str, ...] = ()
     reply_frame: int = 0
     """0 where no reply was seen."""
@@ -53,7 +59,6 @@ class SlotEvent:
     """
 
     kind: str
-    slot: int
     expected: int
     """The next sequence ID."""
     use: SlotUse
@@ -109,12 +114,12 @@ class SlotTable:
                 self.at_limit += time - self._time
             self._time = time
 
-    def request(self, use: SlotUse, asked: SlotRequest) -> None:
+    def request(self, use: SlotUse) -> None:
         """Notes an event where it is not the next on its slot."""
         self.advance(use.time)
         self.requests += 1
-        self.cached += asked.cached
-        slot = asked.slot
+        self.cached += use.cached
+        slot = use.slot
         if self.highest is None or slot > self.highest:
             self.highest = slot
         last = self._slots.get(slot)
@@ -122,11 +127,79 @@ class SlotTable:
             self.untracked += 1
             return
         self._slots[slot] = use
-        following = last.sequence + 1 & 0xFFFFFFFF if last is not None else 1 if self.begun else use.sequence
-        if use.sequence != following and not (last is not None and last.refused and use.sequence == last.sequence):
-            self._note(SlotEvent(GAP, slot, following, use, last))
+        following = self._next(last, use.sequence)
+        if use.sequence != following:
+            self._note(SlotEvent(GAP, following, use, last))
         if last is None or not last.pending:
             self._taken(use)
+
+    def _next(self, last: SlotUse | None, sequence: int) -> int:
+        """The sequence ID of the request behind another; ``sequence`` itself where that is allowed, too."""
+        if last is None:
+            return 1 if self.begun else sequence
+        return sequence if last.refused and sequence == last.sequence else last.sequence + 1 & 0xFFFFFFFF
+
+    def take_routine(
+        self,
+        rows: Rows,
+        ended: NDArray[np.bool_],
+        results: Sequence[SlotResult],
+        uses: Callable[[Rows], Iterator[SlotUse]],
+    ) -> bool:
+        """Take requests and their ends in their order, where each succeeds and has ended before the next on its slot
+        begins, and the slots wanted stay as many.  Else none is taken: False.
+
+        Args:
+            rows: a row for the request, and one for its end: number, call_time, call_frame, reply_end, slot,
+                sequence, cached, and the index in ``results``.
+            ended: which of them are ends.
+            uses: makes those of some rows, which are over.
+        """
+        order = rows["slot"].argsort(kind="stable")
+        asked, answered = order[::2], order[1::2]
+        if len(order) % 2 or ended[asked].any() or not ended[answered].all():
+            return False
+        codes = unique(rows["result"]).tolist()
+        usual = [code >= 0 and results[code][::2] == (0, self.target) and not results[code].flags for code in codes]
+        if not all(usual) or (rows["number"][asked] != rows["number"][answered]).any():
+            return False
+        slots, sequences = rows["slot"][asked], rows["sequence"][asked]
+        begins = stretches(slots)
+        last = [self._slots.get(slot) for slot in slots[begins].tolist()]
+        if last.count(None) + len(self._slots) > MAX_SLOTS or any(one is not None and one.pending for one in last):
+            return False
+        following = np.append(0, sequences[:-1] + 1 & 0xFFFFFFFF)
+        following[begins] = [*map(self._next, last, sequences[begins].tolist())]
+        before = dict(zip(begins.tolist(), last, strict=True))
+        for at in sorted((sequences != following).nonzero()[0].tolist(), key=asked.__getitem__):
+            earlier = before[at] if at in before else next(uses(rows[asked[at - 1 : at]]))
+            self._note(SlotEvent(GAP, int(following[at]), next(uses(rows[asked[at : at + 1]])), earlier))
+        self._count(rows, ended)
+        for use in uses(take(rows, asked[np.append(begins[1:], len(slots)) - 1])):
+            self._slots[use.slot] = use
+        return True
+
+    def _count(self, rows: Rows, ended: NDArray[np.bool_]) -> None:
+        """Requests on free slots, and their ends, by which they become free."""
+        times = np.maximum.accumulate(np.where(ended, rows["reply_end"], rows["call_time"]).clip(self._time))
+        in_use = self.in_use + np.where(ended, -1, 1).cumsum()
+        self.requests += len(rows) // 2
+        self.cached += int(np.count_nonzero(rows["cached"])) // 2
+        self.highest = max(self.highest or 0, int(rows["slot"].max()))
+        self.max_in_use = max(self.max_in_use, int(in_use.max()))
+        self._freed, freed = False, self._freed
+        if self.limit is not None:
+            full = in_use + np.where(ended, 1, -1) >= self.limit
+            self.at_limit += int(steps(times, self._time)[full].sum())
+            frees = np.append(freed, ended & full)
+            self._freed = bool(frees[-1])
+            taken = (~ended & (in_use == self.limit)).nonzero()[0]
+            self.at_limit_count += len(taken)
+            self.refilled += int(np.count_nonzero(frees[taken]))
+            if len(taken):
+                first, latest = rows[["call_time", "call_frame"]][taken[[0, -1]]].tolist()
+                self.full = (self.full[0] if self.full else first), latest
+        self._time, self.in_use = int(times[-1]), int(in_use[-1])
 
     def _note(self, event: SlotEvent) -> None:
         if event.earlier is not None and event.use.sequence == event.earlier.sequence:
@@ -148,7 +221,7 @@ class SlotTable:
             self.refilled += self._freed
         self._freed = False
 
-    def answered(self, use: SlotUse, slot: int, time: int, result: SlotResult | None) -> None:
+    def answered(self, use: SlotUse, time: int, result: SlotResult | None) -> None:
         """The request has its reply, or will get none: then ``result`` is None."""
         self.advance(time)
         if result is not None:
@@ -158,7 +231,7 @@ class SlotTable:
                 self.limit = self.target + 1 if self.agreed is None else min(self.agreed, self.target + 1)
                 low, high = self.targets or (result.target, result.target)
                 self.targets = min(low, result.target), max(high, result.target)
-        if use.pending and self._slots.get(slot) is use:
+        if use.pending and self._slots.get(use.slot) is use:
             self._freed = self.limit is not None and self.in_use >= self.limit
             self.in_use -= 1
         use.pending = False
@@ -300,7 +373,7 @@ class NfsSession:
         known = self.connections.get(connection)
         if known is None and len(self.connections) >= MAX_CONNECTIONS:
             return
-        if known in (None, USED, CALLED_BACK):
+        if known in (None, CALLED_BACK) or (known == USED and how != CALLED_BACK):
             self.connections[connection] = how
 
 
@@ -373,6 +446,20 @@ class NfsClient:
             if self.longest is None or passed > self.longest[0]:
                 self.longest = passed, self.renewed[1], frame
         self.renewed = time, frame
+
+    def renew_often(self, times: Int64s, frames: Int64s) -> None:
+        """The same again and again."""
+        if self.renewed is None and len(times):
+            self.renew(int(times[0]), int(frames[0]))
+            times, frames = times[1:], frames[1:]
+        if self.renewed is not None and len(times):
+            passed = steps(times, self.renewed[0])
+            longest = int(passed.argmax())
+            if self.longest is None or passed[longest] > self.longest[0]:
+                before = int(frames[longest - 1]) if longest else self.renewed[1]
+                self.longest = int(passed[longest]), before, int(frames[longest])
+            self.renewals += len(times)
+            self.renewed = int(times[-1]), int(frames[-1])
 
     def note_status(self, status: str, frame: int, time: int) -> None:
         if status not in self.statuses and len(self.statuses) >= MAX_STATUSES:

@@ -6,48 +6,40 @@ Messages of all connections are taken in the order of time, a batch of frames at
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import cached_property, lru_cache
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, distinct, gathered, take, words_at
-from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
+from ..arrays import Int64s, Rows, distinct, take, unique
+from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..onc.compound import (
-    ATTRIBUTE_FILEHANDLE,
-    OP_GETATTR,
-    OP_GETFH,
     OP_OPEN,
-    OP_PUTFH,
-    CompoundStep,
-    CompoundWalk,
-    FileObject,
-    SlotRequest,
     SlotResult,
     compound_call,
-    compound_reply,
-    operation_names,
     slot_request,
-    slot_requests,
-    slot_result,
-    slot_results,
-    walk_filehandles,
 )
-from ..onc.rpc_header import NFS, NFS_CALLBACK, call_head, results_at
-from ..onc.shapes.decode_cache import Layout, PairedLayouts
-from ..onc.shapes.registry import procedure_shape
+from ..onc.rpc_header import NFS, NFS_CALLBACK, call_head
 from ..onc.status import nfs4_status
-from ..onc.xdr import word
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.listeners import Listener, Listeners
 from ..rpcrdma.messages import Message
-from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
-from ..rpcrdma.rpc_fields import REPLY_HEADER, argument_places
-from ..rpcrdma.rpc_table import ProcedureNames, RpcRows, RpcTable, made
-from ..rpcrdma.rpcs import DUPLICATE_REPLY, Reassembled, Rpc
+from ..rpcrdma.rpc_table import ProcedureNames, RpcRows, RpcTable
+from ..rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
 from ..transport.connection import Connection
+from .compound_rows import (
+    RENEWING,
+    STATUSES,
+    Changes,
+    CompoundKind,
+    CompoundLayouts,
+    CompoundRow,
+    Compounds,
+    RpcMessages,
+    changing_steps,
+    compound_kind,
+    slot_result_of,
+)
 from .credits import CreditDirection, CreditHistory
 from .gss_contexts import GssContexts
 from .nfs_operations import DataServers
@@ -55,16 +47,13 @@ from .nfs_state import CALLED_BACK, USED, HeldState, NfsClient, NfsSession, Slot
 from .nfs_state_operations import (
     CLIENT_OPERATIONS,
     HANDLERS,
-    LEASE_TIME,
     OP_CB_LAYOUTRECALL,
     OP_CB_RECALL,
     OP_RENEW,
     AtReply,
     ChangingStep,
     ClientTable,
-    FieldsPlace,
     StateChange,
-    decoded_step,
     recalled,
     walked,
 )
@@ -131,344 +120,22 @@ def ended(rpc: Rpc, time: int = 0, frame: int = 0) -> StateEvent:
     return StateEvent(answer.last_time, answer.last_frame, rpc)
 
 
-CHANGING = (frozenset(HANDLERS) - {OP_GETATTR}) | CLIENT_OPERATIONS
-"""Operations that may change state."""
-_NFS4 = procedure_shape(NFS, 4, 1)
-
-
-def changes_state(step: CompoundStep, reply: memoryview) -> bool:
-    """An operation that may change state, or a GETATTR that returns the lease time."""
-    if step.operation != OP_GETATTR:
-        return step.operation in CHANGING
-    if step.results < 0 or step.results + 8 > len(reply):
-        return False
-    return bool(word(reply, step.results)[0] and word(reply, step.results + 4)[0] >> LEASE_TIME & 1)
-
-
-def changing_steps(walk: CompoundWalk, call: memoryview, reply: memoryview) -> Iterator[ChangingStep]:
-    """Those of a walk over a COMPOUND that succeeded."""
-    for step in walk.steps:
-        if step.succeeded and changes_state(step, reply):
-            fields = decoded_step(step.operation, call, step.arguments, reply, step.results)
-            yield ChangingStep(step.operation, *fields, step.current.handle)
-
-
-class _HandlePlace(NamedTuple):
-    """Bytes of a filehandle, from the first of the arguments, or of the results, on."""
-
-    of_reply: bool
-    at: int
-    size: int
-
-
-class _StepPlace(NamedTuple):
-    """An operation that changes state."""
-
-    operation: int
-    arguments: FieldsPlace
-    results: FieldsPlace
-    handle: _HandlePlace | None
-
-
-class StepPlaces(NamedTuple):
-    """Where the operations that change state are in COMPOUNDs that are laid out alike."""
-
-    places: tuple[_StepPlace, ...]
-    masks: tuple[tuple[int, int], ...]
-    """Of each GETATTR where the first word of its results' mask is, and what."""
-
-    def steps(self, call: memoryview, reply: memoryview) -> Iterator[ChangingStep]:
-        """Of one of them: its arguments and its results."""
-        for operation, asked, answered, handle in self.places:
-            arguments, results = asked.fields(call), answered.fields(reply)
-            if handle is None:
-                yield ChangingStep(operation, arguments, results, None)
-            else:
-                view = reply if handle.of_reply else call
-                yield ChangingStep(operation, arguments, results, bytes(view[handle.at : handle.at + handle.size]))
-
-
-class CompoundLayouts:
-    """Remembers how COMPOUNDs are laid out."""
-
-    def __init__(self) -> None:
-        self._layouts: PairedLayouts[StepPlaces | None] = PairedLayouts()
-
-    def places(
-        self, data: Bytes, arguments: Int64s, call_ends: Int64s, results: Int64s, reply_ends: Int64s
-    ) -> list[StepPlaces | None]:
-        """Of COMPOUNDs with arguments at ``data[arguments[i]:call_ends[i]]``; None of those to be walked over."""
-        found: list[StepPlaces | None] = [None] * len(arguments)
-        assert _NFS4 is not None and _NFS4.arguments is not None and _NFS4.results is not None
-
-        def learn(row: int, asked: Layout, answered: Layout) -> StepPlaces | None:
-            return _learned(data.data[arguments[row] : call_ends[row]], data.data[results[row] : reply_ends[row]])
-
-        types, replies = (_NFS4.arguments, _NFS4.results), (results, reply_ends)
-        for rows, places in self._layouts.groups(types, data, (arguments, call_ends), replies, learn):
-            if places is not None:
-                for row in rows[_agree(places, data, results[rows])].tolist():
-                    found[row] = places
-        return found
-
-
-def _agree(places: StepPlaces, data: Bytes, results: Int64s) -> NDArray[np.bool_]:
-    """Of which the masks are those of the first: they are no part of a layout."""
-    alike = np.ones(len(results), np.bool_)
-    for at, mask in places.masks:
-        alike &= words_at(data, results + at) == mask
-    return alike
-
-
-def _learned(call: memoryview, reply: memoryview) -> StepPlaces | None:
-    walk = walk_filehandles(compound_call(call, 0, len(call)), call, compound_reply(reply, 0, len(reply)), reply)
-    steps = [step for step in walk.steps if step.succeeded]
-    if walk.problem or any(step.operation in CLIENT_OPERATIONS for step in steps):
-        return None
-    masks = [
-        (step.results + 4, word(reply, step.results + 4)[0])
-        for step in steps
-        if step.operation == OP_GETATTR and word(reply, step.results)[0]
-    ]
-    if any(mask >> ATTRIBUTE_FILEHANDLE & 1 for _, mask in masks):
-        return None
-    handles = _handles(walk, call, reply)
-    places = []
-    for step in steps:
-        if changes_state(step, reply):
-            asked, answered = decoded_step(step.operation, call, step.arguments, reply, step.results)
-            places.append(_StepPlace(step.operation, asked.place, answered.place, handles.get(id(step.current))))
-    return StepPlaces(tuple(places), tuple(masks))
-
-
-def _handles(walk: CompoundWalk, call: memoryview, reply: memoryview) -> dict[int, _HandlePlace]:
-    """By the identity of a file."""
-    found: dict[int, _HandlePlace] = {}
-
-    def note(file: FileObject, of_reply: bool, at: int) -> None:
-        found[id(file)] = _HandlePlace(of_reply, at + 4, word(reply if of_reply else call, at)[0])
-
-    for step in walk.steps:
-        if step.operation == OP_PUTFH and step.succeeded:
-            note(step.current, False, step.arguments)
-        elif step.operation == OP_GETFH and step.succeeded:
-            note(step.current, True, step.results)
-    return found
-
-
-RENEWING = frozenset((4, 8, 12, 14, 18, 20, 21, 25, 30, 34, 38))
-"""Of NFSv4.0: RENEW, and what has a stateid or an owner (RFC 7530, 9.5)."""
-_CHANGING_NAMES = frozenset(operation_names(tuple(CHANGING)))
-_RENEWING_NAMES = frozenset(operation_names(tuple(RENEWING)))
-_COMPOUND = 1
-"""The procedure, of NFSv4 and of its callbacks."""
-
-
-class CompoundKind(NamedTuple):
-    """What the operations of a COMPOUND say of it."""
-
-    callback: bool
-    minor_version: int | None
-    operations: tuple[str, ...]
-    changes: bool
-    """One of them may change state."""
-    renews: bool
-    """It renews the lease of an NFSv4.0 client, and changes nothing."""
-    attributes: bool
-    """It has a GETATTR."""
-
-
-@lru_cache(maxsize=4096)
-def compound_kind(names: ProcedureNames) -> CompoundKind | None:
-    """None of another procedure."""
-    callback = names.program == NFS_CALLBACK
-    if not (callback or (names.program == NFS and names.version == 4)) or names.procedure != _COMPOUND:
-        return None
-    operations = frozenset(names.operations)
-    changes = callback or not operations.isdisjoint(_CHANGING_NAMES)
-    renews = names.minor_version == 0 and not changes and not operations.isdisjoint(_RENEWING_NAMES)
-    return CompoundKind(callback, names.minor_version, names.operations, changes, renews, "GETATTR" in operations)
-
-
-class _Changes(NamedTuple):
-    places: StepPlaces
-    call: memoryview
-    """Arguments."""
-    reply: memoryview
-    """Results."""
-
-    def steps(self) -> Iterator[ChangingStep]:
-        return self.places.steps(self.call, self.reply)
-
-
-class CompoundRow(NamedTuple):
-    """An RPC of NFSv4 as a row, with what it says of slots and state."""
-
-    kind: CompoundKind
-    request: SlotRequest | None
-    result: SlotResult | None
-    changes: _Changes | Rpc | None
-    """What may change state; the RPC as an object, where its operations have to be decoded, or may have to be."""
-    elsewhere: bool
-    """The reply came through a Reply chunk, and not in one piece."""
-    status: str
-    ends: tuple[str, str]
-    """Addresses of server and client."""
-    number: int
-    connection: int
-    call_frame: int
-    call_time: int
-    reply_frame: int
-    reply_end: int
-
-
-class CompoundRows(NamedTuple):
-    """Those of a batch, in the order of calls."""
-
-    compounds: list[CompoundRow]
-    call_times: Int64s
-    call_frames: Int64s
-    """Last frames."""
-    reply_times: Int64s
-    reply_frames: Int64s
-
-
-def compound_rows(
-    rows: Rows, rpcs: RpcRows, layouts: CompoundLayouts, ends_of: Callable[[int, int], tuple[str, str]]
-) -> CompoundRows:
-    """Of RPC rows; ``ends_of``: addresses of server and client, by connection and the end that is the client."""
-    kinds = {code: compound_kind(rpcs.names.procedures[code]) for code in np.unique(rows["procedure"]).tolist()}
-    if None in kinds.values():
-        rows = take(rows, np.isin(rows["procedure"], [code for code, kind in kinds.items() if kind is not None]))
-    first, which = distinct(rows["procedure"])
-    chosen = [kinds[code] for code in rows["procedure"][first].tolist()]
-    data = rpcs.data
-    ends, behind = (rows[f"{side}_at"] + rows[f"{side}_send"] for side in ("call", "reply"))
-    starts = argument_places(data, ends - rows["call_inline"])
-    results = behind - rows["reply_inline"] + REPLY_HEADER
-    elsewhere = rows["reply_inline"] == 0
-    long = (elsewhere & (rows["transfer"] >= 0)).nonzero()[0]
-    if len(long) and rpcs.chunks is not None:
-        results[long], behind[long] = rpcs.chunks.places(rows["transfer"][long], data)
-        elsewhere[long] = results[long] < 0
-        results[long] += REPLY_HEADER
-    requests: list[SlotRequest | None] = [None] * len(rows)
-    answers: list[SlotResult | None] = [None] * len(rows)
-    changes: list[_Changes | Rpc | None] = [None] * len(rows)
-    decoded = elsewhere.copy()
-    view = data.data
-    for callback in (False, True):
-        mine = np.isin(which, [index for index, kind in enumerate(chosen) if kind and kind.callback is callback])
-        places = mine.nonzero()[0]
-        if not len(places):
-            continue
-        for place, request, answer in zip(
-            places.tolist(),
-            slot_requests(data, starts[places], ends[places], callback),
-            slot_results(data, results[places], behind[places], callback),
-            strict=True,
-        ):
-            requests[place], answers[place] = request, answer
-    for index, kind in enumerate(chosen):
-        assert kind is not None
-        mine = which == index
-        if kind.changes and not kind.callback:
-            whole = (mine & ~elsewhere).nonzero()[0]
-            edges = [one[whole] for one in (starts, ends, results, behind)]
-            for row, known in zip(whole.tolist(), layouts.places(data, *edges), strict=True):
-                if known is None:
-                    decoded[row] = True
-                else:
-                    call, reply = view[starts[row] : ends[row]], view[results[row] : behind[row]]
-                    changes[row] = _Changes(known, call, reply)
-        else:
-            decoded[mine] |= kind.changes or (kind.attributes and asks_for_lease(data, starts[mine], ends[mine]))
-    for row, rpc in zip(decoded.nonzero()[0].tolist(), made(rpcs, take(rows, decoded)), strict=True):
-        changes[row] = rpc
-    statuses = [status for status, _ in rpcs.names.statuses]
-    back = np.array([kind is not None and kind.callback for kind in chosen], np.bool_)[which]
-    sides = rows["connection"], rows["caller"] ^ back
-    first, side = distinct(*sides)
-    hosts = [ends_of(*place) for place in zip(*(column[first].tolist() for column in sides), strict=True)]
-    names = "number", "connection", "call_frame", "call_time", "reply_frame", "reply_end"
-    compounds = zip(
-        [chosen[index] for index in which.tolist()],
-        requests,
-        answers,
-        changes,
-        elsewhere.tolist(),
-        [statuses[code] for code in rows["status"].tolist()],
-        [hosts[code] for code in side.tolist()],
-        *(rows[name].tolist() for name in names),
-        strict=True,
-    )
-    return CompoundRows(
-        [*map(CompoundRow._make, compounds)],
-        *(rows[name].astype(np.int64) for name in ("call_time", "call_last_frame", "reply_end", "reply_frame")),
-    )
-
-
-def asks_for_lease(data: Bytes, starts: Int64s, ends: Int64s) -> NDArray[np.bool_]:
-    """Whether a COMPOUND may have a GETATTR for lease_time: some three words of it look like that.
-
-    Args:
-        data, starts, ends: the arguments are ``data[starts[i]:ends[i]]``.
-    """
-    found = np.zeros(len(starts), np.bool_)
-    sizes = ends - starts & -4
-    for size in np.unique(sizes).tolist():
-        mine = (sizes == size).nonzero()[0]
-        if size < 12:
-            continue
-        words = gathered(data, size, starts[mine]).view(">u4")
-        operation, count, mask = words[:, :-2], words[:, 1:-1], words[:, 2:]
-        found[mine] = ((operation == OP_GETATTR) & (count > 0) & (mask >> LEASE_TIME & 1 == 1)).any(axis=1)
-    return found
-
-
-_STATUSES = (
-    "GRACE", "NO_GRACE", "DELAY", "STALE_CLIENTID", "STALE_STATEID", "BAD_STATEID", "OLD_STATEID", "EXPIRED",
-    "BADSESSION", "DEADSESSION", "BADSLOT", "BAD_HIGH_SLOT", "CONN_NOT_BOUND_TO_SESSION", "SEQ_MISORDERED",
-    "SEQ_FALSE_RETRY", "RETRY_UNCACHED_REP", "CLID_INUSE", "CLIENTID_BUSY", "COMPLETE_ALREADY", "RECLAIM_BAD",
-    "RECLAIM_CONFLICT", "ADMIN_REVOKED", "DELEG_REVOKED", "CB_PATH_DOWN", "BACK_CHAN_BUSY", "LOCKED", "LOCKS_HELD",
-    "SHARE_DENIED", "FILE_OPEN", "DENIED", "DEADLOCK", "LEASE_MOVED", "LAYOUTTRYLATER", "LAYOUTUNAVAILABLE",
-    "RECALLCONFLICT", "RETURNCONFLICT", "PNFS_IO_HOLE", "PNFS_NO_LAYOUT", "BAD_SEQID", "WRONG_CRED", "WRONGSEC",
-    "REQ_TOO_BIG", "REP_TOO_BIG", "REP_TOO_BIG_TO_CACHE", "TOO_MANY_OPS",
-)  # fmt: skip
-STATUSES = frozenset(f"NFS4ERR_{name}" for name in _STATUSES)
-"""Failures that say something about state."""
 NO_REPLY = "no reply"
 _SESSION_LOST = frozenset(("NFS4ERR_BADSESSION", "NFS4ERR_DEADSESSION"))
 _LOST = frozenset((*_SESSION_LOST, "NFS4ERR_STALE_CLIENTID", "NFS4ERR_STALE_STATEID", "NFS4ERR_EXPIRED"))
 MAX_RECALLS = 1000
 """Recalls under way for which delayed calls are counted."""
 MAX_FLAGS = 32
+MANY = 256
+"""Events between which it takes less time to look for those at which nothing happens than to take each."""
 
 
 class _Asked(NamedTuple):
     """What is known of a request on a slot."""
 
-    request: SlotRequest
     use: SlotUse
     table: SlotTable
     session: NfsSession
-
-
-class _Messages:
-    """The messages of an RPC, put together when they are asked for."""
-
-    def __init__(self, rpc: Rpc) -> None:
-        self._rpc = rpc
-
-    @cached_property
-    def call(self) -> memoryview:
-        inline = _inline(self._rpc.call)
-        return _prefix(reassembled_call(self._rpc)) if inline is None else inline
-
-    @cached_property
-    def reply(self) -> memoryview:
-        inline = _inline(self._rpc.reply)
-        return _prefix(reassembled_reply(self._rpc)) if inline is None else inline
 
 
 class NfsStateHistory:
@@ -560,25 +227,35 @@ class NfsStateHistory:
 
     def advance(self) -> None:
         """Take what happened since the last time."""
-        batches = [compound_rows(rows, rpcs, self._layouts, self._ends) for rows, rpcs in self._row_batches]
-        compounds = [compound for batch in batches for compound in batch.compounds]
-        asked: list[_Asked | None] = [None] * len(compounds)
-        times = [one.time for one in self._queue]
-        frames = [one.frame for one in self._queue]
+        compounds = Compounds(self._layouts, self._ends)
+        for rows, rpcs in self._row_batches:
+            compounds.add(rows, rpcs)
+        rows = compounds.rows
+        count = len(rows)
+        frames, times = ([getattr(one, name) for one in self._queue] for name in ("frame", "time"))
         order = np.lexsort(
             (
-                np.concatenate([*(b.call_frames for b in batches), *(b.reply_frames for b in batches), frames]),
-                np.concatenate([*(b.call_times for b in batches), *(b.reply_times for b in batches), times]),
+                np.concatenate([rows["call_last_frame"], rows["reply_frame"], frames]),
+                np.concatenate([rows["call_time"], rows["reply_end"], times]),
             )
         )
-        count = len(compounds)
-        for index in order.astype(np.int64).tolist():
-            if index < count:
-                asked[index] = self._row_called(compounds[index])
-            elif index < 2 * count:
-                self._row_ended(compounds[index - count], asked[index - count])
-            else:
-                self._take(self._queue[index - 2 * count])
+        # Behind these a session may be another one.
+        ending = np.append(np.zeros(count, np.bool_), compounds.of_kind(lambda kind: kind.clients))
+        ending = np.append(ending, np.ones(len(self._queue), np.bool_))
+        asked: dict[int, _Asked] = {}
+        for events in np.split(order, ending[order].nonzero()[0] + 1):
+            taken: dict[int, NfsSession] = {}
+            if len(events) >= MANY:
+                events, taken = self._take_routine(compounds, events)
+            mine = unique(events[events < 2 * count] % max(count, 1))
+            listed = dict(zip(mine.tolist(), compounds.listed(mine), strict=True))
+            for index in events.tolist():
+                if index < count:
+                    self._row_called(listed[index], index, asked)
+                elif index < 2 * count:
+                    self._row_ended(listed[index - count], asked.pop(index - count, None), taken.get(index - count))
+                else:
+                    self._take(self._queue[index - 2 * count])
         for rows, _ in self._row_batches:
             self.last_time = max(self.last_time, int(rows["call_time"].max()), int(rows["reply_end"].max()))
         self._queue.clear()
@@ -628,34 +305,89 @@ class NfsStateHistory:
         ends = self._connections[connection].endpoints
         return ends[1 - client].address, ends[client].address
 
-    def _row_called(self, one: CompoundRow) -> _Asked | None:
+    def _take_routine(self, compounds: Compounds, events: Int64s) -> tuple[Int64s, dict[int, NfsSession]]:
+        """Take requests on slots, and their ends, of the sessions of which there is nothing else.
+
+        Returns the events that are left, and of the ends among these, which say more, the sessions.
+        """
+        rows = compounds.rows
+        count = len(rows)
+        mine = events < 2 * count
+        which = events[mine] % max(count, 1)
+        ended = events[mine] >= count
+        chosen = take(rows, which)
+        back = compounds.of_kind(lambda kind: kind.callback)[which]
+        names = "session", "connection", "ends"
+        first, group = distinct(*(chosen[name] for name in names), back)
+        groups = zip(*(chosen[name][first].tolist() for name in names), back[first].tolist(), strict=True)
+        users: dict[int, list[tuple[int, str]]] = {}
+        """Connections and addresses of clients, by number of the session."""
+        others = set()
+        of_group = np.zeros(len(first), np.int64)
+        for _, at, (code, connection, ends, callback) in sorted(
+            zip(first.tolist(), range(len(first)), groups, strict=True)
+        ):
+            server, client = compounds.ends[ends]
+            session = None
+            if code >= 0:
+                session = self.table.known_session(compounds.sessions[code], self.table.server(server))
+            if session is None:
+                continue
+            if not callback:
+                users.setdefault(session.number, []).append((connection, client))
+                of_group[at] = session.number
+            elif connection not in session.connections:
+                others.add(session.number)  # Connections are listed in the order in which they appear.
+        numbers = of_group[group]
+        taken = np.zeros(len(which), np.bool_)
+        for number in users.keys() - others:
+            session = self.sessions[number - 1]
+            some = (numbers == number).nonzero()[0]
+            if session.fore.take_routine(take(chosen, some), ended[some], compounds.results, compounds.uses):
+                taken[some] = True
+                for connection, client in users[number]:
+                    session.on(connection, USED)
+                    session.client.addresses.setdefault(client)
+        done = (taken & ended).nonzero()[0]
+        clients = np.array([0, *(session.client.number for session in self.sessions)])[numbers[done]]
+        for number in unique(clients).tolist():
+            renewing = take(chosen, done[clients == number])
+            self.table.numbered(number).renew_often(renewing["reply_end"], renewing["reply_frame"])
+        more = done[compounds.notable[which[done]]]
+        self.compounds += len(done) - len(more)
+        left = ~mine
+        taken[more] = False
+        left[mine] = ~taken
+        found = zip(which[more].tolist(), numbers[more].tolist(), strict=True)
+        return events[left], {row: self.sessions[number - 1] for row, number in found}
+
+    def _row_called(self, one: CompoundRow, index: int, asked: dict[int, _Asked]) -> None:
         server, client = one.ends
         server, callback = self.table.server(server), one.kind.callback
-        place = one.call_frame, one.call_time
-        asked = None
-        if one.request is not None:
-            asked = self._request(server, client, one.connection, one.request, callback, one.number, *place)
+        found = None
+        if one.session is not None:
+            use = SlotUse(one.number, one.connection, one.call_frame, one.call_time, one.slot, one.sequence, one.cached)
+            found = self._request(server, client, one.session, callback, use)
+        if found is not None:
+            asked[index] = found
         if callback and isinstance(one.changes, Rpc):
-            at = AtReply(server, client, one.connection, one.kind.minor_version, *place)
-            self._recall(_Messages(one.changes).call, at, asked)
-        return asked
+            minor_version = one.kind.minor_version
+            at = AtReply(server, client, one.connection, minor_version, one.call_frame, one.call_time)
+            self._recall(RpcMessages(one.changes).call, at, found and found.session)
 
-    def _row_ended(self, one: CompoundRow, asked: _Asked | None) -> None:
+    def _row_ended(self, one: CompoundRow, asked: _Asked | None, session: NfsSession | None) -> None:
+        """``session``: where its slot was taken already."""
         kind, changes = one.kind, one.changes
-        if isinstance(changes, Rpc):
-            client = self._client(kind, asked, one.connection)
-            if kind.changes or one.elsewhere or (client is not None and client.lease is None):
-                if asked is not None:
-                    self._asked[one.number] = asked
-                self._ended(changes, one.reply_end, one.result)
-                return
+        session = asked.session if asked is not None else session
         self.compounds += 1
         if asked is not None:
             self._answer(asked, one.reply_end, one.reply_frame, one.result, kind.operations, one.status)
         if changes is not None or kind.renews or one.status in STATUSES:
             at = AtReply(*one.ends, one.connection, kind.minor_version, one.reply_frame, one.reply_end)
-            steps = changes.steps() if isinstance(changes, _Changes) else ()
-            self._conclude(kind, self._place(at), asked, one.status, steps)
+            steps: Iterable[ChangingStep] = changes.steps() if isinstance(changes, Changes) else ()
+            if isinstance(changes, Rpc) and self._tells(kind, self._client(kind, session, one.connection)):
+                steps = self._steps(changes, RpcMessages(changes))
+            self._conclude(kind, self._place(at), session, one.status, steps)
 
     # Calls
 
@@ -671,46 +403,37 @@ class NfsStateHistory:
         first = call.message.operation
         at = self._place(_at(call.message, call.connection, callback, first.first_frame, first.first_time))
         if request is not None:
-            ends = at.server, at.client, at.connection
-            asked = self._request(*ends, request, callback, call.number, first.first_frame, first.first_time)
+            session, sequence, slot, _, cached = request
+            use = SlotUse(call.number, at.connection, first.first_frame, first.first_time, slot, sequence, cached)
+            asked = self._request(at.server, at.client, session, callback, use)
             if asked is not None:
                 self._asked[call.number] = asked
         if callback:
-            self._recall(data[start:end], at, self._asked.get(call.number))
+            asked = self._asked.get(call.number)
+            self._recall(data[start:end], at, asked and asked.session)
 
-    def _request(
-        self,
-        server: str,
-        client: str,
-        connection: int,
-        request: SlotRequest,
-        callback: bool,
-        number: int,
-        frame: int,
-        time: int,
-    ) -> _Asked | None:
-        session = self.table.session(request.session, server)
+    def _request(self, server: str, client: str, id: bytes, callback: bool, use: SlotUse) -> _Asked | None:
+        session = self.table.session(id, server)
         if session is None:
             return None
-        session.on(connection, CALLED_BACK if callback else USED)
+        session.on(use.connection, CALLED_BACK if callback else USED)
         session.client.addresses.setdefault(client)
-        use = SlotUse(number, connection, frame, time, request.sequence, request.cached)
         table = session.back if callback else session.fore
-        table.request(use, request)
-        return _Asked(request, use, table, session)
+        table.request(use)
+        return _Asked(use, table, session)
 
     # RPCs that ended
 
-    def _ended(self, rpc: Rpc, time: int, result: SlotResult | None = None) -> None:
+    def _ended(self, rpc: Rpc, time: int) -> None:
         asked = self._asked.pop(rpc.number, None)
         names = ProcedureNames(rpc.program, rpc.version, rpc.minor_version, rpc.procedure, rpc.operations, rpc.name)
         kind = compound_kind(names)
         if kind is None or rpc.call is None or rpc.state == DUPLICATE_REPLY:
             if asked is not None:
-                asked.table.answered(asked.use, asked.request.slot, time, None)
+                asked.table.answered(asked.use, time, None)
             return
         self.compounds += 1
-        messages = _Messages(rpc)
+        messages = RpcMessages(rpc)
         callback = kind.callback
         if asked is None and (rpc.minor_version or callback) and rpc.call.header.procedure == RDMA_NOMSG:
             sent = SentCall(rpc.number, rpc.connection, rpc.call)
@@ -718,35 +441,24 @@ class NfsStateHistory:
             asked = self._asked.pop(rpc.number, None)
         frame = rpc.reply_frame or rpc.call_frame
         at = self._place(_at(rpc.call, rpc.connection, callback, frame, time, rpc.minor_version))
-        client = self._client(kind, asked, at.connection)
+        session = asked.session if asked is not None else None
+        client = self._client(kind, session, at.connection)
         if asked is not None:
             asked.use.rpc = rpc.number
-            result = result or self._result(rpc, messages, callback)
+            result = slot_result_of(rpc, messages, callback)
             self._answer(asked, time, rpc.reply_frame, result, rpc.operations, rpc.status)
         steps: Iterable[ChangingStep] = ()
-        if (kind.changes and not callback) or (kind.attributes and client is not None and client.lease is None):
+        if self._tells(kind, client):
             steps = self._steps(rpc, messages)
-        self._conclude(kind, at, asked, rpc.status, steps)
+        self._conclude(kind, at, session, rpc.status, steps)
         if rpc.reply is None and not callback and (owner := client or self.table.known_on(at.connection)) is not None:
             owner.note_status(NO_REPLY, rpc.call_frame, rpc.call.operation.first_time)
 
-    def _result(self, rpc: Rpc, messages: _Messages, callback: bool) -> SlotResult | None:
-        if rpc.reply is None:
-            return None
-        inline = rpc.reply.data[rpc.reply.start : rpc.reply.end]
-        for data in (inline, None):
-            view = messages.reply if data is None else data
-            at = results_at(view, rpc.gss)
-            found = slot_result(view, at, len(view), callback) if at >= 0 else None
-            if found is not None:
-                return found
-        return None
-
-    def _client(self, kind: CompoundKind, asked: _Asked | None, connection: int) -> NfsClient | None:
+    def _client(self, kind: CompoundKind, session: NfsSession | None, connection: int) -> NfsClient | None:
         """Whose COMPOUND it is, as far as it says so or others on its connection did."""
         if kind.minor_version == 0 and not kind.callback:
             return self.table.known_on(connection)
-        return asked.session.client if asked is not None else None
+        return session.client if session is not None else None
 
     def _answer(
         self,
@@ -760,7 +472,7 @@ class NfsStateHistory:
         """A request on a slot has ended, with a reply in this ``frame``, or 0."""
         use, session = asked.use, asked.session
         use.operations, use.status, use.reply_frame = operations, status, frame
-        asked.table.answered(use, asked.request.slot, time, result)
+        asked.table.answered(use, time, result)
         if result is None or asked.table is session.back:
             return
         if not result.status:
@@ -773,12 +485,12 @@ class NfsStateHistory:
                 session.flags.setdefault(1 << bit, StatusTally()).add(frame, time)
 
     def _conclude(
-        self, kind: CompoundKind, at: AtReply, asked: _Asked | None, status: str, steps: Iterable[ChangingStep]
+        self, kind: CompoundKind, at: AtReply, session: NfsSession | None, status: str, steps: Iterable[ChangingStep]
     ) -> None:
         """What a COMPOUND that has ended says beside its slot: ``steps`` of it succeeded."""
-        client = self._client(kind, asked, at.connection)
+        client = self._client(kind, session, at.connection)
         for step in steps:
-            self._step(step, at, client, asked)
+            self._step(step, at, client, session)
         if kind.renews and client is not None and status == "OK":
             client.renew(at.time, at.frame)
         if status in STATUSES:
@@ -798,7 +510,12 @@ class NfsStateHistory:
 
     # What operations change
 
-    def _steps(self, rpc: Rpc, messages: _Messages) -> Iterable[ChangingStep]:
+    def _tells(self, kind: CompoundKind, client: NfsClient | None) -> bool:
+        """Whether operations of a COMPOUND may change state, or say how long the lease is, which is not known yet."""
+        asks = kind.attributes and client is not None and client.lease is None
+        return asks or (kind.changes and not kind.callback)
+
+    def _steps(self, rpc: Rpc, messages: RpcMessages) -> Iterable[ChangingStep]:
         """Every operation that succeeded and may change state."""
         head = call_head(messages.call, 0, len(messages.call))
         if head is None or not head[4]:
@@ -810,7 +527,7 @@ class NfsStateHistory:
         self.undecoded += bool(walk.problem)
         return changing_steps(walk, messages.call, messages.reply)
 
-    def _step(self, step: ChangingStep, at: AtReply, client: NfsClient | None, asked: _Asked | None) -> None:
+    def _step(self, step: ChangingStep, at: AtReply, client: NfsClient | None, session: NfsSession | None) -> None:
         operation, arguments, results, handle = step
         if operation in CLIENT_OPERATIONS:
             self.table.succeeded(operation, arguments, results, at)
@@ -826,19 +543,18 @@ class NfsStateHistory:
             return
         if at.minor_version == 0 and operation in RENEWING:
             client.renew(at.time, at.frame)
-        session = asked.session if asked is not None else None
         change = StateChange(arguments, results, handle, at.frame, at.time, at.connection, client, session)
         HANDLERS[operation](change)
         if self._recalls:
             self._recalls = [recall for recall in self._recalls if not recall[1].returned_frame]
 
-    def _recall(self, call: memoryview, at: AtReply, asked: _Asked | None) -> None:
+    def _recall(self, call: memoryview, at: AtReply, session: NfsSession | None) -> None:
         """What a callback recalls, when it is sent."""
         head = call_head(call, 0, len(call))
         if head is None or not head[4]:
             return
         compound = compound_call(call, head[4], len(call), callback=True)
-        client = asked.session.client if asked is not None else None
+        client = session.client if session is not None else None
         for operation, place in zip(compound.operations, compound.places, strict=False):
             if operation in (OP_CB_RECALL, OP_CB_LAYOUTRECALL):
                 client = client or self.table.of_connection(at._replace(minor_version=compound.minor_version))
@@ -855,18 +571,3 @@ def _at(
     client, server = (1 - caller, caller) if callback else (caller, 1 - caller)
     ends = connection.endpoints
     return AtReply(ends[server].address, ends[client].address, connection.number, minor_version, frame, time)
-
-
-def _inline(message: Message | None) -> memoryview | None:
-    """A message that came whole in one Send, without chunks; None where it did not."""
-    if message is None or message.header.procedure != RDMA_MSG or message.header.version == 2:
-        return None
-    header = message.header
-    if header.problem or header.reads or header.writes or header.reply is not None:
-        return None
-    view = memoryview(message.data)[message.start : message.end]
-    return view if len(view) == message.inline_length else None
-
-
-def _prefix(message: Reassembled | None) -> memoryview:
-    return memoryview(message.prefix if message is not None else b"")

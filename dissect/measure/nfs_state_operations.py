@@ -483,7 +483,7 @@ class ClientTable:
 
     def session(self, id: bytes, server: str) -> NfsSession | None:
         """A session that is in use, perhaps from before the capture; None beyond the limit."""
-        known = self._sessions.get((server, id)) or self._by_id.get(id)
+        known = self.known_session(id, server)
         if known is not None:
             return known
         if len(self.sessions) >= MAX_SESSIONS or len(self.clients) >= MAX_CLIENTS:
@@ -491,10 +491,16 @@ class ClientTable:
             return None
         return self._add_session(id, server, self._add(server, None, None))
 
+    def known_session(self, id: bytes, server: str) -> NfsSession | None:
+        return self._sessions.get((server, id)) or self._by_id.get(id)
+
     def client(self, server: str, id: int | None, minor_version: int | None) -> NfsClient:
         """The client with an ID, perhaps from before the capture."""
         known = self._ids.get((server, id)) if id is not None else None
         return known or self._add(server, id, minor_version)
+
+    def numbered(self, number: int) -> NfsClient:
+        return self.clients[number - 1] if number else self._rest
 
     def known_on(self, connection: int) -> NfsClient | None:
         """The client whose calls a connection carries, as far as they name one."""

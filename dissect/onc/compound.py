@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import FEW, Bytes, Int64s, coded, gathered, unique, words_at
+from ..arrays import FEW, Bytes, Int64s, Rows, coded, distinct, gather, take, unique, words_at
 from .shapes.attributes4 import ATTRIBUTE_BITS, FATTR4, NUMBERED
 from .shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
 from .shapes.rfc7530 import CREATE4ARGS, OPEN4ARGS, READ4RESOK
@@ -758,7 +758,15 @@ def _step_singly(
 OP_SEQUENCE, OP_CB_SEQUENCE = 53, 11
 _ARGUMENTS = Struct(">I16s4I")  # operation, session, sequence, slot, highest slot, cache this; of both
 _RESULTS = Struct(">II16s4I")  # operation, status, session, sequence, slot, highest slot, target; of both
-_RESULTS_WITH_FLAGS = Struct(_RESULTS.format + "I")
+SLOT_REQUEST = np.dtype([
+    ("operation", ">u4"), ("session", "V16"), ("sequence", ">u4"), ("slot", ">u4"), ("highest", ">u4"),
+    ("cached", ">u4"),
+])  # fmt: skip
+_SLOT_RESULT = [
+    ("operation", ">u4"), ("status", ">u4"), ("session", "V16"), ("sequence", ">u4"), ("slot", ">u4"),
+    ("highest", ">u4"), ("target", ">u4"), ("flags", ">u4"),
+]  # fmt: skip
+"""As ``_ARGUMENTS`` and ``_RESULTS``."""
 _FLAGS = 40
 """Offset of sr_status_flags from the first result word, which only SEQUENCE has."""
 
@@ -816,40 +824,34 @@ def slot_result(data: Data, at: int, end: int, callback: bool) -> SlotResult | N
         return None
 
 
-def slot_requests(data: Bytes, starts: Int64s, ends: Int64s, callback: bool) -> list[SlotRequest | None]:
-    """``slot_request`` of many: arguments at ``data[starts[i]:ends[i]]``."""
+def slot_requests(data: Bytes, starts: Int64s, ends: Int64s, callback: bool) -> tuple[Int64s, Rows]:
+    """``slot_request`` of many, with arguments at ``data[starts[i]:ends[i]]``: which have one, and ``SLOT_REQUEST``."""
     at, there = _behind_tags(data, starts, ends, 12 if callback else 8)
-    found: list[SlotRequest | None] = [None] * len(starts)
-    rows = (there & (at + _ARGUMENTS.size <= ends)).nonzero()[0]
-    raw = gathered(data, _ARGUMENTS.size, at[rows]).tobytes()
-    wanted = OP_CB_SEQUENCE if callback else OP_SEQUENCE
-    for row, (operation, session, sequence, slot, highest, cached) in zip(
-        rows.tolist(), _ARGUMENTS.iter_unpack(raw), strict=True
-    ):
-        if operation == wanted:
-            found[row] = SlotRequest(session, sequence, slot, highest, bool(cached))
-    return found
+    rows = (there & (at + SLOT_REQUEST.itemsize <= ends)).nonzero()[0]
+    found = gather(data, at[rows], SLOT_REQUEST)
+    mine = found["operation"] == (OP_CB_SEQUENCE if callback else OP_SEQUENCE)
+    return rows[mine], take(found, mine)
 
 
-def slot_results(data: Bytes, starts: Int64s, ends: Int64s, callback: bool) -> list[SlotResult | None]:
-    """``slot_result`` of many: results at ``data[starts[i]:ends[i]]``."""
+def slot_results(data: Bytes, starts: Int64s, ends: Int64s, callback: bool) -> tuple[list[SlotResult], Int64s]:
+    """``slot_result`` of many, with results at ``data[starts[i]:ends[i]]``: the distinct ones, and which each has; -1:
+    none."""
     at, there = _behind_tags(data, starts + 4, ends, 4)
-    found: list[SlotResult | None] = [None] * len(starts)
-    size = _RESULTS.size + (0 if callback else 4)
-    whole = there & (at + size <= ends)
-    rows = whole.nonzero()[0]
-    raw = gathered(data, size, at[rows]).tobytes()
-    wanted = OP_CB_SEQUENCE if callback else OP_SEQUENCE
-    unpack = _RESULTS if callback else _RESULTS_WITH_FLAGS
-    for row, (operation, status, _, _, _, highest, target, *flags) in zip(
-        rows.tolist(), unpack.iter_unpack(raw), strict=True
-    ):
-        if operation == wanted:
-            found[row] = SlotResult(status) if status else SlotResult(0, highest, target, flags[0] if flags else 0)
-    view = data.data
+    layout = _SLOT_RESULT[:-1] if callback else _SLOT_RESULT
+    whole = there & (at + np.dtype(layout).itemsize <= ends)
+    raw = gather(data, at[whole], layout)
+    mine = raw["operation"] == (OP_CB_SEQUENCE if callback else OP_SEQUENCE)
+    names = ["status", "highest", "target", "flags"][: 3 if callback else 4]
+    raw = raw[names][mine]
+    first, which = distinct(*(raw[name].astype(np.int64) for name in names))
+    found = [SlotResult(one[0]) if one[0] else SlotResult(*one) for one in raw[first].tolist()]
+    codes = np.full(len(starts), -1)
+    codes[whole.nonzero()[0][mine]] = which
     for row in (there & ~whole).nonzero()[0].tolist():
-        found[row] = slot_result(view, int(starts[row]), int(ends[row]), callback)
-    return found
+        if (one := slot_result(data.data, int(starts[row]), int(ends[row]), callback)) is not None:
+            codes[row] = len(found)
+            found.append(one)
+    return found, codes
 
 
 def _behind_tags(data: Bytes, starts: Int64s, ends: Int64s, more: int) -> tuple[Int64s, NDArray[np.bool_]]:

@@ -433,7 +433,7 @@ def slot_record(session: NfsSession, direction: str, event: SlotEvent) -> Record
         kind=event.kind,
         session=session.number,
         channel=direction,
-        slot=event.slot,
+        slot=event.use.slot,
         sequence=use.sequence,
         expected=event.expected,
         time_ns=use.time,

@@ -10,7 +10,8 @@ from playbook import Wire, nfs4
 from playbook.capture import Capture, frame_batch
 from playbook.nfs4_client import Client
 from playbook.xdr_encode import done, op
-from rdmascope.dissect.measure.nfs_state_history import CompoundRow, NfsStateHistory, asks_for_lease, compound_rows
+from rdmascope.dissect.measure.compound_rows import CompoundRow, Compounds, asks_for_lease
+from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
@@ -19,8 +20,10 @@ class PassListener(NfsStateHistory):
     """Keeps the COMPOUNDs of a batch."""
 
     def batch_compounds(self) -> list[CompoundRow]:
-        batches = [compound_rows(rows, rpcs, self._layouts, self._ends) for rows, rpcs in self._row_batches]
-        return [one for batch in batches for one in batch.compounds]
+        compounds = Compounds(self._layouts, self._ends)
+        for rows, rpcs in self._row_batches:
+            compounds.add(rows, rpcs)
+        return [*compounds.listed(np.arange(len(compounds.rows)))]
 
 
 def test_what_changes_state_or_may_show_the_lease_is_decoded() -> None:
@@ -42,7 +45,7 @@ def test_what_changes_state_or_may_show_the_lease_is_decoded() -> None:
     assert [one.changes is not None for one in looked_at][:4] == [False, True, False, True]
     assert not any(isinstance(one.changes, Rpc) for one in looked_at)
     assert [isinstance(one.changes, Rpc) for one in asked][:4] == [False, True, False, True]
-    assert all(one.request is not None and one.result is not None for one in found if one.kind.operations[-1] == "READ")
+    assert all(one.session is not None and one.result is not None for one in found if one.kind.operations[-1] == "READ")
 
 
 @pytest.mark.parametrize("bit", [4, 10])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import tracemalloc
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -17,7 +18,7 @@ from playbook.rows import decided
 from playbook.rpcrdma import Exchange, call
 from playbook.wire import Connection, Segment
 from playbook.xdr_encode import callback_op, done, op
-from rdmascope.dissect.measure import nfs_state_operations
+from rdmascope.dissect.measure import nfs_state_history, nfs_state_operations
 from rdmascope.dissect.measure.nfs_state import RETRY, NfsClient, NfsSession, Wait
 from rdmascope.dissect.measure.nfs_state_history import NO_REPLY, NfsStateHistory
 from rdmascope.dissect.measure.nfs_state_operations import FORGOTTEN, GUESSED, RESTARTED
@@ -33,17 +34,17 @@ LIMIT = 50
 
 
 def taken(wire: Wire, packets: list[Packet] | None = None, cuts: tuple[int, ...] = ()) -> NfsStateHistory:
-    """The same in columns and one RPC after the other."""
-    histories = [_taken(wire, packets, cuts, rows) for rows in (True, False)]
-    one, other = ([*state_records(history)] for history in histories)
-    assert one == other
+    """The same in columns, many at a time and one by one, and one RPC after the other."""
+    histories = [_taken(wire, packets, cuts, *how) for how in ((True, 1), (True, 1 << 20), (False, 1))]
+    one, *others = ([*state_records(history)] for history in histories)
+    assert others == [one, one]
     return histories[0]
 
 
-def _taken(wire: Wire, packets: list[Packet] | None, cuts: tuple[int, ...], rows: bool) -> NfsStateHistory:
+def _taken(wire: Wire, packets: list[Packet] | None, cuts: tuple[int, ...], rows: bool, many: int) -> NfsStateHistory:
     history = NfsStateHistory()
     analyzer = Analyzer(listener=history.listener)
-    with decided(rows):
+    with decided(rows), mock.patch.object(nfs_state_history, "MANY", many):
         for batch in frame_batches(Capture(wire, packets).frames, cuts):
             analyzer.feed(batch)
             history.advance()

@@ -56,12 +56,26 @@ def test_many_at_once_are_read_as_one_by_one(messages: list[tuple[bytes, int]], 
     data, starts, ends = laid_out(messages)
     view = data.tobytes()
     places = [*zip(starts.tolist(), ends.tolist(), strict=True)]
-    assert slot_requests(data, starts, ends, callback) == [slot_request(view, *place, callback) for place in places]
-    assert slot_results(data, starts, ends, callback) == [slot_result(view, *place, callback) for place in places]
+    assert asked(data, starts, ends, callback) == [slot_request(view, *place, callback) for place in places]
+    assert answered(data, starts, ends, callback) == [slot_result(view, *place, callback) for place in places]
+
+
+def asked(data: np.ndarray, starts: np.ndarray, ends: np.ndarray, callback: bool) -> list[SlotRequest | None]:
+    found: list[SlotRequest | None] = [None] * len(starts)
+    rows, requests = slot_requests(data, starts, ends, callback)
+    for row, request in zip(rows.tolist(), requests.tolist(), strict=True):
+        _, session, sequence, slot, highest, cached = request
+        found[row] = SlotRequest(session, sequence, slot, highest, bool(cached))
+    return found
+
+
+def answered(data: np.ndarray, starts: np.ndarray, ends: np.ndarray, callback: bool) -> list[SlotResult | None]:
+    results, which = slot_results(data, starts, ends, callback)
+    return [None if code < 0 else results[code] for code in which.tolist()]
 
 
 def test_a_request_and_its_result() -> None:
     data, starts, ends = laid_out([(arguments(b"tag", False, OP_SEQUENCE, 9, 3, 1), 200)])
-    assert slot_requests(data, starts, ends, False) == [SlotRequest(SESSION, 9, 3, 4, True)]
+    assert asked(data, starts, ends, False) == [SlotRequest(SESSION, 9, 3, 4, True)]
     data, starts, ends = laid_out([(results(b"", False, OP_SEQUENCE, 0, 3, 0x400), 200)])
-    assert slot_results(data, starts, ends, False) == [SlotResult(0, 30, 20, 0x400)]
+    assert answered(data, starts, ends, False) == [SlotResult(0, 30, 20, 0x400)]

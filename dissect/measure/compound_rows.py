@@ -1,0 +1,472 @@
+"""COMPOUNDs of NFSv4 in columns: their slots, and where what they change in the state that clients hold is.
+
+Most are alike: ``CompoundLayouts`` remembers where operations that change state are; others are decoded one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Bytes, Int64s, Rows, among, distinct, gathered, joined, kept, take, unique, words_at
+from ..layers.rpcrdma_codes import RDMA_MSG
+from ..onc.compound import (
+    ATTRIBUTE_FILEHANDLE,
+    OP_GETATTR,
+    OP_GETFH,
+    OP_PUTFH,
+    CompoundStep,
+    CompoundWalk,
+    FileObject,
+    SlotResult,
+    compound_call,
+    compound_reply,
+    operation_names,
+    slot_requests,
+    slot_result,
+    slot_results,
+    walk_filehandles,
+)
+from ..onc.rpc_header import NFS, NFS_CALLBACK, results_at
+from ..onc.shapes.decode_cache import Layout, PairedLayouts
+from ..onc.shapes.registry import procedure_shape
+from ..onc.xdr import word
+from ..rpcrdma.messages import Message
+from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
+from ..rpcrdma.rpc_fields import REPLY_HEADER, argument_places
+from ..rpcrdma.rpc_table import ProcedureNames, RpcRows, made
+from ..rpcrdma.rpcs import Reassembled, Rpc
+from .nfs_state import SlotUse
+from .nfs_state_operations import (
+    CLIENT_OPERATIONS,
+    HANDLERS,
+    LEASE_TIME,
+    ChangingStep,
+    FieldsPlace,
+    decoded_step,
+)
+
+CHANGING = (frozenset(HANDLERS) - {OP_GETATTR}) | CLIENT_OPERATIONS
+"""Operations that may change state."""
+_NFS4 = procedure_shape(NFS, 4, 1)
+
+
+def changes_state(step: CompoundStep, reply: memoryview) -> bool:
+    """An operation that may change state, or a GETATTR that returns the lease time."""
+    if step.operation != OP_GETATTR:
+        return step.operation in CHANGING
+    if step.results < 0 or step.results + 8 > len(reply):
+        return False
+    return bool(word(reply, step.results)[0] and word(reply, step.results + 4)[0] >> LEASE_TIME & 1)
+
+
+def changing_steps(walk: CompoundWalk, call: memoryview, reply: memoryview) -> Iterator[ChangingStep]:
+    """Those of a walk over a COMPOUND that succeeded."""
+    for step in walk.steps:
+        if step.succeeded and changes_state(step, reply):
+            fields = decoded_step(step.operation, call, step.arguments, reply, step.results)
+            yield ChangingStep(step.operation, *fields, step.current.handle)
+
+
+class _HandlePlace(NamedTuple):
+    """Bytes of a filehandle, from the first of the arguments, or of the results, on."""
+
+    of_reply: bool
+    at: int
+    size: int
+
+
+class _StepPlace(NamedTuple):
+    """An operation that changes state."""
+
+    operation: int
+    arguments: FieldsPlace
+    results: FieldsPlace
+    handle: _HandlePlace | None
+
+
+class StepPlaces(NamedTuple):
+    """Where the operations that change state are in COMPOUNDs that are laid out alike."""
+
+    places: tuple[_StepPlace, ...]
+    masks: tuple[tuple[int, int], ...]
+    """Of each GETATTR where the first word of its results' mask is, and what."""
+
+    def steps(self, call: memoryview, reply: memoryview) -> Iterator[ChangingStep]:
+        """Of one of them: its arguments and its results."""
+        for operation, asked, answered, handle in self.places:
+            arguments, results = asked.fields(call), answered.fields(reply)
+            if handle is None:
+                yield ChangingStep(operation, arguments, results, None)
+            else:
+                view = reply if handle.of_reply else call
+                yield ChangingStep(operation, arguments, results, bytes(view[handle.at : handle.at + handle.size]))
+
+
+class CompoundLayouts:
+    """Remembers how COMPOUNDs are laid out."""
+
+    def __init__(self) -> None:
+        self._layouts: PairedLayouts[StepPlaces | None] = PairedLayouts()
+
+    def places(
+        self, data: Bytes, arguments: Int64s, call_ends: Int64s, results: Int64s, reply_ends: Int64s
+    ) -> list[StepPlaces | None]:
+        """Of COMPOUNDs with arguments at ``data[arguments[i]:call_ends[i]]``; None of those to be walked over."""
+        found: list[StepPlaces | None] = [None] * len(arguments)
+        assert _NFS4 is not None and _NFS4.arguments is not None and _NFS4.results is not None
+
+        def learn(row: int, asked: Layout, answered: Layout) -> StepPlaces | None:
+            return _learned(data.data[arguments[row] : call_ends[row]], data.data[results[row] : reply_ends[row]])
+
+        types, replies = (_NFS4.arguments, _NFS4.results), (results, reply_ends)
+        for rows, places in self._layouts.groups(types, data, (arguments, call_ends), replies, learn):
+            if places is not None:
+                for row in rows[_agree(places, data, results[rows])].tolist():
+                    found[row] = places
+        return found
+
+
+def _agree(places: StepPlaces, data: Bytes, results: Int64s) -> NDArray[np.bool_]:
+    """Of which the masks are those of the first: they are no part of a layout."""
+    alike = np.ones(len(results), np.bool_)
+    for at, mask in places.masks:
+        alike &= words_at(data, results + at) == mask
+    return alike
+
+
+def _learned(call: memoryview, reply: memoryview) -> StepPlaces | None:
+    walk = walk_filehandles(compound_call(call, 0, len(call)), call, compound_reply(reply, 0, len(reply)), reply)
+    steps = [step for step in walk.steps if step.succeeded]
+    if walk.problem or any(step.operation in CLIENT_OPERATIONS for step in steps):
+        return None
+    masks = [
+        (step.results + 4, word(reply, step.results + 4)[0])
+        for step in steps
+        if step.operation == OP_GETATTR and word(reply, step.results)[0]
+    ]
+    if any(mask >> ATTRIBUTE_FILEHANDLE & 1 for _, mask in masks):
+        return None
+    handles = _handles(walk, call, reply)
+    places = []
+    for step in steps:
+        if changes_state(step, reply):
+            asked, answered = decoded_step(step.operation, call, step.arguments, reply, step.results)
+            places.append(_StepPlace(step.operation, asked.place, answered.place, handles.get(id(step.current))))
+    return StepPlaces(tuple(places), tuple(masks))
+
+
+def _handles(walk: CompoundWalk, call: memoryview, reply: memoryview) -> dict[int, _HandlePlace]:
+    """By the identity of a file."""
+    found: dict[int, _HandlePlace] = {}
+
+    def note(file: FileObject, of_reply: bool, at: int) -> None:
+        found[id(file)] = _HandlePlace(of_reply, at + 4, word(reply if of_reply else call, at)[0])
+
+    for step in walk.steps:
+        if step.operation == OP_PUTFH and step.succeeded:
+            note(step.current, False, step.arguments)
+        elif step.operation == OP_GETFH and step.succeeded:
+            note(step.current, True, step.results)
+    return found
+
+
+RENEWING = frozenset((4, 8, 12, 14, 18, 20, 21, 25, 30, 34, 38))
+"""Of NFSv4.0: RENEW, and what has a stateid or an owner (RFC 7530, 9.5)."""
+_CHANGING_NAMES = frozenset(operation_names(tuple(CHANGING)))
+_CLIENT_NAMES = frozenset(operation_names(tuple(CLIENT_OPERATIONS)))
+_RENEWING_NAMES = frozenset(operation_names(tuple(RENEWING)))
+_COMPOUND = 1
+"""The procedure, of NFSv4 and of its callbacks."""
+
+
+class CompoundKind(NamedTuple):
+    """What the operations of a COMPOUND say of it."""
+
+    callback: bool
+    minor_version: int | None
+    operations: tuple[str, ...]
+    changes: bool
+    """One of them may change state."""
+    clients: bool
+    """One of them makes or ends clients or sessions, or tells of their connections."""
+    renews: bool
+    """It renews the lease of an NFSv4.0 client, and changes nothing."""
+    attributes: bool
+    """It has a GETATTR."""
+
+
+@lru_cache(maxsize=4096)
+def compound_kind(names: ProcedureNames) -> CompoundKind | None:
+    """None of another procedure."""
+    callback = names.program == NFS_CALLBACK
+    if not (callback or (names.program == NFS and names.version == 4)) or names.procedure != _COMPOUND:
+        return None
+    operations = frozenset(names.operations)
+    changes = callback or not operations.isdisjoint(_CHANGING_NAMES)
+    renews = names.minor_version == 0 and not changes and not operations.isdisjoint(_RENEWING_NAMES)
+    clients = not callback and not operations.isdisjoint(_CLIENT_NAMES)
+    attributes = "GETATTR" in operations
+    return CompoundKind(callback, names.minor_version, names.operations, changes, clients, renews, attributes)
+
+
+class Changes(NamedTuple):
+    places: StepPlaces
+    call: memoryview
+    """Arguments."""
+    reply: memoryview
+    """Results."""
+
+    def steps(self) -> Iterator[ChangingStep]:
+        return self.places.steps(self.call, self.reply)
+
+
+class CompoundRow(NamedTuple):
+    """An RPC of NFSv4 as a row, with what it says of slots and state."""
+
+    kind: CompoundKind
+    session: bytes | None
+    """Of its SEQUENCE, if that is its first operation."""
+    cached: bool
+    result: SlotResult | None
+    changes: Changes | Rpc | None
+    """What may change state; the RPC as an object, where its operations have to be decoded, or may have to be."""
+    status: str
+    ends: tuple[str, str]
+    """Addresses of server and client."""
+    slot: int
+    sequence: int
+    number: int
+    connection: int
+    call_frame: int
+    call_time: int
+    reply_frame: int
+    reply_end: int
+
+
+_TAKEN = (
+    "number", "connection", "call_frame", "call_time", "call_last_frame", "reply_frame", "reply_end", "status",
+)  # fmt: skip
+COMPOUND = np.dtype([
+    (name, np.int64) for name in (*_TAKEN, "kind", "ends", "session", "slot", "sequence", "cached", "result")
+])  # fmt: skip
+"""An RPC of NFSv4; status, kind, ends, session and result are indices in ``Compounds``, -1 for none."""
+
+
+class Compounds:
+    """The RPC rows of NFSv4, those of a batch."""
+
+    def __init__(self, layouts: CompoundLayouts, ends_of: Callable[[int, int], tuple[str, str]]) -> None:
+        """``ends_of``: addresses of server and client, by connection and the end that is the client."""
+        self._layouts, self._ends_of = layouts, ends_of
+        self._parts: list[Rows] = [np.empty(0, COMPOUND)]
+        self.kinds: list[CompoundKind] = []
+        self.statuses: list[str] = []
+        self.ends: list[tuple[str, str]] = []
+        self.sessions: list[bytes] = []
+        self.results: list[SlotResult] = []
+        self.changes: dict[int, Changes | Rpc] = {}
+
+    @property
+    def rows(self) -> Rows:
+        """``COMPOUND``."""
+        self._parts = [joined(self._parts)]
+        return self._parts[0]
+
+    def add(self, rows: Rows, rpcs: RpcRows) -> None:
+        """RPC rows; those of other programs are passed over."""
+        codes = unique(rows["procedure"])
+        kinds = [compound_kind(rpcs.names.procedures[code]) for code in codes.tolist()]
+        chosen = [kind for kind in kinds if kind is not None]
+        codes = codes[[kind is not None for kind in kinds]]
+        rows = kept(rows, among(rows["procedure"], codes))
+        found = np.empty(len(rows), COMPOUND)
+        for name in _TAKEN:
+            found[name] = rows[name]
+        which = codes.searchsorted(rows["procedure"])
+        found["kind"] = which + len(self.kinds)
+        found["status"] += len(self.statuses)
+        self.kinds += chosen
+        self.statuses += [status for status, _ in rpcs.names.statuses]
+        back = np.array([kind.callback for kind in chosen], np.bool_)[which]
+        sides = rows["connection"], rows["caller"] ^ back
+        first, side = distinct(*sides)
+        found["ends"] = side + len(self.ends)
+        self.ends += [self._ends_of(*place) for place in zip(*(one[first].tolist() for one in sides), strict=True)]
+        self._find(rows, rpcs, found, chosen, which, back)
+        self._parts.append(found)
+
+    def _find(
+        self,
+        rows: Rows,
+        rpcs: RpcRows,
+        found: Rows,
+        kinds: list[CompoundKind],
+        which: Int64s,
+        back: NDArray[np.bool_],
+    ) -> None:
+        """Slots, and what may change state."""
+        data, before = rpcs.data, sum(map(len, self._parts))
+        ends, behind = (rows[f"{side}_at"] + rows[f"{side}_send"] for side in ("call", "reply"))
+        starts = argument_places(data, ends - rows["call_inline"])
+        results = behind - rows["reply_inline"] + REPLY_HEADER
+        elsewhere = rows["reply_inline"] == 0
+        long = (elsewhere & (rows["transfer"] >= 0)).nonzero()[0]
+        if len(long) and rpcs.chunks is not None:
+            results[long], behind[long] = rpcs.chunks.places(rows["transfer"][long], data)
+            elsewhere[long] = results[long] < 0
+            results[long] += REPLY_HEADER
+        found["session"] = found["result"] = -1
+        for callback in (False, True):
+            places = (back == callback).nonzero()[0]
+            mine, asked = slot_requests(data, starts[places], ends[places], callback)
+            mine = places[mine]
+            first, session = distinct(*np.ascontiguousarray(asked["session"]).view(np.int64).reshape(-1, 2).T)
+            found["session"][mine] = session + len(self.sessions)
+            self.sessions += asked["session"][first].tolist()
+            for name in ("slot", "sequence", "cached"):
+                found[name][mine] = asked[name]
+            answers, codes = slot_results(data, results[places], behind[places], callback)
+            found["result"][places] = np.where(codes < 0, -1, codes + len(self.results))
+            self.results += answers
+        decoded = elsewhere.copy()
+        view = data.data
+        for index, kind in enumerate(kinds):
+            mine = which == index
+            if kind.changes and not kind.callback:
+                whole = (mine & ~elsewhere).nonzero()[0]
+                edges = [one[whole] for one in (starts, ends, results, behind)]
+                for row, known in zip(whole.tolist(), self._layouts.places(data, *edges), strict=True):
+                    if known is None:
+                        decoded[row] = True
+                    elif known.places:
+                        call, reply = view[starts[row] : ends[row]], view[results[row] : behind[row]]
+                        self.changes[before + row] = Changes(known, call, reply)
+            else:
+                decoded[mine] |= kind.changes or (kind.attributes and asks_for_lease(data, starts[mine], ends[mine]))
+        for row, rpc in zip(decoded.nonzero()[0].tolist(), made(rpcs, take(rows, decoded)), strict=True):
+            self.changes[before + row] = rpc
+            if elsewhere[row] and (answer := slot_result_of(rpc, RpcMessages(rpc), bool(back[row]))) is not None:
+                found["result"][row] = len(self.results)
+                self.results.append(answer)
+
+    def of_kind(self, meant: Callable[[CompoundKind], bool]) -> NDArray[np.bool_]:
+        """Which rows are of kinds that are meant."""
+        found: NDArray[np.bool_] = np.array([meant(kind) for kind in self.kinds], np.bool_)[self.rows["kind"]]
+        return found
+
+    @cached_property
+    def notable(self) -> NDArray[np.bool_]:
+        """Which rows say something beside their slots."""
+        found = self.of_kind(lambda kind: kind.renews)
+        found |= np.array([status in STATUSES for status in self.statuses], np.bool_)[self.rows["status"]]
+        found[[*self.changes]] = True
+        return found
+
+    def listed(self, chosen: Int64s) -> Iterator[CompoundRow]:
+        """Some of the rows."""
+        rows = take(self.rows, chosen)
+        sessions, results = [*self.sessions, None], [*self.results, None]
+        names = "slot", "sequence", "number", "connection", "call_frame", "call_time", "reply_frame", "reply_end"
+        compounds = zip(
+            [self.kinds[code] for code in rows["kind"].tolist()],
+            [sessions[code] for code in rows["session"].tolist()],
+            (rows["cached"] != 0).tolist(),
+            [results[code] for code in rows["result"].tolist()],
+            map(self.changes.get, chosen.tolist()),
+            [self.statuses[code] for code in rows["status"].tolist()],
+            [self.ends[code] for code in rows["ends"].tolist()],
+            *(rows[name].tolist() for name in names),
+            strict=True,
+        )
+        return map(CompoundRow._make, compounds)
+
+    def uses(self, rows: Rows) -> Iterator[SlotUse]:
+        """Of ``COMPOUND`` rows."""
+        names = "number", "connection", "call_frame", "call_time", "slot", "sequence"
+        for row in rows:
+            number, connection, frame, time, slot, sequence = (int(row[name]) for name in names)
+            use = SlotUse(number, connection, frame, time, slot, sequence, bool(row["cached"]), pending=False)
+            use.operations, use.status = self.kinds[row["kind"]].operations, self.statuses[row["status"]]
+            use.reply_frame = int(row["reply_frame"])
+            yield use
+
+
+def asks_for_lease(data: Bytes, starts: Int64s, ends: Int64s) -> NDArray[np.bool_]:
+    """Whether a COMPOUND may have a GETATTR for lease_time: some three words of it look like that.
+
+    Args:
+        data, starts, ends: the arguments are ``data[starts[i]:ends[i]]``.
+    """
+    found = np.zeros(len(starts), np.bool_)
+    sizes = ends - starts & -4
+    for size in np.unique(sizes).tolist():
+        mine = (sizes == size).nonzero()[0]
+        if size < 12:
+            continue
+        words = gathered(data, size, starts[mine]).view(">u4")
+        operation, count, mask = words[:, :-2], words[:, 1:-1], words[:, 2:]
+        found[mine] = ((operation == OP_GETATTR) & (count > 0) & (mask >> LEASE_TIME & 1 == 1)).any(axis=1)
+    return found
+
+
+_STATUSES = (
+    "GRACE", "NO_GRACE", "DELAY", "STALE_CLIENTID", "STALE_STATEID", "BAD_STATEID", "OLD_STATEID", "EXPIRED",
+    "BADSESSION", "DEADSESSION", "BADSLOT", "BAD_HIGH_SLOT", "CONN_NOT_BOUND_TO_SESSION", "SEQ_MISORDERED",
+    "SEQ_FALSE_RETRY", "RETRY_UNCACHED_REP", "CLID_INUSE", "CLIENTID_BUSY", "COMPLETE_ALREADY", "RECLAIM_BAD",
+    "RECLAIM_CONFLICT", "ADMIN_REVOKED", "DELEG_REVOKED", "CB_PATH_DOWN", "BACK_CHAN_BUSY", "LOCKED", "LOCKS_HELD",
+    "SHARE_DENIED", "FILE_OPEN", "DENIED", "DEADLOCK", "LEASE_MOVED", "LAYOUTTRYLATER", "LAYOUTUNAVAILABLE",
+    "RECALLCONFLICT", "RETURNCONFLICT", "PNFS_IO_HOLE", "PNFS_NO_LAYOUT", "BAD_SEQID", "WRONG_CRED", "WRONGSEC",
+    "REQ_TOO_BIG", "REP_TOO_BIG", "REP_TOO_BIG_TO_CACHE", "TOO_MANY_OPS",
+)  # fmt: skip
+STATUSES = frozenset(f"NFS4ERR_{name}" for name in _STATUSES)
+"""Failures that say something about state."""
+
+
+class RpcMessages:
+    """The messages of an RPC, put together when they are asked for."""
+
+    def __init__(self, rpc: Rpc) -> None:
+        self._rpc = rpc
+
+    @cached_property
+    def call(self) -> memoryview:
+        inline = _inline(self._rpc.call)
+        return _prefix(reassembled_call(self._rpc)) if inline is None else inline
+
+    @cached_property
+    def reply(self) -> memoryview:
+        inline = _inline(self._rpc.reply)
+        return _prefix(reassembled_reply(self._rpc)) if inline is None else inline
+
+
+def slot_result_of(rpc: Rpc, messages: RpcMessages, callback: bool) -> SlotResult | None:
+    if rpc.reply is None:
+        return None
+    inline = rpc.reply.data[rpc.reply.start : rpc.reply.end]
+    for data in (inline, None):
+        view = messages.reply if data is None else data
+        at = results_at(view, rpc.gss)
+        found = slot_result(view, at, len(view), callback) if at >= 0 else None
+        if found is not None:
+            return found
+    return None
+
+
+def _inline(message: Message | None) -> memoryview | None:
+    """A message that came whole in one Send, without chunks; None where it did not."""
+    if message is None or message.header.procedure != RDMA_MSG or message.header.version == 2:
+        return None
+    header = message.header
+    if header.problem or header.reads or header.writes or header.reply is not None:
+        return None
+    view = memoryview(message.data)[message.start : message.end]
+    return view if len(view) == message.inline_length else None
+
+
+def _prefix(message: Reassembled | None) -> memoryview:
+    return memoryview(message.prefix if message is not None else b"")
