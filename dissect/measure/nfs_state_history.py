@@ -243,9 +243,11 @@ class NfsStateHistory:
         ending = np.append(np.zeros(count, np.bool_), compounds.of_kind(lambda kind: kind.clients))
         ending = np.append(ending, np.ones(len(self._queue), np.bool_))
         asked: dict[int, _Asked] = {}
-        for events in np.split(order, ending[order].nonzero()[0] + 1):
+        bounds = np.concatenate(([0], ending[order].nonzero()[0] + 1, [len(order)]))
+        long = (np.diff(bounds) >= MANY).nonzero()[0]
+        for place, events in enumerate(np.split(order, np.sort(bounds[[*long, *(long + 1)]]))):
             taken: dict[int, NfsSession] = {}
-            if len(events) >= MANY:
+            if place % 2:
                 events, taken = self._take_routine(compounds, events)
             mine = unique(events[events < 2 * count] % max(count, 1))
             listed = dict(zip(mine.tolist(), compounds.listed(mine), strict=True))
@@ -385,7 +387,7 @@ class NfsStateHistory:
         if changes is not None or kind.renews or one.status in STATUSES:
             at = AtReply(*one.ends, one.connection, kind.minor_version, one.reply_frame, one.reply_end)
             steps: Iterable[ChangingStep] = changes.steps() if isinstance(changes, Changes) else ()
-            if isinstance(changes, Rpc) and self._tells(kind, self._client(kind, session, one.connection)):
+            if isinstance(changes, Rpc) and self._may_change(kind, self._client(kind, session, one.connection)):
                 steps = self._steps(changes, RpcMessages(changes))
             self._conclude(kind, self._place(at), session, one.status, steps)
 
@@ -448,7 +450,7 @@ class NfsStateHistory:
             result = slot_result_of(rpc, messages, callback)
             self._answer(asked, time, rpc.reply_frame, result, rpc.operations, rpc.status)
         steps: Iterable[ChangingStep] = ()
-        if self._tells(kind, client):
+        if self._may_change(kind, client):
             steps = self._steps(rpc, messages)
         self._conclude(kind, at, session, rpc.status, steps)
         if rpc.reply is None and not callback and (owner := client or self.table.known_on(at.connection)) is not None:
@@ -510,7 +512,7 @@ class NfsStateHistory:
 
     # What operations change
 
-    def _tells(self, kind: CompoundKind, client: NfsClient | None) -> bool:
+    def _may_change(self, kind: CompoundKind, client: NfsClient | None) -> bool:
         """Whether operations of a COMPOUND may change state, or say how long the lease is, which is not known yet."""
         asks = kind.attributes and client is not None and client.lease is None
         return asks or (kind.changes and not kind.callback)
