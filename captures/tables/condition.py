@@ -40,7 +40,7 @@ from .saved import holds_tables
 from .typed_sql import QUOTED, SEVERAL, typed
 
 if TYPE_CHECKING:
-    from .database import Database
+    from .database import Database, QueryError
 
 _NUMBERS = re.compile(r"\b(?:number|connection|file|ended|\w*frame)\b", re.IGNORECASE)
 _OTHER = re.compile(r"\b(?:select|from|pragma|attach|install|load|copy)\b|;", re.IGNORECASE)
@@ -413,18 +413,16 @@ _COMPARED = re.compile(
     r"(?:\b(procedure|operations|user|path|client|server|program)|\"(procedure|user)\")\s*=\s*'((?:[^']|'')*)'"
 )
 """Columns that may lack a value for good, compared with a text."""
-_UNKNOWN = re.compile(r'Referenced column "([^"]+)" not found|Table "[^"]+" does not have a column named "([^"]+)"')
 
 
-def _in_words(error: CaptureError) -> str:
+def _in_words(error: QueryError) -> str:
     """What is wrong with a condition."""
-    unknown = _UNKNOWN.search(str(error))
-    if unknown is None:
+    name = error.unknown
+    if not name:
         words = str(error).removeprefix("the query: ")
         return re.sub(
             r"\(line (\d+), (column \d+)\)$", lambda at: f"({at[2] if at[1] == '1' else 'at its end'})", words
         )
-    name = unknown[1] or unknown[2]
     made = SEVERAL.get(name.lower())
     if made:
         return f"no column {name!r} in the table rpcs: it is made of {made}"

@@ -139,7 +139,13 @@ Fill = Callable[[Wanted], Iterator[tuple[str, Columns]]]
 
 
 class QueryError(CaptureError):
-    """A query that cannot be answered: one line, with DuckDB's words."""
+    """A query that cannot be answered: one line, mostly with DuckDB's words.
+
+    Attributes:
+        unknown: the column that it names and that is not there; '' where something else is wrong.
+    """
+
+    unknown = ""
 
 
 class QueryResult(NamedTuple):
@@ -401,7 +407,7 @@ class Database(Closing):
         try:
             self.connection.execute(text)
         except duckdb.Error as error:
-            raise QueryError(_in_words(error, text, lines_before)) from None
+            raise _in_words(error, text, lines_before) from None
 
 
 ON_TABLES = frozenset(
@@ -449,7 +455,7 @@ def statements_of(query: str) -> Sequence[SqlStatement]:
     try:
         found = duckdb.extract_statements(query)
     except duckdb.Error as error:
-        raise QueryError(_in_words(error, query)) from None
+        raise _in_words(error, query) from None
     if not found:
         raise QueryError("the query is empty")
     return [_statement(statement.query if len(found) > 1 else query, statement.type) for statement in found]
@@ -531,10 +537,14 @@ def _first_line(error: duckdb.Error) -> str:
     return words_of(error) or " ".join(str(error).split("\n\n")[0].split())
 
 
+_UNKNOWN = re.compile(
+    r'(?:Referenced column "(.*?)" not found|Table ".*?" does not have a column named "(.*?)")'
+    r".*\nCandidate bindings: (.*)", re.DOTALL
+)  # fmt: skip
 _PLACE = re.compile(r"\n+LINE (\d+): ?(.*)\n( *)\^", re.DOTALL)
 
 
-def _in_words(error: duckdb.Error, text: str, lines_before: int = 0) -> str:
+def _in_words(error: duckdb.Error, text: str, lines_before: int = 0) -> QueryError:
     """DuckDB's error in one line, with the place in the query.
 
     ``lines_before``: lines of ``text`` that are not of the query.
@@ -548,6 +558,9 @@ def _in_words(error: duckdb.Error, text: str, lines_before: int = 0) -> str:
         r"!?\n+Candidate bindings: (.*)", lambda found: "; did you mean " + found[1].replace('"', "") + "?", words
     )
     words = "; ".join(" ".join(line.split()) for line in words.splitlines() if line.strip())
+    unknown = _UNKNOWN.search(message)
+    if unknown is not None:
+        words = _no_column(unknown[1] or unknown[2], set(re.findall(r'"(\w+)"', unknown[3])), text) or words
     if place is not None:
         line = int(place[1]) - lines_before
         column = len(place[3]) - len(f"LINE {place[1]}: ") + 1
@@ -556,4 +569,14 @@ def _in_words(error: duckdb.Error, text: str, lines_before: int = 0) -> str:
             whole = text.splitlines()[int(place[1]) - 1]
             column += whole.find(shown.strip(".")) - 3
         words += f" (line {line}, column {column})" if text.count("\n") > lines_before else f" (column {column})"
-    return f"the query: {words}"
+    found = QueryError(f"the query: {words}")
+    found.unknown = "" if unknown is None else unknown[1] or unknown[2]
+    return found
+
+
+def _no_column(name: str, others: set[str], text: str) -> str:
+    """That a table of a query has no column of this name, but ``others``; '' where none of ``TABLES`` has those."""
+    words = re.findall(r"\w+", text.lower())
+    tables = [TABLES[word] for word in dict.fromkeys(words) if word in TABLES]
+    said = [one.no_column(name, False) for one in tables if others & {column.name for column in one.columns}]
+    return min(said, key=lambda sentence: not sentence.endswith("?"), default="")

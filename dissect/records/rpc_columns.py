@@ -111,11 +111,12 @@ class Table:
             raise ValueError(self.no_column(typed))
         return found
 
-    def no_column(self, typed: str) -> str:
-        """That it has no such column, and what may be meant."""
+    def no_column(self, typed: str, headings: bool = True) -> str:
+        """That it has no such column, and what may be meant: columns by their names, and by their headings."""
         from ..measure.filters import near
 
-        meant = near(typed.lower().replace(" ", "_"), self.typed) or "; 'rdmascope help tables' lists them"
+        names = self.typed if headings else [column.name for column in self.columns]
+        meant = near(typed.lower().replace(" ", "_"), names) or "; 'rdmascope help tables' lists them"
         return f"no column {typed!r} in the table {self.name}{meant}"
 
 

@@ -159,7 +159,17 @@ def test_a_query_touches_files_where_it_may(tmp_path: Path) -> None:
         ("", "the query is empty"),
         ("-- nothing", "the query is empty"),
         ("FROM rpc", "Table with name rpc does not exist; did you mean rpcs? (column 6)"),
-        ("SELECT latency FROM rpcs", "did you mean latency_ns"),
+        (
+            "SELECT latencyns FROM rpcs",
+            "the query: no column 'latencyns' in the table rpcs; did you mean latency_ns? (column 8)",
+        ),
+        (
+            "SELECT r.latencyns FROM rpcs r",
+            "no column 'latencyns' in the table rpcs; did you mean latency_ns? (column 8)",
+        ),
+        ("SELECT oh FROM rpcs", "no column 'oh' in the table rpcs; 'rdmascope help tables' lists them (column 8)"),
+        ("SELECT latencyns FROM packets, rpcs", "no column 'latencyns' in the table rpcs; did you mean latency_ns?"),
+        ("SELECT x FROM (SELECT 1 AS y)", "did you mean y? (column 8)"),
         ("SELECT\n quantil(latency_ns) FROM rpcs", "did you mean quantile? (line 2, column 2)"),
         ("SELECT CAST(state AS INT)\nFROM rpcs", "Could not convert string 'complete' to INT32"),
         (f"SELECT {', '.join(f'{n} AS c{n}' for n in range(60))}, latencies FROM rpcs", "(column 648)"),

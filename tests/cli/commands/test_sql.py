@@ -41,7 +41,7 @@ def test_the_query_is_the_last_argument_an_option_or_standard_input() -> None:
         ((EVERYTHING, "-"), "no query"),
         ((EVERYTHING, QUESTION, "--json", "--csv"), "choose one"),
         ((EVERYTHING, "my capture.pcap"), 'syntax error at or near "my"'),
-        ((EVERYTHING, "SELECT nothing FROM rpcs"), "did you mean"),
+        ((EVERYTHING, "SELECT nothing FROM rpcs"), "no column 'nothing' in the table rpcs"),
         (("none.pcap", "SELECT 1 FROM rpcs"), "none.pcap: no such file"),
         (("none.pcap", "SELECT 1"), "none.pcap: no such file"),
         (("none.pcap", EVERYTHING), "none.pcap: no such file"),
