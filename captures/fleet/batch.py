@@ -74,7 +74,7 @@ def units(patterns: Sequence[str]) -> list[CaptureUnit]:
     """The captures that match.  Raises CaptureError for a pattern that nothing matches."""
     found: dict[tuple[str, str], list[str]] = {}
     for pattern in patterns:
-        pattern, paths = _remote(pattern) if is_url(pattern) else _local(local(pattern))
+        pattern, paths = matching(pattern, CAPTURES) if is_url(pattern) else _local(local(pattern))
         if not paths:
             raise CaptureError(f"{pattern}: no file matches")
         base = _base(pattern)
@@ -93,10 +93,6 @@ def _local(pattern: str) -> tuple[str, list[str]]:
         pattern = os.path.join(glob.escape(pattern), "**", CAPTURES)
     pattern = os.path.abspath(pattern)
     return pattern, [path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)]
-
-
-def _remote(pattern: str) -> tuple[str, list[str]]:
-    return matching(pattern, CAPTURES)
 
 
 def rotated_name(path: str) -> str:
@@ -216,17 +212,13 @@ def analyse(unit: CaptureUnit, data_set: str, options: Options) -> CaptureEntry:
             if any(map(is_url, unit.paths)) and not _is_of(entry, _stamps(unit.paths)):
                 raise CaptureError(f"{unit.paths[0]}: changed while it was read")
         except CaptureError as error:
-            return target.add(_failed(entry, str(error)))
+            return target.add(replace(entry, problem=str(error)))
         return target.add(_counted(entry, session, folder), str(folder), statement_rows)
 
 
 def failed(unit: CaptureUnit, data_set: str, options: Options, problem: str) -> CaptureEntry:
     """Note that a capture could not be analysed, where that ended the process that did."""
-    return DataSet(data_set).add(_failed(_begun(unit, options), problem))
-
-
-def _failed(entry: CaptureEntry, problem: str) -> CaptureEntry:
-    return replace(entry, problem=problem)
+    return DataSet(data_set).add(replace(_begun(unit, options), problem=problem))
 
 
 def _is_of(entry: CaptureEntry, stamps: Sequence[FileStamp]) -> bool:
@@ -431,7 +423,7 @@ def _analyse(given: Pipe, unit: CaptureUnit, data_set: str, options: Options) ->
         try:
             entry = failed(unit, data_set, options, f"{unit.paths[0]}: {words}")
         except CaptureError as unnoted:
-            entry = _failed(_begun(unit, options), str(unnoted))
+            entry = replace(_begun(unit, options), problem=str(unnoted))
     given.send((entry, failures))
 
 

@@ -223,6 +223,12 @@ class Database(Closing):
             self._owned.remove()
             raise
 
+    @property
+    def schema(self) -> str:
+        """Where its tables are, whatever views have their names."""
+        ((own,),) = self.connection.execute("SELECT current_database()").fetchall()
+        return f"{named(own)}.main"
+
     def close(self) -> None:
         """Close the database and remove its folder."""
         self.connection.close()

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 
-from rdmascope.dissect.records.rpc_columns import Table, Wanted, named
+from rdmascope.dissect.records.rpc_columns import Table, Wanted
 from rdmascope.dissect.records.tables import FILTER, TABLES
 
 from ..errors import CaptureError
@@ -23,21 +23,23 @@ def belonging(table: Table) -> str:
 
     '' for a table that is about the whole capture.
     """
-    columns = {column.name for column in table.columns}
-    if table.name == "rpcs":
-        return "number IN (SELECT number FROM chosen)"
-    if table.name == "connections":
-        return "number IN (SELECT connection FROM chosen)"
-    if table.name == "files":
-        operations = "SELECT file FROM operations WHERE rpc IN (SELECT number FROM chosen)"
-        return f"number IN (SELECT file FROM chosen UNION {operations})"
-    if table.name == "findings":
-        return "rpc IN (SELECT number FROM chosen) OR (rpc IS NULL AND connection IN (SELECT connection FROM chosen))"
-    if "rpc" in columns:
-        return "rpc IN (SELECT number FROM chosen)"
-    return "connection IN (SELECT connection FROM chosen)" if "connection" in columns else ""
+    names = [column.name for column in table.columns]
+    of_column = next((_OF_COLUMNS[name] for name in _OF_COLUMNS if name in names), "")
+    return _OF_TABLES.get(table.name, of_column)
 
 
+_OF_COLUMNS = {
+    "rpc": "rpc IN (SELECT number FROM chosen)",
+    "connection": "connection IN (SELECT connection FROM chosen)",
+}
+_OF_TABLES = {
+    "rpcs": "number IN (SELECT number FROM chosen)",
+    "connections": "number IN (SELECT connection FROM chosen)",
+    "files": "number IN (SELECT file FROM chosen UNION SELECT file FROM operations"
+    " WHERE rpc IN (SELECT number FROM chosen))",
+    "findings": f"{_OF_COLUMNS['rpc']} OR (rpc IS NULL AND {_OF_COLUMNS['connection']})",
+}
+"""Which rows belong to the RPCs of ``chosen``: by a column that they have, the first of these; and of some tables."""
 _OF_DETAILS = """
     CASE kind WHEN 'file' THEN number IN (SELECT number FROM files)
     ELSE number IS NULL OR number IN (SELECT connection FROM chosen) END
@@ -60,8 +62,7 @@ class ChosenRows:
         columns = named_columns(connection, f"SELECT number FROM rpcs WHERE {passes}", True).get("rpcs")
         database.also = self._also
         self._columns = None if columns is None else {*columns, "number", "connection"}
-        (own,) = connection.execute("SELECT current_database()").fetchone() or ("",)
-        of = f"{named(own)}.main"
+        of = database.schema
         views = {"chosen": f"SELECT number, connection, file FROM {of}.rpcs WHERE {passes}"}
         connection.execute(f"CREATE TEMP TABLE {FRAMES} (frame BIGINT)")
         for table in TABLES.values():
@@ -109,11 +110,11 @@ class ChosenRows:
         """
         connection = self._database.connection
         connection.abort()
-        ((own,),) = connection.execute("SELECT current_database()").fetchall()
+        of = self._database.schema
         connection.execute("BEGIN TRANSACTION")
         connection.register("batch_of_rows", {"number": np.fromiter(chosen.numbers, np.int64, len(chosen.numbers))})
         connection.execute(
-            f"CREATE TEMP TABLE kept AS SELECT number, connection, file FROM {named(own)}.main.rpcs "
+            f"CREATE TEMP TABLE kept AS SELECT number, connection, file FROM {of}.rpcs "
             "WHERE number IN (SELECT number FROM batch_of_rows)"
         )
         connection.unregister("batch_of_rows")
@@ -129,16 +130,15 @@ class ChosenRows:
             connection.execute(f"DROP VIEW IF EXISTS temp.{name}")
         # What other conditions ask of goes last.
         for name, other in sorted(dropped, key=lambda one: one[0] == "operations"):
-            connection.execute(f"DELETE FROM {named(own)}.main.{name} WHERE {other}")
+            connection.execute(f"DELETE FROM {of}.{name} WHERE {other}")
         connection.execute("DROP TABLE kept")
         connection.execute("INSERT INTO details VALUES (?, NULL, ?)", [FILTER, json.dumps(words)])
         connection.commit()
 
     def count(self) -> None:
         """Note how many RPCs pass, and of how many, after they were asked for.  Raises CaptureError where none does."""
-        own = self._database.connection.execute("SELECT current_database()").fetchall()[0][0]
         self._database.connection.abort()
-        query = f"SELECT (SELECT count(*) FROM chosen), (SELECT count(*) FROM {named(own)}.main.rpcs)"
+        query = f"SELECT (SELECT count(*) FROM chosen), (SELECT count(*) FROM {self._database.schema}.rpcs)"
         ((self._condition.passed, self._condition.tried),) = self._database.connection.execute(query).fetchall()
         if problem := self._condition.nothing_passed():
             raise CaptureError(problem)
