@@ -236,7 +236,7 @@ class Condition:
                     self._database.check("rpcs", one)
                 except QueryError as error:
                     raise CaptureError(f"--where {written!r}: {_in_words(error)}") from None
-            query = f"SELECT number FROM rpcs WHERE {_all_of(self.given)}"
+            query = f"SELECT number FROM rpcs WHERE {all_of(self.given)}"
             columns = named_columns(self._database.connection, query, True).get("rpcs")
         except BaseException:
             self.close()
@@ -308,7 +308,7 @@ class Condition:
         if self._builder is not None and self._database is not None:
             self._builder.add(batch)
             columns = self._builder.take()
-            passes &= self._database.judged("rpcs", columns, _all_of(self.given))
+            passes &= self._database.judged("rpcs", columns, all_of(self.given))
         for name, values in self._values.items():
             if len(values) < MAX_VALUES:
                 values.update(self._texts(name, batch, columns))
@@ -342,7 +342,7 @@ class Condition:
 
     def sql(self, first_time: int) -> str:
         """The whole of it, over the columns of rpcs; ``first_time``: of the capture, nanoseconds since the epoch."""
-        return _all_of([*self.given, *self.filters.conditions(first_time)])
+        return all_of([*self.given, *self.filters.conditions(first_time)])
 
     def problem(self, session: Session) -> str:
         """Why nothing passed, after all RPCs of a session were judged; '' where something did, or none were there."""
@@ -397,7 +397,7 @@ class Condition:
             yield from (procedure.name.upper(), *procedure.operations)
 
 
-def _all_of(conditions: Sequence[str]) -> str:
+def all_of(conditions: Sequence[str]) -> str:
     return " AND ".join(f"({condition}\n)" for condition in conditions) or "true"
 
 

@@ -40,7 +40,7 @@ from .call_sums import (
     added_calls,
     added_transfers,
 )
-from .condition import Condition
+from .condition import Condition, all_of
 from .data_set import CAPTURES, DataSet
 from .database import Database, named_columns
 from .fleet_statements import diagnosis_of_captures
@@ -256,8 +256,9 @@ class SummedSession(DataSetSession):
     """
 
     def __init__(self, path: str, condition: Condition | None = None) -> None:
-        self._condition = condition
-        self._database = open_saved(path, span=(None, None) if condition is None else condition.span)
+        self._condition = condition or Condition()
+        self._all = condition is None
+        self._database = open_saved(path, span=self._condition.span)
         files = DataSet(path).snapshot().of(CAPTURES)
         self._captures = sum(file.rows for file in files)
         self._begin = min((file.first_time_ns for file in files), default=0)
@@ -306,22 +307,18 @@ class SummedSession(DataSetSession):
     def _of_sums(self) -> bool:
         """Whether the sums of captures tell which RPCs pass."""
         condition = self._condition
-        if condition is None:
-            return True
         if any(moment is not None and moment.absolute(self._begin) % MINUTE for moment in condition.span):
             return False
         others = [*condition.given, *replace(condition.filters, since=None, until=None).conditions(self._begin)]
-        text = f"SELECT 1 FROM rpcs WHERE {' AND '.join(f'({name}{chr(10)})' for name in others) or 'true'}"
+        text = f"SELECT 1 FROM rpcs WHERE {all_of(others)}"
         asked = named_columns(self._database.connection, text, True).get("rpcs")
         return asked is not None and {*asked} <= {*ALIKE}
 
     def _count(self) -> None:
         """Note how many RPCs pass.  Raises CaptureError where none does."""
         condition = self._condition
-        if condition is None:
-            return
         condition.passed, condition.tried = self._passed, self._tried
-        if condition.passed:
+        if condition.passed or self._all:
             return
         if self._captures > FEW_CAPTURES:
             self.refuse(condition.nothing_passed())
@@ -336,7 +333,7 @@ class SummedSession(DataSetSession):
 
     @property
     def _sql(self) -> str:
-        return "true" if self._condition is None else self._condition.sql(self._begin)
+        return self._condition.sql(self._begin)
 
     def facts(self, top: int) -> Facts:
         """What a report takes, of the RPCs that pass; without what only detectors look at."""
@@ -348,7 +345,7 @@ class SummedSession(DataSetSession):
     def diagnosis(self, kinds: Collection[str] = ()) -> Diagnosis:
         """What the diagnoses of its captures come to, of those that have RPCs which pass; of these kinds, or all."""
         self._count()
-        return diagnosis_of_captures(self._database, self._rows().calls, kinds, self._condition is None)
+        return diagnosis_of_captures(self._database, self._rows().calls, kinds, self._all)
 
     def hosts_over_time(self, count: int) -> tuple[int, list[HostInterval]]:
         """Nanoseconds of equal intervals, whole hours and at most ``count``; and what each host did in each."""

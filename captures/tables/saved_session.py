@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple, NoReturn, TypeVar, overload
 
 import numpy as np
@@ -81,6 +81,8 @@ _SAME = {  # column of RPC rows: column of the table, and what stands for what i
 }
 _NONE = ("chunks", "call_ns", "reads_ns", "writes_ns", "reply_ns", "retransmitted_packets")
 """Columns that are 0 in a row RPC."""
+_KNOWN = ("call_frame", "reply_frame", "latency_ns", "credits_requested", "credits_granted")
+"""Columns that are not NULL in a row RPC."""
 _UNKNOWN = (
     "damage", "notes", "call_header_problem", "reply_header_problem", "call_rdma_direction", "reply_rdma_direction",
     "call_option", "reply_option", "call_invalidated_handle", "gss_version",
@@ -433,14 +435,9 @@ _DIRECTIONS = {name: number for number, name in DIRECTION_NAMES.items()}
 
 def _as_rows(columns: Columns) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Which rows say all there is to say of an RPC: those whose object would add nothing."""
-    as_rows = ~(
-        getmaskarray(columns["call_frame"])
-        | getmaskarray(columns["reply_frame"])
-        | getmaskarray(columns["latency_ns"])
-        | getmaskarray(columns["credits_requested"])
-        | getmaskarray(columns["credits_granted"])
-        | columns["psn_reused"].data
-    )
+    as_rows = ~columns["psn_reused"].data
+    for name in _KNOWN:
+        as_rows &= ~getmaskarray(columns[name])
     for name in _UNKNOWN:
         as_rows &= getmaskarray(columns[name])
     for name in _NONE:
@@ -476,14 +473,8 @@ def _only_rows(columns: Columns, as_rows: np.ndarray[Any, np.dtype[np.bool_]], n
 
 
 def _codes(keys: Iterator[tuple[Any, ...]], code: Callable[[tuple[Any, ...]], int], count: int) -> Int64s:
-    known: dict[tuple[Any, ...], int] = {}
-    found = np.empty(count, np.int64)
-    for at, key in enumerate(keys):
-        index = known.get(key)
-        if index is None:
-            index = known[key] = code(key)
-        found[at] = index
-    return found
+    code = cache(code)
+    return np.fromiter(map(code, keys), np.int64, count)
 
 
 Noun = TypeVar("Noun")
@@ -629,10 +620,8 @@ class SavedSession(Session):
         on_transfers: Callable[[list[FileTransfer]], None] | None = None,
         passes: Callable[[RpcTable], NDArray[np.bool_]] | None = None,
     ) -> FileTable:
-        if passes is not None:
-            self.lacks("what single RPCs did with files")
-        if on_transfers is not None:
-            self.lacks("the contents of files")
+        if passes is not None or on_transfers is not None:
+            self.lacks("what single RPCs did with files" if passes is not None else "the contents of files")
         with self._open() as database:
             facts = self._details(database, "file", FileDetails)
             undecoded = self._details(database, "undecoded of files", Counter[str])
@@ -806,6 +795,10 @@ def _moved(kind: str, value: Any, before: dict[str, int]) -> Any:
     return moved
 
 
+_COUNTED = {"frame": "frames", "connection": "connections", "rpc": "rpcs"}
+"""What numbers are of, by the name that JSON has for them."""
+
+
 def _renumbered(value: Any, before: dict[str, int]) -> Any:
     if isinstance(value, list):
         return [_renumbered(inner, before) for inner in value]
@@ -814,12 +807,8 @@ def _renumbered(value: Any, before: dict[str, int]) -> Any:
     found = {}
     for name, inner in value.items():
         if type(inner) is int and inner > 0:
-            if name == "frame" or name.endswith("_frame"):
-                inner += before["frames"]
-            elif name == "connection":
-                inner += before["connections"]
-            elif name == "rpc":
-                inner += before["rpcs"]
+            counted = _COUNTED.get(name.rpartition("_")[2] if name.endswith("_frame") else name)
+            inner += before[counted] if counted else 0
         elif name.endswith("frames") and isinstance(inner, list) and all(type(one) is int for one in inner):
             inner = [one + before["frames"] for one in inner]
         else:
