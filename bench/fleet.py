@@ -19,9 +19,19 @@ from pathlib import Path
 from typing import Any
 
 from rdmascope.captures.fleet.batch import analyse, prepare, units
-from rdmascope.captures.tables import data_set
-from rdmascope.captures.tables.call_sums import CALLS, MINUTE, SUMS
-from rdmascope.captures.tables.data_set import CAPTURES, COUNTED, STATEMENTS, CaptureEntry, DataFile, DataSet, view_of
+from rdmascope.captures.tables import saved_tables
+from rdmascope.captures.tables.saved_tables import (
+    CALLS,
+    CAPTURES,
+    COUNTED,
+    MINUTE,
+    STATEMENTS,
+    SUMS,
+    CaptureEntry,
+    DataFile,
+    DataSet,
+    view_of,
+)
 from rdmascope.dissect.records.rpc_columns import named
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
@@ -78,18 +88,18 @@ def grow(path: Path, captures: int, hosts: int, days: int) -> DataSet:
 
 
 def _day(
-    source: DataSet, target: DataSet, begun: data_set.DataSetSnapshot, day: str,
+    source: DataSet, target: DataSet, begun: saved_tables.DataSetSnapshot, day: str,
     entries: list[CaptureEntry], grown: list[tuple[object, ...]],
 ) -> list[DataFile]:  # fmt: skip
     made: list[DataFile | None] = []
-    with data_set._Writer(target) as writer:
+    with saved_tables._Writer(target) as writer:
         moved = ", ".join(f"{name} BIGINT" for name in COUNTED)
         writer.connection.execute(
             "CREATE TABLE grown (of VARCHAR, capture VARCHAR, host VARCHAR, client VARCHAR, k BIGINT, shift BIGINT,"
             f" {moved})"
         )
         writer.connection.executemany(f"INSERT INTO grown VALUES ({', '.join('?' * len(grown[0]))})", grown)
-        data_set.make_captures(writer.connection, entries)
+        saved_tables.make_captures(writer.connection, entries)
         times = min(one.first_time_ns for one in entries), max(one.last_time_ns for one in entries)
         hosts = min(one.host for one in entries), max(one.host for one in entries)
         for name in (*TABLES, *SUMS, STATEMENTS):
@@ -113,12 +123,12 @@ def _columns(name: str) -> list[str]:
         moved += ", t.number + g.rpcs AS number, t.ended_ns + g.shift AS ended_ns" if name == CALLS else ""
         return [f"t.* EXCLUDE (host, capture, day) REPLACE ({moved})"]
     if name == STATEMENTS:
-        listed = [(one.split()[0], "") for one in data_set.STATEMENT_COLUMNS.split(", ")][:-2]
+        listed = [(one.split()[0], "") for one in saved_tables.STATEMENT_COLUMNS.split(", ")][:-2]
     else:
         listed = [(one.name, one.type) for one in TABLES[name].columns]
     found = []
     for column, type in listed:
-        counted = data_set._counted(name, column)
+        counted = saved_tables._counted(name, column)
         text = f"t.{named(column)}"
         if counted is not None and type == "int":
             text += f" + g.{counted}"

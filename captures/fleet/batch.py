@@ -1,5 +1,7 @@
-"""The captures of a fleet: which files are one capture and of which host, their analysis by several processes, a
-data set at a URL, and the captures behind one, for what its tables do not hold.
+"""The captures of a fleet: which files are one capture and of which host, their analysis by several processes or the
+workers of a Dask cluster, and the captures behind a data set, for what its tables do not hold.
+
+Dask is loaded here and nowhere else.
 """
 
 from __future__ import annotations
@@ -8,8 +10,11 @@ import glob
 import hashlib
 import multiprocessing
 import os
+import pickle
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from bisect import bisect_left
@@ -30,7 +35,7 @@ from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import plural
 
 from ..errors import CaptureError, need, signals_to, words_of
-from ..plugins import load_plugins
+from ..plugins import FILES, load_plugins
 from ..read.merge import RING, NumberOffset, short_names
 from ..read.remote import (
     HTTP,
@@ -46,13 +51,102 @@ from ..read.remote import (
     without_query,
 )
 from ..session.session import Session
-from ..tables.data_set import FEW_FILES, WORK, CaptureEntry, DataSet
 from ..tables.database import duckdb
 from ..tables.fleet_statements import statement_rows
 from ..tables.saved import is_data_set
-from ..tables.saved_tables import open_saved
-from ..write.stale_tempdirs import remove_left
+from ..tables.saved_tables import FEW_FILES, WORK, CaptureEntry, DataSet, open_saved
+from ..write.stale_tempdirs import FolderOfProcess, remove_left
 from ..write.table_export import tables_of
+
+PATIENCE = 30
+"""Seconds in which a scheduler has to answer."""
+
+
+def on_cluster(units: Sequence[CaptureUnit], data_set: str, options: Options, address: str) -> Iterator[BatchCapture]:
+    """As ``batch``, by the workers of the cluster whose scheduler is at ``address``.
+
+    All of them reach captures and data set under the same paths or URLs.  Raises CaptureError where there is no such
+    cluster.
+    """
+    need("distributed")
+    prepare(data_set)
+    data_set = data_set if is_url(data_set) else os.path.abspath(data_set)
+    known, others = divided(units, data_set, options)
+    yield from known
+    yield from compacted(_by_workers(others, data_set, options, address), data_set)
+
+
+def _by_workers(units: Sequence[CaptureUnit], data_set: str, options: Options, address: str) -> Iterator[BatchCapture]:
+    from distributed import Client, as_completed
+
+    try:
+        client = Client(address, timeout=PATIENCE)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError, TypeError) as error:
+        raise CaptureError(f"{address}: no Dask scheduler answers: {error}") from None
+    with client:
+        plugins = [Path(file) for file in os.environ.get(FILES, "").split(os.pathsep) if file]
+        texts = [(file.name, file.read_bytes()) for file in plugins]
+        given = {
+            client.submit(_analysed_apart, texts, unit, data_set, options, pure=False, retries=ATTEMPTS - 1): unit
+            for unit in units
+        }
+        reported: set[str] = set()
+        for future in as_completed(list(given)):  # type: ignore[no-untyped-call]
+            unit, problem = given.pop(future), future.exception()
+            if problem is None:
+                entry, failures = future.result()
+                for words in set(failures) - reported:
+                    plugged.report[-1](words)
+                reported.update(failures)
+                yield BatchCapture(unit, entry, frozenset(entry.paths) != frozenset(unit.paths))
+            else:
+                words = f"{unit.paths[0]}: analysing it failed on the cluster: {type(problem).__name__}: {problem}"
+                yield BatchCapture(unit, failed(unit, data_set, options, words), False)
+
+
+def _analysed_apart(
+    plugins: list[tuple[str, bytes]], unit: CaptureUnit, data_set: str, options: Options
+) -> tuple[CaptureEntry, list[str]]:
+    """On a worker: the entry, and which plug-ins failed.
+
+    ``plugins`` are names and texts of files.  An interpreter of its own loads them: in the worker they would stay, and
+    judge for its next client.
+    """
+    if not plugins:
+        failures: list[str] = []
+        load_quietly(failures)  # Those that are installed where the worker runs.
+        return analyse(unit, data_set, options), failures
+    given = pickle.dumps((plugins, unit, data_set, options))
+    program = [sys.executable, "-c", f"from {__name__} import _alone; _alone()"]
+    done = subprocess.run(program, input=given, stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the interpreter with plug-ins ended with status {done.returncode}")
+    found: tuple[CaptureEntry, list[str]] | Exception = pickle.loads(done.stdout)
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _alone() -> None:
+    """What ``_analysed_apart`` begins: reads what it is given, and writes what it found or what was raised."""
+    answer = os.dup(1)
+    os.dup2(2, 1)  # A plug-in may print.
+    plugins, unit, data_set, options = pickle.load(sys.stdin.buffer)
+    failures: list[str] = []
+    found: tuple[CaptureEntry, list[str]] | Exception
+    try:
+        with FolderOfProcess() as folder:
+            files = [folder / str(number) / name for number, (name, _) in enumerate(plugins)]
+            for file, (_, text) in zip(files, plugins, strict=True):
+                file.parent.mkdir()
+                file.write_bytes(text)
+            load_quietly(failures, map(str, files))
+            found = analyse(unit, data_set, options), failures
+    except Exception as error:
+        found = error
+    with os.fdopen(answer, "wb") as output:
+        pickle.dump(found, output)
+
 
 CAPTURES = "*.pcap*"
 """In a folder and those below it."""

@@ -28,24 +28,25 @@ from rdmascope.dissect.rpcrdma.rpc_table import ProcedureNames, RpcNames
 from rdmascope.dissect.rpcrdma.rpcs import Latency
 
 from ..session.comparison import RunFacts
-from .call_sums import (
+from .condition import Condition, all_of
+from .database import Database, named_columns
+from .fleet_statements import diagnosis_of_captures
+from .saved_session import DataSetSession
+from .saved_tables import (
     ALIKE,
     BINS,
     CALLS,
+    CAPTURES,
     EACH_CALL,
     EACH_TRANSFER,
     MINUTE,
     PART_SUMS,
     TRANSFERS,
+    DataSet,
     added_calls,
     added_transfers,
+    open_saved,
 )
-from .condition import Condition, all_of
-from .data_set import CAPTURES, DataSet
-from .database import Database, named_columns
-from .fleet_statements import diagnosis_of_captures
-from .saved_session import DataSetSession
-from .saved_tables import open_saved
 
 Noun = TypeVar("Noun")
 

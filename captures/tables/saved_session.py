@@ -46,10 +46,9 @@ from ..errors import CaptureError
 from ..read.merge import OtherPoint, Places, Source, short_names
 from ..session.session import Made, Session
 from .condition import Condition
-from .data_set import CAPTURES, COUNTED, DataSet
 from .database import Database, duckdb
 from .saved import is_data_set
-from .saved_tables import capture_groups, not_in_tables, open_saved, origin
+from .saved_tables import CAPTURES, COUNTED, DataSet, capture_groups, not_in_tables, open_saved, origin
 
 ROWS = 1 << 15
 """RPCs that are read at a time."""

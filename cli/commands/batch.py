@@ -90,7 +90,7 @@ def command(
     Exit status: 0 all captures are in the data set, 2 some could not be read.
     """
     from rdmascope.captures.fleet.batch import batch, units, watched
-    from rdmascope.captures.tables.data_set import DataSet
+    from rdmascope.captures.tables.saved_tables import DataSet
 
     refuse_options(
         (not (patterns or compact or drop_before), "no PATTERN: which captures?"),
@@ -107,7 +107,7 @@ def command(
     elif scheduler is None:
         analysed = batch(captures, data_set, options, jobs or processors())
     else:
-        from rdmascope.captures.fleet.cluster import on_cluster
+        from rdmascope.captures.fleet.batch import on_cluster
 
         analysed = on_cluster(captures, data_set, options, scheduler)
     total = 0

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rdmascope.captures.fleet.batch import CapturesBehind, analyse, prepare, units
-from rdmascope.captures.tables.data_set import CaptureEntry, DataSet
+from rdmascope.captures.tables.saved_tables import CaptureEntry, DataSet
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 from .commands import unpacked

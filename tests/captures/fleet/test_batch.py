@@ -20,8 +20,8 @@ from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.fleet import batch
 from rdmascope.captures.fleet.batch import units
 from rdmascope.captures.session.session import Session
-from rdmascope.captures.tables.data_set import CaptureEntry
 from rdmascope.captures.tables.saved_session import open_saved_session
+from rdmascope.captures.tables.saved_tables import CaptureEntry
 from rdmascope.dissect.audit.auditor import EARLIER, Auditor
 from rdmascope.dissect.rpcrdma.analyzer import Options
 

@@ -19,8 +19,7 @@ from playbook.commands import PROGRAM, objects, run
 from playbook.fleets import entries
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.stores import Files, served
-from rdmascope.captures.fleet.batch import units
-from rdmascope.captures.fleet.cluster import on_cluster
+from rdmascope.captures.fleet.batch import on_cluster, units
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 COPIES = 6
@@ -135,6 +134,6 @@ def test_workers_put_tables_at_a_url(cluster: LocalCluster, tmp_path: Path, monk
 
 def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet(tmp_path / "fleet")
-    monkeypatch.setattr("rdmascope.captures.fleet.cluster.PATIENCE", 1)
+    monkeypatch.setattr("rdmascope.captures.fleet.batch.PATIENCE", 1)
     result = run("batch", str(tmp_path / "fleet"), "-o", str(tmp_path / "set"), "--scheduler", "tcp://127.0.0.1:1")
     assert result.exit_code == 2 and "no Dask scheduler answers" in result.stderr

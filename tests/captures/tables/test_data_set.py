@@ -21,13 +21,11 @@ from playbook.samples import MANIFEST, SAMPLES
 from playbook.stores import LATENCY, s3_bucket
 from rdmascope.captures.fleet import batch
 from rdmascope.captures.read.remote import Folder, LocalFolder
-from rdmascope.captures.tables import data_set, fleet_sums
-from rdmascope.captures.tables.call_sums import SUMS
+from rdmascope.captures.tables import fleet_sums, saved_tables
 from rdmascope.captures.tables.condition import Condition, Filters
-from rdmascope.captures.tables.data_set import CaptureEntry, DataSet
 from rdmascope.captures.tables.fleet_sums import SummedSession
 from rdmascope.captures.tables.saved_session import open_saved_session
-from rdmascope.captures.tables.saved_tables import open_saved
+from rdmascope.captures.tables.saved_tables import SUMS, CaptureEntry, DataSet, open_saved
 from rdmascope.dissect.diagnosis.facts import Cause, Severity
 from rdmascope.dissect.measure.time_options import parse_moment
 from rdmascope.dissect.records.tables import TABLES
@@ -130,7 +128,7 @@ class Ended(Exception):
 def test_whatever_ends_a_writer_nothing_is_lost_or_twice(
     work: str, analysed: CaptureTables, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data_set, "GRACE", -1)
+    monkeypatch.setattr(saved_tables, "GRACE", -1)
     old = [f"{number:024x}" for number in range(2)]
     grown = like(analysed, 9)
     grown = grown._replace(entry=replace(grown.entry, paths=("/captures/0.pcap", "/captures/0.pcap1")))
@@ -174,7 +172,7 @@ def test_whatever_ends_a_writer_nothing_is_lost_or_twice(
             assert rows(found) in (wanted(analysed, old), wanted(analysed, after))
         deed(found)
         assert rows(found) == wanted(analysed, after)
-        monkeypatch.setattr(data_set, "LEFT", -10)
+        monkeypatch.setattr(saved_tables, "LEFT", -10)
         found.remove_left()
         there = {name for name in found.store.files() if name.endswith(".parquet")}
         assert there == found.snapshot().files.keys()
@@ -316,9 +314,9 @@ def test_columns_that_an_earlier_version_had_not_are_not_known(
             if name:
                 patch.setitem(TABLES, "rpcs", shorter)
                 patch.setitem(SUMS, "calls", f"SELECT * REPLACE (1000 AS counted) FROM ({SUMS['calls']})")
-            data_set.columns_of.cache_clear()
+            saved_tables.columns_of.cache_clear()
             found.add(*like(analysed, len(name)))
-        data_set.columns_of.cache_clear()
+        saved_tables.columns_of.cache_clear()
         for _ in range(2):
             with open_saved(place) as database:
                 query = "SELECT capture, count(*), count(gid) > 0 FROM rpcs GROUP BY ALL ORDER BY 1"

@@ -14,9 +14,9 @@ from playbook.fleets import Fleet, make_fleet
 from rdmascope.captures.session.grouping import RpcGrouping, parse_group_keys
 from rdmascope.captures.tables import fleet_sums
 from rdmascope.captures.tables.condition import Condition
-from rdmascope.captures.tables.data_set import DataSet
 from rdmascope.captures.tables.fleet_sums import SummedSession
 from rdmascope.captures.tables.saved_session import DataSetSession
+from rdmascope.captures.tables.saved_tables import DataSet
 from rdmascope.dissect.measure.call_groups import parse_service_level
 from rdmascope.dissect.records.report import group_record, service_level_record
 
