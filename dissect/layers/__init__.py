@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         CNPPadding as CNPPadding,
         ImmDt as ImmDt,
     )
-    from .chunks import RDMASegment as RDMASegment, ReadSegment as ReadSegment, SegmentArray as SegmentArray
     from .cm import (
         CMAlternatePathResponse as CMAlternatePathResponse,
         CMDisconnectReply as CMDisconnectReply,
@@ -77,21 +76,22 @@ if TYPE_CHECKING:
     from .private_data import ConsumerPrivateData as ConsumerPrivateData, RPCRDMAPrivateData as RPCRDMAPrivateData
     from .roce import GRH as GRH
     from .rpcrdma import (
-        RPCRDMA as RPCRDMA,
-        RDMAError as RDMAError,
-        RDMAMsg as RDMAMsg,
-        RDMAMsgp as RDMAMsgp,
-        RDMANomsg as RDMANomsg,
-    )
-    from .rpcrdma2 import (
         ROPT_INITXCH as ROPT_INITXCH,
         ROPT_REQXCH as ROPT_REQXCH,
         ROPT_RESPXCH as ROPT_RESPXCH,
         ROPT_UPDXCH as ROPT_UPDXCH,
+        RPCRDMA as RPCRDMA,
         RDMA2Error as RDMA2Error,
         RDMA2Msg as RDMA2Msg,
         RDMA2Nomsg as RDMA2Nomsg,
         RDMA2Optional as RDMA2Optional,
+        RDMAError as RDMAError,
+        RDMAMsg as RDMAMsg,
+        RDMAMsgp as RDMAMsgp,
+        RDMANomsg as RDMANomsg,
+        RDMASegment as RDMASegment,
+        ReadSegment as ReadSegment,
+        SegmentArray as SegmentArray,
         Xcharval as Xcharval,
     )
     from .xdr import Item as Item, Structure as Structure

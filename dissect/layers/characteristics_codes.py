@@ -1,7 +1,7 @@
 """Transport characteristics of RPC-over-RDMA version 2 and the options that carry them (xcharext-02, 2 to 4).
 
 ``OPTIONS`` and ``CHARACTERISTICS`` are all there is to know about them: a new one is a row there (and, for an option,
-a noun in ``rpcrdma.characteristics`` to read it into).  ``rpcrdma2`` makes Scapy packets of the same rows.
+a noun in ``rpcrdma.characteristics`` to read it into).  ``rpcrdma`` of the layers makes Scapy packets of the same rows.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class OptionKind(NamedTuple):
     fields: tuple[tuple[str, str], ...]
     """Name and XDR type of the fields of rdma_optinfo, in their order.
 
-    Each type has a reader in ``rpcrdma.characteristics`` and a Scapy field in ``rpcrdma2``.
+    Each type has a reader in ``rpcrdma.characteristics`` and a Scapy field in ``layers.rpcrdma``.
     """
 
 

@@ -1,6 +1,6 @@
 """The RPC-over-RDMA transport header, decoded fast: version 1 (RFC 8166, 4) and version 2 (version-two-01, 4).
 
-``layers/rpcrdma.py`` and ``layers/rpcrdma2.py`` declare the same headers as Scapy packets; property tests hold the two
+``layers/rpcrdma.py`` declares the same headers as Scapy packets; property tests hold the two
 equal.
 """
 

@@ -9,9 +9,16 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any
 
-from rdmascope.dissect.layers.chunks import RDMASegment, ReadSegment, SegmentArray
-from rdmascope.dissect.layers.rpcrdma import BODIES, RPCRDMA, RDMAError
-from rdmascope.dissect.layers.rpcrdma2 import OPTION_LAYERS, Xcharval
+from rdmascope.dissect.layers.rpcrdma import (
+    BODIES,
+    OPTION_LAYERS,
+    RPCRDMA,
+    RDMAError,
+    RDMASegment,
+    ReadSegment,
+    SegmentArray,
+    Xcharval,
+)
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_ERROR, RDMA_OPTIONAL
 from rdmascope.dissect.rpcrdma.messages import Segment, TransportHeader, WriteChunk
 

@@ -8,9 +8,17 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scapy.packet import Raw
 
-from rdmascope.dissect.layers.chunks import RDMASegment, ReadSegment, SegmentArray
 from rdmascope.dissect.layers.oncrpc import ONCRPC, ONCRPCCall
-from rdmascope.dissect.layers.rpcrdma import RPCRDMA, RDMAError, RDMAMsg, RDMAMsgp, RDMANomsg
+from rdmascope.dissect.layers.rpcrdma import (
+    RPCRDMA,
+    RDMAError,
+    RDMAMsg,
+    RDMAMsgp,
+    RDMANomsg,
+    RDMASegment,
+    ReadSegment,
+    SegmentArray,
+)
 
 WRITE_CALL = bytes.fromhex(
     "45a82abb0000000100000080000000000000000100000070000003f40002000045a82abbc4d5700000000001"

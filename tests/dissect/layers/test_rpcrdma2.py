@@ -11,10 +11,17 @@ from scapy.packet import Raw
 
 from rdmascope.dissect.layers import ROPT_INITXCH, ROPT_RESPXCH, ROPT_UPDXCH
 from rdmascope.dissect.layers.characteristics_codes import OPTIONS, ROPT_REQXCH, Characteristic
-from rdmascope.dissect.layers.chunks import ReadSegment
 from rdmascope.dissect.layers.oncrpc import ONCRPC, ONCRPCCall
-from rdmascope.dissect.layers.rpcrdma import RPCRDMA
-from rdmascope.dissect.layers.rpcrdma2 import OPTION_LAYERS, RDMA2Error, RDMA2Msg, RDMA2Nomsg, RDMA2Optional, Xcharval
+from rdmascope.dissect.layers.rpcrdma import (
+    OPTION_LAYERS,
+    RPCRDMA,
+    RDMA2Error,
+    RDMA2Msg,
+    RDMA2Nomsg,
+    RDMA2Optional,
+    ReadSegment,
+    Xcharval,
+)
 from rdmascope.dissect.rpcrdma.characteristics import InitXch, ReqXch, RespXch, UnknownOption, UpdXch, decode_option
 
 

@@ -22,7 +22,7 @@ from rdmascope.dissect.layers.characteristics_codes import (
     interpret,
     option_name,
 )
-from rdmascope.dissect.layers.rpcrdma2 import Xcharval, option_layer
+from rdmascope.dissect.layers.rpcrdma import Xcharval, option_layer
 from rdmascope.dissect.rpcrdma.characteristics import (
     NOUNS,
     InitXch,

@@ -11,9 +11,20 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scapy.packet import NoPayload
 
-from rdmascope.dissect.layers.chunks import RDMASegment, ReadSegment, SegmentArray
-from rdmascope.dissect.layers.rpcrdma import RPCRDMA, RDMAError, RDMAMsg, RDMAMsgp, RDMANomsg
-from rdmascope.dissect.layers.rpcrdma2 import RDMA2Error, RDMA2Msg, RDMA2Nomsg, RDMA2Optional
+from rdmascope.dissect.layers.rpcrdma import (
+    RPCRDMA,
+    RDMA2Error,
+    RDMA2Msg,
+    RDMA2Nomsg,
+    RDMA2Optional,
+    RDMAError,
+    RDMAMsg,
+    RDMAMsgp,
+    RDMANomsg,
+    RDMASegment,
+    ReadSegment,
+    SegmentArray,
+)
 from rdmascope.dissect.layers.rpcrdma_codes import (
     ERR_CHUNK,
     ERR_INVAL_OPTION,
