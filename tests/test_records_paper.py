@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from rdmascope.captures.peer.probe import ping, probe_records as probe
+from rdmascope.captures.peer.probe import probe_records as probe, serve as ping
 from rdmascope.captures.peer.probe.checks import CHECKS, CheckVerdict, SuiteResult, VerdictKind
 from rdmascope.captures.peer.verbs.interface import Depths, PeerAddress
 from rdmascope.cli.main import main as rdmascope

@@ -350,7 +350,7 @@ class Session:
 
         ``on_rpcs`` is given the RPCs before, a table for each batch.
         """
-        from ..parallel.ipc import unchanging  # Only here: few ask for it.
+        from ..parallel.processes import unchanging  # Only here: few ask for it.
 
         credits = DividedCredits()
         self.watch(credits)

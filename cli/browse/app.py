@@ -24,7 +24,7 @@ from textual.widgets import Static
 from textual.worker import get_current_worker
 
 from rdmascope.captures.errors import CaptureError
-from rdmascope.captures.parallel.ipc import Reply
+from rdmascope.captures.parallel.processes import Reply
 from rdmascope.captures.tables.browsed_tables import (
     LATER,
     NOUNS,

@@ -19,7 +19,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.parallel.ipc import Jobs, MakeJobs, Reply, Worker
+from rdmascope.captures.parallel.processes import Jobs, MakeJobs, Reply, Worker
 from rdmascope.captures.read.merge import NumberOffset
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.diagnosis_pass import FactsPass, diagnosis_of

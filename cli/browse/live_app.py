@@ -20,7 +20,7 @@ from textual.binding import BindingType
 from rdmascope.captures import CaptureError
 from rdmascope.captures.live import CaptureSettings, Keep, Keeper, Live, open_live
 from rdmascope.captures.live.session import LiveSession
-from rdmascope.captures.parallel.ipc import Reply
+from rdmascope.captures.parallel.processes import Reply
 from rdmascope.captures.tables.browsed_tables import LATER, BrowsedTables, live_columns
 from rdmascope.dissect.records.rpc_columns import RpcBatches, TableBuilder
 from rdmascope.dissect.records.tables import TABLES

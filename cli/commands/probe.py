@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from rdmascope.captures.peer.probe.checks import Check
-    from rdmascope.captures.peer.probe.ping import PingPlan
+    from rdmascope.captures.peer.probe.serve import PingPlan
     from rdmascope.captures.peer.verbs.interface import PeerAddress, Verbs
     from rdmascope.dissect.records.schema import Record
 
@@ -168,7 +168,7 @@ def command(
 
     Exit status: 0 all is well, 1 no answer or a check that failed, 2 no connection, no device, or no pyverbs.
     """
-    from rdmascope.captures.peer.probe.ping import PingPlan
+    from rdmascope.captures.peer.probe.serve import PingPlan
     from rdmascope.captures.peer.verbs.devices import require
     from rdmascope.captures.peer.verbs.interface import PeerAddress
     from rdmascope.captures.write.output import check_outputs
@@ -236,7 +236,7 @@ def _wanted(faults: bool, names: tuple[str, ...]) -> list[Check]:
 
 def _ping(devices: Verbs, target: PeerAddress, plan: PingPlan, as_json: bool) -> int:
     from rdmascope.captures.peer.probe import probe_records
-    from rdmascope.captures.peer.probe.ping import Echoed, Reached, Round, VersionTwoProbe, ping
+    from rdmascope.captures.peer.probe.serve import Echoed, Reached, Round, VersionTwoProbe, ping
 
     from ..views import probe as views
 

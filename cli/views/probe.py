@@ -11,17 +11,17 @@ from rich.text import Text
 from rdmascope.captures.peer.endpoint.endpoint import Fault
 from rdmascope.captures.peer.endpoint.nouns import Value
 from rdmascope.captures.peer.probe.checks import Check, SuiteResult, VerdictKind
-from rdmascope.captures.peer.probe.ping import (
+from rdmascope.captures.peer.probe.serve import (
     Echoed,
     PingPlan,
     PingResult,
     Program,
     Reached,
     Round,
+    ServerEvent,
     VersionTwoProbe,
     times,
 )
-from rdmascope.captures.peer.probe.serve import ServerEvent
 from rdmascope.captures.peer.verbs.interface import Depths, PeerAddress
 from rdmascope.dissect.layers.characteristics_codes import CHARACTERISTICS, characteristic_name
 from rdmascope.dissect.onc.rpc_header import program_name

@@ -1,17 +1,225 @@
-"""An Analyzer that is fed events of a trace in place of frames."""
+"""An Analyzer that is fed events of a trace in place of frames, in the order of time, and gives Rpcs as they end.
+
+One dictionary look-up for an event finds who takes it and which of its fields; state is that of the hosts: tasks,
+completion queues, threads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any
 
 from ..rpcrdma.analyzer import Analyzer, Options
+from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.listeners import Listener
 from ..rpcrdma.rpc_table import RpcTable
-from ..rpcrdma.rpcs import Rpc
+from ..rpcrdma.rpcs import HostTrouble, Rpc
 from ..rpcrdma.unanswered import note_outstanding
-from ..transport.connection import ending_words
+from ..transport.connection import Connection, ending_words
 from ..transport.health import CapturePoint, DirectionHealth, TransportHealth
-from .events import Event
-from .machine import TraceMachine
+from .client import ClientSide
+from .connections import CmPair, TracedConnections
+from .events import EVENTS, Event
+from .rpcs import RpcLog
+from .server import ServerSide
+
+_TASK = ("task_id", "client_id")
+_SEGMENT = ("handle", "length", "offset")
+_QUEUE = ("cq_id", "completion_id")
+_CALL = ("progname", "version", "procname")
+
+CLIENT: dict[str, tuple[str, tuple[str, ...]]] = {
+    "nfs_initiate_read": ("initiated", ("fhandle", "offset", "count")),
+    "nfs_initiate_write": ("initiated", ("fhandle", "offset", "count")),
+    "nfs_initiate_commit": ("initiated", ("fhandle", "offset", "count")),
+    "nfs4_open_file": ("opened", ("fhandle", "dir", "name")),
+    "rpc_clnt_new": ("new_client", ("client_id", "addr", "port", "server")),
+    "rpc_task_begin": ("task_begin", _TASK),
+    "rpc_request": ("request", (*_TASK, *_CALL)),
+    "xprt_reserve": ("reserve", (*_TASK, "xid")),
+    "rpc_task_sleep": ("sleep", (*_TASK, "q_name")),
+    "rpc_task_wakeup": ("wakeup", (*_TASK, "q_name")),
+    "xprt_reserve_cong": ("reserve_credit", _TASK),
+    "rpc_xdr_sendto": ("send", (*_TASK, "msg_len")),
+    "xprtrdma_chunk_read": ("chunk_read", (*_TASK, "pos", *_SEGMENT)),
+    "xprtrdma_chunk_write": ("chunk_write", (*_TASK, *_SEGMENT)),
+    "xprtrdma_chunk_wp": ("chunk_write", (*_TASK, *_SEGMENT)),
+    "xprtrdma_chunk_reply": ("chunk_reply", (*_TASK, *_SEGMENT)),
+    "xprtrdma_marshal_failed": ("marshal_failed", _TASK),
+    "xprtrdma_prepsend_failed": ("marshal_failed", _TASK),
+    "xprtrdma_marshal": ("marshal", (*_TASK, "xid", "hdrlen", "headlen", "pagelen", "taillen", "rtype")),
+    "xprtrdma_post_send": ("post_send", ("cq_id", *_TASK)),
+    "xprt_transmit": ("transmit", (*_TASK, "xid", "status")),
+    "xprtrdma_wc_receive": ("receive", ("cq_id", "received", "status")),
+    "xprtrdma_cb_call": ("called_back", ("xid",)),
+    "xprtrdma_reply": ("replied", (*_TASK, "xid", "credits")),
+    "xprtrdma_err_vers": ("refused_version", _TASK),
+    "xprtrdma_err_chunk": ("refused_chunk", _TASK),
+    "xprtrdma_mr_localinv": ("local_invalidation", (*_TASK, "mr_id")),
+    "xprtrdma_mr_reminv": ("remote_invalidation", (*_TASK, "handle")),
+    "xprtrdma_wc_li": ("invalidated", ("completion_id", "status")),
+    "xprtrdma_wc_li_done": ("invalidated", ("completion_id", "status")),
+    "xprtrdma_wc_li_wake": ("invalidated", ("completion_id", "status")),
+    "xprtrdma_wc_send": ("sent", ("status",)),
+    "xprtrdma_wc_fastreg": ("fast_registered", ("status",)),
+    "xprtrdma_decode_seg": ("decode_segment", _SEGMENT),
+    "rpc_xdr_recvfrom": ("receive_xdr", (*_TASK, "msg_len")),
+    "nfs_xdr_status": ("nfs_status", (*_TASK, "error")),
+    "rpc_task_end": ("task_end", (*_TASK, "status")),
+    "rpc_stats_latency": ("latency", (*_TASK, *_CALL, "execute")),
+}
+"""Event: method of ClientSide that takes it, and the fields that it is given."""
+
+SERVER: dict[str, tuple[str, tuple[str, ...]]] = {
+    "svcrdma_wc_recv": ("receive", ("received", *_QUEUE)),
+    "svc_xprt_enqueue": ("enqueue", ("server", "client")),
+    "svc_xprt_dequeue": ("dequeue", ("server", "client")),
+    "svcrdma_decode_rseg": ("read_segment", (*_QUEUE, "segno", "position", *_SEGMENT)),
+    "svcrdma_decode_wseg": ("write_segment", (*_QUEUE, "segno", *_SEGMENT)),
+    "svcrdma_decode_rqst": ("request", (*_QUEUE, "xid", "credits", "proc", "hdrlen")),
+    "svcrdma_post_read_chunk": ("post_read", _QUEUE),
+    "svcrdma_wc_read": ("read", _QUEUE),
+    "svc_xdr_recvfrom": ("receive_xdr", ("xid",)),
+    "svc_process": ("process", ("xid", "service", "vers", "procedure")),
+    "nfsd_compound_status": ("operation", ("name", "status")),
+    "nfsd_fh_verify": ("handle", ("xid", "fh_hash")),
+    "nfsd_read_start": ("file_begin", ("xid", "fh_hash", "offset", "len")),
+    "nfsd_write_start": ("file_begin", ("xid", "fh_hash", "offset", "len")),
+    "nfsd_commit_start": ("file_begin", ("xid", "fh_hash", "offset", "len")),
+    "nfsd_read_done": ("file_end", ("xid", "len")),
+    "nfsd_write_done": ("file_end", ("xid", "len")),
+    "nfsd_commit_done": ("file_end", ("xid", "len")),
+    "svc_xdr_sendto": ("send_xdr", ("xid", "msg_len")),
+    "svc_stats_latency": ("latency", ("xid", "execute")),
+    "svcrdma_post_write_chunk": ("post_write", _QUEUE),
+    "svcrdma_post_reply_chunk": ("post_write", _QUEUE),
+    "svcrdma_post_chunk": ("post_chunk", _QUEUE),
+    "svcrdma_encode_wseg": ("returned", _SEGMENT),
+    "svcrdma_send_pullup": ("pulled_up", ("hdrlen",)),
+    "svcrdma_post_send": ("post_send", (*_QUEUE, "inv_rkey")),
+    "svcrdma_wc_write": ("wrote", _QUEUE),
+    "svcrdma_wc_send": ("sent", _QUEUE),
+    "svc_send": ("done", ("xid",)),
+    "svcrdma_wc_recv_err": ("receive_failed", ("status",)),
+    "svcrdma_wc_read_err": ("read_failed", ("status",)),
+    "svcrdma_wc_write_err": ("write_failed", ("status",)),
+    "svcrdma_wc_send_err": ("send_failed", (*_QUEUE, "status")),
+    "svcrdma_wc_send_flush": ("send_failed", (*_QUEUE, "status")),
+}
+"""The same of ServerSide."""
+
+OWN: dict[str, tuple[str, tuple[str, ...]]] = {
+    "cm_event_handler": ("_manage", ("srcaddr", "dstaddr", "event")),
+    "cm_disconnect": ("_disconnect", ("srcaddr", "dstaddr")),
+    "xprtrdma_inline_thresh": ("_negotiated", ("srcaddr", "dstaddr", "inline_send", "inline_recv")),
+}
+"""The same of TraceMachine."""
+
+CONNECT_REQUEST, ESTABLISHED, DISCONNECTED = 4, 9, 10
+"""Events of the connection manager (include/rdma/rdma_cm.h)."""
+
+
+LACKING = {
+    "rpc_clnt_new": 4,
+    "xprtrdma_post_send": 1,
+    "xprtrdma_wc_receive": 1,
+    "svcrdma_wc_recv": 1,
+    "svc_xprt_enqueue": 2,
+    "svc_xprt_dequeue": 2,
+    "svcrdma_decode_rseg": 4,
+    "svcrdma_decode_wseg": 3,
+}
+"""Events of which some kernels do not tell so many of the first fields; any that lacks another is passed over."""
+LATEST = 1 << 62
+"""Nanoseconds; what is later is damage."""
+MAX_OPEN = 1 << 16
+"""Calls that either side remembers; of more, events were lost that ended them."""
+
+
+class TraceMachine:
+    """Carries all state from batch to batch."""
+
+    def __init__(
+        self, connections: list[Connection], conversations: dict[int, Conversation], troubles: list[HostTrouble]
+    ) -> None:
+        """Where connections are put, conversations by their number, and troubles."""
+        self._connections = TracedConnections(connections, conversations)
+        self.log = RpcLog(self._connections.listeners, troubles)
+        self.client = ClientSide(self._connections, self.log)
+        self.server = ServerSide(self._connections, self.log, self.client)
+        sides = (self.client, CLIENT), (self.server, SERVER), (self, OWN)
+        self._handlers: dict[str, tuple[Callable[..., None], Callable[[tuple[Any, ...]], Any]]] = {}
+        self._passive: set[str] = set()
+        """Addresses at which connections were asked for here."""
+        for side, table in sides:
+            for name, (method, fields) in table.items():
+                self._handlers[name] = getattr(side, method), _chooser(name, fields)
+
+    def listen(self, listener: Callable[[Conversation], Listener | None] | None) -> None:
+        """``listener`` makes the one of a new conversation."""
+        self._connections.listener = listener
+
+    def feed(self, events: Iterable[Event]) -> list[Rpc]:
+        """Take events, give the Rpcs that ended."""
+        handlers = self._handlers
+        for number, time, name, pid, values in events:
+            handler = handlers.get(name)
+            if handler is not None and 0 <= time < LATEST:
+                fields = handler[1](values)
+                if None not in fields or (name in LACKING and None not in fields[LACKING[name] :]):
+                    handler[0](number, time, pid, *fields)
+        for side in (self.client, self.server):
+            side.let_go(MAX_OPEN)
+        return self.log.take()
+
+    def forget(self, connections: set[int]) -> list[Rpc]:
+        """These are no more looked at: give what is outstanding on them."""
+        for side in (self.client, self.server):
+            side.forget(connections)
+        for number in connections:
+            self._connections.listeners.pop(number, None)
+        return self.log.take()
+
+    def outstanding(self) -> list[Rpc]:
+        """Calls without a reply so far, of which no Rpc has ended."""
+        return [*self.client.outstanding(), *self.server.outstanding()]
+
+    def finish(self) -> list[Rpc]:
+        """The trace is over: give the rest."""
+        self.client.finish()
+        self.server.finish()
+        return self.log.take()
+
+    def _manage(self, number: int, time: int, pid: int, source: str, destination: str, event: int) -> None:
+        if event == CONNECT_REQUEST:
+            self._passive.add(source)
+        elif event == ESTABLISHED:
+            self._connections.establish(self._pair(source, destination), time)
+        elif event == DISCONNECTED:
+            self._connections.end(self._pair(source, destination), "disconnected", time)
+
+    def _disconnect(self, number: int, time: int, pid: int, source: str, destination: str) -> None:
+        by = "server" if source in self._passive else "client"
+        self._connections.end(self._pair(source, destination), f"DREQ from the {by}", time)
+
+    def _pair(self, source: str, destination: str) -> CmPair:
+        return CmPair(destination, source) if source in self._passive else CmPair(source, destination)
+
+    def _negotiated(
+        self, number: int, time: int, pid: int, source: str, destination: str, sent: int, received: int
+    ) -> None:
+        self._connections.establish(CmPair(source, destination), time, (sent, received))
+
+
+def _chooser(name: str, fields: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Any]:
+    """Gives a tuple of those fields of an event's values."""
+    places = [EVENTS[name].index(field) for field in fields]
+    if len(places) == 1:
+        (place,) = places
+        return lambda values: (values[place],)
+    return itemgetter(*places)
+
 
 _NOTHING_SENT = DirectionHealth()
 

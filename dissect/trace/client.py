@@ -17,8 +17,18 @@ from ..rpcrdma.messages import HEADER, Segment
 from ..rpcrdma.rpc_fields import KnownRpc
 from ..rpcrdma.rpcs import CREDITS, ChunkUse, HostTimes, Latency
 from .connections import RDMA, SOCKET, TracedConnections, drop
-from .log import RpcLog
-from .rpcs import Received, TracedChunks, TracedSegment, add_lists, message, name_call, nfs_status, reply_header, spans
+from .rpcs import (
+    Received,
+    RpcLog,
+    TracedChunks,
+    TracedSegment,
+    add_lists,
+    message,
+    name_call,
+    nfs_status,
+    reply_header,
+    spans,
+)
 
 READ_LIST, LONG_CALL, REPLY_CHUNK = 3, 4, 6
 """Chunk types of ``xprtrdma_marshal``; below are those of a call that goes inline."""

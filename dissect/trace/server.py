@@ -20,8 +20,18 @@ from ..rpcrdma.rpc_fields import KnownRpc
 from ..rpcrdma.rpcs import ChunkUse, HostTimes, Latency
 from .client import ClientSide
 from .connections import RDMA, TracedConnections, drop, socket_parts
-from .log import RpcLog
-from .rpcs import Received, TracedChunks, TracedSegment, add_lists, message, name_call, nfs_status, reply_header, spans
+from .rpcs import (
+    Received,
+    RpcLog,
+    TracedChunks,
+    TracedSegment,
+    add_lists,
+    message,
+    name_call,
+    nfs_status,
+    reply_header,
+    spans,
+)
 
 OP = "OP_"
 """Before the names of operations."""

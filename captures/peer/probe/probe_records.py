@@ -11,8 +11,7 @@ from rdmascope.dissect.records.schema import Record, record
 
 from ..verbs.interface import PeerAddress
 from .checks import SuiteResult, VerdictKind
-from .ping import Echoed, PingResult, Program, Reached, Round, VersionTwoProbe, times
-from .serve import ServerEvent
+from .serve import Echoed, PingResult, Program, Reached, Round, ServerEvent, VersionTwoProbe, times
 
 
 def finding(result: PingResult, target: PeerAddress) -> Record:

@@ -1,9 +1,27 @@
-"""RPC-over-RDMA version 2: its header, its options, and how it is agreed on (version-two-01)."""
+"""RPC-over-RDMA version 2: its header, its options, and how it is agreed on (version-two-01); and transport
+characteristics: what the four options say, what has to follow from it, and what they allow (xcharext-02).
+"""
 
 from __future__ import annotations
 
-from ...layers.characteristics_codes import OPTIONS, ROPT_INITXCH, ROPT_REQXCH, ROPT_RESPXCH, option_name
-from ...layers.oncrpc_codes import CALL
+from ...layers.characteristics_codes import (
+    BKREQSUP_GENL,
+    BKREQSUP_INLINE,
+    BKREQSUP_NONE,
+    CHARACTERISTICS,
+    EXPERIMENTAL,
+    OPTIONS,
+    ROPT_INITXCH,
+    ROPT_REQXCH,
+    ROPT_RESPXCH,
+    ROPT_UPDXCH,
+    XCHAR_BRS,
+    XCHAR_RBSIZ,
+    XCHAR_REQREMINV,
+    option_name,
+    value_words,
+)
+from ...layers.oncrpc_codes import CALL as CALL_TYPE
 from ...layers.rpcrdma_codes import (
     DIRECTION_NAMES,
     ERR_CHUNK,
@@ -17,13 +35,15 @@ from ...layers.rpcrdma_codes import (
     procedure_name,
 )
 from ...onc.xdr import word
-from ...rpcrdma.characteristics import UnknownOption
+from ...rpcrdma.characteristics import InitXch, ReqXch, RespXch, UnknownOption, UpdXch, selected
 from ...rpcrdma.memory import REORDERED
 from ...rpcrdma.negotiation import VersionRefusal
 from ...transport.connection import DEFAULT_INLINE
 from ..events import RefusableMessage, SentMessage, SentOption
 from ..rule import (
+    CALL,
     ERROR,
+    INVALIDATE,
     PASSED,
     REPLY,
     SECOND,
@@ -39,10 +59,527 @@ from ..rule import (
 from ..transaction import Transaction
 from .credits import OUT_OF_STEP, SKEW
 from .errors import decoded, silent
-from .header import inline_payload, nothing_behind
+from .header import inline_payload, nothing_behind, nothing_follows
 from .inline import compare_second, ruled_elsewhere
 
-MUST, STATED = Level.MUST, Level.STATED
+MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
+
+
+def options_missed(option: SentOption) -> str:
+    """Why the peer of an option's sender may have said more than is known; '' where it cannot have."""
+    if not option.start_known:
+        return LATE_START
+    return gaps(option.connection) or option.out_of_step
+
+
+# What an option holds
+
+
+@rule("XC-BOUNDS", "Every xchv_data ends inside its option", MUST, "2.1", "", SentOption)
+def bounds(option: SentOption) -> Judgement | None:
+    """The lengths and counts in an rdma_optinfo stay inside it; above all xchv_data does not run past it.  Words
+    behind its last field are not forbidden.
+
+    Why: where the length of one characteristic is wrong, all that follow are misread.
+
+    Right: xchv_data of 4 bytes, and 4 bytes are there.
+
+    Wrong: xchv_data of 900 bytes in an rdma_optinfo of 28.
+    """
+    if isinstance(option.content, UnknownOption):
+        return None
+    if option.truncated:
+        return undecidable(option.truncated)
+    return violation(option.content.problem, "inside rdma_optinfo") if option.content.problem else PASSED
+
+
+@rule("XC-TYPE", "A characteristic's data are a value of its type", MUST, "2.1", "", SentOption)
+def type_(option: SentOption) -> Judgement | None:
+    """xchv_data of a known characteristic is long enough for its type, and a value of it.
+
+    Why: a receiver must refuse the message, and loses the other characteristics in it as well.
+
+    Right: Receive Buffer Size with the 4 bytes 00002000.
+
+    Wrong: Receive Buffer Size with the 2 bytes 2000; Requester Remote Invalidation with the bool 7.
+    """
+    judged = None
+    for value in option.values:
+        if value.kind is None:
+            continue
+        if value.value is None:
+            return violation(f"{value.name}: {value.problem}", f"a {value.kind.type}")
+        judged = PASSED
+    return judged or (undecidable(option.truncated) if option.truncated and not option.values else None)
+
+
+@rule("XC-UNKNOWN", "An unknown characteristic draws no error", STATED, "2.1, 4.1", "", RefusableMessage)
+def unknown(refusable: RefusableMessage) -> Judgement | None:
+    """An end ignores a characteristic that it does not know, or rejects its change by ROPT_RESPXCH.  One that does not
+    support the option at all answers RDMA2_ERR_INVAL_OPTION, and never sends such an option itself.
+
+    Why: only so can new characteristics be announced to old peers.
+
+    Right: ROPT_INITXCH with characteristic 9, and no answer.
+
+    Wrong: ROPT_INITXCH with characteristic 9, RDMA2_ERR_BAD_HEADER.
+    """
+    option, answer = refusable.option, refusable.answer
+    if option is None or not option.decodes or all(value.kind is not None for value in option.values):
+        return None  # XC-BOUNDS, XC-TYPE
+    number = refusable.message.header.option
+    if answer is not None and answer.header.procedure == RDMA_ERROR:
+        error = answer.header.error
+        if error == ERR_INVAL_OPTION and number not in refusable.sent:
+            return None
+        if error not in (ERR_CHUNK, ERR_INVAL_OPTION):
+            return undecidable("the answer is truncated in the capture") if error is None else None
+        names = ", ".join(value.name for value in option.values if value.kind is None)
+        return violation(f"{option_name(number)} with {names} answered {error_name(2, error)}", "no error")
+    if answer is None and (reason := refusable.missed(1 - refusable.sender)):
+        return undecidable(reason)
+    return PASSED
+
+
+@rule("XC-PAYLOAD", "Nothing follows the options of this extension", STATED, "4", "", SentOption)
+def payload(option: SentOption) -> Judgement | None:
+    """Behind ROPT_INITXCH, ROPT_REQXCH, ROPT_RESPXCH and ROPT_UPDXCH there is no RPC message.
+
+    Why: a receiver has no use for it, and drops it.
+
+    Right: 28 bytes of header, and the rdma_optinfo.
+
+    Wrong: a NULL call behind ROPT_INITXCH.
+    """
+    if isinstance(option.content, UnknownOption):
+        return None
+    if option.truncated:
+        return undecidable(option.truncated)
+    return nothing_follows(option, option_name(option.message.header.option))
+
+
+@rule("XC-EXPERIMENTAL", "Characteristics of the experimental range are for experiments", STATED, "6.2", "", SentOption)
+def experimental(option: SentOption) -> Judgement | None:
+    """Identifiers from 4294967040 to 4294967295 are reported as a note: only the two ends that agreed on them know
+    what they mean.
+
+    Why: elsewhere they are unknown, or taken for another experiment.
+
+    Right: Receive Buffer Size, identifier 1.
+
+    Wrong: identifier 4294967040 between implementations of different makers.
+    """
+    if not option.values:
+        return None
+    experimental = [value.which for value in option.values if value.experimental]
+    if not experimental:
+        return PASSED
+    named = ", ".join(str(which) for which in experimental)
+    return violation(f"characteristic {named}", f"outside {EXPERIMENTAL.start} to {EXPERIMENTAL.stop - 1}", note=True)
+
+
+# What is announced at first
+
+
+@rule("XC-INIT-SIZE", "ROPT_INITXCH fits the connection's initial receive size", SHOULD, "4.1", "", SentOption)
+def init_size(option: SentOption) -> Judgement | None:
+    """A ROPT_INITXCH is no longer than 1024 bytes before version 2 is settled, nor than the receiver's buffers later.
+
+    Why: it is there to announce larger buffers, so it cannot rely on them.
+
+    Right: three characteristics in 100 bytes.
+
+    Wrong: an experimental one of 2,000 bytes among them in the first message.
+    """
+    if not isinstance(option.content, InitXch):
+        return None
+    length = option.message.operation.length
+    limit, _, source = option.conversation.receive_size(1 - option.sender, option.message.frame)
+    if limit is None:
+        return PASSED if length <= DEFAULT_INLINE else undecidable(source)
+    if length > limit:
+        if reason := options_missed(option):
+            return undecidable(reason)
+        return violation(f"a Send of {length:,} bytes", f"at most {limit:,} ({source})")
+    return PASSED if option.message.operation.end_known else undecidable("the end of the Send is not in the capture")
+
+
+@rule("XC-INIT-FIRST", "ROPT_INITXCH is the first message of its sender", STATED, "4.1", "", SentOption)
+def init_first(option: SentOption) -> Judgement | None:
+    """An end that sends ROPT_INITXCH sends it before anything else on the connection, and once.
+
+    Why: until then its peer goes by the defaults, and may do what it is not ready for.
+
+    Right: ROPT_INITXCH, then the calls.
+
+    Wrong: ten calls, then ROPT_INITXCH.
+    """
+    if not isinstance(option.content, InitXch):
+        return None
+    if option.before:
+        return violation(f"ROPT_INITXCH as message {option.before + 1} of its sender", "the first")
+    if not option.start_known:
+        return undecidable(LATE_START)
+    if reason := gaps(option.connection, option.sender):
+        return undecidable(reason)
+    return PASSED
+
+
+@rule("XC-NOCHANGE", "What optixch_nochg names does not change", STATED, "4.1", "", SentOption)
+def no_change(option: SentOption) -> Judgement | None:
+    """A characteristic that its owner announced as fixed keeps its value for as long as the connection lasts.
+
+    Why: the peer has laid out its buffers and its code by it.
+
+    Right: Receive Buffer Size among optixch_nochg, and no ROPT_UPDXCH for it.
+
+    Wrong: the same, and a ROPT_UPDXCH with another value.
+    """
+    if isinstance(option.content, UpdXch):
+        changed = list(option.values)
+    elif isinstance(option.content, RespXch) and option.request is not None:
+        want = option.request.want
+        changed = [want[at] for at in option.content.done if at < len(want)]
+    else:
+        return None
+    frame, judged = option.message.frame, None
+    announced_at, fixed = option.conversation.negotiation.nochange.get(option.sender, (0, frozenset[int]()))
+    for new in changed:
+        if new.value is None:
+            continue
+        before = option.conversation.in_force(new.which, option.sender, frame).value
+        if announced_at < frame and new.which in fixed and before is not None and new.value != before:
+            return violation(f"{new.name} changes from {value_words(new.which, before)} to {new.words}",
+                             "no change, as optixch_nochg announced", announced_at, frame)  # fmt: skip
+        judged = undecidable(reason) if not announced_at and (reason := options_missed(option)) else PASSED
+    return judged
+
+
+# Changes on request
+
+
+@rule("XC-RESPONSE-XID", "ROPT_RESPXCH has the XID of the ROPT_REQXCH that it answers", MUST, "4.3", "", SentOption)
+def response_xid(option: SentOption) -> Judgement | None:
+    """rdma_xid of a ROPT_RESPXCH is that of a ROPT_REQXCH of its peer which has no answer yet.
+
+    Why: its subsets are positions in that request; with another one they mean something else.
+
+    Right: ROPT_REQXCH 0x77, ROPT_RESPXCH 0x77.
+
+    Wrong: ROPT_REQXCH 0x77, ROPT_RESPXCH 0x78.
+    """
+    if not isinstance(option.content, RespXch):
+        return None
+    xid = option.message.header.xid
+    request = option.request
+    if request is not None and request.xid == xid:
+        return PASSED
+    if reason := options_missed(option):
+        return undecidable(reason)
+    if request is not None:
+        waits = f"0x{request.xid:08x}"
+        return violation(f"ROPT_RESPXCH 0x{xid:08x}, and ROPT_REQXCH {waits} waits", waits)
+    return violation(f"ROPT_RESPXCH 0x{xid:08x}, and no such ROPT_REQXCH waits", "the XID of a ROPT_REQXCH")
+
+
+@rule(
+    "XC-RESPONSE-SETS", "Done, rejected and pending share nothing and cover the request", SHOULD, "4.3", "", SentOption
+)
+def response_sets(option: SentOption) -> Judgement | None:
+    """Each characteristic of a ROPT_REQXCH is in exactly one of the three subsets of its ROPT_RESPXCH.
+
+    Why: of one that is in none of them, or in two, the requester does not know what became of it.
+
+    Right: two wishes; done 0, rejected 1.
+
+    Wrong: two wishes; done 0, rejected 0.
+    """
+    content, request = option.content, option.request
+    if not isinstance(content, RespXch) or content.problem:
+        return undecidable(option.truncated) if isinstance(content, RespXch) and option.truncated else None
+    subsets = {"done": content.done, "rejected": content.rejected, "pending": content.pending}
+    for one, other in (("done", "rejected"), ("done", "pending"), ("rejected", "pending")):
+        if both := subsets[one] & subsets[other]:
+            names = ", ".join(selected(both, request.want) if request is not None else map(str, sorted(both)))
+            return violation(f"{names} is {one} and {other}", "in one of them")
+    if request is None:
+        return undecidable("the request is not in the capture") if options_missed(option) else None
+    if not request.whole:
+        return undecidable("the request cannot be read to its end")
+    named, all_ = content.done | content.rejected | content.pending, set(range(len(request.want)))
+    if missing := all_ - named:
+        return violation(f"{', '.join(selected(missing, request.want))} is in none of the subsets", "in one of them",
+                         request.frame, option.message.frame)  # fmt: skip
+    if extra := named - all_:
+        return violation(f"{', '.join(selected(extra, request.want))} is in a subset", f"positions below {len(all_)}",
+                         request.frame, option.message.frame)  # fmt: skip
+    return PASSED
+
+
+@rule("XC-RESPONSE-MISSING", "A ROPT_REQXCH is answered", STATED, "4.2", "", RefusableMessage)
+def response_missing(refusable: RefusableMessage) -> Judgement | None:
+    """A ROPT_REQXCH draws a ROPT_RESPXCH, or, from an end that does not support it, an RDMA2_ERROR.
+
+    Why: until then its sender does not know which value to go by.
+
+    Right: ROPT_REQXCH, ROPT_RESPXCH that rejects it all.
+
+    Wrong: ROPT_REQXCH, and nothing, while later calls are answered.
+    """
+    if refusable.option is None or not isinstance(refusable.option.content, ReqXch):
+        return None
+    if refusable.answer is not None:
+        return PASSED
+    if refusable.other_answer:
+        return undecidable("a ROPT_RESPXCH of another XID may be the answer")
+    if reason := silent(refusable):
+        return undecidable(reason)
+    return violation("no answer, though a later call was answered", "ROPT_RESPXCH, or RDMA2_ERR_INVAL_OPTION")
+
+
+@rule("XC-SUPPORT", "An end that requests changes accepts the answers", MUST, "4", "", RefusableMessage)
+def support(refusable: RefusableMessage) -> Judgement | None:
+    """An end that sends ROPT_REQXCH supports ROPT_RESPXCH and ROPT_UPDXCH, and one that supports these supports
+    ROPT_INITXCH: it does not refuse them by RDMA2_ERR_INVAL_OPTION.
+
+    Why: an end that requests a change and refuses the answer leaves its peer in doubt about which value is in force.
+
+    Right: ROPT_REQXCH from the client, ROPT_RESPXCH from the server, and no error.
+
+    Wrong: the same, and the client answers RDMA2_ERR_INVAL_OPTION.
+    """
+    number, answer = refusable.message.header.option, refusable.answer
+    needs = {
+        ROPT_RESPXCH: (ROPT_REQXCH,),
+        ROPT_UPDXCH: (ROPT_REQXCH,),
+        ROPT_INITXCH: (ROPT_REQXCH, ROPT_RESPXCH, ROPT_UPDXCH),
+    }.get(number or 0)
+    if refusable.option is None or needs is None or refusable.option.content.problem:
+        return None
+    shown = [need for need in needs if need in refusable.sent]
+    if not shown:
+        return None
+    if answer is not None and answer.header.procedure == RDMA_ERROR and answer.header.error == ERR_INVAL_OPTION:
+        return violation(f"{option_name(number)} refused by an end that sends {option_name(shown[0])}",
+                         "no refusal")  # fmt: skip
+    if answer is None and (reason := refusable.missed(1 - refusable.sender)):
+        return undecidable(reason)
+    return PASSED
+
+
+@rule(
+    "XC-UPDATE-PENDING", "A pending change ends with one ROPT_UPDXCH that says so", STATED, "4.3, 4.4", "", SentOption
+)
+def update_pending(option: SentOption) -> Judgement | None:
+    """Each change that a ROPT_RESPXCH called pending ends with a ROPT_UPDXCH whose optupdxch_pendclr is true; in an
+    unsolicited one it is false.
+
+    Why: nothing else informs the requester that the change is complete.
+
+    Right: pending, ROPT_UPDXCH with optupdxch_pendclr true.
+
+    Wrong: a ROPT_UPDXCH with optupdxch_pendclr true, and nothing pending.
+    """
+    content = option.content
+    if isinstance(content, RespXch):
+        request = option.request
+        if not content.pending or request is None:
+            return None
+        if request.open:
+            names = ", ".join(selected(request.open, request.want))
+            return undecidable(f"{names} is pending where the connection's traffic ends")
+        return PASSED
+    if not isinstance(content, UpdXch) or content.now is None or content.pending_clear is None:
+        return undecidable(option.truncated) if isinstance(content, UpdXch) and option.truncated else None
+    which, frame = content.now.which, option.message.frame
+    pending = option.conversation.negotiation.pending(option.sender, frame)
+    if not content.pending_clear or any(request.want[at].which == which for request, at in pending):
+        return PASSED
+    if reason := options_missed(option):
+        return undecidable(reason)
+    return violation(f"optupdxch_pendclr is true, and no change of {content.now.name} is pending", "false")
+
+
+@rule("XC-RBSIZ", "No Send exceeds the Receive Buffer Size in force", STATED, "3.1", "", SentMessage, needs=SECOND)
+def receive_buffer(sent: SentMessage) -> Judgement | None:
+    """Once the receiver has announced its Receive Buffer Size, no Send of version 2 is longer.  Where it has not,
+    V2-INLINE-4096 judges.
+
+    Why: a Send that does not fit its receive buffer fails, and with it the connection.
+
+    Right: 8192 announced, a Send of 8,000 bytes.
+
+    Wrong: 8192 announced, a Send of 9,000 bytes.
+    """
+    if ruled_elsewhere(sent) or not sent.buffer_announced:
+        return None
+    limit, _, source = sent.limit
+    return compare_second(sent, limit, source)
+
+
+@rule("XC-RBSIZ-SHRINK", "The Receive Buffer Size shrinks only where the peer asked for it", SHOULD,
+      "3.1", "", SentOption)  # fmt: skip
+def receive_buffer_shrink(option: SentOption) -> Judgement | None:
+    """A ROPT_UPDXCH lowers the Receive Buffer Size only after a ROPT_REQXCH of its peer that asked for less.
+
+    Why: Sends of the larger size may be under way, and will not fit.
+
+    Right: a ROPT_REQXCH for 4096, then 4096.
+
+    Wrong: 8192, then 4096 unasked.
+    """
+    if not isinstance(option.content, UpdXch):
+        return None
+    now, frame = option.content.now, option.message.frame
+    if now is None or now.which != XCHAR_RBSIZ or now.value is None:
+        return None
+    before, _, source = option.conversation.in_force(XCHAR_RBSIZ, option.sender, frame)
+    if before is None:
+        return undecidable(source)
+    wishes = (
+        characteristic.value
+        for request in option.conversation.negotiation.requests
+        if request.requester != option.sender and request.frame < frame
+        for characteristic in request.want
+        if characteristic.which == XCHAR_RBSIZ and characteristic.value is not None
+    )
+    if now.value >= before or any(wish < before for wish in wishes):
+        return PASSED
+    if reason := options_missed(option):
+        return undecidable(reason)
+    return violation(f"{before} lowered to {now.value} unasked", f"{before} or more")
+
+
+@rule("XC-RBSIZ-REQUESTED", "Who asks for a smaller Receive Buffer Size uses it at once", SHOULD,
+      "3.1", "", SentMessage, needs=SECOND)  # fmt: skip
+def receive_buffer_requested(sent: SentMessage) -> Judgement | None:
+    """Behind a ROPT_REQXCH for a smaller Receive Buffer Size, Sends of its sender are no longer than that size, until
+    the request is rejected or refused, or the change is no longer pending.  What exceeds the size in force is
+    XC-RBSIZ's and V2-INLINE-4096's.
+
+    Why: the peer may post smaller receive buffers as soon as it has the request.
+
+    Right: 8192 in force, a ROPT_REQXCH for 4096, then Sends of at most 4096 bytes.
+
+    Wrong: the same, and a Send of 6,000 bytes before an answer.
+    """
+    conversation, receiver, frame = sent.conversation, 1 - sent.sender, sent.message.frame
+    wishes: list[tuple[int, int]] = []
+    for request, position in conversation.negotiation.pending(receiver, frame):
+        wish = request.want[position]
+        if wish.which != XCHAR_RBSIZ or wish.value is None:
+            continue
+        before, _, source = conversation.in_force(XCHAR_RBSIZ, receiver, request.frame)
+        if before is None:
+            return undecidable(source)
+        if wish.value < before:
+            wishes.append((wish.value, request.frame))
+    limit, _, source = sent.limit
+    if not wishes or (limit is not None and sent.length > limit):
+        return None
+    size, asked = min(wishes)
+    return compare_second(sent, size, f"asked for in frame {asked}")
+
+
+@rule("V2-RECEIVE-4096", "No receiver announces fewer than 4096 bytes", MUST, "2.3", "", SentOption)
+def receive_4096(option: SentOption) -> Judgement | None:
+    """A Receive Buffer Size that an end announces for itself is at least 4096, in ROPT_INITXCH and ROPT_UPDXCH, and
+    where it agrees to a smaller one by ROPT_RESPXCH.
+
+    Why: 4096 bytes are what every sender of version 2 may rely on.
+
+    Right: Receive Buffer Size 4096.
+
+    Wrong: Receive Buffer Size 2048.
+    """
+    content = option.content
+    if isinstance(content, RespXch):
+        request = option.request
+        values = [] if request is None else [request.want[at] for at in content.done if at < len(request.want)]
+    elif isinstance(content, InitXch | UpdXch):
+        values = list(option.values)
+    else:
+        return None
+    sizes = [value.value for value in values if value.which == XCHAR_RBSIZ and value.value is not None]
+    if not sizes:
+        return None
+    least = CHARACTERISTICS[XCHAR_RBSIZ].default
+    small = [size for size in sizes if size < least]
+    return violation(f"a Receive Buffer Size of {small[0]}", f"at least {least}") if small else PASSED
+
+
+@rule("V2-BACKWARD-REQUIRED", "An end of version 2 supports backward requests", MUST, "4.2.2", "", SentOption)
+def backward_required(option: SentOption) -> Judgement | None:
+    """No end announces BKREQSUP_NONE.  version-two-01 requires support for the backward direction; xcharext-02, 3.3,
+    defines that value all the same, so this is a note.
+
+    Why: an end that counts on callbacks cannot work with a peer that takes none.
+
+    Right: Backward Request Support BKREQSUP_INLINE.
+
+    Wrong: Backward Request Support BKREQSUP_NONE.
+    """
+    if not isinstance(option.content, InitXch | UpdXch):
+        return None
+    levels = [value.value for value in option.values if value.which == XCHAR_BRS and value.value is not None]
+    if not levels:
+        return None
+    if BKREQSUP_NONE not in levels:
+        return PASSED
+    return violation("Backward Request Support BKREQSUP_NONE, which xcharext-02, 3.3, defines",
+                     "support, by version-two-01, 4.2.2", note=True)  # fmt: skip
+
+
+@rule("XC-REQREMINV", "Send With Invalidate only to a requester that announced support for it", MUST,
+      "3.2", "", SentMessage, "responder", needs=SECOND | REPLY | INVALIDATE)  # fmt: skip
+def remote_invalidation(sent: SentMessage) -> Judgement | None:
+    """A version 2 reply is a Send With Invalidate only where its requester's Requester Remote Invalidation is true; by
+    default it is false.
+
+    Why: a requester that does not expect it finds its memory gone, or invalidates it twice and fails.
+
+    Right: ROPT_INITXCH with Requester Remote Invalidation true, replies that invalidate.
+
+    Wrong: no such ROPT_INITXCH, and a reply that invalidates.
+    """
+    ready, _, source = sent.conversation.in_force(XCHAR_REQREMINV, 1 - sent.sender, sent.message.frame)
+    if ready:
+        return PASSED
+    if ready is None:
+        return undecidable(source)
+    if reason := sent.missed(1 - sent.sender):
+        return undecidable(reason)
+    return violation(f"a Send With Invalidate, and Requester Remote Invalidation is false ({source})", "a plain Send")
+
+
+@rule("XC-BRS", "Backward calls respect the client's Backward Request Support", STATED,
+      "3.3", "", SentMessage, "requester", needs=SECOND | CALL, backward=True)  # fmt: skip
+def backward_support(sent: SentMessage) -> Judgement | None:
+    """A version 2 server sends no backward calls to a client whose level is BKREQSUP_NONE, and calls without chunks to
+    one whose level is BKREQSUP_INLINE, which is the default.
+
+    Why: a client has no buffers or no code for what it did not offer.
+
+    Right: BKREQSUP_GENL, a CB_COMPOUND with a Reply chunk.
+
+    Wrong: BKREQSUP_NONE, a CB_COMPOUND.
+    """
+    level, _, source = sent.conversation.in_force(XCHAR_BRS, 0, sent.message.frame)
+    if level is None:
+        return undecidable(source)
+    if level == BKREQSUP_GENL:
+        return PASSED
+    if sent.unread:
+        return undecidable(sent.unread)
+    chunks = sent.header.chunks or sent.header.procedure == RDMA_NOMSG
+    if level == BKREQSUP_INLINE and not chunks:
+        return PASSED
+    if reason := sent.missed(0):
+        return undecidable(reason)
+    seen = "a backward call" + (" with chunks" if chunks else "")
+    allowed = "an RDMA2_MSG without chunks" if level == BKREQSUP_INLINE else "none"
+    return violation(f"{seen}, and the client's level is {value_words(XCHAR_BRS, level)} ({source})", allowed)
+
 
 LATE_START = "the connection began before the capture did"
 
@@ -134,11 +671,11 @@ def optional_direction(option: SentOption) -> Judgement | None:
     if message.inline_length and isinstance(option.content, UnknownOption):
         return undecidable("the direction of the payload is not in the capture")
     if message.header.option == ROPT_REQXCH:
-        wanted = CALL
+        wanted = CALL_TYPE
     elif message.header.option == ROPT_RESPXCH:
-        wanted = 1 - CALL
+        wanted = 1 - CALL_TYPE
     else:
-        wanted = said if option.sender == 1 or option.calls_back else CALL
+        wanted = said if option.sender == 1 or option.calls_back else CALL_TYPE
     if said == wanted:
         return PASSED
     return violation(f"rdma_optdir {said} ({DIRECTION_NAMES[said]}) in {name}", f"{wanted} ({DIRECTION_NAMES[wanted]})")

@@ -13,7 +13,7 @@ from time import sleep
 import pytest
 
 from rdmascope.captures.errors import CaptureError
-from rdmascope.captures.parallel.ipc import Jobs, Reply, Worker
+from rdmascope.captures.parallel.processes import Jobs, Reply, Worker
 
 
 def numbers(first: int, last: int) -> Iterator[int]:

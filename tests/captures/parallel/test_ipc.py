@@ -7,7 +7,7 @@ import weakref
 
 import numpy as np
 
-from rdmascope.captures.parallel.ipc import packed, unpacked
+from rdmascope.captures.parallel.processes import packed, unpacked
 from rdmascope.dissect.frames import FRAME, FrameBatch
 
 

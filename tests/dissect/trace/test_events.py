@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
+from rdmascope.dissect.trace.analyzer import CLIENT, OWN, SERVER
 from rdmascope.dissect.trace.events import EVENTS, text_values
-from rdmascope.dissect.trace.machine import CLIENT, OWN, SERVER
 from rdmascope.dissect.trace.ring_buffer import event_format, socket_address
 
 

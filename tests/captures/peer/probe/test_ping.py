@@ -13,8 +13,19 @@ from playbook.fabric import MemoryVerbs
 from playbook.hosts import CLIENT, SECOND, TARGET, hosts, save
 from rdmascope.captures.peer.endpoint import Answered, Call, Chunks, EndpointSettings, Failed, service
 from rdmascope.captures.peer.faults import FAULTS
-from rdmascope.captures.peer.probe.ping import PingPlan, PingResult, Program, Reached, Round, VersionTwoProbe, ping
-from rdmascope.captures.peer.probe.serve import ECHO, Client, ServerEvent, echo
+from rdmascope.captures.peer.probe.serve import (
+    ECHO,
+    Client,
+    PingPlan,
+    PingResult,
+    Program,
+    Reached,
+    Round,
+    ServerEvent,
+    VersionTwoProbe,
+    echo,
+    ping,
+)
 from rdmascope.captures.peer.verbs.interface import ConnectRequested, Event, MessageReceived, PeerAddress, VerbsError
 from rdmascope.cli.main import main
 from rdmascope.dissect.layers.characteristics_codes import XCHAR_BRS, XCHAR_RBSIZ, XCHAR_REQREMINV
