@@ -34,7 +34,7 @@ from .tables.saved import holds_tables, is_data_set
 from .tables.table_pass import needs_contents, table_batches
 
 if TYPE_CHECKING:
-    from rdmascope.dissect.diagnosis.diagnose import Diagnosis
+    from rdmascope.dissect.diagnosis.facts import Diagnosis
     from rdmascope.dissect.measure.call_groups import CallGroups, LatencyInterval, ServiceLevelCounts
 
     from .session.grouping import RpcGrouping
@@ -254,7 +254,7 @@ class Capture(Closing):
         """
         from rdmascope.dissect.diagnosis.facts import all_detectors
 
-        from .session.diagnosis_pass import diagnosis_of
+        from .session.comparison import diagnosis_of
 
         for kind in kinds:
             _known(kind, all_detectors(), "detector")

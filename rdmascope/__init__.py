@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from rdmascope.captures.tables.column_table import ColumnTable
     from rdmascope.cli.page.document import write_page
     from rdmascope.dissect.audit.rule import Finding
-    from rdmascope.dissect.diagnosis.diagnose import Diagnosis
-    from rdmascope.dissect.diagnosis.facts import Statement
+    from rdmascope.dissect.diagnosis.facts import Diagnosis, Statement
     from rdmascope.dissect.frames import Frame, Place
     from rdmascope.dissect.measure.call_groups import (
         CallGroup,
@@ -59,7 +58,7 @@ _PLACES = {
     "ColumnTable": "captures.tables.column_table",
     "Connection": "dissect.transport.connection",
     "Conversation": "dissect.rpcrdma.conversation",
-    "Diagnosis": "dissect.diagnosis.diagnose",
+    "Diagnosis": "dissect.diagnosis.facts",
     "Endpoint": "dissect.transport.connection",
     "Finding": "dissect.audit.rule",
     "Follow": "captures",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rdmascope.dissect.layers import bth, cm, ddp, mad
+from rdmascope.dissect.layers import bth, cm, mad, mpa
 from rdmascope.dissect.layers.columns import layout
 
 PLACE = Path(__file__).parent.parent / "dissect" / "layers" / "layouts.py"
@@ -22,9 +22,9 @@ HEADERS = (
     bth.DETH,
     bth.ImmDt,
     bth.IETH,
-    ddp.DDPTagged,
-    ddp.DDPUntagged,
-    ddp.RDMAPReadRequest,
+    mpa.DDPTagged,
+    mpa.DDPUntagged,
+    mpa.RDMAPReadRequest,
     mad.MAD,
     cm.IPCMRequest,
     *(layer for _, layer in cm.CM_MESSAGES.values()),

@@ -24,7 +24,7 @@ from rdmascope.dissect.frames import Frame, FrameBatch
 from rdmascope.dissect.intervals import IntervalSet
 from rdmascope.dissect.layers import icrc, iwarp_codes, opcodes
 from rdmascope.dissect.layers.fpdus import LENGTH_BYTES, MarkerGrid, crc32c
-from rdmascope.dissect.layers.vcrc import vcrc, verify_vcrc
+from rdmascope.dissect.layers.icrc import vcrc, verify_vcrc
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.locate import Located
 from rdmascope.dissect.link.numbers import (

@@ -10,9 +10,8 @@ import numpy as np
 
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.layers import opcodes
-from rdmascope.dissect.layers.icrc import icrc_ok
+from rdmascope.dissect.layers.icrc import icrc_ok, vcrc_ok
 from rdmascope.dissect.layers.transports import TRANSPORTS
-from rdmascope.dissect.layers.vcrc import vcrc_ok
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.duplicates import DUPLICATE, MIRRORED, Duplicates
 from rdmascope.dissect.link.fragments import TcpFragments

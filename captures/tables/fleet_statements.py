@@ -8,11 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
-from rdmascope.dissect.diagnosis.diagnose import Diagnosis, ranked
-from rdmascope.dissect.diagnosis.facts import Cause, Severity, all_detectors
+from rdmascope.dissect.diagnosis.facts import Cause, Diagnosis, Severity, all_detectors, ranked
 from rdmascope.dissect.units import duration, moment, plural
 
-from ..session.diagnosis_pass import diagnosis_of
+from ..session.comparison import diagnosis_of
 from .database import Database
 from .saved_session import open_saved_session
 

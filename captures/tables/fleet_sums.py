@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rdmascope.dissect.arrays import Int64s
-from rdmascope.dissect.diagnosis.diagnose import Diagnosis
-from rdmascope.dissect.diagnosis.facts import Facts, Gathered
+from rdmascope.dissect.diagnosis.facts import Diagnosis, Facts, Gathered
 from rdmascope.dissect.measure.call_groups import CallColumns
 from rdmascope.dissect.measure.comparison import ProcedureCalls, Run, labels, settings
 from rdmascope.dissect.measure.statistics import PARTS, Share, SlowRpc, Statistics, key_of_names

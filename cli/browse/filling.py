@@ -22,7 +22,7 @@ from rdmascope.captures import CaptureError
 from rdmascope.captures.parallel.processes import Jobs, MakeJobs, Reply, Worker
 from rdmascope.captures.read.merge import NumberOffset
 from rdmascope.captures.read.streams import Limits
-from rdmascope.captures.session.diagnosis_pass import FactsPass, diagnosis_of
+from rdmascope.captures.session.comparison import FactsPass, diagnosis_of
 from rdmascope.captures.session.find import find_frame, steps_of
 from rdmascope.captures.session.session import Progress, Session
 from rdmascope.captures.tables.browsed_tables import LATER, BrowsedTables, first_columns, stored_rows
@@ -30,8 +30,7 @@ from rdmascope.captures.tables.condition import Condition
 from rdmascope.captures.tables.table_pass import needs_contents, table_batches
 from rdmascope.captures.write.stale_tempdirs import folder_of_process
 from rdmascope.dissect.audit.rule import Finding
-from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
-from rdmascope.dissect.diagnosis.facts import Gathered, Severity, Statement
+from rdmascope.dissect.diagnosis.facts import Diagnosis, Gathered, Severity, Statement, diagnose
 from rdmascope.dissect.measure.files import FileTable
 from rdmascope.dissect.records.rpc_columns import Columns, RpcBatch, TableBuilder, Wanted, joined
 from rdmascope.dissect.records.tables import TABLES

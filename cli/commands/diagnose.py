@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from rdmascope.captures.session.diagnosis_pass import diagnosis_of
+from rdmascope.captures.session.comparison import diagnosis_of
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import Condition
 from rdmascope.captures.tables.saved import is_data_set

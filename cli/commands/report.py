@@ -14,8 +14,7 @@ from rdmascope.captures import CaptureError
 from rdmascope.captures.read.merge import expand
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.saved import holds_tables, is_data_set
-from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
-from rdmascope.dissect.diagnosis.facts import Facts, Gathered
+from rdmascope.dissect.diagnosis.facts import Diagnosis, Facts, Gathered, diagnose
 from rdmascope.dissect.measure.files import undecoded
 from rdmascope.dissect.records.report import (
     INTERVALS,

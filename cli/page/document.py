@@ -27,8 +27,7 @@ from rdmascope.captures.write.output import check_outputs, write_output
 from rdmascope.dissect.audit.auditor import Result, who
 from rdmascope.dissect.audit.rule import Finding, Rule, facts
 from rdmascope.dissect.diagnosis.detectors.conformance import TOLERATED
-from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
-from rdmascope.dissect.diagnosis.facts import Facts, Statement, label
+from rdmascope.dissect.diagnosis.facts import Diagnosis, Facts, Statement, diagnose, label
 from rdmascope.dissect.measure.call_groups import FAIL, PASS, UNDECIDABLE, ServiceLevel, ServiceLevelCounts
 from rdmascope.dissect.measure.files import undecoded
 from rdmascope.dissect.measure.statistics import SlowRpc

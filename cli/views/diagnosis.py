@@ -13,8 +13,7 @@ from rich.text import Text
 
 from rdmascope.dissect.audit.auditor import EARLIER, Result, who
 from rdmascope.dissect.audit.rule import NOT_APPLICABLE, PASS, UNDECIDABLE, VIOLATION, Finding, Rule, Waiver, facts
-from rdmascope.dissect.diagnosis.diagnose import Diagnosis
-from rdmascope.dissect.diagnosis.facts import SEVERITIES, Detector, Severity, Statement, detector_lines
+from rdmascope.dissect.diagnosis.facts import SEVERITIES, Detector, Diagnosis, Severity, Statement, detector_lines
 from rdmascope.dissect.transport.connection import ENDS
 from rdmascope.dissect.units import duration, moment, percent, plural
 

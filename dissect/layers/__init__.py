@@ -44,24 +44,22 @@ if TYPE_CHECKING:
         CMServiceIDRequest as CMServiceIDRequest,
         IPCMRequest as IPCMRequest,
     )
-    from .ddp import (
-        DDPTagged as DDPTagged,
-        DDPUntagged as DDPUntagged,
-        RDMAPAtomicRequest as RDMAPAtomicRequest,
-        RDMAPAtomicResponse as RDMAPAtomicResponse,
-        RDMAPImmediateData as RDMAPImmediateData,
-        RDMAPReadRequest as RDMAPReadRequest,
-        RDMAPTerminate as RDMAPTerminate,
-    )
-    from .layer import Header as Header
+    from .layer import Header as Header, Item as Item, Structure as Structure
     from .lrh import ERF as ERF, LRH as LRH, ERFExtension as ERFExtension, ERFPad as ERFPad
     from .mad import MAD as MAD
     from .mpa import (
         FPDU as FPDU,
         MPA as MPA,
+        DDPTagged as DDPTagged,
+        DDPUntagged as DDPUntagged,
         MPAEnhanced as MPAEnhanced,
         MPAReply as MPAReply,
         MPARequest as MPARequest,
+        RDMAPAtomicRequest as RDMAPAtomicRequest,
+        RDMAPAtomicResponse as RDMAPAtomicResponse,
+        RDMAPImmediateData as RDMAPImmediateData,
+        RDMAPReadRequest as RDMAPReadRequest,
+        RDMAPTerminate as RDMAPTerminate,
     )
     from .oncrpc import (
         ONCRPC as ONCRPC,
@@ -94,7 +92,6 @@ if TYPE_CHECKING:
         SegmentArray as SegmentArray,
         Xcharval as Xcharval,
     )
-    from .xdr import Item as Item, Structure as Structure
 
 
 @cache

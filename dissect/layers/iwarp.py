@@ -18,17 +18,21 @@ from __future__ import annotations
 from scapy.layers.inet import TCP
 from scapy.packet import bind_bottom_up, bind_top_down, split_bottom_up
 
-from .ddp import (
+from .mpa import (
+    FPDU,
+    MPA,
     NFS_RDMA_PORT,
     DDPTagged,
     DDPUntagged,
+    MPAEnhanced,
+    MPAReply,
+    MPARequest,
     RDMAPAtomicRequest,
     RDMAPAtomicResponse,
     RDMAPImmediateData,
     RDMAPReadRequest,
     RDMAPTerminate,
 )
-from .mpa import FPDU, MPA, MPAEnhanced, MPAReply, MPARequest
 
 __all__ = [
     "FPDU",

@@ -1,11 +1,14 @@
-"""What every layer here is made from."""
+"""What every layer here is made from; and XDR (RFC 4506) in terms of Scapy fields: items, opaque data, lists, optional
+data.  Every length is checked against the bytes there are before anything is made of it.
+"""
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Any
 
-from scapy.fields import Field
-from scapy.packet import Packet, Raw
+from scapy.fields import Field, IntEnumField, PacketField, PacketListField, StrField
+from scapy.packet import Packet, Padding, Raw
 
 LayerClass = type[Any]
 """A Packet class; where a field is called ``type``, too."""
@@ -64,3 +67,147 @@ class TrailingField(Field):  # type: ignore[misc]
 
     def i2repr(self, pkt: Any, x: Any) -> str:
         return x.hex() if isinstance(x, bytes) else repr(x)
+
+
+_WORD = Struct(">I")
+
+
+class MalformedXDR(ValueError):
+    """Bytes that no value of the type has; Scapy keeps such a layer as Raw."""
+
+
+def word_at(data: bytes, at: int) -> int:
+    if at + 4 > len(data):
+        raise MalformedXDR(f"a word at {at} of {len(data)} bytes")
+    return int(_WORD.unpack_from(data, at)[0])
+
+
+def padded(length: int) -> int:
+    """Opaque data are filled to a multiple of four (RFC 4506, 4.9 and 4.10)."""
+    return length + -length % 4
+
+
+def _present(data: bytes, at: int) -> bool:
+    """The word before optional data (RFC 4506, 4.19)."""
+    value = word_at(data, at)
+    if value > 1:
+        raise MalformedXDR(f"an optional-data word is {value}, neither 0 nor 1")
+    return value == 1
+
+
+class Structure(Header):
+    """A header with items inside.
+
+    Always built from its fields: Scapy keeps the bytes a packet was dissected from, and does not notice a
+    change two levels below.
+    """
+
+    def do_dissect(self, data: bytes) -> bytes:
+        rest: bytes = super().do_dissect(data)
+        self.raw_packet_cache = None
+        return rest
+
+
+class Item(Structure):
+    """A structure inside another one; its size is known from its first bytes."""
+
+    @classmethod
+    def take(cls, data: bytes, at: int) -> tuple[Any, int]:
+        """The item at ``at``, and where it ends."""
+        end = at + cls.size_at(data, at)
+        if end > len(data):
+            raise MalformedXDR(f"{cls.name} at {at} ends at {end} of {len(data)} bytes")
+        return cls.strict(data[at:end]), end
+
+    @classmethod
+    def size_at(cls, data: bytes, at: int) -> int:
+        return int(sum(field.sz for field in cls.fields_desc))
+
+    def guess_payload_class(self, payload: bytes) -> type[Any]:
+        found: type[Any] = Padding
+        return found
+
+
+class ItemField(PacketField):  # type: ignore[misc]
+    """An Item in its place."""
+
+    def getfield(self, pkt: Any, data: bytes) -> tuple[bytes, Any]:
+        item, end = self.cls.take(data, 0)
+        return data[end:], item
+
+
+class OptionalField(PacketField):  # type: ignore[misc]
+    """Optional data: a word 0, or a word 1 and the Item (RFC 4506, 4.19); None is: absent."""
+
+    def getfield(self, pkt: Any, data: bytes) -> tuple[bytes, Any]:
+        if not _present(data, 0):
+            return data[4:], None
+        item, end = self.cls.take(data, 4)
+        return data[end:], item
+
+    def addfield(self, pkt: Any, data: bytes, item: Any) -> bytes:
+        return data + (_WORD.pack(0) if item is None else _WORD.pack(1) + bytes(item))
+
+
+class OptionalListField(PacketListField):  # type: ignore[misc]
+    """A list: a word 1 before each Item, a word 0 behind the last (RFC 4506, 4.19)."""
+
+    def getfield(self, pkt: Any, data: bytes) -> tuple[bytes, list[Any]]:
+        items: list[Any] = []
+        at = 0
+        while _present(data, at):
+            item, at = self.cls.take(data, at + 4)
+            items.append(item)
+        return data[at + 4 :], items
+
+    def addfield(self, pkt: Any, data: bytes, items: list[Any]) -> bytes:
+        return data + b"".join(_WORD.pack(1) + bytes(item) for item in items) + _WORD.pack(0)
+
+
+class ArrayField(PacketListField):  # type: ignore[misc]
+    """A counted array: a word that counts, and so many Items (RFC 4506, 4.13)."""
+
+    def getfield(self, pkt: Any, data: bytes) -> tuple[bytes, list[Any]]:
+        items: list[Any] = []
+        count, at = word_at(data, 0), 4
+        while len(items) < count:
+            item, at = self.cls.take(data, at)
+            items.append(item)
+        return data[at:], items
+
+    def addfield(self, pkt: Any, data: bytes, items: list[Any]) -> bytes:
+        return data + _WORD.pack(len(items)) + b"".join(map(bytes, items))
+
+
+class EnumField(IntEnumField):  # type: ignore[misc]
+    """An enum or a bool: a word that must be one of those named (RFC 4506, 4.3 and 4.4)."""
+
+    def getfield(self, pkt: Any, data: bytes) -> tuple[bytes, int]:
+        value = word_at(data, 0)
+        if value not in self.i2s:
+            raise MalformedXDR(f"{self.name} is {value}")
+        return data[4:], value
+
+
+class OpaqueField(StrField):  # type: ignore[misc]
+    """Opaque data or a string of at most ``limit`` bytes; its length is the field ``length_name`` before it.
+
+    Pad bytes other than zero are illegal (RFC 4506, 4.10).
+    """
+
+    __slots__ = ("length_name", "limit")
+
+    def __init__(self, name: str, length_name: str, limit: int) -> None:
+        super().__init__(name, b"")
+        self.length_name, self.limit = length_name, limit
+
+    def getfield(self, pkt: Any, data: bytes) -> tuple[bytes, Any]:
+        length = getattr(pkt, self.length_name)
+        end = padded(length)
+        if length > self.limit or end > len(data) or any(data[length:end]):
+            raise MalformedXDR(f"{self.name}: {length} bytes (at most {self.limit}) out of {len(data)}")
+        return data[end:], data[:length]
+
+    def addfield(self, pkt: Any, data: bytes, value: Any) -> bytes:
+        raw = self.i2m(pkt, value)
+        return bytes(data + raw.ljust(padded(len(raw)), b"\0"))

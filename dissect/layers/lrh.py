@@ -13,9 +13,9 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw, bind_top_down
 
 from .bth import BTH
+from .icrc import VCRC_BYTES, vcrc, verify_vcrc
 from .layer import Header, LayerClass, TrailingField
 from .roce import GRH
-from .vcrc import VCRC_BYTES, vcrc, verify_vcrc
 
 ERF_LINK_TYPE, INFINIBAND_LINK_TYPE = 197, 247
 WORD = 4

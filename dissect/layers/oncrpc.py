@@ -20,7 +20,7 @@ from scapy.fields import (
 )
 from scapy.packet import Raw, bind_layers
 
-from .layer import Header
+from .layer import Header, Item, ItemField, MalformedXDR, OpaqueField, Structure, padded, word_at
 from .oncrpc_codes import (
     ACCEPT_STATUS_NAMES as ACCEPT_STATUSES,
     ALL_GSS_PROCEDURES as GSS_PROCEDURES,
@@ -41,7 +41,6 @@ from .oncrpc_codes import (
     RPCSEC_GSS,
     SUCCESS,
 )
-from .xdr import Item, ItemField, MalformedXDR, OpaqueField, Structure, padded, word_at
 
 GSS_SERVICES = {  # RFC 2203, 5.2.2; RFC 5403, 5.2
     1: "rpc_gss_svc_none",

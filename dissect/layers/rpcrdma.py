@@ -36,7 +36,19 @@ from scapy.fields import (
 from scapy.packet import Raw, bind_top_down
 
 from .characteristics_codes import CHARACTERISTICS, OPTIONS, OptionKind, interpret
-from .layer import Header
+from .layer import (
+    ArrayField,
+    EnumField,
+    Header,
+    Item,
+    ItemField,
+    MalformedXDR,
+    OptionalField,
+    OptionalListField,
+    Structure,
+    padded,
+    word_at,
+)
 from .oncrpc import oncrpc_class
 from .rpcrdma_codes import (
     DIRECTION_NAMES,
@@ -51,18 +63,6 @@ from .rpcrdma_codes import (
     RDMA_MSGP,
     RDMA_NOMSG,
     RDMA_OPTIONAL,
-)
-from .xdr import (
-    ArrayField,
-    EnumField,
-    Item,
-    ItemField,
-    MalformedXDR,
-    OptionalField,
-    OptionalListField,
-    Structure,
-    padded,
-    word_at,
 )
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from ..diagnosis.diagnose import Diagnosis
-from ..diagnosis.facts import Facts, HostFacts
+from ..diagnosis.facts import Diagnosis, Facts, HostFacts
 from ..link.addresses import AddressTable
 from ..measure.files import File, FileTable, undecoded
 from ..measure.statistics import (

@@ -9,8 +9,7 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
-from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
-from rdmascope.dissect.diagnosis.facts import Facts, FileFacts, Gathered, Statement, all_detectors
+from rdmascope.dissect.diagnosis.facts import Diagnosis, Facts, FileFacts, Gathered, Statement, all_detectors, diagnose
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG
 from rdmascope.dissect.measure.files import File, FileCall, FileTransfer, FileUses
 from rdmascope.dissect.measure.nfs_operations import OPERATION

@@ -23,7 +23,6 @@ from rdmascope.dissect.layers.cm import (
     IPCMRequest,
 )
 from rdmascope.dissect.layers.cm_codes import CLASS_CM, METHOD_SEND
-from rdmascope.dissect.layers.ddp import DDPTagged, DDPUntagged, RDMAPReadRequest, RDMAPTerminate
 from rdmascope.dissect.layers.fpdus import CRC_BYTES, MARKER_BYTES, MARKER_INTERVAL, crc32c, insert_markers, pad_bytes
 from rdmascope.dissect.layers.icrc import ROCE_PORT, UDP_BYTES, icrc
 from rdmascope.dissect.layers.iwarp_codes import (
@@ -40,7 +39,16 @@ from rdmascope.dissect.layers.iwarp_codes import (
     WRITE,
 )
 from rdmascope.dissect.layers.mad import MAD
-from rdmascope.dissect.layers.mpa import FPDU, MPAEnhanced, MPAReply, MPARequest
+from rdmascope.dissect.layers.mpa import (
+    FPDU,
+    DDPTagged,
+    DDPUntagged,
+    MPAEnhanced,
+    MPAReply,
+    MPARequest,
+    RDMAPReadRequest,
+    RDMAPTerminate,
+)
 from rdmascope.dissect.layers.opcodes import ICRC_BYTES, OPCODE_NAMES, PATH_MTU
 from rdmascope.dissect.layers.roce import AETH, BTH, DETH, IETH, RETH
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT

@@ -30,12 +30,11 @@ from playbook.packets import encode_frames
 from playbook.samples import MANIFEST, SAMPLES, analyzed
 from playbook.troubles import TROUBLES
 from playbook.wire import Wire
-from rdmascope.captures.session.diagnosis_pass import diagnosis_of
+from rdmascope.captures.session.comparison import diagnosis_of
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.saved_session import SavedSession
 from rdmascope.cli.main import main
-from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
-from rdmascope.dissect.diagnosis.facts import Severity, all_detectors
+from rdmascope.dissect.diagnosis.facts import Diagnosis, Severity, all_detectors, diagnose
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from .detectors.test_hosts import STARVED

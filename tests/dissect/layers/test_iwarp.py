@@ -13,18 +13,22 @@ from scapy.packet import Padding, Raw
 
 from rdmascope.dissect.layers import iwarp, iwarp_codes
 from rdmascope.dissect.layers.columns import compile_header
-from rdmascope.dissect.layers.ddp import (
+from rdmascope.dissect.layers.fpdus import crc32c, fpdu_bytes, insert_markers, remove_markers, split_fpdus, verify_crc
+from rdmascope.dissect.layers.mpa import (
+    FPDU,
     RDMAP_HEADERS,
     DDPTagged,
     DDPUntagged,
+    MPAEnhanced,
+    MPAReply,
+    MPARequest,
     RDMAPAtomicRequest,
     RDMAPAtomicResponse,
     RDMAPImmediateData,
     RDMAPReadRequest,
     RDMAPTerminate,
+    mpa_class,
 )
-from rdmascope.dissect.layers.fpdus import crc32c, fpdu_bytes, insert_markers, remove_markers, split_fpdus, verify_crc
-from rdmascope.dissect.layers.mpa import FPDU, MPAEnhanced, MPAReply, MPARequest, mpa_class
 from rdmascope.dissect.layers.oncrpc import ONCRPC
 from rdmascope.dissect.layers.private_data import ConsumerPrivateData, RPCRDMAPrivateData
 from rdmascope.dissect.layers.rpcrdma import RPCRDMA

@@ -14,10 +14,9 @@ from scapy.packet import Raw
 from playbook import wrap
 from playbook.wrap import INFINIBAND
 from rdmascope.dissect.layers.bth import BTH, RETH
-from rdmascope.dissect.layers.icrc import icrc_local, icrc_ok, verify, verify_local
+from rdmascope.dissect.layers.icrc import icrc_local, icrc_ok, vcrc, vcrc_ok, verify, verify_local, verify_vcrc
 from rdmascope.dissect.layers.lrh import ERF, LRH, ERFExtension
 from rdmascope.dissect.layers.roce import GRH
-from rdmascope.dissect.layers.vcrc import vcrc, vcrc_ok, verify_vcrc
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.packets import decode

@@ -15,8 +15,7 @@ from playbook import wrap
 from playbook.wrap import ERF, INFINIBAND, TUNNELS, Raw, batch
 from rdmascope.captures import open_capture
 from rdmascope.dissect.frames import FrameBatch
-from rdmascope.dissect.layers.icrc import icrc_ok
-from rdmascope.dissect.layers.vcrc import vcrc_ok
+from rdmascope.dissect.layers.icrc import icrc_ok, vcrc_ok
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.duplicates import DUPLICATE
 from rdmascope.dissect.link.locate import locate

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rdmascope.captures import open_capture
-from rdmascope.dissect.diagnosis.diagnose import diagnose
-from rdmascope.dissect.diagnosis.facts import Gathered
+from rdmascope.dissect.diagnosis.facts import Gathered, diagnose
 from rdmascope.dissect.records.connection import connection_record, transport_record
 from rdmascope.dissect.records.report import report_records
 from rdmascope.dissect.records.rpc import full_fields

@@ -8,8 +8,7 @@ import pytest
 
 from playbook.traces import ENDS, KWORKER, MILLISECOND, NFSD, Client, Server, client
 from rdmascope.captures.read.traces import TextEvents, Trace
-from rdmascope.dissect.diagnosis.diagnose import diagnose
-from rdmascope.dissect.diagnosis.facts import Gathered
+from rdmascope.dissect.diagnosis.facts import Gathered, diagnose
 from rdmascope.dissect.onc.rpc_header import NFS_CALLBACK
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
