@@ -121,10 +121,10 @@ def _analysed_apart(
     done = subprocess.run(program, input=given, stdout=subprocess.PIPE, check=False)
     if done.returncode:
         raise RuntimeError(f"the interpreter with plug-ins ended with status {done.returncode}")
-    found: tuple[CaptureEntry, list[str]] | Exception = pickle.loads(done.stdout)
-    if isinstance(found, Exception):
-        raise found
-    return found
+    result: tuple[CaptureEntry, list[str]] | Exception = pickle.loads(done.stdout)
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 def _alone() -> None:
@@ -133,7 +133,7 @@ def _alone() -> None:
     os.dup2(2, 1)  # A plug-in may print.
     plugins, unit, data_set, options = pickle.load(sys.stdin.buffer)
     failures: list[str] = []
-    found: tuple[CaptureEntry, list[str]] | Exception
+    result: tuple[CaptureEntry, list[str]] | Exception
     try:
         with FolderOfProcess() as folder:
             files = [folder / str(number) / name for number, (name, _) in enumerate(plugins)]
@@ -141,11 +141,11 @@ def _alone() -> None:
                 file.parent.mkdir()
                 file.write_bytes(text)
             load_quietly(failures, map(str, files))
-            found = analyse(unit, data_set, options), failures
+            result = analyse(unit, data_set, options), failures
     except Exception as error:
-        found = error
+        result = error
     with os.fdopen(answer, "wb") as output:
-        pickle.dump(found, output)
+        pickle.dump(result, output)
 
 
 CAPTURES = "*.pcap*"
@@ -166,7 +166,7 @@ class CaptureUnit(NamedTuple):
 
 def units(patterns: Sequence[str]) -> list[CaptureUnit]:
     """The captures that match.  Raises CaptureError for a pattern that nothing matches."""
-    found: dict[tuple[str, str], list[str]] = {}
+    captures: dict[tuple[str, str], list[str]] = {}
     for pattern in patterns:
         pattern, paths = matching(pattern, CAPTURES) if is_url(pattern) else _local(local(pattern))
         if not paths:
@@ -176,10 +176,10 @@ def units(patterns: Sequence[str]) -> list[CaptureUnit]:
             name = rotated_name(path)
             folder, below, _ = path.removeprefix(base).lstrip("/").partition("/")
             host = folder if below else _SUFFIXES.sub("", os.path.basename(without_query(name)))
-            known = found.setdefault((host, name), [])
+            known = captures.setdefault((host, name), [])
             if path not in known:
                 known.append(path)
-    return [CaptureUnit(host, tuple(sorted(paths, key=_order))) for (host, _), paths in sorted(found.items())]
+    return [CaptureUnit(host, tuple(sorted(paths, key=_order))) for (host, _), paths in sorted(captures.items())]
 
 
 def _local(pattern: str) -> tuple[str, list[str]]:
@@ -221,14 +221,14 @@ def capture_id(paths: Sequence[str], options: str, stamps: Sequence[FileStamp], 
     """
     total = hashlib.sha256(f"{schema_version} {options}".encode())
     for path, there in zip(paths, stamps, strict=True):
-        one = hashlib.sha256()
+        contents = hashlib.sha256()
         if is_url(path) and there.certain:
-            one.update(same_contents(path, there).encode())
+            contents.update(same_contents(path, there).encode())
         else:
             with RemoteFile(path) if is_url(path) else open(path, "rb") as file:
                 while block := file.read(_BLOCK):
-                    one.update(block)
-        total.update(one.digest())
+                    contents.update(block)
+        total.update(contents.digest())
     return total.hexdigest()[:_ID]
 
 
@@ -367,8 +367,8 @@ def divided(
     units: Sequence[CaptureUnit], data_set: str, options: Options
 ) -> tuple[list[BatchCapture], list[CaptureUnit]]:
     """Captures that the data set has, as their files' names, sizes and times say, and the others."""
-    found = DataSet(data_set).known([path for unit in units for path in unit.paths])
-    there = {frozenset(other.paths): other for other in found}
+    entries = DataSet(data_set).known([path for unit in units for path in unit.paths])
+    there = {frozenset(other.paths): other for other in entries}
     known, others = [], []
     for unit in units:
         entry = there.get(frozenset(unit.paths))
@@ -436,12 +436,12 @@ def watched(
 
 def _rings(patterns: Sequence[str]) -> list[CaptureUnit]:
     """Those whose files are there by now, each with its files in the order in which they are written."""
-    found = []
+    captures = []
     for pattern in patterns:
         refuse_url(pattern)
         with suppress(CaptureError):  # None is there yet.
-            found += units([pattern])
-    return [unit._replace(paths=tuple(sorted(unit.paths, key=_written_at))) for unit in found]
+            captures += units([pattern])
+    return [unit._replace(paths=tuple(sorted(unit.paths, key=_written_at))) for unit in captures]
 
 
 def _written_at(path: str) -> tuple[int, tuple[int, str]]:
@@ -470,9 +470,9 @@ def _analysed(units: Sequence[CaptureUnit], data_set: str, options: Options, job
                 assert isinstance(sentinel, int)
                 process, result, unit, attempt = running.pop(sentinel)
                 process.join()
-                found = _received(result)
-                if found is not None:
-                    entry, failures = found
+                received = _received(result)
+                if received is not None:
+                    entry, failures = received
                     for words in set(failures) - reported:
                         plugged.report[-1](words)
                     reported.update(failures)
@@ -525,10 +525,10 @@ def _received(result: Pipe) -> tuple[CaptureEntry, list[str]] | None:
     """What a process gave that has ended, and which plug-ins failed there."""
     with result:
         try:
-            found: tuple[CaptureEntry, list[str]] | None = result.recv()
+            sent: tuple[CaptureEntry, list[str]] | None = result.recv()
         except EOFError:
             return None
-    return found
+    return sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -636,12 +636,12 @@ class CapturesBehind:
     def divided(self, noun: str, numbers: Collection[int]) -> dict[str, frozenset[int]]:
         """By capture, as the table captures names it: which of these numbers of a table it has."""
         there = [behind.numbers(noun) for behind in self.captures]
-        found: dict[str, list[int]] = {}
+        by_capture: dict[str, list[int]] = {}
         for number in numbers:
-            at = bisect_left(there, number, key=lambda one: one.stop - 1)
+            at = bisect_left(there, number, key=lambda span: span.stop - 1)
             if at < len(there) and number in there[at]:
-                found.setdefault(self.captures[at].entry.capture, []).append(number)
-        return {capture: frozenset(those) for capture, those in found.items()}
+                by_capture.setdefault(self.captures[at].entry.capture, []).append(number)
+        return {capture: frozenset(those) for capture, those in by_capture.items()}
 
     @property
     def frames(self) -> int:
@@ -655,11 +655,11 @@ class CapturesBehind:
 
     def with_xids(self, xids: Collection[int]) -> dict[int, list[int]]:
         """The numbers of the RPCs that have these XIDs, in the order in which they ended, as the tables have them."""
-        found: dict[int, list[int]] = {}
+        by_xid: dict[int, list[int]] = {}
         if not xids:
-            return found
+            return by_xid
         with open_saved(self.path) as database:
             query = "SELECT xid, number FROM rpcs WHERE list_contains(?, xid) ORDER BY ended"
             for xid, number in database.connection.execute(query, [[*xids]]).fetchall():
-                found.setdefault(xid, []).append(number)
-        return found
+                by_xid.setdefault(xid, []).append(number)
+        return by_xid

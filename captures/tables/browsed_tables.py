@@ -246,13 +246,13 @@ class BrowsedTables:
 
     def oldest(self, name: str) -> int | None:
         """The number or frame of the first row; None where there are none."""
-        ((found,),) = self.connection.execute(f"SELECT min({KEYS[name]}) FROM {name}").fetchall()
-        return found if found is None else int(found)
+        ((lowest,),) = self.connection.execute(f"SELECT min({KEYS[name]}) FROM {name}").fetchall()
+        return lowest if lowest is None else int(lowest)
 
     def count(self, name: str) -> int:
         """Rows that are there."""
-        (found,) = self.connection.execute(f"SELECT count(*) FROM {name}").fetchall()
-        return int(found[0])
+        (row,) = self.connection.execute(f"SELECT count(*) FROM {name}").fetchall()
+        return int(row[0])
 
     def order(self, name: str, narrowing: Narrowing, sort: str = "", descending: bool = False) -> Int64s:
         """Row IDs of a table in the order of a column, those that belong to the RPCs that are meant.
@@ -282,8 +282,8 @@ class BrowsedTables:
         return KEYS[name] if self.keyed and name != "findings" else "rowid"
 
     def _ids(self, query: str, *values: Any) -> Int64s:
-        found = self.connection.execute(query, values).fetchnumpy()["row_id"]
-        return np.asarray(found[~np.ma.getmaskarray(found)], np.int64)
+        ids = self.connection.execute(query, values).fetchnumpy()["row_id"]
+        return np.asarray(ids[~np.ma.getmaskarray(ids)], np.int64)
 
     def rows(self, name: str, ids: Int64s) -> list[dict[str, Any]]:
         """Some rows with all columns, in the order of ``ids``."""
@@ -292,15 +292,15 @@ class BrowsedTables:
         listed = ",".join(map(str, ids.tolist()))
         columns = ", ".join(named(column.name) for column in TABLES[name].columns if column.type != "time")
         key = self._key(name)
-        found = self.connection.execute(f"SELECT {key}, {columns} FROM {name} WHERE {key} IN ({listed})")
-        names = [one[0] for one in found.description or ()][1:]
-        by_id = {row[0]: dict(zip(names, row[1:], strict=True)) for row in found.fetchall()}
+        result = self.connection.execute(f"SELECT {key}, {columns} FROM {name} WHERE {key} IN ({listed})")
+        names = [described[0] for described in result.description or ()][1:]
+        by_id = {row[0]: dict(zip(names, row[1:], strict=True)) for row in result.fetchall()}
         return [by_id[id] for id in ids.tolist() if id in by_id]
 
     def row_of(self, name: str, column: str, value: int) -> int | None:
         """The row ID where a column has a value."""
-        found = self._ids(f"SELECT {self._key(name)} AS row_id FROM {name} WHERE {named(column)} = ? LIMIT 1", value)
-        return int(found[0]) if len(found) else None
+        ids = self._ids(f"SELECT {self._key(name)} AS row_id FROM {name} WHERE {named(column)} = ? LIMIT 1", value)
+        return int(ids[0]) if len(ids) else None
 
     def containing(self, name: str, text: str) -> Int64s:
         """Row IDs where any column has this text in it, upper case or lower; of an XID its hexadecimal digits, too."""
@@ -327,8 +327,8 @@ class BrowsedTables:
 
     def call_frames(self, where: str) -> list[int]:
         """Where RPCs of which this is true begin."""
-        found = self.connection.execute(f"SELECT coalesce(call_frame, reply_frame) FROM rpcs WHERE {where}")
-        return [int(frame) for (frame,) in found.fetchall() if frame is not None]
+        result = self.connection.execute(f"SELECT coalesce(call_frame, reply_frame) FROM rpcs WHERE {where}")
+        return [int(frame) for (frame,) in result.fetchall() if frame is not None]
 
     def timeline(self, narrowing: Narrowing, limit: int) -> CallTimeline | None:
         """What latencies and rates were over all of the time, in at most so many intervals; None without RPCs.
@@ -344,11 +344,11 @@ class BrowsedTables:
             f"SELECT (time_ns - {first}) // {width} AS place, count(*), quantile_cont(latency_ns, [0.5, 0.99]),"
             f" count(*) FILTER (state <> 'complete') FROM rpcs WHERE {where} GROUP BY place"
         ).fetchall()
-        found = [CallInterval(0, None, None, 0)] * ((last - first) // width + 1)
+        intervals = [CallInterval(0, None, None, 0)] * ((last - first) // width + 1)
         for at, calls, quantiles, wrong in rows:
             median, p99 = quantiles or (None, None)
-            found[at] = CallInterval(calls, median, p99, wrong)
-        return CallTimeline(first, width, tuple(found))
+            intervals[at] = CallInterval(calls, median, p99, wrong)
+        return CallTimeline(first, width, tuple(intervals))
 
     def distinct(self, column: str, beginning: str, limit: int) -> list[str]:
         """Values of a text column of rpcs with this beginning, the most frequent first."""
@@ -413,8 +413,8 @@ def completions(tables: BrowsedTables, text: str, limit: int = 8) -> list[str]:
             values = tables.distinct(column.name, quote[2], limit)
         before = text[: quote.start(2)].removesuffix("'")
         return [f"{before}{quoted(value)}" for value in values]
-    found = _WORD.search(text)
-    word = found[0] if found else ""
+    last_word = _WORD.search(text)
+    word = last_word[0] if last_word else ""
     if not word or text.count("'") % 2:
         return []
     before = text[: len(text) - len(word)]
@@ -429,26 +429,26 @@ def _meant(tables: BrowsedTables, word: str, limit: int) -> Iterable[str]:
     """Conditions that a bare value stands for: an operation, a client, a path."""
     if limit <= 0 or not tables.ready:
         return []
-    found = [
+    conditions = [
         f"procedure = '{operation}'" for operation in tables.operations() if operation.lower().startswith(word.lower())
     ]
-    found += [f"client = {quoted(address)}" for address in tables.distinct("client", word, limit)]
-    found += [f"path = {quoted(path)}" for path in tables.distinct("path", word, limit)]
-    return found[:limit]
+    conditions += [f"client = {quoted(address)}" for address in tables.distinct("client", word, limit)]
+    conditions += [f"path = {quoted(path)}" for path in tables.distinct("path", word, limit)]
+    return conditions[:limit]
 
 
 def follows(row: dict[str, Any]) -> Sequence[tuple[str, str]]:
     """What can be followed of an RPC: what it is called, and the condition."""
-    found = [(f"this XID, {row['xid']:#010x}", f"xid = {row['xid']}")]
+    followed = [(f"this XID, {row['xid']:#010x}", f"xid = {row['xid']}")]
     if row["path"] is not None:
-        found.append((f"this path, {row['path']}", f"path = {quoted(row['path'])}"))
+        followed.append((f"this path, {row['path']}", f"path = {quoted(row['path'])}"))
     if row["file_handle"] is not None:
-        found.append(
+        followed.append(
             (f"this file handle, {row['file_handle_hash']:#010x}", f"file_handle = {quoted(row['file_handle'])}")
         )
-    found.append((f"this client, {row['client']}", f"client = {quoted(row['client'])}"))
-    found.append((f"connection {row['connection']}", f"connection = {row['connection']}"))
-    return found
+    followed.append((f"this client, {row['client']}", f"client = {quoted(row['client'])}"))
+    followed.append((f"connection {row['connection']}", f"connection = {row['connection']}"))
+    return followed
 
 
 def stored_rows(data_set: str, tables: Sequence[str]) -> Iterator[tuple[str, Columns]]:
@@ -467,11 +467,11 @@ def stored_rows(data_set: str, tables: Sequence[str]) -> Iterator[tuple[str, Col
                 yield name, _columns(name, rows.fetchnumpy())
 
 
-def _columns(name: str, found: dict[str, object]) -> Columns:
+def _columns(name: str, arrays: dict[str, object]) -> Columns:
     """As those of a ``TableBuilder``: texts that are not known are '', and masked."""
     columns: Columns = {}
     for column in TABLES[name].columns:
-        values = tuples(np.ma.asarray(found[column.name]))
+        values = tuples(np.ma.asarray(arrays[column.name]))
         if column.type == "text":
             unknown = np.ma.getmaskarray(values)
             values = np.ma.MaskedArray(np.where(unknown, "", values.data).astype(object), unknown)

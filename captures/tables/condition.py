@@ -64,7 +64,7 @@ class Filters:
 
     def conditions(self, first_time: int) -> list[str]:
         """In SQL; ``first_time``: of the capture, in nanoseconds since the epoch."""
-        found = [
+        parts = [
             any_of(_procedure(name) for name in self.procedures),
             any_of(f"connection = {number}" for number in self.connections),
             any_of(f"client = {quoted(address)}" for address in self.clients),
@@ -76,7 +76,7 @@ class Filters:
             "" if self.since is None else f"time_ns >= {self.since.absolute(first_time)}",
             "" if self.until is None else f"time_ns < {self.until.absolute(first_time)}",
         ]
-        return [one for one in found if one]
+        return [part for part in parts if part]
 
     def mask(self, batch: RpcBatch, first_time: int) -> NDArray[np.bool_]:
         """Which RPCs pass: the same as ``conditions`` without DuckDB, which takes long to load."""
@@ -98,7 +98,7 @@ class Filters:
             if addresses:
                 only(expanded(which()).tolist(), addresses.__contains__)
         if self.paths:
-            only(batch.paths, lambda path: path is not None and any(_below(path, one) for one in self.paths))
+            only(batch.paths, lambda path: path is not None and any(_below(path, wanted) for wanted in self.paths))
         if self.users:
             only(expanded(batch.users).tolist(), lambda user: user in self.users)
         if self.slower_than is not None:
@@ -113,7 +113,7 @@ class Filters:
 
     def __str__(self) -> str:
         """'procedure READ or WRITE and client 10.0.0.5 and slower than 10.0 ms'."""
-        found = [
+        words = [
             f"{what} {' or '.join(map(str, values))}"
             for what, values in (
                 ("procedure", self.procedures),
@@ -125,11 +125,11 @@ class Filters:
             )
             if values
         ]
-        found += [] if self.slower_than is None else [f"slower than {duration(self.slower_than)}"]
-        found += ["not complete"] if self.errors else []
-        found += [f"since {self.since.text}"] if self.since else []
-        found += [f"until {self.until.text}"] if self.until else []
-        return " and ".join(found)
+        words += [] if self.slower_than is None else [f"slower than {duration(self.slower_than)}"]
+        words += ["not complete"] if self.errors else []
+        words += [f"since {self.since.text}"] if self.since else []
+        words += [f"until {self.until.text}"] if self.until else []
+        return " and ".join(words)
 
 
 def any_of(conditions: Iterable[str]) -> str:
@@ -147,7 +147,7 @@ def _procedure(name: str) -> str:
     if not program:
         return called
     version, minor = "upper(program) || 'V' || version", "upper(program) || 'V' || version || '.' || minor_version"
-    labels = any_of(f"{one} GLOB {quoted(program)}" for one in ("upper(program)", version, minor))
+    labels = any_of(f"{label} GLOB {quoted(program)}" for label in ("upper(program)", version, minor))
     return f"({labels}) AND {called}"
 
 
@@ -161,7 +161,7 @@ def _is_called(name: str, called: ProcedureNames) -> bool:
         labels = [label, f"{label}V{called.version}", f"{label}V{called.version}.{called.minor_version}"]
         if not any(fnmatchcase(label, program) for label in labels):
             return False
-    return any(fnmatchcase(one, procedure) for one in (called.name, *called.operations))
+    return any(fnmatchcase(known, procedure) for known in (called.name, *called.operations))
 
 
 class ChosenRpcs(NamedTuple):
@@ -219,11 +219,11 @@ class Condition:
         if _OTHER.search(re.sub(QUOTED, "", written)):
             raise CaptureError(f"--where {written!r}: a condition over the columns of rpcs, and no query")
         try:
-            found = typed(written)
+            translated = typed(written)
         except CaptureError as error:
             raise CaptureError(f"--where {written!r}: {error}") from None
-        self.remarks += found.remarks
-        return found.sql
+        self.remarks += translated.remarks
+        return translated.sql
 
     def _judge_in_database(self) -> None:
         """Have DuckDB judge what is given in SQL."""
@@ -231,9 +231,9 @@ class Condition:
 
         self._database = Database(described=False)
         try:
-            for one, written in zip(self.given, self.written, strict=True):
+            for sql, written in zip(self.given, self.written, strict=True):
                 try:
-                    self._database.check("rpcs", one)
+                    self._database.check("rpcs", sql)
                 except QueryError as error:
                     raise CaptureError(f"--where {written!r}: {_in_words(error)}") from None
             query = f"SELECT number FROM rpcs WHERE {all_of(self.given)}"
@@ -266,7 +266,7 @@ class Condition:
         names = ("procedures", "connections", "clients", "servers", "paths", "users")
         several = [(name, values) for name in names if len(values := getattr(self.filters, name)) > 1]
         alone: list[dict[str, Any]] = [{name: (value,)} for name, values in several for value in values]
-        return [sql for one in alone for sql in Filters(**one).conditions(0)]
+        return [sql for given in alone for sql in Filters(**given).conditions(0)]
 
     def count_times_from(self, first_time: int) -> None:
         """Count times, which may be counted from the begin of a capture, from this: nanoseconds since the epoch."""
@@ -319,7 +319,9 @@ class Condition:
     def _texts(self, name: str, batch: RpcBatch, columns: Columns) -> Iterable[str]:
         if name in columns:
             return columns[name].compressed().tolist() if columns[name].dtype == object else ()
-        return (one for one in (batch.paths if name == "path" else expanded(batch.users).tolist()) if one is not None)
+        return (
+            text for text in (batch.paths if name == "path" else expanded(batch.users).tolist()) if text is not None
+        )
 
     def chosen_rpcs(self, session: Session) -> ChosenRpcs:
         """The RPCs that pass; reads a session to its end.  Raises CaptureError where none does."""
@@ -381,7 +383,7 @@ class Condition:
         """Which text no RPC has; '' where each is there."""
         for name, value in (*self._compared, *self._named_texts()):
             known = self._values[name]
-            texts = [one for one in known if one == value or (name == "path" and _below(one, value))]
+            texts = [text for text in known if text == value or (name == "path" and _below(text, value))]
             if texts or not self.tried or len(known) >= MAX_VALUES:
                 continue
             if name == "procedure" and (value in KNOWN_NAMES or value.upper() in self._called()):

@@ -91,7 +91,7 @@ def _names_in(connection: duckdb.DuckDBPyConnection, text: str) -> set[str] | No
     """Of names with dots: that of a table is a whole row."""
     relations: set[str] = set()
     for node in _nodes(parsed):
-        if not _ALL.isdisjoint(one for one in (node.get("class"), node.get("type")) if isinstance(one, str)):
+        if not _ALL.isdisjoint(kind for kind in (node.get("class"), node.get("type")) if isinstance(kind, str)):
             return None
         if node.get("ref_type") == "NATURAL":
             return None
@@ -243,8 +243,8 @@ class Database(Closing):
                 continue
             self.connection.execute(f"COMMENT ON TABLE {table.name} IS {quoted(f'A row is {table.meaning}.')}")
             for column in table.columns:
-                place = f'{table.name}."{column.name}"'
-                self.connection.execute(f"COMMENT ON COLUMN {place} IS {quoted(column.meaning)}")
+                full_name = f'{table.name}."{column.name}"'
+                self.connection.execute(f"COMMENT ON COLUMN {full_name} IS {quoted(column.meaning)}")
         self.connection.commit()
 
     def fill(self, wanted: Wanted) -> None:
@@ -459,12 +459,12 @@ class SqlStatement(NamedTuple):
 
 def statements_of(query: str) -> Sequence[SqlStatement]:
     try:
-        found = duckdb.extract_statements(query)
+        statements = duckdb.extract_statements(query)
     except duckdb.Error as error:
         raise _in_words(error, query) from None
-    if not found:
+    if not statements:
         raise QueryError("the query is empty")
-    return [_statement(statement.query if len(found) > 1 else query, statement.type) for statement in found]
+    return [_statement(statement.query if len(statements) > 1 else query, statement.type) for statement in statements]
 
 
 def _statement(text: str, type: duckdb.StatementType) -> SqlStatement:
@@ -473,12 +473,12 @@ def _statement(text: str, type: duckdb.StatementType) -> SqlStatement:
 
 
 def _as_columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Columns:
-    found: Columns = {}
+    columns: Columns = {}
     for at, name in enumerate(names):
         values = np.empty(len(rows), object)
         values[:] = [row[at] for row in rows]
-        found[name] = np.ma.MaskedArray(values, mask=[row[at] is None for row in rows])
-    return found
+        columns[name] = np.ma.MaskedArray(values, mask=[row[at] is None for row in rows])
+    return columns
 
 
 @contextmanager
@@ -490,7 +490,7 @@ def registered(connection: duckdb.DuckDBPyConnection, table: str, columns: Colum
             make_encodable(columns[column.name].data)
         elif column.type == "texts" and column.name in columns:
             values = columns[column.name]
-            texts = ["" if one is None else SEPARATOR.join(one) for one in values.data]
+            texts = ["" if listed is None else SEPARATOR.join(listed) for listed in values.data]
             lists[column.name] = masked(np.array(texts, object), values.mask)
     connection.register("batch_of_rows", {**columns, **lists})
     split = ", ".join(f"string_split({named(name)}, {quoted(SEPARATOR)}) AS {named(name)}" for name in lists)
@@ -556,23 +556,23 @@ def _in_words(error: duckdb.Error, text: str, lines_before: int = 0) -> QueryErr
     ``lines_before``: lines of ``text`` that are not of the query.
     """
     message = str(error)
-    place = _PLACE.search(message)
-    words = message if place is None else message[: place.start()]
+    pointer = _PLACE.search(message)
+    words = message if pointer is None else message[: pointer.start()]
     words = re.sub(r"^(?:Parser|Binder|Catalog|Syntax) Error: ", "", words.split("\n\nStack Trace")[0])
     words = re.sub(r'!?\n+Did you mean "(.*?)"\?', r"; did you mean \1?", words)
     words = re.sub(
-        r"!?\n+Candidate bindings: (.*)", lambda found: "; did you mean " + found[1].replace('"', "") + "?", words
+        r"!?\n+Candidate bindings: (.*)", lambda bindings: "; did you mean " + bindings[1].replace('"', "") + "?", words
     )
     words = "; ".join(" ".join(line.split()) for line in words.splitlines() if line.strip())
     unknown = _UNKNOWN.search(message)
     if unknown is not None:
         words = _no_column(unknown[1] or unknown[2], set(re.findall(r'"(\w+)"', unknown[3])), text) or words
-    if place is not None:
-        line = int(place[1]) - lines_before
-        column = len(place[3]) - len(f"LINE {place[1]}: ") + 1
-        shown = place[2]
+    if pointer is not None:
+        line = int(pointer[1]) - lines_before
+        column = len(pointer[3]) - len(f"LINE {pointer[1]}: ") + 1
+        shown = pointer[2]
         if shown.startswith("..."):  # A long line is shown from its middle.
-            whole = text.splitlines()[int(place[1]) - 1]
+            whole = text.splitlines()[int(pointer[1]) - 1]
             column += whole.find(shown.strip(".")) - 3
         words += f" (line {line}, column {column})" if text.count("\n") > lines_before else f" (column {column})"
     found = QueryError(f"the query: {words}")

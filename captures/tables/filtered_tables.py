@@ -76,25 +76,25 @@ class ChosenRows:
 
     def _also(self, wanted: Wanted) -> Wanted:
         """What is read of the tables behind the views."""
-        found: dict[str, set[str] | None] = {
+        read: dict[str, set[str] | None] = {
             name: None if columns is None else set(columns) for name, columns in wanted.items()
         }
-        if not found:
-            return found
+        if not read:
+            return read
 
         def add(name: str, columns: set[str] | None) -> None:
-            there = found.setdefault(name, set())
-            found[name] = None if columns is None or there is None else there | columns
+            there = read.setdefault(name, set())
+            read[name] = None if columns is None or there is None else there | columns
 
         add("rpcs", self._columns)
-        if "files" in found:
+        if "files" in read:
             add("rpcs", {"file"})
             add("operations", {"rpc", "file"})
             add("files", {"number"})
-        for name in [*found]:
+        for name in [*read]:
             keys = {"rpc", "frame"} if name == "packets" else {"rpc", "connection", "number"}
             add(name, keys & {column.name for column in TABLES[name].columns})
-        return found
+        return read
 
     def keep_frames(self, frames: ChosenFrames) -> None:
         """The packets that belong to the RPCs."""
@@ -129,7 +129,7 @@ class ChosenRows:
         for name in ("chosen", *(name for name, _ in dropped)):
             connection.execute(f"DROP VIEW IF EXISTS temp.{name}")
         # What other conditions ask of goes last.
-        for name, other in sorted(dropped, key=lambda one: one[0] == "operations"):
+        for name, other in sorted(dropped, key=lambda pair: pair[0] == "operations"):
             connection.execute(f"DELETE FROM {of}.{name} WHERE {other}")
         connection.execute("DROP TABLE kept")
         connection.execute("INSERT INTO details VALUES (?, NULL, ?)", [FILTER, json.dumps(words)])

@@ -100,8 +100,8 @@ def diagnosis_of_captures(
     ((first, last),) = query("SELECT min(first_time_ns), max(last_time_ns) FROM entries").fetchall()
     recent = last - WEEK if last - first > WEEK else None
     known = all_detectors()
-    found = [(known[kind], _joined(some, recent)) for kind, some in said.items() if kind in (kinds or known)]
-    return ranked(found, int(waiting), connections)
+    statements = [(known[kind], _joined(some, recent)) for kind, some in said.items() if kind in (kinds or known)]
+    return ranked(statements, int(waiting), connections)
 
 
 def _joined(said: Sequence[_SaidOfHost], recent: int | None) -> Cause:

@@ -162,8 +162,8 @@ def summed_calls(
     names = RpcNames()
     procedures = np.array(
         [
-            names.procedure(_called(one)) << 1 | (backward == "backward")
-            for backward, *one in zip(*(kinds[name].tolist() for name in ("direction", *_NAMES)), strict=True)
+            names.procedure(_called(called)) << 1 | (backward == "backward")
+            for backward, *called in zip(*(kinds[name].tolist() for name in ("direction", *_NAMES)), strict=True)
         ]
         if named_by
         else [names.procedure(ProcedureNames(None, None, None, None, (), "")) << 1] * len(kinds["kind"]),
@@ -175,19 +175,17 @@ def summed_calls(
     while begin < len(behind):
         end = max(begin + 1, int(behind.searchsorted(behind[begin] + TOGETHER)))
         there = f"{meant} AS one JOIN (FROM kinds WHERE kind >= {begin} AND kind < {end}) AS kinds ON {joined}"
-        found = query(f"{added_calls(there, ('kind', *spans, 'apart'))} ORDER BY number").fetchnumpy()
-        for at in range(0, len(found["number"]), TOGETHER):
-            some = {name: values[at : at + TOGETHER] for name, values in found.items()}
+        sums = query(f"{added_calls(there, ('kind', *spans, 'apart'))} ORDER BY number").fetchnumpy()
+        for at in range(0, len(sums["number"]), TOGETHER):
+            some = {name: values[at : at + TOGETHER] for name, values in sums.items()}
             yield _call_columns(some, kinds, procedures, names), kinds
         begin = end
 
 
-def _call_columns(
-    found: Mapping[str, NDArray[Any]], kinds: Columns, procedures: Int64s, names: RpcNames
-) -> CallColumns:
+def _call_columns(sums: Mapping[str, NDArray[Any]], kinds: Columns, procedures: Int64s, names: RpcNames) -> CallColumns:
     """RPCs of sums: of each the shortest, the longest, and the others as one."""
-    counted, parts = found["counted"], np.column_stack([found[part] for part in PART_SUMS])
-    low, high, total = (np.ma.asarray(found[f"{name}_ns"]).filled(-1) for name in ("low", "high", "total"))
+    counted, parts = sums["counted"], np.column_stack([sums[part] for part in PART_SUMS])
+    low, high, total = (np.ma.asarray(sums[f"{name}_ns"]).filled(-1) for name in ("low", "high", "total"))
     several, many = np.flatnonzero(counted > 1), np.flatnonzero(counted > 2)
     at = np.concatenate((np.arange(len(counted)), several, many))
     first = np.arange(len(at)) < len(counted)
@@ -196,16 +194,16 @@ def _call_columns(
     counts = np.concatenate((np.ones(len(counted) + len(several), np.int64), counted[many] - 2))
     means = parts // counted[:, np.newaxis]
     parts -= means * (counted - 1)[:, np.newaxis]
-    kind = found["kind"][at]
+    kind = sums["kind"][at]
     return CallColumns(
         kind,
-        found["number"][at],
-        found["time_ns"][at],
+        sums["number"][at],
+        sums["time_ns"][at],
         np.where(kinds["known"].data[kind], waited, -1),
         waited,
         np.concatenate((parts, means[several], means[many] * (counted[many] - 2)[:, np.newaxis])),
-        found["call_bytes"][at] * first,
-        found["reply_bytes"][at] * first,
+        sums["call_bytes"][at] * first,
+        sums["reply_bytes"][at] * first,
         kinds["wrong"].data[kind],
         kinds["incomplete"].data[kind],
         procedures[kind],
@@ -227,7 +225,7 @@ def summed_session(path: str, condition: Condition | None, always: bool) -> Summ
     return SummedSession(path, condition) if always or many else None
 
 
-def _count_procedures(found: Statistics, calls: CallColumns, columns: Columns) -> None:
+def _count_procedures(statistics: Statistics, calls: CallColumns, columns: Columns) -> None:
     order = calls.rows.argsort(kind="stable")
     alike = calls.rows[order]
     begins = np.flatnonzero(np.diff(alike, prepend=-1)).tolist()
@@ -236,7 +234,7 @@ def _count_procedures(found: Statistics, calls: CallColumns, columns: Columns) -
         counts, known = calls.counts[rows], calls.latencies[rows] >= 0
         waits = ~known & (calls.waiting[rows] >= 0)
         procedure = int(calls.procedures[rows[0]])
-        found.add_sums(
+        statistics.add_sums(
             key_of_names(calls.names.procedures[procedure >> 1], procedure & 1 == 1),
             columns["state"].data[kind],
             columns["status"].filled("")[kind],
@@ -267,12 +265,12 @@ class SummedSession(DataSetSession):
         calls = CALLS if self._summed else EACH_CALL.format("true")
         self._busiest = [number for (number,) in query(_BUSIEST.format(calls), [BUSIEST]).fetchall()]
         super().__init__(path)
-        sums = [int(one or 0) for one in query(_EVICTED, [self._busiest]).fetchall()[0]]
+        sums = [int(total or 0) for total in query(_EVICTED, [self._busiest]).fetchall()[0]]
         self.analyzer.evicted.add_sums(Evicted(**dict(zip(_EVICTED_SUMS, sums, strict=True))))
         self._answered = self._summed and self._of_sums()
         calls = CALLS if self._answered else EACH_CALL.format("true")
         of = f"SELECT sum(counted) FILTER ({self._sql}), sum(counted) FROM {calls}"
-        self._passed, self._tried = (int(one or 0) for one in query(of).fetchall()[0])
+        self._passed, self._tried = (int(total or 0) for total in query(of).fetchall()[0])
 
     def close(self) -> None:
         """Give up its tables."""
@@ -392,7 +390,7 @@ class SummedSession(DataSetSession):
             of = labels(kinds)
             for code in np.unique(of.codes[calls.rows]).tolist():
                 parts[of.names[code]].append(calls.taken(np.flatnonzero(of.codes[calls.rows] == code)))
-        found = {}
+        procedures = {}
         for name, some in parts.items():
             counts, latencies = (
                 np.concatenate([getattr(calls, key) for calls in some]) for key in ("counts", "latencies")
@@ -408,43 +406,43 @@ class SummedSession(DataSetSession):
             order = latencies[known]
             if not rows.each:  # Means of what was counted together are not those of another run.
                 order = np.floor(BINS * np.log2(np.maximum(order, 1))).astype(np.int64)
-            found[name] = ProcedureCalls(run, order, counts[known])
-        return found
+            procedures[name] = ProcedureCalls(run, order, counts[known])
+        return procedures
 
     def _statistics(self, database: Database, top: int) -> Statistics:
-        found, rows = Statistics(top), self._rows()
+        statistics, rows = Statistics(top), self._rows()
         for calls, columns in summed_calls(database, rows, ("state", "status"), (), True):
-            _count_procedures(found, calls, columns)
+            _count_procedures(statistics, calls, columns)
         query = database.connection.execute
         meant = f"(FROM {rows.calls} WHERE {_NO_REPLY_AGAIN})"
         for listed, number, *sums in query(_SHARES.format(meant), [self._busiest] * 2).fetchall():
-            share = Share(*(int(one or 0) for one in sums))
+            share = Share(*(int(value or 0) for value in sums))
             if listed:
-                found.connections[number] = share
+                statistics.connections[number] = share
             else:
-                found.evicted = share
-        self._add_slowest(found, rows, top)
+                statistics.evicted = share
+        self._add_slowest(statistics, rows, top)
         for way, _, *sums in query(added_transfers(f"{rows.transfers} WHERE {_NO_REPLY_AGAIN}", ())).fetchall():
-            totals = found.transfers[way]
-            for name, one in zip(totals.__slots__, sums, strict=True):
-                setattr(totals, name, one)
-        for reasons, name in ((found.damage, "damage"), (found.notes, "notes")):
+            totals = statistics.transfers[way]
+            for name, value in zip(totals.__slots__, sums, strict=True):
+                setattr(totals, name, value)
+        for reasons, name in ((statistics.damage, "damage"), (statistics.notes, "notes")):
             for texts, count in query(_REASONS.format(name, rows.calls)).fetchall():
                 reasons.add(texts, int(count))
         truncated, again = f"contents = 'truncated' AND {_NO_REPLY_AGAIN}", f"NOT {_NO_REPLY_AGAIN}"
-        counts = ", ".join(f"sum(counted) FILTER ({one})" for one in (truncated, again))
+        counts = ", ".join(f"sum(counted) FILTER ({value})" for value in (truncated, again))
         ((*others,),) = query(f"SELECT {counts} FROM {rows.calls}").fetchall()
-        found.truncated, found.duplicate_replies = (int(one or 0) for one in others)
+        statistics.truncated, statistics.duplicate_replies = (int(value or 0) for value in others)
         width = max(1, self._span // MOMENTS)
         ended = query(
             f"SELECT ended_ns // {width} * {width}, sum(counted), sum(coalesce(call_bytes, 0)),"
             f" sum(coalesce(reply_bytes, 0)) FROM {self._rows(of_time=True).calls} WHERE {_NO_REPLY_AGAIN}"
             " GROUP BY 1 ORDER BY 1"
         ).fetchnumpy()
-        found.timeline.add(*(np.asarray(one).astype(np.int64) for one in ended.values()))
-        return found
+        statistics.timeline.add(*(np.asarray(value).astype(np.int64) for value in ended.values()))
+        return statistics
 
-    def _add_slowest(self, found: Statistics, rows: SummedRows, top: int) -> None:
+    def _add_slowest(self, statistics: Statistics, rows: SummedRows, top: int) -> None:
         """The RPCs that waited the longest; of sums those alone are looked for that are as long as so many of these."""
         query = self._database.connection.execute
         meant = f"waiting_ns IS NOT NULL AND {_NO_REPLY_AGAIN} AND {self._sql}"
@@ -461,7 +459,7 @@ class SummedSession(DataSetSession):
             waiting, latency, parts, rest = row[0], row[1], row[2 : 2 + len(PARTS)], row[2 + len(PARTS) :]
             number, connection, xid, *names, direction, state, status, called, replied, sent, got, again = rest
             key = key_of_names(_called(names), direction == "backward")
-            found.add_slow(
+            statistics.add_slow(
                 SlowRpc(
                     waiting, None if latency is None else Latency(latency, *(part or 0 for part in parts)), number,
                     connection, xid, key, state, status or "", called or 0, replied or 0, sent or 0, got or 0,

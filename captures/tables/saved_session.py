@@ -361,27 +361,27 @@ def saved_rpcs(
 def _read(connection: duckdb.DuckDBPyConnection, names: Sequence[str], first: int, last: int, where: str) -> Columns:
     """Columns of the RPCs that pass a condition and ended behind the ``first`` ones, up to the ``last``."""
     query = f"SELECT {', '.join(names)} FROM rpcs WHERE ended > ? AND ended <= ? AND {where} ORDER BY ended"
-    found = connection.execute(query, [first, last]).fetchnumpy()
-    return {name: tuples(np.ma.asarray(values)) for name, values in found.items()}
+    arrays = connection.execute(query, [first, last]).fetchnumpy()
+    return {name: tuples(np.ma.asarray(values)) for name, values in arrays.items()}
 
 
 def _chunks(connection: duckdb.DuckDBPyConnection, columns: Columns, where: str) -> dict[int, list[ChunkUse]]:
     """The chunks of some RPCs, by number."""
     numbers = columns["number"].data[columns["chunks"].data > 0]
-    found: dict[int, list[ChunkUse]] = {}
+    by_rpc: dict[int, list[ChunkUse]] = {}
     if not len(numbers):
-        return found
+        return by_rpc
     wanted = set(numbers.tolist())
     rows = connection.execute(_SEGMENTS.format(where=where), [int(numbers.min()), int(numbers.max())] * 2)
     while some := rows.fetchmany(ROWS):
         for rpc, number, kind, position, segment, *use in some:
             if rpc in wanted:
-                chunks = found.setdefault(rpc, [])
+                chunks = by_rpc.setdefault(rpc, [])
                 if len(chunks) < number:
                     chunks.append(ChunkUse(kind, position, []))
                 if segment is not None:
                     chunks[-1].segments.append(_use(*use))
-    return found
+    return by_rpc
 
 
 def _use(
@@ -463,11 +463,11 @@ def _only_rows(columns: Columns, as_rows: np.ndarray[Any, np.dtype[np.bool_]], n
     rows["state"] = np.where(columns["failed"].data[places], STATES.index("error"), STATES.index("complete"))
     rows["procedure"] = _codes(
         zip(*(columns[name][places].tolist() for name in _PROCEDURE), strict=True),
-        lambda one: names.procedure(ProcedureNames(one[0], one[1], one[2], one[3], one[4] or (), one[5] or "")),
+        lambda key: names.procedure(ProcedureNames(key[0], key[1], key[2], key[3], key[4] or (), key[5] or "")),
         len(places),
     )
     results = zip(columns["status"][places].tolist(), columns["failed"][places].tolist(), strict=True)
-    rows["status"] = _codes(results, lambda one: names.status(one[0] or "", one[1]), len(places))
+    rows["status"] = _codes(results, lambda key: names.status(key[0] or "", key[1]), len(places))
     return rows
 
 
@@ -546,10 +546,10 @@ class SavedSession(Session):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         with self._open() as database:
-            found = origin(database)
-            self._sources = found.sources
-            self._files = [*found.sources]
-            self.damage = CaptureError(found.damage) if found.damage else None
+            made_from = origin(database)
+            self._sources = made_from.sources
+            self._files = [*made_from.sources]
+            self.damage = CaptureError(made_from.damage) if made_from.damage else None
             (sums,) = self._details(database, "capture", CaptureSums)
             conversations = self._details(database, "conversation", Conversation)
             healths = self._details(database, "health", TransportHealth)
@@ -640,9 +640,9 @@ class SavedSession(Session):
             for row in _rows(database, "SELECT * FROM verdicts"):
                 number = EARLIER if row["connection"] is None else row["connection"]
                 if row["rule"] in auditor.rules:
-                    place = TallyKey(row["rule"], number, SIDES.index(row["endpoint"]))
+                    key = TallyKey(row["rule"], number, SIDES.index(row["endpoint"]))
                     reasons = json.loads(row["reasons"] or "{}")
-                    tally = auditor.tallies.setdefault(place, RuleTally())  # Of a data set there are several sums.
+                    tally = auditor.tallies.setdefault(key, RuleTally())  # Of a data set there are several sums.
                     tally.add(RuleTally(row["passed"], 0, 0, row["undecidable"], reasons), auditor.examples)
                     if number in kept:
                         auditor.connections[number] = kept[number]
@@ -658,8 +658,8 @@ class SavedSession(Session):
                         rule, VIOLATION, known[number], endpoint, row["role"], frames, row["time_ns"] or 0,
                         row["rpc"], row["xid"], row["observed"], row["required"], "", row["severity"],
                     )  # fmt: skip
-                    place = TallyKey(rule.id, number if number in kept else EARLIER, endpoint)
-                    auditor.count(finding, auditor.tallies[place])
+                    key = TallyKey(rule.id, number if number in kept else EARLIER, endpoint)
+                    auditor.count(finding, auditor.tallies[key])
             query = "SELECT count(*) FROM rpcs WHERE state <> 'duplicate reply'"
             if connections:
                 query += f" AND connection IN ({', '.join(map(str, connections))})"
@@ -678,7 +678,7 @@ class SavedSession(Session):
 
 def _rows(database: Database, query: str) -> Iterator[dict[str, Any]]:
     rows = database.connection.execute(query)
-    names = [one[0] for one in rows.description]
+    names = [described[0] for described in rows.description]
     while some := rows.fetchmany(1000):
         for values in some:
             yield dict(zip(names, values, strict=True))
@@ -778,8 +778,8 @@ def open_saved_session(path: str, condition: Condition | None = None) -> SavedSe
     """Of saved tables, or of a data set; ``condition``: of a data set only the RPCs that pass are wanted."""
     if not is_data_set(path):
         return SavedSession(path)
-    found = None if condition is None else FilteredSession(path, condition)
-    return DataSetSession(path) if found is None or not found.passing else found
+    filtered = None if condition is None else FilteredSession(path, condition)
+    return DataSetSession(path) if filtered is None or not filtered.passing else filtered
 
 
 def _moved(kind: str, value: Any, before: dict[str, int]) -> Any:
@@ -803,31 +803,31 @@ def _renumbered(value: Any, before: dict[str, int]) -> Any:
         return [_renumbered(inner, before) for inner in value]
     if not isinstance(value, dict):
         return value
-    found = {}
+    moved = {}
     for name, inner in value.items():
         if type(inner) is int and inner > 0:
             counted = _COUNTED.get(name.rpartition("_")[2] if name.endswith("_frame") else name)
             inner += before[counted] if counted else 0
-        elif name.endswith("frames") and isinstance(inner, list) and all(type(one) is int for one in inner):
-            inner = [one + before["frames"] for one in inner]
+        elif name.endswith("frames") and isinstance(inner, list) and all(type(frame) is int for frame in inner):
+            inner = [frame + before["frames"] for frame in inner]
         else:
             inner = _renumbered(inner, before)
-        found[name] = inner
-    return found
+        moved[name] = inner
+    return moved
 
 
 def _summed(captures: list[dict[str, Any]]) -> dict[str, Any]:
     """What the sums of captures come to together, as JSON has them."""
     total: dict[str, Any] = {}
-    for name, one in captures[0].items():
+    for name, first in captures[0].items():
         values = [capture[name] for capture in captures]
         if name.endswith("_time"):
             known = [value for value in values if value is not None]
             total[name] = (max if name == "last_time" else min)(known, default=None)
-        elif isinstance(one, int):
+        elif isinstance(first, int):
             total[name] = sum(values)
-        elif isinstance(one, dict):
-            total[name] = {key: sum(value[key] for value in values) for key in one}
+        elif isinstance(first, dict):
+            total[name] = {key: sum(value[key] for value in values) for key in first}
         elif name in ("skipped", "other_packets"):
             counts: Counter[str] = Counter()
             for value in values:

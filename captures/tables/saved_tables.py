@@ -187,12 +187,12 @@ class CaptureEntry:
     def unchanged(self) -> bool:
         """Its files are what they were; False where that cannot be told without their contents."""
         try:
-            found = [stamp(path) for path in self.paths]
+            stamps = [stamp(path) for path in self.paths]
         except (OSError, CaptureError):
             return False
-        if not all(one.certain for one in found):
+        if not all(there.certain for there in stamps):
             return False
-        return [tuple(one) for one in found] == list(zip(self.sizes, self.modified_ns, self.tags, strict=True))
+        return [tuple(there) for there in stamps] == list(zip(self.sizes, self.modified_ns, self.tags, strict=True))
 
 
 About = Callable[[str], Iterable[tuple[object, ...]]]
@@ -351,9 +351,9 @@ class DataSet:
         path of a data set of this capture alone, and gives its rows of ``STATEMENTS``.
         """
         while True:
-            found = self._added(entry, folder, about)
-            if found is not None:
-                return found
+            added = self._added(entry, folder, about)
+            if added is not None:
+                return added
 
     def _added(self, entry: CaptureEntry, folder: str, about: About) -> CaptureEntry | None:
         """The same; None where another writer came before with it."""
@@ -412,7 +412,7 @@ class DataSet:
             alone = LocalFolder(writer.folder)
             alone.create(_name(0), _json_of(own))
             writer.connection.execute(f"CREATE TABLE {STATEMENTS} ({STATEMENT_COLUMNS})")
-            if rows := [(*one, entry.host, entry.capture) for one in about(writer.folder)]:
+            if rows := [(*row, entry.host, entry.capture) for row in about(writer.folder)]:
                 marks = ", ".join("?" for _ in rows[0])
                 writer.connection.executemany(f"INSERT INTO {STATEMENTS} VALUES ({marks})", rows)
             made.append(writer.write(STATEMENTS, entry.day, f"FROM {STATEMENTS}", *extent))
@@ -432,11 +432,11 @@ class DataSet:
                 places[file.place].append(file)
         made: list[tuple[DataFile | None, list[DataFile]]] = []
         with _Writer(self) as writer:
-            place = self.opened_by(writer.connection, snapshot)
+            prefix = self.opened_by(writer.connection, snapshot)
             for (name, day), there in sorted(places.items()):
                 for some in [there] if day in gone.values() else _mergeable(there, all_of):
                     some = sorted(some)
-                    rows = view_of(name, some, snapshot, place, "file_row_number = true")
+                    rows = view_of(name, some, snapshot, prefix, "file_row_number = true")
                     order = "kind, " * (name == "details") + "host, file_index, file_row_number"
                     query = f"SELECT * EXCLUDE (day, file_row_number) {rows} ORDER BY {order}"
                     times = min(file.first_time_ns for file in some), max(file.last_time_ns for file in some)
@@ -555,17 +555,17 @@ def columns_of(name: str) -> str:
     return hashlib.sha256(" ".join(columns).encode()).hexdigest()[:8]
 
 
-def view_of(name: str, files: Sequence[DataFile], snapshot: DataSetSnapshot, place: str, options: str = "") -> str:
+def view_of(name: str, files: Sequence[DataFile], snapshot: DataSetSnapshot, prefix: str, options: str = "") -> str:
     """FROM and WHERE of a query for the rows of a table in some files, with host, capture and day of each.
 
     ``place``: of the data set.
     """
-    listed = ", ".join(quoted(f"{place}/{file.path}") for file in files)
+    listed = ", ".join(quoted(f"{prefix}/{file.path}") for file in files)
     options = f"hive_partitioning = true, hive_types = {{'day': DATE}}{options and ', '}{options}"
     if any(file.columns != columns_of(name) for file in files):
         options += ", union_by_name = true"
     days = {file.place[1] for file in files}
-    gone = ", ".join(quoted(one) for one, day in snapshot.gone.items() if day in days)
+    gone = ", ".join(quoted(capture) for capture, day in snapshot.gone.items() if day in days)
     return f"FROM read_parquet([{listed}], {options})" + (f" WHERE capture NOT IN ({gone})" if gone else "")
 
 
@@ -601,20 +601,20 @@ def _numbered_rows(name: str, folder: str) -> str:
     path = "CASE WHEN len(n.paths) = 1 THEN n.paths[1] END"
     columns = []
     for column in TABLES[name].columns:
-        place = f't."{column.name}"'
+        value = f't."{column.name}"'
         counted = _counted(name, column.name)
         if counted is not None and column.type == "int":
-            place = f"{place} + n.{counted}_before"
+            value = f"{value} + n.{counted}_before"
         elif name == "findings" and column.name == "frames":
-            place = (
-                f"array_to_string(list_transform(string_split({place}, ' '),"
+            value = (
+                f"array_to_string(list_transform(string_split({value}, ' '),"
                 " lambda one: CAST(CAST(one AS BIGINT) + n.frames_before AS VARCHAR)), ' ')"
             )
         elif column.place_of:
             other = f't."{column.place_of}"' if column.type == "int" else path
             known = f't."{column.place_of}" IS NOT NULL AND len(n.paths) = 1'
-            place = f"CASE WHEN {place} IS NULL AND {known} THEN {other} ELSE {place} END"
-        columns.append(f'{place} AS "{column.name}"')
+            value = f"CASE WHEN {value} IS NULL AND {known} THEN {other} ELSE {value} END"
+        columns.append(f'{value} AS "{column.name}"')
     rows = f"read_parquet({quoted(f'{folder}/{name}.parquet')})"
     query = f"SELECT {', '.join(columns)}, n.host, n.capture FROM {rows} AS t, {CAPTURES} AS n"
     if name == "places":
@@ -626,7 +626,7 @@ def _numbered_rows(name: str, folder: str) -> str:
 
 
 def _entry_of(row: Sequence[Any]) -> CaptureEntry:
-    values: list[Any] = [tuple(one) if isinstance(one, list) else one for one in row]
+    values: list[Any] = [tuple(value) if isinstance(value, list) else value for value in row]
     return CaptureEntry(*values)
 
 
@@ -645,8 +645,8 @@ def _snapshot_of(data: bytes, shown: str) -> DataSetSnapshot:
         del values["program_version"]
         values["files"] = {file[0]: DataFile(*file) for file in values["files"]}
         values["problems"] = {
-            name: _entry_of([one.get(field.name, field.default) for field in fields(CaptureEntry)])
-            for name, one in values["problems"].items()
+            name: _entry_of([problem.get(field.name, field.default) for field in fields(CaptureEntry)])
+            for name, problem in values["problems"].items()
         }
         return DataSetSnapshot(**values)
     except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
@@ -677,27 +677,27 @@ def make_views(connection: duckdb.DuckDBPyConnection, path: str, span: Span = (N
         since, until = (moment and moment.absolute(begin) for moment in span)
         some = snapshot.between(since, until)
         snapshot = some if some.of(CAPTURES) else snapshot  # Or it would be said that there is none.
-    place = data_set.opened_by(connection, snapshot)
+    prefix = data_set.opened_by(connection, snapshot)
     if not snapshot.of(CAPTURES):
         raise CaptureError(f"{path}: no capture in this data set could be read")
     for name, table in TABLES.items():
         if files := snapshot.of(name):
-            connection.execute(f"CREATE VIEW {name} AS SELECT * {view_of(name, files, snapshot, place)}")
+            connection.execute(f"CREATE VIEW {name} AS SELECT * {view_of(name, files, snapshot, prefix)}")
             continue
         types = {column.name: SQL_TYPES[column.type] for column in table.columns}
         types |= {"host": "VARCHAR", "capture": "VARCHAR", "day": "DATE"}
         listed = ", ".join(f"CAST(NULL AS {type}) AS {named(column)}" for column, type in types.items())
         connection.execute(f"CREATE VIEW {name} AS SELECT {listed} WHERE false")
     if files := snapshot.of(STATEMENTS):
-        connection.execute(f"CREATE VIEW {STATEMENTS} AS SELECT * {view_of(STATEMENTS, files, snapshot, place)}")
+        connection.execute(f"CREATE VIEW {STATEMENTS} AS SELECT * {view_of(STATEMENTS, files, snapshot, prefix)}")
     else:
         connection.execute(f"CREATE TABLE {STATEMENTS} ({STATEMENT_COLUMNS}, day DATE)")
     for name, query in SUMS.items():
         files = [data_file for data_file in snapshot.of(name) if data_file.columns == columns_of(name)]
-        rows = view_of(name, files, snapshot, place) if files else f"FROM ({query}) WHERE false"
+        rows = view_of(name, files, snapshot, prefix) if files else f"FROM ({query}) WHERE false"
         connection.execute(f"CREATE VIEW {name} AS SELECT * {rows}")
     make_captures(connection, [*snapshot.problems.values()], "problems")
-    rows = view_of(CAPTURES, snapshot.of(CAPTURES), snapshot, place)
+    rows = view_of(CAPTURES, snapshot.of(CAPTURES), snapshot, prefix)
     connection.execute(
         f"CREATE VIEW entries AS SELECT * {rows};"
         f"CREATE VIEW captures AS SELECT {LISTED}, day FROM entries UNION ALL SELECT {LISTED}, NULL FROM problems;"
@@ -707,7 +707,7 @@ def make_views(connection: duckdb.DuckDBPyConnection, path: str, span: Span = (N
         " CAST(sum(frames) AS BIGINT) AS frames, min(first_time_ns) AS first_time_ns,"
         " max(last_time_ns) AS last_time_ns FROM entries"
     )
-    return [f"{place}/{file}" for file in snapshot.files]
+    return [f"{prefix}/{file}" for file in snapshot.files]
 
 
 class CaptureGroup(NamedTuple):
@@ -726,13 +726,13 @@ def capture_groups(
     query = f"SELECT capture, day, host, rpcs FROM entries WHERE {having} ORDER BY day, host, frames_before"
     some: list[tuple[str, date, str, int]] = []
     for row in [*connection.execute(query).fetchall(), None]:
-        if some and (row is None or sum(one[3] for one in some) + row[3] > rpcs):
-            names = ", ".join(quoted(one[0]) for one in some)
-            days, hosts = ([quoted(str(one)) for one in column] for column in [*zip(*some, strict=True)][1:3])
+        if some and (row is None or sum(capture[3] for capture in some) + row[3] > rpcs):
+            names = ", ".join(quoted(capture[0]) for capture in some)
+            days, hosts = ([quoted(str(capture)) for capture in column] for column in [*zip(*some, strict=True)][1:3])
             yield CaptureGroup(
                 f"(day BETWEEN {days[0]} AND {days[-1]} AND host BETWEEN {min(hosts)} AND {max(hosts)}"
                 f" AND capture IN ({names}))",
-                sum(one[3] for one in some), len(some),
+                sum(capture[3] for capture in some), len(some),
             )  # fmt: skip
             some = []
         if row is not None:
@@ -786,10 +786,10 @@ def _check_tables(database: Database, path: str) -> None:
     for (name,) in views:
         if name in (*TABLES, "metadata", "sources"):
             raise CaptureError(f"{path}: {name} is a view, not a table that rdmascope saved")
-    found = origin(database).schema_version
-    if found != VERSION:
-        more = "" if found > VERSION else ": save them again"
-        raise CaptureError(f"{path}: tables of version {found}; this program reads version {VERSION}{more}")
+    schema_version = origin(database).schema_version
+    if schema_version != VERSION:
+        more = "" if schema_version > VERSION else ": save them again"
+        raise CaptureError(f"{path}: tables of version {schema_version}; this program reads version {VERSION}{more}")
     columns = "FROM information_schema.columns WHERE table_catalog = current_catalog()"
     query = f"SELECT table_catalog, table_name, list(column_name), list(data_type) {columns} GROUP BY ALL"
     for catalog, name, present, types in connection.execute(query).fetchall():
@@ -849,7 +849,7 @@ def captures_behind(path: str, what: str) -> tuple[str, ...]:
         query = "SELECT kind, content FROM details WHERE kind IN (?, ?)"
         found_otherwise = dict(database.connection.execute(query, [FILTER, RECOGNITION]).fetchall())
     lacking = f"{path}: holds tables, in which {what} are not"
-    found = []
+    captures = []
     for source, size in rows:
         beside = os.path.join(os.path.dirname(os.path.abspath(path)), source)
         there = source if is_url(source) else next(filter(os.path.isfile, (source, beside)), None)
@@ -857,14 +857,14 @@ def captures_behind(path: str, what: str) -> tuple[str, ...]:
             raise CaptureError(f"{lacking}; they are in {source}, which is not there")
         if size_of(there) != size:
             raise CaptureError(f"{lacking}; they were in {there}, which has changed since")
-        found.append(there)
-    sources = listed(found)
+        captures.append(there)
+    sources = listed(captures)
     if FILTER in found_otherwise:
         raise CaptureError(f"{lacking}, and was saved with a filter: give both filters to {sources}")
     if RECOGNITION in found_otherwise:
         words = json.loads(found_otherwise[RECOGNITION])
         raise CaptureError(f"{lacking}, and was saved with {words}: give that to {sources}")
-    return tuple(found)
+    return tuple(captures)
 
 
 def save(database: Database, path: str, captures: Sequence[str], extent: CaptureExtent, damage: str) -> None:

@@ -153,8 +153,8 @@ class _TablePass:
 
     def _verdicts(self, tallies: Mapping[TallyKey, RuleTally]) -> Iterator[Verdict]:
         assert self.auditor is not None
-        for place, tally in sorted(tallies.items(), key=itemgetter(0)):
-            yield Verdict(place, self.auditor.rules[place.rule], tally)
+        for key, tally in sorted(tallies.items(), key=itemgetter(0)):
+            yield Verdict(key, self.auditor.rules[key.rule], tally)
 
     def _details(self) -> Iterator[Detail]:
         from rdmascope.dissect.records.details import CaptureSums, FileDetails

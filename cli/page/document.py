@@ -211,16 +211,16 @@ def audit_html(result: Result | None, shown: Collection[int]) -> str:
     if not result.connections:
         return tag("p", "There is no RPC-over-RDMA connection to judge.")
     broken = [
-        (min(tally.worst for _, tally in found if tally.violated), rule)
-        for rule, found in result.by_rule.items()
-        if any(tally.violated for _, tally in found)
+        (min(tally.worst for _, tally in tallies if tally.violated), rule)
+        for rule, tallies in result.by_rule.items()
+        if any(tally.violated for _, tally in tallies)
     ]
     judged = sum(tally.opportunities for tally in result.auditor.tallies.values())
     head = f"{count(judged)} checks by {plural(len(result.auditor.rules), 'rule')}: "
     if not broken:
         return tag("p", text(head + "no violation."), class_="healthy")
     head += f"{plural(result.violations, 'violation')}, {plural(result.notes, 'note')}."
-    ranked = sorted(broken, key=lambda one: (one[0], -result.times(one[1]), one[1]))
+    ranked = sorted(broken, key=lambda ranking: (ranking[0], -result.times(ranking[1]), ranking[1]))
     parts = [tag("li", _rule(result, result.auditor.rules[rule], worst, shown)) for worst, rule in ranked[:MAX_RULES]]
     rest = len(ranked) - len(parts)
     more = tag("p", text(f"And {plural(rest, 'rule')} more: rdmascope audit FILE has all.")) if rest else ""
@@ -230,14 +230,14 @@ def audit_html(result: Result | None, shown: Collection[int]) -> str:
 def _rule(result: Result, rule: Rule, worst: int, shown: Collection[int]) -> str:
     level = rule.level.value
     badge = ("note", "note") if worst == NOTE or rule.id in TOLERATED else (level, LEVELS.get(level, "note"))
-    ends = [(place, tally) for place, tally in result.by_rule[rule.id] if tally.violated]
+    ends = [(key, tally) for key, tally in result.by_rule[rule.id] if tally.violated]
     lines = []
-    for place, tally in ends[:MAX_ENDS]:
+    for key, tally in ends[:MAX_ENDS]:
         number = f"{count(tally.violated)} of {count(tally.opportunities)}"
-        connection = result.auditor.connections.get(place.connection)
-        where = f"{ENDS[place.endpoint]}s of earlier connections"
+        connection = result.auditor.connections.get(key.connection)
+        where = f"{ENDS[key.endpoint]}s of earlier connections"
         if connection is not None:
-            where = f"{who(connection, place.endpoint)}, connection {place.connection}"
+            where = f"{who(connection, key.endpoint)}, connection {key.connection}"
         lines.append(text(f"{where}: {number}") + listed(_finding(example, shown) for example in tally.examples[:2]))
     if len(ends) > MAX_ENDS:
         lines.append(text(f"{plural(len(ends) - MAX_ENDS, 'end')} more"))
@@ -262,10 +262,10 @@ def _rule(result: Result, rule: Rule, worst: int, shown: Collection[int]) -> str
 
 def _finding(finding: Finding, shown: Collection[int]) -> str:
     frames = ", ".join(map(str, finding.frames))
-    place = text(f"frame {frames}" if len(finding.frames) == 1 else f"frames {frames}" if frames else "no frame")
+    where = text(f"frame {frames}" if len(finding.frames) == 1 else f"frames {frames}" if frames else "no frame")
     if finding.rpc is not None:
-        place += f", RPC {_numbers([finding.rpc], shown)}"
-    return f"{place}: found {text(shortened(finding.observed))}; required {text(shortened(finding.required))}"
+        where += f", RPC {_numbers([finding.rpc], shown)}"
+    return f"{where}: found {text(shortened(finding.observed))}; required {text(shortened(finding.required))}"
 
 
 MAX_UNDECODED = 100
@@ -287,7 +287,7 @@ def page_html(page: PageFacts, max_bytes: int = MAX_BYTES) -> str:
         html = _assembled(page, diagnosis, tables, chosen)
         if len(html.encode()) < max_bytes or not any(chosen):
             return html
-        chosen = [one[: len(one) // 2] for one in chosen]
+        chosen = [examples[: len(examples) // 2] for examples in chosen]
 
 
 Chosen = list[list[ShownRpc]]
@@ -502,36 +502,38 @@ def _examples(page: PageFacts, chosen: Chosen) -> list[tuple[str, str, str]]:
             "the first of each procedure and state",
         ),
     )
-    found = []
+    sections = []
     seen: set[int] = set()
-    for id, heading, some, more, how in kinds:
-        if not some:
+    for id, heading, rpcs, more, how in kinds:
+        if not rpcs:
             continue
         rest = f"; {count(more)} more are not shown: rdmascope rpcs FILE --errors" if more else ""
         opened = "".join(
             reference_html(example)
             if example.number in seen
             else example_html(example, page.facts.healths.get(example.connection))
-            for example in some
+            for example in rpcs
         )
-        seen |= {example.number for example in some}
-        found.append((id, heading, tag("p", text(f"{plural(len(some), 'RPC')}, {how}{rest}."), class_="dim") + opened))
-    return found
+        seen |= {example.number for example in rpcs}
+        sections.append(
+            (id, heading, tag("p", text(f"{plural(len(rpcs), 'RPC')}, {how}{rest}."), class_="dim") + opened)
+        )
+    return sections
 
 
 def _left_out(page: PageFacts, tables: Sequence[Breaking], chosen: Chosen) -> list[tuple[str, str, str]]:
     """What was not decoded, and what the page leaves out."""
     error = None if page.session.damage is None else str(page.session.damage)
     rows = undecoded(page.session.analyzer, page.facts.statistics, error)
-    found = []
+    sections = []
     if rows:
         cells = [
             tag("tr", tag("td", count(number)), tag("td", text(what)), tag("td", text(shortened(why))))
             for what, why, number in rows[:MAX_UNDECODED]
         ]
-        head = tag("tr", *(tag("th", one, scope="col") for one in ("number", "of", "why")))
+        head = tag("tr", *(tag("th", name, scope="col") for name in ("number", "of", "why")))
         table = tag("table", tag("caption", "Ignored or damaged"), tag("thead", head), tag("tbody", *cells))
-        found.append(("undecoded", "Not decoded", table))
+        sections.append(("undecoded", "Not decoded", table))
     left = [f"{plural(len(rows) - MAX_UNDECODED, 'more reason')} why something was not decoded"]
     left = left if len(rows) > MAX_UNDECODED else []
     left += [f"{breaking.title}: {count(breaking.others)} are one row" for breaking in tables if breaking.others]
@@ -542,8 +544,8 @@ def _left_out(page: PageFacts, tables: Sequence[Breaking], chosen: Chosen) -> li
     if more := examples.more_failed + examples.more_damaged:
         left.append(f"{plural(more, 'RPC')} that failed or are damaged, of kinds that are shown or beyond their number")
     left.append("Each packet, and all but some RPCs: rdmascope rpcs, show and packets have them")
-    found.append(("left-out", "What this page leaves out", listed(map(text, left))))
-    return found
+    sections.append(("left-out", "What this page leaves out", listed(map(text, left))))
+    return sections
 
 
 def write_page(
@@ -564,7 +566,7 @@ def write_page(
     end: the page then has what is before the damage.
     """
     given = (capture.paths,) if isinstance(capture.paths, str | os.PathLike) else capture.paths
-    inputs = [os.fspath(one) for one in given]
+    inputs = [os.fspath(given_path) for given_path in given]
     check_page(path, inputs)
     with ExitStack() as stack:
         condition = None

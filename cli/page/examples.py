@@ -66,8 +66,8 @@ def tag(name: str, *content: str, **attributes: object) -> str:
 
 def listed(items: Iterable[str], **attributes: object) -> str:
     """HTML of a list; '' without items."""
-    found = [tag("li", item) for item in items]
-    return tag("ul", *found, **attributes) if found else ""
+    lines = [tag("li", item) for item in items]
+    return tag("ul", *lines, **attributes) if lines else ""
 
 
 def details(summary: str, *content: str, **attributes: object) -> str:
@@ -269,25 +269,27 @@ def _steps(rpc: Rpc) -> Iterator[LadderStep]:
 
 
 def _send(message: Message) -> LadderStep:
-    one, header = message.operation, message.header
+    sent, header = message.operation, message.header
     name = procedure_name(header.version, header.procedure)
     what, name = "record" if header.version == NO_RDMA else "Send", name and f", {name}"
-    return LadderStep(one.first_time, one.initiator, f"{what} {size(one.length)}{name}{_repeated(one)}", _frames(one))
+    return LadderStep(
+        sent.first_time, sent.initiator, f"{what} {size(sent.length)}{name}{_repeated(sent)}", _frames(sent)
+    )
 
 
 def _moved(operation: Operation) -> Iterator[LadderStep]:
-    place = f"{size(operation.length)}, handle {operation.handle:#010x}"
+    target = f"{size(operation.length)}, handle {operation.handle:#010x}"
     if operation.kind is Kind.READ:
         frame = str(operation.first_frame)
         yield LadderStep(
-            operation.first_time, operation.initiator, f"RDMA Read request {place}{_repeated(operation)}", frame
+            operation.first_time, operation.initiator, f"RDMA Read request {target}{_repeated(operation)}", frame
         )
         if operation.last_time > operation.first_time:
             words = f"Read response, the last after {duration(operation.last_time - operation.first_time)}"
             yield LadderStep(operation.last_time, 1 - operation.initiator, words, str(operation.last_frame))
     else:
         yield LadderStep(
-            operation.first_time, operation.initiator, f"RDMA Write {place}{_repeated(operation)}", _frames(operation)
+            operation.first_time, operation.initiator, f"RDMA Write {target}{_repeated(operation)}", _frames(operation)
         )
 
 
@@ -312,18 +314,18 @@ def _folded(steps: list[LadderStep]) -> list[LadderStep]:
 
 
 def _trees(rpc: Rpc) -> str:
-    found = []
+    parts = []
     for decoded, name in ((decoded_call(rpc, MAX_NODES), "call"), (decoded_reply(rpc, MAX_NODES), "reply")):
         if decoded is None:
-            found.append(tag("p", text(f"The {name}: no RPC message in the capture")))
+            parts.append(tag("p", text(f"The {name}: no RPC message in the capture")))
             continue
         whole = "whole" if decoded.bytes.complete else "with bytes missing"
         html = _bounded(rpc, of_rich(message_tree(decoded)))
-        found.append(details(text(f"The {name}: {decoded.bytes.length:,} bytes, {whole}"), html))
+        parts.append(details(text(f"The {name}: {decoded.bytes.length:,} bytes, {whole}"), html))
     for message, name in ((rpc.call, "call"), (rpc.reply, "reply")):
         if message is not None:
-            found.append(details(text(f"The {name}'s transport header"), _bounded(rpc, of_rich(header_tree(message)))))
-    return "".join(found)
+            parts.append(details(text(f"The {name}'s transport header"), _bounded(rpc, of_rich(header_tree(message)))))
+    return "".join(parts)
 
 
 def _bounded(rpc: Rpc, html: str) -> str:
@@ -339,7 +341,7 @@ def path_of(shown: ShownRpc) -> str:
 
 def waterfall_html(some: Sequence[ShownRpc], first_time: int, folded: bool = True) -> str:
     """A bar for each RPC, with its phases; ``folded``: without the time in which none of them waited."""
-    rpcs = sorted((rpc for rpc in some if rpc.waiting is not None), key=lambda one: (one.begin, one.number))
+    rpcs = sorted((rpc for rpc in some if rpc.waiting is not None), key=lambda drawn: (drawn.begin, drawn.number))
     spans = [(rpc.begin, rpc.begin + (rpc.waiting or 0)) for rpc in rpcs]
     idle = _idle(spans) if folded else []
 
@@ -351,8 +353,8 @@ def waterfall_html(some: Sequence[ShownRpc], first_time: int, folded: bool = Tru
     origin = place(min(begin for begin, _ in spans))
     whole = max(1, max(place(end) for _, end in spans) - origin)
     rows = []
-    for one, (begin, end) in zip(rpcs, spans, strict=True):
-        parts = {"hung": end - begin} if one.parts is None else one.parts._asdict()
+    for drawn, (begin, end) in zip(rpcs, spans, strict=True):
+        parts = {"hung": end - begin} if drawn.parts is None else drawn.parts._asdict()
         bars, at = [], begin
         for phase in PHASES:
             if taken := parts.get(phase, 0):
@@ -361,10 +363,10 @@ def waterfall_html(some: Sequence[ShownRpc], first_time: int, folded: bool = Tru
                 bars.append(tag("span", class_=f"phase {phase}", style=style, title=f"{phase} {duration(taken)}"))
                 at += taken
         rows.append(
-            tag("tr", tag("td", tag("a", text(f"RPC {one.number}"), href=f"#rpc-{one.number}")),
-                tag("td", text(one.name), " ", tag("code", text(path_of(one)))),
+            tag("tr", tag("td", tag("a", text(f"RPC {drawn.number}"), href=f"#rpc-{drawn.number}")),
+                tag("td", text(drawn.name), " ", tag("code", text(path_of(drawn)))),
                 tag("td", text(f"{(begin - first_time) / 1e9:,.3f} s")),
-                tag("td", text(at_least(one.waiting or 0, one.parts is None))),
+                tag("td", text(at_least(drawn.waiting or 0, drawn.parts is None))),
                 tag("td", *bars, class_="bars"))
         )  # fmt: skip
     legend = " ".join(tag("span", text(phase), class_=f"legend {phase}") for phase in PHASES)
@@ -379,13 +381,13 @@ def waterfall_html(some: Sequence[ShownRpc], first_time: int, folded: bool = Tru
 
 def _idle(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Time between spans, which are in the order of their beginnings."""
-    found: list[tuple[int, int]] = []
+    gaps: list[tuple[int, int]] = []
     reached = spans[0][1] if spans else 0
     for begin, end in spans:
         if begin > reached:
-            found.append((reached, begin))
+            gaps.append((reached, begin))
         reached = max(reached, end)
-    return found
+    return gaps
 
 
 def example_html(shown: ShownRpc, health: TransportHealth | None) -> str:
@@ -420,20 +422,20 @@ def _retransmitted(shown: ShownRpc, health: TransportHealth | None) -> Iterator[
     if health is None or not shown.end:
         return
     unit = "segment" if health.segments else "packet"
-    found = [
+    repeated = [
         again
         for again in health.retransmissions
         if again.retransmission_time is not None
         and shown.begin <= again.retransmission_time <= shown.end
         and again.cause != DUPLICATE
     ]
-    for again in found[:MAX_STEPS]:
+    for again in repeated[:MAX_STEPS]:
         waited = again.loss_to_retransmission
         after = f" {duration(waited)} after the loss" if waited else ""
         words = f"{plural(again.packets, unit)} retransmitted{after} ({again.cause})"
         frame = "" if again.retransmission_frame is None else str(again.retransmission_frame)
         yield LadderStep(again.retransmission_time or 0, again.initiator, words, frame, True)
-    if more := found[MAX_STEPS:]:
+    if more := repeated[MAX_STEPS:]:
         words = f"{plural(len(more), 'more retransmission')}"
         yield LadderStep(more[0].retransmission_time or 0, -1, words, "", True)
 

@@ -246,7 +246,7 @@ def _latencies(cells: Int64s, exact: Distribution | None) -> list[float]:
     bins, counts = bins[known], counts[known]
     if not len(bins):
         return [-1.0] * 4
-    return [*(percentile(bins, counts, one) for one in PERCENTS), float(edges(bins[-1:] + 1)[0])]
+    return [*(percentile(bins, counts, percentage) for percentage in PERCENTS), float(edges(bins[-1:] + 1)[0])]
 
 
 EXAMPLES = 2
@@ -382,8 +382,8 @@ def series(total: TimeCells, first_time: int) -> Series:
 
 def _starts(first: int, intervals: Int64s, width: int) -> Floats:
     """In floats: a capture may claim to span more nanoseconds than 64 bits count."""
-    found: Floats = intervals.astype(np.float64) * width + float(first)
-    return found
+    starts: Floats = intervals.astype(np.float64) * width + float(first)
+    return starts
 
 
 def edges(bins: Int64s, shift: int = BINS_SHIFT) -> Floats:
@@ -405,12 +405,12 @@ def percentile(bins: Int64s, counts: Int64s, percentage: int) -> float:
 
 
 def _percentile(cells: Int64s, count: int, percentage: int) -> Floats:
-    found = np.full(count, np.nan)
+    percentiles = np.full(count, np.nan)
     bounds = np.searchsorted(cells[:, 1], np.arange(count + 1))
     for at in np.unique(cells[:, 1]).tolist():
         mine = cells[bounds[at] : bounds[at + 1]]
-        found[at] = percentile(mine[:, 2], mine[:, 3], percentage)
-    return found
+        percentiles[at] = percentile(mine[:, 2], mine[:, 3], percentage)
+    return percentiles
 
 
 def fitted(cells: Int64s, width: int, limit: int) -> tuple[Int64s, int]:
@@ -435,9 +435,9 @@ def peak_series(peaks: Peaks | None, first_time: int) -> PeakSeries | None:
 
 def retransmissions(healths: Iterable[TransportHealth], start: int, width: int, count: int) -> Int64s:
     """Packets retransmitted in each of ``count`` intervals from ``start`` (ns) on."""
-    found = [time for health in healths for end in health.directions for time in end.retransmission_times]
+    times = [time for health in healths for end in health.directions for time in end.retransmission_times]
     sums = np.zeros(count, np.int64)
-    for time, packets in found:
+    for time, packets in times:
         sums[min(max(0, (time - start) // width), count - 1)] += packets
     return sums
 
@@ -501,7 +501,7 @@ class Charts:
                 bottom=low,
                 top=high,
                 rpcs=counts.astype(np.int32),
-                between=[f"{duration(one)} to {duration(other)}" for one, other in zip(low, high, strict=True)],
+                between=[f"{duration(lowest)} to {duration(other)}" for lowest, other in zip(low, high, strict=True)],
             ),
         )
         figure.add_tools(HoverTool(renderers=[cells], tooltips=[("RPCs", "@rpcs{0,0}"), ("latency", "@between")]))
@@ -610,7 +610,7 @@ class Charts:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Bokeh 3.4 says that each figure has its own tool for dragging.
             grid = gridplot(
-                [[one] for one in self._figures],
+                [[chart] for chart in self._figures],
                 sizing_mode="stretch_width",
                 toolbar_location="above",
                 toolbar_options={"logo": None},

@@ -211,11 +211,11 @@ class PacketBlock(NamedTuple):
     """Wireshark's field name, the rows that have it, its values there."""
 
     def frame_fields(self) -> Iterator[FrameFields]:
-        found: list[Fields] = [{} for _ in range(len(self.frames))]
+        by_row: list[Fields] = [{} for _ in range(len(self.frames))]
         for name, rows, values in self.columns:
             for row, value in zip(rows.tolist(), values.tolist(), strict=True):
-                found[row][name] = (value,)
-        yield from map(FrameFields, self.frames.tolist(), found)
+                by_row[row][name] = (value,)
+        yield from map(FrameFields, self.frames.tolist(), by_row)
 
 
 def packet_block(packets: PacketBatch) -> PacketBlock:
@@ -241,7 +241,7 @@ def packet_block(packets: PacketBatch) -> PacketBlock:
 def _management(packets: PacketBatch) -> list[tuple[str, Int64s, NDArray[np.unsignedinteger]]]:
     """The Management Datagrams of a batch, and the CM messages in them."""
     rows = packets.rows
-    found: dict[str, list[tuple[int, int]]] = {}
+    by_name: dict[str, list[tuple[int, int]]] = {}
     for index in np.flatnonzero(opcodes.HAS_DETH[rows["opcode"]] & (rows["dest_qp"] <= GENERAL_SERVICES)).tolist():
         start, captured = int(rows["payload"][index]), int(rows["captured"][index])
         header, kind, values = mad_values(packets.data[start : start + min(captured, MAD_SIZE)].tobytes())
@@ -249,10 +249,10 @@ def _management(packets: PacketBatch) -> list[tuple[str, Int64s, NDArray[np.unsi
         named |= {name: values[field] for field, name in CM_FIELDS.get(kind, {}).items()}
         for name, value in named.items():
             if value is not None:
-                found.setdefault(name, []).append((index, value))
+                by_name.setdefault(name, []).append((index, value))
     return [
         (name, np.array([index for index, _ in pairs]), np.array([value for _, value in pairs], np.uint64))
-        for name, pairs in found.items()
+        for name, pairs in by_name.items()
         if name in _MANAGEMENT
     ]
 
@@ -295,7 +295,7 @@ def fpdu_fields(fpdus: Fpdus) -> Iterator[FrameFields]:
     """FPDUs of one direction, each in the frame that completes it."""
     rows = fpdus.rows
     columns = (rows[name].tolist() for name in ("last_frame", "opcode", "last", "stag", "msn", "place", "length"))
-    for index, (frame, opcode, last, stag, msn, place, length) in enumerate(zip(*columns, strict=True)):
+    for index, (frame, opcode, last, stag, msn, offset, length) in enumerate(zip(*columns, strict=True)):
         queue = OPCODES[opcode].queue if opcode in OPCODES else None
         fields: Fields = {
             "iwarp_mpa.ulpdulength": (length + (TAGGED_HEADER if queue is None else UNTAGGED_HEADER),),
@@ -304,9 +304,9 @@ def fpdu_fields(fpdus: Fpdus) -> Iterator[FrameFields]:
             "iwarp_rdma.opcode": (opcode,),
         }
         if queue is None:
-            fields["iwarp_ddp.stag"], fields["iwarp_ddp.tagged_offset"] = (stag,), (place,)
+            fields["iwarp_ddp.stag"], fields["iwarp_ddp.tagged_offset"] = (stag,), (offset,)
         else:
-            fields["iwarp_ddp.qn"], fields["iwarp_ddp.msn"], fields["iwarp_ddp.mo"] = (queue,), (msn,), (place,)
+            fields["iwarp_ddp.qn"], fields["iwarp_ddp.msn"], fields["iwarp_ddp.mo"] = (queue,), (msn,), (offset,)
         if opcode in INVALIDATING:
             fields["iwarp_rdma.inval_stag"] = (stag,)
         if index in fpdus.requests:
@@ -347,10 +347,10 @@ def mpa_fields(frame: MPAFrame) -> Fields:
     return {name: (value,) for name, value in zip(MPA_FIELDS, values, strict=True)}
 
 
-def add_fields(found: dict[int, Fields], frame_fields: Iterable[FrameFields]) -> None:
+def add_fields(by_frame: dict[int, Fields], frame_fields: Iterable[FrameFields]) -> None:
     """Add to what was found by frame; where it has several, the values one behind the other."""
     for frame, fields in frame_fields:
-        known = found.setdefault(frame, {})
+        known = by_frame.setdefault(frame, {})
         for name, values in fields.items():
             known[name] = known.get(name, ()) + values
 
@@ -366,8 +366,8 @@ def tshark_fields(values: Sequence[str], names: Sequence[str] = ASKED) -> FrameF
     fields: Fields = {}
     for name, text in zip(names[1:], values[1:], strict=True):
         if text:
-            found = tuple(map(_PARSERS.get(name, _number), text.split(",")))
-            fields[name] = found[: (len(found) + 1) // 2] if name in ONCE else found
+            numbers = tuple(map(_PARSERS.get(name, _number), text.split(",")))
+            fields[name] = numbers[: (len(numbers) + 1) // 2] if name in ONCE else numbers
     return FrameFields(int(values[0]), fields)
 
 
@@ -784,24 +784,24 @@ RETRANSMITTED = next(Explanation(row.right, row.reason, row.reference) for row i
 
 def touched(rpc: Rpc) -> frozenset[str]:
     """Names of the rows that apply to an Rpc by itself."""
-    found = {row.name for row in TABLE if row.applies is not None and row.applies(rpc)}
+    names = {row.name for row in TABLE if row.applies is not None and row.applies(rpc)}
     if rpc.call is not None and rpc.call.header.procedure == RDMA_NOMSG:
-        found.add(LONG_CALL)
-    return frozenset(found)
+        names.add(LONG_CALL)
+    return frozenset(names)
 
 
 def touched_message(message: Message) -> frozenset[str]:
     """Names of the rows that apply to a message that belongs to no Rpc."""
-    header, found = message.header, set()
+    header, names = message.header, set()
     if header.version == 2:
-        found.add("version 2")
+        names.add("version 2")
     elif header.version != 1:
-        found.add("unknown version")
+        names.add("unknown version")
     elif header.procedure not in PROCEDURE_NAMES:
-        found.add("unknown procedure")
+        names.add("unknown procedure")
     if header.problem and not header.truncated:
-        found.add("malformed header")
-    return frozenset(found)
+        names.add("malformed header")
+    return frozenset(names)
 
 
 def explain(name: str, ours: Values | None, theirs: Values | None, touched: frozenset[str]) -> Explanation | None:

@@ -94,7 +94,7 @@ class ComparedFields(NamedTuple):
 def compared_fields(tree: MessageTree, shown: ShownMessage) -> ComparedFields:
     """A message beside Wireshark's; each of our values must be shown, and each that is shown must be ours."""
     roots = [root for root in (tree.header, tree.body) if root is not None]
-    found = _places(roots)
+    places = _places(roots)
     compared = 0
     names = set()
     different: list[FieldDifference] = []
@@ -111,19 +111,19 @@ def compared_fields(tree: MessageTree, shown: ShownMessage) -> ComparedFields:
             continue
         compared += 1
         names.add(field.name)
-        place = found.get((field.offset, len(field.value)))
-        if place is None:
+        ours = places.get((field.offset, len(field.value)))
+        if ours is None:
             reason = OPERATION_NOT_DISSECTED if field.offset >= behind else ("", "")
             if any(low <= field.offset < high for low, high in layouts):
                 reason = LAYOUT_NOT_DISSECTED
             different.append(FieldDifference(field.name, None, field.value, *reason))
-        elif place.value not in (None, field.value):
-            different.append(FieldDifference(field.name, place.value, field.value))
+        elif ours.value not in (None, field.value):
+            different.append(FieldDifference(field.name, ours.value, field.value))
         elif not any(field.value) and (field.name == OPAQUE_LENGTH or NAMES.get(field.name) == ()):
             pass  # Of an opaque without bytes Wireshark shows its length only.
-        elif place.name and place.name not in NAMES.get(field.name, (place.name,)):
+        elif ours.name and ours.name not in NAMES.get(field.name, (ours.name,)):
             reason = OPERATION_NOT_DISSECTED if field.offset >= behind else ("", "")
-            different.append(FieldDifference(f"{field.name} as {place.name}", field.value, field.value, *reason))
+            different.append(FieldDifference(f"{field.name} as {ours.name}", field.value, field.value, *reason))
         elif field.name in HASHES and field.shown != f"{crc32(field.value):#010x}":
             different.append(FieldDifference(field.name, crc32(field.value).to_bytes(4, "big"), field.value))
         elif field.name == STATEID_HASH and field.shown != f"{stateid_hash(field.value):#06x}":
@@ -203,7 +203,7 @@ _OPERATIONS_NOT_DISSECTED = {
 def _dissected_end(roots: Iterable[Node]) -> int:
     """Where the first operation begins that Wireshark does not dissect."""
     for root in roots:
-        for node in root.walk(lambda one: not isinstance(one.type, XdrAttributes)):
+        for node in root.walk(lambda inner: not isinstance(inner.type, XdrAttributes)):
             number = node.child("argop") or node.child("resop")
             if number is not None and _word(number) in _OPERATIONS_NOT_DISSECTED:
                 return number.offset + number.length
@@ -272,35 +272,35 @@ def _leaves(roots: Iterable[Node]) -> Iterator[tuple[Node, int, bytes]]:
 
 def _places(roots: Iterable[Node]) -> dict[tuple[int, int], _Place]:
     """Every field with bytes, by offset and length."""
-    found: dict[tuple[int, int], _Place] = {}
+    places: dict[tuple[int, int], _Place] = {}
     for root in roots:
         for node in root.walk():
-            found.setdefault((node.offset, 4), _Place("", None))
+            places.setdefault((node.offset, 4), _Place("", None))
             if isinstance(node.type, XdrBitmap | XdrList):
                 for at in range(node.offset, node.offset + node.length, 4):
-                    found.setdefault((at, 4), _Place("", None))
-                found.update({(child.offset - 4, 4): _Place("", None) for child in node.children})
+                    places.setdefault((at, 4), _Place("", None))
+                places.update({(child.offset - 4, 4): _Place("", None) for child in node.children})
     for root in roots:
         for node in root.walk():
-            _add(found, node)
-    return found
+            _add(places, node)
+    return places
 
 
-def _add(found: dict[tuple[int, int], _Place], node: Node) -> None:
+def _add(places: dict[tuple[int, int], _Place], node: Node) -> None:
     end = node.offset + node.length
     if isinstance(node.value, memoryview):
         value = bytes(node.value)
-        found[node.offset, node.length] = _Place(node.name, None)
+        places[node.offset, node.length] = _Place(node.name, None)
         if isinstance(node.type, XdrOpaque) and node.type.size is not None:
-            found[node.offset, len(value)] = _Place(node.name, value)
+            places[node.offset, len(value)] = _Place(node.name, value)
             return
-        found[node.offset + 4, len(value)] = _Place(node.name, value)
+        places[node.offset + 4, len(value)] = _Place(node.name, value)
         # Behind the word that says that it follows, if it is optional.
-        found.setdefault((node.offset + 4, 4), _Place("", None))
-        found.setdefault((node.offset + 8, len(value)), _Place(node.name, value))
+        places.setdefault((node.offset + 4, 4), _Place("", None))
+        places.setdefault((node.offset + 8, len(value)), _Place(node.name, value))
     elif isinstance(node.type, XdrInteger) and isinstance(node.value, int):
         size = node.type.size
-        found[end - size, size] = _Place(node.name, (node.value % (1 << 8 * size)).to_bytes(size, "big"))
+        places[end - size, size] = _Place(node.name, (node.value % (1 << 8 * size)).to_bytes(size, "big"))
     else:
-        found.setdefault((node.offset, node.length), _Place(node.name, None))
-        found.setdefault((node.offset + 4, node.length - 4), _Place(node.name, None))
+        places.setdefault((node.offset, node.length), _Place(node.name, None))
+        places.setdefault((node.offset + 4, node.length - 4), _Place(node.name, None))

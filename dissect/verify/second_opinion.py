@@ -138,19 +138,19 @@ class Circumstances:
     def offered_again(self) -> set[int]:
         """Frames of the calls that offer memory which an earlier call of the same end offered under the same handle."""
         known: dict[tuple[int, bool, int], Segment] = {}
-        found: set[int] = set()
+        frames: set[int] = set()
         for frame, caller, segments in sorted(self.offers, key=itemgetter(0)):
             for segment in segments:
                 earlier = known.get((*caller, segment.handle))
                 if earlier is not None and earlier.offset <= segment.offset < earlier.offset + earlier.length:
-                    found.add(frame)
+                    frames.add(frame)
             for segment in segments:
                 known[*caller, segment.handle] = segment
-        return found
+        return frames
 
     def psns_alike(self) -> set[int]:
         """Last frames of the Sends whose PSNs the other end used earlier for the first packet of one."""
-        found: set[int] = set()
+        frames: set[int] = set()
         for sends in self.long_sends.values():
             starts = sorted(sends, key=itemgetter(0))
             for psn, operation in sends:
@@ -158,9 +158,9 @@ class Circumstances:
                 while at < len(starts) and starts[at][0] < psn + operation.packets:
                     other = starts[at][1]
                     if other.initiator != operation.initiator and other.first_frame < operation.last_frame:
-                        found.add(operation.last_frame)
+                        frames.add(operation.last_frame)
                     at += 1
-        return found
+        return frames
 
 
 _KEY = np.dtype(
@@ -319,8 +319,8 @@ class Ours:
         rows = frames.rows
         self.truncated.update(rows["number"][rows["captured"] < rows["original"]].tolist())
         self.foreign.update(packets.rows["frame"][opcodes.is_foreign(packets.rows["opcode"])].tolist())
-        found = packets.rows
-        self.low_ports.update(found["frame"][(found["source_port"] > 0) & (found["source_port"] < ROCE_PORT)].tolist())
+        taken = packets.rows
+        self.low_ports.update(taken["frame"][(taken["source_port"] > 0) & (taken["source_port"] < ROCE_PORT)].tolist())
         self.blocks.append(packet_block(packets))
         self.retransmitted.add(packets)
 
@@ -348,12 +348,12 @@ class Ours:
 
     def frame_fields(self) -> Iterator[FrameFields]:
         """Every packet, in frame order."""
-        found = dict(self.fpdus)
+        segment_fields = dict(self.fpdus)
         for tcp in self.streams.known:
             for direction in tcp.directions:
                 if (startup := direction.framing.startup) is not None:
-                    found[startup.frame] = {**mpa_fields(startup.mpa), **found.get(startup.frame, {})}
-        segments = (FrameFields(frame, found[frame]) for frame in sorted(found))
+                    segment_fields[startup.frame] = {**mpa_fields(startup.mpa), **segment_fields.get(startup.frame, {})}
+        segments = (FrameFields(frame, segment_fields[frame]) for frame in sorted(segment_fields))
         packets = (frame for block in self.blocks for frame in block.frame_fields())
         return merge(packets, segments, key=itemgetter(0))
 
@@ -376,7 +376,7 @@ def rpc_messages(rpc: Rpc, spots: frozenset[str]) -> list[OurMessage]:
     call, reply = rpc.call, rpc.reply
     if reply is not None and reply.header.procedure == RDMA_ERROR:
         reply = None
-    found: list[OurMessage] = []
+    both: list[OurMessage] = []
     call_frame = complete = complete_time = 0
     if call is not None and _carries_no_rpc(call):
         call = None
@@ -385,15 +385,15 @@ def rpc_messages(rpc: Rpc, spots: frozenset[str]) -> list[OurMessage]:
         complete = max([call_frame, *(read.last_frame for read in reads)])
         complete_time = max([call.operation.last_time, *(read.last_time for read in reads)])
         message = ComparedMessage(call.frame, rpc.xid, False, *names, reply.frame if reply else None)
-        found.append(OurMessage(message, spots, call_frame, complete, None))
+        both.append(OurMessage(message, spots, call_frame, complete, None))
     if reply is not None:
         time = since = None
         if call is not None:
             time = reply.operation.last_time - call.operation.last_time
             since = reply.operation.last_time - complete_time
         message = ComparedMessage(reply.frame, rpc.xid, True, *names, call.frame if call else None, time)
-        found.append(OurMessage(message, spots, call_frame, complete, since))
-    return found
+        both.append(OurMessage(message, spots, call_frame, complete, since))
+    return both
 
 
 def _carries_no_rpc(call: Message) -> bool:
@@ -469,19 +469,19 @@ class Comparison:
         places: dict[tuple[int, bool], list[ComparedMessage]] = defaultdict(list)
         for message in shown:
             places[message.xid, message.is_reply].append(message)
-        found: list[tuple[OurMessage, ComparedMessage | None]] = []
+        pairs: list[tuple[OurMessage, ComparedMessage | None]] = []
         late: list[OurMessage] = []
         for our_message in sorted(self._ours.messages, key=_place):
             same = _take(places, our_message.message, our_message.message.frame, our_message.message.frame)
             if same is None and our_message.complete > our_message.message.frame and not our_message.message.is_reply:
                 late.append(our_message)
             else:
-                found.append((our_message, same))
-        found += [
+                pairs.append((our_message, same))
+        pairs += [
             (our_message, _take(places, our_message.message, our_message.message.frame, our_message.complete))
             for our_message in late
         ]
-        for our_message, other in sorted(found, key=lambda pair: _place(pair[0])):
+        for our_message, other in sorted(pairs, key=lambda pair: _place(pair[0])):
             mine = our_message.message
             spots = our_message.touched | self._ours.circumstances.by_xid(mine.xid)
             if our_message.call_frame in self._offered_again:
@@ -513,17 +513,17 @@ class Comparison:
         spots |= {name for name, frames in self._spots.items() if frame in frames}
         if self._ours.streams.known:
             spots |= self._ours.streams.of(frame)
-        found: list[Difference] = []
+        differences: list[Difference] = []
         for name, mine, theirs in pairs:
             late = message is not None and _is_late(message, name, theirs)
             verdict = LATE if late else explain(name, mine, theirs, spots)
             if verdict is None and name in MATCH_FIELDS and mine and theirs:
                 verdict = RETRANSMITTED if self._spots["retransmitted"] >= {*mine, *theirs} else None
-            found.append(Difference(what, frame, name, mine, theirs, *(verdict or ())))
-        explained = all(difference.explained for difference in found)
+            differences.append(Difference(what, frame, name, mine, theirs, *(verdict or ())))
+        explained = all(difference.explained for difference in differences)
         tally.explained += explained
         tally.unexplained += not explained
-        return found
+        return differences
 
 
 def _place(message: OurMessage) -> int:
