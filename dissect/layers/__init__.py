@@ -99,13 +99,13 @@ def _layers() -> dict[str, type[Any]]:
     """Every Packet class that a module of this folder declares, by name."""
     from scapy.packet import Packet
 
-    found: dict[str, type[Any]] = {}
+    layers: dict[str, type[Any]] = {}
     for module in iter_modules(__path__, f"{__name__}."):
         for name, value in vars(import_module(module.name)).items():
             declared = isinstance(value, type) and value.__module__ == module.name
             if declared and issubclass(value, Packet) and not name.startswith("_"):
-                found[name] = value
-    return found
+                layers[name] = value
+    return layers
 
 
 def __getattr__(name: str) -> Any:

@@ -158,13 +158,13 @@ def split_fpdus(stream: bytes, position: int | None = None) -> list[Framed]:
     if position is not None:
         data, grid = remove_markers(stream, position)[0], MarkerGrid(-position)
     first = 0 if grid is None else grid.place(0)
-    found: list[Framed] = []
+    fpdus: list[Framed] = []
     at = 0
     while at + LENGTH_BYTES <= len(data):
         end = at + fpdu_bytes(int.from_bytes(data[at : at + LENGTH_BYTES], "big"))
         if end > len(data):
             break
         start, stop = (at, end) if grid is None else (max(0, grid.start(first + at)), grid.start(first + end))
-        found.append(Framed(start, stream[start:stop], data[at:end]))
+        fpdus.append(Framed(start, stream[start:stop], data[at:end]))
         at = end
-    return found
+    return fpdus

@@ -239,7 +239,7 @@ def lrh_starts(data: Bytes, rows: Rows, start: Int64s, end: Int64s) -> Int64s:
 
     Rows do not say whether a Global Route Header follows, so the header is that which fits the packet.
     """
-    found = np.full(len(rows), -1, np.int64)
+    starts = np.full(len(rows), -1, np.int64)
     bth = rows["bth"]
     for following, before in ((3, LRH_BYTES + IPV6_BYTES), (2, LRH_BYTES)):
         at = bth - before
@@ -249,8 +249,8 @@ def lrh_starts(data: Bytes, rows: Rows, start: Int64s, end: Int64s) -> Int64s:
         fits = (data[at + 1] & 3 == following) & (at + words * 4 == end[where])
         if following == 3:
             fits &= (data[at + LRH_BYTES] >> 4 == 6) & (data[at + LRH_BYTES + 6] == _BTH_IN_GRH)
-        found[where[fits]] = at[fits]
-    return found
+        starts[where[fits]] = at[fits]
+    return starts
 
 
 RIGHT, WRONG, UNVERIFIED = 1, 0, -1
@@ -387,9 +387,9 @@ def _tables(size: int) -> NDArray[np.uint16]:
     steps = _steps()
     tables = np.empty((size, 256), np.uint16)
     tables[-1] = steps
-    for place in range(size - 2, -1, -1):
-        after = tables[place + 1]
-        tables[place] = (after >> np.uint16(8)) ^ steps[after & np.uint16(0xFF)]
+    for index in range(size - 2, -1, -1):
+        after = tables[index + 1]
+        tables[index] = (after >> np.uint16(8)) ^ steps[after & np.uint16(0xFF)]
     return tables
 
 

@@ -124,8 +124,8 @@ class Item(Structure):
         return int(sum(field.sz for field in cls.fields_desc))
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
-        found: type[Any] = Padding
-        return found
+        layer: type[Any] = Padding
+        return layer
 
 
 class ItemField(PacketField):  # type: ignore[misc]

@@ -241,8 +241,8 @@ RDMAP_HEADERS: dict[str, type[Any]] = {
 
 def ddp_class(data: bytes) -> type[Any]:
     """The layer for a ULPDU; fewer bytes than its header has are Raw."""
-    found: type[Any] = DDPTagged if data[:1] and data[0] & _TAGGED else DDPUntagged
-    return found if len(data) >= codes.HEADER_BYTES[found.__name__] else Raw
+    layer: type[Any] = DDPTagged if data[:1] and data[0] & _TAGGED else DDPUntagged
+    return layer if len(data) >= codes.HEADER_BYTES[layer.__name__] else Raw
 
 
 for _row in reversed(codes.OPCODES.values()):

@@ -27,14 +27,14 @@ class Identified(NamedTuple):
 
 def find_identifiers(data: bytes) -> list[Identified]:
     """Every format identifier in the consumer private data ``data``, by ascending offset, whatever follows it."""
-    found: list[Identified] = []
+    identifiers: list[Identified] = []
     at = data.find(_MAGIC)
     while at >= 0:
         version = data[at + 4] if at + 4 < len(data) else None
         reserved = data[at + 5] >> 1 if at + 5 < len(data) else None
-        found.append(Identified(at, version, reserved, at + SIZE <= len(data)))
+        identifiers.append(Identified(at, version, reserved, at + SIZE <= len(data)))
         at = data.find(_MAGIC, at + 1)
-    return found
+    return identifiers
 
 
 def find_private_data(data: bytes) -> list[PrivateData]:
@@ -43,16 +43,16 @@ def find_private_data(data: bytes) -> list[PrivateData]:
     The format identifier is looked for at every offset (5.2).  A match counts where its version is 1 and its
     eight bytes lie wholly inside; the first one is in force, more than one is an ambiguity worth telling.
     """
-    found: list[PrivateData] = []
+    messages: list[PrivateData] = []
     at = data.find(_MAGIC)
     while at >= 0:
         if at + SIZE <= len(data):
             _, version, flags, send, receive = _MESSAGE(data, at)
             if version == 1:
                 sizes = (send + 1) * SIZE_UNIT, (receive + 1) * SIZE_UNIT
-                found.append(PrivateData(version, bool(flags & 1), *sizes, at))
+                messages.append(PrivateData(version, bool(flags & 1), *sizes, at))
         at = data.find(_MAGIC, at + 1)
-    return found
+    return messages
 
 
 class PrivateData(NamedTuple):

@@ -321,10 +321,10 @@ class OptinfoField(PacketField):  # type: ignore[misc]
 def _structure(option: int, data: bytes) -> Any:
     layer = OPTION_LAYERS.get(option)
     try:
-        found = layer(data) if layer else Raw(data)
+        structure = layer(data) if layer else Raw(data)
     except MalformedXDR:
         return Raw(data)
-    return found if bytes(found) == data else Raw(data)
+    return structure if bytes(structure) == data else Raw(data)
 
 
 class RDMA2Optional(_WithPayload, Structure):

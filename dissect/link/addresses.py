@@ -82,17 +82,17 @@ class AddressTable:
             self._asked += 1
             if len(self._ids) > self._limit:
                 self._forget()
-        found = self._known(high, low)
-        unknown = places(found == NOT_KNOWN)
+        numbers = self._known(high, low)
+        unknown = places(numbers == NOT_KNOWN)
         if len(unknown):
             # Many packets, few addresses: those with different hashes are quickly distinguished.
             _, first = np.unique(_hash(high[unknown], low[unknown]), return_index=True)
             self._numbers(high[unknown[first]], low[unknown[first]])
-            found[unknown] = self._known(high[unknown], low[unknown])
-            unknown = places(found == NOT_KNOWN)
+            numbers[unknown] = self._known(high[unknown], low[unknown])
+            unknown = places(numbers == NOT_KNOWN)
         if len(unknown):  # different ones with the same hash
-            found[unknown] = self._numbers(high[unknown], low[unknown])
-        return found
+            numbers[unknown] = self._numbers(high[unknown], low[unknown])
+        return numbers
 
     def _numbers(self, high: NDArray[np.uint64], low: NDArray[np.uint64]) -> NDArray[np.uint32]:
         """The same, for addresses that are mostly new."""
@@ -122,13 +122,13 @@ class AddressTable:
             return np.full(len(high), NOT_KNOWN, np.uint32)
         where = np.searchsorted(self._hashes, _hash(high, low))
         np.minimum(where, len(self._hashes) - 1, out=where)
-        found = self._order[where]
-        others = (self._low[found] != low) | (self._high[found] != high)
+        numbers = self._order[where]
+        others = (self._low[numbers] != low) | (self._high[numbers] != high)
         if self._limit:
-            self._seen[found[~others]] = self._asked
-            found = self._number[found]
-        found[others] = NOT_KNOWN
-        return found
+            self._seen[numbers[~others]] = self._asked
+            numbers = self._number[numbers]
+        numbers[others] = NOT_KNOWN
+        return numbers
 
     def _forget(self) -> None:
         half = self._limit // 2

@@ -192,17 +192,17 @@ def lone_packets(first: Sightings, other: Sightings, common: CommonTraffic) -> t
     pairs = {tuple(sorted(map(addresses.id, pair))) for pair in common.hosts}
     hosts = np.array([low | high << 32 for low, high in pairs], np.uint64)
     passing = np.array([addresses.id(source) | addresses.id(to) << 32 for source, to in common.passing], np.uint64)
-    rows = [take(one, np.isin(_pairs(one), hosts)) for one in (first.rows(), other.rows())]
+    rows = [take(packets, np.isin(_pairs(packets), hosts)) for packets in (first.rows(), other.rows())]
     rows[1]["time"] -= common.clocks.at(rows[1]["time"] - common.offset)
     begin = max(int(row["time"].min(initial=1 << 62)) for row in rows)
     end = min(int(row["time"].max(initial=-(1 << 62))) for row in rows)
-    found = []
+    lone = []
     for number, (mine, others) in enumerate((rows, rows[::-1])):
         alone = ~np.isin(mine["hash"], others["hash"]) & (mine["time"] >= begin) & (mine["time"] <= end)
         ends = mine["source"].astype(np.uint64) | mine["destination"].astype(np.uint64) << np.uint64(32)
         towards = np.isin(ends, passing) == (number == 0)
-        found.append(LonePackets(mine["frame"][alone & towards], mine["frame"][alone & ~towards]))
-    return found[0], found[1]
+        lone.append(LonePackets(mine["frame"][alone & towards], mine["frame"][alone & ~towards]))
+    return lone[0], lone[1]
 
 
 def _pairs(rows: Rows) -> NDArray[np.uint64]:

@@ -97,14 +97,14 @@ class Duplicates:
             self._latest = np.zeros(0, _SEEN)
             return None
         seen = np.concatenate((self._latest, _seen(batch, located)))
-        found = np.zeros(len(seen), np.bool_)
+        mirrored = np.zeros(len(seen), np.bool_)
         for distance in range(1, min(NEAR + 1, len(seen))):
             waited = seen["time"][distance:] - seen["time"][:-distance]
             same = seen["hash"][distance:] == seen["hash"][:-distance]
-            found[distance:] |= same & (waited >= 0) & (waited <= SAME_HEADER)
-        found, self._latest = found[len(self._latest) :], seen[-NEAR:]
-        self._copies += int(np.count_nonzero(found))
-        return found if self._copies >= LEAST_MIRRORED else None
+            mirrored[distance:] |= same & (waited >= 0) & (waited <= SAME_HEADER)
+        mirrored, self._latest = mirrored[len(self._latest) :], seen[-NEAR:]
+        self._copies += int(np.count_nonzero(mirrored))
+        return mirrored if self._copies >= LEAST_MIRRORED else None
 
     def _find(self, sight: Callable[[FrameBatch, Located], Rows], batch: FrameBatch, located: Located) -> Rows:
         """Which of the _SEEN rows that ``sight`` makes of a batch are duplicates."""
@@ -112,9 +112,9 @@ class Duplicates:
         if not len(seen):
             return np.zeros(0, np.bool_)
         every = np.concatenate((last, seen))
-        found: Rows = _duplicates(every)[len(last) :]
+        copies: Rows = _duplicates(every)[len(last) :]
         self._last[sight] = take(every, every["time"] >= every["time"].max(initial=0) - WINDOW)
-        return found
+        return copies
 
     def _possible(self, rows: Rows) -> bool:
         """Whether the capture can show a packet twice."""
@@ -235,7 +235,7 @@ def _mixed(*columns: NDArray[Any]) -> NDArray[np.uint64]:
 
 def _duplicates(seen: Rows) -> NDArray[np.bool_]:
     """Which rows are of a packet that an earlier row shows in another place."""
-    found = np.zeros(len(seen), bool)
+    copies = np.zeros(len(seen), bool)
     order = np.lexsort((seen["time"], seen["hash"]))
     rows = take(seen, order)
     apart = (rows["hash"][1:] != rows["hash"][:-1]) | (np.diff(rows["time"]) > WINDOW)
@@ -251,9 +251,9 @@ def _duplicates(seen: Rows) -> NDArray[np.bool_]:
     turn, when = nth[by_time], moment[by_time]
     first = np.concatenate(([True], (turn[1:] != turn[:-1]) | (when[1:] != when[:-1])))
     began = by_time[np.maximum.accumulate(np.where(first, index, 0))]
-    found[order[by_time]] = ~first & (rows["time"][by_time] - rows["time"][began] <= WINDOW)
+    copies[order[by_time]] = ~first & (rows["time"][by_time] - rows["time"][began] <= WINDOW)
 
     soon = np.zeros(len(rows), bool)
     soon[1:] = ~fresh[1:] & (np.diff(rows["time"][by_place]) <= SAME_HEADER)
-    found[order[by_place]] |= soon & rows["nameless"][by_place]
-    return found
+    copies[order[by_place]] |= soon & rows["nameless"][by_place]
+    return copies

@@ -131,18 +131,18 @@ def reply_items(
         name, before = _RESULTS[version, procedure]
         view = memoryview(data)[start:end]
         problems: list[str] = []
-        found: list[DataItem] = []
+        items: list[DataItem] = []
         ends = -1
         try:
             at = header.body - start
             if word(view, at)[0] == 0:
-                found.append(result_item(view, before(view, at + 4), name, 0, chunk_lengths, problems))
-                ends = found[0].position + (0 if found[0].reduced else round_up(found[0].count))
+                items.append(result_item(view, before(view, at + 4), name, 0, chunk_lengths, problems))
+                ends = items[0].position + (0 if items[0].reduced else round_up(items[0].count))
         except StructError:
             return Items((), f"the bytes end inside {name}")
         except Malformed as error:
             return Items((), f"{name}: {error}")
-        return _unclaimed(tuple(found), join_problems(problems), True, chunk_lengths, ends)
+        return _unclaimed(tuple(items), join_problems(problems), True, chunk_lengths, ends)
     return _unclaimed((), "", True, chunk_lengths)
 
 

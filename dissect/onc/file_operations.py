@@ -205,7 +205,7 @@ def _version4(messages: FileMessages) -> list[FileOperation]:
     """Each operation of a COMPOUND with the filehandle it was for (RFC 8881, 16.2.3.1)."""
     view, answer = messages.call, messages.reply
     names = operation_names(messages.compound.operations)
-    found: list[FileOperation] = []
+    operations: list[FileOperation] = []
     for step in messages.walk.steps:
         if step.operation in SETS_FILEHANDLE:
             continue
@@ -215,13 +215,13 @@ def _version4(messages: FileMessages) -> list[FileOperation]:
             continue
         done = FileOperation(names[step.number], handle, step.succeeded, number=step.number)
         with suppress(StructError):
-            if (place := _RANGES.get(step.operation)) is not None:
-                offset, count, wide = place
+            if (span := _RANGES.get(step.operation)) is not None:
+                offset, count, wide = span
                 done = _range(done, view, step.arguments + offset, step.arguments + count, wide)
             if step.succeeded:
                 done = _result4(done, step.operation, answer, step.results)
-        found.append(done)
-    return found
+        operations.append(done)
+    return operations
 
 
 def _result4(done: FileOperation, operation: int, answer: memoryview, at: int) -> FileOperation:
@@ -299,20 +299,20 @@ def events_of(messages: FileMessages) -> FileEvents:
     if not mounts and (header.program != NFS or header.version not in (3, 4)):
         return FileEvents()
     view, answer, body = messages.call, messages.reply, messages.results
-    found: list[FileEvent] = []
+    events: list[FileEvent] = []
     try:
         if mounts:
-            _mount(header, view, answer, body, found)
-            return FileEvents(tuple(found))
+            _mount(header, view, answer, body, events)
+            return FileEvents(tuple(events))
         if header.version == 3:
-            _events3(header, view, answer, body, found)
-            return FileEvents(tuple(found))
+            _events3(header, view, answer, body, events)
+            return FileEvents(tuple(events))
         if header.procedure == 1:
             return _events4(messages)
     except StructError:
-        return FileEvents(tuple(found), "the bytes end too early")
+        return FileEvents(tuple(events), "the bytes end too early")
     except Malformed as error:
-        return FileEvents(tuple(found), str(error))
+        return FileEvents(tuple(events), str(error))
     return FileEvents()
 
 
@@ -488,8 +488,8 @@ def _readdir(step: CompoundStep, _: memoryview, answer: memoryview, pending: _Pe
     at = step.results + 8
     while word(answer, at)[0]:
         name, at = opaque_at(answer, at + 12)
-        place = attribute_at(answer, at, ATTRIBUTE_FILEHANDLE)
-        handle = None if place is None else opaque_at(answer, place)[0]
+        handle_at = attribute_at(answer, at, ATTRIBUTE_FILEHANDLE)
+        handle = None if handle_at is None else opaque_at(answer, handle_at)[0]
         pending.append(_PendingEvent(FileEvent(NAMED, handle, name=name), None, step.current))
         at = opaque(answer, BITMAP(answer, at))
 
@@ -593,8 +593,8 @@ class FileLayout(NamedTuple):
             if isinstance(source, Constant):
                 return repeat(source.value, len(arguments))
             if source not in known:
-                found = source.column(data, arguments, results)
-                known[source] = found.tolist() if source.number else found
+                column = source.column(data, arguments, results)
+                known[source] = column.tolist() if source.number else column
             return known[source]
 
         events = _rows((map(_EVENT, zip(*map(values, event), strict=True)) for event in self.events), len(arguments))
@@ -625,8 +625,8 @@ def file_layout(
     """
     if max(len(call), len(reply)) > MAX_LENGTH:
         return None
-    found = _decoded(call, reply)
-    if found[0].problem:
+    decoded = _decoded(call, reply)
+    if decoded[0].problem:
         return None
     marked = [
         _decoded(_marked(call, arguments, asked, step, 0), _marked(reply, results, answered, step, 1))
@@ -635,14 +635,14 @@ def file_layout(
     if any(events.problem for events, _ in marked):
         return None
     starts = arguments, results
-    events = _all_sources([events.events for events, _ in (found, *marked)], starts)
-    operations = _all_sources([operations for _, operations in (found, *marked)], starts)
+    events = _all_sources([events.events for events, _ in (decoded, *marked)], starts)
+    operations = _all_sources([operations for _, operations in (decoded, *marked)], starts)
     if events is None or operations is None:
         return None
-    made = FileLayout(events, operations, any(event.kind in (READ, WRITE) for event in found[0].events))
+    made = FileLayout(events, operations, any(event.kind in (READ, WRITE) for event in decoded[0].events))
     both = np.concatenate((call, reply))
     (again,) = made.decoded(both, np.array([arguments]), np.array([len(call) + results]))
-    return made if again == (found[0].events, found[1]) else None
+    return made if again == (decoded[0].events, decoded[1]) else None
 
 
 def _decoded(call: Bytes, reply: Bytes) -> tuple[FileEvents, tuple[FileOperation, ...]]:
@@ -664,15 +664,15 @@ def _all_sources(
     decoded: Sequence[Sequence[tuple[Any, ...]]], starts: tuple[int, int]
 ) -> tuple[tuple[Source, ...], ...] | None:
     """``decoded``: of the message itself, and of the three that are marked."""
-    if len({len(one) for one in decoded}) > 1:
+    if len({len(events) for events in decoded}) > 1:
         return None
-    found = []
+    sources_of_all = []
     for alike in zip(*decoded, strict=True):
         sources = [_source(values, starts) for values in zip(*alike, strict=True)]
         if None in sources:
             return None
-        found.append(tuple(source for source in sources if source is not None))
-    return tuple(found)
+        sources_of_all.append(tuple(source for source in sources if source is not None))
+    return tuple(sources_of_all)
 
 
 def _source(values: tuple[Any, ...], starts: tuple[int, int]) -> Source | None:
@@ -685,9 +685,9 @@ def _source(values: tuple[Any, ...], starts: tuple[int, int]) -> Source | None:
     if all(type(mark) is int for mark in marks):
         for size in (4, 8):
             if max(marks) >> 8 * size == 0:
-                found = _varying([mark.to_bytes(size) for mark in marks], starts, number=True)
-                if found is not None:
-                    return found
+                varying = _varying([mark.to_bytes(size) for mark in marks], starts, number=True)
+                if varying is not None:
+                    return varying
     return None
 
 

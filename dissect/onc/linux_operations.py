@@ -115,7 +115,7 @@ def linux_operation(
     if name == "GETATTR":
         if attributes is None:
             return None
-        return next((found for found, asked in _GETATTRS if not asked.isdisjoint(attributes)), name)
+        return next((known for known, asked in _GETATTRS if not asked.isdisjoint(attributes)), name)
     if name == "CREATE":
         return None if kind is None else "SYMLINK" if kind == _NF4LNK else name
     return name

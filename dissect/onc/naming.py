@@ -70,9 +70,9 @@ def _kind4(operations: tuple[str, ...]) -> str:
 def _first_name(operations: tuple[str, ...]) -> tuple[bool, bool]:
     """Whether the path begins at the root, and whether a name is in the first directory."""
     first = current = saved = ""
-    for place, operation in enumerate(operations):
+    for index, operation in enumerate(operations):
         if operation == "PUTFH":
-            current = str(place)
+            current = str(index)
         elif operation in ("PUTROOTFH", "PUTPUBFH"):
             current = "root"
         elif operation == "SAVEFH":

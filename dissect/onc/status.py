@@ -31,10 +31,10 @@ def reply_status(
     None where these results have no status word, where the program is not known, or where it was not
     captured.
     """
-    found = _status(program, version, procedure)
-    if body < 0 or found is None:
+    read_status = _status(program, version, procedure)
+    if body < 0 or read_status is None:
         return None
-    type, behind_cookie = found
+    type, behind_cookie = read_status
     view = memoryview(data)[body:end]
     try:
         status = word(view, opaque(view, 0) if behind_cookie else 0)[0]

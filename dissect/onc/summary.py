@@ -91,7 +91,7 @@ _TYPES = {number: name for number, name in TYPE_NAMES.items() if number in FTYPE
 def printable_name(raw: memoryview | bytes) -> str:
     """The first characters of a file name."""
     text = bytes(raw[: 4 * MAX_NAME]).decode("utf-8", "backslashreplace")[:MAX_NAME]
-    return text if text.isprintable() else "".join(one if one.isprintable() else "?" for one in text)
+    return text if text.isprintable() else "".join(character if character.isprintable() else "?" for character in text)
 
 
 def stable_word(stable: int) -> str:
@@ -189,13 +189,13 @@ def other_reply_words(program: int, version: int, procedure: int, results: memor
 def _nodes(type: XdrType, view: memoryview) -> dict[str, Node]:
     """The first of each name, and of the flat fields."""
     root = decode(type, "", SparseBytes([(0, view)], len(view)), 0, len(view), MAX_NODES).root
-    found: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
     for node in root.walk():
         if node.value is not None:
-            found.setdefault(node.name, node)
+            nodes.setdefault(node.name, node)
             if isinstance(node.type, XdrOpaque) and node.type.form == HANDLE:
-                found.setdefault("handle", node)
-    return found | flat_nodes(root)
+                nodes.setdefault("handle", node)
+    return nodes | flat_nodes(root)
 
 
 def _text(node: Node | None) -> str:
@@ -315,7 +315,7 @@ def _values(layouts: Layouts, view: memoryview) -> dict[str | None, Any]:
     """The fields of arguments or results, where they are known to stand, else decoded; under None why not all are."""
     layout = layouts.of(view, 0)
     if layout is not None:
-        return {name: field_of(name, view[slice(*place)]) for name, place in layout.places.items()}
+        return {name: field_of(name, view[slice(*span)]) for name, span in layout.places.items()}
     layouts.learn(view, 0)
     root, _, problem = decode(layouts.type, "", SparseBytes([(0, view)], len(view)), 0, len(view), MAX_NODES)
     values: dict[str | None, Any] = {name: node_value(node) for name, node in layouts.nodes(root).items()}
@@ -339,14 +339,14 @@ _FIELDS = (
 
 def _info_nodes(arguments: Node) -> dict[str, Node]:
     """The first of each of ``_FIELDS`` in a COMPOUND's arguments."""
-    found = _with_client(flat_nodes(arguments), arguments)
+    nodes = _with_client(flat_nodes(arguments), arguments)
     for node in arguments.walk():
         name = _BY_NAME.get(node.name) or ("access" if node.type is ACCESS4 else "")
         if name and node_value(node) is not None:
-            found.setdefault(name, node)
-    if "newname" in found and found.get("name") is found["newname"]:
-        del found["name"]  # LINK: in another directory than what the handle is of.
-    return found
+            nodes.setdefault(name, node)
+    if "newname" in nodes and nodes.get("name") is nodes["newname"]:
+        del nodes["name"]  # LINK: in another directory than what the handle is of.
+    return nodes
 
 
 _BY_NAME = {
@@ -370,11 +370,11 @@ def _with_client(nodes: dict[str, Node], compound: Node) -> dict[str, Node]:
 
 def _given_nodes(results: Node) -> dict[str, Node]:
     """What a COMPOUND's results give to the client."""
-    found = _with_client(result_nodes(results), results)
+    nodes = _with_client(result_nodes(results), results)
     for node in results.walk(lambda node: not isinstance(node.type, XdrList)):
         if node.type is ACCESS4 and node_value(node) is not None:
-            found.setdefault(node.name, node)
-    return found
+            nodes.setdefault(node.name, node)
+    return nodes
 
 
 GIVEN = Layouts(COMPOUND4RES, ("object", "stateid", "supported", "access", "client"), MAX_NODES, _given_nodes)
@@ -465,8 +465,8 @@ def call3_words(number: int, body: int, view: memoryview, path: str | None = Non
 
 def asked_rights(arguments: memoryview) -> int | None:
     """The rights that a call of ACCESS asks for (RFC 1813, 3.3.4)."""
-    found: int | None = _values(_layouts3(_CALLS3[nfs3.ACCESS]), arguments).get("access")
-    return found
+    rights: int | None = _values(_layouts3(_CALLS3[nfs3.ACCESS]), arguments).get("access")
+    return rights
 
 
 def reply3_words(procedure: int, view: memoryview, at: int, asked: int | None = None) -> str:
@@ -506,10 +506,10 @@ _STATEID_CRCS = np.array([stateid_hash(bytes([byte])) ^ stateid_hash(b"\0") for 
 
 def _stateids(data: Bytes, starts: Int64s, _: Int64s) -> NDArray[np.uint16]:
     """Hashes of stateids, as ``stateid_hash`` has them."""
-    found = np.full(len(starts), 0xFFFF, np.uint16)
+    crcs = np.full(len(starts), 0xFFFF, np.uint16)
     for column in gathered(data, 16, starts).T:
-        found = found >> 8 ^ _STATEID_CRCS[(found ^ column) & 0xFF]
-    return ~found
+        crcs = crcs >> 8 ^ _STATEID_CRCS[(crcs ^ column) & 0xFF]
+    return ~crcs
 
 
 def _names(data: Bytes, starts: Int64s, ends: Int64s) -> NDArray[np.object_]:
@@ -699,17 +699,17 @@ def _details(
                         if name != "object" or end > first
                     }
                     alike.setdefault((kind, *columns), []).append((rows, columns))
-    found: Details = []
+    details: Details = []
     for parts in alike.values():
         rows, columns = parts[0]
         if len(parts) > 1:
             rows = np.concatenate([rows for rows, _ in parts])
-            columns = {name: np.concatenate([one[name] for _, one in parts]) for name in columns}
-        found.append((rows, tuple(pieces(rows, columns))))
+            columns = {name: np.concatenate([of_part[name] for _, of_part in parts]) for name in columns}
+        details.append((rows, tuple(pieces(rows, columns))))
     rest = places(left)
     if len(rest):
-        found.append((rest, (Texts([words(row) for row in rest.tolist()]),)))
-    return found
+        details.append((rest, (Texts([words(row) for row in rest.tolist()]),)))
+    return details
 
 
 def _call_details(
@@ -779,11 +779,11 @@ def nfs3_reply_details(
 
 def rights_asked(data: Bytes, starts: Int64s, ends: Int64s) -> Int64s:
     """The rights that calls of ACCESS of NFSv3 ask for, arguments at ``starts``; -1 where these end before."""
-    found = np.full(len(starts), -1, np.int64)
+    rights = np.full(len(starts), -1, np.int64)
     for rows, layout in _layouts3(_CALLS3[nfs3.ACCESS]).learning(data, starts, ends):
         first, end = layout.places["access"]
-        found[rows] = _numbers(data, starts[rows] + first, starts[rows] + end)
-    return found
+        rights[rows] = _numbers(data, starts[rows] + first, starts[rows] + end)
+    return rights
 
 
 def compound_reply_details(
@@ -791,7 +791,7 @@ def compound_reply_details(
 ) -> Details:
     """What COMPOUND results at ``data[bodies[i]:ends[i]]`` say, in the replies that begin at ``starts``."""
     columns = compound_replies(data, bodies, ends, known, callback)
-    found: Details = []
+    details: Details = []
     rows = places(columns.walked)
     if len(rows):
         sequences = columns.sequences[rows]
@@ -809,9 +809,9 @@ def compound_reply_details(
             asked = places(giving)
             for some, pieces in _given(data, bodies[rows[asked]], ends[rows[asked]]):
                 mine = asked[some]
-                found.append((rows[mine], (*(chosen_words(word, mine) for word in words), *pieces)))
+                details.append((rows[mine], (*(chosen_words(word, mine) for word in words), *pieces)))
         mine = places(~giving)
-        found.append((rows[mine], tuple(chosen_words(word, mine) for word in words)))
+        details.append((rows[mine], tuple(chosen_words(word, mine) for word in words)))
     rest = places(~columns.walked)
     if len(rest):
         view = data.data
@@ -819,8 +819,8 @@ def compound_reply_details(
             reply4_words(view, start, body, end, (), callback)
             for start, body, end in zip(starts[rest].tolist(), bodies[rest].tolist(), ends[rest].tolist(), strict=True)
         ]
-        found.append((rest, (Texts(texts),)))
-    return found
+        details.append((rest, (Texts(texts),)))
+    return details
 
 
 def _given(data: Bytes, starts: Int64s, ends: Int64s) -> Details:

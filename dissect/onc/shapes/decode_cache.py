@@ -152,24 +152,24 @@ def flat_fields(
     arguments: Node | None, results: Node | None = None, header: Node | None = None, of_results: frozenset[str] = ALL
 ) -> FlatFields:
     """Flat fields of a call and its reply, as far as they are there; ``of_results``: what the results may have."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if results is not None:
-        found = {name: node_value(node) for name, node in result_nodes(results).items() if name in of_results}
+        values = {name: node_value(node) for name, node in result_nodes(results).items() if name in of_results}
     if arguments is not None:
-        found |= _called_values(arguments)
-    return FlatFields(**found, **(credential_fields(header) if header is not None else {}))
+        values |= _called_values(arguments)
+    return FlatFields(**values, **(credential_fields(header) if header is not None else {}))
 
 
 def credential_fields(header: Node) -> dict[str, Any]:
     """``uid``, ``gid``, ``machine_name`` or ``context`` of a call header, as far as it has them."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     credential = header.child("cred")
     if credential is not None:
         for node in credential.walk():
             flat = _CREDENTIAL.get(node.name)
-            if flat is not None and flat not in found and (value := node_value(node)) is not None:
-                found[flat] = value
-    return found
+            if flat is not None and flat not in values and (value := node_value(node)) is not None:
+                values[flat] = value
+    return values
 
 
 def _called_values(arguments: Node) -> dict[str, Any]:
@@ -190,32 +190,32 @@ def linux_name(arguments: Node) -> str | None:
         if shape is None:
             return None
         operations.append(shape.name)
-        for one in node.children:
-            if one.type is ATTRIBUTE_BITS and isinstance(one.value, tuple):
-                attributes = one.value
-            elif shape.name == "CREATE" and one.name == "objtype":
-                kind = next((child.value for child in one.children if isinstance(child.value, int)), None)
+        for argument in node.children:
+            if argument.type is ATTRIBUTE_BITS and isinstance(argument.value, tuple):
+                attributes = argument.value
+            elif shape.name == "CREATE" and argument.name == "objtype":
+                kind = next((child.value for child in argument.children if isinstance(child.value, int)), None)
     return linux_operation(operations, attributes, kind)
 
 
 def flat_nodes(arguments: Node) -> dict[str, Node]:
     """The first node of each whose bytes are there."""
-    found: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
     for node in arguments.walk():
         name = _name(node)
-        if name is not None and name not in found and node_value(node) is not None:
-            found[name] = node
-    return found
+        if name is not None and name not in nodes and node_value(node) is not None:
+            nodes[name] = node
+    return nodes
 
 
 def result_nodes(results: Node) -> dict[str, Node]:
     """The same of results, apart from the entries of directories; ``object`` is the first file handle."""
-    found: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
     for node in results.walk(lambda node: not isinstance(node.type, XdrList)):
         name = "eof" if node.type is BOOL and node.name.endswith("eof") else _RESULTS.get(_name(node) or "")
-        if name is not None and name not in found and node_value(node) is not None:
-            found[name] = node
-    return found
+        if name is not None and name not in nodes and node_value(node) is not None:
+            nodes[name] = node
+    return nodes
 
 
 def _name(node: Node) -> str | None:
@@ -263,8 +263,8 @@ def decoded_values(type: XdrType, results: bool, data: SparseBytes, start: int) 
 @cache
 def result_fields(type: XdrType | None) -> frozenset[str]:
     """Which fields results of this type may have, without ``object``."""
-    found = {_result_name(name, one) for name, one in _inside("", type)} if type is not None else set()
-    return ALL & found
+    names = {_result_name(name, inner) for name, inner in _inside("", type)} if type is not None else set()
+    return ALL & names
 
 
 def _result_name(name: str, type: XdrType) -> str:
@@ -290,8 +290,8 @@ def _inside(name: str, type: XdrType) -> Iterator[tuple[str, XdrType]]:
             arms = [("", type.inner)] if type.inner is not None else []
     for arm in arms:
         if isinstance(arm, XdrStruct):
-            for field, one in arm.fields:
-                yield from _inside(field, one)
+            for field, inner in arm.fields:
+                yield from _inside(field, inner)
         elif isinstance(arm, XdrUnion):
             yield from _inside("", arm)
         elif arm is not None:
@@ -384,13 +384,13 @@ class Layouts:
 
     def of(self, view: memoryview, start: int) -> Layout | None:
         """The layout of the value at ``view[start:]``; None where no such value was learned."""
-        found: _Branch | Layout | None = self._top
+        branch: _Branch | Layout | None = self._top
         try:
-            while isinstance(found, _Branch):
-                found = found.ways.get(word(view, start + found.at)[0])
+            while isinstance(branch, _Branch):
+                branch = branch.ways.get(word(view, start + branch.at)[0])
         except StructError:
             return None
-        return found if isinstance(found, Layout) and start + found.end <= len(view) else None
+        return branch if isinstance(branch, Layout) and start + branch.end <= len(view) else None
 
     def _common(self, data: Bytes, starts: Int64s, sizes: Int64s) -> tuple[list[tuple[Int64s, Layout]], Int64s]:
         """The most usual of ``groups``, and the rows that are left."""
@@ -401,36 +401,36 @@ class Layouts:
             if not len(left):
                 break
             start = int(starts[left[0]])
-            branch = found = self._top
+            branch = reached = self._top
             value = 0
             end = start + int(sizes[left[0]])
-            while isinstance(found, _Branch) and start + found.at + 4 <= end:
-                branch, value = found, word(view, start + found.at)[0]
-                found = found.ways.get(value)
-            if not isinstance(found, Layout) or not isinstance(branch, _Branch) or value not in branch.patterns:
+            while isinstance(reached, _Branch) and start + reached.at + 4 <= end:
+                branch, value = reached, word(view, start + reached.at)[0]
+                reached = reached.ways.get(value)
+            if not isinstance(reached, Layout) or not isinstance(branch, _Branch) or value not in branch.patterns:
                 break
-            alike = _alike(data, starts[left], sizes[left] >= found.end, branch.patterns[value])
+            alike = _alike(data, starts[left], sizes[left] >= reached.end, branch.patterns[value])
             if alike.all():
-                groups.append((left, found))
+                groups.append((left, reached))
                 left = left[:0]
                 break
             mine = left[alike]
             if not len(mine):
                 break
-            groups.append((mine, found))
+            groups.append((mine, reached))
             left = left[~alike]
         return groups, left
 
     def of_sparse(self, data: SparseBytes, start: int) -> Layout | None:
         """The same of bytes that may have gaps, which are not where the layout is decided."""
-        found: _Branch | Layout | None = self._top
-        while isinstance(found, _Branch):
-            at = start + found.at
+        branch: _Branch | Layout | None = self._top
+        while isinstance(branch, _Branch):
+            at = start + branch.at
             deciding = data.view(at, at + 4)
             if deciding is None:
                 return None
-            found = found.ways.get(int.from_bytes(deciding))
-        return found if isinstance(found, Layout) and start + found.end <= data.length else None
+            branch = branch.ways.get(int.from_bytes(deciding))
+        return branch if isinstance(branch, Layout) and start + branch.end <= data.length else None
 
     def groups(self, data: Bytes, starts: Int64s, ends: Int64s) -> tuple[list[tuple[Int64s, Layout]], Int64s]:
         """The values at ``data[starts[i]:ends[i]]`` by their layouts: rows of each, and rows whose is not learned."""
@@ -441,27 +441,27 @@ class Layouts:
         unknown: list[Int64s] = []
         waiting: list[tuple[_Branch | Layout | None, Int64s]] = [(self._top, left)]
         while waiting:
-            found, rows = waiting.pop()
-            needed = found.at + 4 if isinstance(found, _Branch) else found.end if found is not None else 0
+            branch, rows = waiting.pop()
+            needed = branch.at + 4 if isinstance(branch, _Branch) else branch.end if branch is not None else 0
             longer = sizes[rows] >= needed
-            if found is None or not longer.all():
-                unknown.append(rows if found is None else rows[~longer])
+            if branch is None or not longer.all():
+                unknown.append(rows if branch is None else rows[~longer])
                 rows = rows[longer]
-            if not len(rows) or found is None:
+            if not len(rows) or branch is None:
                 continue
-            if isinstance(found, Layout):
-                groups.append((rows, found))
+            if isinstance(branch, Layout):
+                groups.append((rows, branch))
                 continue
-            deciding = words_at(data, starts[rows] + found.at)
+            deciding = words_at(data, starts[rows] + branch.at)
             first = int(deciding[0])
             same = deciding == first
-            waiting.append((found.ways.get(first), rows[same]))
+            waiting.append((branch.ways.get(first), rows[same]))
             if not same.all():
                 rows, deciding = rows[~same], deciding[~same]
                 values, which = np.unique(deciding, return_inverse=True)
                 ordered = which.argsort(kind="stable")
                 parts = np.split(rows[ordered], which[ordered].searchsorted(np.arange(1, len(values))))
-                waiting += [(found.ways.get(value), part) for value, part in zip(values.tolist(), parts, strict=True)]
+                waiting += [(branch.ways.get(value), part) for value, part in zip(values.tolist(), parts, strict=True)]
         return groups, np.sort(np.concatenate(unknown)) if unknown else np.empty(0, np.int64)
 
     def learning(self, data: Bytes, starts: Int64s, ends: Int64s) -> Iterator[tuple[Int64s, Layout]]:
@@ -495,10 +495,10 @@ class Layouts:
         nodes = self.nodes(decoded.root)
         for name in self._names:
             if name in nodes:
-                place = _place(nodes[name], start)
-                if place is None:
+                span = _place(nodes[name], start)
+                if span is None:
                     return
-                places[name] = place
+                places[name] = span
         if self._learned == MAX_LAYOUTS:
             self._top, self._learned = None, 0
         deciding = tuple(at - start for at, _ in walk.deciding)
@@ -620,10 +620,10 @@ class _Noting(FlatWalk):
         """The next integer is one."""
 
     def _word(self, node: Node) -> int:
-        found = super()._word(node)
+        value = super()._word(node)
         if self._decides:
-            self.deciding.append((self.at - 4, found))
-        return found
+            self.deciding.append((self.at - 4, value))
+        return value
 
     def _integer(self, node: Node, type: XdrInteger) -> int:
         self._decides = self._discriminant

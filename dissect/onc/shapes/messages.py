@@ -75,10 +75,10 @@ def _body(
             return _tree(header, None, data, at, f"RPCSEC_GSS procedure {gss.procedure} is unknown")
         shape = shapes[gss.procedure]
     else:
-        found = procedure_shape(program, version, procedure)
-        if found is None:
+        procedure_types = procedure_shape(program, version, procedure)
+        if procedure_types is None:
             return _tree(header, None, data, at, _unknown(program, version, procedure))
-        shape = found.arguments if arguments else found.results
+        shape = procedure_types.arguments if arguments else procedure_types.results
     if gss is not None and gss.procedure not in (1, 2, 3):
         if gss.service == GSS_PRIVACY:
             body = decode(RPC_GSS_PRIV_DATA, name, data, at, data.length)

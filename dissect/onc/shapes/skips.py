@@ -35,7 +35,7 @@ def skip_of(type: XdrType) -> Shape:
         case XdrOpaque():
             return xdr.opaque if type.size is None else xdr.round_up(type.size)
         case XdrStruct():
-            return xdr.struct(*[skip_of(one) for _, one in type.fields])
+            return xdr.struct(*[skip_of(inner) for _, inner in type.fields])
         case XdrUnion():
             return xdr.union({value: skip_of_arm(arm) for value, arm in type.arms.items()}, _default(type))
         case XdrArray(size=None):
@@ -125,7 +125,7 @@ def steps_behind(type: XdrStruct, field: str) -> Skip:
     names = [name for name, _ in type.fields]
     if field not in names:
         raise KeyError(f"{type.name}: {field}")
-    return xdr.as_skip(xdr.struct(*[skip_of(one) for _, one in type.fields[names.index(field) + 1 :]]))
+    return xdr.as_skip(xdr.struct(*[skip_of(inner) for _, inner in type.fields[names.index(field) + 1 :]]))
 
 
 def place_of(type: XdrStruct, *path: str) -> int:

@@ -176,7 +176,7 @@ def fixed(name: str, size: int) -> XdrOpaque:
 
 def struct(name: str, /, **fields: XdrType) -> XdrStruct:
     """Fields in order; a trailing underscore of a name is left out (``from_``)."""
-    return XdrStruct(name, tuple((one.rstrip("_"), type) for one, type in fields.items()))
+    return XdrStruct(name, tuple((field.rstrip("_"), type) for field, type in fields.items()))
 
 
 def extended(name: str, base: XdrStruct, /, **fields: XdrType) -> XdrStruct:
@@ -358,8 +358,8 @@ class Walk:
                 case XdrOpaque():
                     self._opaque(node, type)
                 case XdrStruct():
-                    for field_name, one in type.fields:
-                        self.read(node, field_name, one)
+                    for field_name, inner in type.fields:
+                        self.read(node, field_name, inner)
                 case XdrUnion():
                     self._union(node, type)
                 case XdrArray():
@@ -442,8 +442,8 @@ class Walk:
 
     def _arm(self, node: Node, arm: XdrArm) -> None:
         if isinstance(arm, XdrStruct):
-            for name, one in arm.fields:
-                self.read(node, name, one)
+            for name, inner in arm.fields:
+                self.read(node, name, inner)
         elif isinstance(arm, XdrUnion):
             self._union(node, arm)
         elif arm is not None:
