@@ -183,7 +183,8 @@ class Samples:
         return self._extremes()[1]
 
     def with_bounds(self, bounds: Samples) -> Distribution | None:
-        """Of these and of lower bounds; a bound below the longest of these may be any duration, and is left out."""
+        """The distribution of these samples and of lower bounds; a bound below the longest sample may be any
+        duration, and is left out."""
         values, counts = bounds.weighted()
         longest = self.maximum
         long = values > longest

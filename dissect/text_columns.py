@@ -65,7 +65,7 @@ class KnownTexts(NamedTuple):
         return self.texts[int(self.which[index])]
 
     def rows(self, chosen: NDArray[Any]) -> KnownTexts:
-        """Of some rows: indices or a mask; with the texts of these alone."""
+        """Some rows, by indices or a mask, with the texts of these alone."""
         distinct, which = coded(self.which[chosen])
         return KnownTexts([self.texts[index] for index in distinct.tolist()], which)
 

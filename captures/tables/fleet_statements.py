@@ -22,7 +22,8 @@ EXAMPLES = 5
 
 
 def statement_rows(path: str) -> Iterator[tuple[object, ...]]:
-    """Of the capture whose tables are at a path: as ``data_set.STATEMENT_COLUMNS`` has them, but for the last two."""
+    """The diagnosis of the capture whose tables are at a path, as rows of ``STATEMENT_COLUMNS`` but for the last
+    two."""
     session = open_saved_session(path)
     for statement in diagnosis_of(session).statements:
         cause, ends = statement.cause, ("", "")

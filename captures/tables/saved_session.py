@@ -738,7 +738,7 @@ class DataSetSession(SavedSession):
 
 
 class FilteredSession(DataSetSession):
-    """Of a data set only the RPCs that pass a condition, and their connections: nothing else is read."""
+    """The RPCs of a data set that pass a condition, and their connections: nothing else is read."""
 
     def __init__(self, path: str, condition: Condition) -> None:
         self._condition = condition
@@ -775,7 +775,7 @@ class FilteredSession(DataSetSession):
 
 
 def open_saved_session(path: str, condition: Condition | None = None) -> SavedSession:
-    """Of saved tables, or of a data set; ``condition``: of a data set only the RPCs that pass are wanted."""
+    """A session of saved tables, or of a data set; ``condition``: of the latter only the RPCs that pass are wanted."""
     if not is_data_set(path):
         return SavedSession(path)
     filtered = None if condition is None else FilteredSession(path, condition)

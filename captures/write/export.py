@@ -309,7 +309,7 @@ class TcpExport:
         comments: Sequence[str],
         rpcs: Sequence[int],
     ) -> None:
-        """Of messages whose bytes are written."""
+        """Take messages whose bytes are written."""
         self._conversations.extend(conversations)
         self._senders.extend(senders)
         self._times.extend(times)

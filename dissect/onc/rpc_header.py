@@ -188,7 +188,7 @@ PREAMBLE = frozenset({"SEQUENCE", "CB_SEQUENCE", "PUTFH", "PUTROOTFH"})
 
 
 def program_label(program: int | None, version: int | None, minor_version: int | None = None) -> str:
-    """'NFSv4.2', 'MOUNTv3', 'program-400000v1'."""
+    """A program and its version, as people write them: 'NFSv4.2', 'MOUNTv3', 'program-400000v1'."""
     if program is None:
         return "unknown program"
     number = "" if version is None else f"v{version}"

@@ -317,17 +317,17 @@ class Rpc:
 
     @property
     def client(self) -> str:
-        """Its address."""
+        """The client's address."""
         return self.connection.endpoints[0].address
 
     @property
     def server(self) -> str:
-        """Its address."""
+        """The server's address."""
         return self.connection.endpoints[1].address
 
     @property
     def path(self) -> str | None:
-        """Of the file that the call names, by its name at that time, as far as it is known now."""
+        """The path of the file that the call names, by its name at that time, as far as it is known now."""
         return None if self.named is None else self.named.path(self.number)
 
     @property
@@ -386,7 +386,7 @@ class Rpc:
 
     @property
     def first_frame(self) -> int:
-        """Of the call, or of a reply without one."""
+        """The first frame of the call, or of a reply without one; 0: neither."""
         message = self.call or self.reply
         return message.operation.first_frame if message is not None else 0
 
@@ -398,7 +398,7 @@ class Rpc:
 
     @property
     def last_frame(self) -> int:
-        """Of the reply, or of a call without one."""
+        """The last frame of the reply, or of a call without one; 0: neither."""
         message = self.reply or self.call
         return message.operation.last_frame if message is not None else 0
 
