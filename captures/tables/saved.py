@@ -17,7 +17,7 @@ _known: set[str] = set()
 
 
 def is_data_set(path: str) -> bool:
-    """Whether ``path`` has the tables of many captures; see ``data_set``.  Raises CaptureError.
+    """Whether ``path`` has the tables of many captures; see ``saved_tables``.  Raises CaptureError.
 
     The last part of the URL of a data set has no dot in it: nothing is asked about others.
     """
