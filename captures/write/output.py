@@ -236,9 +236,9 @@ def open_growing(output: str) -> BinaryIO:
         raise not_written(output, error) from None
 
 
-def write_output(output: str | os.PathLike[str], text: str, inputs: Iterable[str], mode: int = PUBLIC) -> None:
+def write_output(output: str | os.PathLike[str], text: str, inputs: Iterable[str]) -> None:
     """Write a text file that is not read in the same run.  Raises CaptureError."""
-    with open_output(output, inputs, mode) as file:
+    with open_output(output, inputs, PUBLIC) as file:
         file.write(text.encode())
 
 

@@ -85,8 +85,8 @@ def bindings(keys: tuple[KeyBinding, ...] = KEYS) -> Iterator[Binding]:
             yield Binding(key.keys, key.action, key.name, show=key.in_footer, key_display=key.shown)
 
 
-def pane_bindings(keys: tuple[KeyBinding, ...] = KEYS) -> Iterator[Binding]:
-    for key in keys:
+def pane_bindings() -> Iterator[Binding]:
+    for key in KEYS:
         if "tab" in key.keys:
             yield Binding(key.keys, f"app.{key.action}", key.name, show=key.in_footer, key_display=key.shown)
 

@@ -320,7 +320,7 @@ def _assembled(page: PageFacts, diagnosis: Diagnosis, tables: Sequence[Breaking]
         sections.append(("waterfall", "The slowest, and those that hang", waterfall + unfolded))
     data: list[str] = []
     if tables:
-        sections.append(("time", "Over time", _over_time(page, data, tables)))
+        sections.append(("time", "Over time", _over_time(page, data)))
         sections += [(f"by-{table.id}", table.title, table_html(table, facts.waiting)) for table in tables]
         data.append(
             data_script("tables-data", {"width": tables[0].width, "tables": [cell_data(table) for table in tables]})
@@ -429,7 +429,7 @@ def _header(
     return tag("header", words, tag("h1", text(session.path)), lines, tag("nav", links, aria_label="Sections"))
 
 
-def _over_time(page: PageFacts, data: list[str], tables: Sequence[Breaking]) -> str:
+def _over_time(page: PageFacts, data: list[str]) -> str:
     facts, breakdown = page.facts, page.breakdown
     total = series(breakdown.total, facts.first_time)
     charts = Charts(facts.span, moment(facts.first_time))

@@ -175,7 +175,7 @@ class ShownRpc:
 class ShownRpcs:
     """Fed tables of RPCs as they end, after the statistics were."""
 
-    def __init__(self, learner: PathLearner, max_kinds: int = MAX_KINDS) -> None:
+    def __init__(self, learner: PathLearner) -> None:
         """``learner``: of paths, which is given all tables."""
         self._learner = learner
         self.slowest: dict[int, ShownRpc] = {}
@@ -183,7 +183,6 @@ class ShownRpcs:
         self.damaged: dict[Kinds, ShownRpc] = {}
         self.more_failed = self.more_damaged = 0
         """RPCs of that sort beside those."""
-        self._max_kinds = max_kinds
         self._first_time = 0
 
     def add_table(self, table: RpcTable, statistics: Statistics, first_time: int) -> None:
@@ -220,12 +219,12 @@ class ShownRpcs:
         """Have the first of each kind; returns how many others there are."""
         places = mask.nonzero()[0]
         left = len(places)
-        if not left or len(taken) >= self._max_kinds:
+        if not left or len(taken) >= MAX_KINDS:
             return left
         firsts, _ = distinct(table.rows["procedure"][places], codes[places])
         for at in sorted(places[firsts].tolist()):
             key = table.names.procedures[int(table.rows["procedure"][at])], words[int(codes[at])]
-            if key not in taken and len(taken) < self._max_kinds:
+            if key not in taken and len(taken) < MAX_KINDS:
                 taken[key] = self._example(table.rpc(at))
                 left -= 1
         return left

@@ -466,14 +466,16 @@ class Server:
 
 LARGEST_READ = 1 << 26
 """Bytes of the longest segment that is fetched from a peer."""
+READS = 16
+"""RDMA Reads that each end may have in flight."""
 
 
-def terms_of(endpoint: RpcRdmaEndpoint, reads: int = 16) -> verbs.ConnectionParameters:
+def terms_of(endpoint: RpcRdmaEndpoint) -> verbs.ConnectionParameters:
     """What the endpoint brings into a connection: a Receive for all that the peer may have on the way."""
     settings = endpoint.settings
     size = max(settings.receive_size, settings.receive_buffer, 4096)
     count = settings.credits + settings.backward_credits + 4
-    return verbs.ConnectionParameters(endpoint.private_data, count, size, reads)
+    return verbs.ConnectionParameters(endpoint.private_data, count, size, READS)
 
 
 class Driver:
@@ -582,10 +584,9 @@ class Client:
         target: verbs.PeerAddress,
         settings: EndpointSettings,
         deadline: int,
-        fault: Fault | None = None,
     ) -> None:
         self.devices = devices
-        self.endpoint = RpcRdmaEndpoint(Role.CLIENT, settings, fault)
+        self.endpoint = RpcRdmaEndpoint(Role.CLIENT, settings)
         started = devices.now()
         link = devices.connect(target, terms_of(self.endpoint), deadline)
         self.connect_time = devices.now() - started

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from ipaddress import ip_address
@@ -31,7 +31,6 @@ from ..endpoint import (
     Event,
     Failed,
     Output,
-    Parts,
     RdmaRead,
     RdmaWrite,
     Register,
@@ -76,11 +75,10 @@ class Dialogue:
         client: RpcRdmaEndpoint,
         server: RpcRdmaEndpoint,
         link: WireLink,
-        serve: Callable[[bytes], Parts] = service.serve,
     ) -> None:
         self.ends = client, server
         self.link = link
-        self.serve = serve
+
         self.reports: list[tuple[int, Report]] = []
         self.broken = False
         self._last = 0
@@ -151,7 +149,7 @@ class Dialogue:
                 self._tell(end, Released(memory, bytes(region.data[: region.length])))
             case Called(call, message):
                 self.reports.append((end, output))
-                self._add(end, self.ends[end].reply(call, self.serve(message)))
+                self._add(end, self.ends[end].reply(call, service.serve(message)))
             case Send() | RdmaRead() | RdmaWrite() | Disconnect():
                 if not self.broken:
                     self._transfer(end, output)
