@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator
 from functools import lru_cache, partial
 from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ...arrays import Bytes, Int64s, bytes_at, gathered, places
-from ...layers.cm_codes import CLASS_CM, CM_LAYERS, IP_CM_SIZE, METHOD_SEND, REJECT_REASONS, address_text, service_port
+from ...layers.cm_codes import CLASS_CM, CM_LAYERS, IP_CM_SIZE, METHOD_SEND, REJECT_REASONS, service_port
 from ...layers.columns import Column, compiled
 from ...layers.opcodes import PATH_MTU
 from ...link.addresses import AddressTable
@@ -27,7 +27,6 @@ class ManagementMessage(NamedTuple):
 
     kind: str
     """REQ, REP, RTU, REJ, MRA, DREQ, DREP, LAP, APR, SIDR_REQ, SIDR_REP."""
-    transaction_id: int | None
     local_comm_id: int | None = None
     """The sender's; of SIDR messages the Request ID."""
     remote_comm_id: int | None = None
@@ -44,8 +43,6 @@ class ManagementMessage(NamedTuple):
     """RDMA Reads and Atomics the sender can serve at a time."""
     initiator_depth: int | None = None
     """RDMA Reads and Atomics the sender wants to have outstanding."""
-    retry_count: int | None = None
-    rnr_retry: int | None = None
     path_mtu: int | None = None
     """Bytes."""
     ack_timeout: int | None = None
@@ -53,8 +50,7 @@ class ManagementMessage(NamedTuple):
     reason: int | None = None
     """REJ."""
     reason_name: str = ""
-    ip_addresses: tuple[str, str] | None = None
-    """Source and destination of the RDMA IP CM header (REQ, SIDR_REQ)."""
+
     private_data: bytes = b""
     """The consumer's, as far as captured; behind the RDMA IP CM header where there is one."""
     truncated: bool = False
@@ -116,19 +112,12 @@ def _messages(kind: str, layer: str, datagrams: Bytes, sizes: Int64s) -> Iterato
     private = bytes_at(datagrams.reshape(-1), MAD_SIZE - size, np.arange(len(sizes)) * MAD_SIZE + size)
     if shortest < MAD_SIZE:
         private = [data[: max(0, end)] for data, end in zip(private, (sizes - size).tolist(), strict=True)]
-    addresses: Sequence[tuple[str, str] | None] = none
-    if kind in ("REQ", "SIDR_REQ") and any(ports):
-        of_ip = [column("IPCMRequest", size, name) for name in ("ipv", "sip", "dip")]
-        addresses = [
-            None if port is None or end is None else (address_text(start, version), address_text(end, version))
-            for port, version, start, end in zip(ports, *of_ip, strict=True)
-        ]
+    if kind in ("REQ", "SIDR_REQ"):
         private = [data if port is None else data[IP_CM_SIZE:] for port, data in zip(ports, private, strict=True)]
     reasons = of_cm("reason")
     return map(
         ManagementMessage,
         repeat(kind),
-        column("MAD", 0, "transactionid"),
         of_cm("localcommid", "requestid"),
         of_cm("remotecommid"),
         of_cm("localqpn", "qpn"),
@@ -138,13 +127,10 @@ def _messages(kind: str, layer: str, datagrams: Bytes, sizes: Int64s) -> Iterato
         ports,
         of_cm("responderres", "respres"),
         of_cm("initdepth"),
-        of_cm("retrcount"),
-        of_cm("rnrretrcount"),
         map(PATH_MTU.get, of_cm("pppmtu")),
         [4096 << timeout if timeout else None for timeout in of_cm("prim_localacktout")],
         reasons,
         ["" if reason is None else REJECT_REASONS.get(reason, f"Reason {reason}") for reason in reasons],
-        addresses,
         private,
         (sizes < MAD_SIZE).tolist(),
     )

@@ -64,7 +64,6 @@ def test_a_request() -> None:
     message = read(REQUEST)
     assert message == ManagementMessage(
         kind="REQ",
-        transaction_id=0x2E306AE73,
         local_comm_id=0x73AE06E3,
         local_qpn=17,
         start_psn=0x526927,
@@ -72,26 +71,15 @@ def test_a_request() -> None:
         service_port=20049,
         responder_resources=128,
         initiator_depth=2,
-        retry_count=6,
-        rnr_retry=7,
         path_mtu=4096,
-        ip_addresses=("10.77.0.2", "10.77.0.1"),
         private_data=bytes.fromhex("f6ab0e1801010303") + bytes(48),
     )
     assert find_private_data(message.private_data)[0].remote_invalidation
 
 
-def test_a_request_over_ipv6() -> None:
-    header = IPCMRequest(ipv=6, sip="fd00::2", dip="fd00::1")
-    assert read(bytes(MAD() / CMRequest(serviceid=0x01064E51) / header)).ip_addresses == (
-        "fd00::2",
-        "fd00::1",
-    )
-
-
 def test_a_request_to_a_service_that_is_no_ip_port() -> None:
     message = read(bytes(MAD() / CMRequest(serviceid=0x1000000000000001) / RPCRDMAPrivateData()))
-    assert message.service_port is None and message.ip_addresses is None
+    assert message.service_port is None
     assert len(message.private_data) == 92
     assert find_private_data(message.private_data)[0].offset == 0
 
@@ -137,7 +125,7 @@ def test_a_truncated_request_has_the_fields_before_the_truncation() -> None:
         assert message.initiator_depth == (2 if end >= 64 else None)
         assert message.start_psn == (whole.start_psn if end >= 71 else None)
         assert message.path_mtu == (4096 if end >= 75 else None)
-        assert message.ip_addresses == (whole.ip_addresses if end >= 24 + 140 + 36 else None)
+
         assert whole.private_data.startswith(message.private_data)
 
 
@@ -181,8 +169,6 @@ def test_reader_and_layer_agree(attribute: int, body: bytes) -> None:
         "service_id": ("serviceid",),
         "responder_resources": ("responderres", "respres"),
         "initiator_depth": ("initdepth",),
-        "retry_count": ("retrcount",),
-        "rnr_retry": ("rnrretrcount",),
         "reason": ("reason",),
     }
     assert set(names) < {*ManagementMessage._fields}
