@@ -290,7 +290,7 @@ class Session:
         follows = self.follow is not None
         lister = PacketColumnLister(self.analyzer, wanted, follows, chosen, self._listed_paths(), names_rpcs)
         lister.on_rpcs = on_rpcs
-        if self._limits is None:
+        if self._limits is None and on_rpcs is None:  # Else the RPCs are held, too, and more of them at once cost less.
             self._limits = Limits(frames=LISTED_FRAMES)
         try:
             for batch in self._read(partial(self._shared, lists=True)):
