@@ -476,6 +476,22 @@ def test_batches_that_end_before_an_xid_is_used_again(wire: type[Wire], pause: i
     in_any_batches(capture.frames, [])
 
 
+def test_batches_that_end_before_a_request_is_known_to_be_missing_long_behind_a_reply() -> None:
+    """It was sent behind the reply, which so is not one to it, though the XID may have been used again."""
+    wire = IwarpWire()
+    connection = wire.connect(acks="packet")
+    for xid in (7, 8, 7, 9):
+        reply(call(connection, nfs3.getattr_(), xid=xid), nfs3.getattr_reply())
+    behind = len(wire.sent())
+    for xid in range(10, 90):
+        reply(call(connection, nfs3.getattr_(), xid=xid), nfs3.getattr_reply())
+    requests, replies = (faults.where(wire.sent(), kind="data", sender=sender) for sender in (0, 1))
+    sent = faults.drop(paused(wire.sent(), behind, 2_000_000_000), [replies[2], requests[7]])
+    frames = IwarpCapture(wire, sent).frames
+    assert [row[6] for row in analysed(frames, []) if row[3] == 9] == ["complete"]
+    in_any_batches(frames, [])
+
+
 def test_batches_that_end_before_it_is_known_how_long_segments_are() -> None:
     """How many segments were lost at least, is told by the longest before that."""
     wire = IwarpWire(mss=536)

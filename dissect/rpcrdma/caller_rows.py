@@ -68,8 +68,8 @@ class CallerRows:
         """Calls that were sent, and calls that were answered, of which ``direction`` does not know yet."""
         self.last = -1
         """The last reply."""
-        self.beside: dict[int, int] = {}
-        """By XID those of the pairs whose reply may answer a call that is not in the capture."""
+        self.beside: dict[int, tuple[int, int]] = {}
+        """By XID those of the pairs whose reply may answer a call that is not in the capture; the latest RPC then."""
         self.shown: dict[int, tuple[int, int]] = {}
         """By XID replies before their calls, and the numbers of their RPCs."""
         self.early: dict[int, list[tuple[int, int]]] = {}

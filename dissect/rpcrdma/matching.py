@@ -26,7 +26,7 @@ from .missing_calls import (
     reply_may_be_missing,
 )
 from .pending import LINGER, MAX_BESIDE_GAP, MAX_DOUBTFUL, MAX_REPLIES, MAX_UNWRITTEN, Unsettled, WaitingReply
-from .rpc_numbers import MAX_ANSWERED, RpcNumbers
+from .rpc_numbers import LATE, MAX_ANSWERED, RpcNumbers
 from .rpcs import DUPLICATE_REPLY, Rpc
 from .xid_reuse import (
     LATER,
@@ -270,7 +270,6 @@ class Matching:
         direction = self.direction(sender)
         direction.sent += 1
         rpc.order = direction.sent
-        direction.latest = message.frame
         same = direction.calls.get(header.xid)
         if same is not None:
             self._use_again(sender, rpc, same)
@@ -408,7 +407,7 @@ class Matching:
     def _doubt_used(self, caller: int, call: Message) -> None:
         """An XID is used again soon: a call that is missing between one with it and its reply may have used it, too."""
         for waiting, rpc in self._held(caller, call):
-            if self._missing_since(rpc):
+            if self._call_missing_since(rpc, call.frame):
                 self._doubt_match(rpc, USED_BEFORE)
                 waiting.remove(rpc)
                 self.conclude(rpc)
@@ -475,6 +474,7 @@ class Matching:
             self._doubt_match(rpc, TWO_REPLIES)
             doubtful = False
         direction.answered.add(rpc.xid, rpc.number)
+        self.note_again(rpc, self.numbers.last)
         if self.listener is not None:
             self.listener.reply_sent(rpc)
         if doubtful:
@@ -519,13 +519,21 @@ class Matching:
         ):
             self._doubt_match(rpc, EARLIER_TIME)
 
+    def note_again(self, rpc: Rpc, last: int) -> None:
+        """Its reply came when RPC ``last`` was the latest: note whether it may be to a later call, as its own may be
+        missing and XIDs are used again soon."""
+        assert rpc.call is not None
+        if reply_may_be_missing(self.conversation.connection, rpc):
+            soonest = self.directions[rpc.call.operation.initiator].answered.soonest
+            if soonest <= SOON + last - rpc.number or (XID_USED_AGAIN in rpc.notes and not returns_own_memory(rpc)):
+                self.unsettled.again.add(rpc.number)
+
     def _doubt_again(self, rpc: Rpc) -> None:
         """The reply may be to a later call: that and its own reply may be missing, and XIDs are used again soon."""
-        assert rpc.call is not None
-        direction = self.directions[rpc.call.operation.initiator]
-        if reply_may_be_missing(self.conversation.connection, rpc) and self._missing_since(rpc):
-            again = direction.answered.soonest <= SOON + self.numbers.last - rpc.number
-            if again or (XID_USED_AGAIN in rpc.notes and not returns_own_memory(rpc)):
+        if self._unsettled is not None and rpc.number in self._unsettled.again:
+            self._unsettled.again.remove(rpc.number)
+            own_missing = reply_may_be_missing(self.conversation.connection, rpc)
+            if own_missing and (self._call_missing_since(rpc) or self._two_replies_missing(rpc)):
                 self._doubt_match(rpc, USED_BEFORE)
 
     @staticmethod
@@ -542,17 +550,21 @@ class Matching:
             connection, call.initiator, call.first_frame, rpc.reply.frame
         )
 
-    def _missing_since(self, rpc: Rpc) -> bool:
-        """A call behind that of an Rpc is missing; or may be, as none is seen behind the reply, and more than one reply
-        is missing."""
+    def _call_missing_since(self, rpc: Rpc, frame: int = LATE) -> bool:
+        """A call behind that of an Rpc is missing, which shows up to that frame, while the Rpc waits."""
         assert rpc.call is not None
-        call, caller, connection = rpc.call, rpc.call.operation.initiator, self.conversation.connection
-        if any(gap.frame > call.frame for gap in connection.gaps[caller]):
-            return True
-        assert rpc.reply is not None
-        lost = sum([gap.end - gap.start for gap in connection.gaps[1 - caller] if gap.frame > call.frame])
-        size = rpc.reply.operation.length if connection.of_tcp else 1
-        return self.directions[caller].latest <= rpc.reply_frame and lost >= 2 * size
+        waits = _answer_time(rpc) + LINGER
+        gaps = self.conversation.connection.gaps[rpc.call.operation.initiator]
+        return any(rpc.call.frame < gap.frame <= frame and gap.time <= waits for gap in gaps)
+
+    def _two_replies_missing(self, rpc: Rpc) -> bool:
+        """Between the call of an Rpc and its reply more is missing than one reply: maybe that to a call behind it which
+        is missing, too, and does not show to be."""
+        assert rpc.call is not None and rpc.reply is not None
+        connection, first, last = self.conversation.connection, rpc.call.frame, rpc.reply.frame
+        gaps = connection.gaps[rpc.reply.operation.initiator]
+        lost = sum([gap.end - gap.start for gap in gaps if first < gap.frame <= last])
+        return lost >= 2 * (rpc.reply.operation.length if connection.of_tcp else 1)
 
     def _settle_unwritten(self, unsettled: Unsettled, now: int, frame: int) -> None:
         """End Rpcs whose RDMA Writes came behind the reply, or did not come."""

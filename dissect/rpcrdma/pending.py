@@ -39,7 +39,7 @@ class WaitingReply(NamedTuple):
 class Unsettled:
     """What waits for something, of one conversation."""
 
-    __slots__ = ("beside_gap", "doubtful", "lingering", "replies", "reply_xids", "unwritten")
+    __slots__ = ("again", "beside_gap", "doubtful", "lingering", "replies", "reply_xids", "unwritten")
 
     def __init__(self) -> None:
         self.replies: list[WaitingReply] = []
@@ -52,6 +52,8 @@ class Unsettled:
         """Answered Rpcs with bytes of Write or Reply chunks that were not written yet."""
         self.beside_gap: list[Rpc] = []
         """Answered Rpcs of which a call that is not in the capture may have the XID."""
+        self.again: set[int] = set()
+        """Numbers of answered RPCs whose reply may be to a later call with their XID, if one is missing."""
         self.doubtful: list[Rpc] = []
         """Answered Rpcs, chosen among several with their XID by what is no proof."""
 

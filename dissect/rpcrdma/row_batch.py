@@ -25,6 +25,7 @@ from .dispatch import Dispatcher
 from .listeners import SentRows
 from .memory import REORDERED, advertised_chunks, note_returned
 from .messages import Message
+from .missing_calls import SOON
 from .negotiation import VersionUse
 from .pending import LINGER, MAX_BESIDE_GAP
 from .row_chunks import RowTransfers, row_transfers
@@ -349,7 +350,7 @@ class RowBatch:
                     if one.gapped:
                         one.used[key] = drawn[call]
                         if ranks[at] > ranks[call]:
-                            one.beside[key] = pair
+                            one.beside[key] = pair, number
                     if one.log is not None:
                         one.log.append(~pair)
                     calls.append(call)
@@ -606,7 +607,6 @@ class RowBatch:
                 for order, call in enumerate(called, direction.sent + 1):
                     orders[call] = order
                 direction.sent += len(called)
-                direction.latest = max(direction.latest, int(frames[called[-1]]))
                 called.clear()
             if answered:
                 turns = [orders[call] for call in answered]
@@ -801,15 +801,18 @@ class RowBatch:
         one.look()
 
     def _reopen(self, one: CallerRows, xid: int) -> None:
-        """The RPC of a pair waits for a second reply."""
+        """The RPC of a pair waits for a second reply, if it has not waited enough; or it is doubted."""
         self._tell((one,))
-        last = xid in islice(reversed(one.beside), MAX_BESIDE_GAP)
-        pair = one.beside.pop(xid)
-        if pair in self._gone or not last:
+        waits = xid in islice(reversed(one.beside), MAX_BESIDE_GAP)
+        pair, latest = one.beside.pop(xid)
+        call, reply = self._call[pair], self._reply[pair]
+        again = one.direction.answered.soonest <= SOON + latest - self._drawn[call]
+        if pair in self._gone or not (waits or again):
             return
         self._gone.add(pair)
-        rpc = self._answered(one, self._call[pair], self._reply[pair])
+        rpc = self._answered(one, call, reply)
         rpc.detach()
+        one.matching.note_again(rpc, latest)
         waiting = one.matching.unsettled.beside_gap
         waiting.append(rpc)
         waiting.sort(key=_reply_frame)
@@ -852,8 +855,9 @@ class RowBatch:
             rpc.own_rows()
         if one.beside:
             latest = int(self._sends.rows["time"].max()) - LINGER
-            for xid, pair in [*one.beside.items()][-MAX_BESIDE_GAP:]:
-                if self._sends.rows["time"][self._reply[pair]] >= latest:
+            again = one.direction.answered.soonest < LATE
+            for xid, (pair, _) in [*one.beside.items()][0 if again else -MAX_BESIDE_GAP :]:
+                if again or self._sends.rows["time"][self._reply[pair]] >= latest:
                     self._reopen(one, xid)
             waiting = one.matching.unsettled.beside_gap
             while len(waiting) > MAX_BESIDE_GAP:

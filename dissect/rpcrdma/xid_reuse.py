@@ -34,7 +34,7 @@ class CallDirection:
     """What is known of the calls of one end."""
 
     __slots__ = (
-        "answered", "calls", "granted", "in_order", "last_answered", "latest", "outstanding", "replied", "sent",
+        "answered", "calls", "granted", "in_order", "last_answered", "outstanding", "replied", "sent",
     )  # fmt: skip
 
     def __init__(self, answered: int = 0) -> None:
@@ -47,8 +47,6 @@ class CallDirection:
         """The latest credit value of the replies."""
         self.sent = 0
         """Calls so far."""
-        self.latest = 0
-        """Frame of the last of them."""
         self.replied = 0
         """Frame of the first reply, or of one soon behind it."""
         self.last_answered = 0
