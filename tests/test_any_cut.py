@@ -383,6 +383,20 @@ def test_batches_that_end_before_a_request_or_reply_of_mpa_is_known_to_be_missin
     in_any_batches(IwarpCapture(wire, faults.drop(wire.sent(), [lost])).frames, [])
 
 
+@pytest.mark.parametrize("sender", [0, 1])
+def test_batches_that_end_before_a_request_or_reply_of_mpa_is_sent_again(sender: int) -> None:
+    """The connection began before the capture did: by then it is known to be iWARP, or not."""
+    wire = IwarpWire()
+    connection = wire.connect(acks="packet")
+    startup = wire.sent()[faults.where(wire.sent(), kind="data", sender=sender)[0]]
+    begun = len(wire.sent())
+    for _ in range(3):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    sent = wire.sent()[begun:]
+    for at, before in enumerate(sent[:6], 1):
+        in_any_batches(IwarpCapture(wire, [*sent[:at], replace(startup, time=before.time), *sent[at:]]).frames, [])
+
+
 @pytest.mark.parametrize("cutting", ["aligned", "merged"])
 @pytest.mark.parametrize("crc", [False, True])
 @pytest.mark.parametrize("begin", [0, 7])

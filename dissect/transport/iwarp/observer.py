@@ -225,18 +225,21 @@ class IwarpObserver:
                     events += [(max(place, since[0]), one, operation) for place, one, operation in self._finish(key)]
                     tcp = None
                 self._remember(key, _Undecided(0, direction, TCP_SEQUENCE.wrap(seq + 1), since))
-        if group.records and key in self.trials:
+        if key in self.trials and (group.records or (group.starts_up and self._starts_up(key, segments, members) == 0)):
             self._give_up(key)
             tcp = None
         if tcp is None:
-            tcp, members = self._judge(key, segments, members, group.likely)
+            tcp, members = self._judge(key, segments, members)
             if tcp is not None:
                 self._place = self._opened[key] = int(rows["frame"][members[0]])
         if tcp is not None and len(members):
             rest = members[:0]
-            if key in self.trials and (left := TRIED + 1 - tcp.lifetime.data_segments) > 0:
-                behind = places(rows["length"][members])[left - 1 : left] + 1
-                members, rest = np.split(members, behind) if len(behind) else (members, rest)
+            if key in self.trials:
+                left = TRIED + 1 - tcp.lifetime.data_segments
+                ends = (places(rows["length"][members])[left - 1 : left] + 1).tolist() if left > 0 else []
+                if group.starts_up and (anew := self._starts_up(key, segments, members[1:])) is not None:
+                    ends.append(anew + 1)
+                members, rest = np.split(members, [min(ends, default=len(members))])
             made: list[Run] | None = None if runs is None else []
             delivered = tcp.feed(segments.data, take(rows, members), segments.forward[members], made)
             if runs is not None and made:
@@ -247,9 +250,13 @@ class IwarpObserver:
                 events += self._take(group, segments, rest, runs)
         return events
 
-    def _judge(
-        self, key: Key, segments: _Segments, members: Int64s, likely: bool
-    ) -> tuple[TcpConnection | None, Int64s]:
+    def _starts_up(self, key: Key, segments: _Segments, members: Int64s) -> int | None:
+        """Which of ``members`` begins a Request or Reply that a connection on trial does not wait for: others used its
+        ports before, or their stream is sent again from its beginning."""
+        startup = None if self.open[key].awaits_startup else segments.first_startup(members, None)
+        return None if startup is None else startup[0]
+
+    def _judge(self, key: Key, segments: _Segments, members: Int64s) -> tuple[TcpConnection | None, Int64s]:
         """A connection for segments that may be iWARP and have none yet; and the segments that it takes."""
         undecided = self.undecided.get(key)
         opened = undecided is not None and undecided.opened_by is not None
@@ -261,17 +268,22 @@ class IwarpObserver:
         service = self._is_service(key)
         startup = segments.first_startup(members, undecided)
         carrying = places(segments.rows["length"][members])
-        # Behind its SYN a connection is on trial from the first payload on, though the Request may come behind that.
-        on_trial = opened and (service or some(segments.likely[members[carrying[:1]]]))
-        if startup is not None and not (on_trial and carrying[0] < startup[0]):
+        tried = 0 if undecided is None else undecided.tried
+        may_be = carrying if service or not opened else carrying[segments.likely[members[carrying]]]
+        # A connection is on trial from the first payload on, though the Request may come behind that.
+        first = int(may_be[0]) if len(may_be) and (service or len(self.trials) < MAX_TRIALS) else None
+        before = len(carrying) if first is None else int(carrying.searchsorted(first))
+        if tried + before > TRIED:
+            first = None
+        if startup is not None and (first is None or first >= startup[0]):
             start, request = startup
             index = int(members[start])
             tcp = self._open_connection(key)
             tcp.lifetime.earlier = earlier
             tcp.begin(segments.direction(index), segments.rows[index : index + 1], request)
-            first = undecided is not None and opened and int(segments.rows["seq"][index]) == undecided.first
+            opens = undecided is not None and opened and int(segments.rows["seq"][index]) == undecided.first
             # What stands before it is something else, or its own second half out of order.
-            if request and first:
+            if request and opens:
                 start = carrying[0]
             tcp.lifetime.earlier += int(start)
             return tcp, members[start:]
@@ -296,19 +308,15 @@ class IwarpObserver:
                 return None, members
             undecided = _Undecided()
             self._remember(key, undecided)
-        tried = undecided.tried
-        undecided.tried += len(carrying)
-        if tried > TRIED or not len(carrying) or not (likely or service or not opened):
-            return None, members
-        if len(self.trials) >= MAX_TRIALS and not service:
+        undecided.tried += before
+        if first is None:
             return None, members
         self.trials.add(key)
         tcp = self._open_connection(key)
-        begin = int(carrying[0])
-        tcp.active, tcp.lifetime.earlier = undecided.opened_by, earlier + begin * opened
-        if undecided.opened_by is not None and not tried:
+        tcp.active, tcp.lifetime.earlier = undecided.opened_by, earlier + first * opened
+        if undecided.opened_by is not None and not undecided.tried:
             tcp.expect_startup(undecided.opened_by, undecided.first, undecided.answered)
-        return tcp, members[begin:]
+        return tcp, members[first:]
 
     def _open_records(
         self, key: Key, segments: _Segments, members: Int64s, at: int, earlier: int
@@ -377,7 +385,10 @@ class IwarpObserver:
     def _give_up(self, key: Key) -> None:
         """What is on trial is no iWARP."""
         self.trials.discard(key)
-        del self.open[key], self._opened[key]
+        del self._opened[key]
+        tcp = self.open.pop(key)
+        if key in self.undecided:
+            self.undecided[key].tried += tcp.lifetime.data_segments
 
     def number(self) -> None:
         """Number the connections that were found, in the order in which they began to be iWARP."""
@@ -425,8 +436,6 @@ class _Group(NamedTuple):
     key: Key
     starts_up: bool
     """One of them begins as an MPA Request or Reply does."""
-    likely: bool
-    """One of them begins as an FPDU may."""
     opens: bool
     """One of them is the first SYN of a connection."""
     records: bool
@@ -497,7 +506,7 @@ class _Segments:
         starts = np.concatenate(([0], edges))
         marks = (
             np.logical_or.reduceat(one[order], starts).tolist()
-            for one in (self.startup, self.likely, self.opening, self.record)
+            for one in (self.startup, self.opening, self.record)
         )
         keys = zip(low[starts].tolist(), high[starts].tolist(), strict=True)
         groups = [_Group(*one) for one in zip(np.split(order, edges), keys, *marks, strict=True)]

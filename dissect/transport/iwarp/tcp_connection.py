@@ -256,6 +256,11 @@ class TcpConnection:
         return self.records or self.packets > 0
 
     @property
+    def awaits_startup(self) -> bool:
+        """A Request or a Reply may still come."""
+        return any(direction.framing.awaiting for direction in self.directions)
+
+    @property
     def waiting(self) -> bool:
         """Something waits behind a gap."""
         return any(direction.stream.waits for direction in self.directions)
@@ -399,7 +404,7 @@ class TcpConnection:
     @property
     def _settled_with(self) -> int:
         """The frame with which it was known that nothing more is to be waited for."""
-        if any(one.framing.awaiting for one in self.directions):
+        if self.awaits_startup:
             return self.lifetime.last[0]
         frame = max(one.framing.shown for one in self.directions)
         for first, end in sorted(self.directions[0].stream.released + self.directions[1].stream.released):
