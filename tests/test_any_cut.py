@@ -421,6 +421,18 @@ def shown_connections(frames: Sequence[Frame], step: int) -> list[tuple[object, 
     return [(*map(str, one.endpoints), one.first_frame, one.missing_packets) for one in analyzer.connections]
 
 
+def test_batches_that_end_before_enough_markers_are_captured() -> None:
+    """What may be before the first two that are is kept till then."""
+    wire = IwarpWire(mss=536)
+    connection = wire.connect(cm=False, markers=(True, True), crc=False)
+    for _ in range(4):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+        write(connection, DATA[:100])
+        read(connection, DATA[:100])
+    for begin in (4, 8):
+        in_any_batches(IwarpCapture(wire, faults.snap(wire.sent()[begin:], 96)).frames, [])
+
+
 @pytest.mark.parametrize("cm", [False, True])
 def test_batches_that_end_between_an_acknowledgement_and_what_it_acknowledges(cm: bool) -> None:
     """The capture shows that behind it: no batch has both in another order."""

@@ -495,7 +495,7 @@ class Search:
             two = verdict == YES and self._pointers_fit(bare, begin, grid) > 1
             if two or (final and self._crcs_fit(bare, begin, grid)):
                 fitting[grid.base % MARKER_INTERVAL] = Found(begin, True, grid)
-            elif verdict == MAYBE and not final and self._pointers_fit(bare, begin, grid):
+            elif verdict != NO and not final and self._pointers_fit(bare, begin, grid) >= 0:
                 likely = Found(at, False)
         if len(fitting) > 1:
             return Found(at, False)
@@ -503,7 +503,7 @@ class Search:
 
     def _crcs_fit(self, bare: Window, at: int, grid: MarkerGrid) -> bool:
         """Whether FPDUs with right CRCs follow each other from ``at`` on, one of them with a marker in it."""
-        if self.crc is False or not self._pointers_fit(bare, at, grid):
+        if self.crc is False or self._pointers_fit(bare, at, grid) < 1:
             return False
         marked = False
         for _ in range(MAX_HEADERS):
@@ -539,7 +539,7 @@ class Search:
         return found[:MAX_MARKERS]
 
     def _pointers_fit(self, bare: Window, at: int, grid: MarkerGrid) -> int:
-        """How many markers point at the FPDUs they stand in; 0 where one points elsewhere."""
+        """How many markers point at the FPDUs they stand in; -1 where one points elsewhere."""
         right = 0
         while right < MAX_MARKERS:
             head = bare.read(at, 2)
@@ -552,7 +552,7 @@ class Search:
                 word = self.window.read(marker, MARKER_BYTES)
                 if len(word) == MARKER_BYTES:
                     if int.from_bytes(word, "big") != max(0, marker - grid.position(at)):
-                        return 0
+                        return -1
                     right += 1
             at = end
         return right

@@ -505,8 +505,7 @@ class _Segments:
         edges = np.flatnonzero((low[1:] != low[:-1]) | (high[1:] != high[:-1])) + 1
         starts = np.concatenate(([0], edges))
         marks = (
-            np.logical_or.reduceat(one[order], starts).tolist()
-            for one in (self.startup, self.opening, self.record)
+            np.logical_or.reduceat(one[order], starts).tolist() for one in (self.startup, self.opening, self.record)
         )
         keys = zip(low[starts].tolist(), high[starts].tolist(), strict=True)
         groups = [_Group(*one) for one in zip(np.split(order, edges), keys, *marks, strict=True)]
