@@ -421,6 +421,16 @@ def shown_connections(frames: Sequence[Frame], step: int) -> list[tuple[object, 
     return [(*map(str, one.endpoints), one.first_frame, one.missing_packets) for one in analyzer.connections]
 
 
+def test_batches_that_end_before_it_is_known_where_fpdus_go_on_behind_truncated_segments() -> None:
+    """What was read by then waits for nothing."""
+    wire = IwarpWire()
+    connections = [wire.connect(f"10.0.0.{host}", cutting="merged", acks="none") for host in (2, 3)]
+    for _ in range(6):
+        for one in [call(connection, nfs3.getattr_()) for connection in connections * 2]:
+            reply(one, nfs3.getattr_reply())
+    in_any_batches(IwarpCapture(wire, faults.snap(wire.sent(), 96)).frames, [])
+
+
 def test_batches_that_end_before_enough_markers_are_captured() -> None:
     """What may be before the first two that are is kept till then."""
     wire = IwarpWire(mss=536)

@@ -494,8 +494,9 @@ class Framing:
             size *= 4
             end = int(frames.searchsorted(frames[min(first + size, len(frames)) - 1], side="right"))
         ends = [*(places(frames[first + 1 : end] > frames[first : end - 1]) + first + 1).tolist(), end]
-        end = ends[bisect_left(ends[:-1], True, key=lambda end: search(end).confirmed)]
-        since, frame = int(window.rows["frame"][first:end].min()), int(frames[end - 1])
+        told = bisect_left(ends[:-1], True, key=lambda end: search(end).confirmed)
+        end, waits = ends[told], window.index(search(ends[told - 1]).at) if told else first
+        since, frame = int(window.rows["frame"][waits:end].min()), int(frames[end - 1])
         self.known = self.known or frame
         if since < frame:
             self.released.append((since, frame))
