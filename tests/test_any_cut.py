@@ -27,8 +27,10 @@ from playbook.packets import Frame
 from playbook.rpcrdma import Exchange
 from playbook.shapes import DATA, read, write
 from playbook.strategies import Conversation, conversations, faulty
+from playbook.tcp import TcpSegment
 from playbook.wire import Connection
 from rdmascope.cli.main import main
+from rdmascope.dissect.records.connection import transport_record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
@@ -419,6 +421,45 @@ def shown_connections(frames: Sequence[Frame], step: int) -> list[tuple[object, 
         analyzer.feed(batch)
     analyzer.finish()
     return [(*map(str, one.endpoints), one.first_frame, one.missing_packets) for one in analyzer.connections]
+
+
+def healths(frames: Sequence[Frame], step: int) -> list[dict[str, Any]]:
+    """How the transport of each connection fared, of the frames in batches of so many."""
+    analyzer = Analyzer()
+    for batch in frame_batches(frames, range(step, len(frames), step)):
+        analyzer.feed(batch)
+    analyzer.finish()
+    return [transport_record(one, analyzer.health(one.connection.number)) for one in analyzer.conversations]
+
+
+def sent_at_once(acks: str) -> tuple[IwarpWire, list[TcpSegment], list[int]]:
+    """Six calls of which each has its own segment, and where those are."""
+    wire = IwarpWire()
+    connection = wire.connect(acks=acks)
+    begun = len(wire.sent())
+    for one in [call(connection, nfs3.getattr_()) for _ in range(6)]:
+        reply(one, nfs3.getattr_reply())
+    sent = wire.sent()
+    return wire, sent, [at for at in faults.where(sent, kind="data", sender=0) if at >= begun]
+
+
+def test_batches_that_end_between_a_damaged_segment_and_an_ack_that_repeats_the_one_before_it() -> None:
+    wire, sent, segments = sent_at_once("packet")
+    last = segments[-1]
+    damaged, again = (
+        replace(sent[last], corrupt=30, wrong_checksum=True),
+        replace(sent[last - 1], time=sent[last].time + 1000),
+    )
+    frames = IwarpCapture(wire, [*sent[:last], damaged, again, *sent[last + 1 :]]).frames
+    assert healths(frames, 1) == healths(frames, len(frames))
+
+
+def test_batches_that_end_between_segments_sent_again_of_which_the_first_was_captured_before() -> None:
+    wire, sent, segments = sent_at_once("none")
+    last = segments[-1] + 1
+    again = [replace(sent[at], time=sent[last].time + 1000 * at, copy=1) for at in segments[1:3]]
+    frames = IwarpCapture(wire, faults.drop([*sent[:last], *again, *sent[last:]], [segments[2]])).frames
+    assert healths(frames, 1) == healths(frames, len(frames))
 
 
 def test_batches_that_end_before_it_is_known_where_fpdus_go_on_behind_truncated_segments() -> None:

@@ -109,9 +109,9 @@ class IwarpDirection:
             self.acked = max(reference, int(_positions(reference, rows["ack"]).max()))
 
     def receive(self, data: Bytes, rows: Rows, clock: SegmentClock) -> None:
-        """Take SEGMENT rows in capture order."""
+        """Take undamaged SEGMENT rows in capture order."""
         # A reset may carry any sequence number.
-        rows = kept(rows, (rows["flags"] & RST == 0) & ~self._damaged(rows)) if len(rows) else rows
+        rows = kept(rows, rows["flags"] & RST == 0) if len(rows) else rows
         self.framing.feed(self.stream.feed(data, rows, clock))
 
     def waiting_since(self, settled: bool = True) -> int | None:
@@ -120,8 +120,8 @@ class IwarpDirection:
         marks = (self.stream.waiting_since, self.framing.waiting_since(settled))
         return min((mark for mark in marks if mark is not None), default=None)
 
-    def _damaged(self, rows: Rows) -> Rows:
-        """Which segments arrived damaged: the receiver drops them, and they are retransmitted.
+    def undamaged(self, rows: Rows) -> Rows:
+        """SEGMENT rows without those that arrived damaged: the receiver drops them, and they are retransmitted.
 
         A wrong checksum means something only where nearly all are right: a network card may compute or check them
         elsewhere, and then the capture holds what is no checksum yet.
@@ -134,10 +134,10 @@ class IwarpDirection:
             wrong = wrong & (wrongs * RARE <= rights)
         self._right_checksums += int(np.count_nonzero(right))
         if not some(wrong):
-            return wrong
+            return rows
         self.damaged_segments += int(np.count_nonzero(wrong))
         self.stream.retransmissions.damaged(take(rows, wrong))
-        return wrong
+        return take(rows, ~wrong)
 
 
 PAUSE = 100_000_000

@@ -373,8 +373,8 @@ class TcpRetransmissions:
         gap = None
         for known in overlapping(self._gaps, start, stop):
             inside = (sent.at[a:c] < known.end) & (sent.end[a:c] > known.start)
-            if inside.any():
-                fresh |= inside
+            fresh |= inside
+            if inside[0]:
                 gap = gap or known
         one = self._open
         if one is None or start != one.end or time - one.last_time > PAUSE:

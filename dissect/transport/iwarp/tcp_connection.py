@@ -304,11 +304,12 @@ class TcpConnection:
                 self.placed = dict([*self.placed.items()][-KEPT_FRAMES:])
         self.health.waits.feed(rows, forward)
         self.health.restarts.feed(rows, forward)
-        frames, clocks = np.ascontiguousarray(rows["frame"]), list[SegmentClock]()
+        frames, clocks, whole = np.ascontiguousarray(rows["frame"]), list[SegmentClock](), list[Rows]()
         answers = [kept(one, one["flags"] & (ACK | RST) == ACK) for one in sent]
         for number, direction in enumerate(self.directions):
             begins = direction.begins(sent[number])
-            carrying, theirs = kept(sent[number], sent[number]["length"] > 0), answers[1 - number]
+            whole.append(direction.undamaged(sent[number]))
+            carrying, theirs = kept(whole[number], whole[number]["length"] > 0), answers[1 - number]
             if (early := direction.answered_early(carrying, theirs)) is not None:
                 self._disordered = min(self._disordered or lifetime.last[0], early or lifetime.since)
             clocks.append(SegmentClock(before, frames, rows["time"], direction.acked, theirs))
@@ -316,7 +317,7 @@ class TcpConnection:
             theirs = kept(theirs, (theirs["flags"] & SYN == 0) & (theirs["frame"] > begins))
             self.health.segments(number, sent[number], carrying, theirs)
             direction.stream.retransmissions.acknowledged(data, theirs, carrying)
-        for direction, mine, clock in zip(self.directions, sent, clocks, strict=True):
+        for direction, mine, clock in zip(self.directions, whole, clocks, strict=True):
             direction.receive(data, mine, clock)
         for index in places(rows["flags"] & (FIN | RST)).tolist():
             lifetime.closed = True
