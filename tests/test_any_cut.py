@@ -462,6 +462,21 @@ def test_batches_that_end_between_segments_sent_again_of_which_the_first_was_cap
     assert healths(frames, 1) == healths(frames, len(frames))
 
 
+def test_batches_that_end_before_a_single_octet_that_is_sent_again_behind_others() -> None:
+    """It is no keep-alive."""
+    wire, sent, segments = sent_at_once("none")
+    last = segments[-1]
+    one = replace(sent[last], copy=1)
+    seq, at, octets = one.seq, one.at, one.payload
+    cut = len(octets) - 1
+    again = [
+        replace(one, time=one.time + 2_000_000, payload=octets[:cut]),
+        replace(one, time=one.time + 2_001_000, seq=seq + cut, at=at + cut, payload=octets[cut:]),
+    ]
+    frames = IwarpCapture(wire, [*sent[: last + 1], *again, *paused(sent[last + 1 :], 0, 3_000_000)]).frames
+    assert healths(frames, 1) == healths(frames, len(frames))
+
+
 def test_batches_that_end_before_it_is_known_where_fpdus_go_on_behind_truncated_segments() -> None:
     """What was read by then waits for nothing."""
     wire = IwarpWire()

@@ -353,8 +353,8 @@ class TcpRetransmissions:
                     self._mark(frame, GAP)
             self.head = stop
             return
-        if int(sent.end[a]) - start == 1 and start == self.head - 1:
-            # One byte of old data keeps a connection alive (RFC 9293, 3.8.4).
+        if int(sent.end[a]) - start == 1 and start == self.head - 1 and self._going_on(start, time) is None:
+            # One byte of old data keeps a connection alive (RFC 9293, 3.8.4), if it is not what is retransmitted next.
             self._mark(frame, ALIVE)
             sent.captured[a], sent.sums[a] = 0, -1  # which need not be that data
             if b - a > 1:
@@ -376,8 +376,8 @@ class TcpRetransmissions:
             fresh |= inside
             if inside[0]:
                 gap = gap or known
-        one = self._open
-        if one is None or start != one.end or time - one.last_time > PAUSE:
+        one = self._going_on(start, time)
+        if one is None:
             one = self._open = self._begin(sent, a, gap)
             self.ledger.begin(one)
         self.changes += 1
@@ -396,6 +396,11 @@ class TcpRetransmissions:
             )
         if self._gaps and fresh.any():
             self._gaps = fill_gaps(self._gaps, start, stop)
+
+    def _going_on(self, start: int, time: int) -> OpenRetransmission | None:
+        """The retransmission that what is sent again from ``start`` at that time (ns) is more of."""
+        one = self._open
+        return None if one is None or start != one.end or time - one.last_time > PAUSE else one
 
     def _contradicts(self, sent: SentSegments, index: int) -> dict[int, int]:
         """The frames that carried other bytes than a segment, as far as that is known, and its own."""
