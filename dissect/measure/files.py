@@ -576,22 +576,24 @@ class _FileBatch:
         times = np.where(
             self.table.rows["reply_frame"] != 0, self.table.rows["reply_end"], self.table.rows["call_time"]
         )
-        at = 0
-        for row, begin, end, first, last, time in zip(
-            order, begins, ends, before, behind, times[order].tolist(), strict=True
+        at, appearing = 0, self._appearing
+        for row, begin, end, first, last, counts, time in zip(
+            order, begins, ends, before, behind, counted[order].tolist(), times[order].tolist(), strict=True
         ):
+            server = self.read.servers[row]
             if at < first:
                 self._state(stated[at:first], None)
             # Of an RPC first the files of names and contents appear, then those of operations.
-            self._appear(begin)
+            if appearing:
+                self._appear(begin)
             update = _FileUpdate(self._call(row), messages[row]) if row in moving else None
-            server, counts = self.read.servers[row], counted[row]
             for event in messages[row].events:
                 if event.kind not in _OF_CONTENTS:
                     self.names.learn(server, event, time)
                 elif update is not None and event.handle is not None and counts:
                     update.contents(event, self.names.file(server, event.handle))
-            self._appear(end)
+            if appearing:
+                self._appear(end)
             if first < last:
                 self._state(stated[first:last], update)
             at = last
