@@ -163,6 +163,8 @@ class Analyzer:
         self._watch_fpdus: Callable[[TcpConnection, int, Fpdus], None] | None = None
         self._swept = 0
         self._dispatchers: dict[int, Dispatcher] = {}
+        self._unsettled: dict[int, Dispatcher] = {}
+        """Of these those that had something to settle behind the last batch, or to which something happened since."""
         self._numbers = RpcNumbers()
         self._machine = Machine(self._dispatcher)
         self._done = EndedRpcs(self._numbers)
@@ -285,7 +287,8 @@ class Analyzer:
             self._count_iwarp()
         self._observer.number()
         rows = self._machine.take(batch.data, [*runs, *queues], events, self._numbers, self._done)
-        for number, dispatcher in sorted([item for item in self._dispatchers.items() if item[1].matching.waiting]):
+        self._unsettled = {number: one for number, one in self._unsettled.items() if one.matching.waiting}
+        for number, dispatcher in sorted(self._unsettled.items()):
             self._numbers.place = LATE + number
             dispatcher.matching.settle(self._now, frame, self._open_since(dispatcher))
         return RpcTable.joined(self._collect(rows), self._evict())
@@ -346,6 +349,7 @@ class Analyzer:
         for connection in chosen:
             conversation = self.conversation(connection)
             dispatcher = self._dispatchers.pop(connection.number, None)
+            self._unsettled.pop(connection.number, None)
             undecoded = unplaced = calls = 0
             if dispatcher is not None:
                 calls = dispatcher.matching.outstanding
@@ -421,6 +425,7 @@ class Analyzer:
                 matching.listener = self.listener(conversation)
             dispatcher = Dispatcher(conversation, matching, options.ports, options.force)
             self._dispatchers[connection.number] = dispatcher
+        self._unsettled[connection.number] = dispatcher
         return dispatcher
 
     def _open_since(self, dispatcher: Dispatcher) -> Sequence[int | None]:

@@ -112,25 +112,25 @@ class Conversation:
         That of a Send in ``frame``, or after all that was seen.  Version 1: RFC 8797, 4.2 and 5.1; version 2: the
         receive size of the other end.  Where the capture does not tell, the default, and the words say so.
         """
-        negotiation = self.negotiation
+        threshold, source = self.known_inline_threshold(sender, frame)
+        if threshold is None:
+            as_in_1 = self.negotiation.requested is None or self.version(frame) == 1
+            threshold = DEFAULT_INLINE if as_in_1 else VERSION_2_INLINE
+        return threshold, source
+
+    def known_inline_threshold(self, sender: int, frame: int | None = None) -> tuple[int | None, str]:
+        """The same; None where the capture does not tell: the default is assumed only to judge by."""
         if self.inline is not None:
             return self.inline[sender], "trace"
-        if negotiation.requested is not None and self.version(frame) != 1:
+        if self.negotiation.requested is not None and self.version(frame) != 1:
             size, _, source = self.receive_size(1 - sender, frame)
-            return VERSION_2_INLINE if size is None else size, source
+            return size, source
         if not self.private_data_seen:
-            return DEFAULT_INLINE, "private data not seen"
+            return None, "private data not seen"
         mine, theirs = self.private_data(sender), self.private_data(1 - sender)
         if theirs is None:  # what counts is what an end received
             return DEFAULT_INLINE, "default"
         return min(mine.send_size if mine else theirs.receive_size, theirs.receive_size), "private data"
-
-    def known_inline_threshold(self, sender: int, frame: int | None = None) -> tuple[int | None, str]:
-        """The same; None where the capture does not tell: the default is assumed only to judge by."""
-        threshold, source = self.inline_threshold(sender, frame)
-        if self.negotiation.requested is not None and self.version(frame) != 1:
-            return self.receive_size(1 - sender, frame).value, source
-        return (threshold if self.private_data_seen or self.inline is not None else None), source
 
     def version_at(self, frame: int | None = None) -> InForce:
         """The version settled before ``frame``, or at the end; 0 before there was an answer."""

@@ -233,6 +233,8 @@ class RowBatch:
         self.numbers, self.orders = np.zeros((2, count), np.int64)
         """The numbers of RPCs whose calls were rows, and the places among calls of these."""
         self._drawn = self.numbers.data
+        self._frames, self._sizes = (sends.rows[name].copy().data for name in ("frame", "length"))
+        self._senders, self._xids = sends.sender.data, read.xids.data
         self._chunked = read.chunked.data
         self._before, self._ranks = self._gap_ranks(sends)
         segments = read.segments
@@ -449,12 +451,11 @@ class RowBatch:
 
     def _begins(self, slot: int, code: int, xid: int, send: int) -> bool:
         """Whether a call or reply can be a row though it is not settled what the connection carries."""
-        one, row = self.callers[slot], self._sends.rows[send]
-        use = VersionUse(int(row["frame"]), int(self._sends.sender[send]), 1, xid, int(row["length"]))
-        taken = one.dispatcher.takes_row(use, code <= CHUNKED_CALL)
-        if taken:
-            self.callers[slot & ~1].look()
-            self.callers[slot | 1].look()
+        use = VersionUse(self._frames[send], self._senders[send], 1, xid, self._sizes[send])
+        taken = self.callers[slot].dispatcher.takes_row(use, code <= CHUNKED_CALL)
+        for mine in (slot & ~1, slot | 1) if taken else ():
+            if mine in self.callers:
+                self.callers[mine].look()
         return taken
 
     def _place(self, code: int, at: int) -> int:
@@ -597,7 +598,7 @@ class RowBatch:
 
     def _tell(self, callers: Sequence[CallerRows]) -> None:
         """Let ``Matching`` know what happened in rows."""
-        frames, read, orders = self._sends.rows["frame"], self._sends.read, self.orders.data
+        frames, credits, orders = self._frames, self._sends.read.credits, self.orders.data
         for caller in callers:
             direction, called, answered = caller.direction, caller.called, caller.answered
             if len(caller.open) != caller.counted:
@@ -613,10 +614,10 @@ class RowBatch:
                 in_order = direction.last_answered <= turns[0] and turns == sorted(turns)
                 direction.in_order = direction.in_order and in_order
                 direction.last_answered = turns[-1]
-                if (granted := int(read.credits[caller.last])) >= 0:
+                if (granted := int(credits[caller.last])) >= 0:
                     direction.granted = granted
-                direction.replied = direction.replied or int(frames[caller.last])
-                direction.answered.extend(read.xids[answered], self.numbers[answered])
+                direction.replied = direction.replied or frames[caller.last]
+                direction.answered.extend(self._xids, self._drawn, answered)
                 answered.clear()
 
     def _log(self, one: CallerRows) -> None:

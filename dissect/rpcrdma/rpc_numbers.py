@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -138,15 +138,15 @@ class AnsweredXids:
         """An XID came again after so many RPCs."""
         self._soonest = min(self._soonest, count)
 
-    def extend(self, xids: Int64s, numbers: Int64s) -> None:
-        """They were answered one after the other."""
-        if len(xids) <= self._few:
-            answered = dict(zip(xids.tolist(), numbers.tolist(), strict=True))
-            if len(answered) == len(xids):
+    def extend(self, xids: Sequence[int], numbers: Sequence[int], calls: Sequence[int]) -> None:
+        """These calls were answered one after the other; each has its XID and number in ``xids`` and ``numbers``."""
+        if len(calls) <= self._few:
+            answered = {xids[call]: numbers[call] for call in calls}
+            if len(answered) == len(calls):
                 self._add(answered)
                 return
         self._put_behind()
-        self._append(np.array((xids, numbers)))
+        self._append(np.array([np.asarray(column)[calls] for column in (xids, numbers)]))
 
     def _put_behind(self) -> None:
         if self._single:

@@ -221,6 +221,8 @@ class RcObserver:
         """Packets that were held and now have a connection."""
         self._by_flow: tuple[Int64s, Int64s] | None = None
         """Flow keys, ascending, and their rows, of a batch whose times run backwards; None where not asked for."""
+        self._frames: Sequence[int] = ()
+        """Of the rows of the batch."""
         self._data: Bytes | None = None
         """Of the last batch: all of a file that is mapped into memory, else its own."""
         self.other: Counter[str] = Counter()
@@ -402,6 +404,8 @@ class RcObserver:
 
     def _manage(self, batch: PacketBatch, datagrams: Int64s) -> None:
         """Take the CM messages in these rows."""
+        if len(datagrams):
+            self._frames = batch.rows["frame"].copy().data
         carrying = take(batch.rows, datagrams)
         messages = read_cms(batch.data, carrying["payload"], carrying["captured"], TELLING)
         columns = [carrying[name].tolist() for name in ("source", "destination", "frame", "time")]
@@ -452,7 +456,7 @@ class RcObserver:
             old = self.bindings.current(key)
             start = index
             if old is None or old.link.connection.ended_by:
-                start = bisect_left(rows["frame"], request.frame, 0, index)
+                start = bisect_left(self._frames, request.frame, 0, index)
                 # Where an earlier connection had the queue pair at that time, times contradict the file: that decides.
                 if old is None or old.link.connection.ended_time <= request.time:
                     start = self._first_early(link, request, key, rows, start, old is not None)

@@ -27,7 +27,7 @@ def test_columns_and_single_ones(batches: list[list[tuple[bool, int]]], asked: l
                 if not in_columns:
                     columns.add(xid, one)
             if in_columns:
-                columns.extend(np.array(xids), np.array(numbers))
+                columns.extend(xids, numbers, range(len(xids)))
             if number in asked:
                 assert columns.get(21) is None
         if number % 3 == 0:
@@ -41,7 +41,7 @@ def test_only_the_last_are_held() -> None:
     held = AnsweredXids()
     for start in range(0, 100_000, 1000):
         xids = np.arange(start, start + 1000)
-        held.extend(xids, xids + 1)
+        held.extend(xids.data, (xids + 1).data, range(len(xids)))
         assert sum(len(one) for one, *_ in (held._known, *held._later)) <= 3 * MAX_ANSWERED
     assert (held.get(99_999), held.get(100_000 - MAX_ANSWERED), held.get(99_999 - MAX_ANSWERED)) == (
         100_000, 100_001 - MAX_ANSWERED, None,
