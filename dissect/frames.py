@@ -78,10 +78,6 @@ class FrameBatch:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def part(self, first: int, end: int) -> FrameBatch:
-        """Some of its frames, by their indices."""
-        return self if first == 0 and end >= len(self) else FrameBatch(self.data, self.rows[first:end], self.comments)
-
     def behind(self, frames: int) -> FrameBatch:
         """The same, with numbers behind so many other frames."""
         rows = self.rows.copy()

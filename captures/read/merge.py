@@ -363,11 +363,6 @@ class MergedCaptures(Closing):
         return FrameBatch(data, rows, said)
 
 
-CROWDED = 32
-"""Frames for each that opens or closes a connection, below which a batch is crowded."""
-CROWDED_FRAMES = 1 << 13
-"""Of the parts of batches behind a crowded one."""
-
 Source = CaptureFile | MergedCaptures
 
 
@@ -377,22 +372,13 @@ def processors() -> int:
 
 
 def decoded(capture: Source, decoder: FrameDecoder) -> Iterator[DecodedFrames]:
-    """The batches of a capture, decoded; of a mapped file no more is in memory than one of them needs.
-
-    Where they are crowded they come in smaller parts: what analysing one takes grows with its connections.
-    """
-    crowded = True  # As long as nothing is known.
+    """The batches of a capture, decoded; of a mapped file no more is in memory than one of them needs."""
     for batch in capture.batches():
-        first = 0
-        while first < len(batch):
-            part = decoder.take(batch.part(first, first + CROWDED_FRAMES if crowded else len(batch)))
-            first += len(part)
-            crowded = part.connecting * CROWDED > len(part)
-            if not isinstance(capture, MergedCaptures):
-                capture.release()
-            yield part
-            del part
-        del batch
+        found = decoder.take(batch)
+        if not isinstance(capture, MergedCaptures):
+            capture.release()
+        yield found
+        del batch, found
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:

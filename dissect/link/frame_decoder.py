@@ -16,7 +16,6 @@ from .duplicates import Duplicates
 from .fragments import TcpFragments
 from .locate import locate
 from .packets import IcrcCheck, PacketBatch, decode, is_management
-from .tcp import FIN, SYN
 
 if TYPE_CHECKING:
     from .capture_points import Hosts
@@ -62,12 +61,6 @@ class DecodedFrames:
     def __len__(self) -> int:
         """How many frames there are."""
         return len(self.batch)
-
-    @property
-    def connecting(self) -> int:
-        """How many of them open or close connections, as far as packets alone tell."""
-        opening = self.segments["flags"] & (SYN | FIN) != 0
-        return int(np.count_nonzero(is_management(self.packets.rows))) + int(np.count_nonzero(opening))
 
     def within(self, data: Bytes) -> DecodedFrames:
         """The same with other bytes: none for sending it to a process that maps the file, those of that mapping."""

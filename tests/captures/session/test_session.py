@@ -10,12 +10,8 @@ import pytest
 
 from playbook import Capture, Wire, call, nfs3, reply, write_pcap
 from rdmascope.captures import CaptureError
-from rdmascope.captures.read import merge
-from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Session
-from rdmascope.dissect.link.frame_decoder import DecodedFrames
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
-from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 
 @pytest.fixture
@@ -71,33 +67,3 @@ def test_garbage_is_collected_as_before_when_reading_fails(
     with pytest.raises(ValueError, match="a fault of ours"):
         list(Session(capture).rpcs())
     assert gc.isenabled() is collecting
-
-
-def test_crowded_batches_are_divided_and_say_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wire = Wire()
-    for _ in range(40):
-        conn = wire.connect()
-        for _ in range(3):
-            reply(call(conn, nfs3.null()), nfs3.null_reply())
-    path = tmp_path / "short.pcap"
-    write_pcap(Capture(wire).frames, path)
-    limits = Limits(frames=150)
-    whole = [len(batch) for batch in Session(path, limits=limits).batches()]
-    monkeypatch.setattr(merge, "CROWDED_FRAMES", 60)
-    fed: list[int] = []
-    feed = Analyzer.feed_table
-
-    def counting(self: Analyzer, decoded: DecodedFrames) -> RpcTable:
-        fed.append(len(decoded))
-        return feed(self, decoded)
-
-    monkeypatch.setattr(Analyzer, "feed_table", counting)
-    found: list[list[tuple[object, ...]]] = []
-    for crowded in (merge.CROWDED, 0):
-        monkeypatch.setattr(merge, "CROWDED", crowded)
-        rpcs = Session(path, limits=limits).rpcs()
-        found.append([(one.number, one.connection.number, one.call_frame, one.latency) for one in rpcs])
-    assert found[0] == found[1] and len(found[0]) == 120
-    divided = [part for size in whole for part in [60] * (size // 60) + [size % 60] if part]
-    begun = [part for part in (60, whole[0] - 60) if part > 0]
-    assert fed == [*divided, *begun, *whole[1:]]
