@@ -246,6 +246,9 @@ class RowBatch:
         self._reached = segments["offset"].copy().data
         """Of each segment up to which address it was read or written."""
         self.returned = np.full(len(segments), -1)
+        self._segments = (
+            self._firsts, self._lists, self._handles, self._offsets, self._lengths, self._reached, self.returned.data
+        )  # fmt: skip
         self.carried: defaultdict[int, list[int]] = defaultdict(list)
         """Of the segments of calls the transfers on them."""
         self._kinds = np.where(segments["list"] == READ_LIST, _READ, _WRITE).data
@@ -476,9 +479,11 @@ class RowBatch:
         """The call advertises memory; False where any of it is advertised already."""
         memory, handles, known = self._memory, self._handles, one.matching.known_memory
         first, behind = self._firsts[call], self._firsts[call + 1]
+        offered = known.segments[one.caller] if known is not None else ()
         for segment in range(first, behind):
-            key = slot << 32 | handles[segment]
-            if key in memory or (known is not None and handles[segment] in known.segments[one.caller]):
+            handle = handles[segment]
+            key = slot << 32 | handle
+            if key in memory or handle in offered:
                 for taken in range(first, segment):
                     del memory[slot << 32 | handles[taken]]
                 return False
@@ -492,22 +497,22 @@ class RowBatch:
 
     def _completes(self, one: CallerRows, slot: int, call: int, reply: int) -> bool:
         """A reply returns the memory of the call, and all of it was read and written."""
-        first, behind = self._firsts[call], self._firsts[call + 1]
-        at, end = self._firsts[reply], self._firsts[reply + 1]
-        if (chunks := self._replied[reply]) and chunks != self._replied[call]:
+        firsts, lists, handles, offsets, lengths, reached, returned = self._segments
+        first, behind, at, end = firsts[call], firsts[call + 1], firsts[reply], firsts[reply + 1]
+        if at < end and (chunks := self._replied[reply]) and chunks != self._replied[call]:
             return False
-        lists, handles, offsets, lengths = self._lists, self._handles, self._offsets, self._lengths
-        returned = self.returned.data
         foreign = one.foreign if one.foreign is not None else one.foreign_memory()
+        early = one.early
         for segment in range(first, behind):
-            moved, kind = self._reached[segment] - offsets[segment], lists[segment]
-            if (foreign and handles[segment] in foreign) or handles[segment] in one.early:
+            handle, offset, kind = handles[segment], offsets[segment], lists[segment]
+            moved = reached[segment] - offset
+            if (foreign and handle in foreign) or (early and handle in early):
                 return False
             if kind == READ_LIST:
                 if moved != lengths[segment]:
                     return False
             elif at < end and lists[at] == kind:
-                if handles[at] != handles[segment] or offsets[at] != offsets[segment] or lengths[at] != moved:
+                if handles[at] != handle or offsets[at] != offset or lengths[at] != moved:
                     return False
                 returned[segment] = moved
                 at += 1
