@@ -11,7 +11,7 @@ import heapq
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
 from typing import NamedTuple
@@ -362,8 +362,11 @@ class Share:
     reply_bytes: int = 0
 
     def add(self, other: Share) -> None:
-        for field in fields(self):
-            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+        self.calls += other.calls
+        self.backward += other.backward
+        self.failed += other.failed
+        self.call_bytes += other.call_bytes
+        self.reply_bytes += other.reply_bytes
 
 
 _SLOWNESS = itemgetter(0, 1)
@@ -437,27 +440,37 @@ class Statistics:
         counts = np.bincount(batch.inverse).tolist()
         entries: dict[int, Procedure] = {}
         for group in batch.firsts.argsort().tolist():  # In the order in which the first RPC of each ended.
-            (procedure, number, state, status, failed), count = groups[group], counts[group]
-            key = batch.keys[procedure]
+            (procedure, state, status, failed), count = groups[group], counts[group]
             entry = entries.get(procedure)
             if entry is None:
-                entry = entries[procedure] = self._procedure(key)
-            share = self.connections.get(number)
-            if share is None:
-                share = self.connections[number] = Share()
+                entry = entries[procedure] = self._procedure(batch.keys[procedure])
             entry.states[state] = entry.states.get(state, 0) + count
             if failed:
                 entry.statuses[status] = entry.statuses.get(status, 0) + count
-            share.backward += count * key.backward
-            for one in (entry, share):
-                one.calls += count
-                one.failed += count * failed
-                one.call_bytes += called[group]
-                one.reply_bytes += replied[group]
+            entry.calls += count
+            entry.failed += count * failed
+            entry.call_bytes += called[group]
+            entry.reply_bytes += replied[group]
+        self._add_shares(batch)
         answered = rows["latency"] >= 0
         self._add_latencies(batch, [entries[index] for index in range(len(entries))], answered)
         for those, mask in ((self._slowest, answered), (self._hung, ~answered & (batch.waiting >= 0))):
             note_slowest(those, batch, mask.nonzero()[0], self._max_slowest)
+
+    def _add_shares(self, batch: _Groups) -> None:
+        rows = batch.rows
+        first, which = distinct(rows["connection"])
+        failed = np.array([failed for _, failed in batch.names.statuses])[rows["status"]]
+        columns = np.ones(len(rows), np.int64), rows["caller"], failed, batch.call_bytes, batch.reply_bytes
+        sums = zip(rows["connection"][first].tolist(), *(_sums(one, which, len(first)) for one in columns), strict=True)
+        ordered = [*sums]
+        for at in first.argsort().tolist():  # In the same order.
+            number, *counts = ordered[at]
+            share = self.connections.get(number)
+            if share is None:
+                self.connections[number] = Share(*counts)
+            else:
+                share.add(Share(*counts))
 
     def _add_latencies(self, batch: _Groups, entries: list[Procedure], answered: NDArray[np.bool_]) -> None:
         order = batch.procedures.argsort(kind="stable")
@@ -612,13 +625,13 @@ class _Groups(ListedRpcs):
         found, self.procedures = coded(codes)
         self.keys = [key_of_names(names.procedures[code >> 1], code & 1 == 1) for code in found.tolist()]
         """Of the procedures; ``procedures`` has their index for each row."""
-        first, self.inverse = distinct(self.procedures, rows["connection"], rows["state"], rows["status"])
+        first, self.inverse = distinct(self.procedures, rows["state"], rows["status"])
         self.firsts: Int64s = first
         """The first row of each combination of these; ``inverse`` has its index."""
-        columns = self.procedures[first], rows["connection"][first], rows["state"][first], rows["status"][first]
+        columns = self.procedures[first], rows["state"][first], rows["status"][first]
         self.groups = [
-            (procedure, number, STATES[state], *names.statuses[status])
-            for procedure, number, state, status in zip(*(column.tolist() for column in columns), strict=True)
+            (procedure, STATES[state], *names.statuses[status])
+            for procedure, state, status in zip(*(column.tolist() for column in columns), strict=True)
         ]
 
 
