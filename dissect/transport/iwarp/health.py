@@ -34,7 +34,7 @@ from ..retransmissions import Recoveries, Retransmission, Silences, Timer
 from ..runs import Run, Tail
 from .assembly import Fragment, MessageAssembly, OutstandingReads, TerminateMessage
 from .fpdus import Fpdus
-from .framing import Framing
+from .framing import HEADER, Framing, is_mpa, mpa_length
 from .retransmissions import RetransmittedBytes, TcpRetransmissions
 from .stream import ByteStream, SegmentClock
 
@@ -113,6 +113,17 @@ class IwarpDirection:
         # A reset may carry any sequence number.
         rows = kept(rows, rows["flags"] & RST == 0) if len(rows) else rows
         self.framing.feed(self.stream.feed(data, rows, clock))
+
+    def starts_up(self, data: Bytes, rows: Rows) -> bool:
+        """Whether the first of SEGMENT rows with payload holds all of a Request or Reply, in order and not damaged."""
+        for at in places(rows["length"])[:1].tolist():
+            names = ("payload", "captured", "seq", "flags", "verdict")
+            start, captured, seq, flags, verdict = (int(rows[name][at]) for name in names)
+            head, expected = data[start : start + min(captured, HEADER)].tobytes(), self.stream.next
+            dropped = flags & (RST | SYN) or (verdict == WRONG and self._right_checksums)
+            right = not dropped and (expected is None or expected == seq)
+            return right and len(head) == HEADER and is_mpa(head) and mpa_length(head) <= captured
+        return False
 
     def waiting_since(self, settled: bool = True) -> int | None:
         """The first frame that waits for bytes in front of it, or of which it is not known where its FPDUs begin, or

@@ -281,16 +281,22 @@ class TcpConnection:
         Where ``runs`` is given, plain Sends are put there as long as nothing is lost or retransmitted.
         """
         ready: Delivered = []
-        while (count := self._until_judged(len(rows))) < len(rows):
+        while (count := self._until_judged(data, rows, forward)) < len(rows):
             ready += self._feed(data, rows[:count], forward[:count], runs)
             rows, forward = rows[count:], forward[count:]
         return ready + self._feed(data, rows, forward, runs) if len(rows) else ready
 
-    def _until_judged(self, count: int) -> int:
-        """Of so many segments, those up to one with which a Request or Reply may be known to be missing."""
-        waiting = [one.stream.waits for one in self.directions if one.framing.awaiting]
+    def _until_judged(self, data: Bytes, rows: Rows, forward: Rows) -> int:
+        """How many of the SEGMENT rows go up to one with which a Request or Reply may be known to be missing."""
+        waiting = [number for number, one in enumerate(self.directions) if one.framing.awaiting]
+        waits = any(self.directions[number].stream.waits for number in waiting)
         left = REORDERED + 1 - self.lifetime.segments
-        return max(1, left) if waiting and (left > 0 or any(waiting)) else count
+        if not waiting or not (left > 0 or waits):
+            return len(rows)
+        first, sent = rows[: max(1, left)], forward[: max(1, left)]
+        # As a rule both are there, whole and in order.
+        there = (self.directions[number].starts_up(data, take(first, sent == (not number))) for number in waiting)
+        return len(first) if waits or not all(there) else len(rows)
 
     def _feed(self, data: Bytes, rows: Rows, forward: Rows, runs: list[Run] | None) -> Delivered:
         held = self._unsettled
