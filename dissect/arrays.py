@@ -15,7 +15,8 @@ Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 
 Rows = NDArray[Any]
-"""Rows of a structured dtype; the dtype itself documents the fields."""
+"""Rows of a structured dtype; the dtype itself documents the fields.  It is aligned, unless it is a layout on the wire:
+columns that are not aligned NumPy reads through a buffer, and copies them anew for each operation."""
 
 
 def take(rows: Rows, index: NDArray[Any]) -> Rows:

@@ -19,7 +19,8 @@ FRAME = np.dtype(
         ("original", "i4"),  # bytes on the wire
         ("link_type", "u2"),  # LINKTYPE_ number, see https://www.tcpdump.org/linktypes.html
         ("interface", "u2"),  # index of the capture interface, 0 where the format knows none
-    ]
+    ],
+    align=True,
 )
 
 

@@ -45,7 +45,7 @@ NEAR = 4
 MIRRORED_SHARE, LEAST_MIRRORED = 8, 64
 """At least one of so many packets is a copy, and so many are, where ports are mirrored."""
 
-_SEEN = np.dtype([("hash", "u8"), ("place", "u8"), ("time", "i8"), ("nameless", "?")])
+_SEEN = np.dtype([("hash", "u8"), ("place", "u8"), ("time", "i8"), ("nameless", "?")], align=True)
 
 _LAYOUT = np.dtype([("word0", ">u4"), ("word1", ">u4"), ("word2", ">u4")])
 

@@ -43,7 +43,8 @@ PACKET = np.dtype(
         ("ecn", "u1"),  # IP ECN field
         ("headers", "u1"),  # 1 where BTH and every extended header of the opcode is in the capture
         ("transport", "u1"),  # index into TRANSPORTS
-    ]
+    ],
+    align=True,
 )
 
 _UD_SEND_ONLY = 0x64

@@ -41,7 +41,8 @@ SEGMENT = np.dtype(
         ("selective", "?"),  # it has a selective acknowledgement where Linux and most others put it
         ("fragment", "?"),  # the part of a segment that one IP fragment has; ``verdict`` is of the whole segment
         ("sum", "i4"),  # of the payload's 16-bit words, padded with zero, modulo 65,535; -1 for not known
-    ]
+    ],
+    align=True,
 )
 
 FIN, SYN, RST, PSH, ACK, URG, ECE, CWR = 1, 2, 4, 8, 16, 32, 64, 128

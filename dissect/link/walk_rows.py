@@ -34,7 +34,8 @@ FOUND = np.dtype(
         ("source_port", "u2"),
         ("ecn", "u1"),
         ("transport", "u1"),  # index into TRANSPORTS
-    ]
+    ],
+    align=True,
 )
 
 LINKED = 0xFFFF
@@ -53,7 +54,8 @@ WALK = np.dtype(
         # what the IPv6 Fragment header would say of a fragment: bytes before it, and 1 where more follow.
         ("link", "u2"),
         ("version", "u1"),
-    ]
+    ],
+    align=True,
 )
 
 

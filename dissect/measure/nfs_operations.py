@@ -59,7 +59,8 @@ OPERATION = np.dtype(
         ("ranged", "?"),
         ("offset", "u8"),
         ("count", "u8"),
-    ]
+    ],
+    align=True,
 )
 """A row of the table; what they mean is said at ``FileOperation``.
 

@@ -131,7 +131,8 @@ RPC = np.dtype(
         ("transfer", "i4"),
         ("gss_service", "i4"),
         ("gss_sequence", "i8"),
-    ]
+    ],
+    align=True,
 )
 
 

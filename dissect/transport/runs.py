@@ -38,7 +38,8 @@ TRANSFER = np.dtype(
         ("offset", "i8"),  # of the first of its bytes, in the bytes of the batch
         ("begins", "i4"),  # bytes from there on in one packet
         ("position", "i8"),  # iWARP: in the stream of the initiator
-    ]
+    ],
+    align=True,
 )
 _TRANSFER_FIELDS = (
     "kind", "first_frame", "last_frame", "first_time", "last_time", "length", "handle", "address", "psn", "packets",

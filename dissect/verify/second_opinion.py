@@ -164,7 +164,8 @@ class Circumstances:
 
 
 _KEY = np.dtype(
-    [("source", "u4"), ("destination", "u4"), ("dest_qp", "u4"), ("psn", "u4"), ("opcode", "u1"), ("length", "i4")]
+    [("source", "u4"), ("destination", "u4"), ("dest_qp", "u4"), ("psn", "u4"), ("opcode", "u1"), ("length", "i4")],
+    align=True,
 )
 _SHOWN = IS_RC & (IS_SEND | IS_READ_RESPONSE) & (IS_LAST | IS_ONLY)
 """Packets that Wireshark shows messages in."""

@@ -83,7 +83,8 @@ FPDU = np.dtype(
         ("order", "i8"),  # the frame in whose place it stands in the order of events
         ("first_time", "i8"),
         ("last_time", "i8"),
-    ]
+    ],
+    align=True,
 )
 
 
