@@ -27,7 +27,7 @@ def take(rows: Rows, index: NDArray[Any]) -> Rows:
 
 def kept(rows: Rows, mask: NDArray[Any]) -> Rows:
     """The same of a mask, but the rows themselves where it has all of them."""
-    return rows if mask.all() else take(rows, mask)
+    return rows if every(mask) else take(rows, mask)
 
 
 def put(rows: Rows, index: NDArray[Any] | slice, values: Rows) -> None:
@@ -65,6 +65,11 @@ def places(mask: NDArray[Any]) -> Int64s:
 def some(mask: NDArray[Any]) -> bool:
     """Whether any is true; the same of ``mask.any()``."""
     return bool(np.count_nonzero(mask))
+
+
+def every(mask: NDArray[Any]) -> bool:
+    """Whether all are true; the same of ``mask.all()``."""
+    return bool(np.count_nonzero(mask) == mask.size)
 
 
 def steps(values: NDArray[Any], before: int) -> Int64s:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, Rows, places, some, take
+from ..arrays import Int64s, Rows, every, some, steps, stretches, take
 from ..layers import opcodes
 from ..percentiles import NO_SAMPLES, Distribution, Samples, added, distribution
 from .connection import OF_TCP, Endpoint
@@ -128,7 +128,7 @@ class Acknowledgements:
             good = responses["end"] > responses["psn"]
             if furthest is not None:
                 good &= responses["psn"] < furthest
-            positive = responses if good.all() else take(responses, good)
+            positive = responses if every(good) else take(responses, good)
         before = self.acked
         reached = None
         if positive is not None and len(positive):
@@ -181,7 +181,7 @@ class Acknowledgements:
         fresh = requests["psn"] >= start
         fresh[1:] &= requests["psn"][1:] >= furthest[:-1]
         fresh &= requests["psn"] > self.acked
-        return requests if fresh.all() else take(requests, fresh)
+        return requests if every(fresh) else take(requests, fresh)
 
     def _answered(self, positive: Rows, reached: Int64s) -> None:
         is_ack = opcodes.IS_ACKNOWLEDGE[positive["opcode"]]
@@ -203,11 +203,10 @@ class Acknowledgements:
         self._add(delays, delays[ack & (positive["psn"][by] == psns)])
         by = by[ack]
         if len(by):
-            starts = places(by[1:] != by[:-1]) + 1
-            sizes = np.diff(np.concatenate(([0], starts, [len(by)])))
+            sizes = steps(np.append(stretches(by)[1:], len(by)), 0)
             self.advancing += len(sizes)
             self.acknowledged += len(by)
-            self.max_acknowledged = max(self.max_acknowledged, int(sizes.max()))
+            self.max_acknowledged = max(self.max_acknowledged, int(sizes[sizes.argmax()]))
         if covered == len(self._psns):
             self._psns, self._times, self._reads = _NONE, _NONE, _NO_READS
         else:

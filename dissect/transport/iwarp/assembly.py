@@ -108,13 +108,18 @@ def fragments(fpdus: Fpdus) -> FragmentColumns:
         first = final = slice(None)
     low, high = edges[:-1][first], edges[1:][final]
     sums = np.add.reduceat(length, starts, dtype=np.int64)
-    totals = np.concatenate(([0], np.cumsum(pieces["length"], dtype=np.int64)))
+    if not len(pieces):
+        pieces = np.zeros(1, pieces.dtype)
+    chunk, captured = pieces["chunk"], pieces["captured"]
+    # Of the pieces before each, and before the end: bytes, those not captured whole, and those in other data.
+    counts = np.zeros((3, len(pieces) + 1), np.int64)
+    counts[0, 1:] = pieces["length"]
+    counts[1, 1:] = captured < pieces["length"]
+    counts[2, 1:-1] = chunk[1:] != chunk[:-1]
+    totals, shorts, changes = counts.cumsum(axis=1, out=counts)
     seen = totals[high] - totals[low]
-    shorts = np.concatenate(([0], np.cumsum(pieces["captured"] < pieces["length"])))
-    # One row more than there are pieces, for messages without any.
-    chunk, offset, captured = (np.concatenate((pieces[name], [0])) for name in ("chunk", "payload", "captured"))
-    changes = np.concatenate(([0], np.cumsum(chunk[1:] != chunk[:-1])))
     plain = (seen == sums) & (high > low) & (changes[np.maximum(high - 1, 0)] == changes[low])
+    begins = np.minimum(low, len(pieces) - 1)
     return {
         "group": group[first],
         "opcode": opcode[final],
@@ -135,9 +140,9 @@ def fragments(fpdus: Fpdus) -> FragmentColumns:
         "ack": rows["ack"][final],
         "seen": seen,
         "truncated": shorts[high] > shorts[low],
-        "chunk": np.where(plain, chunk[low], -1),
-        "offset": offset[low],
-        "captured": captured[low],
+        "chunk": np.where(plain, chunk[begins], -1),
+        "offset": pieces["payload"][begins],
+        "captured": captured[begins],
         "start": rows["start"][first],
     }
 

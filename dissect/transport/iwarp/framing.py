@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, places, some, take
+from ...arrays import Bytes, Int64s, Rows, every, places, some, take
 from ...layers.fpdus import LENGTH_BYTES, MarkerGrid, Places, fpdu_bytes
 from ...layers.iwarp_codes import REPLY_KEY, REQUEST_KEY
 from ...layers.private_data_codes import PrivateData, find_private_data
@@ -377,7 +377,7 @@ class Framing:
         """Whether each stretch is an FPDU, and all follow each other, as they nearly always do."""
         whole = ends == window.end
         whole[1:] &= window.at[1:] == ends[:-1]
-        return bool((whole & self.legal(lengths)).all())
+        return every(whole & self.legal(lengths))
 
     def _aligned(self, window: Window, lengths: Int64s, ends: Int64s) -> _Aligned:
         count = len(ends)
@@ -406,7 +406,7 @@ class Framing:
         if some(headers.empty):
             index = int(np.argmax(headers.empty))
             self.ready = int(rows["start"][index]), int(rows["stop"][index])
-        if not good.all():
+        if not every(good):
             rows, headers = take(rows, good), headers[good]
         self.evidence.add(rows, headers.tagged)
         low = headers.payload_starts

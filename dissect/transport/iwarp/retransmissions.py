@@ -225,8 +225,10 @@ class TcpRetransmissions:
         self._recent = RecentSegments()
         self._damaged: deque[tuple[int, int, int, int]] = deque(maxlen=MAX_COMPLAINTS)
         """``(start, stop, frame, time)`` of segments that arrived damaged."""
-        self._acks = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        """Positions that were acknowledged, and in which frames: the last of earlier batches, and those of this one."""
+        self._acked: tuple[int, int] | None = None
+        """The furthest position that was acknowledged in earlier batches, and the last frame that acknowledged any."""
+        self._acks = _NONE, _NONE
+        """Positions that were acknowledged in this batch, and in which frames."""
         self._twice: deque[tuple[int, int, int]] = deque(maxlen=MAX_COMPLAINTS)
         """Bytes that the receiver says it has twice, and in which frame it says so."""
         self._last_ack: tuple[int, int] | None = None
@@ -254,8 +256,8 @@ class TcpRetransmissions:
             return
         acks = TCP_SEQUENCE.unwrap_near(reference, rows["ack"])
         frames, windows = rows["frame"], rows["window"]
-        known, of_frames = self._acks
-        self._acks = np.maximum.accumulate(np.append(known[-1:], acks)), np.append(of_frames[-1:], frames)
+        self._remember_acks()
+        self._acks = acks, frames
         before, window = self._last_ack or (-1, -1)
         self._last_ack = int(acks[-1]), int(windows[-1])
         same = steps(acks, before) == 0
@@ -265,7 +267,7 @@ class TcpRetransmissions:
         steady = steps(windows, window) == 0
         ends = TCP_SEQUENCE.unwrap_near(reference, sent["seq"].astype(np.int64) + sent["length"])
         reached = np.concatenate(([reference], np.maximum(np.maximum.accumulate(ends), reference)))
-        outstanding = reached[np.searchsorted(sent["frame"], frames)] > acks
+        outstanding = reached[sent["frame"].searchsorted(frames)] > acks
         for index in places(odd).tolist():
             signs = bool(same[index]), bool(steady[index]), bool(outstanding[index])
             self._odd(data, rows[index], int(acks[index]), *signs)
@@ -336,9 +338,8 @@ class TcpRetransmissions:
             edges = [0, *breaks.tolist(), len(at)]
             for a, b in pairwise(edges):
                 self._run(columns, a, b)
-        acks, frames = self._acks
-        self._recent.end(int(acks[-1]) if len(acks) else None)
-        self._acks = acks[-1:].copy(), frames[-1:].copy()
+        self._remember_acks()
+        self._recent.end(None if self._acked is None else self._acked[0])
         if self._twice:
             self._settle()
 
@@ -360,7 +361,7 @@ class TcpRetransmissions:
             if b - a > 1:
                 self._run(sent, a + 1, b)
             return
-        c = a + int(np.searchsorted(sent.at[a:b], self.head))
+        c = a + int(sent.at[a:b].searchsorted(self.head))
         self._old(sent, a, c)
         self.head = max(self.head, stop)
 
@@ -455,7 +456,7 @@ class TcpRetransmissions:
     def _sighting(self, at: int, frame: int) -> tuple[int, int, int] | None:
         """``(frame, time, checksum)`` of the last segment before ``frame`` that carried the byte."""
         for part in reversed(self._recent.parts):
-            stop = int(np.searchsorted(part.frame, frame))
+            stop = int(part.frame.searchsorted(frame))
             low = max(0, stop - MAX_COMPARED)
             where = np.flatnonzero((part.at[low:stop] <= at) & (part.end[low:stop] > at))
             if len(where):
@@ -466,8 +467,16 @@ class TcpRetransmissions:
     def _was_acknowledged(self, stop: int, frame: int) -> bool:
         """Whether all up to ``stop`` was acknowledged before ``frame``."""
         acks, frames = self._acks
-        index = int(frames.searchsorted(frame)) - 1
-        return index >= 0 and bool(acks[index] >= stop)
+        earlier = self._acked is not None and self._acked[1] < frame and self._acked[0] >= stop
+        return earlier or some(acks[: int(frames.searchsorted(frame))] >= stop)
+
+    def _remember_acks(self) -> None:
+        """The next batch begins."""
+        acks, frames = self._acks
+        if len(acks):
+            before = self._acked[0] if self._acked else int(acks[0])
+            self._acked = max(before, int(acks[acks.argmax()])), int(frames[-1])
+            self._acks = _NONE, _NONE
 
     def nouns(self, sender: int) -> list[Retransmission]:
         """The last ones, in order."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, copied, gathered, joined, kept, places, some, take, unique
+from ...arrays import Bytes, Int64s, Rows, copied, every, gathered, joined, kept, places, some, take, unique
 from ...intervals import IntervalSet
 from ...layers.fpdus import MarkerGrid, fpdu_bytes
 from ...link.tcp import SYN
@@ -168,7 +168,7 @@ class ByteStream:
         rows, position, ends = kept(rows, telling), position[telling], ends[telling]
         self.retransmissions.feed(rows, position, ends, data)
         carrying = rows["length"] > 0
-        if not carrying.all():
+        if not every(carrying):
             rows, position, ends = take(rows, carrying), position[carrying], ends[carrying]
         if not len(rows):
             return []
@@ -176,7 +176,7 @@ class ByteStream:
         for name in ("frame", "time", "payload", "length", "captured", "ack"):
             stretches[name] = rows[name]
         stretches["at"] = position
-        joined = bool((position[1:] == ends[:-1]).all())
+        joined = every(position[1:] == ends[:-1])
         if joined and not self._held and int(position[0]) == self.next:
             self.largest = max(self.largest, int(rows["length"].max()))
             self.next = int(ends[-1])
@@ -212,8 +212,7 @@ class ByteStream:
             self._hold(start, end, data, rows, clock)
             return
         for low, high in fresh:
-            first = int(np.searchsorted(ends, low, side="right"))
-            last = int(np.searchsorted(position, high, side="left"))
+            first, last = int(ends.searchsorted(low, side="right")), int(position.searchsorted(high))
             part = copied(rows[first:last])
             trim(part, low, high)
             self._hold(low, high, data, part, clock)
@@ -366,7 +365,7 @@ class Window:
     @cached_property
     def _seen(self) -> Int64s | None:
         """Bytes in front of each stretch; None where there is no gap between them."""
-        if bool((self.at[1:] == self.end[:-1]).all()):
+        if every(self.at[1:] == self.end[:-1]):
             return None
         return np.concatenate(([0], np.cumsum(self.end - self.at)))
 
@@ -379,7 +378,7 @@ class Window:
         first = self.index(int(starts[0])) if len(starts) else 0
         rows = slice(first, first + len(starts))
         at, end = self.at[rows], self.end[rows]
-        if len(at) < len(starts) or not ((at <= starts) & (starts < ends) & (ends <= end)).all():
+        if len(at) < len(starts) or not every((at <= starts) & (starts < ends) & (ends <= end)):
             return None
         return rows
 
