@@ -175,6 +175,8 @@ class ShareEnding:
 class _Numbers(RpcNumbers):
     """Notes where each was drawn."""
 
+    keeps_places = True
+
     def __init__(self) -> None:
         super().__init__()
         self.drawn: list[tuple[int, int]] = []

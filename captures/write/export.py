@@ -668,13 +668,15 @@ def messages_of(rpc: Rpc) -> list[tuple[bool, int, int, Reassembled | None]]:
 
 
 def _sent_whole(table: RpcTable) -> NDArray[np.bool_]:
-    """Which row RPCs have no chunks, had to wait for nothing, and have a call and a reply of one packet each here."""
+    """Which row RPCs have no chunks, but a latency, waited for no retransmission, and have call and reply in one packet
+    each here."""
     rows = table.only_rows
     if not len(table.data):
         return np.zeros(len(rows), np.bool_)
     lengths = np.column_stack((rows["call_inline"], rows["reply_inline"]))
     return (  # type: ignore[no-any-return]
         (rows["chunks"] < 0)
+        & (rows["latency"] >= 0)
         & (rows["retransmissions"] == 0)
         & (rows["latency_retransmission"] == 0)
         & (rows["call_frame"] == rows["call_last_frame"])

@@ -19,6 +19,7 @@ from ..layers.oncrpc_codes import RPCSEC_GSS_DATA
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..onc.rpc_header import GssCredential
 from ..onc.shapes.decode_cache import caller
+from ..rpcrdma.latency import REPLY_EARLIER
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import Rpc
@@ -443,6 +444,13 @@ class RpcBatch:
             found = column_of(type, [value(rpc) for rpc in objects])
             values[places], mask[places] = found.data, found.mask
         return masked(values, mask)
+
+    def notes(self) -> MaskedArray:
+        """The notes of each RPC that has any."""
+        found = self.objects("texts", lambda rpc: rpc.notes or None)
+        for place in self.table.noted_rows.tolist():
+            found[place] = (REPLY_EARLIER,)
+        return found
 
     def gss(self, type: str, value: Callable[[GssCredential], Any]) -> MaskedArray:
         """A column made of the RPCSEC_GSS credentials of calls."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ..layers.rpcrdma_codes import NO_RDMA
 from .dispatch import Dispatcher
@@ -16,26 +16,30 @@ class CallerRows:
 
     __slots__ = (
         "answered",
+        "behind",
         "beside",
         "called",
         "caller",
+        "calls",
         "careful",
         "counted",
         "direction",
         "dispatcher",
         "doubtful",
-        "doubts",
         "early",
         "foreign",
         "gapped",
         "held",
         "last",
+        "listed",
         "log",
         "matching",
         "missing",
         "open",
         "ready",
+        "recent",
         "room",
+        "short",
         "shown",
         "size",
         "used",
@@ -47,11 +51,15 @@ class CallerRows:
     waiting: Mapping[int, int]
     ready: bool
     careful: bool
-    doubts: bool
+    """It may refuse some."""
     room: int
+    short: bool
+    """There may be more calls than ``room``."""
+    calls: Mapping[int, object]
+    """Those that are objects, by XID."""
     foreign: set[int] | None
-    doubtful: set[int] | None
-    """XIDs of RPCs that wait for a second reply."""
+    doubtful: Collection[int] | None
+    """XIDs of RPCs that wait for a second reply; None where it is not known of which."""
 
     def __init__(self, dispatcher: Dispatcher, caller: int, size: int, calls: bool) -> None:
         """``size``: Sends of the batch; ``calls``: it has some that can be rows."""
@@ -70,8 +78,13 @@ class CallerRows:
         """The last reply."""
         self.beside: dict[int, tuple[int, int]] = {}
         """By XID those of the pairs whose reply may answer a call that is not in the capture; the latest RPC then."""
-        self.shown: dict[int, tuple[int, int]] = {}
-        """By XID replies before their calls, and the numbers of their RPCs."""
+        self.shown: dict[int, tuple[int, int, int]] = {}
+        """By XID replies before their calls, the numbers of their RPCs, and their turns."""
+        self.behind: dict[int, int] = {}
+        """By XID calls behind these by their times, too, unless another reply comes."""
+        self.recent: set[int] = set()
+        """XIDs of calls that were answered, the first ``listed`` of ``answered`` among them."""
+        self.listed = 0
         self.early: dict[int, list[tuple[int, int]]] = {}
         """By handle RDMA Reads and Writes on memory that no call has offered so far, each with its turn."""
         self.held = 0
@@ -95,26 +108,28 @@ class CallerRows:
         self.direction = matching.directions[self.caller]
         self.waiting = matching.waiting_replies(1 - self.caller)
         self.room = matching.maximum - (self.direction.outstanding - self.counted)
-        self.foreign = self.doubtful = None
-        self.doubts = matching.doubts
-        self.careful = bool(self.waiting or self.direction.calls) or self.doubts or self.room <= self.size
+        self.foreign = None
+        self.doubtful = None if matching.doubts else ()
+        self.short = self.room <= self.size
+        self.calls = self.direction.calls
+        self.careful = bool(self.waiting or self.calls) or matching.doubts or self.short
         self.ready = (
             dispatcher.conversation.carries_rpc
             and matching.settled in (1, NO_RDMA)
             and not (dispatcher.undirected[0] or dispatcher.undirected[1])
         )
 
+    @property
+    def outstanding(self) -> int:
+        """Calls without a reply that are rows."""
+        return len(self.open) + len(self.behind)
+
     def refuses(self, xid: int) -> bool:
         """Whether a call with this XID has to be an object."""
-        if self.doubts and self.doubtful is None:
+        if self.doubtful is None:
             held = self.matching.unsettled
             self.doubtful = {rpc.xid for rpc in (*held.beside_gap, *held.unwritten, *held.lingering)}
-        return (
-            xid in self.direction.calls
-            or xid in self.waiting
-            or len(self.open) >= self.room
-            or (self.doubtful is not None and xid in self.doubtful)
-        )
+        return xid in self.calls or xid in self.waiting or xid in self.doubtful or self.outstanding >= self.room
 
     def comes_again(self, xid: int, number: int, last: int) -> bool:
         """Whether the XID of RPC ``number`` may be that of a call, too, that is not in the capture."""
@@ -128,7 +143,6 @@ class CallerRows:
         return (
             self.ready
             and self.log is None
-            and not self.doubts
             and xid not in self.shown
             and xid not in self.beside
             and not (self.careful and self.refuses(xid))

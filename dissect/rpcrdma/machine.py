@@ -30,7 +30,7 @@ from .listeners import RowSends
 from .row_batch import MAX_OPEN, Event, LinkRun, OpenCalls, RowBatch, Sends, connection_number, event_ranks
 from .row_chunks import RowChunks
 from .rpc_numbers import LATE, EndedRpcs, RpcNumbers, ended_order
-from .rpc_table import RPC, STATES, RpcRows
+from .rpc_table import FLAG_NOTES, RPC, STATES, RpcRows
 from .sends import SHORTEST_REPLY, CallNames, SendColumns, read_sends
 
 _NO_PLACES = np.empty(0, np.int64)
@@ -222,8 +222,9 @@ class Machine:
             rows["captured"][reply] >= read.header[reply] + SHORTEST_REPLY + 4, read.rpc[reply, _FIRST_RESULT], -1
         )
         waited = rows["time"][reply] - rows["time"][call]
+        earlier = rows["time"][reply] < rows["time"][call]
         # Centuries apart the difference wraps around.
-        right = (rows["time"][reply] >= rows["time"][call]) & (waited >= 0) & (waited <= MAX_LATENCY)
+        right = np.where(earlier, rows["frame"][reply] < rows["frame"][call], (waited >= 0) & (waited <= MAX_LATENCY))
         secured = places((read.service[call] > 0) | read.verified[reply])
         if len(secured):
             results[secured], usual = _secured_results(sends, call[secured], reply[secured])
@@ -254,6 +255,9 @@ class Machine:
             note_chunks(table, chunks)
         else:
             chunks = None
+        for name in ("latency", "latency_reads", "latency_server", "latency_writes"):
+            table[name][earlier[right]] = -1 if name == "latency" else 0
+        table["flags"][earlier[right]] = FLAG_NOTES
         frames = table["reply_frame"]
         if some(frames[1:] <= frames[:-1]):
             table = table.take(ended_order(frames, table["number"]))

@@ -378,10 +378,10 @@ class Matching:
         else:
             self._answer(sender, message, candidates)
 
-    def wait_early(self, number: int, sender: int, message: Message) -> None:
-        """A reply, of the RPC with that number, whose call was not seen so far."""
+    def wait_early(self, number: int, sender: int, message: Message, has_call: bool) -> None:
+        """A reply, of the RPC with that number, whose call was not seen so far, or ``has_call``."""
         answered = self.directions[1 - sender].answered.get(message.header.xid)
-        self._wait(WaitingReply(number, sender, message, answered))
+        self._wait(WaitingReply(number, sender, message, answered, has_call=has_call))
         self.unsettled.replies.sort(key=_number)
 
     def _held(self, caller: int, message: Message) -> Iterator[tuple[list[Rpc], Rpc]]:

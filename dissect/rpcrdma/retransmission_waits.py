@@ -119,7 +119,17 @@ def charge_rows(rpcs: RpcRows, transports: Callable[[int], TransportWaits]) -> N
             if limit < least:
                 continue
             mine = mine[waited[mine] >= least]
-        _charge_rows(rpcs, number, mine, transport)
+        timed = rpcs.rows["latency"][mine] >= 0
+        _charge_rows(rpcs, number, mine[timed], transport)
+        if transport.recoveries is not None and not timed.all():
+            _note_waits(rpcs, mine[~timed], transport.recoveries)
+
+
+def _note_waits(rpcs: RpcRows, mine: Int64s, recoveries: Recoveries) -> None:
+    """The same of some whose latency is not known."""
+    part = rpcs.rows.take(mine)
+    waits = recoveries.waits(_row_spans(part, _transfers(rpcs, part)))
+    np.add.at(rpcs.rows["latency_retransmission"], mine[waits.rpc], waits.end - waits.start)
 
 
 def _charge_rows(rpcs: RpcRows, number: int, mine: Int64s, transport: TransportWaits) -> None:

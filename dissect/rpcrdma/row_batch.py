@@ -20,12 +20,12 @@ from ..transport.connection import Link
 from ..transport.operations import READ, SEND, WRITE, Operation
 from ..transport.runs import EXTRA, INVALIDATE, RANK_BITS, Run, SendRun, TransferRun
 from .caller_rows import CallerRows, Callers
-from .chunk_lists import READ_LIST, REPLY_CHUNK
+from .chunk_lists import READ_LIST, REPLY_CHUNK, WRITE_LIST
 from .dispatch import Dispatcher
 from .listeners import SentRows
-from .memory import REORDERED, advertised_chunks, note_returned
+from .memory import REORDERED, UNBOUNDED, advertised_chunks, note_returned
 from .messages import Message
-from .missing_calls import SOON
+from .missing_calls import SOON, call_may_be_missing
 from .negotiation import VersionUse
 from .pending import LINGER, MAX_BESIDE_GAP
 from .row_chunks import RowTransfers, row_transfers
@@ -170,8 +170,8 @@ class RowBatch:
         """Pairs that became objects."""
         self._turn = 0
         """So many transfers and replies with chunks waited for their calls."""
-        self._shown: dict[int, int] = {}
-        """Of these replies how many had before."""
+        self._shown: set[int] = set()
+        """These replies."""
         self._order(sends, runs, events, ranks, index, opened)
         size, calling = len(sends.rows), np.zeros(2 * len(dispatchers), np.bool_)
         calling[(sends.link << 1 | sends.sender)[sends.procedures >= 0]] = True
@@ -322,7 +322,17 @@ class RowBatch:
                     (one.ready or self._begins(slot, code, key, at))
                     and key not in one.open
                     and not (one.beside and key in one.beside)
-                    and not (one.careful and one.refuses(key))
+                    and not (
+                        one.careful
+                        and (
+                            key in one.calls
+                            or key in one.waiting
+                            or one.short
+                            or one.doubtful is None
+                            or key in one.doubtful
+                        )
+                        and one.refuses(key)
+                    )
                     and (not one.shown or key not in one.shown or self._follows(one, slot, code, key, at))
                     and (code == CALL or key in one.shown or self._offer(one, slot, at))
                 ):
@@ -330,8 +340,11 @@ class RowBatch:
                     drawn[at] = number
                     one.called.append(at)
                     if one.shown and key in one.shown:
-                        reply, drawn[at] = one.shown.pop(key)
+                        reply, drawn[at], _ = one.shown[key]
                         number -= 1
+                        if key in one.behind:
+                            continue
+                        del one.shown[key]
                         one.answered.append(at)
                         one.last = reply
                         calls.append(at)
@@ -363,7 +376,7 @@ class RowBatch:
                     continue
                 if key not in one.open and one.is_early(key) and (code == REPLY or self._shows(one, slot, at)):
                     number += 1
-                    one.shown[key] = at, number
+                    one.shown[key] = at, number, self._turn
                     continue
             elif (
                 code == TRANSFER
@@ -385,13 +398,10 @@ class RowBatch:
         numbers.last = number
         for slot in [*callers]:
             self._hand_over(slot)
+            self._settle_behind(callers[slot], self._last_place)
         numbers.place = self._last_place
-        elsewhere = self._sends.places != self._sends.rows["frame"][: self._sends.fresh]
-        if some(elsewhere):
-            elsewhere |= np.isin(self._sends.places, self._sends.places[elsewhere])
-        for at in places(elsewhere).tolist():
-            if drawn[at]:
-                self._note(drawn[at], at)
+        if numbers.keeps_places:
+            self._note_elsewhere()
         self._note_credits()
         every = [*callers.values()]
         for one in every:
@@ -467,9 +477,18 @@ class RowBatch:
             return self._events[at][0]
         return int(self.transfers.rows["place"][at] if code == TRANSFER else self._sends.places[at])
 
+    def _note_elsewhere(self) -> None:
+        """The numbers that were drawn in another place than that of the Send's frame, or where that of another was."""
+        elsewhere = self._sends.places != self._sends.rows["frame"][: self._sends.fresh]
+        if some(elsewhere):
+            elsewhere |= np.isin(self._sends.places, self._sends.places[elsewhere])
+        for at in places(elsewhere).tolist():
+            if self._drawn[at]:
+                self._note(self._drawn[at], at)
+
     def _note(self, number: int, send: int) -> None:
         """No row will tell where the number of an RPC was drawn: it was by this Send."""
-        if number not in self._noted:
+        if self._numbers.keeps_places and number not in self._noted:
             self._noted.add(number)
             self._numbers.made(number, int(self._sends.places[send]))
 
@@ -497,16 +516,19 @@ class RowBatch:
 
     def _completes(self, one: CallerRows, slot: int, call: int, reply: int) -> bool:
         """A reply returns the memory of the call, and all of it was read and written."""
+        return self._completes_early(one, slot, call, reply) if one.early else self._returns(one, slot, call, reply)
+
+    def _returns(self, one: CallerRows, slot: int, call: int, reply: int) -> bool:
+        """The same, where no transfer on it came before the call."""
         firsts, lists, handles, offsets, lengths, reached, returned = self._segments
         first, behind, at, end = firsts[call], firsts[call + 1], firsts[reply], firsts[reply + 1]
         if at < end and (chunks := self._replied[reply]) and chunks != self._replied[call]:
             return False
         foreign = one.foreign if one.foreign is not None else one.foreign_memory()
-        early = one.early
         for segment in range(first, behind):
             handle, offset, kind = handles[segment], offsets[segment], lists[segment]
             moved = reached[segment] - offset
-            if (foreign and handle in foreign) or (early and handle in early):
+            if foreign and handle in foreign:
                 return False
             if kind == READ_LIST:
                 if moved != lengths[segment]:
@@ -576,7 +598,7 @@ class RowBatch:
         if memory is None:
             both[0].dispatcher.take(operation)
             return
-        shown = [self._sends.place(reply) for one in both for reply, _ in one.shown.values()]
+        shown = [self._sends.place(reply) for one in both for reply, _, _ in one.shown.values()]
         memory.strangers += shown
         both[0].dispatcher.take(operation)
         memory.strangers = [stranger for stranger in memory.strangers if stranger not in shown]
@@ -589,6 +611,8 @@ class RowBatch:
             self._hand_over(slot)
         for mine in ends:
             one = self.callers[mine]
+            if xid in one.behind:
+                self._settle_behind(one, self._numbers.place)
             self._tell((one,))
             if xid in one.open:
                 self._make(one, mine, one.open[xid])
@@ -596,7 +620,9 @@ class RowBatch:
                 self._reopen(one, xid)
             if xid in one.shown:
                 self._wait(one, xid)
-            every = len(one.open) >= one.room
+            every = one.outstanding >= one.room
+            for late in [*one.behind] if every else ():
+                self._wait(one, late)
             if one.open and (chunked or every):
                 for call in [call for call in one.open.values() if every or self._chunked[call]]:
                     self._make(one, mine, call)
@@ -606,9 +632,9 @@ class RowBatch:
         frames, credits, orders = self._frames, self._sends.read.credits, self.orders.data
         for caller in callers:
             direction, called, answered = caller.direction, caller.called, caller.answered
-            if len(caller.open) != caller.counted:
-                direction.outstanding += len(caller.open) - caller.counted
-                caller.counted = len(caller.open)
+            if caller.outstanding != caller.counted:
+                direction.outstanding += caller.outstanding - caller.counted
+                caller.counted = caller.outstanding
             if called:
                 for order, call in enumerate(called, direction.sent + 1):
                     orders[call] = order
@@ -624,6 +650,7 @@ class RowBatch:
                 direction.replied = direction.replied or frames[caller.last]
                 direction.answered.extend(self._xids, self._drawn, answered)
                 answered.clear()
+                caller.listed = 0
 
     def _log(self, one: CallerRows) -> None:
         """Let the listener know what happened in rows."""
@@ -708,19 +735,57 @@ class RowBatch:
         return rpc
 
     def _follows(self, one: CallerRows, slot: int, code: int, xid: int, call: int) -> bool:
-        """Whether a reply that is shown before it answers this call for sure."""
-        reply, number = one.shown[xid]
+        """Whether a reply that is shown before it answers this call: for sure, or unless there is another."""
+        reply, number, turn = one.shown[xid]
         rows = self._sends.rows
         beside = one.gapped and (self._ranks[reply] > self._ranks[call] or self._before[call] > self._before[reply])
-        if beside or rows["time"][reply] < rows["time"][call]:
+        if beside or xid in one.behind or rows["frame"][reply] < rows["frame"][call] - REORDERED:
             return False
-        if rows["frame"][reply] < rows["frame"][call] - REORDERED:
+        behind = bool(rows["time"][reply] < rows["time"][call])
+        if behind and self._was_answered(one, xid):  # It may answer a call with its XID that is missing.
             return False
-        chunked = code == CHUNKED_CALL or reply in self._shown
-        if chunked and not self._completes_early(one, slot, call, reply):
-            return False
+        if code == CHUNKED_CALL or reply in self._shown:
+            if not self._offer(one, slot, call):
+                return False
+            if not self._completes_early(one, slot, call, reply, turn):
+                self._withdraw(slot, call)
+                return False
+        elif behind:
+            if not self._waits_behind(one, call, reply):
+                return False
+            one.behind[xid] = call
         self._note(number, reply)
         return True
+
+    def _was_answered(self, one: CallerRows, xid: int) -> bool:
+        """Whether one of the calls that were answered last had this XID."""
+        one.recent.update([self._xids[call] for call in one.answered[one.listed :]])
+        one.listed = len(one.answered)
+        if xid not in one.recent and xid not in one.direction.answered:
+            return False
+        self._tell((one,))
+        return xid in one.direction.answered
+
+    def _waits_behind(self, one: CallerRows, call: int, reply: int) -> bool:
+        """Whether a call that is behind its reply by frame and time can wait with it as a row: no other with its XID is
+        missing, or from before the capture."""
+        frames, connection = self._sends.rows["frame"], one.dispatcher.conversation.connection
+        missing = one.gapped and call_may_be_missing(connection, one.caller, int(frames[reply]), int(frames[call]))
+        return bool(connection.start_known or one.direction.replied) and not missing
+
+    def _settle_behind(self, one: CallerRows, place: int) -> None:
+        """The capture is at that place: calls behind their replies are theirs where no other came soon enough."""
+        frames = self._sends.rows["frame"]
+        for xid, call in [*one.behind.items()]:
+            reply, number, _ = one.shown[xid]
+            if place - int(frames[reply]) > REORDERED:
+                del one.behind[xid], one.shown[xid]
+                one.answered.append(call)
+                one.last = reply
+                if one.gapped:
+                    one.used[xid] = number
+                self._call.append(call)
+                self._reply.append(reply)
 
     def _shows(self, one: CallerRows, slot: int, reply: int) -> bool:
         """Whether a reply with chunks can wait for its call as a row: nothing else is on the memory that it returns."""
@@ -734,7 +799,7 @@ class RowBatch:
             if known is not None and handle in known.segments[one.caller]:
                 return False
         self._turn += 1
-        self._shown[reply] = self._turn
+        self._shown.add(reply)
         return True
 
     def _holds(self, one: CallerRows, handle: int, transfer: int) -> bool:
@@ -751,38 +816,65 @@ class RowBatch:
         self._turn += 1
         return True
 
-    def _completes_early(self, one: CallerRows, slot: int, call: int, reply: int) -> bool:
-        """The same as ``_completes`` of a call that happens behind its transfers and its reply, though the capture
-        shows it before them: something sent before it came late."""
-        turn, frames = self._shown.get(reply), self._sends.rows["frame"]
-        first_frames = self.transfers.rows["first_frame"]
-        if turn is None or frames[call] > frames[reply] or not self._offer(one, slot, call):
-            return False
-        moved_by, moved_at, moved, moved_when = self._moved
-        early = {
-            segment: one.early.pop(self._handles[segment], [])
-            for segment in range(self._firsts[call], self._firsts[call + 1])
-        }
-        right = True
+    def _completes_early(self, one: CallerRows, slot: int, call: int, reply: int, turn: int | None = None) -> bool:
+        """The same, where some may have come before it; ``turn``: of a reply that did, too."""
+        moved_by, moved_at, moved, _ = self._moved
+        frames = self.transfers.rows["first_frame"]
+        segments = [*range(self._firsts[call], self._firsts[call + 1])]
+        early = {at: waiting for at in segments if (waiting := one.early.pop(self._handles[at], None))}
+        transfers = [*chain.from_iterable(early.values())]
+        right = (not early and turn is None) or self._is_own(one, call, reply, turn, transfers)
+        ends: dict[int, int] = {}
         for segment, waiting in early.items():
-            before = frames[call]
-            for came, at in waiting:
-                right &= moved_by[at] == self._kinds[segment] and moved_at[at] == self._reached[segment]
-                right &= came < turn and before < first_frames[at] and moved_when[at] >= self._time[segment]
-                self._reached[segment] += moved[at]
-                before = first_frames[at]
-                self.carried[segment].append(at)
-            right &= self._reached[segment] <= self._limits[segment]
-        if right and self._completes(one, slot, call, reply):
-            one.held -= sum(map(len, early.values()))
-            return True
+            reached, before = self._reached[segment], 0
+            for _, at in waiting:
+                right &= moved_by[at] == self._kinds[segment] and moved_at[at] == reached and bool(before < frames[at])
+                reached, before = reached + moved[at], frames[at]
+            right &= reached <= self._limits[segment] and not self.carried.get(segment)
+            ends[segment] = reached
+        if right:
+            for segment, reached in ends.items():
+                self._reached[segment] = reached
+            if self._returns(one, slot, call, reply):
+                for segment, waiting in early.items():
+                    self.carried[segment] = [at for _, at in waiting]
+                one.held -= len(transfers)
+                return True
         for segment, waiting in early.items():
-            self._reached[segment] = self._offsets[segment]
-            self.carried.pop(segment, None)
-            if waiting:
-                one.early[self._handles[segment]] = waiting
-        self._withdraw(slot, call)
+            if right:
+                self._reached[segment] = self._offsets[segment]
+            one.early[self._handles[segment]] = waiting
         return False
+
+    def _is_own(
+        self, one: CallerRows, call: int, reply: int, turn: int | None, transfers: Sequence[tuple[int, int]]
+    ) -> bool:
+        """Whether what happened before a call on its memory, each with its turn, can be for no other; ``turn``: of a
+        reply that did, too."""
+        rows, frames, times = self._sends.rows, self.transfers.rows["first_frame"], self._moved[3]
+        frame, time = int(rows["frame"][call]), int(rows["time"][call])
+        until = self._turn if turn is None else turn
+        if any(came >= until for came, _ in transfers):
+            return False
+        first = min([int(frames[at]) for _, at in transfers], default=UNBOUNDED)
+        if frame < min(first, rows["frame"][reply]) and all(times[at] >= time for _, at in transfers):
+            return True  # Only what was sent before it came late.
+        connection, known = one.dispatcher.conversation.connection, one.matching.known_memory
+        if one.gapped or not connection.start_known or connection.unread_packets[1 - one.caller]:
+            return False
+        reads = [(came, at) for came, at in transfers if self._moved[0][at] == _READ]
+        if turn is not None and rows["time"][reply] < time and not reads and not self._returns_all(call, reply):
+            return False
+        early = min([came for came, at in reads if times[at] < time], default=until)
+        strangers = [other for other, _, place in one.shown.values() if early < place <= until and other != reply]
+        if early < until and (strangers or (known is not None and known.strangers)):
+            return False
+        return first >= frame - REORDERED
+
+    def _returns_all(self, call: int, reply: int) -> bool:
+        """The reply returns memory, as much as the call offers to be written."""
+        offered, returned = self._sends.read.counts[[call, reply], WRITE_LIST:].sum(axis=1).tolist()
+        return bool(returned) and offered == returned
 
     def _hand_over(self, slot: int) -> None:
         """What waits for its call does so as objects: something else may be about its memory."""
@@ -795,15 +887,18 @@ class RowBatch:
         self._numbers.place = place
         for one in both:
             one.early, one.held = {}, 0
-            for xid in [xid for xid, (reply, _) in one.shown.items() if reply in self._shown]:
+            for xid in [xid for xid, (reply, *_) in one.shown.items() if reply in self._shown]:
                 self._wait(one, xid)
 
     def _wait(self, one: CallerRows, xid: int) -> None:
-        """A reply that was shown before its call waits for it as an object."""
+        """A reply that was shown before its call waits for it as an object, or with it for another reply."""
         self._tell((one,))
-        reply, number = one.shown.pop(xid)
+        reply, number, _ = one.shown.pop(xid)
         self._note(number, reply)
-        one.matching.wait_early(number, 1 - one.caller, self._sends.message(reply))
+        one.matching.wait_early(number, 1 - one.caller, self._sends.message(reply), xid in one.behind)
+        if xid in one.behind:
+            one.open[xid] = call = one.behind.pop(xid)
+            self._make(one, int(self._sends.link[call]) << 1 | one.caller, call)
         one.look()
 
     def _reopen(self, one: CallerRows, xid: int) -> None:

@@ -31,6 +31,9 @@ _NONE: Mapping[int, int] = MappingProxyType({})
 class RpcNumbers:
     """The numbers of RPCs over all connections: each is drawn by the first message of its RPC, a call or a reply."""
 
+    keeps_places = False
+    """``made`` is to be called."""
+
     def __init__(self) -> None:
         self.last = 0
         self.place = 0

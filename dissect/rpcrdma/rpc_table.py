@@ -45,7 +45,8 @@ objects they are, and get a row when that is wanted.  Columns of ``RpcTable.rows
 
 A row RPC has both messages, each version 1 and in one packet, whole in the capture, with its RPC header's XID equal
 to rdma_xid and a status that was read; its state is 'complete' or 'error'; a credential of RPCSEC_GSS is one of data;
-neither message has immediate data, and the call invalidates no handle; nothing is damaged, noted or ambiguous.  Its
+neither message has immediate data, and the call invalidates no handle; nothing is damaged or ambiguous.  It is noted
+at most that its reply has an earlier time, and so is its frame; then it has no latency.  Its
 call is RDMA_MSG, and so is its reply, if that did not come through a Reply chunk.  Its chunks were transferred in full,
 each by RDMA Reads or Writes of its own; see ``ChunkColumns``.
 """
@@ -69,6 +70,7 @@ from ..transport.operations import Operation
 from ..transport.runs import SendRun
 from .chunk_columns import ChunkColumns, LongReply
 from .conversation import Conversation
+from .latency import REPLY_EARLIER
 from .messages import Message, TransportHeader
 from .rpc_numbers import ended_order
 from .rpcs import DUPLICATE_REPLY, Latency, Rpc
@@ -348,6 +350,11 @@ class RpcTable(Sequence[Rpc]):
         return found
 
     @property
+    def noted_rows(self) -> Int64s:
+        """Rows of the row RPCs that are noted, ascending: all have one note, REPLY_EARLIER."""
+        return take(self.row_places, self.only_rows["flags"] & FLAG_NOTES > 0)
+
+    @property
     def long_rows(self) -> Int64s:
         """Rows of the row RPCs whose reply came through the Reply chunk, ascending."""
         if self._from is None or self._from.chunks is None:
@@ -493,7 +500,8 @@ def made(source: RpcRows, rows: Rows) -> list[Rpc]:
                 result,
                 failed,
                 STATES[state],
-                latency=Latency(latency, 0, reads, server, writes, 0, delay),
+                notes=() if latency >= 0 else (REPLY_EARLIER,),
+                latency=Latency(latency, 0, reads, server, writes, 0, delay) if latency >= 0 else None,
                 order=order,
                 retransmission_delay=delay,
             )

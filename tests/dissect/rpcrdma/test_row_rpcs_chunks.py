@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from random import Random
 
 import numpy as np
@@ -117,6 +117,58 @@ def test_replies_wait_as_rows_for_calls_behind_one_that_comes_late(
     assert not taken
 
 
+def getattr3(conn: Connection, split: int | None = None) -> None:
+    reply(call(conn, nfs3.getattr_()), nfs3.getattr_reply())
+
+
+@pytest.mark.parametrize("one", [*BULK, getattr3])
+def test_a_call_behind_its_reply_by_frame_and_time_is_a_row(one: Callable[[Connection, int | None], None]) -> None:
+    """Some frames later no other reply to it is awaited any more; memory that it offered tells at once."""
+    conn = Wire(mtu=1024).connect(acks="none")
+    getattr3(conn)
+    begun = len(conn.wire.packets)
+    one(conn, 700)
+    late = len(conn.wire.packets) - begun - 1
+    for _ in range(200):
+        getattr3(conn)
+    assert compare(frame_batches(Capture(conn.wire, faults.swap(conn.wire.packets, begun, late)).frames, [])) == 202
+
+
+@pytest.mark.parametrize("rpcs", [50, 190])
+def test_such_a_call_waits_for_another_reply(rpcs: int) -> None:
+    """That may be its own, where it comes soon."""
+    conn = Wire().connect(acks="none")
+    getattr3(conn)
+    begun = len(conn.wire.packets)
+    exchange = call(conn, nfs3.getattr_())
+    reply(exchange, nfs3.getattr_reply())
+    for count in range(200):
+        if count == rpcs:
+            reply(exchange, nfs3.getattr_reply())
+        getattr3(conn)
+    frames = Capture(conn.wire, faults.swap(conn.wire.packets, begun, 1)).frames
+    compare(frame_batches(frames, [300]))
+    found = [
+        sorted(
+            (rpc.call_frame, rpc.reply_frame, rpc.state)
+            for rpc in [*chain.from_iterable(map(analyzer.feed, frame_batches(frames, cuts))), *analyzer.finish()]
+        )
+        for cuts in ([], [300])
+        for analyzer in [Analyzer()]
+    ]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("one", [write3, read3, listing])
+def test_what_is_transferred_before_its_call_is_in_rows(one: Callable[[Connection, int | None], None]) -> None:
+    conn = Wire(mtu=1024).connect(acks="none")
+    getattr3(conn)
+    begun = len(conn.wire.packets)
+    one(conn, 700)
+    late = len(conn.wire.packets) - begun - 2
+    assert compare(frame_batches(Capture(conn.wire, faults.swap(conn.wire.packets, begun, late)).frames, [])) == 2
+
+
 @QUICK
 @given(st.lists(st.sampled_from(BULK), min_size=1, max_size=6), st.lists(st.integers(0, 200), max_size=2))
 def test_bulk_in_batches_of_any_size(shapes: list[Callable[[Connection, int | None], None]], cuts: list[int]) -> None:
@@ -196,15 +248,6 @@ def test_memory_of_an_earlier_call_without_a_reply_is_no_row() -> None:
     reply(call(conn, nfs3.read(0, len(DATA)), writes=[memory]), nfs3.read_reply(DATA))
     for cuts in ([], [cut]):
         assert compare(frame_batches(Capture(conn.wire).frames, cuts)) == 1
-
-
-def test_a_write_before_its_call_is_no_row() -> None:
-    conn = settled()
-    read3(conn)
-    packets = conn.wire.packets
-    sent = [index for index, packet in enumerate(packets) if packet.kind == "send"][-2]
-    written = [index for index, packet in enumerate(packets) if packet.kind == "write"][-1]
-    assert compare(frame_batches(Capture(conn.wire, faults.swap(packets, sent, written - sent)).frames, [])) == 1
 
 
 def test_segments_filled_in_another_order_are_no_rows() -> None:
