@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
+from functools import lru_cache
 from itertools import count
 from typing import Any, TypeVar
 
@@ -32,7 +33,7 @@ def kept(rows: Rows, mask: NDArray[Any]) -> Rows:
 
 def put(rows: Rows, index: NDArray[Any] | slice, values: Rows) -> None:
     """``rows[index] = values`` of rows of the same dtype, in the same way."""
-    piece = np.dtype((np.void, rows.itemsize))
+    piece = piece_type(rows.itemsize)
     rows.view(piece)[index] = values.view(piece)
 
 
@@ -51,7 +52,7 @@ def joined(parts: Sequence[Rows]) -> Rows:
     """Rows one behind the other, as pieces of bytes: NumPy takes long to find out that all have the same fields."""
     if len(parts) == 1:
         return parts[0]
-    piece = np.dtype((np.void, parts[0].itemsize))
+    piece = piece_type(parts[0].itemsize)
     found: Rows = np.concatenate([part.view(piece) for part in parts]).view(parts[0].dtype)
     return found
 
@@ -125,7 +126,7 @@ def gather(data: Bytes, at: Int64s, layout: DTypeLike) -> Rows:
 
 def scatter(data: Bytes, at: Int64s, records: Rows) -> None:
     """Writes records at the given offsets."""
-    anywhere(data, records.dtype.itemsize)[at] = records.view(np.dtype((np.void, records.dtype.itemsize)))
+    anywhere(data, records.dtype.itemsize)[at] = records.view(piece_type(records.dtype.itemsize))
 
 
 def words_at(data: Bytes, at: Int64s) -> Int64s:
@@ -141,7 +142,13 @@ def bytes_at(data: Bytes, width: int, at: Int64s) -> list[bytes]:
 
 def anywhere(data: Bytes, width: int) -> NDArray[np.void]:
     """So many bytes from each place on: as one piece they are copied in less than half the time."""
-    return np.ndarray((max(0, len(data) - width + 1),), np.dtype((np.void, width)), data, 0, data.strides)
+    return np.ndarray((max(0, len(data) - width + 1),), piece_type(width), data, 0, data.strides)
+
+
+@lru_cache(256)
+def piece_type(width: int) -> np.dtype[np.void]:
+    """So many bytes as one value.  To make it takes longer than to gather some."""
+    return np.dtype((np.void, width))
 
 
 def big_endian_words(rows: NDArray[np.uint8]) -> Int64s:

@@ -26,7 +26,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, anywhere, gather, gathered, places, take
+from ..arrays import Bytes, Int64s, Rows, anywhere, gather, gathered, piece_type, places, take
 from ..frames import FrameBatch
 from .opcodes import BTH_BYTES, EXTENDED_BYTES, ICRC_BYTES
 from .transports import NATIVE
@@ -78,7 +78,7 @@ def find_right(data: Bytes, begin: Int64s, end: Int64s, headers: NDArray[np.uint
     joined = (between >= MIN_BRIDGE) & (between <= MAX_BRIDGE)
     joined &= (begin[1:] - begin[0]) // RUN_BYTES == (begin[:-1] - begin[0]) // RUN_BYTES
     edges = [0, *(places(~joined) + 1).tolist(), len(begin)]
-    masked = np.ascontiguousarray(headers).view(np.dtype((np.void, size)))[:, 0]
+    masked = np.ascontiguousarray(headers).view(piece_type(size))[:, 0]
     runs = [(first, last) for first, last in pairwise(edges) if last - first >= MIN_PACKETS]
     # All in the same memory: to get some for each takes as long as its CRC.
     buffer = np.empty(max([int(end[last - 1] - begin[first]) for first, last in runs], default=0), np.uint8)
@@ -89,7 +89,7 @@ def find_right(data: Bytes, begin: Int64s, end: Int64s, headers: NDArray[np.uint
         anywhere(run, size)[begin[first:last] - origin] = masked[first:last]
         gaps, after = between[first : last - 1], end[first : last - 1] - origin
         for gap in places(np.bincount(gaps)).tolist():
-            filling = np.frombuffer(bridge(gap, start), np.dtype((np.void, gap)))
+            filling = np.frombuffer(bridge(gap, start), piece_type(gap))
             anywhere(run, gap)[after[gaps == gap]] = filling
         if crc32(run.data, start) != RESIDUE:
             break  # Where one is damaged, or a host's are all wrong, more are to be expected.

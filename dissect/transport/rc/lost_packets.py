@@ -236,7 +236,7 @@ class Acknowledged(NamedTuple):
 class AckHistory:
     """When the responses of a batch acknowledged which requests."""
 
-    __slots__ = ("_frames", "_positive", "psns", "reached", "rows")
+    __slots__ = ("_frames", "_positive", "_reading", "psns", "reached", "rows")
 
     def __init__(self, rows: Rows, near: int) -> None:
         """``rows``: the responses, at least one, in ascending order of frames; ``near``: a PSN of the queue."""
@@ -247,6 +247,7 @@ class AckHistory:
         self.reached: Int64s = np.maximum.accumulate(np.where(self._positive, self.psns + 1, -1))
         """PSNs up to which (exclusively) requests were acknowledged with each of them; -1 for none."""
         self._frames = np.ascontiguousarray(rows["frame"])
+        self._reading: tuple[Rows, Int64s] | None = None
 
     def before(self, frames: Rows) -> Int64s:
         """The same before each of these frames."""
@@ -259,9 +260,11 @@ class AckHistory:
         return int(self._frames[place]) if place < len(self.rows) else None
 
     def reading(self, data: Bytes) -> Placed:
-        """The responses to RDMA Reads among them."""
-        carrying = places(opcodes.IS_READ_RESPONSE[self.rows["opcode"]])
-        return data, take(self.rows, carrying), self.psns[carrying]
+        """The responses to RDMA Reads among them; each gap asks for them again."""
+        if self._reading is None:
+            carrying = places(opcodes.IS_READ_RESPONSE[self.rows["opcode"]])
+            self._reading = take(self.rows, carrying), self.psns[carrying]
+        return data, *self._reading
 
     def beyond(self, psn: int) -> Gap | None:
         """The requests from ``psn`` on that they answer, and the first frame that does."""
