@@ -464,11 +464,12 @@ class Statistics:
         rows = batch.rows
         first, which = distinct(rows["connection"])
         failed = np.array([failed for _, failed in batch.names.statuses])[rows["status"]]
-        columns = np.ones(len(rows), np.int64), rows["caller"], failed, batch.call_bytes, batch.reply_bytes
-        sums = zip(rows["connection"][first].tolist(), *(_sums(one, which, len(first)) for one in columns), strict=True)
-        ordered = [*sums]
+        counted = [which, which[rows["caller"] == 1], which[failed]]
+        columns = [np.bincount(one, minlength=len(first)).tolist() for one in counted]
+        columns += [_sums(one, which, len(first)) for one in (batch.call_bytes, batch.reply_bytes)]
+        shares = [*zip(rows["connection"][first].tolist(), *columns, strict=True)]
         for at in first.argsort().tolist():  # In the same order.
-            number, *counts = ordered[at]
+            number, *counts = shares[at]
             share = self.connections.get(number)
             if share is None:
                 self.connections[number] = Share(*counts)
