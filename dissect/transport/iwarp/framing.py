@@ -138,7 +138,7 @@ class Framing:
         self.shown = 0
         """The frame with which it was there, or known to be missing."""
         self.released: list[tuple[int, int]] = []
-        """Of what waited until it was known where its FPDUs begin: the first frame, and the one that told."""
+        """Of what waited until it was known where its FPDUs begin: the first frame, and the one that showed it."""
         self.pending = PendingBytes()
         self.checks = FpduChecks()
         self.at: int | None = None
@@ -476,7 +476,7 @@ class Framing:
         return True
 
     def _first_found(self, window: Window, known: bool) -> Found | None:
-        """What was found with the first frame that told, and not with all that the batch has."""
+        """What is found with the first frame that shows it, and not with all that the batch has."""
         assert self.at is not None
         at, pending, frames = self.at, self.pending, window.last_frames
         first = window.index(at)
@@ -494,8 +494,9 @@ class Framing:
             size *= 4
             end = int(frames.searchsorted(frames[min(first + size, len(frames)) - 1], side="right"))
         ends = [*(places(frames[first + 1 : end] > frames[first : end - 1]) + first + 1).tolist(), end]
-        told = bisect_left(ends[:-1], True, key=lambda end: search(end).confirmed)
-        end, waits = ends[told], window.index(search(ends[told - 1]).at) if told else first
+        showing = bisect_left(ends[:-1], True, key=lambda end: search(end).confirmed)
+        end = ends[showing]
+        waits = window.index(search(ends[showing - 1]).at) if showing else first
         since, frame = int(window.rows["frame"][waits:end].min()), int(frames[end - 1])
         self.known = self.known or frame
         if since < frame:

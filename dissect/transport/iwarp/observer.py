@@ -252,7 +252,7 @@ class IwarpObserver:
 
     def _starts_up(self, key: Key, segments: _Segments, members: Int64s) -> int | None:
         """Which of ``members`` begins a Request or Reply that a connection on trial does not wait for: others used its
-        ports before, or their stream is sent again from its beginning."""
+        ports before, or their stream is retransmitted from its beginning."""
         startup = None if self.open[key].awaits_startup else segments.first_startup(members, None)
         return None if startup is None else startup[0]
 

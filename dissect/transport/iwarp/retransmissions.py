@@ -399,7 +399,7 @@ class TcpRetransmissions:
             self._gaps = fill_gaps(self._gaps, start, stop)
 
     def _going_on(self, start: int, time: int) -> OpenRetransmission | None:
-        """The retransmission that what is sent again from ``start`` at that time (ns) is more of."""
+        """The retransmission that bytes from ``start`` at that time (ns) are more of."""
         one = self._open
         return None if one is None or start != one.end or time - one.last_time > PAUSE else one
 
