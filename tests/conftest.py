@@ -33,8 +33,6 @@ def nothing_is_left_in_the_temporary_folder(tmp_path_factory: pytest.TempPathFac
     before = os.environ.get("TMPDIR")
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     yield
-    gc.unfreeze()  # What an error refers to goes with it, and with a session its tables.
-    gc.collect()
     tempfile.tempdir = None
     if before is None:
         del os.environ["TMPDIR"]

@@ -197,7 +197,7 @@ class Database(Closing):
         in_file = saved is not None and make_views is None and not os.path.isdir(saved)
         try:
             self.connection = duckdb.connect(
-                str(self.folder / "tables.duckdb") if saved is None else ":memory:",
+                ":memory:" if in_file else str(self.folder / "tables.duckdb"),
                 config={
                     "memory_limit": f"{memory >> 20}MiB",
                     "temp_directory": str(self.folder / "spilled"),

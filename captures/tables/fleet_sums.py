@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
@@ -43,6 +44,7 @@ from .saved_tables import (
     DataSet,
     added_calls,
     added_transfers,
+    open_saved,
 )
 
 Noun = TypeVar("Noun")
@@ -254,17 +256,15 @@ class SummedSession(DataSetSession):
     def __init__(self, path: str, condition: Condition | None = None) -> None:
         self._condition = condition or Condition()
         self._all = condition is None
-        super().__init__(path, self._condition.span)
-
-    def _load(self) -> None:
-        files = DataSet(self.path).snapshot().of(CAPTURES)
+        self._database = open_saved(path, span=self._condition.span)
+        files = DataSet(path).snapshot().of(CAPTURES)
         self._captures = sum(file.rows for file in files)
         self._begin = min((file.first_time_ns for file in files), default=0)
         query = self._database.connection.execute
         self._summed = not query(_UNKNOWN_SUMS).fetchall()[0][0]
         calls = CALLS if self._summed else EACH_CALL.format("true")
         self._busiest = [number for (number,) in query(_BUSIEST.format(calls), [BUSIEST]).fetchall()]
-        super()._load()
+        super().__init__(path)
         sums = [int(total or 0) for total in query(_EVICTED, [self._busiest]).fetchall()[0]]
         self.analyzer.evicted.add_sums(Evicted(**dict(zip(_EVICTED_SUMS, sums, strict=True))))
         self._answered = self._summed and self._of_sums()
@@ -272,10 +272,17 @@ class SummedSession(DataSetSession):
         of = f"SELECT sum(counted) FILTER ({self._sql}), sum(counted) FROM {calls}"
         self._passed, self._tried = (int(total or 0) for total in query(of).fetchall()[0])
 
-    def _details(self, kind: str, noun: type[Noun]) -> list[Noun]:
+    def close(self) -> None:
+        """Give up its tables."""
+        self._database.close()
+
+    def _open(self) -> AbstractContextManager[Database]:
+        return nullcontext(self._database)
+
+    def _details(self, database: Database, kind: str, noun: type[Noun]) -> list[Noun]:
         if kind in ("conversation", "health"):
-            return self._of_rows(kind, noun, "list_contains(?, number + connections_before)", [self._busiest])
-        return super()._details(kind, noun)
+            return self._of_rows(database, kind, noun, "list_contains(?, number + connections_before)", [self._busiest])
+        return super()._details(database, kind, noun)
 
     def summed_calls(
         self, columns: Sequence[str], widths: Sequence[tuple[int, int]], of_time: bool, of_procedures: bool

@@ -5,10 +5,10 @@ RPCs of which columns say everything are rows, the others objects, in the batche
 from __future__ import annotations
 
 import json
-import weakref
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cache, cached_property, partial
 from typing import Any, NamedTuple, NoReturn, TypeVar, overload
 
@@ -48,7 +48,7 @@ from ..session.session import Made, Session
 from .condition import Condition
 from .database import Database, duckdb
 from .saved import is_data_set
-from .saved_tables import CAPTURES, COUNTED, DataSet, Span, capture_groups, not_in_tables, open_saved, origin
+from .saved_tables import CAPTURES, COUNTED, DataSet, capture_groups, not_in_tables, open_saved, origin
 
 ROWS = 1 << 15
 """RPCs that are read at a time."""
@@ -543,42 +543,35 @@ class SavedSession(Session):
     Its RPCs have no bytes.  What takes those, or packets, raises CaptureError, which says which capture has them.
     """
 
-    def __init__(self, path: str, span: Span = (None, None)) -> None:
-        """``span``: of a data set only files that may have RPCs which began in it."""
+    def __init__(self, path: str) -> None:
         super().__init__(path)
-        self._database = open_saved(path, span=span)
-        weakref.finalize(self, self._database.close)
-        self._load()
-
-    def _load(self) -> None:
-        """Read all but what is read one by one."""
-        made_from = origin(self._database)
-        self._sources = made_from.sources
-        self._files = [*made_from.sources]
-        self.damage = CaptureError(made_from.damage) if made_from.damage else None
-        (sums,) = self._details("capture", CaptureSums)
-        conversations = self._details("conversation", Conversation)
-        healths = self._details("health", TransportHealth)
-        self._gone = self._details("evicted conversation", Conversation)
-        self.other_points = self._details("other capture point", OtherPoint)
-        (self.passed_over,) = self._details("passed over", list[str])
-        self.filters = self._details(FILTER, str)
-        self._note_places()
+        with self._open() as database:
+            made_from = origin(database)
+            self._sources = made_from.sources
+            self._files = [*made_from.sources]
+            self.damage = CaptureError(made_from.damage) if made_from.damage else None
+            (sums,) = self._details(database, "capture", CaptureSums)
+            conversations = self._details(database, "conversation", Conversation)
+            healths = self._details(database, "health", TransportHealth)
+            self._gone = self._details(database, "evicted conversation", Conversation)
+            self.other_points = self._details(database, "other capture point", OtherPoint)
+            (self.passed_over,) = self._details(database, "passed over", list[str])
+            self.filters = self._details(database, FILTER, str)
+            self._note_places(database)
         self.analyzer = SavedAnalyzer(sums, conversations, {health.connection: health for health in healths})
 
-    def close(self) -> None:
-        """Give up its tables."""
-        self._database.close()
+    def _open(self) -> AbstractContextManager[Database]:
+        return open_saved(self.paths[0])
 
-    def _details(self, kind: str, noun: type[Noun]) -> list[Noun]:
-        rows = self._database.connection.execute("SELECT content FROM details WHERE kind = ?", [kind]).fetchall()
+    def _details(self, database: Database, kind: str, noun: type[Noun]) -> list[Noun]:
+        rows = database.connection.execute("SELECT content FROM details WHERE kind = ?", [kind]).fetchall()
         try:
             return [from_json(noun, content) for (content,) in rows]
         except DetailError as error:
             raise CaptureError(f"{self.path}: another version of rdmascope saved these tables: {error}") from None
 
-    def _note_places(self) -> None:
-        runs = self._database.connection.execute(
+    def _note_places(self, database: Database) -> None:
+        runs = database.connection.execute(
             "SELECT first_frame, last_frame, place_file, place_frame FROM places ORDER BY 1"
         ).fetchall()
         if runs:
@@ -595,12 +588,13 @@ class SavedSession(Session):
         conversations = {
             conversation.connection.number: conversation for conversation in (*self._gone, *self.analyzer.conversations)
         }
-        yield from self._rpcs(conversations)
+        with self._open() as database:
+            yield from self._rpcs(database, conversations)
         if on_eviction is not None and self._gone:
             on_eviction(self._gone)
 
-    def _rpcs(self, conversations: dict[int, Conversation]) -> Iterator[RpcTable]:
-        yield from saved_rpcs(self._database.connection, conversations)
+    def _rpcs(self, database: Database, conversations: dict[int, Conversation]) -> Iterator[RpcTable]:
+        yield from saved_rpcs(database.connection, conversations)
 
     def remarks(self) -> list[str]:
         return [
@@ -617,7 +611,8 @@ class SavedSession(Session):
         for table in self.tables():
             if on_rpcs is not None:
                 on_rpcs(table)
-        yield from self._details("credits", CreditDirection)
+        with self._open() as database:
+            yield from self._details(database, "credits", CreditDirection)
 
     def files(
         self,
@@ -626,8 +621,9 @@ class SavedSession(Session):
     ) -> FileTable:
         if passes is not None or on_transfers is not None:
             self.lacks("what single RPCs did with files" if passes is not None else "the contents of files")
-        facts = self._details("file", FileDetails)
-        undecoded = self._details("undecoded of files", Counter[str])
+        with self._open() as database:
+            facts = self._details(database, "file", FileDetails)
+            undecoded = self._details(database, "undecoded of files", Counter[str])
         return SavedFiles(facts, sum(undecoded, Counter()))
 
     def audit(
@@ -640,35 +636,36 @@ class SavedSession(Session):
             self.lacks("what single RPCs were judged by")
         kept = {conversation.connection.number: conversation.connection for conversation in self.analyzer.conversations}
         known = kept | {conversation.connection.number: conversation.connection for conversation in self._gone}
-        for row in _rows(self._database, "SELECT * FROM verdicts"):
-            number = EARLIER if row["connection"] is None else row["connection"]
-            if row["rule"] in auditor.rules:
-                key = TallyKey(row["rule"], number, SIDES.index(row["endpoint"]))
-                reasons = json.loads(row["reasons"] or "{}")
-                tally = auditor.tallies.setdefault(key, RuleTally())  # Of a data set there are several sums.
-                tally.add(RuleTally(row["passed"], 0, 0, row["undecidable"], reasons), auditor.examples)
-                if number in kept:
-                    auditor.connections[number] = kept[number]
-        for conversation in self.analyzer.conversations:
-            if conversation.carries_rpc and conversation.connection.rdma:
-                auditor.connections[conversation.connection.number] = conversation.connection
-        for row in _rows(self._database, "SELECT * FROM findings"):
-            rule = auditor.rules.get(row["rule"])
-            if rule is not None:
-                frames = tuple(map(int, (row["frames"] or "").split()))
-                endpoint, number = SIDES.index(row["endpoint"]), row["connection"]
-                finding = Finding(
-                    rule, VIOLATION, known[number], endpoint, row["role"], frames, row["time_ns"] or 0,
-                    row["rpc"], row["xid"], row["observed"], row["required"], "", row["severity"],
-                )  # fmt: skip
-                key = TallyKey(rule.id, number if number in kept else EARLIER, endpoint)
-                auditor.count(finding, auditor.tallies[key])
-        query = "SELECT count(*) FROM rpcs WHERE state <> 'duplicate reply'"
-        if connections:
-            query += f" AND connection IN ({', '.join(map(str, connections))})"
-        if others := [str(number) for number, connection in known.items() if not connection.rdma]:
-            query += f" AND connection NOT IN ({', '.join(others)})"
-        (rpcs,) = self._database.connection.execute(query).fetchall()[0]
+        with self._open() as database:
+            for row in _rows(database, "SELECT * FROM verdicts"):
+                number = EARLIER if row["connection"] is None else row["connection"]
+                if row["rule"] in auditor.rules:
+                    key = TallyKey(row["rule"], number, SIDES.index(row["endpoint"]))
+                    reasons = json.loads(row["reasons"] or "{}")
+                    tally = auditor.tallies.setdefault(key, RuleTally())  # Of a data set there are several sums.
+                    tally.add(RuleTally(row["passed"], 0, 0, row["undecidable"], reasons), auditor.examples)
+                    if number in kept:
+                        auditor.connections[number] = kept[number]
+            for conversation in self.analyzer.conversations:
+                if conversation.carries_rpc and conversation.connection.rdma:
+                    auditor.connections[conversation.connection.number] = conversation.connection
+            for row in _rows(database, "SELECT * FROM findings"):
+                rule = auditor.rules.get(row["rule"])
+                if rule is not None:
+                    frames = tuple(map(int, (row["frames"] or "").split()))
+                    endpoint, number = SIDES.index(row["endpoint"]), row["connection"]
+                    finding = Finding(
+                        rule, VIOLATION, known[number], endpoint, row["role"], frames, row["time_ns"] or 0,
+                        row["rpc"], row["xid"], row["observed"], row["required"], "", row["severity"],
+                    )  # fmt: skip
+                    key = TallyKey(rule.id, number if number in kept else EARLIER, endpoint)
+                    auditor.count(finding, auditor.tallies[key])
+            query = "SELECT count(*) FROM rpcs WHERE state <> 'duplicate reply'"
+            if connections:
+                query += f" AND connection IN ({', '.join(map(str, connections))})"
+            if others := [str(number) for number, connection in known.items() if not connection.rdma]:
+                query += f" AND connection NOT IN ({', '.join(others)})"
+            (rpcs,) = database.connection.execute(query).fetchall()[0]
         return int(rpcs)
 
     def _read(self, line: Callable[[Source], Iterator[Made]]) -> Iterator[Made]:
@@ -694,31 +691,35 @@ UNNUMBERED = '"undecoded":[]', '"unplaced":[]'
 class DataSetSession(SavedSession):
     """Reads the tables of all captures of a data set as those of one."""
 
-    def _load(self) -> None:
-        listed = ", ".join(f"{name}_before" for name in COUNTED)
-        query = f"SELECT capture, host, {listed} FROM entries ORDER BY connections_before"
-        rows = self._database.connection.execute(query).fetchall()
+    def __init__(self, path: str) -> None:
+        self.paths = (path,)
+        with self._open() as database:
+            listed = ", ".join(f"{name}_before" for name in COUNTED)
+            query = f"SELECT capture, host, {listed} FROM entries ORDER BY connections_before"
+            rows = database.connection.execute(query).fetchall()
         self._offsets = {capture: dict(zip(COUNTED, before, strict=True)) for capture, _, *before in rows}
         self._hosts = [host for _, host, *_ in rows]
         self._connections = [before["connections"] for before in self._offsets.values()]
-        super()._load()
+        super().__init__(path)
 
     def host(self, connection: int) -> str | None:
         at = bisect_left(self._connections, connection)
         return self._hosts[at - 1] if at else None
 
-    def _rpcs(self, conversations: dict[int, Conversation]) -> Iterator[RpcTable]:
-        connection = self._database.connection
-        for group in [*capture_groups(connection, ROWS)]:
-            yield from saved_rpcs(connection, conversations, ROWS if group.captures == 1 else None, group.where)
+    def _rpcs(self, database: Database, conversations: dict[int, Conversation]) -> Iterator[RpcTable]:
+        for group in [*capture_groups(database.connection, ROWS)]:
+            rows = ROWS if group.captures == 1 else None
+            yield from saved_rpcs(database.connection, conversations, rows, group.where)
 
-    def _details(self, kind: str, noun: type[Noun]) -> list[Noun]:
-        return self._of_rows(kind, noun)
+    def _details(self, database: Database, kind: str, noun: type[Noun]) -> list[Noun]:
+        return self._of_rows(database, kind, noun)
 
-    def _of_rows(self, kind: str, noun: type[Noun], where: str = "true", of: Sequence[object] = ()) -> list[Noun]:
+    def _of_rows(
+        self, database: Database, kind: str, noun: type[Noun], where: str = "true", of: Sequence[object] = ()
+    ) -> list[Noun]:
         """Nouns of the rows of details that pass a condition."""
         query = f"SELECT capture, content, number FROM details JOIN entries USING (capture) WHERE kind = ? AND {where}"
-        rows = self._database.connection.execute(query, [kind, *of]).fetchall()
+        rows = database.connection.execute(query, [kind, *of]).fetchall()
         rows.sort(key=lambda row: (self._offsets[row[0]]["frames"], (row[2] and (row[2], row[1])) or ()))
         try:
             values = [
@@ -743,21 +744,23 @@ class FilteredSession(DataSetSession):
         self._condition = condition
         begin = min((data_file.first_time_ns for data_file in DataSet(path).snapshot().of(CAPTURES)), default=0)
         self._where = condition.sql(begin)
-        super().__init__(path, condition.span)
-        self.analyzer.first_time = begin
-
-    def _load(self) -> None:
-        each = [f"{self._where} AND ({part})" for part in ("true", *self._condition.each_value())]
-        query = f"SELECT {', '.join(f'count(*) FILTER ({part})' for part in each)}, count(*) FROM rpcs"
-        ((*passing, self._tried),) = self._database.connection.execute(query).fetchall()
+        self.paths = (path,)
+        with self._open() as database:
+            each = [f"{self._where} AND ({part})" for part in ("true", *condition.each_value())]
+            query = f"SELECT {', '.join(f'count(*) FILTER ({part})' for part in each)}, count(*) FROM rpcs"
+            ((*passing, self._tried),) = database.connection.execute(query).fetchall()
         self.passing = all(passing)
         """Some RPC does, and for each value of a filter."""
-        super()._load()
+        super().__init__(path)
+        self.analyzer.first_time = begin
 
-    def _details(self, kind: str, noun: type[Noun]) -> list[Noun]:
+    def _open(self) -> AbstractContextManager[Database]:
+        return open_saved(self.paths[0], span=self._condition.span)
+
+    def _details(self, database: Database, kind: str, noun: type[Noun]) -> list[Noun]:
         used = f"number + connections_before IN (SELECT connection FROM rpcs WHERE {self._where})"
         of_connection = kind in ("conversation", "health", "credits")
-        return self._of_rows(kind, noun, used if of_connection else "true")
+        return self._of_rows(database, kind, noun, used if of_connection else "true")
 
     def tables(
         self, on_eviction: Callable[[list[Conversation]], None] | None = None, chunk_rows: bool = False
@@ -765,10 +768,10 @@ class FilteredSession(DataSetSession):
         yield from super().tables(on_eviction, chunk_rows)
         self._condition.tried = self._tried
 
-    def _rpcs(self, conversations: dict[int, Conversation]) -> Iterator[RpcTable]:
-        connection, having = self._database.connection, f"capture IN (SELECT capture FROM rpcs WHERE {self._where})"
-        for group in [*capture_groups(connection, ROWS, having)]:
-            yield from saved_rpcs(connection, conversations, ROWS, group.where, self._where)
+    def _rpcs(self, database: Database, conversations: dict[int, Conversation]) -> Iterator[RpcTable]:
+        having = f"capture IN (SELECT capture FROM rpcs WHERE {self._where})"
+        for group in [*capture_groups(database.connection, ROWS, having)]:
+            yield from saved_rpcs(database.connection, conversations, ROWS, group.where, self._where)
 
 
 def open_saved_session(path: str, condition: Condition | None = None) -> SavedSession:
