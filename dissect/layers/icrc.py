@@ -21,7 +21,6 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise, repeat
 from typing import NamedTuple
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray

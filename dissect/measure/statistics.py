@@ -465,8 +465,8 @@ class Statistics:
         first, which = distinct(rows["connection"])
         failed = np.array([failed for _, failed in batch.names.statuses])[rows["status"]]
         counted = [which, which[rows["caller"] == 1], which[failed]]
-        columns = [np.bincount(one, minlength=len(first)).tolist() for one in counted]
-        columns += [_sums(one, which, len(first)) for one in (batch.call_bytes, batch.reply_bytes)]
+        columns = [np.bincount(rpcs, minlength=len(first)).tolist() for rpcs in counted]
+        columns += [_sums(sizes, which, len(first)) for sizes in (batch.call_bytes, batch.reply_bytes)]
         shares = [*zip(rows["connection"][first].tolist(), *columns, strict=True)]
         for at in first.argsort().tolist():  # In the same order.
             number, *counts = shares[at]
