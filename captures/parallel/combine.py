@@ -14,7 +14,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from rdmascope.dissect.arrays import Bytes, Int64s, Rows, joined, take
+from rdmascope.dissect.arrays import Bytes, Int64s, Rows, joined, take, unique
 from rdmascope.dissect.link.frame_decoder import DecodedFrames
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.chunk_columns import ChunkColumns
@@ -308,7 +308,7 @@ class ShareAnalyzer(Analyzer):
         return delivery
 
     def _changed(self, table: RpcTable) -> list[tuple[int, State]]:
-        numbers = set(np.unique(table.only_rows["connection"]).tolist())
+        numbers = set(unique(table.only_rows["connection"]).tolist())
         numbers.update([rpc.connection.number for rpc in table.objects])
         changed: list[tuple[int, State]] = []
         for number in sorted(numbers):
@@ -668,7 +668,7 @@ class MergedAnalyzer(Analyzer):
                 chunked += len(share.chunks.firsts) - 1
         every = np.concatenate([share.rows for _, _, share in there])
         rows = take(every, ended_order(every["reply_frame"], every["number"]))
-        conversations = {number: self._conversations[number] for number in np.unique(rows["connection"]).tolist()}
+        conversations = {number: self._conversations[number] for number in unique(rows["connection"]).tolist()}
         dropped = there[0][2].dropped
         return RpcRows(
             rows,

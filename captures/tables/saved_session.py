@@ -159,6 +159,9 @@ class SavedPaths(PathedRows):
         distinct, which = coded_keys(self._texts, len(self._texts))
         return KnownPaths(distinct, [True] * len(distinct), which)
 
+    def alike(self) -> Int64s:
+        return self.paths().which
+
 
 class SavedPathLearner(PathLearner):
     """Gives the paths that were saved."""

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.text import Text
 
 from rdmascope.captures.write.file_copies import MANIFEST, Spool, Target, extract_files
 from rdmascope.dissect.measure.files import File, FileTable, FileTransfer
@@ -16,10 +15,9 @@ from rdmascope.dissect.records.schema import Record, schema
 from ..options import filter_options, refuse_options
 from ..reading import captures_of, file_argument, jobs_option, opened, recognition_options
 from ..terminal import console, print_json, show
-from ..views import files as views
-from ..views.tables import filter_line, limit_lines
 
 if TYPE_CHECKING:
+    from rdmascope.captures.session.session import Session
     from rdmascope.captures.tables.condition import Condition
 
 
@@ -126,28 +124,34 @@ def command(
         for file in listed:
             print_json({**file_record(table, file), "extracted": extracts.get(file.number)})
     else:
-        if condition is not None:
-            show(console(), filter_line(condition, "what these did with files"), Text())
-        if limits := limit_lines(reading.analyzer):
-            show(console(), *limits)
-        unlisted = len(table) - len(listed) if condition is None else 0
-        _print(table, listed, unlisted, directory, extracts, reading.first_time)
+        _print(reading, table, listed, condition, directory, extracts)
     reading.check()
 
 
 def _print(
+    session: Session,
     table: FileTable,
     listed: list[File],
-    unlisted: int,
+    condition: Condition | None,
     directory: Path | None,
     extracts: dict[int, Record],
-    first_time: int,
 ) -> None:
+    # Only here: JSON lines would wait for them.
+    from rich.text import Text
+
+    from ..views import files as views
+    from ..views.tables import filter_line, limit_lines
+
     out = console()
+    if condition is not None:
+        show(out, filter_line(condition, "what these did with files"), Text())
+    if limits := limit_lines(session.analyzer):
+        show(out, *limits)
     if listed:
         show(out, views.grid(table, listed, out.width))
     remarks = [note for file in listed for note in views.notes(table, file)]
-    remarks += views.earlier(table, listed, first_time)
+    remarks += views.earlier(table, listed, session.first_time)
+    unlisted = len(table) - len(listed) if condition is None else 0
     remarks += [Text(line, "dim") for line in views.unlisted(unlisted, table)]
     if directory is not None:
         remarks += views.extracted(directory, extracts.values())

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..arrays import distinct
+from ..arrays import distinct, unique
 from ..link.walk_rows import FIRST_FRAGMENT, IP_FRAGMENT
 from ..measure.files import READ, WRITE, File, FileCall, FileTable, FileTransfer, FileUses
 from ..measure.statistics import (
@@ -94,7 +94,7 @@ class FileFacts:
         rows = done["row"][stored]
         for count, examples in examples_by(done["count"][stored], *(column[rows] for column in columns)):
             self.synchronous.setdefault(count, Examples()).join(examples)
-        users = np.unique(done["file"] << 32 | done["row"])
+        users = unique(done["file"] << 32 | done["row"])
         files, rows = users >> 32, users & 0xFFFFFFFF
         for index, examples in examples_by(files, *(column[rows] for column in columns)):
             file = used.files[index]

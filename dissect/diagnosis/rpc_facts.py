@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64s, Rows, coded, extremes, kept, some, take, unique
-from ..measure.file_names import CalledFile, NamedFile, Pathed, PathLearner, joined, printable
+from ..measure.file_names import CalledFile, NamedFile, PathedRows, PathLearner, joined, printable
 from ..measure.statistics import ProcedureKey, key_of_names, other_procedures, procedure_key
 from ..measure.time_cells import Peaks, TimeCells
 from ..rpcrdma.conversation import Conversation
@@ -734,7 +734,7 @@ class Breakdown:
         ends = [self._connection(table, number) for number in numbers.tolist()]
         self.connections.cells.add(np.array([self.connections.code(end) for end in ends])[inverse], *values)
         self.clients.cells.add(np.array([self.clients.code(end.client) for end in ends])[inverse], *values)
-        self.files.cells.add(self._files(called[at] for at in which.tolist()), *values)
+        self.files.cells.add(self._files(called, which), *values)
         for one in (self.procedures, self.clients, self.files, self.connections):
             one.merge_smallest()
         if len(self._latest) > len(self.files.codes):
@@ -769,17 +769,22 @@ class Breakdown:
         client, server = connection.endpoints
         return ConnectionKey(number, client.address, server.address, connection.service_port)
 
-    def _files(self, called: Iterable[Pathed | None]) -> Int64s:
-        found = []
-        for one in called:
+    def _files(self, called: PathedRows, rows: Int64s) -> Int64s:
+        kinds, which = coded(called.alike()[rows])
+        # The last row of each: a path is that of the latest call.
+        last = np.zeros(len(kinds), np.int64)
+        last[which] = rows
+        codes = []
+        for row in last.tolist():
+            named = called[row]
             key: FileKey | None = None
-            if isinstance(one, CalledFile):
-                key = one.file, one.name
-                self._latest[key] = one
-            elif one is not None:
-                key = one.path()
-            found.append(self.files.code(key))
-        return np.array(found, np.int64)
+            if isinstance(named, CalledFile):
+                key = named.file, named.name
+                self._latest[key] = named
+            elif named is not None:
+                key = named.path()
+            codes.append(self.files.code(key))
+        return np.array(codes, np.int64)[which]
 
     def _add_slots(
         self,

@@ -404,7 +404,7 @@ def asks_for_lease(data: Bytes, starts: Int64s, ends: Int64s) -> NDArray[np.bool
     """
     found = np.zeros(len(starts), np.bool_)
     sizes = ends - starts & -4
-    for size in np.unique(sizes).tolist():
+    for size in unique(sizes).tolist():
         mine = (sizes == size).nonzero()[0]
         if size < 12:
             continue

@@ -377,6 +377,10 @@ class PathedRows(Sequence[Pathed | None], ABC):
     def paths(self) -> KnownPaths:
         """What all rows name, as far as it is known now."""
 
+    @abstractmethod
+    def alike(self) -> Int64s:
+        """Of each row a number; rows with the same number name the same."""
+
 
 class LateRow(NamedTuple, Generic[Row]):
     """A row that is made as soon as its path is known, or when it has waited for long enough."""
@@ -581,6 +585,9 @@ class CalledFiles(PathedRows):
             return [self[row] for row in range(len(self))[index]]
         named = self._named[int(self._which[index])]
         return None if named is None else CalledFile(*named, int(self._times[index]))
+
+    def alike(self) -> Int64s:
+        return self._which
 
     def paths(self) -> KnownPaths:
         first, last = self._span()

@@ -542,8 +542,8 @@ class _FileBatch:
         self._appearing: list[tuple[int, int]] = []
         """Of each file that is not known yet the operation with which it appears, and its index; the last first."""
         if len(self.files) < len(known):
-            files, first = np.unique(read.rows["file"], return_index=True)
-            order = sorted(zip(first.tolist(), files.tolist(), strict=True), reverse=True)
+            first = distinct(read.rows["file"])[0]
+            order = sorted(zip(first.tolist(), read.rows["file"][first].tolist(), strict=True), reverse=True)
             self._appearing = [one for one in order if known[one[1]] is None]
         self._files = known
         self._changing: dict[int, tuple[int, ...]] = {}

@@ -148,7 +148,7 @@ class OperationReader:
         whole = (replies >= 0) & ((rows["chunks"] < 0) | (rows["transfer"] >= 0)) & (reply_ends >= results)
         heads = gathered(data, len(_SUCCESSFUL), replies[whole] + 4)
         whole[whole] = (heads == np.frombuffer(_SUCCESSFUL, np.uint8)).all(axis=1)
-        for code in np.unique(rows["procedure"][whole]).tolist():
+        for code in unique(rows["procedure"][whole]).tolist():
             names = table.names.procedures[code]
             shape = procedure_shape(names.program, names.version, names.procedure)
             if names.program != NFS or names.version not in (3, 4) or shape is None:
@@ -516,7 +516,7 @@ class DataServers:
         rows = table.rows
         mask = _transfers(table)
         if not self._counts:
-            open_ = [number for number in np.unique(rows["connection"][mask]).tolist() if number not in self.roles]
+            open_ = [number for number in unique(rows["connection"][mask]).tolist() if number not in self.roles]
             mask &= np.isin(rows["connection"], open_)
         if not mask.any():
             return
@@ -543,7 +543,7 @@ class DataServers:
         if not len(chosen):
             return
         whole = np.sum([chosen[name].astype(np.int64) for name in _BYTES], axis=0)
-        for number in np.unique(chosen["connection"]).tolist():
+        for number in unique(chosen["connection"]).tolist():
             mine = chosen["connection"] == number
             traffic = self._traffic(table, number)
             traffic.calls += int(np.count_nonzero(mine))
