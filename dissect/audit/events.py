@@ -549,7 +549,9 @@ class AdvertisedHistory:
         for segment in self.candidates(operation):
             call = segment.rpc.call
             assert call is not None
-            if call.operation.first_frame - operation.first_frame <= REORDERED:
+            # Captures that were appended in the wrong order have the call behind, though it is earlier.
+            lead = call.operation.first_frame - operation.first_frame
+            if lead <= REORDERED or call.time < operation.first_time:
                 candidates.append(segment)
         current: list[AdvertisedSegment] = []
         late: list[AdvertisedSegment] = []

@@ -344,6 +344,8 @@ class Transaction(Subject):
             return reason
         if any("several open calls" in word for word in self.rpc.damage):
             return "several open calls offered the same memory"
+        if any(use.doubtful for chunk in self.rpc.chunks for use in chunk.segments):
+            return "what was transferred before the call may be for an earlier one"
         return ""
 
 

@@ -207,6 +207,40 @@ def test_a_write_behind_the_reply_is_undecidable_where_one_before_it_may_be_miss
     assert broken_rules(auditor) == set()
 
 
+def with_its_times(wire: Wire, packets: list[Packet]) -> Capture:
+    """Each frame has the time at which its packet was sent, wherever it stands."""
+    capture = Capture(wire, packets)
+    capture.frames = [replace(frame, time=one.time) for frame, one in zip(capture.frames, packets, strict=True)]
+    return capture
+
+
+def test_memory_of_a_call_is_advertised_before_it_is_used_where_captures_are_appended_in_the_wrong_order() -> None:
+    wire = Wire(seed=3)
+    connection = opened(wire)
+    for _ in range(150):
+        hello(connection)
+    sent = call(connection, nfs3.read(0, 512), writes=[connection.register(512)])
+    half = len(wire.packets)
+    reply(sent, nfs3.read_reply(bytes(512)))
+    hello(connection)
+    appended = [*wire.packets[half:], *wire.packets[:half]]
+    assert broken_rules(audit_capture(with_its_times(wire, appended))) == set()
+
+
+def test_what_was_written_is_undecidable_where_the_clock_was_set_back_behind_a_truncated_call() -> None:
+    wire = Wire(seed=3)
+    connection = opened(wire)
+    sent = call(connection, nfs3.read(0, 512), writes=[connection.register(512)])
+    back = len(wire.packets)
+    reply(sent, nfs3.read_reply(bytes(512)))
+    hello(connection)
+    packets = faults.snap(wire.packets, 116)
+    packets[back:] = [replace(one, time=one.time - 90_000_000_000) for one in packets[back:]]
+    auditor = audit_capture(with_its_times(wire, packets))
+    assert broken_rules(auditor) == set()
+    assert total(auditor, "V1-WRITE-LENGTH-TRUE").undecidable
+
+
 @pytest.mark.parametrize("script", (proper, proper_second))
 @pytest.mark.parametrize("seed", range(60))
 def test_one_truncated_frame_of_a_proper_conversation_breaks_no_rule(seed: int, script: Callable[[Wire], None]) -> None:
@@ -337,10 +371,7 @@ def test_nor_does_an_error_whose_time_is_before_the_next_call() -> None:
         error(call(connection, nfs3.getattr_()))
         wire.pause(1_000_000)
     answer = faults.where(wire.packets, kind="send", sender=1)[0]
-    packets = faults.swap(wire.packets, answer, 3)
-    capture = Capture(wire, packets)
-    capture.frames = [replace(frame, time=one.time) for frame, one in zip(capture.frames, packets, strict=True)]
-    assert broken_rules(audit_capture(capture)) == set()
+    assert broken_rules(audit_capture(with_its_times(wire, faults.swap(wire.packets, answer, 3)))) == set()
 
 
 @pytest.mark.parametrize("late", [1, 7])
