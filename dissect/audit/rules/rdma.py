@@ -29,7 +29,7 @@ def transfer_model(movement: RdmaOperation) -> Judgement | None:
     """
     if movement.operation.initiator == 1 or movement.general:
         return PASSED
-    if not movement.start_known and not movement.callers[0]:
+    if not movement.start_known and (movement.calls_truncated or not movement.callers[0]):
         return undecidable("which end is the server is not known")
     conversation = movement.conversation
     settled, asked = conversation.negotiation.settled, conversation.negotiation.requested
@@ -57,8 +57,11 @@ def rdma_outside(movement: RdmaOperation) -> Judgement | None:
     """
     if movement.place != "outside":
         return PASSED
-    if not movement.start_known:
+    begun = max(end.private_data_frame for end in movement.connection.endpoints)
+    if not movement.start_known or movement.operation.first_frame < begun:
         return undecidable("the connection began before the capture did")
+    if not movement.operation.start_known:
+        return undecidable("its first packet, which says where it goes, is not before the others in the capture")
     if reason := movement.missed(1 - movement.operation.initiator, ordered=False):
         return undecidable(reason)
     if movement.calls_truncated:

@@ -357,8 +357,9 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
         only_pad = chunk.kind == "write" and count % 4 and 0 < total - count < 4 and returned in (count, total)
         if total == returned or only_pad:
             judged = judged or PASSED
-        elif transaction.unwritten:
-            return undecidable(transaction.unwritten)
+        # Where none at all was found, the first packets of the RDMA Writes may be those that stand elsewhere.
+        elif reason := transaction.unwritten or ("" if total else transaction.out_of_step):
+            return undecidable(reason)
         else:
             return violation(f"{name} returned {returned} bytes, {total} were written", "the same number",
                              *transaction.frames)  # fmt: skip

@@ -227,6 +227,35 @@ def test_memory_of_a_call_is_advertised_before_it_is_used_where_captures_are_app
     assert broken_rules(audit_capture(with_its_times(wire, appended))) == set()
 
 
+@pytest.mark.parametrize("distance", (10, 70))
+@pytest.mark.parametrize("setup", ("captured", "behind", "not captured"))
+def test_what_is_left_of_an_rdma_write_goes_nowhere(setup: str, distance: int) -> None:
+    """The file begins within it; its first packet and its call are at the end, the rest of it again."""
+    wire = Wire(seed=3)
+    connection = wire.connect(cm=setup != "not captured")
+    begun = 0 if setup == "behind" else len(wire.packets)
+    for _ in range(10):
+        hello(connection)
+    sent = call(connection, nfs3.read(0, 4000), writes=[connection.register(4000)])
+    first = len(wire.packets)
+    reply(sent, nfs3.read_reply(bytes(4000)))
+    for _ in range(distance):
+        hello(connection)
+    appended = [*wire.packets[:begun], *wire.packets[first + 1 :], *wire.packets[begun : first + 6]]
+    assert broken_rules(audit_capture(with_its_times(wire, appended))) == set()
+
+
+def test_which_end_is_the_server_is_not_known_where_truncated_frames_begin_with_a_reply() -> None:
+    wire = Wire(seed=3)
+    connection = wire.connect(cm=False)
+    for _ in range(8):
+        hello(connection)
+    reply(call(connection, nfs3.read(0, 512), writes=[connection.register(512)]), nfs3.read_reply(bytes(512)))
+    answer = faults.where(wire.packets, kind="send", sender=1)[0]
+    packets = faults.snap([wire.packets[answer], *faults.drop(wire.packets, [answer])], 64)
+    assert broken_rules(audit(wire, packets)) == set()
+
+
 def test_what_was_written_is_undecidable_where_the_clock_was_set_back_behind_a_truncated_call() -> None:
     wire = Wire(seed=3)
     connection = opened(wire)
