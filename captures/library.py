@@ -254,7 +254,7 @@ class Capture(Closing):
         """
         from rdmascope.dissect.diagnosis.facts import all_detectors
 
-        from .session.comparison import diagnosis_of
+        from .session.diagnosis_pass import diagnosis_of
 
         for kind in kinds:
             _known(kind, all_detectors(), "detector")

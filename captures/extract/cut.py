@@ -26,7 +26,7 @@ from rdmascope.dissect.transport.connection import Connection
 
 from ..errors import CaptureError
 from ..read.merge import MergedCaptures, open_captures
-from ..session.comparison import diagnosis_of
+from ..session.diagnosis_pass import diagnosis_of
 from ..session.session import Session
 from ..tables.condition import ChosenRpcs, Condition
 from ..write.output import check_outputs, open_output

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from rdmascope.dissect.diagnosis.facts import Cause, Diagnosis, Severity, all_detectors, ranked
 from rdmascope.dissect.units import duration, moment, plural
 
-from ..session.comparison import diagnosis_of
+from ..session.diagnosis_pass import diagnosis_of
 from .database import Database
 from .saved_session import open_saved_session
 

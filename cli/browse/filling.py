@@ -22,7 +22,7 @@ from rdmascope.captures import CaptureError
 from rdmascope.captures.parallel.processes import Jobs, MakeJobs, Reply, Worker
 from rdmascope.captures.read.merge import NumberOffset
 from rdmascope.captures.read.streams import Limits
-from rdmascope.captures.session.comparison import FactsPass, diagnosis_of
+from rdmascope.captures.session.diagnosis_pass import FactsPass, diagnosis_of
 from rdmascope.captures.session.find import find_frame, steps_of
 from rdmascope.captures.session.session import Progress, Session
 from rdmascope.captures.tables.browsed_tables import LATER, BrowsedTables, first_columns, stored_rows

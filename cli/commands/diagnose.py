@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from rdmascope.captures.session.comparison import diagnosis_of
+from rdmascope.captures.session.diagnosis_pass import diagnosis_of
 from rdmascope.captures.session.session import Session
-from rdmascope.captures.tables.condition import Condition
 from rdmascope.captures.tables.saved import is_data_set
 from rdmascope.dissect.diagnosis.facts import SEVERITIES, all_detectors
 from rdmascope.dissect.records.diagnosis import statement_record
@@ -16,6 +17,9 @@ from ..options import filter_options
 from ..reading import file_argument, jobs_option, opened, recognition_options
 from ..terminal import EXIT_FOUND, console, print_json, show
 from ..views.diagnosis import diagnosis_view
+
+if TYPE_CHECKING:
+    from rdmascope.captures.tables.condition import Condition
 
 FAIL_ON = (*(severity.value for severity in SEVERITIES), "never")
 

@@ -53,7 +53,7 @@ class Examples:
         """Take over those of another one."""
         if not self.count:
             self._worst = other._worst
-        else:
+        elif len(self._worst) < 3 * MAX_EXAMPLES or [*other._worst[-3:]] > [*self._worst[:3]]:
             self._keep(other._examples)
         self.count += other.count
         self.total += other.total

@@ -20,7 +20,7 @@ from playbook.samples import MANIFEST, SAMPLES
 from playbook.troubles import TROUBLES
 from rdmascope.captures import CaptureError, open_capture
 from rdmascope.captures.extract.cut import Choice, Extracted, extract, places_of_findings
-from rdmascope.captures.session.comparison import diagnosis_of
+from rdmascope.captures.session.diagnosis_pass import diagnosis_of
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import Condition
 from rdmascope.captures.write.pcapng_writer import PcapngWriter

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from playbook.commands import EVERYTHING, LOSS
-from rdmascope.captures.session.comparison import EXAMPLES, facts_of
+from rdmascope.captures.session.diagnosis_pass import EXAMPLES, facts_of
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.audit.auditor import Auditor
 

@@ -30,7 +30,7 @@ from playbook.packets import encode_frames
 from playbook.samples import MANIFEST, SAMPLES, analyzed
 from playbook.troubles import TROUBLES
 from playbook.wire import Wire
-from rdmascope.captures.session.comparison import diagnosis_of
+from rdmascope.captures.session.diagnosis_pass import diagnosis_of
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.saved_session import SavedSession
 from rdmascope.cli.main import main

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playbook.facts import facts, found, many, silent, speaks
 from playbook.samples import SAMPLES
-from rdmascope.captures.session.comparison import diagnosis_of
+from rdmascope.captures.session.diagnosis_pass import diagnosis_of
 from rdmascope.captures.session.session import Session
 from rdmascope.cli.main import main
 from rdmascope.dissect.audit.auditor import Auditor

@@ -15,7 +15,7 @@ from playbook.facts import SECOND, START, connection, direction, facts, found, h
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.packets import Frame, encode_frames
 from playbook.troubles import TROUBLES
-from rdmascope.captures.session.comparison import diagnosis_of
+from rdmascope.captures.session.diagnosis_pass import diagnosis_of
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.diagnosis.facts import Statement
 from rdmascope.dissect.transport.health import DirectionHealth

@@ -12,7 +12,7 @@ from playbook.capture import frame_batches, write_pcap
 from playbook.iwarp import IwarpWire
 from playbook.rpcrdma import call, reply
 from playbook.tcp import ACK, RST, SYN, TcpSegment, encode_segments
-from rdmascope.captures.session.comparison import diagnosis_of
+from rdmascope.captures.session.diagnosis_pass import diagnosis_of
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.transport.connection import Connection
