@@ -368,7 +368,7 @@ class Facts:
     def gathered(self) -> set[str]:
         """What was gathered beside the RPCs."""
         there = {"files": self.files, "audit": self.auditor, "sessions": self.sessions}
-        return {"", *(name for name, one in there.items() if one is not None)}
+        return {"", *(name for name, value in there.items() if value is not None)}
 
     @cached_property
     def procedures(self) -> list[Procedure]:
@@ -387,23 +387,23 @@ class Facts:
     @cached_property
     def sums(self) -> dict[ProcedureKey, dict[int, Sums]]:
         """By procedure and connection; connection 0 is all that were too many to be counted one by one."""
-        found: dict[ProcedureKey, dict[int, Sums]] = {}
+        by_connection: dict[ProcedureKey, dict[int, Sums]] = {}
         for (number, key), sums in self.rpcs.groups().items():
-            found.setdefault(key, {})[number] = sums
-        return found
+            by_connection.setdefault(key, {})[number] = sums
+        return by_connection
 
     @cached_property
     def delays(self) -> dict[int, Examples]:
         """By connection, 0 for many evicted ones: RPCs that waited for a retransmission, and nanoseconds.  All that
         calls wait for a host that stopped responding is part of that statement."""
-        found: dict[int, Examples] = defaultdict(Examples)
+        delayed: dict[int, Examples] = defaultdict(Examples)
         for number, examples in self.rpcs.delays.items():
-            found[number].join(examples)
+            delayed[number].join(examples)
         silent = {number for host in self.silences for number in host.connections}
-        for one in self.rpcs.unanswered:
-            if one.delayed and one.connection not in silent:
-                found[one.connection].add(one.delayed, one.number, one.frame)
-        return found
+        for unanswered in self.rpcs.unanswered:
+            if unanswered.delayed and unanswered.connection not in silent:
+                delayed[unanswered.connection].add(unanswered.delayed, unanswered.number, unanswered.frame)
+        return delayed
 
     @cached_property
     def by_number(self) -> dict[int, Conversation]:
@@ -414,10 +414,12 @@ class Facts:
         """Hosts that fell silent."""
         return silences(self.conversations, self.healths, self.last_time)
 
-    def in_vain(self, number: int, one: Retransmission) -> bool:
+    def in_vain(self, number: int, retransmission: Retransmission) -> bool:
         """Whether it went to a host that had fallen silent."""
         return any(
-            number in host.connections and one.initiator != host.end and host.since < (one.retransmission_time or 0)
+            number in host.connections
+            and retransmission.initiator != host.end
+            and host.since < (retransmission.retransmission_time or 0)
             for host in self.silences
         )
 
@@ -434,8 +436,8 @@ class Facts:
     @cached_property
     def hung(self) -> list[Unanswered]:
         """Calls without a reply that are outstanding for a known time, the longest first."""
-        known = [one for one in self.rpcs.unanswered if one.waiting >= 0]
-        return sorted(known, key=lambda one: (-one.waiting, one.number))
+        known = [unanswered for unanswered in self.rpcs.unanswered if unanswered.waiting >= 0]
+        return sorted(known, key=lambda unanswered: (-unanswered.waiting, unanswered.number))
 
     def last_spoke(self, number: int, end: int, until: int) -> int:
         """Nanoseconds: the last packet that the host at this end of a connection sent to the other, on it or another
@@ -461,11 +463,12 @@ class Facts:
 
     def ends(self, number: int) -> str:
         """'connection 2, 10.0.0.2 to 10.0.0.1:20049'."""
-        found = self.by_number.get(number)
-        if found is None:
+        conversation = self.by_number.get(number)
+        if conversation is None:
             return f"connection {number}" if number else "evicted connections"
-        client, server = found.connection.endpoints
-        return f"connection {number}, {client.address} to {with_port(server.address, found.connection.service_port)}"
+        connection = conversation.connection
+        client, server = connection.endpoints
+        return f"connection {number}, {client.address} to {with_port(server.address, connection.service_port)}"
 
 
 def label(key: ProcedureKey) -> str:
@@ -644,24 +647,27 @@ notes come last.
 """
 
 
-def detector_lines(one: Detector) -> list[tuple[str, str]]:
+def detector_lines(detector: Detector) -> list[tuple[str, str]]:
     """What there is to know of a detector, as (name, text), in the order of a page."""
-    found = [("Severity", one.severity.value), ("Looks at", one.looks_at), ("Means", one.explanation)]
-    if one.thresholds:
-        limits = "; ".join(f"{threshold.meaning}: {threshold.value:g}" for threshold in one.thresholds.values())
-        found.append(("Speaks from", limits))
-    found.append(("Look at next", "; ".join(one.next_steps)))
-    return found
+    lines = [("Severity", detector.severity.value), ("Looks at", detector.looks_at), ("Means", detector.explanation)]
+    if detector.thresholds:
+        limits = "; ".join(f"{threshold.meaning}: {threshold.value:g}" for threshold in detector.thresholds.values())
+        lines.append(("Speaks from", limits))
+    lines.append(("Look at next", "; ".join(detector.next_steps)))
+    return lines
 
 
 def markdown(detectors: Iterable[Detector]) -> str:
     """The whole of ``docs/diagnosis.md``."""
     detectors = list(detectors)
     parts = [_HEAD, "\n| detector | severity | speaks when |\n| --- | --- | --- |\n"]
-    parts += [f"| [{one.kind}](#{one.kind}) | {one.severity.value} | {escaped(one.title)} |\n" for one in detectors]
-    for one in detectors:
-        parts.append(f"\n## {one.kind}\n\n{escaped(one.title)}.\n\n")
-        parts += [f"- **{name}**: {escaped(text)}\n" for name, text in detector_lines(one)]
+    parts += [
+        f"| [{detector.kind}](#{detector.kind}) | {detector.severity.value} | {escaped(detector.title)} |\n"
+        for detector in detectors
+    ]
+    for detector in detectors:
+        parts.append(f"\n## {detector.kind}\n\n{escaped(detector.title)}.\n\n")
+        parts += [f"- **{name}**: {escaped(text)}\n" for name, text in detector_lines(detector)]
     return "".join(parts)
 
 

@@ -149,7 +149,7 @@ class CallsOutstanding:
     def add(self, calls: Int64s) -> None:
         """RPCs that ended, as ``columns_of`` gives them."""
         self._fresh = (*self._fresh, calls)
-        if sum([one.shape[1] for one in self._fresh]) >= TOGETHER:
+        if sum([calls.shape[1] for calls in self._fresh]) >= TOGETHER:
             self._look()
 
     def _look(self) -> None:
@@ -366,12 +366,12 @@ class RpcFacts:
 
         ``least``: directions with fewer RPCs are left out, unless ``watch`` is given.
         """
-        for place, calls in self._calls_by_place(0 if self.watch else least):
-            one = self._outstanding.pop(place, None) or CallsOutstanding(self.watch)
-            one.add(calls)
-            self._at_limit[place] = one.finish()
-        self._at_limit |= {place: one.finish() for place, one in self._outstanding.items()}
-        return {(place >> 1, place & 1 == 1): found for place, found in sorted(self._at_limit.items())}
+        for direction, calls in self._calls_by_place(0 if self.watch else least):
+            outstanding = self._outstanding.pop(direction, None) or CallsOutstanding(self.watch)
+            outstanding.add(calls)
+            self._at_limit[direction] = outstanding.finish()
+        self._at_limit |= {direction: outstanding.finish() for direction, outstanding in self._outstanding.items()}
+        return {(direction >> 1, direction & 1 == 1): limit for direction, limit in sorted(self._at_limit.items())}
 
     # RPCs
 
@@ -390,8 +390,8 @@ class RpcFacts:
         for note, operation in ((self._note_recall, "CB_RECALL"), (self._note_return, "DELEGRETURN")):
             mine = [code for code, key in keys.items() if operation in key.operations]
             if mine and (self._recalled or note == self._note_recall):
-                for place in places[np.isin(called[inverse], mine)].tolist():
-                    note(table.rpc(place))
+                for row in places[np.isin(called[inverse], mine)].tolist():
+                    note(table.rpc(row))
         answered = rows["latency"] >= 0
         if not some(answered):
             return
@@ -438,19 +438,19 @@ class RpcFacts:
 
     def _group(self, number: int, key: ProcedureKey) -> int:
         known = self._known.get(key)
-        found = None if known is None else known.get(number)
-        if found is not None:
-            return found
+        group = None if known is None else known.get(number)
+        if group is not None:
+            return group
         full = len(self._groups) >= MAX_GROUPS
         if full and key.backward in self._others:
             return self._others[key.backward]
-        place = (0, other_procedures(key)) if full else (number, key)
-        found = self._groups[place] = len(self._groups)
+        member = (0, other_procedures(key)) if full else (number, key)
+        group = self._groups[member] = len(self._groups)
         if full:
-            self._others[key.backward] = found
+            self._others[key.backward] = group
         else:
-            self._known.setdefault(key, {})[number] = found
-        return found
+            self._known.setdefault(key, {})[number] = group
+        return group
 
     def _note_recall(self, rpc: Rpc) -> None:
         if rpc.call is None or len(self.recalls) >= MAX_RECALLS:
@@ -464,13 +464,13 @@ class RpcFacts:
         if rpc.call is None:
             return
         client, begin = rpc.connection.endpoints[0].address, rpc.call.operation.first_time
-        for place in ((client, self._delegation(rpc)), (client, None)):
-            recalled = self._recalled.get(place, [])
-            for recall in [one for one in recalled if one.begin <= begin]:
+        for returned in ((client, self._delegation(rpc)), (client, None)):
+            recalled = self._recalled.get(returned, [])
+            for recall in [recall for recall in recalled if recall.begin <= begin]:
                 recall.returned = begin
                 recalled.remove(recall)
-            if place in self._recalled and not recalled:
-                del self._recalled[place]
+            if returned in self._recalled and not recalled:
+                del self._recalled[returned]
 
     def _delegation(self, rpc: Rpc) -> bytes | None:
         stateid = self._fields(rpc).stateid
@@ -543,25 +543,25 @@ class RpcFacts:
         self._calls.append((places, calls))
         self._calls_waiting += len(places)
         if self._calls_waiting >= CALLS_TOGETHER:
-            for place, mine in self._calls_by_place():
-                if place not in self._outstanding:
-                    self._outstanding[place] = CallsOutstanding(self.watch)
-                self._outstanding[place].add(mine)
+            for direction, mine in self._calls_by_place():
+                if direction not in self._outstanding:
+                    self._outstanding[direction] = CallsOutstanding(self.watch)
+                self._outstanding[direction].add(mine)
 
     def _calls_by_place(self, least: int = 0) -> Iterator[tuple[int, Int64s]]:
         """Those that wait, which then wait no longer; not where fewer than ``least`` are all of a place."""
         if not self._calls:
             return
-        places = np.concatenate([one for one, _ in self._calls])
-        calls = np.concatenate([one for _, one in self._calls], axis=1)
+        places = np.concatenate([part for part, _ in self._calls])
+        calls = np.concatenate([part for _, part in self._calls], axis=1)
         self._calls, self._calls_waiting = [], 0
         order = places.argsort(kind="stable")
         places, calls = places[order], calls[:, order]
         edges = [0, *((places[1:] != places[:-1]).nonzero()[0] + 1).tolist(), len(places)]
         for first, behind in pairwise(edges):
-            place = int(places[first])
-            if behind - first >= least or place in self._outstanding:
-                yield place, calls[:, first:behind].copy()
+            direction = int(places[first])
+            if behind - first >= least or direction in self._outstanding:
+                yield direction, calls[:, first:behind].copy()
 
     def _note_unanswered(self, rpc: Rpc) -> None:
         assert rpc.call is not None
@@ -597,8 +597,8 @@ class RpcFacts:
                     self.larger[0, sender].threshold = larger.threshold
                     self.larger[0, sender].examples.join(larger.examples)
         gone = [conversation.connection.number << 1 | caller for conversation in conversations for caller in (0, 1)]
-        for place in gone:
-            self._outstanding.pop(place, None)
+        for direction in gone:
+            self._outstanding.pop(direction, None)
         kept = [(places, calls, ~np.isin(places, gone)) for places, calls in self._calls]
         self._calls = [(places[there], calls[:, there]) for places, calls, there in kept if there.any()]
         self._calls_waiting = sum(len(places) for places, _ in self._calls)
@@ -654,11 +654,11 @@ class Groups(Generic[Key]):
 
     def code(self, key: Key) -> int:
         """The number of a group."""
-        found = self.codes.get(key)
-        if found is None:
-            found = self.codes[key] = self._next
+        code = self.codes.get(key)
+        if code is None:
+            code = self.codes[key] = self._next
             self._next += 1
-        return found
+        return code
 
     def merge_smallest(self) -> None:
         """Where there are too many, so that the half of as many as there may be is left."""
@@ -717,7 +717,7 @@ class Breakdown:
         times = np.maximum(rows["reply_end"], rows["call_end"])
         if not self.total.start:
             start = int(times.min())
-            for cells in (self.total, *(one.cells for one in (self.procedures, self.clients, self.files))):
+            for cells in (self.total, *(groups.cells for groups in (self.procedures, self.clients, self.files))):
                 cells.start = start
             self.connections.cells.start = start
         failed = np.array([status[1] for status in table.names.statuses] or [False])[rows["status"]].astype(np.int64)
@@ -735,10 +735,10 @@ class Breakdown:
         self.connections.cells.add(np.array([self.connections.code(end) for end in ends])[inverse], *values)
         self.clients.cells.add(np.array([self.clients.code(end.client) for end in ends])[inverse], *values)
         self.files.cells.add(self._files(called, which), *values)
-        for one in (self.procedures, self.clients, self.files, self.connections):
-            one.merge_smallest()
+        for groups in (self.procedures, self.clients, self.files, self.connections):
+            groups.merge_smallest()
         if len(self._latest) > len(self.files.codes):
-            self._latest = {key: one for key, one in self._latest.items() if key in self.files.codes}
+            self._latest = {key: called_file for key, called_file in self._latest.items() if key in self.files.codes}
         self._add_slots(table, rows, which, fields.columns["session"][which], fields.columns["slot"][which])
 
     def finish(self) -> None:
@@ -761,8 +761,8 @@ class Breakdown:
         kinds, inverse = coded(rows["procedure"].astype(np.int64) << 1 | rows["caller"])
         names = table.names.procedures
         keys = [key_of_names(names[kind >> 1], kind & 1 == 1) for kind in kinds.tolist()]
-        found: Int64s = np.array([self.procedures.code(key) for key in keys])[inverse]
-        return found
+        codes: Int64s = np.array([self.procedures.code(key) for key in keys])[inverse]
+        return codes
 
     def _connection(self, table: RpcTable, number: int) -> ConnectionKey:
         connection = table.conversation(number).connection
@@ -811,11 +811,11 @@ class Breakdown:
             places.setdefault(key, []).append(at)
         unknown = np.full(len(rows), NOT_KNOWN)
         for key, mine in places.items():
-            one = self._sessions.get(key)
-            if one is None:
+            session = self._sessions.get(key)
+            if session is None:
                 if len(self._sessions) >= MAX_SESSIONS:
                     continue
-                one = self._sessions[key] = CallsOutstanding(self.slots.add)
+                session = self._sessions[key] = CallsOutstanding(self.slots.add)
             these = np.array(mine)
             times = rows["call_time"][these], rows["reply_end"][these]
-            one.add(columns_of(*times, unknown[these], allowed[these]))
+            session.add(columns_of(*times, unknown[these], allowed[these]))

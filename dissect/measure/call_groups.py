@@ -232,9 +232,9 @@ class LatencyInterval:
         return (low + high) // 2
 
 
-def bounds(place: int) -> tuple[int, int]:
+def bounds(step: int) -> tuple[int, int]:
     """Nanoseconds from which and below which latencies are in a bin."""
-    return round(2 ** (place / STEPS)), round(2 ** ((place + 1) / STEPS))
+    return round(2 ** (step / STEPS)), round(2 ** ((step + 1) / STEPS))
 
 
 class LatencyTimeline(WideningRows):
@@ -266,14 +266,14 @@ class LatencyTimeline(WideningRows):
 
     def intervals(self, count: int) -> list[LatencyInterval]:
         """The whole time in at most ``count`` equal intervals, those included in which nothing began."""
-        found = []
+        intervals = []
         for begin, end, rows in self.parts(count):
             known = rows[rows[:, 1] != _UNKNOWN]
             bins, inverse = np.unique(known[:, 1], return_inverse=True)
             counts = np.bincount(inverse, known[:, 2], len(bins)).astype(np.int64)
             sums = dict(zip(_SUMS, rows[:, 2:].sum(axis=0).tolist(), strict=True))
-            found.append(LatencyInterval(begin, end, bins=bins, counts=counts, **sums))
-        return found
+            intervals.append(LatencyInterval(begin, end, bins=bins, counts=counts, **sums))
+        return intervals
 
 
 PASS, FAIL, UNDECIDABLE = "pass", "fail", "undecidable"
@@ -443,16 +443,16 @@ class ServiceLevelCounts:
 
     def spans(self) -> list[ViolatedSpan]:
         """When it was not kept: parts of the time, judged one by one; neighbours as one span."""
-        found: list[ViolatedSpan] = []
+        spans: list[ViolatedSpan] = []
         for begin, end, rows in self._times.parts(SPANS):
             _, calls, within, total = rows[:, :4].sum(axis=0).tolist()
             if not calls or self.level.judged(calls, within, 0, total) != FAIL:
                 continue
             worst, rpc = max(rows[:, 4:].tolist(), key=lambda row: (row[0], -row[1]))
             span = ViolatedSpan(begin, end, calls, calls - within, worst, rpc)
-            if found and found[-1].end == span.begin:
-                before = found.pop()
-                longest = max((before, span), key=lambda one: one.worst)
+            if spans and spans[-1].end == span.begin:
+                before = spans.pop()
+                longest = max((before, span), key=lambda violated: violated.worst)
                 span = ViolatedSpan(
                     before.begin,
                     span.end,
@@ -461,8 +461,8 @@ class ServiceLevelCounts:
                     longest.worst,
                     longest.worst_rpc,
                 )
-            found.append(span)
-        return found
+            spans.append(span)
+        return spans
 
 
 def _merged(table: Int64s) -> Int64s:

@@ -44,17 +44,21 @@ class CallOrder(Generic[Row]):
         order = both.argsort(kind="stable")
         ordered = both[order]
         if len(both) > self._max_held or (ordered < self._next).any() or (ordered[1:] == ordered[:-1]).any():
-            return [one for number, row in zip(numbers.tolist(), rows, strict=True) for one in self.add(number, row)]
+            return [
+                released
+                for number, row in zip(numbers.tolist(), rows, strict=True)
+                for released in self.add(number, row)
+            ]
         # Nothing is passed over: rows come out up to the first call that has not ended.
         behind = np.flatnonzero(ordered != self._next + np.arange(len(both)))
         ready = int(behind[0]) if len(behind) else len(both)
         every = [*(row for _, _, row in self._held), *rows]
         places = order.tolist()
         waiting = [  # In order, which is a heap.
-            self._held[place]
-            if place < len(held)
-            else (number, self._arrivals + 1 + place - len(held), rows[place - len(held)])
-            for number, place in zip(ordered[ready:].tolist(), places[ready:], strict=True)
+            self._held[index]
+            if index < len(held)
+            else (number, self._arrivals + 1 + index - len(held), rows[index - len(held)])
+            for number, index in zip(ordered[ready:].tolist(), places[ready:], strict=True)
         ]
         self._arrivals += len(rows)
         self._next += ready

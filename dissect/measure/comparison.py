@@ -22,12 +22,12 @@ from ..rpcrdma.conversation import ENDS, Conversation
 
 def settings(conversations: Iterable[Conversation]) -> dict[str, tuple[str, ...]]:
     """Name of a setting -> every value that a connection has of it, in the order of first use."""
-    found: dict[str, dict[str, None]] = {}
+    values_of: dict[str, dict[str, None]] = {}
     for conversation in conversations:
         if conversation.carries_rpc:
             for name, value in _settings(conversation):
-                found.setdefault(name, {})[value] = None
-    return {name: tuple(values) for name, values in found.items()}
+                values_of.setdefault(name, {})[value] = None
+    return {name: tuple(values) for name, values in values_of.items()}
 
 
 def _settings(conversation: Conversation) -> Iterator[tuple[str, str]]:
@@ -210,10 +210,10 @@ def same_traffic(client: RpcColumns, server: RpcColumns, offset: Callable[[Int64
     whole = [_whole(columns) for columns in (client, server)]
     near, far = _pairs(_rows(client, whole[0]), _rows(server, whole[1]), offset)
     both = len(near)
-    seen = [{name: one[name][rows][pair] for name in COLUMNS} for one, rows, pair in
+    seen = [{name: columns[name][rows][pair] for name in COLUMNS} for columns, rows, pair in
             ((client, whole[0], near), (server, whole[1], far))]  # fmt: skip
-    waited, at_server = (one["latency_ns"].filled(0) for one in seen)
-    reads = [one["reads_ns"].filled(0) for one in seen]
+    waited, at_server = (columns["latency_ns"].filled(0) for columns in seen)
+    reads = [columns["reads_ns"].filled(0) for columns in seen]
     called_at = seen[0]["time_ns"].filled(0)
     there = seen[1]["time_ns"].filled(0) - called_at - offset(called_at)
     own = np.minimum(*reads)
@@ -236,13 +236,15 @@ def same_traffic(client: RpcColumns, server: RpcColumns, offset: Callable[[Int64
             name, spread.count, spread, **{part: float(values[which].mean()) for part, values in parts.items()}
         )
 
-    found = (phases(name, called.codes == code) for code, name in enumerate(called.names))
-    procedures = sorted((phases for phases in found if phases is not None), key=lambda one: -one.waited.total)
+    per_procedure = (phases(name, called.codes == code) for code, name in enumerate(called.names))
+    procedures = sorted(
+        (phases for phases in per_procedure if phases is not None), key=lambda spent: -spent.waited.total
+    )
 
     def each() -> Iterator[PairedRpc]:
         names = (called.names[code] for code in called.codes.tolist())
         places = (seen[0]["xid"], seen[0]["number"], seen[1]["number"], seen[0]["time_ns"], seen[1]["time_ns"])
-        columns = [*(one.filled(0) for one in places), waited, at_server, *parts.values()]
+        columns = [*(ends.filled(0) for ends in places), waited, at_server, *parts.values()]
         yield from map(PairedRpc, names, *(column.tolist() for column in columns))
 
     return SameTraffic(phases("", slice(None)), procedures, len(whole[0]) - both, len(whole[1]) - both, each)
@@ -261,10 +263,10 @@ def _pairs(near: RpcColumns, far: RpcColumns, offset: Callable[[Int64s], Int64s]
     """Indices of the same RPCs in both: by hosts, direction and XID, and of one XID in the order of time."""
     codes: dict[tuple[str, str, str], int] = {}
     keys, times = [], [times["time_ns"].filled(0) for times in (near, far)]
-    for one in (near, far):
-        ends = zip(*(one[name].filled("").tolist() for name in ("client", "server", "direction")), strict=True)
+    for columns in (near, far):
+        ends = zip(*(columns[name].filled("").tolist() for name in ("client", "server", "direction")), strict=True)
         hosts = np.array([codes.setdefault(end, len(codes)) for end in ends], np.int64)
-        keys.append(hosts << 32 | one["xid"].filled(0))
+        keys.append(hosts << 32 | columns["xid"].filled(0))
     _, numbers = np.unique(np.concatenate(keys), return_inverse=True)
     numbers = numbers.astype(np.int64) << 32
     split = numbers[: len(keys[0])], numbers[len(keys[0]) :]
@@ -333,8 +335,8 @@ def costs(runs: tuple[RpcColumns, RpcColumns], ways: tuple[int | None, int | Non
 
     def cost(columns: RpcColumns, procedures: list[Int64s], way: int | None) -> Costs:
         def mean(name: str) -> float:
-            found = [float(columns[name][rows].filled(0).mean()) for rows in procedures]
-            return float(np.average(found, weights=weights))
+            means = [float(columns[name][rows].filled(0).mean()) for rows in procedures]
+            return float(np.average(means, weights=weights))
 
         waited, server, lost = (mean(name) for name in ("latency_ns", "server_ns", "retransmission_delay_ns"))
         alone = server if way is None else max(0.0, server - way)
@@ -382,12 +384,12 @@ class ProcedureCalls(NamedTuple):
 
 def called(columns: RpcColumns) -> dict[str, ProcedureCalls]:
     """The calls of each procedure."""
-    of, found = labels(columns), {}
+    of, calls_of = labels(columns), {}
     for code, name in enumerate(of.names):
         rows = np.flatnonzero(of.codes == code)
         latencies = columns["latency_ns"][rows].compressed()
-        found[name] = ProcedureCalls(_run(columns, rows), latencies, np.ones(len(latencies), np.int64))
-    return found
+        calls_of[name] = ProcedureCalls(_run(columns, rows), latencies, np.ones(len(latencies), np.int64))
+    return calls_of
 
 
 _NEVER = ProcedureCalls(Run(0, 0, None, 0, 0, 0), np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -400,7 +402,9 @@ def two_runs(before: Mapping[str, ProcedureCalls], after: Mapping[str, Procedure
         first, second = before.get(name, _NEVER), after.get(name, _NEVER)
         test = rank_test(first.latencies, second.latencies, (first.counts, second.counts))
         changes.append(Change(name, first.run, second.run, *test))
-    return sorted(changes, key=lambda one: -sum(run.latency.total for run in (one.before, one.after) if run.latency))
+    return sorted(
+        changes, key=lambda change: -sum(run.latency.total for run in (change.before, change.after) if run.latency)
+    )
 
 
 def _run(columns: RpcColumns, rows: Int64s) -> Run:
@@ -455,5 +459,5 @@ def _exact(ranks: NDArray[np.float64], few: NDArray[np.float64]) -> float:
     for rank in doubled.tolist():
         ways[1:, rank:] += ways[:-1, : total + 1 - rank].copy()
     distance = np.abs(np.arange(total + 1) * len(ranks) - size * total)
-    found = abs(int(np.rint(2 * few.sum())) * len(ranks) - size * total)
-    return float(ways[size][distance >= found].sum() / ways[size].sum())
+    rank_distance = abs(int(np.rint(2 * few.sum())) * len(ranks) - size * total)
+    return float(ways[size][distance >= rank_distance].sum() / ways[size].sum())

@@ -117,7 +117,7 @@ class CompoundLayouts:
         self, data: Bytes, arguments: Int64s, call_ends: Int64s, results: Int64s, reply_ends: Int64s
     ) -> list[StepPlaces | None]:
         """Of COMPOUNDs with arguments at ``data[arguments[i]:call_ends[i]]``; None of those to be walked over."""
-        found: list[StepPlaces | None] = [None] * len(arguments)
+        steps: list[StepPlaces | None] = [None] * len(arguments)
         assert _NFS4 is not None and _NFS4.arguments is not None and _NFS4.results is not None
 
         def learn(row: int, asked: Layout, answered: Layout) -> StepPlaces | None:
@@ -127,8 +127,8 @@ class CompoundLayouts:
         for rows, places in self._layouts.groups(types, data, (arguments, call_ends), replies, learn):
             if places is not None:
                 for row in rows[_agree(places, data, results[rows])].tolist():
-                    found[row] = places
-        return found
+                    steps[row] = places
+        return steps
 
 
 def _agree(places: StepPlaces, data: Bytes, results: Int64s) -> NDArray[np.bool_]:
@@ -162,17 +162,17 @@ def _learned(call: memoryview, reply: memoryview) -> StepPlaces | None:
 
 def _handles(walk: CompoundWalk, call: memoryview, reply: memoryview) -> dict[int, _HandlePlace]:
     """By the identity of a file."""
-    found: dict[int, _HandlePlace] = {}
+    handles: dict[int, _HandlePlace] = {}
 
     def note(file: FileObject, of_reply: bool, at: int) -> None:
-        found[id(file)] = _HandlePlace(of_reply, at + 4, word(reply if of_reply else call, at)[0])
+        handles[id(file)] = _HandlePlace(of_reply, at + 4, word(reply if of_reply else call, at)[0])
 
     for step in walk.steps:
         if step.operation == OP_PUTFH and step.succeeded:
             note(step.current, False, step.arguments)
         elif step.operation == OP_GETFH and step.succeeded:
             note(step.current, True, step.results)
-    return found
+    return handles
 
 
 RENEWING = frozenset((4, 8, 12, 14, 18, 20, 21, 25, 30, 34, 38))
@@ -284,27 +284,29 @@ class Compounds:
         chosen = [kind for kind in kinds if kind is not None]
         codes = codes[[kind is not None for kind in kinds]]
         rows = kept(rows, among(rows["procedure"], codes))
-        found = np.empty(len(rows), COMPOUND)
+        compounds = np.empty(len(rows), COMPOUND)
         for name in _TAKEN:
-            found[name] = rows[name]
+            compounds[name] = rows[name]
         which = codes.searchsorted(rows["procedure"])
-        found["kind"] = which + len(self.kinds)
-        found["status"] += len(self.statuses)
+        compounds["kind"] = which + len(self.kinds)
+        compounds["status"] += len(self.statuses)
         self.kinds += chosen
         self.statuses += [status for status, _ in rpcs.names.statuses]
         back = np.array([kind.callback for kind in chosen], np.bool_)[which]
         sides = rows["connection"], rows["caller"] ^ back
         first, side = distinct(*sides)
-        found["ends"] = side + len(self.ends)
-        self.ends += [self._ends_of(*place) for place in zip(*(one[first].tolist() for one in sides), strict=True)]
-        self._find(rows, rpcs, found, chosen, which, back)
-        self._parts.append(found)
+        compounds["ends"] = side + len(self.ends)
+        self.ends += [
+            self._ends_of(*endpoint) for endpoint in zip(*(side[first].tolist() for side in sides), strict=True)
+        ]
+        self._find(rows, rpcs, compounds, chosen, which, back)
+        self._parts.append(compounds)
 
     def _find(
         self,
         rows: Rows,
         rpcs: RpcRows,
-        found: Rows,
+        compounds: Rows,
         kinds: list[CompoundKind],
         which: Int64s,
         back: NDArray[np.bool_],
@@ -320,18 +322,18 @@ class Compounds:
             results[long], behind[long] = rpcs.chunks.places(rows["transfer"][long], data)
             elsewhere[long] = results[long] < 0
             results[long] += REPLY_HEADER
-        found["session"] = found["result"] = -1
+        compounds["session"] = compounds["result"] = -1
         for callback in (False, True):
             places = (back == callback).nonzero()[0]
             mine, asked = slot_requests(data, starts[places], ends[places], callback)
             mine = places[mine]
             first, session = distinct(*np.ascontiguousarray(asked["session"]).view(np.int64).reshape(-1, 2).T)
-            found["session"][mine] = session + len(self.sessions)
+            compounds["session"][mine] = session + len(self.sessions)
             self.sessions += asked["session"][first].tolist()
             for name in ("slot", "sequence", "cached"):
-                found[name][mine] = asked[name]
+                compounds[name][mine] = asked[name]
             answers, codes = slot_results(data, results[places], behind[places], callback)
-            found["result"][places] = np.where(codes < 0, -1, codes + len(self.results))
+            compounds["result"][places] = np.where(codes < 0, -1, codes + len(self.results))
             self.results += answers
         decoded = elsewhere.copy()
         view = data.data
@@ -339,7 +341,7 @@ class Compounds:
             mine = which == index
             if kind.changes and not kind.callback:
                 whole = (mine & ~elsewhere).nonzero()[0]
-                edges = [one[whole] for one in (starts, ends, results, behind)]
+                edges = [bounds[whole] for bounds in (starts, ends, results, behind)]
                 for row, known in zip(whole.tolist(), self._layouts.places(data, *edges), strict=True):
                     if known is None:
                         decoded[row] = True
@@ -351,21 +353,21 @@ class Compounds:
         for row, rpc in zip(decoded.nonzero()[0].tolist(), made(rpcs, take(rows, decoded)), strict=True):
             self.changes[before + row] = rpc
             if elsewhere[row] and (answer := slot_result_of(rpc, RpcMessages(rpc), bool(back[row]))) is not None:
-                found["result"][row] = len(self.results)
+                compounds["result"][row] = len(self.results)
                 self.results.append(answer)
 
     def of_kind(self, meant: Callable[[CompoundKind], bool]) -> NDArray[np.bool_]:
         """Which rows are of kinds that are meant."""
-        found: NDArray[np.bool_] = np.array([meant(kind) for kind in self.kinds], np.bool_)[self.rows["kind"]]
-        return found
+        alike: NDArray[np.bool_] = np.array([meant(kind) for kind in self.kinds], np.bool_)[self.rows["kind"]]
+        return alike
 
     @cached_property
     def notable(self) -> NDArray[np.bool_]:
         """Which rows say something beside their slots."""
-        found = self.of_kind(lambda kind: kind.renews)
-        found |= np.array([status in STATUSES for status in self.statuses], np.bool_)[self.rows["status"]]
-        found[[*self.changes]] = True
-        return found
+        notable = self.of_kind(lambda kind: kind.renews)
+        notable |= np.array([status in STATUSES for status in self.statuses], np.bool_)[self.rows["status"]]
+        notable[[*self.changes]] = True
+        return notable
 
     def listed(self, chosen: Int64s) -> Iterator[CompoundRow]:
         """Some of the rows."""
@@ -402,7 +404,7 @@ def asks_for_lease(data: Bytes, starts: Int64s, ends: Int64s) -> NDArray[np.bool
     Args:
         data, starts, ends: the arguments are ``data[starts[i]:ends[i]]``.
     """
-    found = np.zeros(len(starts), np.bool_)
+    asking = np.zeros(len(starts), np.bool_)
     sizes = ends - starts & -4
     for size in unique(sizes).tolist():
         mine = (sizes == size).nonzero()[0]
@@ -410,8 +412,8 @@ def asks_for_lease(data: Bytes, starts: Int64s, ends: Int64s) -> NDArray[np.bool
             continue
         words = gathered(data, size, starts[mine]).view(">u4")
         operation, count, mask = words[:, :-2], words[:, 1:-1], words[:, 2:]
-        found[mine] = ((operation == OP_GETATTR) & (count > 0) & (mask >> LEASE_TIME & 1 == 1)).any(axis=1)
-    return found
+        asking[mine] = ((operation == OP_GETATTR) & (count > 0) & (mask >> LEASE_TIME & 1 == 1)).any(axis=1)
+    return asking
 
 
 _STATUSES = (
@@ -451,9 +453,9 @@ def slot_result_of(rpc: Rpc, messages: RpcMessages, callback: bool) -> SlotResul
     for data in (inline, None):
         view = messages.reply if data is None else data
         at = results_at(view, rpc.gss)
-        found = slot_result(view, at, len(view), callback) if at >= 0 else None
-        if found is not None:
-            return found
+        result = slot_result(view, at, len(view), callback) if at >= 0 else None
+        if result is not None:
+            return result
     return None
 
 

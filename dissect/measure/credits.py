@@ -191,12 +191,12 @@ class CreditDirection:
         self.last_time = time
 
     def bin(self, time: int) -> CreditInterval:
-        found = self.bins.get(time // self.width)
-        if found is None:
+        interval = self.bins.get(time // self.width)
+        if interval is None:
             while time // self.width not in self.bins and len(self.bins) >= self.max_bins:
                 self._widen()
-            found = self.bins.setdefault(time // self.width, CreditInterval(outstanding=self.outstanding))
-        return found
+            interval = self.bins.setdefault(time // self.width, CreditInterval(outstanding=self.outstanding))
+        return interval
 
     def narrow(self, max_bins: int) -> None:
         """Keep only so many bins: they are as if there had never been more."""
@@ -219,12 +219,12 @@ class CreditDirection:
             return 0, []
         first, last = min(self.bins), max(self.bins)
         each = -(-(last - first + 1) // count)
-        found: list[CreditInterval | None] = [None] * -(-(last - first + 1) // each)
+        intervals: list[CreditInterval | None] = [None] * -(-(last - first + 1) // each)
         for at, old in sorted(self.bins.items()):
             slot = (at - first) // each
-            new = found[slot] = found[slot] or CreditInterval()
+            new = intervals[slot] = intervals[slot] or CreditInterval()
             new.merge(old)
-        return each * self.width, found
+        return each * self.width, intervals
 
 
 def shared_bins(connection: int) -> int:

@@ -103,10 +103,10 @@ class Paths(Generic[SomeFile]):
 
     def file(self, server: str, handle: bytes) -> SomeFile:
         """The file, which is a new one where none has this handle."""
-        found = self._files.get((server, handle))
-        if found is None:
-            found = self._files[server, handle] = self._make(server, handle)
-        return found
+        file = self._files.get((server, handle))
+        if file is None:
+            file = self._files[server, handle] = self._make(server, handle)
+        return file
 
     def known(self, server: str, handle: bytes) -> SomeFile | None:
         return self._files.get((server, handle))
@@ -155,9 +155,9 @@ class Paths(Generic[SomeFile]):
         self.end(directory, name, time, "replaced")
         if file.names and not file.names[-1].raw:
             file.names.pop()
-        found = Name(directory, name, printable(name), time, made)
-        self._places[directory, name] = file, found
-        file.names.append(found)
+        given = Name(directory, name, printable(name), time, made)
+        self._places[directory, name] = file, given
+        file.names.append(given)
         if len(file.names) > MAX_NAMES:
             forgotten = next((known for known in file.names if known.until is not None), file.names[0])
             file.names.remove(forgotten)
@@ -179,9 +179,9 @@ class Paths(Generic[SomeFile]):
 
     def end(self, directory: NamedFile, name: bytes, time: int, how: str) -> SomeFile | None:
         """The name is gone; returns what it named."""
-        file, found = self._places.pop((directory, name), (None, None))
-        if found is not None:
-            found.until, found.ended = time, how
+        file, name_of_file = self._places.pop((directory, name), (None, None))
+        if name_of_file is not None:
+            name_of_file.until, name_of_file.ended = time, how
         return file
 
 
@@ -213,8 +213,8 @@ def span_at(file: NamedFile, time: int) -> tuple[int, int]:
             moments = [moment for name in file.names for moment in (name.since, name.until) if moment is not None]
             since = max([since, *(moment for moment in moments if moment <= time)])
             until = min([until, *(moment for moment in moments if moment > time)])
-            found = _name_at(file, time)
-            directory = None if found is None else found.directory
+            name_then = _name_at(file, time)
+            directory = None if name_then is None else name_then.directory
         if directory is None:
             break
         file = directory
@@ -234,10 +234,10 @@ class SpannedPaths:
         return until, path
 
     def _spanned(self, file: NamedFile, time: int, depth: int) -> tuple[int, int, str | None]:
-        found = self._known.get(file)
-        if found is None or not found[0] <= time < found[1]:
-            found = self._known[file] = self._found(file, time, depth)
-        return found
+        span = self._known.get(file)
+        if span is None or not span[0] <= time < span[1]:
+            span = self._known[file] = self._found(file, time, depth)
+        return span
 
     def _found(self, file: NamedFile, time: int, depth: int) -> tuple[int, int, str | None]:
         since, until = -(1 << 62), 1 << 62
@@ -263,14 +263,14 @@ def path_of_name(name: Name, time: int | None = None) -> str:
     directory = name.directory
     above = {directory}
     while directory.root is None:
-        found = _last_name(directory) if time is None else _name_at(directory, time)
-        if found is None:
+        last_name = _last_name(directory) if time is None else _name_at(directory, time)
+        if last_name is None:
             return "/".join([UNKNOWN, *reversed(parts)])
-        directory = found.directory
+        directory = last_name.directory
         if directory in above or len(above) > MAX_DEPTH:
             return "/".join([UNKNOWN, *reversed(parts)])
         above.add(directory)
-        parts.append(found.text)
+        parts.append(last_name.text)
     top = "" if directory.root == "/" else directory.root
     return "/".join([top, *reversed(parts)])
 
@@ -443,8 +443,8 @@ def nfs_messages(call: Reassembled | None, reply: Reassembled | None) -> NfsMess
         call_part = _without_contents(call, written)
         reply_part = None if reply is None else _without_contents(reply, returned)
         decoded = FileMessages(call_part.data, None if reply_part is None else reply_part.data)
-        found = events_of(decoded)
-        events = tuple(_in_place(event, call_part, reply_part) for event in found.events)
+        said = events_of(decoded)
+        events = tuple(_in_place(event, call_part, reply_part) for event in said.events)
         # Data are only stepped over where a length before them says how far they go.
         known = len(written), len(returned)
         written |= _contents(events, WRITE, call)
@@ -452,7 +452,7 @@ def nfs_messages(call: Reassembled | None, reply: Reassembled | None) -> NfsMess
             returned |= _contents(events, READ, reply)
         if known == (len(written), len(returned)):
             break
-    problem = found.problem
+    problem = said.problem
     if problem and reply is not None:
         # Of a reply that cannot be read to its end, some writes have no result: whether they happened is not known.
         answered = {event.position for event in events if event.kind == WRITE}
@@ -466,13 +466,13 @@ def nfs_messages(call: Reassembled | None, reply: Reassembled | None) -> NfsMess
 def _contents(events: Iterable[FileEvent], kind: str, message: Reassembled) -> dict[int, int]:
     """Position and length of data read or written of which bytes are missing."""
     gaps = message.gaps
-    found = {}
+    counts = {}
     for event in events:
         if event.kind == kind and event.position >= 0:
             end = event.position + round_up(event.count)
             if any(start < end and event.position < last for start, last in gaps):
-                found[event.position] = event.count
-    return found
+                counts[event.position] = event.count
+    return counts
 
 
 class _PartialMessage(NamedTuple):
@@ -510,12 +510,12 @@ def _in_place(event: FileEvent, call: _PartialMessage, reply: _PartialMessage | 
     if part is None or event.position < 0 or event.kind not in (READ, WRITE):
         return event
     shift = 0
-    for place, position, count in part.contents:
-        if place == event.position:
+    for content_position, position, count in part.contents:
+        if content_position == event.position:
             return event._replace(position=position, count=count)
-        if place > event.position:
+        if content_position > event.position:
             break
-        shift = position + round_up(count) - place
+        shift = position + round_up(count) - content_position
     return event._replace(position=event.position + shift)
 
 
@@ -609,16 +609,16 @@ class CalledFiles(PathedRows):
         which = self._which.copy()
         rows = np.flatnonzero(among(which, np.array(changing)))
         places: dict[tuple[int, str | None], int] = {}
-        found: list[int] = []
+        text_indices: list[int] = []
         for index, time in zip(which[rows].tolist(), self._times[rows].tolist(), strict=True):
             file, name = self._named[index] or (None, None)
             assert file is not None
             _, text = spans.at(file, time)
-            place = places.setdefault((index, text), len(texts))
-            if place == len(texts):
+            text_index = places.setdefault((index, text), len(texts))
+            if text_index == len(texts):
                 texts.append(text if name is None else joined(text, printable(name)))
-            found.append(place)
-        which[rows] = found
+            text_indices.append(text_index)
+        which[rows] = text_indices
         return KnownPaths(texts, sure + [is_whole(text) for text in texts[len(sure) :]], which)
 
     def _span(self) -> tuple[Int64s, Int64s]:
@@ -751,9 +751,9 @@ class PathLearner:
             return self._latest[2]
         codes = table.rows["procedure"]
         kinds = {code: naming(*_procedure(table, code)) for code in unique(codes).tolist()}
-        found = among(codes, np.array([code for code, kind in kinds.items() if kind.kind == FOUND]))
+        named_rows = among(codes, np.array([code for code, kind in kinds.items() if kind.kind == FOUND]))
         silent = among(codes, np.array([code for code, kind in kinds.items() if kind.kind == NOTHING]))
-        columns = self.reader.columns(table, found & _usual(table), wanted, silent if names_only else None)
+        columns = self.reader.columns(table, named_rows & _usual(table), wanted, silent if names_only else None)
         if not same:
             self._learn_names(table, columns, kinds)
         if self._max_files and len(self.paths) > self._max_files:
@@ -791,7 +791,7 @@ class PathLearner:
         failed = np.array([status[1] for status in table.names.statuses] or [False])
         places = among(codes, np.array(naming_codes)).nonzero()[0]
         rows = take(table.rows, places)
-        for place, code, usual, failure, connection, caller, time, handle, name, found in zip(
+        for row, code, usual, failure, connection, caller, time, handle, name, object_handle in zip(
             places.tolist(),
             rows["procedure"].tolist(),
             _usual(table)[places].tolist(),
@@ -801,17 +801,17 @@ class PathLearner:
             strict=True,
         ):
             rule = kinds[code]
-            if usual and rule.kind == FOUND and found is not None:
-                if found and found != handle and handle is not None and name is not None:
+            if usual and rule.kind == FOUND and object_handle is not None:
+                if object_handle and object_handle != handle and handle is not None and name is not None:
                     server = self._server_of(table, connection, caller)
                     self.paths.name(
-                        self.paths.file(server, handle), name, self.paths.file(server, found), time, rule.made
+                        self.paths.file(server, handle), name, self.paths.file(server, object_handle), time, rule.made
                     )
             elif usual and rule.kind == REMOVES and not failure and handle is not None and name is not None:
                 server = self._server_of(table, connection, caller)
                 self.paths.end(self.paths.file(server, handle), name, time, "removed")
             else:
-                self._learn_singly(table.rpc(place))
+                self._learn_singly(table.rpc(row))
 
     def _learn_singly(self, rpc: Rpc) -> None:
         if rpc.call is None or rpc.reply is None or rpc.state == DUPLICATE_REPLY or rpc.conversation.traced:
@@ -846,11 +846,11 @@ class PathLearner:
     def _server_of(self, table: RpcTable, connection: int, caller: int) -> str:
         """The address of the server: of calls from this end, or of callbacks from the other."""
         key = connection, bool(caller)
-        found = self._servers.get(key)
-        if found is None:
+        address = self._servers.get(key)
+        if address is None:
             endpoints = table.conversation(connection).connection.endpoints
-            found = self._servers[key] = endpoints[1 - key[1]].address
-        return found
+            address = self._servers[key] = endpoints[1 - key[1]].address
+        return address
 
 
 def opened_name(rpc: KnownRpc) -> FileEvent:

@@ -282,14 +282,14 @@ class Contents:
             return None
         first = last = differing = -1
         reached = old.start
-        for one, other in zip(self.bytes_of(old), self.bytes_of(new), strict=True):
-            if one != other:
-                unequal = np.flatnonzero(np.frombuffer(one, np.uint8) != np.frombuffer(other, np.uint8))
+        for earlier, later in zip(self.bytes_of(old), self.bytes_of(new), strict=True):
+            if earlier != later:
+                unequal = np.flatnonzero(np.frombuffer(earlier, np.uint8) != np.frombuffer(later, np.uint8))
                 if first < 0:
                     first, differing = reached + int(unequal[0]), 0
                 last = reached + int(unequal[-1])
                 differing += len(unequal)
-            reached += len(one)
+            reached += len(earlier)
         return None if first < 0 else ContentChange(first, last + 1, differing, old.source, new.source)
 
 
@@ -457,8 +457,8 @@ class FileUses(NamedTuple):
     @property
     def numbers(self) -> Int64s:
         """The number of the file of each operation."""
-        found: Int64s = np.array([file.number for file in self.files], np.int64)[self.operations["file"]]
-        return found
+        numbers: Int64s = np.array([file.number for file in self.files], np.int64)[self.operations["file"]]
+        return numbers
 
 
 class FileTable:
@@ -478,7 +478,7 @@ class FileTable:
 
     def add(self, rpc: Rpc) -> list[FileTransfer]:
         """Take one RPC; returns what it did to contents, in its order."""
-        return [transfer for _, found in self.add_table(RpcTable([rpc])).transfers for transfer in found]
+        return [transfer for _, done in self.add_table(RpcTable([rpc])).transfers for transfer in done]
 
     def add_table(self, table: RpcTable, counts: NDArray[np.bool_] | None = None) -> FileUses:
         """Note names, types and sizes.
@@ -544,7 +544,7 @@ class _FileBatch:
         if len(self.files) < len(known):
             first = distinct(read.rows["file"])[0]
             order = sorted(zip(first.tolist(), read.rows["file"][first].tolist(), strict=True), reverse=True)
-            self._appearing = [one for one in order if known[one[1]] is None]
+            self._appearing = [appearing for appearing in order if known[appearing[1]] is None]
         self._files = known
         self._changing: dict[int, tuple[int, ...]] = {}
         """Of those that may change contents ``_CALL``, by row."""
@@ -554,10 +554,7 @@ class _FileBatch:
         """Note what RPCs say, in their order; returns what they did to contents."""
         rows, messages = self.read.rows, self.read.messages
         contents = [
-            (row, event.handle)
-            for row, found in messages.items()
-            for event in found.events
-            if event.kind in _OF_CONTENTS
+            (row, event.handle) for row, said in messages.items() for event in said.events if event.kind in _OF_CONTENTS
         ]
         in_turn = self._in_turn({handle for _, handle in contents})
         order = sorted(messages)
@@ -568,7 +565,7 @@ class _FileBatch:
         said = take(rows, turns)
         commit = self.read.names.index("COMMIT") if "COMMIT" in self.read.names else -1
         fields = (said["file"], said["type"], said["sized"], said["size"], said["verifier"] > 0, said["name"] == commit)
-        stated = [*zip(turns.tolist(), *(one.tolist() for one in fields), strict=True)]
+        stated = [*zip(turns.tolist(), *(field.tolist() for field in fields), strict=True)]
         moving = {row for row, _ in contents}
         changing = sorted(moving.union(said["row"].tolist()))
         chosen = take(self.table.rows, np.array(changing, np.int64))
@@ -643,8 +640,8 @@ class _FileBatch:
         turning = np.zeros(len(reach), np.bool_)
         turning[rows["file"][(rows["verifier"] > 0) | (rows["sized"] & (rows["size"] < reach[rows["file"]]))]] = True
         turning[[index for index, (_, handle) in enumerate(self.read.handles) if handle in changed]] = True
-        found: NDArray[np.bool_] = states & turning[rows["file"]]
-        return found
+        turned: NDArray[np.bool_] = states & turning[rows["file"]]
+        return turned
 
     def _state(self, stated: list[tuple[int, int, int, bool, int, bool, bool]], update: _FileUpdate | None) -> None:
         """What operations say of type, size and contents; attributes that a WRITE returns hold after it.

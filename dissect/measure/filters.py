@@ -45,7 +45,7 @@ def parse_xid(text: str) -> int:
 
 def parse_frames(text: str) -> tuple[FrameRange, ...]:
     """'46', '40-60', '40-' (to the end), or a list of these with commas; raises ValueError."""
-    found = []
+    ranges = []
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)(-(\d+)?)?", part.strip())
         frames = None
@@ -54,8 +54,8 @@ def parse_frames(text: str) -> tuple[FrameRange, ...]:
             frames = FrameRange(first, int(match[3]) if match[3] else MAX_FRAME if match[2] else first)
         if frames is None or not 0 < frames.first <= frames.last:
             raise ValueError(f"{text!r} is neither a frame number nor a range such as 40-60")
-        found.append(frames)
-    return tuple(found)
+        ranges.append(frames)
+    return tuple(ranges)
 
 
 class FrameRange(NamedTuple):
@@ -101,17 +101,17 @@ def unknown_connections(wanted: Iterable[int], capture: CaptureExtent) -> str:
     return ""
 
 
-def unknown_rpcs(wanted: Iterable[int], found: Container[int], total: int) -> str:
+def unknown_rpcs(wanted: Iterable[int], known: Container[int], total: int) -> str:
     """Which of the wanted numbers no RPC has; '' for none.  ``total``: RPCs in the capture."""
     for number in wanted:
-        if number not in found:
+        if number not in known:
             return f"no RPC {number}; there {'is' if total == 1 else 'are'} {total:,}"
     return ""
 
 
-def unknown_xids(wanted: Iterable[int], found: Container[int]) -> str:
+def unknown_xids(wanted: Iterable[int], known: Container[int]) -> str:
     """Which of the wanted XIDs no RPC has; '' for none."""
-    return next((f"no RPC with xid {xid:#010x}" for xid in wanted if xid not in found), "")
+    return next((f"no RPC with xid {xid:#010x}" for xid in wanted if xid not in known), "")
 
 
 def unknown_frames(wanted: Iterable[FrameRange], capture: CaptureExtent) -> str:
@@ -144,5 +144,5 @@ def near(name: str, names: Iterable[str]) -> str:
     """Names that are nearly that, as a question; '' where there are none."""
     from difflib import get_close_matches  # Only here: every start would pay for it.
 
-    found = get_close_matches(name, names, 3, 0.7)
-    return f"; did you mean {' or '.join(found)}?" if found else ""
+    close = get_close_matches(name, names, 3, 0.7)
+    return f"; did you mean {' or '.join(close)}?" if close else ""

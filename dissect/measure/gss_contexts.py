@@ -133,8 +133,8 @@ class GssContexts:
             return
         data = message.prefix
         tree = reply_tree(SparseBytes([(0, data)], len(data)), rpc.program, rpc.version, rpc.procedure, rpc.gss)
-        found = {node.name: node.value for node in tree.body.children} if tree.body is not None else {}
-        handle, major, window = (found.get(name) for name in ("handle", "gss_major", "seq_window"))
+        fields = {node.name: node.value for node in tree.body.children} if tree.body is not None else {}
+        handle, major, window = (fields.get(name) for name in ("handle", "gss_major", "seq_window"))
         if not isinstance(handle, memoryview) or rpc.failed:
             return
         new = call.procedure == RPCSEC_GSS_INIT

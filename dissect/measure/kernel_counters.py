@@ -190,7 +190,7 @@ def _unescaped(word: str) -> str:
 def mount_of(mounts: Sequence[Mount], path: str) -> Mount | None:
     """The mount that holds a path, which is absolute; None where none does."""
     holding = (mount for mount in mounts if path == mount.path or path.startswith(mount.path.rstrip("/") + "/"))
-    return max(holding, key=lambda one: len(one.path), default=None)
+    return max(holding, key=lambda mount: len(mount.path), default=None)
 
 
 def mounts_since(now: Iterable[Mount], earlier: Iterable[Mount]) -> list[Mount]:
@@ -386,20 +386,20 @@ def compare_mounts(mounts: Sequence[Mount], wire: WireOperations, complete: Comp
 
 
 def _compared(mounts: tuple[Mount, ...], wire: WireOperations, complete: Completeness) -> MountComparison:
-    found = _found(mounts, wire)
+    matched = _found(mounts, wire)
     rdma = any(line.kind == "rdma" for mount in mounts for line in mount.transports)
-    lossy = complete.lossy or bool(complete.midway & found.connections)
-    lossy |= not (found.connections or complete.truncated)
-    lossy |= any(wire.unmatched[caller.client, caller.server] for caller in found.callers)
+    lossy = complete.lossy or bool(complete.midway & matched.connections)
+    lossy |= not (matched.connections or complete.truncated)
+    lossy |= any(wire.unmatched[caller.client, caller.server] for caller in matched.callers)
     names = dict.fromkeys(name for mount in mounts for name in mount.operations)
-    names.update(dict.fromkeys(found.operations))
-    pairs = {name: (_counted(name, mounts), found.operations.get(name, WireOperation())) for name in names}
+    names.update(dict.fromkeys(matched.operations))
+    pairs = {name: (_counted(name, mounts), matched.operations.get(name, WireOperation())) for name in names}
     excess = Counter({name: seen.calls - counters.transmissions for name, (counters, seen) in pairs.items()})
     later = +excess
-    is_later = later.total() > 0 and Counter(name for _, name in found.newest[-later.total() :]) == later
-    unsent = _never_sent(mounts, wire, found)
+    is_later = later.total() > 0 and Counter(name for _, name in matched.newest[-later.total() :]) == later
+    unsent = _never_sent(mounts, wire, matched)
     unknown = INCOMPLETE if complete.truncated else UNEXPLAINED
-    more = UNTOLD if found.untold else LATER if is_later else unknown
+    more = UNTOLD if matched.untold else LATER if is_later else unknown
     rows = []
     for name, (counted, seen) in pairs.items():
         if not (counted.calls or seen.calls):
@@ -419,8 +419,8 @@ def _compared(mounts: tuple[Mount, ...], wire: WireOperations, complete: Complet
         else:
             reasons += _differences(counted, seen, unknown)
         rows.append(OperationComparison(name, counted, seen, tuple(reasons)))
-    clients = sorted({caller.client for caller in found.callers})
-    servers = sorted({caller.server for caller in found.callers})
+    clients = sorted({caller.client for caller in matched.callers})
+    servers = sorted({caller.server for caller in matched.callers})
     return MountComparison(mounts, tuple(clients), tuple(servers), tuple(rows))
 
 
@@ -442,12 +442,12 @@ def _counted(name: str, mounts: Iterable[Mount]) -> OperationCounters:
     return reduce(add, rows)
 
 
-def _never_sent(mounts: Sequence[Mount], wire: WireOperations, found: _Found) -> int:
+def _never_sent(mounts: Sequence[Mount], wire: WireOperations, matched: _Found) -> int:
     """Calls that the operations count and the transport does not; 0 where that cannot be said."""
     lines = max((mount.transports for mount in mounts), key=lambda lines: sum(map(_sends, lines)), default=())
     if not any(map(_sends, lines)):
         return 0
-    others = sum(wire.others[caller.client, caller.server] for caller in found.callers[:1])
+    others = sum(wire.others[caller.client, caller.server] for caller in matched.callers[:1])
     names = {name for mount in mounts for name in mount.operations}
     total = sum(_counted(name, mounts).transmissions for name in names)
     return max(0, total - (sum(map(_sends, lines)) - others))
@@ -470,15 +470,15 @@ def _found(mounts: Sequence[Mount], wire: WireOperations) -> _Found:
         callers = [caller for caller in callers if caller.server in servers]
     if any(caller.client in clients for caller in callers):
         callers = [caller for caller in callers if caller.client in clients]
-    found = _Found(callers=callers, untold=untold)
+    matched = _Found(callers=callers, untold=untold)
     for caller in callers:
         calls = wire.callers[caller]
         for name, seen in calls.operations.items():
-            found.operations.setdefault(name, WireOperation()).add(seen)
-        found.connections |= calls.connections
-        found.newest += calls.newest
-    found.newest.sort(key=itemgetter(0))
-    return found
+            matched.operations.setdefault(name, WireOperation()).add(seen)
+        matched.connections |= calls.connections
+        matched.newest += calls.newest
+    matched.newest.sort(key=itemgetter(0))
+    return matched
 
 
 def _is_address(text: str) -> bool:

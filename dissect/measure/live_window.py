@@ -56,8 +56,8 @@ class _SlotConnection:
         rows = take(batch.rows, places)
         failed = np.array([failed for _, failed in batch.names.statuses])[rows["status"]]
         first, which = distinct(rows["procedure"], rows["caller"])
-        for kind, place in enumerate(places[first].tolist()):
-            key = batch.key(place)
+        for kind, row in enumerate(places[first].tolist()):
+            key = batch.key(row)
             if key not in self.procedures and len(self.procedures) >= MAX_PROCEDURES:
                 key = other_procedures(key)
             entry = self.procedures.setdefault(key, _SlotProcedure())
@@ -154,11 +154,11 @@ class LiveWindow:
                 self._rpcs[number] = self._rpcs.get(number, 0) + len(mine)
                 if slot is None:
                     continue
-                one = slot.connections.get(number)
-                if one is None and (len(slot.connections) < MAX_CONNECTIONS or number == self.picked):
-                    one = slot.connections[number] = _SlotConnection()
-                if one is not None:
-                    one.add(batch, mine, self._max_slowest)
+                connection = slot.connections.get(number)
+                if connection is None and (len(slot.connections) < MAX_CONNECTIONS or number == self.picked):
+                    connection = slot.connections[number] = _SlotConnection()
+                if connection is not None:
+                    connection.add(batch, mine, self._max_slowest)
 
     def _list(self, batch: ListedRpcs, connection: int | None, places: Int64s) -> None:
         kept = self._newest.setdefault(connection, deque(maxlen=self._max_newest))
@@ -185,7 +185,7 @@ class LiveWindow:
             self._slots.popleft()
         sent = {connection.number: (connection.bytes[0], connection.bytes[1]) for connection in connections}
         self._rpcs = {number: count for number, count in self._rpcs.items() if number in sent}
-        self._newest = {which: found for which, found in self._newest.items() if which is None or which in sent}
+        self._newest = {which: newest for which, newest in self._newest.items() if which is None or which in sent}
         mark = _Counters(now, dict(self._rpcs), sent, self._total)
         self._marks.append(mark)
         while len(self._marks) > 2 and now - self._marks[0].time > RATES:
@@ -213,11 +213,11 @@ class LiveWindow:
                 total.calls += entry.calls
                 total.failed += entry.failed
                 total.latencies.merge(entry.latencies)
-        found = [
+        busiest = [
             BusyProcedure(key, slot_procedure.calls, slot_procedure.failed, slot_procedure.latencies.distribution())
             for key, slot_procedure in merged.items()
         ]
-        return sorted(found, key=lambda one: (-(one.latency.total if one.latency else 0), -one.calls))
+        return sorted(busiest, key=lambda shown: (-(shown.latency.total if shown.latency else 0), -shown.calls))
 
     def slowest(self, connection: int | None = None) -> list[SlowRpc]:
         """The slowest RPCs of the last minute, the slowest first; on one connection, or on all."""
@@ -225,7 +225,7 @@ class LiveWindow:
         return [slow_rpc for _, _, slow_rpc in heapq.nlargest(self._max_slowest, entries)]
 
     def _counted(self, connection: int | None) -> list[_SlotConnection]:
-        return [found for slot in self._slots if (found := slot.of(connection)) is not None]
+        return [counted for slot in self._slots if (counted := slot.of(connection)) is not None]
 
 
 def _grouped(values: Int64s, places: Int64s) -> Iterator[tuple[int, Int64s]]:

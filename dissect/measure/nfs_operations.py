@@ -120,8 +120,8 @@ class _Codes(dict[Any, int]):
     """Gives each key a number, in the order in which they come."""
 
     def __missing__(self, key: Any) -> int:
-        found = self[key] = len(self)
-        return found
+        code = self[key] = len(self)
+        return code
 
 
 class OperationReader:
@@ -158,8 +158,8 @@ class OperationReader:
 
             mine = (whole & (rows["procedure"] == code)).nonzero()[0]
 
-            def learn(one: int, asked: Layout, answered: Layout, mine: Int64s = mine) -> FileLayout | None:
-                row = mine[one]
+            def learn(at: int, asked: Layout, answered: Layout, mine: Int64s = mine) -> FileLayout | None:
+                row = mine[at]
                 call, reply = data[calls[row] : call_ends[row]], data[replies[row] : reply_ends[row]]
                 return file_layout(call, reply, int(arguments[row] - calls[row]), REPLY_HEADER, asked, answered)
 
@@ -203,11 +203,11 @@ class _Reading:
         self.undecoded: list[str] = []
 
     def operations(self, groups: Iterable[_AlikeMessages]) -> NfsOperations:
-        found = [np.empty(0, OPERATION)]
+        parts = [np.empty(0, OPERATION)]
         left = np.ones(len(self.table), np.bool_)
         for group in groups:
             left[group.rows] = False
-            found += self._columns(group)
+            parts += self._columns(group)
             if group.layout.events:
                 self._events(group)
         singly: list[tuple[Any, ...]] = []
@@ -219,8 +219,8 @@ class _Reading:
                 singly += [self._row(row, done) for done in messages.operations]
                 if messages.events:
                     self.messages[row] = messages
-        found.append(np.array(singly, OPERATION))
-        rows = np.concatenate(found)
+        parts.append(np.array(singly, OPERATION))
+        rows = np.concatenate(parts)
         rows = rows[np.lexsort((rows["number"], rows["row"]))]
         return NfsOperations(
             rows,
@@ -280,8 +280,8 @@ class _Reading:
             """The values of a source, or what stands for each of these."""
             if isinstance(source, Constant):
                 return -1 if source.value is None else code(source.value)
-            found = source.column(*places)
-            return found if source.number else np.fromiter(map(code, found), np.int64, len(servers))
+            values = source.column(*places)
+            return values if source.number else np.fromiter(map(code, values), np.int64, len(servers))
 
         def handles(source: Source) -> Int64s:
             given = repeat(source.value) if isinstance(source, Constant) else source.column(*places)
@@ -308,7 +308,7 @@ class _Reading:
     def _events(self, group: _AlikeMessages) -> None:
         """Decode what is said of names and contents."""
         layout, data = group.layout, self.table.data
-        sides = [_pieces(data, *one, layout.moves_data) for one in (group.calls, group.replies)]
+        sides = [_pieces(data, *side, layout.moves_data) for side in (group.calls, group.replies)]
         asked = layout if layout.moves_data else layout._replace(operations=())
         decoded = asked.decoded(data, group.arguments, group.results)
         for row, call, reply, (events, operations) in zip(group.rows.tolist(), *sides, decoded, strict=True):
@@ -334,8 +334,8 @@ def _known_messages(rpc: KnownRpc) -> NfsMessages | None:
         count = (fields.count or 0) if moved is None else moved
         events += (FileEvent(kind, fields.handle, None, None, fields.offset, count, 0, moved if answered else None),)
     sides = [
-        None if one is None else Reassembled((Extent(0, 1 << 32, "inline", one.frame, NOT_TRACED),), ())
-        for one in (rpc.call, rpc.reply)
+        None if message is None else Reassembled((Extent(0, 1 << 32, "inline", message.frame, NOT_TRACED),), ())
+        for message in (rpc.call, rpc.reply)
     ]
     return NfsMessages(sides[0], sides[1], events, (done,), "")
 
@@ -351,7 +351,7 @@ def _pieces(data: Bytes, starts: Int64s, ends: Int64s, wanted: bool) -> Iterable
         return repeat(None, len(starts))
     whole = [data[start:end].tobytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
     extents = {size: (Extent(0, size, "inline", 0, ""),) for size in unique(ends - starts).tolist()}
-    return [Reassembled(extents[len(one)], ((0, one),)) for one in whole]
+    return [Reassembled(extents[len(piece)], ((0, piece),)) for piece in whole]
 
 
 MAX_SERVERS = 1024
@@ -445,13 +445,13 @@ class DataServers:
 
     def mark(self, conversations: Iterable[Conversation]) -> None:
         """Note which of them are with a data server, by its address."""
-        for one in conversations if self.servers else ():
-            connection = one.connection
+        for conversation in conversations if self.servers else ():
+            connection = conversation.connection
             self._judged.add(connection.number)
-            if one.data_server is None:
+            if conversation.data_server is None:
                 server = self.of(connection.endpoints[1].address, connection.service_port)
                 if server is not None:
-                    self._note(one, DataServerRole(BY_ADDRESS, server.metadata_server, server.frame), server)
+                    self._note(conversation, DataServerRole(BY_ADDRESS, server.metadata_server, server.frame), server)
 
     def evict(self, conversations: Iterable[Conversation]) -> None:
         """Nothing more comes of these."""
@@ -492,14 +492,14 @@ class DataServers:
             if len(values) != 2:
                 continue
             network, text = (value.decode("ascii", "replace") for value in values)
-            place = universal_address(text)
-            if place not in self.servers and len(self.servers) >= MAX_SERVERS:
+            endpoint = universal_address(text)
+            if endpoint not in self.servers and len(self.servers) >= MAX_SERVERS:
                 continue
-            found = self.servers.setdefault(place, DataServer(*place, server, frame))
-            if len(found.networks) < 16:
-                found.networks[network] = None
-            if device is not None and len(found.devices) < MAX_DEVICES:
-                found.devices[device] = None
+            data_server = self.servers.setdefault(endpoint, DataServer(*endpoint, server, frame))
+            if len(data_server.networks) < 16:
+                data_server.networks[network] = None
+            if device is not None and len(data_server.devices) < MAX_DEVICES:
+                data_server.devices[device] = None
 
     def _granted(self, results: Node | None, layout: LayoutHandle) -> None:
         """A reply to LAYOUTGET."""
@@ -550,11 +550,11 @@ class DataServers:
             traffic.bytes += int(whole[mine].sum())
 
     def _traffic(self, table: RpcTable, number: int) -> DataTraffic:
-        found = self.traffic.get(number)
-        if found is None:
+        traffic = self.traffic.get(number)
+        if traffic is None:
             server = table.conversation(number).connection.endpoints[1].address
-            found = self.traffic[number] = DataTraffic(server)
-        return found
+            traffic = self.traffic[number] = DataTraffic(server)
+        return traffic
 
     def of(self, address: str, port: int | None = None) -> DataServer | None:
         """The data server that is reached at an address over RDMA."""
@@ -577,8 +577,8 @@ def _with_operations(table: RpcTable, wanted: frozenset[str]) -> Iterator[Rpc]:
 
 def _transfers(table: RpcTable) -> NDArray[np.bool_]:
     """Which RPCs are calls that read or write."""
-    found: NDArray[np.bool_] = (table.rows["call_frame"] > 0) & (table.rows["caller"] == 0)
-    return found & _called_for(table, _is_transfer)
+    called: NDArray[np.bool_] = (table.rows["call_frame"] > 0) & (table.rows["caller"] == 0)
+    return called & _called_for(table, _is_transfer)
 
 
 def _called_for(table: RpcTable, meant: Callable[[ProcedureNames], bool]) -> NDArray[np.bool_]:
@@ -714,11 +714,11 @@ class WireOperations:
         linux = self.reader.columns(table, wanted=frozenset(("linux",))).columns["linux"][kept].tolist()
         columns = (rows[name].tolist() for name in ("connection", "procedure", "caller", "state"))
         for connection, procedure, caller, state, name in zip(*columns, linux, strict=True):
-            one = names[procedure]
-            operation = one.name or "?"
+            procedure_names = names[procedure]
+            operation = procedure_names.name or "?"
             if state == _NO_CALL:
                 operation = ""
-            elif one.version == 4 and one.operations:
+            elif procedure_names.version == 4 and procedure_names.operations:
                 operation = name or OTHER_COMPOUND
             yield connection, procedure << 1 | (caller != 0), operation
 
@@ -745,8 +745,8 @@ class WireOperations:
         rows = table.rows[kept]
         compounds = np.array([bool(procedure.operations) for procedure in table.names.procedures] or [False])
         answered = (rows["reply_frame"] != 0) & (rows["call_frame"] != 0) & (rows["caller"] == 0)
-        found: Mask = failures[rows["status"]] & compounds[rows["procedure"]] & answered
-        return found
+        failed: Mask = failures[rows["status"]] & compounds[rows["procedure"]] & answered
+        return failed
 
 
 def _counted(chosen: Rows, failed: Mask, table: RpcTable) -> WireOperation:

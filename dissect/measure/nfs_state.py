@@ -166,7 +166,7 @@ class SlotTable:
         slots, sequences = rows["slot"][asked], rows["sequence"][asked]
         begins = stretches(slots)
         last = [self._slots.get(slot) for slot in slots[begins].tolist()]
-        if last.count(None) + len(self._slots) > MAX_SLOTS or any(one is not None and one.pending for one in last):
+        if last.count(None) + len(self._slots) > MAX_SLOTS or any(use is not None and use.pending for use in last):
             return False
         following = np.append(0, sequences[:-1] + 1 & 0xFFFFFFFF)
         following[begins] = [*map(self._next, last, sequences[begins].tolist())]
@@ -216,8 +216,8 @@ class SlotTable:
             self.max_in_use = self.in_use
         if self.in_use == self.limit:
             self.at_limit_count += 1
-            place = use.time, use.frame
-            self.full = (self.full[0] if self.full else place), place
+            moment = use.time, use.frame
+            self.full = (self.full[0] if self.full else moment), moment
             self.refilled += self._freed
         self._freed = False
 

@@ -189,11 +189,11 @@ class NfsStateHistory:
 
     def notes(self) -> StateNotes:
         """What happened since the last time, which is not taken here."""
-        calls = [one.what for one in self._queue if isinstance(one.what, SentCall)]
+        calls = [event.what for event in self._queue if isinstance(event.what, SentCall)]
         lone = {
-            one.what.number: (one.time, one.frame)
-            for one in self._queue
-            if isinstance(one.what, Rpc) and one.what.reply is None
+            event.what.number: (event.time, event.frame)
+            for event in self._queue
+            if isinstance(event.what, Rpc) and event.what.reply is None
         }
         self._queue.clear()
         self._row_batches.clear()
@@ -232,7 +232,7 @@ class NfsStateHistory:
             compounds.add(rows, rpcs)
         rows = compounds.rows
         count = len(rows)
-        frames, times = ([getattr(one, name) for one in self._queue] for name in ("frame", "time"))
+        frames, times = ([getattr(event, name) for event in self._queue] for name in ("frame", "time"))
         order = np.lexsort(
             (
                 np.concatenate([rows["call_last_frame"], rows["reply_frame"], frames]),
@@ -245,9 +245,9 @@ class NfsStateHistory:
         asked: dict[int, _Asked] = {}
         bounds = np.concatenate(([0], ending[order].nonzero()[0] + 1, [len(order)]))
         long = (np.diff(bounds) >= MANY).nonzero()[0]
-        for place, events in enumerate(np.split(order, np.sort(bounds[[*long, *(long + 1)]]))):
+        for index, events in enumerate(np.split(order, np.sort(bounds[[*long, *(long + 1)]]))):
             taken: dict[int, NfsSession] = {}
-            if place % 2:
+            if index % 2:
                 events, taken = self._take_routine(compounds, events)
             mine = unique(events[events < 2 * count] % max(count, 1))
             listed = dict(zip(mine.tolist(), compounds.listed(mine), strict=True))
@@ -288,12 +288,14 @@ class NfsStateHistory:
         def meant(clients: Iterable[str], servers: Iterable[str]) -> bool:
             return any(client in clients and server in servers for client, server in ends)
 
-        self.clients[:] = [one for one in self.clients if meant(one.addresses, (one.server, *one.server_addresses))]
+        self.clients[:] = [
+            client for client in self.clients if meant(client.addresses, (client.server, *client.server_addresses))
+        ]
         self.sessions[:] = [session for session in self.sessions if session.client in self.clients]
         contexts = self.security.contexts
         contexts[:] = [context for context in contexts if meant((context.client,), (context.server,))]
         used = [(credit, *credit.connection.endpoints) for credit in self.credits]
-        self._blocked = [one for one, client, server in used if (client.address, server.address) in ends]
+        self._blocked = [blocked for blocked, client, server in used if (client.address, server.address) in ends]
         self._histories.clear()
 
     def _place(self, at: AtReply) -> AtReply:
@@ -360,36 +362,36 @@ class NfsStateHistory:
         left = ~mine
         taken[more] = False
         left[mine] = ~taken
-        found = zip(which[more].tolist(), numbers[more].tolist(), strict=True)
-        return events[left], {row: self.sessions[number - 1] for row, number in found}
+        by_columns = zip(which[more].tolist(), numbers[more].tolist(), strict=True)
+        return events[left], {row: self.sessions[number - 1] for row, number in by_columns}
 
-    def _row_called(self, one: CompoundRow, index: int, asked: dict[int, _Asked]) -> None:
-        server, client = one.ends
-        server, callback = self.table.server(server), one.kind.callback
-        found = None
-        if one.session is not None:
-            use = SlotUse(one.number, one.connection, one.call_frame, one.call_time, one.slot, one.sequence, one.cached)
-            found = self._request(server, client, one.session, callback, use)
-        if found is not None:
-            asked[index] = found
-        if callback and isinstance(one.changes, Rpc):
-            minor_version = one.kind.minor_version
-            at = AtReply(server, client, one.connection, minor_version, one.call_frame, one.call_time)
-            self._recall(RpcMessages(one.changes).call, at, found and found.session)
+    def _row_called(self, row: CompoundRow, index: int, asked: dict[int, _Asked]) -> None:
+        server, client = row.ends
+        server, callback = self.table.server(server), row.kind.callback
+        request = None
+        if row.session is not None:
+            use = SlotUse(row.number, row.connection, row.call_frame, row.call_time, row.slot, row.sequence, row.cached)
+            request = self._request(server, client, row.session, callback, use)
+        if request is not None:
+            asked[index] = request
+        if callback and isinstance(row.changes, Rpc):
+            minor_version = row.kind.minor_version
+            at = AtReply(server, client, row.connection, minor_version, row.call_frame, row.call_time)
+            self._recall(RpcMessages(row.changes).call, at, request and request.session)
 
-    def _row_ended(self, one: CompoundRow, asked: _Asked | None, session: NfsSession | None) -> None:
+    def _row_ended(self, row: CompoundRow, asked: _Asked | None, session: NfsSession | None) -> None:
         """``session``: where its slot was taken already."""
-        kind, changes = one.kind, one.changes
+        kind, changes = row.kind, row.changes
         session = asked.session if asked is not None else session
         self.compounds += 1
         if asked is not None:
-            self._answer(asked, one.reply_end, one.reply_frame, one.result, kind.operations, one.status)
-        if changes is not None or kind.renews or one.status in STATUSES:
-            at = AtReply(*one.ends, one.connection, kind.minor_version, one.reply_frame, one.reply_end)
+            self._answer(asked, row.reply_end, row.reply_frame, row.result, kind.operations, row.status)
+        if changes is not None or kind.renews or row.status in STATUSES:
+            at = AtReply(*row.ends, row.connection, kind.minor_version, row.reply_frame, row.reply_end)
             steps: Iterable[ChangingStep] = changes.steps() if isinstance(changes, Changes) else ()
-            if isinstance(changes, Rpc) and self._may_change(kind, self._client(kind, session, one.connection)):
+            if isinstance(changes, Rpc) and self._may_change(kind, self._client(kind, session, row.connection)):
                 steps = self._steps(changes, RpcMessages(changes))
-            self._conclude(kind, self._place(at), session, one.status, steps)
+            self._conclude(kind, self._place(at), session, row.status, steps)
 
     # Calls
 
@@ -557,10 +559,10 @@ class NfsStateHistory:
             return
         compound = compound_call(call, head[4], len(call), callback=True)
         client = session.client if session is not None else None
-        for operation, place in zip(compound.operations, compound.places, strict=False):
+        for operation, position in zip(compound.operations, compound.places, strict=False):
             if operation in (OP_CB_RECALL, OP_CB_LAYOUTRECALL):
                 client = client or self.table.of_connection(at._replace(minor_version=compound.minor_version))
-                state = recalled(client, operation, call, place, at.frame, at.time)
+                state = recalled(client, operation, call, position, at.frame, at.time)
                 if state is not None and len(self._recalls) < MAX_RECALLS:
                     self._recalls.append((at.server, state))
 

@@ -75,8 +75,8 @@ class Fields:
 
     def _raw(self, layout: Layout, path: str) -> memoryview | None:
         """The bytes of a number or a stateid where messages like this one have it."""
-        found, at = layout.places.get(path), self.place.at
-        return None if found is None else self._message[at + found[0] : at + found[1]]
+        extent, at = layout.places.get(path), self.place.at
+        return None if extent is None else self._message[at + extent[0] : at + extent[1]]
 
     def number(self, path: str) -> int | None:
         layout = self.place.layout
@@ -107,7 +107,7 @@ class Fields:
 
     def first_stateid(self, path: str) -> Node | None:
         node = self.at(path)
-        return next((one for one in node.walk() if one.type is STATEID4), None) if node is not None else None
+        return next((inner for inner in node.walk() if inner.type is STATEID4), None) if node is not None else None
 
 
 NUMBERS = frozenset((
@@ -130,9 +130,9 @@ def _layouts(type: XdrType) -> Layouts:
 def _state_nodes(root: Node) -> dict[str, Node]:
     """The values at the paths."""
     fields = Fields(root)
-    found = {path: fields.at(path) for path in NUMBERS}
-    found |= {path: fields.first_stateid(*path.split("/")) for path in STATEIDS}
-    return {path: node for path, node in found.items() if node is not None}
+    nodes = {path: fields.at(path) for path in NUMBERS}
+    nodes |= {path: fields.first_stateid(*path.split("/")) for path in STATEIDS}
+    return {path: node for path, node in nodes.items() if node is not None}
 
 
 class ChangingStep(NamedTuple):
@@ -350,8 +350,8 @@ def _layout_back(change: StateChange) -> None:
     layouts = change.client.layouts
     stateid = change.arguments.stateid("lora_layoutreturn")
     if stateid is None:
-        for one in list(layouts.held):
-            _note_return(change, layouts.give_back(one))
+        for held in list(layouts.held):
+            _note_return(change, layouts.give_back(held))
     elif change.results.number("lorr_stateid/lrs_present") == 0:
         _note_return(change, layouts.give_back(stateid))
 
@@ -384,7 +384,7 @@ def recalled(client: NfsClient, operation: int, call: memoryview, at: int, frame
     if stateid is None:
         return None
     state = table.held.get(stateid)
-    if state is None and any(one.stateid == stateid for one in client.listed):
+    if state is None and any(listed.stateid == stateid for listed in client.listed):
         return None  # It was on its way back when the server recalled it.
     if state is None and not layout and len(table.held) < MAX_HELD:
         # It was granted before the capture, or its OPEN is missing or not answered yet.

@@ -23,12 +23,12 @@ REASONS = {
 
 def waits(history: NfsStateHistory) -> list[Wait]:
     """All of them, in the order of time."""
-    found = [wait for session in history.sessions for wait in _slots(session)]
+    waits = [wait for session in history.sessions for wait in _slots(session)]
     for credit in history.credits:
-        found += _credits(credit)
+        waits += _credits(credit)
     for client in history.clients:
-        found += [*_recalls(client, history.last_time), *_answers(client), *_lost(client, history.last_time)]
-    return sorted(found, key=lambda wait: wait.first_time)
+        waits += [*_recalls(client, history.last_time), *_answers(client), *_lost(client, history.last_time)]
+    return sorted(waits, key=lambda wait: wait.first_time)
 
 
 def _slots(session: NfsSession) -> Iterator[Wait]:

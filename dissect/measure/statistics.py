@@ -208,9 +208,9 @@ def _general(reason: str) -> str:
     return _NUMBER.sub(ANY, reason)
 
 
-def _common(one: str, other: str) -> str:
+def _common(reason: str, another: str) -> str:
     """Two reasons that differ in their numbers only, as one."""
-    pairs = zip(_NUMBER.split(one), _NUMBER.split(other), strict=True)
+    pairs = zip(_NUMBER.split(reason), _NUMBER.split(another), strict=True)
     return "".join(first if first == second else ANY for first, second in pairs)
 
 
@@ -318,7 +318,7 @@ class Procedure:
 
     def parts(self) -> dict[str, Distribution]:
         """By the names in ``PARTS``; empty where ``latency()`` is None, and of a client's trace."""
-        return {name: found for name in PARTS if (found := self.part(name)) is not None}
+        return {name: part for name in PARTS if (part := self.part(name)) is not None}
 
     def part(self, name: str) -> Distribution | None:
         """The distribution of one part of the latency."""
@@ -537,7 +537,7 @@ class Statistics:
 
     def procedures(self) -> list[Procedure]:
         """The busiest first: by the time spent waiting for them, then by calls."""
-        return sorted(self._procedures.values(), key=lambda one: (-one.waiting, -one.calls))
+        return sorted(self._procedures.values(), key=lambda procedure: (-procedure.waiting, -procedure.calls))
 
     def slowest(self) -> list[SlowRpc]:
         """The slowest first, those without a reply by how long they are outstanding."""
@@ -555,12 +555,12 @@ class Statistics:
         return histogram(np.concatenate([part[0] for part in parts]), rows, np.concatenate([part[1] for part in parts]))
 
     def _procedure(self, key: ProcedureKey) -> Procedure:
-        found = self._procedures.get(key)
-        if found is None:
+        procedure = self._procedures.get(key)
+        if procedure is None:
             if len(self._procedures) >= self._max_procedures:
                 key = other_procedures(key)
-            found = self._procedures.setdefault(key, Procedure(key, self._exact))
-        return found
+            procedure = self._procedures.setdefault(key, Procedure(key, self._exact))
+        return procedure
 
 
 class ListedRpcs:
@@ -576,30 +576,30 @@ class ListedRpcs:
         self.call_bytes: Int64s = rows["call_inline"] + rows["read_bytes"]
         self.reply_bytes: Int64s = rows["reply_inline"] + rows["write_bytes"] + rows["reply_chunk_bytes"]
 
-    def key(self, place: int) -> ProcedureKey:
+    def key(self, index: int) -> ProcedureKey:
         """What one is grouped by."""
-        row = self.rows[place]
+        row = self.rows[index]
         return key_of_names(self.names.procedures[row["procedure"]], bool(row["caller"]))
 
-    def one(self, place: int) -> SlowRpc:
+    def one(self, index: int) -> SlowRpc:
         """The RPC at a place, as one line shows it."""
-        row = self.rows[place]
+        row = self.rows[index]
         latency = Latency(int(row["latency"]), **{part: int(row[f"latency_{part}"]) for part in PARTS})
         return SlowRpc(
-            int(self.waiting[place]),
+            int(self.waiting[index]),
             latency if latency.total >= 0 else None,
             int(row["number"]),
             int(row["connection"]),
             int(row["xid"]),
-            self.key(place),
+            self.key(index),
             STATES[row["state"]],
             self.names.statuses[row["status"]][0],
             int(row["call_frame"]),
             int(row["reply_frame"]),
-            int(self.call_bytes[place]),
-            int(self.reply_bytes[place]),
+            int(self.call_bytes[index]),
+            int(self.reply_bytes[index]),
             int(row["retransmissions"]),
-            int(self.times[place]),
+            int(self.times[index]),
         )
 
 
@@ -612,11 +612,11 @@ def note_slowest(kept: list[tuple[int, int, SlowRpc]], rpcs: ListedRpcs, places:
     if len(kept) >= count:
         least = max(least, kept[0][0])
     chosen = np.concatenate(((waits > least).nonzero()[0], (waits == least).nonzero()[0][:count]))
-    for place in places[np.sort(chosen)].tolist():
-        waited = int(rpcs.waiting[place])
+    for row in places[np.sort(chosen)].tolist():
+        waited = int(rpcs.waiting[row])
         if len(kept) < count or waited > kept[0][0]:
             keep = heapq.heappush if len(kept) < count else heapq.heapreplace
-            keep(kept, (waited, -int(rpcs.rows["number"][place]), rpcs.one(place)))
+            keep(kept, (waited, -int(rpcs.rows["number"][row]), rpcs.one(row)))
 
 
 class _Groups(ListedRpcs):
@@ -626,8 +626,8 @@ class _Groups(ListedRpcs):
         super().__init__(table, counted)
         rows, names = self.rows, self.names
         codes = rows["procedure"].astype(np.int64) << 1 | rows["caller"]
-        found, self.procedures = coded(codes)
-        self.keys = [key_of_names(names.procedures[code >> 1], code & 1 == 1) for code in found.tolist()]
+        distinct_codes, self.procedures = coded(codes)
+        self.keys = [key_of_names(names.procedures[code >> 1], code & 1 == 1) for code in distinct_codes.tolist()]
         """Of the procedures; ``procedures`` has their index for each row."""
         first, self.inverse = distinct(self.procedures, rows["state"], rows["status"])
         self.firsts: Int64s = first
@@ -643,8 +643,8 @@ def _sums(column: Int64s, inverse: Int64s, count: int) -> list[int]:
     """The sum of each group."""
     sums = np.zeros(count, np.int64)
     np.add.at(sums, inverse, column)
-    found: list[int] = sums.tolist()
-    return found
+    counts: list[int] = sums.tolist()
+    return counts
 
 
 def key_of_names(names: ProcedureNames, backward: bool) -> ProcedureKey:

@@ -58,8 +58,8 @@ class WideningRows:
 
     def intervals_of(self, times: Int64s) -> Int64s:
         """The intervals that these times (ns) are in, for rows that are taken next."""
-        found: Int64s = (times - self.start) // self._width
-        return found
+        intervals: Int64s = (times - self.start) // self._width
+        return intervals
 
     def take(self, columns: Sequence[Int64s]) -> None:
         self._waiting.frombytes(np.column_stack(columns).astype(np.int64).tobytes())

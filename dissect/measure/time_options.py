@@ -55,12 +55,12 @@ class Moment(NamedTuple):
 def parse_duration(text: str) -> int:
     """'10ms', '1.5s', '250us', '5m', '1h', to nanoseconds; raises ValueError, also for a number without a unit."""
     text = text.strip()
-    found = _duration(text)
-    if found is None:
+    duration = _duration(text)
+    if duration is None:
         raise ValueError(f"{text!r} is no duration such as 10ms, 250us or 1.5s")
-    if found and text[-1] in "0123456789.":
+    if duration and text[-1] in "0123456789.":
         raise ValueError(f"{text!r} has no unit: write {text}ms or {text}s")
-    return found
+    return duration
 
 
 def _duration(text: str) -> int | None:
